@@ -152,9 +152,9 @@ impl Writer {
     /// Writes what there is, and says whether that failed.
     fn write(&mut self, shared: &Shared) -> bool {
         let is_failing = self.done.borrow().failing.is_some();
-        let batch = shared.with(|allocator, now| match is_failing {
-            true => allocator.write_all(now),
-            false => allocator.write_down(now),
+        let batch = shared.with(|registry, now| match is_failing {
+            true => registry.write_all(now),
+            false => registry.write_down(now),
         });
         if batch.is_empty() {
             self.done.send_modify(|done| done.batch = batch.number);
@@ -169,7 +169,7 @@ impl Writer {
         shared.metrics().store().written(batch.pools.len(), shared.now().since(began), written.is_ok());
         match written {
             Ok(()) => {
-                shared.with(|allocator, _| allocator.raise_high_water(&batch));
+                shared.with(|registry, _| registry.raise_high_water(&batch));
                 if is_failing {
                     tracing::info!("the store is written again");
                 }

@@ -3,47 +3,45 @@
 //! is back within one lease term. How much is lent, the pure crate [`lessor_ledger`] decides.
 //!
 //! ```
-//! use lessor_allocator::{Allocator, Config, allocator::{Caller, Entry}};
+//! use lessor_allocator::Config;
 //! use lessor_ledger::pool::Past;
+//! use lessor_ledger::registry::{Caller, Entry, Registry};
 //! use lessor_protocol::{Moment, NodeName, wire::AskBody};
 //! use std::time::Duration;
 //!
 //! let text = r#"[[limit]]
 //! name  = "vendor/rest"
 //! rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]"#;
-//! let mut allocator = Allocator::new(&Config::parse(text)?, Past::None, Moment::ORIGIN, 7);
+//! let config = Config::parse(text)?;
+//! let mut registry = Registry::new(&config.limits, config.clocks, Past::None, Moment::ORIGIN, 7);
 //! let caller = Caller { node: NodeName::try_new("checkout-1")?, session: 1, seq: 1, rtt: Duration::from_millis(2) };
 //! let ask = AskBody { limit: "vendor/rest".to_owned(), want: 300, waiting: 2, ..AskBody::default() };
-//! let grants = allocator.leases(Moment::ORIGIN, &caller, &[Entry::Ask(ask)]);
+//! let grants = registry.leases(Moment::ORIGIN, &caller, &[Entry::Ask(ask)]);
 //! assert_eq!((grants[0].permits, grants[0].term_ms), (300, 1_000));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order. Without IO: [`limits`] (a limit and its pools), [`sessions`] (who asks), [`allocator`] (all of it). Around
-//! it: [`config`] (what an operator decides), `clock` (the clocks of the machine), `shared` (a lock and a clock), `events` (who
-//! listens), [`reload`], `uplink` (what is leased from others), `http` (the routes), `metrics`, and [`server`] (a function of a
-//! listener). An allocator has its own [`store`], or shares one with others: [`cells`], with
-//! [roots](lessor_ledger::roots), the pools that it leases from there.
+//! The state of an allocator is a [`Registry`](lessor_ledger::registry): its limits, pools and sessions, without IO. This crate
+//! is the shell around it. In reading order: [`config`] (what an operator decides), `clock` (the clocks of the machine),
+//! `shared` (a lock and a clock), `events` (listeners), [`reload`], `uplink` (what is leased from others), `http` (the routes),
+//! `metrics`, and [`server`] (a function of a listener). An allocator has its own [`store`], or shares one with others:
+//! [`cells`], with [roots](lessor_ledger::roots), the pools that it leases from there.
 
-pub mod allocator;
 pub mod cells;
 mod clock;
 pub mod config;
 mod events;
 mod http;
 mod journal;
-pub mod limits;
+mod kept;
 mod metrics;
 mod overrides;
 pub mod reload;
 pub mod server;
-pub mod sessions;
 mod shared;
 mod shared_store_status;
 pub mod store;
-mod sweep;
 mod uplink;
 
-pub use allocator::Allocator;
 pub use config::{Config, ConfigError};
 pub use server::{Server, listen};

@@ -7,8 +7,8 @@ mod roots;
 mod store;
 mod upstream;
 
-use crate::allocator::Allocator;
 use crate::config::{Config, Upstream};
+use lessor_ledger::registry::Registry;
 use lessor_ledger::rejection::Reason;
 use lessor_protocol::{Moment, wire};
 use limit::LimitMetrics;
@@ -161,18 +161,18 @@ impl Metrics {
     }
 
     /// Takes over what the books of `allocator` say.
-    pub(crate) fn publish(&self, allocator: &mut Allocator, now: Moment) {
-        let ready = !allocator.is_stopping() && allocator.quarantined(now).is_empty();
+    pub(crate) fn publish(&self, registry: &mut Registry, now: Moment) {
+        let ready = !registry.is_stopping() && registry.quarantined(now).is_empty();
         self.ready.set(f64::from(u8::from(ready)));
-        self.epoch.set(allocator.epoch() as f64);
-        self.sessions.set(allocator.sessions() as f64);
-        for (reason, count) in allocator.wrong() {
+        self.epoch.set(registry.epoch() as f64);
+        self.sessions.set(registry.sessions() as f64);
+        for (reason, count) in registry.wrong() {
             self.wrong[reason].absolute(*count);
         }
         // A map of counters: no panic elsewhere can have left it half changed.
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         let mut went: BTreeSet<String> = limits.keys().cloned().collect();
-        for (config, figures) in allocator.limits(now) {
+        for (config, figures) in registry.limits(now) {
             let name = config.name.to_string();
             went.remove(&name);
             let made = || metrics::with_local_recorder(&*self.recorder, || LimitMetrics::new(name.clone()));

@@ -1,7 +1,7 @@
 //! The limits that hold at one allocator of a shared store: those of its file, but for the limits that operators have put and
 //! removed since at any allocator. `shared` asks it what to change. It knows no pool.
 
-use crate::config::{Config, LimitConfig, StoreConfig};
+use crate::config::{Config, LimitConfig, StoreConfig, limit_from_json};
 use lessor_ledger::overrides::{LimitOverride, LimitOverrides, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -142,7 +142,7 @@ impl Overrides {
 
     fn understood(&self, name: &str, by: &LimitOverride) -> Result<Held, String> {
         let Some(put) = &by.put else { return Ok(Held { by: by.clone(), limit: None }) };
-        let mut limit = LimitConfig::from_json(name, put).map_err(|error| error.problem().to_owned())?;
+        let mut limit = limit_from_json(name, put).map_err(|error| error.problem().to_owned())?;
         self.store.lends(&mut limit)?;
         Ok(Held { by: by.clone(), limit: Some(limit) })
     }

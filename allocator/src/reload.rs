@@ -2,10 +2,10 @@
 //! another than before are touched, so that what was decided over the API since stays. Where allocators share a store, which of
 //! both holds is up to the version of the file.
 
-use crate::allocator::Unfit;
 use crate::config::{Config, LimitConfig, ServerConfig, StoreConfig};
 use crate::overrides::Changes;
 use crate::shared::Shared;
+use lessor_ledger::registry::Unfit;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -76,7 +76,7 @@ impl Reloads {
         let put = now.values().filter(is_other).cloned().collect();
         let changes = Changes { gone, put };
         self.shared.apply(&changes)?;
-        self.shared.with(|allocator, _| allocator.file_says(&config.limits));
+        self.shared.with(|registry, _| registry.file_says(&config.limits));
         self.shared.tell_of(&changes);
         Ok(changes)
     }
@@ -109,15 +109,15 @@ mod tests {
         let other = config(&[("a", 100), ("new", 7)]);
         // Over the API `a` becomes something else, and one comes that the file never knew.
         for limit in &other.limits {
-            shared.with(|allocator, now| allocator.put(now, limit, CarryOver::AsIs, false)).expect("room");
+            shared.with(|registry, now| registry.put(now, limit, CarryOver::AsIs, false)).expect("room");
         }
         let done = reloads.reload(&config(&[("a", 1), ("b", 20)])).expect("room");
         assert_eq!(
             (done.put, done.removed, done.needs_restart),
             (vec!["b".to_owned()], vec!["c".to_owned()], false)
         );
-        let ceilings = shared.with(|allocator, now| {
-            let limits = allocator.limits(now).into_iter();
+        let ceilings = shared.with(|registry, now| {
+            let limits = registry.limits(now).into_iter();
             limits.map(|(config, figures)| (config.name.to_string(), figures.ceiling)).collect::<Vec<_>>()
         });
         let expected = [("a", 100), ("b", 20), ("new", 7)].map(|(name, ceiling)| (name.to_owned(), ceiling));
@@ -139,12 +139,12 @@ mod tests {
         let shared = Arc::new(Shared::new(config(&[("a", 1), ("b", 2)]), true));
         let reloads = Reloads::new(shared.clone());
         let a_below_b = below("a", "b").limits.remove(1);
-        shared.with(|allocator, now| allocator.put(now, &a_below_b, CarryOver::AsIs, false)).expect("room");
+        shared.with(|registry, now| registry.put(now, &a_below_b, CarryOver::AsIs, false)).expect("room");
         for (text, named) in [(config(&[("a", 1), ("c", 3)]), "\"b\""), (below("b", "a"), "above itself")] {
             let error = reloads.reload(&text).expect_err("it does not fit").to_string();
             assert!(error.contains(named), "{error}");
-            let names = shared.with(|allocator, now| {
-                let limits = allocator.limits(now).into_iter();
+            let names = shared.with(|registry, now| {
+                let limits = registry.limits(now).into_iter();
                 limits.map(|(config, _)| (config.name.to_string(), config.parent.clone())).collect::<Vec<_>>()
             });
             assert_eq!(

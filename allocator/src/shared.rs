@@ -3,16 +3,17 @@
 
 mod overrides;
 
-use crate::allocator::{Allocator, Dropped, limits_with_overrides};
 use crate::clock::{EpochClock, begin};
 use crate::config::{Config, LimitConfig};
 use crate::events::Events;
 use crate::journal::{Journal, NotDurable};
+use crate::kept::{Dropped, limits_with_overrides};
 use crate::metrics::Metrics;
 use crate::shared_store_status::SharedStoreStatus;
 use crate::store::{Embedded, Found, StoreError, Written};
 use lessor_ledger::overrides::Suspensions;
 use lessor_ledger::pool::Past;
+use lessor_ledger::registry::Registry;
 use lessor_ledger::steering::Course;
 use lessor_protocol::push::Event;
 use lessor_protocol::trace::Cause;
@@ -46,7 +47,7 @@ pub(crate) struct Shared {
     file_problem: Mutex<Option<String>>,
     /// The limits as they are configured now, for a new life after a panic.
     limits: Mutex<BTreeMap<String, LimitConfig>>,
-    allocator: Mutex<Allocator>,
+    registry: Mutex<Registry>,
 }
 
 impl Shared {
@@ -55,8 +56,8 @@ impl Shared {
         let clock = EpochClock::new(begin(), config.clocks);
         let now = clock.now();
         let past = if fresh { Past::None } else { Past::Lost(now) };
-        let allocator = Allocator::new(&config, past, now, epoch(now));
-        Shared::of(config, fresh, clock, allocator)
+        let registry = Registry::new(&config.limits, config.clocks, past, now, epoch(now));
+        Shared::of(config, fresh, clock, registry)
     }
 
     /// A life of the allocator that writes down what it lends to the store at `path`, and goes on with what is written
@@ -69,19 +70,22 @@ impl Shared {
         let path = path.display();
         let clock = EpochClock::new(store.course(), config.clocks);
         let now = clock.now();
-        let (mut allocator, restored) = match found {
+        let (mut registry, restored) = match found {
             Ok(Found { written, gap }) => {
                 let known = with_overrides(&config, &written);
-                let (mut allocator, pools) = match fresh {
-                    true => (Allocator::new(&known, Past::None, now, epoch(now)), 0),
+                let (mut registry, pools) = match fresh {
+                    true => (Registry::new(&known.limits, config.clocks, Past::None, now, epoch(now)), 0),
                     false => {
                         let pools = written.pools.len();
                         tracing::info!(%path, pools, ?gap, "going on with what the store knows");
-                        (Allocator::restored(&known, &written, gap, now, epoch(now)), pools)
+                        (
+                            Registry::restored(&known.limits, config.clocks, &written, gap, now, epoch(now)),
+                            pools,
+                        )
                     }
                 };
-                allocator.take_decisions(&config.limits, &written, gap, now);
-                (allocator, pools)
+                registry.take_decisions(&config.limits, &written, gap, now);
+                (registry, pools)
             }
             Err(lost) => {
                 let past = if fresh {
@@ -91,14 +95,14 @@ impl Shared {
                     tracing::warn!(%path, store = %lost, "nothing is known of an earlier life: quarantine");
                     Past::Lost(now)
                 };
-                (Allocator::new(&config, past, now, epoch(now)), 0)
+                (Registry::new(&config.limits, config.clocks, past, now, epoch(now)), 0)
             }
         };
-        allocator.begin_writing(0);
-        let batch = allocator.write_down(clock.now());
+        registry.begin_writing(0);
+        let batch = registry.write_down(clock.now());
         store.commit(&batch, clock.course())?;
-        allocator.raise_high_water(&batch);
-        let shared = Arc::new(Shared::of(config, fresh, clock, allocator));
+        registry.raise_high_water(&batch);
+        let shared = Arc::new(Shared::of(config, fresh, clock, registry));
         shared.metrics.store().restored(restored);
         let journal = Journal::start(&shared, store, batch.number);
         // No other thread can have set it.
@@ -106,16 +110,16 @@ impl Shared {
         Ok(shared)
     }
 
-    fn of(config: Config, is_fresh: bool, clock: EpochClock, mut allocator: Allocator) -> Self {
-        allocator.ask_above_as(entropy::number());
+    fn of(config: Config, is_fresh: bool, clock: EpochClock, mut registry: Registry) -> Self {
+        registry.ask_above_as(entropy::number());
         let now = clock.now();
-        let limits = allocator.limits(now).into_iter();
+        let limits = registry.limits(now).into_iter();
         let limits = limits.map(|(limit, _)| (limit.name.to_string(), limit.clone())).collect();
         Shared {
             journal: OnceLock::new(),
             shared_store_status: SharedStoreStatus::new(&config),
             file_problem: Mutex::default(),
-            allocator: Mutex::new(allocator),
+            registry: Mutex::new(registry),
             metrics: Metrics::new(&config, now),
             events: Events::new(config.server.connections_max),
             stop: watch::Sender::new(false),
@@ -173,7 +177,7 @@ impl Shared {
 
     /// From now on nothing is lent, and no listener is told anything.
     pub(crate) fn stop(&self) {
-        self.with(|allocator, _| allocator.stop());
+        self.with(|registry, _| registry.stop());
         self.stop.send_replace(true);
     }
 
@@ -272,7 +276,7 @@ impl Shared {
     pub(crate) fn follow_suspensions(&self, suspensions: &Suspensions, there: Moment) {
         let mut known = self.shared_store_status.suspensions();
         known.merge(suspensions);
-        let news = self.with(|allocator, now| allocator.follow_suspensions(&known, there, now));
+        let news = self.with(|registry, now| registry.follow_suspensions(&known, there, now));
         drop(known);
         news.iter().for_each(|event| self.tell(event));
     }
@@ -290,16 +294,16 @@ impl Shared {
     }
 
     /// Calls `act` with the allocator, now. No other thread uses the allocator meanwhile.
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Allocator, Moment) -> T) -> T {
-        let mut allocator = match self.allocator.lock() {
-            Ok(allocator) => allocator,
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Registry, Moment) -> T) -> T {
+        let mut registry = match self.registry.lock() {
+            Ok(registry) => registry,
             Err(poisoned) => self.start_over(poisoned),
         };
         // Read under the lock: moments then come in the order in which they are used.
         let now = self.clock.now();
-        let result = act(&mut allocator, now);
+        let result = act(&mut registry, now);
         if let Some(journal) = self.journal.get()
-            && allocator.is_unwritten()
+            && registry.is_unwritten()
         {
             journal.wake();
         }
@@ -309,25 +313,25 @@ impl Shared {
     /// A panic left the books half written, so they are lost: what follows is what follows a crash, a new life
     /// that begins in quarantine. To go on with such books could lend a permit twice; to give up for good would
     /// be an outage where a wait of seconds is enough.
-    fn start_over<'a>(&self, poisoned: PoisonError<MutexGuard<'a, Allocator>>) -> MutexGuard<'a, Allocator> {
-        let mut allocator = poisoned.into_inner();
+    fn start_over<'a>(&self, poisoned: PoisonError<MutexGuard<'a, Registry>>) -> MutexGuard<'a, Registry> {
+        let mut registry = poisoned.into_inner();
         let now = self.clock.now();
-        let (was_stopping, batches) = (allocator.is_stopping(), allocator.batches());
+        let (was_stopping, batches) = (registry.is_stopping(), registry.batches());
         let limits = self.limits().values().cloned().collect();
         let config = Config { limits, ..self.config.clone() };
-        let new = Allocator::new(&config, Past::Lost(now), now, epoch(now));
-        let mut broken = std::mem::replace(&mut *allocator, new);
-        allocator.ask_above_as(entropy::number());
-        allocator.keep_decisions_of(&mut broken);
+        let new = Registry::new(&config.limits, config.clocks, Past::Lost(now), now, epoch(now));
+        let mut broken = std::mem::replace(&mut *registry, new);
+        registry.ask_above_as(entropy::number());
+        registry.keep_decisions_of(&mut broken);
         if was_stopping {
-            allocator.stop();
+            registry.stop();
         }
         if self.journal.get().is_some() {
-            allocator.begin_writing(batches);
+            registry.begin_writing(batches);
         }
-        self.allocator.clear_poison();
+        self.registry.clear_poison();
         tracing::error!("a bug broke the books: all limits are in quarantine, as after a crash");
-        allocator
+        registry
     }
 }
 

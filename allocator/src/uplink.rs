@@ -8,12 +8,12 @@ mod transport;
 
 pub(crate) use publish::{Unpublished, change, decide};
 
-use crate::allocator::{Asker, DueAbove};
 use crate::config::Upstream;
 use crate::metrics::UpstreamMetrics;
 use crate::shared::Shared;
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
+use lessor_ledger::registry::{Asker, DueAbove};
 use lessor_ledger::roots::SIGN_EVERY;
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
 use lessor_protocol::{Moment, trace};
@@ -49,7 +49,7 @@ pub(crate) struct Uplinks {
 impl Uplinks {
     /// Starts what a limit needs that was added since the last call.
     pub(crate) fn keep_up(&mut self, shared: &Arc<Shared>) {
-        let mut upstreams = shared.with(|allocator, _| allocator.upstreams());
+        let mut upstreams = shared.with(|registry, _| registry.upstreams());
         if shared.is_sharing() {
             // Whatever is leased from there now: others may put a limit that is.
             upstreams.insert(Upstream::Store);
@@ -95,7 +95,7 @@ enum Way {
 
 impl Uplink {
     fn try_new(shared: Arc<Shared>, upstream: Upstream) -> Result<Self, TransportError> {
-        let epoch = shared.with(|allocator, _| allocator.epoch());
+        let epoch = shared.with(|registry, _| registry.epoch());
         let node = shared.config().server.node.as_ref();
         let node = node.map_or_else(|| format!("allocator-{epoch:x}"), |node| node.as_str().to_owned());
         let way = match &upstream {
@@ -130,7 +130,7 @@ impl Uplink {
     async fn farewell(&mut self) {
         loop {
             let rtt = self.connection.rtt();
-            let due = self.shared.with(|allocator, now| allocator.asks_above(now, &self.upstream, rtt));
+            let due = self.shared.with(|registry, now| registry.asks_above(now, &self.upstream, rtt));
             if due.asks.is_empty() {
                 if let Way::Store(rooted) = &mut self.way {
                     rooted.leave(&self.shared).await;
@@ -148,8 +148,8 @@ impl Uplink {
     async fn lease(&mut self) {
         loop {
             let (upstream, rtt) = (&self.upstream, self.connection.rtt());
-            let (due, took) = self.shared.with(|allocator, now| {
-                let due = allocator.asks_above(now, upstream, rtt);
+            let (due, took) = self.shared.with(|registry, now| {
+                let due = registry.asks_above(now, upstream, rtt);
                 (due, self.shared.now().since(now))
             });
             if let Way::Store(rooted) = &mut self.way {
@@ -230,8 +230,8 @@ impl Uplink {
 
     fn believe(&self, first_sent: Moment, due: &DueAbove, grants: &[GrantBody]) {
         let upstream = &self.upstream;
-        let outcome = self.shared.with(|allocator, now| {
-            allocator.on_grant_above(now, upstream, due.session, first_sent, &due.askers, grants)
+        let outcome = self.shared.with(|registry, now| {
+            registry.on_grant_above(now, upstream, due.session, first_sent, &due.askers, grants)
         });
         if outcome.unfit > 0 {
             self.metrics.unfit(outcome.unfit);
@@ -248,7 +248,7 @@ impl Uplink {
 
     async fn failed(&mut self, askers: &[Asker], error: &TransportError) {
         self.metrics.failed();
-        self.shared.with(|allocator, _| allocator.on_failure_above(askers));
+        self.shared.with(|registry, _| registry.on_failure_above(askers));
         // Once may be by chance.
         if matches!(self.way, Way::Store(_)) && !self.is_reachable {
             self.shared.shared_store_status().fell_silent(Some(error.to_string()));

@@ -4,7 +4,7 @@
 use crate::permits::{Pacer, Permits};
 use crate::refill::{Belief, Refill};
 use crate::timing::LOOK_AGAIN;
-use lessor_protocol::wire::code;
+pub use lessor_protocol::recovery::{Recovery, recovery};
 use lessor_protocol::{Answer, ClockBounds, Moment, Refusal, RefusalReason};
 use std::time::Duration;
 
@@ -14,27 +14,6 @@ pub const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The same when a whole session begins again, which says so in the log.
 pub const SESSION_PAUSE: Duration = Duration::from_secs(1);
-
-/// What to do about an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovery {
-    /// The lease is not known: use up what is held of this pool and count from zero then, see [`Refill::on_unrecognised`].
-    Unrecognised,
-    /// The allocator and the node do not agree on this session: begin another, which owns nothing, and start every pool of
-    /// it over, see [`Refill::begin_session`].
-    BeginSession,
-    /// Nothing can be had from this pool. Calls are refused; an operator may mend it, so look again now and then.
-    LookAgain,
-}
-
-/// What to do about an error with the word `code`. A word that is not known here may come from a later allocator.
-pub fn recovery(code: &str) -> Recovery {
-    match code {
-        code::LEASE_UNKNOWN => Recovery::Unrecognised,
-        code::TOTALS_WRONG | code::STALE_SEQUENCE => Recovery::BeginSession,
-        _ => Recovery::LookAgain,
-    }
-}
 
 /// When an answer came, and what it counts from.
 #[derive(Clone, Copy, Debug)]
@@ -149,7 +128,6 @@ mod tests {
         refill.begin_session(&slot, now, 0);
         assert_eq!(refill.not_before(), now + SESSION_PAUSE);
         assert_eq!(refill.pause_from_zero(), DISPUTE_PAUSE);
-        assert_eq!(recovery("of a later version"), Recovery::LookAgain);
     }
 
     /// The bug: a word that is not known came without a time, and was asked about again at network speed.

@@ -4,9 +4,10 @@
 //!
 //! In reading order: [`rule`] (one promise of a contract, and its books), [`carry_over`] (what a change does to a balance),
 //! [`sizing`], [`share`] and [`pacing`] (how big a lease is), [`pool`] (the books of one limit and key), [`overrides`] (what
-//! operators decide over the API), [`cells`] and [`roots`] (a pool in a store that allocators share), [`rule_text`] (a rule as
-//! it is written), [`named`] (how a limit is found), [`steering`] (how an allocator's clock goes), [`rejection`] (why an ask is
-//! refused). Beside them [`exact`] keeps the same promises in one place, to compare.
+//! operators decide over the API), [`cells`] and [`roots`] (a pool in a store that allocators share), [`registry`] (all limits,
+//! keys and sessions of an allocator), [`named`] (how a limit is found), [`rule_text`] and [`limit_text`] (a rule and a limit as
+//! they are written), [`steering`] (how an allocator's clock goes), [`rejection`] (why an ask is refused). Beside them [`exact`]
+//! keeps the same promises in one place, to compare.
 //!
 //! ```
 //! use lessor_ledger::pool::{Holder, SessionId, Plan, Pool};
@@ -30,10 +31,12 @@
 pub mod carry_over;
 pub mod cells;
 pub mod exact;
+pub mod limit_text;
 pub mod named;
 pub mod overrides;
 pub mod pacing;
 pub mod pool;
+pub mod registry;
 pub mod rejection;
 pub mod roots;
 pub mod rule;

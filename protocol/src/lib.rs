@@ -19,7 +19,8 @@
 //! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`steady`] (what the kernel's
 //! clocks say together), [`tick`] (that time has gone on), [`lease`] (how long a lease lasts), [`exchange`] (ask, grant, refusal), [`observed`]
 //! (what the vendor says of its own count), [`fallback`] and [`safe_share`] (without an allocator), [`sizing`] (how much a
-//! demand needs), [`wire`] (all of it as JSON), [`push`] (what an allocator says by itself), [`trace`] (spans),
+//! demand needs), [`wire`] (all of it as JSON), [`recovery`] (what follows an error), [`push`] (what an allocator
+//! says by itself), [`trace`] (spans),
 //! [`entropy`] (numbers of sessions). The rules of a contract are the lender's alone: a node never sees one.
 
 pub mod clock;
@@ -31,6 +32,7 @@ pub mod moment;
 pub mod names;
 pub mod observed;
 pub mod push;
+pub mod recovery;
 pub mod safe_share;
 pub mod sizing;
 pub mod steady;

@@ -1,19 +1,14 @@
 //! Raw → checked. Every error names the limit, the key and the value, and says what would be right.
 
-use super::family;
 use super::place;
-use super::raw::{RULES, RawConfig, RawLimit, RawServer, RawStore};
-use super::sharing;
+use super::raw::{RawConfig, RawServer, RawStore};
 use super::store;
-use super::upstream;
-use super::{
-    CONNECTIONS_MAX, Config, ConfigError, KEYS_MAX, Keyed, LESSEES_MAX, LISTEN, LimitConfig, NAMES_MAX,
-    Named, Names, ServerConfig, Upstream,
-};
-use lessor_ledger::Rule;
-use lessor_ledger::rule_text::{Count, RawRule, rule};
-use lessor_protocol::{ClockBounds, Fallback, Key, NodeName};
-use std::collections::{BTreeMap, BTreeSet};
+use super::{CONNECTIONS_MAX, Config, ConfigError, LISTEN, LimitConfig, ServerConfig, upstream};
+use lessor_ledger::limit_text::{self, RawLimit};
+use lessor_ledger::registry::check_parents;
+use lessor_ledger::rule_text::Count;
+use lessor_protocol::{ClockBounds, NodeName};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -34,7 +29,7 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
     for (index, limit) in limits.iter_mut().enumerate() {
         server.store.lends(limit).map_err(|problem| check(index).wrong(problem))?;
     }
-    family::check(&limits).map_err(|(index, problem)| check(index).wrong(problem))?;
+    check_parents(&limits).map_err(|(index, problem)| check(index).wrong(problem))?;
     if limits.is_empty() {
         return Err(ConfigError::at(text, 0, "there is no [[limit]]: say at least one"));
     }
@@ -63,7 +58,7 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
     let node = raw.node.as_deref().map(NodeName::try_new).transpose();
     let node = node.map_err(|error| format!("server.node {error}"))?;
     let hosts = raw.hosts.iter().map(|host| host_name(host)).collect::<Result<_, _>>()?;
-    let upstreams = raw.upstreams.iter().map(|address| Upstream::try_new(address));
+    let upstreams = raw.upstreams.iter().map(|address| upstream::address(address));
     let upstreams =
         upstreams.collect::<Result<_, _>>().map_err(|problem| format!("server.upstreams: {problem}"))?;
     Ok(ServerConfig { listen, connections_max, node, hosts, upstreams, store: store::store(raw_store)? })
@@ -105,136 +100,8 @@ impl Check<'_> {
     }
 
     fn limit(&self) -> Result<LimitConfig, ConfigError> {
-        self.checked().map_err(|problem| self.wrong(problem))
-    }
-
-    fn checked(&self) -> Result<LimitConfig, String> {
-        let raw = self.limit;
-        let name = self.name()?;
-        let upstream = upstream::upstream(raw)?;
-        let rules = match (&raw.rules, &upstream) {
-            (Some(rules), _) => self.rules("rules", rules)?,
-            (None, Some(_)) => vec![],
-            (None, None) => return Err(format!("rules is missing: say for example rules = {RULES}")),
-        };
-        let (overrides, guaranteed) = (self.overrides()?, sharing::guaranteed(raw)?);
-        Ok(LimitConfig {
-            name,
-            sharing: sharing::sharing(raw, &rules, overrides.values(), &guaranteed)?,
-            priorities: sharing::priorities(raw)?,
-            guaranteed,
-            overrides,
-            keyed: self.keyed()?,
-            shadow: raw.shadow,
-            fallback: self.fallback()?,
-            parent: raw.parent.clone(),
-            upstream,
-            ease_off: raw.ease_off.unwrap_or_else(|| rules.iter().any(is_window)),
-            rules,
-            lessees_max: at_least_one("lessees_max", raw.lessees_max, LESSEES_MAX)?,
-            weights: sharing::weights(raw)?,
-        })
-    }
-
-    fn name(&self) -> Result<Named, String> {
-        let raw = self.limit;
-        let name = Named::try_new(&raw.name).map_err(|problem| format!("name {problem}"))?;
-        match (name.names(), raw.names_max) {
-            (Names::One, Some(Count(names_max))) => Err(format!(
-                "names_max is {names_max}, which needs a name that ends in *: this limit has but one name"
-            )),
-            (Names::One, None) => Ok(name),
-            (Names::Many { .. }, names_max) => {
-                Ok(name.with_names_max(at_least_one("names_max", names_max, NAMES_MAX)?))
-            }
-        }
-    }
-
-    fn overrides(&self) -> Result<BTreeMap<Key, Vec<Rule>>, String> {
-        let mut overrides = BTreeMap::new();
-        for (index, raw) in self.limit.overrides.iter().enumerate() {
-            let (named, text) = (format!("override[{index}]"), &raw.key);
-            if !self.limit.keyed {
-                return Err(format!(
-                    "{named} is for key = {text:?}, which needs keyed = true: this limit has no keys"
-                ));
-            }
-            let key = Key::try_new(text).map_err(|error| format!("{named}.key {error}"))?;
-            let rules = self.rules(&format!("{named}.rules"), &raw.rules)?;
-            if overrides.insert(key, rules).is_some() {
-                return Err(format!(
-                    "{named}.key is {text:?}, which is there twice: say once what holds for it"
-                ));
-            }
-        }
-        Ok(overrides)
-    }
-
-    fn fallback(&self) -> Result<Fallback, String> {
-        let Some(value) = &self.limit.fallback else { return Ok(Fallback::default()) };
-        let names = Fallback::ALL.map(|fallback| format!("{:?}", fallback.name())).join(", ");
-        let problem = || format!("fallback is {value:?}: use one of {names}");
-        Fallback::named(value).ok_or_else(problem)
-    }
-
-    fn keyed(&self) -> Result<Keyed, String> {
-        match (self.limit.keyed, self.limit.keys_max) {
-            (true, keys_max) => Ok(Keyed::Yes { keys_max: at_least_one("keys_max", keys_max, KEYS_MAX)? }),
-            (false, None) => Ok(Keyed::No),
-            (false, Some(Count(keys_max))) => {
-                Err(format!("keys_max is {keys_max}, which needs keyed = true: this limit has no keys"))
-            }
-        }
-    }
-
-    /// The rules in the list `named` so.
-    fn rules(&self, named: &str, raw: &[RawRule]) -> Result<Vec<Rule>, String> {
-        if raw.is_empty() {
-            return Err(format!("{named} is empty: say at least one, or the limit would promise nothing"));
-        }
-        let rules = raw.iter().enumerate().map(|(index, raw)| {
-            rule(raw, self.margin).map_err(|problem| format!("{named}[{index}].{problem}"))
-        });
-        let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
-        let second = |is_it: fn(&Rule) -> bool| {
-            let those = rules.iter().enumerate().filter(|(_, rule)| is_it(rule));
-            those
-                .map(|(index, rule)| {
-                    format!("{named}[{index}].kind is {:?} for the second time", rule.kind())
-                })
-                .nth(1)
-        };
-        if let Some(problem) = second(|rule| rule.flow().is_some()) {
-            return Err(format!("{problem}: calls keep one pace, say the other rate as a token_bucket"));
-        }
-        if let Some((index, problem)) = too_short_for_flow(&rules) {
-            return Err(format!("{named}[{index}].per {problem}"));
-        }
-        match second(|rule| matches!(rule, Rule::Concurrency(_))) {
-            Some(problem) => Err(format!("{problem}: say the lower limit and the longest call in one rule")),
-            None => Ok(rules),
-        }
-    }
-}
-
-/// A fixed window beside a leaky bucket ends every lease at its boundary, and what buckets have saved up is lost with it:
-/// where that is often, little would flow.
-pub(super) fn too_short_for_flow(rules: &[Rule]) -> Option<(usize, String)> {
-    /// Windows last for so many intervals at least, and for so long.
-    const INTERVALS: u32 = 10;
-    const LEAST: Duration = Duration::from_secs(10);
-    let interval = rules.iter().find_map(Rule::flow)?.interval()?;
-    let least = interval.saturating_mul(INTERVALS).max(LEAST);
-    rules.iter().enumerate().find_map(|(index, rule)| {
-        let Rule::FixedWindow(rule) = rule else { return None };
-        let problem = format!("is {:?}, too short beside a leaky_bucket: use at least {least:?}", rule.per());
-        (rule.per() < least).then_some((index, problem))
-    })
-}
-
-fn is_window(rule: &Rule) -> bool {
-    match rule {
-        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) => true,
-        Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => false,
+        let checked = self.limit.upstream().map_or(Ok(()), |text| upstream::address(text).map(drop));
+        let checked = checked.and_then(|()| limit_text::limit(self.limit, self.margin));
+        checked.map_err(|problem| self.wrong(problem))
     }
 }

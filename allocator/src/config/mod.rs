@@ -1,48 +1,33 @@
 //! What an operator writes: TOML text → raw structs → checked types. The binary parses it before anything is
 //! bound; behind [`Config::parse`] nothing is checked twice. It reads no file and no environment.
 
-mod by_node;
 mod check;
 mod error;
-mod family;
 mod one;
 mod place;
 mod raw;
-mod safe;
-mod sharing;
 mod show;
 mod store;
 #[cfg(test)]
 mod tests;
 mod upstream;
-mod vendor;
 
-pub use by_node::ByNode;
 pub use error::ConfigError;
-pub(crate) use family::wrong_parent;
-pub use family::{DEPTH_MAX, key_above};
 pub use lessor_ledger::named::{NAMES_MAX, Named, Names, named_for};
+pub use lessor_ledger::registry::{
+    ByNode, DEPTH_MAX, KEYS_MAX, Keyed, LESSEES_MAX, LimitConfig, Upstream, key_above,
+};
 use lessor_ledger::rule_text;
-pub use upstream::Upstream;
+pub use one::limit_from_json;
 
 use crate::cells::CellsConfig;
 use lessor_ledger::Rule;
 use lessor_ledger::rule::SlidingWindow;
-use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{ClockBounds, Fallback, Key, NodeName};
-use std::collections::{BTreeMap, BTreeSet};
+use lessor_protocol::{ClockBounds, NodeName};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Keys that a keyed limit remembers at once, where the operator says nothing else. An idle pool takes about half a
-/// kilobyte: a million keys would be half a gigabyte that the operator did not ask for. A thousand would refuse the users
-/// of a small shop.
-pub const KEYS_MAX: usize = 100_000;
-
-/// Sessions that one pool remembers, where the operator says nothing else. An exchange looks at each of them: ten thousand
-/// cost it a fraction of a millisecond. No operator has told us of a larger fleet on one contract.
-pub const LESSEES_MAX: usize = 10_000;
 
 /// Connections that are open at once, where the operator says nothing else; further ones wait to be accepted.
 /// A node keeps one or two. Each takes a file and some 20 kB: more would need a raised `ulimit -n`.
@@ -116,70 +101,6 @@ impl StoreConfig {
             StoreConfig::Embedded { .. } => Self::KINDS[0],
             StoreConfig::Memory => Self::KINDS[1],
             StoreConfig::Shared(shared) => shared.kind(),
-        }
-    }
-}
-
-/// One limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LimitConfig {
-    /// Its name or pattern, unique.
-    pub name: Named,
-    /// The limit above it, which is charged for all that this one lends.
-    pub parent: Option<String>,
-    /// The allocator that has the limit, if this one leases it from there and lends it on.
-    pub upstream: Option<Upstream>,
-    /// Whether there is one pool for each key, and for how many keys at once.
-    pub keyed: Keyed,
-    /// What must hold, all of it: at least one rule, unless another allocator has the limit.
-    pub rules: Vec<Rule>,
-    /// What must hold for single keys instead.
-    pub overrides: BTreeMap<Key, Vec<Rule>>,
-    /// Whether nothing is refused, and what would have been is counted.
-    pub shadow: bool,
-    /// What nodes do while they cannot reach the allocator.
-    pub fallback: Fallback,
-    /// Whether it lends more slowly below its low-water mark.
-    pub ease_off: bool,
-    /// Sessions that each pool remembers.
-    pub lessees_max: usize,
-    /// Who counts for more when permits are scarce; 1 where nothing is said.
-    pub weights: ByNode,
-    /// Who comes first, the highest; 0 where nothing is said.
-    pub priorities: ByNode,
-    /// Who has a minimum.
-    pub guaranteed: ByNode,
-    /// What is kept back, and what bounds leases.
-    pub sharing: Sharing,
-}
-
-/// Whether a limit has one pool or one for each key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keyed {
-    /// One pool.
-    No,
-    /// One for each key, and at most so many at once.
-    Yes {
-        /// The bound.
-        keys_max: usize,
-    },
-}
-
-impl LimitConfig {
-    /// The allocator that it is leased from, if it is.
-    pub fn leased_from(&self) -> Option<&str> {
-        match self.upstream.as_ref()? {
-            Upstream::Address(address) => Some(address),
-            Upstream::Store => None,
-        }
-    }
-
-    /// What `node` counts for.
-    pub fn share(&self, node: &NodeName) -> Share {
-        Share {
-            weight: self.weights.of(node).unwrap_or(Share::EVEN.weight),
-            priority: self.priorities.of(node).unwrap_or(Share::EVEN.priority),
-            group: self.guaranteed.group(node),
         }
     }
 }

@@ -4,36 +4,34 @@
 use super::{Config, ConfigError, LimitConfig};
 use serde_json::Value;
 
-impl LimitConfig {
-    /// The limit called `name` that `body` says, which is shaped as a `[[limit]]` is in the file.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with it.
-    pub fn from_json(name: &str, body: &Value) -> Result<Self, ConfigError> {
-        let wrong = |problem: String| ConfigError::at("", 0, problem);
-        let Value::Object(members) = body else {
-            return Err(wrong("the body is no object: send what a [[limit]] holds".to_owned()));
-        };
-        let mut members = members.clone();
-        let said = members.insert("name".to_owned(), Value::String(name.to_owned()));
-        if said.as_ref().is_some_and(|said| *said != Value::String(name.to_owned())) {
-            return Err(wrong(format!("limit {name:?}: name is another one in the body: leave it out")));
-        }
-        // Whether there is such a limit, the allocator knows.
-        let parent = match members.remove("parent") {
-            None => None,
-            Some(Value::String(parent)) => Some(parent),
-            Some(other) => {
-                return Err(wrong(format!("limit {name:?}: parent is {other}: use the name of a limit")));
-            }
-        };
-        let mut document = toml::Table::new();
-        let limit = toml::Value::try_from(Value::Object(members))
-            .map_err(|error| wrong(format!("limit {name:?}: {error}")))?;
-        document.insert("limit".to_owned(), toml::Value::Array(vec![limit]));
-        let mut config = Config::parse(&document.to_string())?;
-        Ok(LimitConfig { parent, ..config.limits.remove(0) })
+/// The limit called `name` that `body` says, which is shaped as a `[[limit]]` is in the file.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn limit_from_json(name: &str, body: &Value) -> Result<LimitConfig, ConfigError> {
+    let wrong = |problem: String| ConfigError::at("", 0, problem);
+    let Value::Object(members) = body else {
+        return Err(wrong("the body is no object: send what a [[limit]] holds".to_owned()));
+    };
+    let mut members = members.clone();
+    let said = members.insert("name".to_owned(), Value::String(name.to_owned()));
+    if said.as_ref().is_some_and(|said| *said != Value::String(name.to_owned())) {
+        return Err(wrong(format!("limit {name:?}: name is another one in the body: leave it out")));
     }
+    // Whether there is such a limit, the allocator knows.
+    let parent = match members.remove("parent") {
+        None => None,
+        Some(Value::String(parent)) => Some(parent),
+        Some(other) => {
+            return Err(wrong(format!("limit {name:?}: parent is {other}: use the name of a limit")));
+        }
+    };
+    let mut document = toml::Table::new();
+    let limit = toml::Value::try_from(Value::Object(members))
+        .map_err(|error| wrong(format!("limit {name:?}: {error}")))?;
+    document.insert("limit".to_owned(), toml::Value::Array(vec![limit]));
+    let mut config = Config::parse(&document.to_string())?;
+    Ok(LimitConfig { parent, ..config.limits.remove(0) })
 }
 
 #[cfg(test)]
@@ -42,7 +40,7 @@ mod tests {
     use serde_json::json;
 
     fn wrong(body: Value) -> (Option<String>, String) {
-        let error = LimitConfig::from_json("vendor/rest", &body).expect_err("it is wrong");
+        let error = limit_from_json("vendor/rest", &body).expect_err("it is wrong");
         (error.key().map(str::to_owned), error.problem().to_owned())
     }
 
@@ -56,13 +54,13 @@ rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]"#;
         let body = json!({ "ease_off": false, "weights": { "a*": 3 },
             "rules": [{ "kind": "sliding_window", "limit": 9000, "per": "30s" }] });
         let limits = Config::parse(text).expect("valid").limits;
-        assert_eq!(LimitConfig::from_json("vendor/rest", &body), Ok(limits[0].clone()));
+        assert_eq!(limit_from_json("vendor/rest", &body), Ok(limits[0].clone()));
         // What is shown can be sent back, and is in a store so.
         let leased =
             Config::parse("[[limit]]\nname = \"vendor/*\"\nkeyed = true\nupstream = \"http://centre:7400\"");
         for limit in limits.iter().chain(&leased.expect("valid").limits) {
             let shown = serde_json::to_value(limit.raw()).expect("plain data");
-            assert_eq!(LimitConfig::from_json(limit.name.as_str(), &shown), Ok(limit.clone()));
+            assert_eq!(limit_from_json(limit.name.as_str(), &shown), Ok(limit.clone()));
         }
     }
 

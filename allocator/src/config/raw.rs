@@ -2,21 +2,18 @@
 //! read from TOML, and written as TOML by `lessor check` and as JSON by `GET /v1/limits`.
 
 use super::{ConfigError, place};
+use lessor_ledger::limit_text::{RULES_EXAMPLE, RawLimit};
 use lessor_ledger::rule_text::{Count, RawRule, Timespan};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_path_to_error::{Path, Segment};
-use std::collections::BTreeMap;
 
 /// Keys of the design that this version does not have. An operator that copies them from there is told so.
 const LATER: [&str; 1] = ["priority"];
 
-/// What a limit promises, for example.
-pub(super) const RULES: &str = "[{ kind = \"sliding_window\", limit = 100, per = \"30s\" }]";
-
 /// Keys that have no default, each with an example of what is right.
 const NEEDED: [(&str, &str); 5] = [
     ("name", "\"vendor/rest\""),
-    ("rules", RULES),
+    ("rules", RULES_EXAMPLE),
     ("kind", "\"sliding_window\""),
     ("key", "\"acme\""),
     ("over", "\"10s\""),
@@ -57,99 +54,6 @@ pub(super) struct RawStore {
     pub synced: Option<bool>,
     pub timeout: Option<Timespan>,
     pub version: Option<Count>,
-}
-
-/// One limit, as it is written.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RawLimit {
-    pub(super) name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) parent: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) upstream: Option<String>,
-    #[serde(default)]
-    pub(super) keyed: bool,
-    #[serde(default)]
-    pub(super) shadow: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ease_off: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) fallback: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) keys_max: Option<Count>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) names_max: Option<Count>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) lessees_max: Option<Count>,
-    #[serde(default)]
-    pub(super) weights: BTreeMap<String, Count>,
-    #[serde(default)]
-    pub(super) priorities: BTreeMap<String, Count>,
-    #[serde(default)]
-    pub(super) guaranteed: BTreeMap<String, Count>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reserve: Option<Count>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) safe: Option<RawSafe>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) lease_max: Option<Count>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) term: Option<RawTerm>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) vendor: Option<RawVendor>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) rules: Option<Vec<RawRule>>,
-    #[serde(default, rename = "override", skip_serializing_if = "Vec::is_empty")]
-    pub(super) overrides: Vec<RawOverride>,
-}
-
-impl RawLimit {
-    /// What it promises, as JSON: its rules, and those of keys that have their own.
-    pub(crate) fn promises(&self) -> serde_json::Value {
-        serde_json::json!({ "rules": self.rules, "override": self.overrides })
-    }
-}
-
-/// How long leases may last.
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawTerm {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub min: Option<Timespan>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max: Option<Timespan>,
-}
-
-/// Who goes on with a part of the reserve while no allocator answers.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawSafe {
-    pub nodes: Count,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lasts: Option<Timespan>,
-}
-
-/// How far the vendor's own count is believed.
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawVendor {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub believe: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub longest: Option<Timespan>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keep_percent: Option<Count>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ease: Option<Timespan>,
-}
-
-/// Other rules for one key.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawOverride {
-    pub key: String,
-    pub rules: Vec<RawRule>,
 }
 
 /// Reads `text` into raw structs. A value of a wrong type is an error that names the line and the key.

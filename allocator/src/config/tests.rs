@@ -2,12 +2,16 @@
 
 mod places;
 mod rules;
+mod safe;
+mod vendor;
 
 use super::*;
 use lessor_ledger::rule::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket, Unit, WarmUp, Windows, Zone,
 };
 use lessor_ledger::rule_text::timespan;
+use lessor_ledger::share::Sharing;
+use lessor_protocol::{Fallback, Key};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

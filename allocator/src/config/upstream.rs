@@ -1,67 +1,21 @@
 //! A limit that this allocator leases and lends on: from another allocator, by its address, or from the store that it shares
-//! with others. What such a limit may not say, because it is decided elsewhere or not at all, is here too.
+//! with others. What such a limit may not say there is here too.
 
-use super::LimitConfig;
-use super::raw::RawLimit;
+use super::{LimitConfig, Upstream};
 use axum::http::Uri;
 use lessor_ledger::roots::stricter;
-use std::fmt;
 
-/// Where a limit is leased from.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Upstream {
-    /// The store that several allocators share. The limit has its rules here: those of its roots there.
-    Store,
-    /// Another allocator: `http://host:port`, and a path where it is behind something.
-    Address(String),
-}
-
-impl Upstream {
-    pub(super) fn try_new(text: &str) -> Result<Self, String> {
-        if text.contains('@') {
-            // Not shown: it may be a secret.
-            return Err("upstream has a name or a password in it, before an @: leave that out".to_owned());
-        }
-        let wrong = || format!("upstream is {text:?}: use the address of an allocator, http://host:port");
-        let uri: Uri = text.parse().map_err(|_| wrong())?;
-        match (uri.scheme_str(), uri.authority(), uri.query()) {
-            (Some("http"), Some(_), None) => Ok(Upstream::Address(text.trim_end_matches('/').to_owned())),
-            _ => Err(wrong()),
-        }
+/// The allocator at the address `text`.
+pub(super) fn address(text: &str) -> Result<Upstream, String> {
+    if text.contains('@') {
+        // Not shown: it may be a secret.
+        return Err("upstream has a name or a password in it, before an @: leave that out".to_owned());
     }
-
-    /// As it was written, without a slash at its end; of a store, what it is.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Upstream::Store => "store",
-            Upstream::Address(address) => address,
-        }
-    }
-}
-
-impl fmt::Display for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// The one above of `raw`, if it has one.
-pub(super) fn upstream(raw: &RawLimit) -> Result<Option<Upstream>, String> {
-    let Some(text) = &raw.upstream else { return Ok(None) };
-    let upstream = Upstream::try_new(text)?;
-    let decided = "it is the allocator there that decides that, leave it out";
-    let said = [
-        ("rules", raw.rules.is_some()),
-        ("override", !raw.overrides.is_empty()),
-        ("parent", raw.parent.is_some()),
-        ("guaranteed", !raw.guaranteed.is_empty()),
-        ("reserve", raw.reserve.is_some_and(|reserve| reserve.0 > 0)),
-        ("safe", raw.safe.is_some()),
-        ("ease_off", raw.ease_off == Some(true)),
-    ];
-    match said.into_iter().find(|(_, is_said)| *is_said) {
-        Some((key, _)) => Err(format!("{key} is said of a limit with upstream = {text:?}: {decided}")),
-        None => Ok(Some(upstream)),
+    let wrong = || format!("upstream is {text:?}: use the address of an allocator, http://host:port");
+    let uri: Uri = text.parse().map_err(|_| wrong())?;
+    match (uri.scheme_str(), uri.authority(), uri.query()) {
+        (Some("http"), Some(_), None) => Ok(Upstream::Address(text.trim_end_matches('/').to_owned())),
+        _ => Err(wrong()),
     }
 }
 

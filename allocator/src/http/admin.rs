@@ -88,8 +88,8 @@ async fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, P
         return Err(Problem::invalid("id", format!("id is longer than {TOP_UP_NAME_MAX} bytes")));
     }
     // The pool of a pattern's name is topped up by that name.
-    let (was_made, available) = shared.with(|allocator, now| {
-        let limit = allocator.limit_for(name).ok_or_else(|| show::limit_unknown(name))?;
+    let (was_made, available) = shared.with(|registry, now| {
+        let limit = registry.limit_for(name).ok_or_else(|| show::limit_unknown(name))?;
         let detail = match &limit.config().upstream {
             Some(Upstream::Address(upstream)) => Some(format!("is leased from {upstream}: top it up there")),
             Some(Upstream::Store) => {
@@ -104,7 +104,7 @@ async fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, P
         let was_made = limit.top_up(now, pool.clone(), permits, id)?;
         let available = limit.view(now, &pool).map_or(0, |view| view.available);
         let configured = limit.config().name.to_string();
-        allocator.note_decision(&configured);
+        registry.note_decision(&configured);
         Ok::<_, Problem>((was_made, available))
     })?;
     shared.tell(&Event::of(Kind::ToppedUp, name));
@@ -138,11 +138,11 @@ async fn block(shared: &Shared, name: &str, node: &NodeName) -> Result<Response,
 /// whether the pause or block was there before.
 async fn decide(shared: &Shared, name: &str, decision: &Decision) -> Result<bool, Problem> {
     let unknown = || show::limit_unknown(name);
-    let upstream = shared.with(|allocator, _| Some(allocator.limit(name)?.upstream().cloned()));
+    let upstream = shared.with(|registry, _| Some(registry.limit(name)?.upstream().cloned()));
     if upstream.ok_or_else(unknown)? == Some(Upstream::Store) {
         return Ok(decide_for_all(shared, name, decision).await?);
     }
-    let was_so = shared.with(|allocator, now| allocator.decide(now, name, decision)).ok_or_else(unknown)?;
+    let was_so = shared.with(|registry, now| registry.decide(now, name, decision)).ok_or_else(unknown)?;
     let was_so =
         was_so.map_err(|full| Problem::new(StatusCode::CONFLICT, "blocked_full", full.to_string()))?;
     let event = match decision {
@@ -157,7 +157,7 @@ async fn decide(shared: &Shared, name: &str, decision: &Decision) -> Result<bool
 
 /// Waits until all decisions up to now are durable.
 pub(super) async fn durable(shared: &Shared) -> Result<(), Problem> {
-    let batch = shared.with(|allocator, _| allocator.next_batch());
+    let batch = shared.with(|registry, _| registry.next_batch());
     Ok(shared.durable(batch).await?)
 }
 

@@ -3,7 +3,7 @@
 
 use super::explain::{Fault, Kind, Shape, explain, shown};
 use super::problem::Problem;
-use crate::allocator::{Caller, Entry, unanswered};
+use lessor_ledger::registry::{Caller, Entry, unanswered};
 use lessor_ledger::rejection::{AskRejection, Reason};
 use lessor_protocol::wire::{ASKS_MAX, LeasesRequest, LeaveRequest, SpentBody};
 use lessor_protocol::{NodeName, PERMITS_MAX};

@@ -51,14 +51,14 @@ async fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
     let span = Span::current();
     span.record("node", exchange.caller.node.as_str()).record("asks", exchange.asks.len());
     let knows_limits = shared.knows_limits();
-    let (mut response, events, batch) = shared.with(|allocator, now| {
+    let (mut response, events, batch) = shared.with(|registry, now| {
         let response = LeasesResponse {
-            epoch: allocator.epoch(),
+            epoch: registry.epoch(),
             session: exchange.caller.session,
             seq: exchange.caller.seq,
-            grants: allocator.leases(now, &exchange.caller, &exchange.asks),
+            grants: registry.leases(now, &exchange.caller, &exchange.asks),
         };
-        (response, allocator.take_events(), allocator.take_uncovered())
+        (response, registry.take_events(), registry.take_uncovered())
     });
     if !knows_limits {
         response.grants.iter_mut().for_each(|grant| _ = unsure(grant));
@@ -102,7 +102,7 @@ pub(super) async fn leave(
 
 fn goodbye(shared: &Shared, node: &str, body: &[u8]) -> Result<Response, Problem> {
     let (caller, spent) = decode::leave(node, body)?;
-    let response = shared.with(|allocator, now| allocator.leave(now, &caller, &spent));
+    let response = shared.with(|registry, now| registry.leave(now, &caller, &spent));
     shared.was_asked();
     Ok(json(encoded(&response)))
 }

@@ -21,10 +21,10 @@ pub(super) async fn livez() -> Response {
 /// operator that moves traffic here should not yet take the old place away. In any case the answer says how each of the
 /// [`checks`] stands.
 pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
-    let (is_stopping, waits) = shared.with(|allocator, now| {
-        let waits = allocator.quarantined(now).into_iter();
+    let (is_stopping, waits) = shared.with(|registry, now| {
+        let waits = registry.quarantined(now).into_iter();
         let waits = waits.map(|(name, wait)| json!({ "limit": name, "quarantine_ms": millis_up(wait) }));
-        (allocator.is_stopping(), waits.collect::<Vec<Value>>())
+        (registry.is_stopping(), waits.collect::<Vec<Value>>())
     });
     let checks = checks(&shared, waits.len());
     let problem = if is_stopping {
@@ -58,7 +58,7 @@ pub(super) fn checks(shared: &Shared, quarantined: usize) -> Value {
 
 /// `GET /metrics`. Prometheus refuses text whose type it is not told.
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
-    shared.with(|allocator, now| shared.metrics().publish(allocator, now));
+    shared.with(|registry, now| shared.metrics().publish(registry, now));
     shared.metrics().rank(&ranks::of_limits(&shared).await);
     shared.metrics().roots().config_is(shared.shared_store_status().overrides().newest());
     shared.metrics().events(shared.events().listeners(), shared.events().sent());

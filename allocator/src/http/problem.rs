@@ -1,12 +1,12 @@
 //! What goes wrong with a whole request, as RFC 9457 `application/problem+json`. Handlers return it; here, in one
 //! place, it becomes a response.
 
-use crate::allocator::Unfit;
 use crate::journal::NotDurable;
 use crate::uplink::Unpublished;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use lessor_ledger::registry::Unfit;
 use lessor_ledger::rejection::{AskRejection, Reason, quoted};
 use lessor_protocol::wire::code;
 use serde_json::{Map, Value, json};

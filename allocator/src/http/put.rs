@@ -6,9 +6,7 @@ use super::object::object;
 use super::problem::Problem;
 use super::show::{self, Page};
 use super::{body, json};
-use crate::allocator::{Allocator, Put, Unfit};
-use crate::config::{Keyed, LimitConfig};
-use crate::limits::Preview;
+use crate::config::{Keyed, LimitConfig, limit_from_json};
 use crate::shared::Shared;
 use crate::uplink::change;
 use axum::extract::{Request, State};
@@ -16,6 +14,8 @@ use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use lessor_ledger::CarryOver;
+use lessor_ledger::registry::limit::Preview;
+use lessor_ledger::registry::{Put, Registry, Unfit};
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
@@ -41,10 +41,10 @@ pub(super) async fn put(
     if dry_run {
         let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);
         let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
-        let preview = shared.with(|allocator, now| {
-            check_keys(&shared, allocator, &config)?;
-            check(allocator, &config, condition.as_deref())?;
-            let limit = allocator.limit(&name);
+        let preview = shared.with(|registry, now| {
+            check_keys(&shared, registry, &config)?;
+            check(registry, &config, condition.as_deref())?;
+            let limit = registry.limit(&name);
             Ok::<_, Problem>(
                 limit.map(|limit| limit.preview(&config, carry_over, now, page.from(), page.count())),
             )
@@ -57,7 +57,7 @@ pub(super) async fn put(
     };
     tracing::info!(limit = %name, is_new, carry = carry_over.name(), "a limit was put");
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let body = shared.with(|allocator, now| show::one(allocator, now, &name));
+    let body = shared.with(|registry, now| show::one(registry, now, &name));
     Ok((status, tagged(&config), json(body.unwrap_or_default().to_string())).into_response())
 }
 
@@ -69,10 +69,10 @@ async fn put_here(
     carry_over: CarryOver,
     fresh: bool,
 ) -> Result<bool, Problem> {
-    let put = shared.with(|allocator, now| {
-        check(allocator, config, condition)?;
+    let put = shared.with(|registry, now| {
+        check(registry, config, condition)?;
         let put =
-            allocator.put(now, config, carry_over, fresh).map_err(|full| Problem::from(Unfit::from(full)))?;
+            registry.put(now, config, carry_over, fresh).map_err(|full| Problem::from(Unfit::from(full)))?;
         // Under the same lock: a new life begins with what this one had last.
         shared.limit_was_put(config);
         Ok::<_, Problem>(put)
@@ -91,10 +91,10 @@ async fn put_for_all(
     let (name, mut is_new) = (config.name.as_str(), false);
     let written = serde_json::to_value(config.raw()).expect("a configuration is plain data");
     let check = || {
-        shared.with(|allocator, _| {
-            is_new = allocator.limit(name).is_none();
-            check_keys(shared, allocator, config)?;
-            check(allocator, config, condition)
+        shared.with(|registry, _| {
+            is_new = registry.limit(name).is_none();
+            check_keys(shared, registry, config)?;
+            check(registry, config, condition)
         })
     };
     change(shared, name, Some(written), check).await?;
@@ -108,21 +108,21 @@ pub(super) async fn remove(
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let condition = condition(headers)?;
-    let check = |allocator: &mut Allocator| {
-        allocator.limit(name).ok_or_else(|| show::limit_unknown(name))?;
-        check_condition(allocator, name, condition.as_deref())?;
-        if let Some(below) = allocator.below(name) {
+    let check = |registry: &mut Registry| {
+        registry.limit(name).ok_or_else(|| show::limit_unknown(name))?;
+        check_condition(registry, name, condition.as_deref())?;
+        if let Some(below) = registry.below(name) {
             let detail = format!("{} is below it: take that away first, or put it elsewhere", quoted(below));
             return Err(Problem::new(StatusCode::CONFLICT, "has_children", detail));
         }
         Ok(())
     };
     if shared.is_sharing() {
-        change(shared, name, None, || shared.with(|allocator, _| check(allocator))).await?;
+        change(shared, name, None, || shared.with(|registry, _| check(registry))).await?;
     } else {
-        shared.with(|allocator, _| {
-            check(allocator)?;
-            allocator.remove(name);
+        shared.with(|registry, _| {
+            check(registry)?;
+            registry.remove(name);
             shared.limit_was_removed(name);
             Ok::<_, Problem>(())
         })?;
@@ -135,9 +135,9 @@ pub(super) async fn remove(
 
 /// `GET /v1/limits/{name}`, with its etag.
 pub(super) fn one(shared: &Shared, name: &str) -> Result<Response, Problem> {
-    let shown = shared.with(|allocator, now| {
-        let body = show::one(allocator, now, name)?;
-        Some((tagged(allocator.limit(name)?.config()), body))
+    let shown = shared.with(|registry, now| {
+        let body = show::one(registry, now, name)?;
+        Some((tagged(registry.limit(name)?.config()), body))
     });
     let (tag, body) = shown.ok_or_else(|| show::limit_unknown(name))?;
     Ok((tag, json(body.to_string())).into_response())
@@ -145,7 +145,7 @@ pub(super) fn one(shared: &Shared, name: &str) -> Result<Response, Problem> {
 
 fn config(shared: &Shared, name: &str, body: &[u8]) -> Result<LimitConfig, Problem> {
     let body = object(body)?;
-    let mut limit = LimitConfig::from_json(name, &body).map_err(|error| {
+    let mut limit = limit_from_json(name, &body).map_err(|error| {
         let key = error.key().unwrap_or("body").to_owned();
         Problem::invalid(&key, error.problem())
     })?;
@@ -193,9 +193,9 @@ fn check_shared(shared: &Shared, carry_over: CarryOver, fresh: bool) -> Result<(
 }
 
 /// What was lent before keys come or go is not known by key, and the allocators that share a store do not wait for it together.
-fn check_keys(shared: &Shared, allocator: &mut Allocator, config: &LimitConfig) -> Result<(), Problem> {
+fn check_keys(shared: &Shared, registry: &mut Registry, config: &LimitConfig) -> Result<(), Problem> {
     let is_keyed = |config: &LimitConfig| config.keyed != Keyed::No;
-    match allocator.limit(config.name.as_str()) {
+    match registry.limit(config.name.as_str()) {
         Some(limit) if shared.is_sharing() && is_keyed(limit.config()) != is_keyed(config) => {
             let detail = format!(
                 "keyed is {}, which a limit of a store that several allocators share cannot become: put it under another name",
@@ -208,9 +208,9 @@ fn check_keys(shared: &Shared, allocator: &mut Allocator, config: &LimitConfig) 
 }
 
 /// Whether `config` may be put by a client that has seen what `condition` says.
-fn check(allocator: &mut Allocator, config: &LimitConfig, condition: Option<&str>) -> Result<(), Problem> {
-    check_condition(allocator, config.name.as_str(), condition)?;
-    Ok(allocator.check(&[], &[config])?)
+fn check(registry: &mut Registry, config: &LimitConfig, condition: Option<&str>) -> Result<(), Problem> {
+    check_condition(registry, config.name.as_str(), condition)?;
+    Ok(registry.check(&[], &[config])?)
 }
 
 /// What the header `if-match` says, if it is there.
@@ -221,8 +221,8 @@ fn condition(headers: &HeaderMap) -> Result<Option<String>, Problem> {
 }
 
 /// A limit that is there is changed only by a client that has seen it as it is: `if-match` has its etag, or is `*`.
-fn check_condition(allocator: &mut Allocator, name: &str, condition: Option<&str>) -> Result<(), Problem> {
-    match (allocator.limit(name), condition) {
+fn check_condition(registry: &mut Registry, name: &str, condition: Option<&str>) -> Result<(), Problem> {
+    match (registry.limit(name), condition) {
         (None, None) => Ok(()),
         (None, Some(_)) => {
             let detail = format!("there is no limit {}, so if-match cannot hold", quoted(name));

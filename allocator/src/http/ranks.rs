@@ -36,8 +36,8 @@ pub(super) async fn of_limits(shared: &Shared) -> BTreeMap<String, Ranks> {
 
 /// The limits that are looked at, and what each costs: nothing if no node holds anything of it.
 fn chosen(shared: &Shared) -> Vec<(String, u64)> {
-    let mut limits: Vec<(u64, String)> = shared.with(|allocator, now| {
-        let limits = allocator.limits(now).into_iter().map(|(config, figures)| {
+    let mut limits: Vec<(u64, String)> = shared.with(|registry, now| {
+        let limits = registry.limits(now).into_iter().map(|(config, figures)| {
             let cost = figures.pools.saturating_add(figures.sums.sessions);
             (if figures.sums.outstanding == 0 { 0 } else { cost }, config.name.to_string())
         });
@@ -71,7 +71,7 @@ async fn held_of(shared: &Shared, name: &str) -> Held {
 async fn nodes(shared: &Shared) -> HashMap<SessionId, u64> {
     let (mut nodes, mut last, mut number) = (HashMap::new(), None, 0);
     loop {
-        let page = shared.with(|allocator, _| allocator.sessions_after(last.as_ref(), STEP));
+        let page = shared.with(|registry, _| registry.sessions_after(last.as_ref(), STEP));
         if page.is_empty() {
             return nodes;
         }

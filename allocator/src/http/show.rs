@@ -2,14 +2,14 @@
 
 use super::problem::Problem;
 use super::{json, put, top};
-use crate::allocator::Allocator;
 use crate::config::{LimitConfig, Names};
-use crate::limits::{Figures, PoolId};
 use crate::shared::Shared;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use lessor_ledger::pool::PoolView;
+use lessor_ledger::registry::Registry;
+use lessor_ledger::registry::limit::{Figures, PoolId};
 use lessor_ledger::rejection::{AskRejection, Reason, quoted};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::{Key, LimitName, Moment, PERMITS_MAX};
@@ -26,8 +26,8 @@ const PAGE_MAX: usize = 1_000;
 
 /// `GET /v1/limits`
 pub(super) async fn limits(State(shared): State<Arc<Shared>>) -> Response {
-    let limits = shared.with(|allocator, now| {
-        let limits = allocator.limits(now).into_iter();
+    let limits = shared.with(|registry, now| {
+        let limits = registry.limits(now).into_iter();
         limits.map(|(config, figures)| (config.clone(), figures)).collect::<Vec<_>>()
     });
     let limits: Vec<Value> = limits.iter().map(|(config, figures)| limit(config, figures)).collect();
@@ -48,7 +48,7 @@ pub(super) async fn of_limit(
     }
     match rest.strip_suffix("/top") {
         // A limit may be called so.
-        Some(name) if !shared.with(|allocator, _| allocator.limit(&rest).is_some()) => {
+        Some(name) if !shared.with(|registry, _| registry.limit(&rest).is_some()) => {
             top::of_limit(&shared, name, &query).await
         }
         Some(_) | None => put::one(&shared, &rest),
@@ -57,7 +57,7 @@ pub(super) async fn of_limit(
 
 fn pools(shared: &Shared, name: &str, query: &BTreeMap<String, String>) -> Result<Response, Problem> {
     let page = Page::of(query)?;
-    let (pools, next) = shared.with(|allocator, now| page.of_limit(allocator, now, name))?;
+    let (pools, next) = shared.with(|registry, now| page.of_limit(registry, now, name))?;
     let pools: Vec<Value> = pools.iter().map(|(id, view)| pool(id, view)).collect();
     let mut body = json!({ "limit": name, "pools": pools });
     if let Some(PoolId { name, key }) = next {
@@ -118,9 +118,9 @@ impl Page {
 
     /// The pools of the limit, pattern, or name of a pattern that is called `name`, and the last of them if there may
     /// be more.
-    fn of_limit(&self, allocator: &mut Allocator, now: Moment, name: &str) -> Result<Pools, AskRejection> {
+    fn of_limit(&self, registry: &mut Registry, now: Moment, name: &str) -> Result<Pools, AskRejection> {
         let is_pattern = name.ends_with('*');
-        let limit = if is_pattern { allocator.limit(name) } else { allocator.limit_for(name) };
+        let limit = if is_pattern { registry.limit(name) } else { registry.limit_for(name) };
         let limit = limit.ok_or_else(|| limit_unknown(name))?;
         let own = LimitName::try_new(name).ok().filter(|_| limit.config().name.names() != Names::One);
         match self {
@@ -170,8 +170,8 @@ pub(super) fn limit_unknown(name: &str) -> AskRejection {
 }
 
 /// The limit called `name`, if there is one.
-pub(super) fn one(allocator: &mut Allocator, now: Moment, name: &str) -> Option<Value> {
-    let shown = allocator.limit(name)?;
+pub(super) fn one(registry: &mut Registry, now: Moment, name: &str) -> Option<Value> {
+    let shown = registry.limit(name)?;
     let figures = shown.figures(now);
     Some(limit(shown.config(), &figures))
 }

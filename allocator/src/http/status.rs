@@ -16,19 +16,19 @@ const NAMED_MAX: usize = 10;
 
 /// `GET /v1/status`
 pub(super) async fn status(State(shared): State<Arc<Shared>>) -> Response {
-    let (mut body, is_stopping, quarantined) = shared.with(|allocator, now| {
-        let waits = allocator.quarantined(now);
+    let (mut body, is_stopping, quarantined) = shared.with(|registry, now| {
+        let waits = registry.quarantined(now);
         let longest = waits.iter().map(|(_, wait)| *wait).max().unwrap_or_default();
         let names: Vec<&str> = waits.iter().take(NAMED_MAX).map(|(name, _)| *name).collect();
         let body = json!({
             "version": env!("CARGO_PKG_VERSION"),
             // Tells one life from another; more digits than a number has in most readers.
-            "epoch": format!("{:x}", allocator.epoch()),
+            "epoch": format!("{:x}", registry.epoch()),
             "up_ms": millis_up(now.since(shared.began())),
-            "sessions": allocator.sessions(),
+            "sessions": registry.sessions(),
             "quarantine": { "limits": waits.len(), "longest_ms": millis_up(longest), "first": names },
         });
-        (body, allocator.is_stopping(), waits.len())
+        (body, registry.is_stopping(), waits.len())
     });
     let is_store_failing = shared.store_fails().is_some();
     let mut reasons = vec![];

@@ -6,10 +6,10 @@ use super::problem::Problem;
 use super::show::{self, limit_unknown};
 use super::walk::{Page, Walk};
 use crate::config::{Keyed, Names};
-use crate::limits::PoolId;
 use crate::shared::Shared;
 use axum::response::Response;
 use lessor_ledger::pool::{Holding, PoolView, SessionId};
+use lessor_ledger::registry::limit::PoolId;
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::NodeName;
 use lessor_protocol::lease::millis_up;
@@ -69,8 +69,8 @@ pub(super) async fn of_limit(
     query: &BTreeMap<String, String>,
 ) -> Result<Response, Problem> {
     let count = count(query)?;
-    let (pools, has_keys, blocked) = shared.with(|allocator, now| {
-        let limit = allocator.limit(name).ok_or_else(|| limit_unknown(name))?;
+    let (pools, has_keys, blocked) = shared.with(|registry, now| {
+        let limit = registry.limit(name).ok_or_else(|| limit_unknown(name))?;
         let config = limit.config();
         let has_keys = config.keyed != Keyed::No || config.name.names() != Names::One;
         let blocked: Vec<String> =
@@ -84,7 +84,7 @@ pub(super) async fn of_limit(
     }
     let nodes = found.top_nodes(count);
     let ids: BTreeSet<SessionId> = nodes.iter().map(|(id, _)| *id).collect();
-    let names = shared.with(|allocator, _| allocator.nodes_of(&ids));
+    let names = shared.with(|registry, _| registry.nodes_of(&ids));
     let nodes: Vec<Value> = nodes.iter().map(|(id, node)| node.shown(*id, names.get(id))).collect();
     let mut body = json!({
         "limit": name,

@@ -1,8 +1,8 @@
 //! Looking at all pools of a limit for people: some under the lock in one go, and asks of nodes in between.
 
-use crate::limits::PoolId;
 use crate::shared::Shared;
 use lessor_ledger::pool::{Holding, PoolView};
+use lessor_ledger::registry::limit::PoolId;
 use std::ops::Bound;
 use tokio::task::yield_now;
 
@@ -30,8 +30,8 @@ impl<'a> Walk<'a> {
         // Asks of nodes that waited meanwhile go first.
         yield_now().await;
         let from = self.from.clone();
-        let page = self.shared.with(|allocator, now| {
-            allocator.limit(self.name).map_or(vec![], |limit| limit.holdings(now, from, STEP))
+        let page = self.shared.with(|registry, now| {
+            registry.limit(self.name).map_or(vec![], |limit| limit.holdings(now, from, STEP))
         });
         self.from = Bound::Excluded(page.last()?.0.clone());
         Some(page)

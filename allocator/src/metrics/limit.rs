@@ -1,6 +1,6 @@
 //! What Prometheus sees of one limit: the sums over its pools, as they are at the scrape.
 
-use crate::limits::{Answered, Disagreed, Figures};
+use lessor_ledger::registry::limit::{Answered, Disagreed, Figures};
 use lessor_ledger::sizing::Scarcity;
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 

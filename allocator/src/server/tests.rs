@@ -103,7 +103,7 @@ async fn what_is_in_flight_is_finished_and_lent_nothing() {
     // Once a later connection is answered, the server has seen this one.
     server.exchange("GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
     server.stop.send(()).expect("it is running");
-    while !server.shared.with(|allocator, _| allocator.is_stopping()) {
+    while !server.shared.with(|registry, _| registry.is_stopping()) {
         tokio::task::yield_now().await;
     }
     node.write_all(rest.as_bytes()).await.expect("it still reads");

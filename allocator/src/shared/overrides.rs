@@ -1,11 +1,11 @@
 //! Limits change here, by the file and by the overrides of a shared store. Tasks that read either come here, in any order.
 
 use super::Shared;
-use crate::allocator::Unfit;
 use crate::config::{Config, LimitConfig, StoreConfig, Upstream};
 use crate::overrides::Changes;
 use lessor_ledger::CarryOver;
 use lessor_ledger::overrides::LimitOverrides;
+use lessor_ledger::registry::Unfit;
 use lessor_protocol::push::{Event, Kind};
 
 impl Shared {
@@ -24,7 +24,7 @@ impl Shared {
         let is_it = |limit: &LimitConfig| limit.upstream.as_ref() == Some(upstream);
         let in_file = || match self.is_sharing() {
             true => self.shared_store_status.overrides().of_file().any(is_it),
-            false => self.with(|allocator, _| allocator.of_file().any(is_it)),
+            false => self.with(|registry, _| registry.of_file().any(is_it)),
         };
         self.config.server.upstreams.contains(upstream) || in_file()
     }
@@ -39,17 +39,17 @@ impl Shared {
             tracing::warn!(%limit, %problem, "it was put at another allocator, and cannot be had here: it stays what it was");
         }
         let changes = overrides.changes(&self.limits());
-        let unfit = self.with(|allocator, _| {
+        let unfit = self.with(|registry, _| {
             let (gone, put): (Vec<_>, Vec<_>) =
                 (changes.gone.iter().map(String::as_str).collect(), changes.put.iter().collect());
-            allocator.check(&gone, &put).err()
+            registry.check(&gone, &put).err()
         });
         if let Some(Unfit::Parent(problem)) = unfit {
             tracing::warn!(%problem, "what was put at other allocators does not fit this file: nothing is lent of what has no parent");
         }
-        let full = self.with(|allocator, now| {
-            changes.gone.iter().for_each(|name| _ = allocator.remove(name));
-            let put = changes.put.iter().map(|limit| allocator.put(now, limit, CarryOver::AsIs, false));
+        let full = self.with(|registry, now| {
+            changes.gone.iter().for_each(|name| _ = registry.remove(name));
+            let put = changes.put.iter().map(|limit| registry.put(now, limit, CarryOver::AsIs, false));
             let full = put.filter_map(Result::err).last();
             self.have_changed(&changes);
             full
@@ -85,10 +85,10 @@ impl Shared {
     pub(crate) fn apply(&self, changes: &Changes) -> Result<(), Unfit> {
         let gone: Vec<&str> = changes.gone.iter().map(String::as_str).collect();
         let put: Vec<_> = changes.put.iter().collect();
-        self.with(|allocator, now| {
-            allocator.check(&gone, &put)?;
-            gone.iter().for_each(|name| _ = allocator.remove(name));
-            put.iter().try_for_each(|limit| allocator.put(now, limit, CarryOver::AsIs, false).map(drop))?;
+        self.with(|registry, now| {
+            registry.check(&gone, &put)?;
+            gone.iter().for_each(|name| _ = registry.remove(name));
+            put.iter().try_for_each(|limit| registry.put(now, limit, CarryOver::AsIs, false).map(drop))?;
             self.have_changed(changes);
             Ok(())
         })
@@ -113,9 +113,9 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocator::{Caller, Entry};
     use crate::reload::Reloads;
     use lessor_ledger::overrides::Version;
+    use lessor_ledger::registry::{Caller, Entry};
     use lessor_protocol::wire::AskBody;
     use lessor_protocol::{Ask, NodeName};
     use serde_json::json;
@@ -134,8 +134,8 @@ mod tests {
     }
 
     fn names(shared: &Shared) -> Vec<String> {
-        shared.with(|allocator, now| {
-            allocator.limits(now).iter().map(|(limit, _)| limit.name.to_string()).collect()
+        shared.with(|registry, now| {
+            registry.limits(now).iter().map(|(limit, _)| limit.name.to_string()).collect()
         })
     }
 
@@ -176,7 +176,7 @@ mod tests {
         let asks = ["a", "b", "c"].map(|limit| Entry::Ask(AskBody { want: 1, ..ask(limit) }));
         let node = NodeName::try_new("n").expect("valid");
         let caller = Caller { node, session: 1, seq: 1, rtt: Duration::ZERO };
-        let grants = shared.with(|allocator, now| allocator.leases(now, &caller, &asks));
+        let grants = shared.with(|registry, now| registry.leases(now, &caller, &asks));
         for grant in grants {
             let error = grant.error.expect("nothing is lent");
             assert_eq!(error.code, "invalid");

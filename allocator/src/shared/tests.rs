@@ -9,16 +9,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 fn a_panic_in_the_core_is_a_crash_and_not_the_end() {
     let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
     let shared = Shared::new(Config::parse(text).expect("valid"), true);
-    let epoch = shared.with(|allocator, now| {
-        assert!(allocator.quarantined(now).is_empty());
-        allocator.epoch()
+    let epoch = shared.with(|registry, now| {
+        assert!(registry.quarantined(now).is_empty());
+        registry.epoch()
     });
     let bug = catch_unwind(AssertUnwindSafe(|| shared.with(|_, _| panic!("a bug, for the test"))));
     assert!(bug.is_err());
     for _ in 0..2 {
-        shared.with(|allocator, now| {
-            assert_eq!(allocator.quarantined(now).len(), 1);
-            assert_ne!(allocator.epoch(), epoch);
+        shared.with(|registry, now| {
+            assert_eq!(registry.quarantined(now).len(), 1);
+            assert_ne!(registry.epoch(), epoch);
         });
     }
 }
@@ -33,8 +33,8 @@ fn a_suspension_is_not_undone_by_a_task_that_read_the_store_before() {
     let mut after = before.clone();
     after.decide("a", &Decision::Pause(None), there).expect("there is room");
     let is_paused = || {
-        shared.with(|allocator, now| {
-            allocator.limit("a").is_some_and(|limit| limit.suspension().paused_until(now).is_some())
+        shared.with(|registry, now| {
+            registry.limit("a").is_some_and(|limit| limit.suspension().paused_until(now).is_some())
         })
     };
     shared.follow_suspensions(&before, there);
@@ -56,24 +56,24 @@ async fn a_panic_in_the_core_leaves_a_store_that_is_written() {
     let path = folder.path().join("a.redb");
     let shared = Shared::open(config.clone(), true, &path).expect("it can be made");
     let is_paused = |shared: &Shared| {
-        shared.with(|allocator, now| {
-            allocator.limit("a").is_some_and(|limit| limit.suspension().paused_until(now).is_some())
+        shared.with(|registry, now| {
+            registry.limit("a").is_some_and(|limit| limit.suspension().paused_until(now).is_some())
         })
     };
-    let paused = shared.with(|allocator, now| allocator.decide(now, "a", &Decision::Pause(None)));
+    let paused = shared.with(|registry, now| registry.decide(now, "a", &Decision::Pause(None)));
     assert_eq!(paused, Some(Ok(false)));
     let bug = catch_unwind(AssertUnwindSafe(|| shared.with(|_, _| panic!("a bug, for the test"))));
     assert!(bug.is_err());
-    let next = shared.with(|allocator, now| {
-        assert_eq!(allocator.quarantined(now).len(), 1);
-        allocator.next_batch()
+    let next = shared.with(|registry, now| {
+        assert_eq!(registry.quarantined(now).len(), 1);
+        registry.next_batch()
     });
     assert!(next.is_some() && is_paused(&shared), "that is no part of the books");
     assert_eq!(shared.durable(next).await, Ok(()));
     shared.close_store();
     drop(shared);
     let after = Shared::open(config, false, &path).expect("it is there");
-    assert_eq!(after.with(|allocator, now| allocator.quarantined(now).len()), 1, "it goes on waiting");
+    assert_eq!(after.with(|registry, now| registry.quarantined(now).len()), 1, "it goes on waiting");
     assert!(is_paused(&after));
     after.close_store();
 }

@@ -1,6 +1,6 @@
 //! A store as text, for people and for another machine: JSON that says all that the file does.
 
-use super::rows::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, Written};
+use lessor_ledger::registry::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, Written};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

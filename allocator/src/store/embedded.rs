@@ -2,10 +2,10 @@
 //! read for certain is set aside, and counts as lost.
 
 use super::dump::Dump;
-use super::rows::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, Written};
 use super::seal::{self, Seal, with_more};
 use super::{StoreError, boot, file};
 use crate::clock::begin;
+use lessor_ledger::registry::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, Written};
 use lessor_ledger::rule::Gap;
 use lessor_ledger::steering::Course;
 use lessor_protocol::Moment;

@@ -5,14 +5,13 @@ mod boot;
 mod dump;
 mod embedded;
 mod file;
-mod rows;
 mod seal;
 #[cfg(test)]
 mod tests;
 
 pub use dump::Dump;
 pub use embedded::{Embedded, Found, Lost};
-pub use rows::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, PutRow, Written};
+pub use lessor_ledger::registry::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, PutRow, Written};
 
 use std::path::PathBuf;
 

@@ -2,10 +2,10 @@
 //! made anew.
 
 use super::*;
-use crate::limits::PoolId;
 use lessor_ledger::Rule;
 use lessor_ledger::overrides::Suspension;
 use lessor_ledger::pool::{Holder, Plan, Pool, SavedPast, SessionId};
+use lessor_ledger::registry::limit::PoolId;
 use lessor_ledger::rule::{Gap, SlidingWindow};
 use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::{Ask, ClockBounds, Key, Moment, NodeName};

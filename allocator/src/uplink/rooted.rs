@@ -4,11 +4,11 @@
 use super::contested::Contested;
 use super::random;
 use super::transport::TransportError;
-use crate::allocator::DueAbove;
 use crate::cells::{BATCH_MAX, Cells, CellsError, Swap, Swapped, batches};
 use crate::config::{StoreConfig, Upstream};
 use crate::shared::Shared;
 use lessor_ledger::overrides::{LimitOverrides, Suspensions, Version};
+use lessor_ledger::registry::DueAbove;
 use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::roots::{
     Call, HEAD, Host, Member, MemberError, Next, Notice, OVERRIDES, RootAsk, RootError, Said, cell_of,
@@ -204,7 +204,7 @@ impl Host for Here<'_> {
         let specs = {
             let overrides = self.shared.shared_store_status().overrides();
             let (version, known) = (|name: &str| overrides.version_of(name), overrides.newest());
-            self.shared.with(|allocator, _| allocator.specs(&due.askers, version, known))
+            self.shared.with(|registry, _| registry.specs(&due.askers, version, known))
         };
         let asks = due.asks.iter().zip(specs).map(|(ask, spec)| {
             let name = cell_of(&ask.limit, ask.key.as_deref());
@@ -235,7 +235,7 @@ impl Host for Here<'_> {
     }
 
     fn hold_back(&mut self) {
-        self.shared.with(|allocator, now| allocator.hold_back_above(now, &Upstream::Store));
+        self.shared.with(|registry, now| registry.hold_back_above(now, &Upstream::Store));
     }
 
     fn tell(&mut self, notice: Notice) {

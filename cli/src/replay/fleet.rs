@@ -15,14 +15,15 @@ use super::contract::PoolId;
 use super::lineage::Lineage;
 use super::request::{Call, Request};
 use event::{Event, Queue};
-use lessor_allocator::allocator::{Caller, Entry};
+use lessor_allocator::Config;
 use lessor_allocator::config::{Keyed, LimitConfig, Names};
-use lessor_allocator::{Allocator, Config};
 use lessor_holder::answer::{AnswerTiming, Outcome};
 use lessor_holder::round::Round;
 use lessor_ledger::Rule;
 use lessor_ledger::exact::Admission;
 use lessor_ledger::pool::Past;
+use lessor_ledger::registry::Registry;
+use lessor_ledger::registry::{Caller, Entry};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::wire::{AskBody, GrantBody};
 use lessor_protocol::{ClockBounds, Key, Moment, NodeName};
@@ -39,7 +40,7 @@ const RUN_OUT: Duration = Duration::from_secs(3600);
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct Fleet {
-    allocator: Allocator,
+    registry: Registry,
     clocks: ClockBounds,
     /// By name or pattern.
     limits: BTreeMap<String, LimitConfig>,
@@ -91,7 +92,7 @@ impl Fleet {
             alarm: Moment::NEVER,
         };
         Fleet {
-            allocator: Allocator::new(config, Past::None, Moment::ORIGIN, 1),
+            registry: Registry::new(&config.limits, config.clocks, Past::None, Moment::ORIGIN, 1),
             clocks: config.clocks,
             limits: config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect(),
             lineage: Lineage::new(config),
@@ -198,7 +199,7 @@ impl Fleet {
 
     fn pool_id(&mut self, request: &Request) -> Result<PoolId, String> {
         let name = &request.limit;
-        let known = self.allocator.limit_for(name);
+        let known = self.registry.limit_for(name);
         let limit = known.ok_or_else(|| format!("limit {name:?} is not in the configuration"))?;
         // New rules are for all keys.
         if let (Call::Set(..), None) = (&request.call, &request.key) {
@@ -325,7 +326,7 @@ impl Fleet {
 
     /// The allocator answers.
     fn lend(&mut self, node: usize, first_sent: Moment, asks: &[Entry]) {
-        let grants = self.allocator.leases(self.now, &self.nodes[node].caller, asks);
+        let grants = self.registry.leases(self.now, &self.nodes[node].caller, asks);
         let arrives = self.now + (self.rtt - self.rtt / 2);
         self.queue.push(arrives, Event::Answered { node, first_sent, grants });
     }

@@ -97,7 +97,7 @@ async fn it_is_ready_once_every_limit_lends_and_until_it_stops() {
     assert_eq!(reply.json()["checks"]["store"]["reason"], "it is on 0 replicas, of 1");
     assert_eq!(app.get("/v1/status").await.json()["checks"], reply.json()["checks"]);
     app.shared.shared_store_status().fell_silent(None);
-    app.shared.with(|allocator, _| allocator.stop());
+    app.shared.with(|registry, _| registry.stop());
     assert_eq!(app.get("/readyz").await.problem(503).0, "stopping");
     let app = App::new(false);
     let reply = app.get("/readyz").await;

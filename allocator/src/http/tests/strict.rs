@@ -83,11 +83,11 @@ fn two_puts_at_once_leave_what_a_new_life_starts_from_as_the_allocator_has_it() 
             (1..=4).for_each(|limit| drop(scope.spawn(move || put(limit))));
         });
         let here =
-            app.shared.with(|allocator, _| ceiling(allocator.limit("vendor/rest").expect("there").config()));
+            app.shared.with(|registry, _| ceiling(registry.limit("vendor/rest").expect("there").config()));
         let bug = catch_unwind(AssertUnwindSafe(|| app.shared.with(|_, _| panic!("a bug, for the test"))));
         assert!(bug.is_err());
         let next =
-            app.shared.with(|allocator, _| ceiling(allocator.limit("vendor/rest").expect("there").config()));
+            app.shared.with(|registry, _| ceiling(registry.limit("vendor/rest").expect("there").config()));
         if next != here {
             apart.push((round, here, next));
         }
@@ -121,10 +121,10 @@ fn the_session_with_those_above_is_no_number_that_is_shown() {
     let config = "[[limit]]\nname = \"leased\"\nupstream = \"http://centre:7400\"\n";
     let of_life = || {
         let app = App::of(config, true);
-        app.shared.with(|allocator, now| {
-            let upstream = allocator.upstreams().pop_first().expect("there is one");
-            let due = allocator.asks_above(now, &upstream, std::time::Duration::from_millis(1));
-            (allocator.epoch(), due.session)
+        app.shared.with(|registry, now| {
+            let upstream = registry.upstreams().pop_first().expect("there is one");
+            let due = registry.asks_above(now, &upstream, std::time::Duration::from_millis(1));
+            (registry.epoch(), due.session)
         })
     };
     let ((epoch, session), (_, next)) = (of_life(), of_life());

@@ -18,7 +18,7 @@ impl Fleet {
         let name = self.lineage.limit(&request.limit).unwrap_or_default();
         let limit = self.limits.get(&name).expect("its pool was found");
         let config = LimitConfig { rules: rules.to_vec(), ..limit.clone() };
-        self.allocator.check(&[], &[&config]).map_err(|unfit| format!("rules: {unfit}"))?;
+        self.registry.check(&[], &[&config]).map_err(|unfit| format!("rules: {unfit}"))?;
         Ok(config)
     }
 
@@ -27,7 +27,7 @@ impl Fleet {
     /// # Errors
     /// If the allocator refuses.
     pub(super) fn put(&mut self, config: LimitConfig, carry_over: CarryOver) -> Result<(), String> {
-        let put = self.allocator.put(self.now, &config, carry_over, true);
+        let put = self.registry.put(self.now, &config, carry_over, true);
         put.map_err(|full| format!("limit {:?}: {full}", config.name.as_str()))?;
         let name = config.name.to_string();
         self.tell(&push::Event::of(Kind::Changed, &name));
@@ -41,7 +41,7 @@ impl Fleet {
     /// If there is no room for another key.
     pub(super) fn top_up(&mut self, id: &PoolId, permits: u64) -> Result<(), String> {
         let (name, key) = (&id.0, id.1.as_ref().map(|key| key.as_str()));
-        let limit = self.allocator.limit_for(name).expect("its pool was found");
+        let limit = self.registry.limit_for(name).expect("its pool was found");
         let pool = limit.pool_id(name, key).expect("it was found");
         let made = limit.top_up(self.now, pool, permits, None);
         made.map_err(|wrong| format!("key: {}", wrong.detail))?;

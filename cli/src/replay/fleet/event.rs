@@ -2,7 +2,7 @@
 //! that gives up does so last: a wait that is exactly as long as it may be is in time.
 
 use crate::replay::contract::PoolId;
-use lessor_allocator::allocator::Entry;
+use lessor_ledger::registry::Entry;
 use lessor_protocol::Moment;
 use lessor_protocol::push;
 use lessor_protocol::wire::GrantBody;

@@ -1,0 +1,100 @@
+//! The limits of an allocator that goes on with the decisions of an earlier life: those of its file, but for limits that were
+//! put or removed over the API since, as far as they still fit. The start of a server asks; the [`Registry`](lessor_ledger::registry) keeps them.
+
+use crate::config::{LimitConfig, limit_from_json};
+use crate::store::{DecisionRow, PutRow};
+use lessor_ledger::named::LIMITS_MAX;
+use lessor_ledger::registry::wrong_parent;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::slice::from_ref;
+
+/// Limits that are tried one by one, where not all fit the file together. Each is checked with all others.
+const TRIED_MAX: usize = 100;
+
+/// A limit that was put or removed over the API, and is what the file says all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    /// Which.
+    pub(crate) limit: String,
+    /// Why.
+    pub(crate) problem: String,
+}
+
+/// A limit that was put, or `None` of one that was removed.
+type Putting = (String, Option<LimitConfig>);
+
+/// The limits of an allocator whose `file` says those and whose store has `decisions`, and which decisions are dropped.
+pub(crate) fn limits_with_overrides(
+    file: &[LimitConfig],
+    decisions: &BTreeMap<String, DecisionRow>,
+) -> (Vec<LimitConfig>, Vec<Dropped>) {
+    let mut limits = by_name(file);
+    let (mut pending, mut dropped) = (vec![], vec![]);
+    for (name, row) in decisions {
+        let Some(put) = &row.put else { continue };
+        match understood(name, put, limits.get(name)) {
+            Ok(limit) => pending.push((name.clone(), limit)),
+            Err(problem) => dropped.push(Dropped { limit: name.clone(), problem }),
+        }
+    }
+    if let Ok(all) = with(&limits, &pending) {
+        return (all.into_values().collect(), dropped);
+    }
+    let mut left = pending.split_off(pending.len().min(TRIED_MAX));
+    // As long as that brings any further: one may be in the way of another.
+    while !pending.is_empty() {
+        let before = pending.len();
+        pending.retain(|putting| match with(&limits, from_ref(putting)) {
+            Ok(all) => {
+                limits = all;
+                false
+            }
+            Err(_) => true,
+        });
+        if pending.len() == before {
+            break;
+        }
+    }
+    left.append(&mut pending);
+    dropped.extend(left.into_iter().map(|putting| {
+        let problem = with(&limits, from_ref(&putting)).err();
+        let problem = problem.unwrap_or_else(|| "it does not fit the file together with others".to_owned());
+        Dropped { limit: putting.0, problem }
+    }));
+    (limits.into_values().collect(), dropped)
+}
+
+/// The limit that was put, if the file says of it what it said then.
+fn understood(name: &str, put: &PutRow, file: Option<&LimitConfig>) -> Result<Option<LimitConfig>, String> {
+    let read = |value: &Value| limit_from_json(name, value).map_err(|error| error.problem().to_owned());
+    if put.file.as_ref().map(read).transpose()?.as_ref() != file {
+        return Err("the file says something else of it by now".to_owned());
+    }
+    put.limit.as_ref().map(read).transpose()
+}
+
+fn with(
+    limits: &BTreeMap<String, LimitConfig>,
+    putting: &[Putting],
+) -> Result<BTreeMap<String, LimitConfig>, String> {
+    let mut all = limits.clone();
+    for (name, limit) in putting {
+        match limit {
+            Some(limit) => _ = all.insert(name.clone(), limit.clone()),
+            None => _ = all.remove(name),
+        }
+    }
+    if all.len() > LIMITS_MAX.max(limits.len()) {
+        return Err(format!("there are {LIMITS_MAX} limits, as many as may be"));
+    }
+    let list: Vec<LimitConfig> = all.values().cloned().collect();
+    wrong_parent(&list).map_or(Ok(all), Err)
+}
+
+fn by_name(limits: &[LimitConfig]) -> BTreeMap<String, LimitConfig> {
+    limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests;

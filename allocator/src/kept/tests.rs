@@ -1,0 +1,187 @@
+//! Decisions are there in the next life, and give way to a file that says something new.
+
+use super::*;
+use crate::config::Config;
+use crate::store::{Batch, Written};
+use lessor_ledger::CarryOver;
+use lessor_ledger::overrides::Decision;
+use lessor_ledger::pool::Past;
+use lessor_ledger::registry::Registry;
+use lessor_ledger::registry::limit::PoolId;
+use lessor_ledger::rule::Gap;
+use lessor_protocol::{Moment, NodeName};
+use std::time::Duration;
+
+const NOW: Moment = Moment::from_nanos(1_000_000_000_000);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn limit(name: &str, limit: u64) -> String {
+    format!(
+        "[[limit]]\nname = {name:?}\nrules = [{{ kind = \"sliding_window\", limit = {limit}, per = \"30s\" }}]\n"
+    )
+}
+
+fn config(limits: &[String]) -> Config {
+    Config::parse(&limits.concat()).expect("valid")
+}
+
+/// A life of the registry that writes, by that file.
+fn began(file: &Config) -> Registry {
+    let mut registry = Registry::new(&file.limits, file.clocks, Past::None, NOW, 1);
+    registry.begin_writing(0);
+    registry
+}
+
+/// What is in a store once `batch` is.
+fn keep(written: &mut Written, batch: &Batch) {
+    if batch.is_first {
+        *written = Written::default();
+    }
+    for (name, row) in &batch.limits {
+        match row {
+            Some(row) => _ = written.limits.insert(name.clone(), row.clone()),
+            None => _ = written.limits.remove(name),
+        }
+    }
+    for (place, row) in &batch.pools {
+        match row {
+            Some(row) => _ = written.pools.insert(place.clone(), row.clone()),
+            None => _ = written.pools.remove(place),
+        }
+    }
+    for (name, row) in &batch.decisions {
+        match row {
+            Some(row) => _ = written.decisions.insert(name.clone(), row.clone()),
+            None => _ = written.decisions.remove(name),
+        }
+    }
+}
+
+fn put(registry: &mut Registry, text: String) {
+    put_below(registry, text, None);
+}
+
+fn put_below(registry: &mut Registry, text: String, parent: Option<&str>) {
+    let limit = config(&[text]).limits.remove(0);
+    let limit = LimitConfig { parent: parent.map(str::to_owned), ..limit };
+    registry.put(NOW, &limit, CarryOver::AsIs, false).expect("room");
+}
+
+/// Names and ceilings where the `file` says that, after `written`.
+fn after(file: &Config, written: &Written) -> (Vec<(String, u64)>, Vec<String>) {
+    let (limits, dropped) = limits_with_overrides(&file.limits, &written.decisions);
+    let known = Config { limits, ..file.clone() };
+    let mut registry = Registry::restored(&known.limits, known.clocks, written, Gap::Counted, NOW, 2);
+    let limits = registry.limits(NOW).into_iter();
+    let limits = limits.map(|(limit, figures)| (limit.name.to_string(), figures.ceiling)).collect();
+    (limits, dropped.into_iter().map(|dropped| dropped.limit).collect())
+}
+
+fn named(limits: &[(&str, u64)]) -> Vec<(String, u64)> {
+    limits.iter().map(|(name, ceiling)| (name.to_string(), *ceiling)).collect()
+}
+
+#[test]
+fn a_limit_is_what_it_was_put_as_until_the_file_says_something_new_of_it() {
+    let said = |a: u64, b: u64| config(&[limit("a", a), limit("b", b), limit("c", 3)]);
+    let file = said(1, 2);
+    let (mut registry, mut written) = (began(&file), Written::default());
+    keep(&mut written, &registry.write_down(NOW));
+    assert!(written.decisions.is_empty());
+    put(&mut registry, limit("a", 100));
+    put(&mut registry, limit("new", 7));
+    assert!(registry.remove("c"));
+    let batch = registry.write_down(NOW);
+    assert_eq!(batch.decisions.keys().collect::<Vec<_>>(), ["a", "c", "new"]);
+    keep(&mut written, &batch);
+    assert_eq!(after(&file, &written), (named(&[("a", 100), ("b", 2), ("new", 7)]), vec![]));
+    // Of `b` something was said, and of the others nothing new.
+    assert_eq!(after(&said(1, 20), &written), (named(&[("a", 100), ("b", 20), ("new", 7)]), vec![]));
+    let other = after(&said(10, 2), &written);
+    assert_eq!(other, (named(&[("a", 10), ("b", 2), ("new", 7)]), vec!["a".to_owned()]));
+    // What is put as the file says it is nothing beside that.
+    put(&mut registry, limit("a", 1));
+    keep(&mut written, &registry.write_down(NOW));
+    assert_eq!(written.decisions.keys().collect::<Vec<_>>(), ["c", "new"]);
+    // The file says it, while it runs.
+    registry.file_says(&config(&[limit("a", 1), limit("b", 2), limit("new", 7)]).limits);
+    keep(&mut written, &registry.write_down(NOW));
+    assert!(written.decisions.is_empty());
+}
+
+#[test]
+fn all_that_was_decided_is_written_once_more_by_the_next_life() {
+    let file = config(&[limit("a", 1), limit("b", 2)]);
+    let (mut registry, mut written) = (began(&file), Written::default());
+    put(&mut registry, limit("a", 100));
+    let node = NodeName::try_new("n").expect("valid");
+    for decision in [Decision::Pause(Some(9 * SECOND)), Decision::Block(node)] {
+        assert_eq!(registry.decide(NOW, "b", &decision), Some(Ok(false)));
+        assert_eq!(registry.decide(NOW, "b", &decision), Some(Ok(true)));
+    }
+    assert_eq!(registry.decide(NOW, "c", &Decision::Resume), None);
+    keep(&mut written, &registry.write_down(NOW));
+    let first = written.decisions.clone();
+    for _ in 0..2 {
+        let (limits, dropped) = limits_with_overrides(&file.limits, &written.decisions);
+        assert_eq!(dropped, []);
+        let known = Config { limits, ..file.clone() };
+        let mut next =
+            Registry::restored(&known.limits, known.clocks, &written, Gap::Counted, NOW + SECOND, 2);
+        next.take_decisions(&file.limits, &written, Gap::Counted, NOW + SECOND);
+        next.begin_writing(0);
+        keep(&mut written, &next.write_down(NOW));
+        assert_eq!(written.decisions, first);
+        keep(&mut written, &next.write_all(NOW));
+        assert_eq!(written.decisions, first, "also to a store that is made anew");
+        let suspension = next.limit("b").expect("it is there").suspension();
+        assert_eq!(suspension.paused_until(NOW + SECOND), Some(NOW + 9 * SECOND));
+        assert_eq!(suspension.blocked().len(), 1);
+    }
+}
+
+/// The bug: a top-up that a caller sent again, because the allocator had died before it answered, was made
+/// twice.
+#[test]
+fn a_top_up_that_is_sent_again_after_a_restart_is_not_made_again() {
+    let file = config(&[limit("a", 10)]);
+    let (mut registry, mut written) = (began(&file), Written::default());
+    let top_up = |registry: &mut Registry| {
+        let limit = registry.limit("a").expect("it is there");
+        let was_made = limit.top_up(NOW, PoolId::default(), 5, Some("march"));
+        let available = limit.view(NOW, &PoolId::default()).map(|view| view.available);
+        registry.note_decision("a");
+        (was_made, available)
+    };
+    assert_eq!(top_up(&mut registry), (Ok(true), Some(15)));
+    keep(&mut written, &registry.write_down(NOW));
+    let mut next = Registry::restored(&file.limits, file.clocks, &written, Gap::Counted, NOW, 2);
+    next.take_decisions(&file.limits, &written, Gap::Counted, NOW);
+    assert_eq!(top_up(&mut next), (Ok(false), Some(15)));
+    // Nor in a life that begins because the books broke, though it knows of no permit of it: they may be spent.
+    let mut after = Registry::new(&file.limits, file.clocks, Past::Lost(NOW), NOW, 3);
+    after.keep_decisions_of(&mut next);
+    assert_eq!(top_up(&mut after).0, Ok(false));
+}
+
+#[test]
+fn what_does_not_fit_the_file_any_more_is_dropped_and_nothing_else() {
+    let file = config(&[limit("a", 10), limit("b", 20), limit("c", 30)]);
+    let (mut registry, mut written) = (began(&file), Written::default());
+    put_below(&mut registry, limit("a", 1), Some("b"));
+    put_below(&mut registry, limit("new", 2), Some("later"));
+    put(&mut registry, limit("later", 3));
+    put(&mut registry, limit("c", 4));
+    keep(&mut written, &registry.write_down(NOW));
+    let all = named(&[("a", 1), ("b", 20), ("c", 4), ("later", 3), ("new", 2)]);
+    assert_eq!(after(&file, &written), (all, vec![]));
+    // `b` is no more, and `new` can do without it, once `later` is there.
+    let file = config(&[limit("a", 10), limit("c", 30)]);
+    let most = named(&[("a", 10), ("c", 4), ("later", 3), ("new", 2)]);
+    assert_eq!(after(&file, &written), (most, vec!["a".to_owned()]));
+    // What a version from after this one wrote.
+    let row = written.decisions.get_mut("c").and_then(|row| row.put.as_mut()).expect("it was put");
+    row.limit = Some(serde_json::json!({ "rules": [], "later": 1 }));
+    let (_, dropped) = limits_with_overrides(&file.limits, &written.decisions);
+    assert!(dropped.iter().any(|dropped| dropped.limit == "c" && dropped.problem.contains("later")));
+}

@@ -1,0 +1,248 @@
+//! What the limits that are leased from one upstream have to say there, all in one exchange, and what comes back.
+
+use super::Registry;
+use super::Upstream;
+use crate::overrides::{News, Suspended, Suspensions, Version};
+use crate::pool::GrantOutcome;
+use crate::registry::limit::{Due, Limit, PoolId};
+use crate::roots::RootSpec;
+use lessor_protocol::push::{Event, Kind};
+use lessor_protocol::recovery::{Recovery, recovery};
+use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody};
+use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What becomes due within this goes with what is due now.
+const TOGETHER: Duration = Duration::from_millis(1);
+
+/// A pool of a limit.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    limit: String,
+    pool: PoolId,
+}
+
+/// What is due to an upstream.
+#[derive(Debug, Default)]
+pub struct DueAbove {
+    /// Whose asks these are, one for each.
+    pub askers: Vec<Asker>,
+    /// What they say.
+    pub asks: Vec<AskBody>,
+    /// When the next ask is due; `None` if none is due before a node asks here.
+    pub next: Option<Moment>,
+    /// How far away to say that this allocator is.
+    pub distance: Duration,
+    /// The session that says it.
+    pub session: u64,
+}
+
+/// Those of `limits` that are leased from `upstream`, with their names.
+fn leased<'a>(
+    limits: &'a mut BTreeMap<String, Limit>,
+    upstream: &'a Upstream,
+) -> impl Iterator<Item = (&'a String, &'a mut Limit)> {
+    limits.iter_mut().filter(|(_, limit)| limit.upstream() == Some(upstream))
+}
+
+impl DueAbove {
+    /// The pool of a limit called `name` says `ask`.
+    fn push(&mut self, name: &str, pool: PoolId, ask: Ask) {
+        let limit = pool.name.as_ref().map_or(name, |name| name.as_str());
+        self.asks.push(AskBody::of(limit, pool.key.as_ref().map(|key| key.as_str()), ask));
+        self.askers.push(Asker { limit: name.to_owned(), pool });
+    }
+}
+
+/// How many asks of each limit go with one exchange, at most `most` in all: of two limits with more to say than that, as many. What
+/// cannot be divided goes to the asks that are to be answered first.
+fn parts(due: &[Due], most: usize) -> Vec<usize> {
+    let mut counts: Vec<usize> = due.iter().map(|due| due.pools.len()).collect();
+    counts.sort_unstable();
+    let (mut left, mut level) = (most, 0);
+    for (at, &count) in counts.iter().enumerate() {
+        level = count.min(left / (counts.len() - at));
+        left -= level;
+    }
+    let mut parts: Vec<usize> = due.iter().map(|due| due.pools.len().min(level)).collect();
+    let mut left = most - parts.iter().sum::<usize>();
+    let more = parts.iter().zip(due).enumerate();
+    let mut more: Vec<_> =
+        more.filter_map(|(place, (part, due))| Some((due.pools.get(*part)?.0, place))).collect();
+    more.sort_unstable();
+    for (_, place) in more {
+        parts[place] += usize::from(left > 0);
+        left = left.saturating_sub(1);
+    }
+    parts
+}
+
+/// What an exchange with an upstream came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExchangeOutcome {
+    /// The upstream does not agree on this session: another one begins.
+    pub begins_session: bool,
+    /// Asks that came to nothing here: what was answered is of no use, or an error.
+    pub unfit: usize,
+}
+
+impl Registry {
+    /// What the roots of `askers` in the store are made of, where each limit goes by the configuration that `version` says, and the
+    /// newest is `known`; of a limit that went, nothing.
+    pub fn specs(
+        &self,
+        askers: &[Asker],
+        version: impl Fn(&str) -> Version,
+        known: Version,
+    ) -> Vec<Option<RootSpec>> {
+        let spec = |asker: &Asker| {
+            let limit = self.limits.get(&asker.limit)?;
+            limit.spec(&asker.pool, version(&asker.limit), known)
+        };
+        askers.iter().map(spec).collect()
+    }
+
+    /// Limits of a shared store are suspended as `suspensions` says, when it is `there` on the clock of the store. Returns what is
+    /// new.
+    pub fn follow_suspensions(
+        &mut self,
+        suspensions: &Suspensions,
+        there: Moment,
+        now: Moment,
+    ) -> Vec<Event> {
+        let (mut events, none) = (vec![], Suspended::default());
+        for (name, limit) in &mut self.limits {
+            if limit.upstream() != Some(&Upstream::Store) {
+                continue;
+            }
+            for news in limit.suspension().follow(suspensions.of(name).unwrap_or(&none), there, now) {
+                let event = |kind| Event::of(kind, name);
+                events.push(match news {
+                    News::Paused => event(Kind::Paused),
+                    News::Resumed => event(Kind::Resumed),
+                    News::Blocked(node) => Event { node: Some(node.to_string()), ..event(Kind::Blocked) },
+                });
+            }
+        }
+        events
+    }
+
+    /// Those that it leases limits from.
+    pub fn upstreams(&self) -> BTreeSet<Upstream> {
+        self.limits.values().filter_map(|limit| limit.upstream().cloned()).collect()
+    }
+
+    /// What is due to `upstream`, where an exchange with it takes `rtt`. Of one that stops: what it has to give back, once.
+    pub fn asks_above(&mut self, now: Moment, upstream: &Upstream, rtt: Duration) -> DueAbove {
+        self.mind_lost_loans(now);
+        let mut all = DueAbove { distance: rtt, session: self.session_above, ..DueAbove::default() };
+        if self.is_stopping {
+            for (name, limit) in leased(&mut self.limits, upstream) {
+                let asks = limit.leaves_above(now, ASKS_MAX - all.asks.len());
+                asks.into_iter().for_each(|(pool, ask)| all.push(name, pool, ask));
+            }
+            return all;
+        }
+        let due: Vec<Due> = leased(&mut self.limits, upstream)
+            .map(|(_, limit)| limit.due_above(now, now + TOGETHER, rtt, ASKS_MAX))
+            .collect();
+        all.next = due.iter().filter_map(|due| due.next).min();
+        let parts = parts(&due, ASKS_MAX);
+        for (((name, limit), due), part) in leased(&mut self.limits, upstream).zip(due).zip(parts) {
+            for (_, pool) in due.pools.into_iter().take(part) {
+                if let Some((ask, distance)) = limit.ask_above(now, &pool, rtt) {
+                    all.distance = all.distance.max(distance);
+                    all.push(name, pool, ask);
+                }
+            }
+        }
+        all
+    }
+
+    /// Asks those above as the session `number` from now on: one that no other life of an allocator has, and that no stranger
+    /// can foresee. Another life knows nothing of what this one was lent, and would be taken to have given it back.
+    pub fn ask_above_as(&mut self, number: u64) {
+        self.session_above = 1 + number % PERMITS_MAX;
+    }
+
+    /// So it is where books went while this one lives.
+    fn mind_lost_loans(&mut self, now: Moment) {
+        // Of each: all are asked.
+        let lost =
+            self.limits.values_mut().filter_map(|limit| limit.takes_lost_loans().then_some(())).count();
+        if lost > 0 {
+            self.begin_session_above(now);
+        }
+    }
+
+    /// What is held goes on until it ends, and then counts from zero.
+    fn begin_session_above(&mut self, now: Moment) {
+        self.ask_above_as(self.session_above);
+        let leased = self.limits.values_mut().filter(|limit| limit.upstream().is_some());
+        leased.for_each(|limit| limit.all_unrecognised_above(now));
+    }
+
+    /// What `upstream` answered to `askers`, who asked in `session` at `first_sent`. Of one that is over nothing is believed.
+    pub fn on_grant_above(
+        &mut self,
+        now: Moment,
+        upstream: &Upstream,
+        session: u64,
+        first_sent: Moment,
+        askers: &[Asker],
+        grants: &[GrantBody],
+    ) -> ExchangeOutcome {
+        let mut outcome = ExchangeOutcome::default();
+        self.mind_lost_loans(now);
+        if session != self.session_above {
+            return outcome;
+        }
+        for (Asker { limit, pool }, body) in askers.iter().zip(grants) {
+            let Some(limit) = self.limits.get_mut(limit).filter(|limit| limit.upstream() == Some(upstream))
+            else {
+                continue;
+            };
+            let is_fit = match body.answer() {
+                Ok(answer) => limit.on_grant_above(now, pool, first_sent, answer) == GrantOutcome::Believed,
+                Err(error) => {
+                    let recovery = recovery(&error.code);
+                    outcome.begins_session |= recovery == Recovery::BeginSession;
+                    match recovery {
+                        Recovery::Unrecognised => limit.on_unrecognised_above(now, pool),
+                        Recovery::BeginSession | Recovery::LookAgain => {
+                            limit.on_grant_above(now, pool, first_sent, Answer::Refusal(NOTHING_THERE));
+                        }
+                    }
+                    recovery == Recovery::Unrecognised
+                }
+            };
+            outcome.unfit += usize::from(!is_fit);
+        }
+        if outcome.begins_session {
+            self.begin_session_above(now);
+        }
+        outcome
+    }
+
+    /// The clock may have stood still: of what `upstream` has lent no more is lent on.
+    pub fn hold_back_above(&mut self, now: Moment, upstream: &Upstream) {
+        let leased = self.limits.values_mut().filter(|limit| limit.upstream() == Some(upstream));
+        leased.for_each(|limit| limit.hold_back_above(now));
+    }
+
+    /// Nothing came back to `askers`.
+    pub fn on_failure_above(&mut self, askers: &[Asker]) {
+        for Asker { limit, pool } in askers {
+            if let Some(limit) = self.limits.get_mut(limit) {
+                limit.on_failure_above(pool);
+            }
+        }
+    }
+}
+
+/// An upstream that has no such limit, or no room, may have both later.
+const NOTHING_THERE: lessor_protocol::Refusal = lessor_protocol::Refusal {
+    reason: lessor_protocol::RefusalReason::Other,
+    retry_after: Duration::from_secs(1),
+};

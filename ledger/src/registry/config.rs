@@ -1,0 +1,108 @@
+//! What is configured of one limit, checked: its name, its rules, and how they are shared. All of the registry goes by it;
+//! [`limit_text`](crate::limit_text) reads and writes it.
+
+use super::ByNode;
+use crate::Rule;
+use crate::named::Named;
+use crate::share::{Share, Sharing};
+use lessor_protocol::{Fallback, Key, NodeName};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Keys that a keyed limit remembers at once, where the operator says nothing else. An idle pool takes about half a
+/// kilobyte: a million keys would be half a gigabyte that the operator did not ask for. A thousand would refuse the users
+/// of a small shop.
+pub const KEYS_MAX: usize = 100_000;
+
+/// Sessions that one pool remembers, where the operator says nothing else. An exchange looks at each of them: ten thousand
+/// cost it a fraction of a millisecond. No operator has told us of a larger fleet on one contract.
+pub const LESSEES_MAX: usize = 10_000;
+
+/// One limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitConfig {
+    /// Its name or pattern, unique.
+    pub name: Named,
+    /// The limit above it, which is charged for all that this one lends.
+    pub parent: Option<String>,
+    /// The allocator that has the limit, if this one leases it from there and lends it on.
+    pub upstream: Option<Upstream>,
+    /// Whether there is one pool for each key, and for how many keys at once.
+    pub keyed: Keyed,
+    /// What must hold, all of it: at least one rule, unless another allocator has the limit.
+    pub rules: Vec<Rule>,
+    /// What must hold for single keys instead.
+    pub overrides: BTreeMap<Key, Vec<Rule>>,
+    /// Whether nothing is refused, and what would have been is counted.
+    pub shadow: bool,
+    /// What nodes do while they cannot reach the allocator.
+    pub fallback: Fallback,
+    /// Whether it lends more slowly below its low-water mark.
+    pub ease_off: bool,
+    /// Sessions that each pool remembers.
+    pub lessees_max: usize,
+    /// Who counts for more when permits are scarce; 1 where nothing is said.
+    pub weights: ByNode,
+    /// Who comes first, the highest; 0 where nothing is said.
+    pub priorities: ByNode,
+    /// Who has a minimum.
+    pub guaranteed: ByNode,
+    /// What is kept back, and what bounds leases.
+    pub sharing: Sharing,
+}
+
+/// Whether a limit has one pool or one for each key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keyed {
+    /// One pool.
+    No,
+    /// One for each key, and at most so many at once.
+    Yes {
+        /// The bound.
+        keys_max: usize,
+    },
+}
+
+impl LimitConfig {
+    /// The allocator that it is leased from, if it is.
+    pub fn leased_from(&self) -> Option<&str> {
+        match self.upstream.as_ref()? {
+            Upstream::Address(address) => Some(address),
+            Upstream::Store => None,
+        }
+    }
+
+    /// What `node` counts for.
+    pub fn share(&self, node: &NodeName) -> Share {
+        Share {
+            weight: self.weights.of(node).unwrap_or(Share::EVEN.weight),
+            priority: self.priorities.of(node).unwrap_or(Share::EVEN.priority),
+            group: self.guaranteed.group(node),
+        }
+    }
+}
+
+/// Where a limit is leased from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Upstream {
+    /// The store that several allocators share. The limit has its rules here: those of its roots there.
+    Store,
+    /// Another allocator: `http://host:port`, and a path where it is behind something.
+    Address(String),
+}
+
+impl Upstream {
+    /// As it was written, without a slash at its end; of a store, what it is.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Upstream::Store => "store",
+            Upstream::Address(address) => address,
+        }
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,143 @@
+//! The decisions of operators at an allocator with limits of its own. They are written down with what is lent, and hold in the
+//! next life. A limit that was put or removed stays so, for as long as the file says the same of it.
+
+use super::rows::{DecisionRow, PutRow, Written};
+use super::{LimitConfig, Registry};
+use crate::overrides::{BLOCKED_MAX, Decision};
+use crate::rule::Gap;
+use lessor_protocol::Moment;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The limits of the file, and which decisions are to be written down.
+#[derive(Debug)]
+pub(super) struct LocalOverrides {
+    file: BTreeMap<String, LimitConfig>,
+    /// Limits with decisions that may not be written down yet.
+    unwritten: BTreeSet<String>,
+}
+
+/// As many nodes are blocked as may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{BLOCKED_MAX} nodes are blocked, as many as may be: lift one first")]
+pub struct BlockedFull;
+
+fn by_name(limits: &[LimitConfig]) -> BTreeMap<String, LimitConfig> {
+    limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect()
+}
+
+fn as_written(limit: Option<&LimitConfig>) -> Option<Value> {
+    limit.map(|limit| serde_json::to_value(limit.raw()).expect("a configuration is plain data"))
+}
+
+impl LocalOverrides {
+    /// No decisions yet, and a file that says `limits`.
+    pub(super) fn new(limits: &[LimitConfig]) -> Self {
+        LocalOverrides { file: by_name(limits), unwritten: BTreeSet::new() }
+    }
+}
+
+impl Registry {
+    /// Decides about the limit called `name`. Returns whether the pause or block was there before; `None` if there is no such
+    /// limit.
+    ///
+    /// # Errors
+    /// If [`BLOCKED_MAX`] nodes are blocked. Nothing changes then.
+    pub fn decide(
+        &mut self,
+        now: Moment,
+        name: &str,
+        decision: &Decision,
+    ) -> Option<Result<bool, BlockedFull>> {
+        let suspension = self.limit(name)?.suspension();
+        let was_so = match decision {
+            Decision::Pause(span) => {
+                let was_paused = suspension.paused_until(now).is_some();
+                suspension.pause(span.map_or(Moment::NEVER, |span| now + span));
+                was_paused
+            }
+            Decision::Resume => suspension.resume(now),
+            Decision::Block(node) => {
+                let was_blocked = suspension.blocked().contains(node);
+                if !suspension.block(node.clone()) {
+                    return Some(Err(BlockedFull));
+                }
+                was_blocked
+            }
+            Decision::Unblock(node) => suspension.unblock(node),
+        };
+        self.note_decision(name);
+        Some(Ok(was_so))
+    }
+
+    /// The limits of the file.
+    pub fn of_file(&self) -> impl Iterator<Item = &LimitConfig> {
+        self.overrides.file.values()
+    }
+
+    /// The file says `limits` from now on.
+    pub fn file_says(&mut self, limits: &[LimitConfig]) {
+        let before = std::mem::replace(&mut self.overrides.file, by_name(limits));
+        let names: BTreeSet<&String> = before.keys().chain(self.overrides.file.keys()).collect();
+        let is_other = |name: &&&String| before.get(name.as_str()) != self.overrides.file.get(name.as_str());
+        let others: Vec<String> = names.iter().filter(is_other).map(|name| name.to_string()).collect();
+        others.iter().for_each(|name| self.note_decision(name));
+    }
+
+    /// The decisions about the limit called `name` are to be written.
+    pub fn note_decision(&mut self, name: &str) {
+        if self.journaled.is_on() {
+            self.overrides.unwritten.insert(name.to_owned());
+            self.journaled.has_more();
+        }
+    }
+
+    /// All decisions are to be written.
+    pub(super) fn write_decisions(&mut self) {
+        self.overrides.unwritten = self.limits.keys().chain(self.overrides.file.keys()).cloned().collect();
+    }
+
+    /// The rows that are to be written `now`.
+    pub(super) fn decision_rows(&mut self, now: Moment) -> BTreeMap<String, Option<DecisionRow>> {
+        let names = std::mem::take(&mut self.overrides.unwritten).into_iter();
+        let rows = names.map(|name| {
+            let (limit, file) = (self.limits.get_mut(&name), self.overrides.file.get(&name));
+            let is_other = limit.as_deref().map(|limit| limit.config()) != file;
+            let put = is_other.then(|| PutRow {
+                limit: as_written(limit.as_deref().map(|limit| limit.config())),
+                file: as_written(file),
+            });
+            let (suspension, topped_up) = limit.map_or_else(Default::default, |limit| {
+                let names = limit.topped_up().map(str::to_owned).collect();
+                (limit.suspension().save(now), names)
+            });
+            let row = DecisionRow { suspension, topped_up, put };
+            (name, (row != DecisionRow::default()).then_some(row))
+        });
+        rows.collect()
+    }
+
+    /// The decisions of an earlier life hold, with a file that says `limits`.
+    pub fn take_decisions(&mut self, limits: &[LimitConfig], written: &Written, gap: Gap, now: Moment) {
+        self.file_says(limits);
+        let clocks = self.clocks;
+        for (name, row) in &written.decisions {
+            if let Some(limit) = self.limits.get_mut(name) {
+                *limit.suspension() = row.suspension.read(gap, now, clocks);
+                limit.was_topped_up(&row.topped_up);
+            }
+        }
+    }
+
+    /// The decisions of a life whose books are `broken` hold. They are no part of the books.
+    pub fn keep_decisions_of(&mut self, broken: &mut Registry) {
+        std::mem::swap(&mut self.overrides.file, &mut broken.overrides.file);
+        for (name, limit) in &mut self.limits {
+            if let Some(before) = broken.limits.get_mut(name) {
+                *limit.suspension() = before.suspension().clone();
+                let names: Vec<String> = before.topped_up().map(str::to_owned).collect();
+                limit.was_topped_up(&names);
+            }
+        }
+    }
+}

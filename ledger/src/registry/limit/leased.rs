@@ -1,0 +1,214 @@
+//! A limit that another allocator has: what its pools have to say there, and what they hear. The allocator calls it; only pools
+//! in use are looked at.
+
+use super::{Limit, PoolId};
+use crate::Rule;
+use crate::overrides::Version;
+use crate::pool::{GrantOutcome, Plan, Pool};
+use crate::registry::{LimitConfig, Upstream};
+use crate::roots::{CLOCK_UNCERTAINTY, CompiledPlan, ParentRef, RootSpec, stricter};
+use crate::share::Sharing;
+use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Key, Moment};
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+/// Lives of allocators that one root remembers. Each that dies is remembered for as long as what it burned counts.
+const ALLOCATORS_MAX: usize = 1_000;
+
+/// The shortest term of a lease from a root: it ends so much sooner than the root takes it to, and a half of it is lent on.
+const TERM_MIN: Duration = CLOCK_UNCERTAINTY.saturating_mul(10);
+
+/// What is due of a limit to its upstream.
+#[derive(Debug, Default)]
+pub(crate) struct Due {
+    /// Pools with something to say, and by when they are to be answered, the first of those first.
+    pub pools: Vec<(Moment, PoolId)>,
+    /// When the next one has.
+    pub next: Option<Moment>,
+}
+
+/// The most that one call can ever take of a limit by `config`, of which an `own` pool lends so much. For a limit in a store
+/// its rules say so. For a limit of another allocator it is unknown before the first lease from there.
+pub(super) fn ceiling(config: &LimitConfig, own: u64) -> u64 {
+    match config.upstream {
+        None => own,
+        Some(Upstream::Store) => {
+            let least = config.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
+            least.saturating_sub(config.sharing.reserve)
+        }
+        Some(Upstream::Address(_)) => 0,
+    }
+}
+
+/// What the roots of a limit in a store are made of, and those of keys that have rules of their own. Of any other limit there are
+/// none.
+#[derive(Debug)]
+pub(super) struct CompiledPlans {
+    of_limit: Option<CompiledPlan>,
+    of_keys: BTreeMap<Key, CompiledPlan>,
+}
+
+impl CompiledPlans {
+    /// Those by `config`.
+    pub(super) fn of(config: &LimitConfig, clocks: ClockBounds) -> Self {
+        if config.upstream != Some(Upstream::Store) {
+            return CompiledPlans { of_limit: None, of_keys: BTreeMap::new() };
+        }
+        let own = &config.sharing;
+        // Each allocator shares what it has as it was told; here it is one of a few.
+        let sharing = Sharing {
+            reserve: own.reserve,
+            term_min: own.term_min.max(TERM_MIN).min(own.term_max),
+            term_max: own.term_max,
+            ..Sharing::default()
+        };
+        let compiled = |rules: &Vec<Rule>| {
+            CompiledPlan::new(Plan {
+                // All were looked at when the limit was configured.
+                rules: rules.iter().filter_map(|rule| stricter(rule).ok()).collect(),
+                is_borrowed: false,
+                is_root: true,
+                clocks,
+                ease_off: config.ease_off,
+                lessees_max: ALLOCATORS_MAX,
+                sharing: sharing.clone(),
+            })
+        };
+        let of_keys = config.overrides.iter().map(|(key, rules)| (key.clone(), compiled(rules)));
+        CompiledPlans { of_limit: Some(compiled(&config.rules)), of_keys: of_keys.collect() }
+    }
+
+    fn get(&self, id: &PoolId) -> Option<&CompiledPlan> {
+        id.key.as_ref().and_then(|key| self.of_keys.get(key)).or(self.of_limit.as_ref())
+    }
+}
+
+impl Limit {
+    /// Where it is leased from, if it is.
+    pub fn upstream(&self) -> Option<&Upstream> {
+        self.config.upstream.as_ref()
+    }
+
+    /// What the root of a pool in the store is made of, by the configuration `version`; the newest that is known is `known`.
+    /// `None` if it is not in a store.
+    pub(crate) fn spec(&self, id: &PoolId, version: Version, known: Version) -> Option<RootSpec> {
+        let compiled = self.compiled_plans.get(id)?.clone();
+        Some(RootSpec { compiled, version, parent_ref: self.parent_ref(known) })
+    }
+
+    /// What is known of what is above it, where the newest configuration is `known`.
+    fn parent_ref(&self, known: Version) -> ParentRef {
+        ParentRef { limit: self.config.name.to_string(), parent: self.config.parent.clone(), known }
+    }
+
+    /// Whether pools went since the last question that had been lent something, and the allocator above was not told.
+    pub(crate) fn takes_lost_loans(&mut self) -> bool {
+        std::mem::take(&mut self.has_lost_loans)
+    }
+
+    /// A pool was used: it may have something to say.
+    pub(super) fn note_leasing(&mut self, id: &PoolId) {
+        if self.config.upstream.is_some() && !self.leasing.contains(id) {
+            self.leasing.insert(id.clone());
+        }
+    }
+
+    /// Which of its pools have something to say by `soon`, where an exchange takes `rtt`: the `most` of them that are to be answered
+    /// first.
+    pub(crate) fn due_above(&mut self, now: Moment, soon: Moment, rtt: Duration, most: usize) -> Due {
+        let (pools, tally) = (&mut self.pools, &mut self.tally);
+        // The last to be answered is on top, and makes way.
+        let (mut first, mut next) = (BinaryHeap::new(), None::<Moment>);
+        self.leasing.retain(|id| {
+            let Some(kept) = pools.get_mut(id) else { return false };
+            let at = kept.pool.asks_above(now, rtt);
+            tally.count(&mut kept.counted, kept.pool.view(now));
+            if at <= soon {
+                let late = kept.pool.late_above(at, rtt);
+                if first.len() < most {
+                    first.push((late, id.clone()));
+                } else if let Some(mut last) = first.peek_mut().filter(|last| (late, id) < (last.0, &last.1))
+                {
+                    *last = (late, id.clone());
+                }
+                return true;
+            }
+            if at < Moment::NEVER {
+                next = Some(next.map_or(at, |next| next.min(at)));
+                return true;
+            }
+            !kept.pool.rests_above()
+        });
+        Due { pools: first.into_sorted_vec(), next }
+    }
+
+    /// What a pool has to say where an exchange takes `rtt`, and how far away to say that it is.
+    pub(crate) fn ask_above(&mut self, now: Moment, id: &PoolId, rtt: Duration) -> Option<(Ask, Duration)> {
+        let pool = &mut self.pools.get_mut(id)?.pool;
+        let distance = pool.distance_above(rtt);
+        pool.ask_above(now, rtt).map(|ask| (ask, distance))
+    }
+
+    /// The last that its pools have to say, of at most `most` of them.
+    pub(crate) fn leaves_above(&mut self, now: Moment, most: usize) -> Vec<(PoolId, Ask)> {
+        let pools = &mut self.pools;
+        let (mut asks, mut left) = (vec![], most);
+        self.leasing.retain(|id| {
+            let Some(kept) = pools.get_mut(id).filter(|_| left > 0) else { return left == 0 };
+            if let Some(ask) = kept.pool.leave_above(now) {
+                asks.push((id.clone(), ask));
+                left -= 1;
+            }
+            false
+        });
+        asks
+    }
+
+    /// A pool is answered what it asked at `first_sent`. Whether it can make use of that.
+    pub(crate) fn on_grant_above(
+        &mut self,
+        now: Moment,
+        id: &PoolId,
+        first_sent: Moment,
+        answer: Answer,
+    ) -> GrantOutcome {
+        let on_grant = |pool: &mut Pool, grant: &Grant| pool.on_grant_above(now, first_sent, grant);
+        if let (Some(Upstream::Address(_)), Answer::Grant(grant)) = (&self.config.upstream, &answer) {
+            self.ceiling = grant.ceiling;
+        }
+        let outcome = self.with_pool(now, id, |pool| match answer {
+            Answer::Grant(grant) => on_grant(pool, &grant),
+            Answer::Refusal(refusal) => {
+                pool.on_refusal_above(now, refusal);
+                GrantOutcome::Believed
+            }
+        });
+        outcome.unwrap_or(GrantOutcome::Believed)
+    }
+
+    /// The clock may have stood still: of what its pools were lent no more is lent on.
+    pub(crate) fn hold_back_above(&mut self, now: Moment) {
+        for id in self.leasing.clone() {
+            self.with_pool(now, &id, |pool| pool.hold_back_above(now));
+        }
+    }
+
+    /// No answer came to a pool.
+    pub(crate) fn on_failure_above(&mut self, id: &PoolId) {
+        if let Some(kept) = self.pools.get_mut(id) {
+            kept.pool.on_failure_above();
+        }
+    }
+
+    /// The one above does not know what a pool holds.
+    pub(crate) fn on_unrecognised_above(&mut self, now: Moment, id: &PoolId) {
+        self.with_pool(now, id, |pool| pool.on_unrecognised_above(now));
+    }
+
+    /// The same of all of them: a new session begins.
+    pub(crate) fn all_unrecognised_above(&mut self, now: Moment) {
+        for kept in self.pools.values_mut() {
+            kept.pool.on_unrecognised_above(now);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What an operator does to a limit while it is in use: changes it, tops it up, closes and opens it. The allocator calls
+//! it, with the time as an argument; no lease is taken back.
+
+use super::leased::{self, CompiledPlans};
+use super::unused::{self, Unused};
+use super::{Kept, Keyed, Limit, Plan, PoolId, Tally, plans};
+use crate::CarryOver;
+use crate::overrides::Suspension;
+use crate::pool::{Fixtures, Holder, Past, PoolView};
+use crate::registry::LimitConfig;
+use crate::rejection::{AskRejection, Reason};
+use lessor_protocol::{Answer, Ask, ClockBounds, Key, Moment, PERMITS_MAX, Refusal};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Top-ups whose names are remembered, so that one which is sent again is not made again. A caller sends a top-up again within
+/// seconds; no operator makes so many by hand meanwhile.
+const NAMES_MAX: usize = 64;
+
+/// What a limit was topped up with.
+#[derive(Debug, Default)]
+pub(super) struct TopUps {
+    /// In total.
+    pub(super) permits: u64,
+    /// The names of the last ones.
+    names: VecDeque<String>,
+}
+
+/// What a change does to one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// Whose pool.
+    pub pool: PoolId,
+    /// How it looks before.
+    pub before: PoolView,
+    /// How it looks right after.
+    pub after: PoolView,
+}
+
+/// What a change does to a page of pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preview {
+    /// By key.
+    pub effects: Vec<Effect>,
+    /// How long the limit lends nothing, if the change resets it.
+    pub reset_quarantine: Option<Duration>,
+}
+
+impl Limit {
+    /// Goes on by `config`, whose name is the same. Each pool takes over its balance as `carry_over` says, see
+    /// [`crate::pool::Pool::change`]. A limit that is keyed from now on, or no longer, or below another one, or counts
+    /// what is in flight otherwise, or keeps another steady flow, begins anew, and lends nothing until whatever is out
+    /// has ended and left every window, and, if it still counts calls, until those have ended that it let begin.
+    pub fn change(&mut self, config: LimitConfig, carry_over: CarryOver, now: Moment) {
+        if self.must_reset(&config) {
+            self.reset_to(config, now);
+            return self.outdate_records();
+        }
+        let plans = Plans::of(&config, self.plan.clocks);
+        let past = self.past;
+        for (id, kept) in &mut self.pools {
+            change(kept, &mut self.tally, plans.of_pool(id), past, carry_over, now);
+        }
+        if self.makes_pools() {
+            let (from, to) = ((&self.plan, &self.overrides), (&plans.plan, &plans.overrides));
+            self.unused.change(from, to, past, carry_over, now);
+        }
+        self.adjust(config, plans, now);
+        self.outdate_records();
+    }
+
+    /// What [`Limit::change`] would do to up to `count` pools from `from` on. Nothing changes.
+    pub fn preview(
+        &self,
+        config: &LimitConfig,
+        carry_over: CarryOver,
+        now: Moment,
+        from: Bound<PoolId>,
+        count: usize,
+    ) -> Preview {
+        let page = self.pools.range((from, Bound::Unbounded)).take(count);
+        let must_reset = self.must_reset(config);
+        let past = if must_reset { self.past_of_others(now) } else { self.past };
+        let plans = Plans::of(config, self.plan.clocks);
+        let effects = page.map(|(id, kept)| {
+            let plan = plans.of_pool(id);
+            let (mut tally, mut copy) = (
+                Tally::default(),
+                Kept { name: None, pool: kept.pool.clone(), counted: PoolView::default(), is_queued: true },
+            );
+            let before = copy.pool.view(now);
+            tally.count(&mut copy.counted, before);
+            match must_reset {
+                true => copy.pool = past.pool(plan, now),
+                false => change(&mut copy, &mut tally, plan, past, carry_over, now),
+            }
+            Effect { pool: id.clone(), before, after: copy.pool.view(now) }
+        });
+        let effects = effects.collect();
+        let reset_quarantine = must_reset.then(|| past.pool(&plans.plan, now).view(now).quarantine);
+        Preview { effects, reset_quarantine }
+    }
+
+    /// Lets `permits` more be lent from the pool `id`, once, see [`crate::pool::Pool::top_up`]. False if that was
+    /// done already under the same `name`.
+    ///
+    /// # Errors
+    /// If there is no room for another key, or the pool would have more than can be said.
+    pub fn top_up(
+        &mut self,
+        now: Moment,
+        id: PoolId,
+        permits: u64,
+        name: Option<&str>,
+    ) -> Result<bool, AskRejection> {
+        if name.is_some_and(|name| self.top_ups.names.iter().any(|known| known == name)) {
+            return Ok(false);
+        }
+        if !self.pools.contains_key(&id) {
+            self.make_room(now, &id)?;
+            self.make(now, id.clone());
+        }
+        let most = self.with_pool(now, &id, |pool| pool.top_up_max(now)).unwrap_or(0);
+        if permits > most {
+            let detail = format!(
+                "permits is {permits}: the pool has room for {most} more, up to {PERMITS_MAX} in all"
+            );
+            return Err(AskRejection::new(Reason::Invalid, "permits", detail));
+        }
+        self.with_pool(now, &id, |pool| pool.top_up(permits, now)).expect("it was there or has been made");
+        self.write_soon(&id);
+        self.top_ups.permits = self.top_ups.permits.saturating_add(permits).min(PERMITS_MAX);
+        if let Some(name) = name {
+            self.top_ups.names.push_back(name.to_owned());
+            if self.top_ups.names.len() > NAMES_MAX {
+                self.top_ups.names.pop_front();
+            }
+        }
+        Ok(true)
+    }
+
+    /// The names of the last top-ups, the oldest first.
+    pub(crate) fn topped_up(&self) -> impl Iterator<Item = &str> {
+        self.top_ups.names.iter().map(String::as_str)
+    }
+
+    /// An earlier life was topped up under these `names`.
+    pub(crate) fn was_topped_up(&mut self, names: &[String]) {
+        self.top_ups.names = names.iter().take(NAMES_MAX).cloned().collect();
+    }
+
+    /// To which nodes it lends nothing.
+    pub fn suspension(&mut self) -> &mut Suspension {
+        &mut self.suspension
+    }
+
+    /// Answers an ask with `refusal`. What it reports and gives back counts all the same.
+    ///
+    /// # Errors
+    /// If the ask cannot be true or is out of order. Nothing changes then.
+    pub fn refuse(
+        &mut self,
+        now: Moment,
+        id: &PoolId,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+        refusal: Refusal,
+    ) -> Result<Answer, AskRejection> {
+        let settled = self.with_pool(now, id, |pool| pool.settle_only(now, holder, seq, ask, refusal));
+        let answer = settled.unwrap_or(Ok(Answer::Refusal(refusal)))?;
+        self.tally.sums.answered.count(&ask, &answer);
+        Ok(answer)
+    }
+
+    /// Whether it cannot be told from a new one: its pools are forgotten, or the only one could be.
+    pub(crate) fn is_forgettable(&mut self, now: Moment) -> bool {
+        // One of that name that counts calls again would have to wait for them.
+        let calls_have_ended = self.past.calls_end() <= now;
+        calls_have_ended
+            && self.quarantine(now).is_zero()
+            && match self.makes_pools() {
+                false => self.pools.values_mut().all(|kept| kept.pool.is_forgettable(now)),
+                true => self.pools.is_empty(),
+            }
+    }
+
+    fn must_reset(&self, config: &LimitConfig) -> bool {
+        // A limit that was not above it knows nothing of what is out, and a cap that is new nothing of what is in flight.
+        // Rates that are lent are parts of the flow as it was. (Those below one that begins anew wait with it.)
+        !go_on_as(&fixtures(&self.config), &fixtures(config))
+            || (self.config.keyed == Keyed::No) != (config.keyed == Keyed::No)
+            || self.config.parent != config.parent
+            || self.config.upstream != config.upstream
+    }
+
+    /// What pools have to wait for that are made at `now`, by other rules, of what these let begin.
+    pub(crate) fn past_of_others(&self, now: Moment) -> Past {
+        let plans = std::iter::once(&self.plan).chain(self.overrides.values());
+        self.past.after(plans.map(Arc::as_ref), self.plan.clocks, now)
+    }
+
+    fn reset_to(&mut self, config: LimitConfig, now: Moment) {
+        self.has_lost_loans |= self.config.upstream.is_some();
+        for (_, mut kept) in std::mem::take(&mut self.pools) {
+            self.tally.count(&mut kept.counted, kept.pool.view(now));
+            // What is out is never heard of again.
+            self.tally.sums.burned += kept.counted.books.outstanding;
+            self.tally.drop(kept.counted);
+        }
+        (self.past, self.names, self.unused) = (self.past_of_others(now), 0, Unused::new(now));
+        let plans = Plans::of(&config, self.plan.clocks);
+        self.adjust(config, plans, now);
+        if !self.makes_pools() {
+            self.make(now, PoolId::default());
+        }
+    }
+
+    fn adjust(&mut self, config: LimitConfig, plans: Plans, now: Moment) {
+        let mut probe = self.past.pool(&plans.plan, now);
+        self.opens = now + probe.view(now).quarantine;
+        self.ceiling = leased::ceiling(&config, probe.ceiling());
+        // What was lent by the rules before may be reported as late as they say.
+        let memories = plans.overrides.values().map(|plan| self.past.pool(plan, now).memory());
+        self.memory = memories.fold(self.memory.max(probe.memory()), Duration::max);
+        self.compiled_plans = CompiledPlans::of(&config, self.plan.clocks);
+        (self.config, self.plan, self.overrides) = (config, plans.plan, plans.overrides);
+    }
+}
+
+/// What cannot become something else while permits are out, of the limit and of keys that have rules of their own: a steady
+/// flow, whose rates are lent, and how long calls may take by each cap on what is in flight.
+type AllFixtures<'a> = (Fixtures, BTreeMap<&'a Key, Fixtures>);
+
+fn fixtures(config: &LimitConfig) -> AllFixtures<'_> {
+    let limit = Fixtures::of(&config.rules);
+    let overrides = config.overrides.iter().map(|(key, rules)| (key, Fixtures::of(rules)));
+    let overrides = overrides.filter(|(_, others)| *others != limit).collect();
+    (limit, overrides)
+}
+
+fn go_on_as((limit, keys): &AllFixtures<'_>, (other, other_keys): &AllFixtures<'_>) -> bool {
+    let mut pairs = keys.values().zip(other_keys.values());
+    limit.go_on_as(other)
+        && keys.keys().eq(other_keys.keys())
+        && pairs.all(|(one, other)| one.go_on_as(other))
+}
+
+/// What the pools of a limit are made of.
+struct Plans {
+    plan: Arc<Plan>,
+    overrides: BTreeMap<Key, Arc<Plan>>,
+}
+
+impl Plans {
+    fn of(config: &LimitConfig, clocks: ClockBounds) -> Self {
+        let (plan, overrides) = plans(config, clocks);
+        Plans { plan, overrides }
+    }
+
+    fn of_pool(&self, id: &PoolId) -> &Arc<Plan> {
+        id.key.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.plan)
+    }
+}
+
+/// Goes on by `plan`, with its part of the sums.
+fn change(
+    kept: &mut Kept,
+    tally: &mut Tally,
+    plan: &Arc<Plan>,
+    past: Past,
+    carry_over: CarryOver,
+    now: Moment,
+) {
+    tally.count(&mut kept.counted, kept.pool.view(now));
+    unused::go_on(&mut kept.pool, plan, past, carry_over, now);
+    tally.count(&mut kept.counted, kept.pool.view(now));
+}

@@ -1,0 +1,440 @@
+//! One limit: what was configured, and a pool for each key, and each name of a pattern, that is in use. The allocator
+//! drives it with the time as an argument. It never holds more pools than configured, and never forgets one that still matters.
+
+mod figures;
+mod forecasts;
+mod leased;
+mod live;
+mod pool_id;
+#[cfg(test)]
+mod tests;
+mod unused;
+mod written;
+
+pub use figures::{Answered, Disagreed, Figures};
+pub use forecasts::ForecastSum;
+pub(crate) use leased::Due;
+pub use live::{Effect, Preview};
+pub use pool_id::PoolId;
+
+use crate::Rule;
+use crate::named::Names;
+use crate::overrides::Suspension;
+use crate::pool::{
+    AskError, Goodbye, Holder, Holding, ObservationEffect, Past, Plan, Pool, PoolView, SessionId,
+};
+use crate::registry::sweep::Sweep;
+use crate::registry::{Keyed, LimitConfig};
+use crate::rejection::{AskRejection, Reason};
+use crate::share::Sharing;
+use figures::Tally;
+use leased::CompiledPlans;
+use lessor_protocol::{Answer, Ask, ClockBounds, Key, LimitName, Moment, Observed, SafeShare};
+use live::TopUps;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+use unused::Unused;
+use written::Unwritten;
+
+/// Pools that every new key pays for looking at. With more than one, a flood of new keys cannot outrun the sweep
+/// that makes room for them; each more makes a new key dearer.
+const STEPS_FOR_KEY: usize = 4;
+
+/// One limit and its pools.
+#[derive(Debug)]
+pub struct Limit {
+    config: LimitConfig,
+    plan: Arc<Plan>,
+    /// For keys that have rules of their own.
+    overrides: BTreeMap<Key, Arc<Plan>>,
+    /// What its roots are made of, if those are in a store.
+    compiled_plans: CompiledPlans,
+    past: Past,
+    /// When pools that are made now begin to lend.
+    opens: Moment,
+    ceiling: u64,
+    memory: Duration,
+    /// One for each name and key, and just one if the limit has neither. Ordered: pages and sweeps go by it, the same
+    /// calls always do the same, and no choice of keys makes it slow.
+    pools: BTreeMap<PoolId, Kept>,
+    /// Names that have a pool, of a pattern.
+    names: usize,
+    sweep: Sweep<PoolId>,
+    tally: Tally,
+    /// To whom nothing is lent, whatever is left.
+    suspension: Suspension,
+    /// What it was topped up with.
+    top_ups: TopUps,
+    /// Where it was changed.
+    unused: Unused,
+    /// Pools that may have something to say to the allocator that the limit is leased from.
+    leasing: BTreeSet<PoolId>,
+    /// Whether pools went that had been lent something there, and the allocator there was not told.
+    has_lost_loans: bool,
+    /// What is to be written down.
+    unwritten: Unwritten,
+    /// When it began with what an earlier life had written.
+    restored: Option<Moment>,
+}
+
+/// A pool, and its part of the sums.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    name: Option<LimitName>,
+    pub(crate) pool: Pool,
+    counted: PoolView,
+    /// Whether it is about to be written down.
+    is_queued: bool,
+}
+
+impl Limit {
+    /// The limit, with its pool if it is not keyed.
+    pub fn new(config: LimitConfig, clocks: ClockBounds, past: Past, now: Moment) -> Self {
+        let (plan, overrides) = plans(&config, clocks);
+        let mut probe = past.pool(&plan, now);
+        let memories = overrides.values().map(|plan| past.pool(plan, now).memory());
+        let mut limit = Limit {
+            opens: now + probe.view(now).quarantine,
+            ceiling: leased::ceiling(&config, probe.call_max()),
+            memory: memories.max().unwrap_or_default().max(probe.memory()),
+            overrides,
+            compiled_plans: CompiledPlans::of(&config, clocks),
+            past,
+            plan,
+            pools: BTreeMap::new(),
+            names: 0,
+            sweep: Sweep::default(),
+            tally: Tally::default(),
+            suspension: Suspension::default(),
+            top_ups: TopUps::default(),
+            unused: Unused::new(now),
+            leasing: BTreeSet::new(),
+            has_lost_loans: false,
+            unwritten: Unwritten::default(),
+            restored: None,
+            config,
+        };
+        if !limit.makes_pools() {
+            limit.make(now, PoolId::default());
+        }
+        limit
+    }
+
+    /// Whether pools are made as they are asked for, and forgotten again.
+    fn makes_pools(&self) -> bool {
+        self.is_keyed() || self.config.name.names() != Names::One
+    }
+
+    /// The pool that an ask for `name`, which is or fits the limit's own, and for `key` is for.
+    ///
+    /// # Errors
+    /// If no limit can have that name, or as [`Limit::key`].
+    pub fn pool_id(&self, name: &str, key: Option<&str>) -> Result<PoolId, AskRejection> {
+        let name = match self.config.name.names() {
+            Names::One => None,
+            Names::Many { .. } => Some(
+                LimitName::try_new(name)
+                    .map_err(|error| AskRejection::new(Reason::Invalid, "limit", format!("limit {error}")))?,
+            ),
+        };
+        Ok(PoolId { name, key: self.key(key)? })
+    }
+
+    /// What was configured.
+    pub fn config(&self) -> &LimitConfig {
+        &self.config
+    }
+
+    /// How long until the first pool lends: not zero after a loss.
+    pub fn quarantine(&self, now: Moment) -> Duration {
+        self.opens.since(now)
+    }
+
+    /// How long after its last ask a session may still matter to a pool.
+    pub fn memory(&self) -> Duration {
+        self.memory
+    }
+
+    /// The key in `text`, checked against whether the limit is keyed.
+    ///
+    /// # Errors
+    /// If there is one too many or one too few, or it is none.
+    pub fn key(&self, text: Option<&str>) -> Result<Option<Key>, AskRejection> {
+        let name = &self.config.name;
+        let mismatch = |problem: &str| {
+            let detail = format!("{:?} {problem}", name.as_str());
+            Err(AskRejection::new(Reason::KeyMismatch, "key", detail))
+        };
+        match (self.config.keyed, text) {
+            (Keyed::No, None) => Ok(None),
+            (Keyed::No, Some(_)) => mismatch("has no keys: ask without one"),
+            (Keyed::Yes { .. }, None) => mismatch("is counted by key: say which"),
+            (Keyed::Yes { .. }, Some(text)) => {
+                let wrong = |error| AskRejection::new(Reason::Invalid, "key", format!("key {error}"));
+                Key::try_new(text).map(Some).map_err(wrong)
+            }
+        }
+    }
+
+    /// One exchange with a pool, which is made on first use.
+    ///
+    /// # Errors
+    /// If the ask cannot be true or is out of order, or there is no room for another key or name. Nothing changes then.
+    pub fn renew(
+        &mut self,
+        now: Moment,
+        id: PoolId,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+    ) -> Result<Answer, AskRejection> {
+        if !self.pools.contains_key(&id) {
+            self.make_room(now, &id)?;
+            self.make(now, id.clone());
+        }
+        let asked = self.with_pool(now, &id, |pool| pool.renew(now, holder, seq, ask));
+        let answer = asked.expect("it was there or has been made")?;
+        self.tally.sums.answered.count(&ask, &answer);
+        Ok(answer)
+    }
+
+    /// The session `id` heard something of the vendor, about `pool`, if there is one.
+    pub fn observe(
+        &mut self,
+        now: Moment,
+        pool: &PoolId,
+        id: SessionId,
+        observed: &Observed,
+    ) -> ObservationEffect {
+        let effect = self.with_pool(now, pool, |pool| pool.observe(now, id, observed)).unwrap_or_default();
+        self.tally.sums.disagreed.count(effect);
+        effect
+    }
+
+    /// What the session `id` may go on with of `pool` while no allocator answers it, if that is configured.
+    pub fn safe_share(&mut self, now: Moment, pool: &PoolId, id: SessionId) -> Option<SafeShare> {
+        self.config.sharing.safe?;
+        self.pools.get_mut(pool)?.pool.safe_share(now, id)
+    }
+
+    /// Permits that `pool` has left at `now`, and the window of its rule with the least limit: for callers to be told.
+    pub fn left(&mut self, now: Moment, pool: &PoolId) -> Option<(u64, Option<Duration>)> {
+        self.pools.get_mut(pool).map(|kept| kept.pool.left_and_window(now))
+    }
+
+    /// Whether it has a pool for each key.
+    pub fn is_keyed(&self) -> bool {
+        self.config.keyed != Keyed::No
+    }
+
+    /// Takes a pool out, which is made if it is not there, for an exchange with it and those above or below it.
+    pub(crate) fn open(&mut self, now: Moment, id: &PoolId) -> Result<Kept, AskRejection> {
+        if !self.pools.contains_key(id) {
+            self.make_room(now, id)?;
+            self.make(now, id.clone());
+        }
+        let mut kept = self.pools.remove(id).expect("it was there or has been made");
+        self.tally.count(&mut kept.counted, kept.pool.view(now));
+        Ok(kept)
+    }
+
+    /// Puts a pool back.
+    pub(crate) fn close(&mut self, now: Moment, id: PoolId, mut kept: Kept) {
+        self.tally.count(&mut kept.counted, kept.pool.view(now));
+        self.pools.insert(id.clone(), kept);
+        self.note(&id);
+    }
+
+    /// Whether there is this pool.
+    pub(crate) fn has(&self, id: &PoolId) -> bool {
+        self.pools.contains_key(id)
+    }
+
+    /// A pool of a family gave `answer` to `ask`.
+    pub(crate) fn count_answer(&mut self, ask: &Ask, answer: &Answer) {
+        self.tally.sums.answered.count(ask, answer);
+    }
+
+    /// An ask that got no answer from a pool, because the allocator is stopping.
+    pub fn count_stopping(&mut self) {
+        self.tally.sums.answered.stopping += 1;
+    }
+
+    /// The session `id` ends with this `goodbye`. Returns what came back unspent.
+    ///
+    /// # Errors
+    /// If the total cannot be true or is out of order.
+    pub fn leave(
+        &mut self,
+        now: Moment,
+        pool: &PoolId,
+        id: SessionId,
+        seq: u64,
+        goodbye: Goodbye,
+    ) -> Result<u64, AskError> {
+        self.with_pool(now, pool, |pool| pool.leave(now, id, seq, goodbye)).unwrap_or(Ok(0))
+    }
+
+    /// Looks at the next `steps` pools: brings their figures up to date, forgets their idle sessions, and drops
+    /// the pools of keys that cannot be told from new ones.
+    pub fn sweep(&mut self, now: Moment, steps: usize) {
+        let makes_pools = self.makes_pools();
+        self.unused.sweep(now);
+        let (tally, unused, mut changed) = (&mut self.tally, &mut self.unused, vec![]);
+        let gone = self.sweep.run(&mut self.pools, steps, |id, kept| {
+            let forgettable = kept.pool.is_forgettable(now);
+            tally.count(&mut kept.counted, kept.pool.view(now));
+            if kept.pool.wants_checkpoint() && !kept.is_queued {
+                changed.push(id.clone());
+            }
+            makes_pools && forgettable && unused.is_new(id.key.as_ref())
+        });
+        for (_, kept) in &gone {
+            self.tally.drop(kept.counted);
+        }
+        changed.iter().for_each(|id| self.note(id));
+        self.drop_written(
+            gone.iter().filter(|(_, kept)| kept.pool.has_checkpoint()).map(|(id, _)| id.clone()),
+        );
+        let names: BTreeSet<LimitName> = gone.into_iter().filter_map(|(_, kept)| kept.name).collect();
+        self.names -= names.iter().filter(|name| !self.has_name(name)).count();
+    }
+
+    /// The sums over all pools, dropped ones included. Exact for a limit without keys; the pools of keys are as
+    /// of their last ask or sweep.
+    pub fn figures(&mut self, now: Moment) -> Figures {
+        self.with_pool(now, &PoolId::default(), |_| ());
+        let mut forecast = self.tally.forecast(now);
+        if self.suspension.paused_until(now).is_some() {
+            // A paused limit lends nothing, so it does not become less.
+            forecast.time_to_empty = None;
+        }
+        Figures {
+            ceiling: self.ceiling,
+            pools: self.pools.len() as u64,
+            names: self.names as u64,
+            quarantine: self.quarantine(now),
+            paused: self.suspension.paused_until(now).is_some(),
+            pause_lasts: self
+                .suspension
+                .paused_until(now)
+                .filter(|until| *until != Moment::NEVER)
+                .map(|until| until.since(now)),
+            blocked: self.suspension.blocked().len() as u64,
+            topped_up: self.top_ups.permits,
+            forecast,
+            sums: self.tally.sums,
+        }
+    }
+
+    /// The pool, if there is one.
+    pub fn view(&mut self, now: Moment, id: &PoolId) -> Option<PoolView> {
+        self.with_pool(now, id, |pool| pool.view(now))
+    }
+
+    /// Up to `count` pools from `from` on, in order.
+    pub fn views(&mut self, now: Moment, from: Bound<PoolId>, count: usize) -> Vec<(PoolId, PoolView)> {
+        let page = self.pools.range_mut((from, Bound::Unbounded)).take(count);
+        page.map(|(id, kept)| (id.clone(), kept.pool.view(now))).collect()
+    }
+
+    /// The same, with who holds what of each.
+    pub fn holdings(
+        &mut self,
+        now: Moment,
+        from: Bound<PoolId>,
+        count: usize,
+    ) -> Vec<(PoolId, PoolView, Vec<Holding>)> {
+        let page = self.pools.range_mut((from, Bound::Unbounded)).take(count);
+        let look = |(id, kept): (&PoolId, &mut Kept)| {
+            (id.clone(), kept.pool.view(now), kept.pool.holdings(now).collect())
+        };
+        page.map(look).collect()
+    }
+
+    /// Runs `act` on the pool, if there is one, and keeps the sums. Leases that ended until `now` burn
+    /// before `act`, reports settle in it: counted apart, so that what was burned is a count that never falls.
+    fn with_pool<T>(&mut self, now: Moment, id: &PoolId, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
+        let kept = self.pools.get_mut(id)?;
+        self.tally.count(&mut kept.counted, kept.pool.view(now));
+        let result = act(&mut kept.pool);
+        self.tally.count(&mut kept.counted, kept.pool.view(now));
+        self.note(id);
+        Some(result)
+    }
+
+    fn make_room(&mut self, now: Moment, id: &PoolId) -> Result<(), AskRejection> {
+        self.sweep(now, STEPS_FOR_KEY);
+        if let (Names::Many { names_max }, Some(new)) = (self.config.name.names(), &id.name)
+            && self.names >= names_max
+            && !self.has_name(new)
+        {
+            let name = self.config.name.as_str();
+            let detail = format!("{name:?} has {names_max} names in use, as many as it may; those go on");
+            return Err(AskRejection::new(Reason::NamesFull, "limit", detail));
+        }
+        if let Keyed::Yes { keys_max } = self.config.keyed
+            && self.pools.len() >= keys_max
+        {
+            let name = self.config.name.as_str();
+            let detail = format!("{name:?} has {keys_max} keys in use, as many as it may; those go on");
+            return Err(AskRejection::new(Reason::KeysFull, "key", detail));
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, now: Moment, id: PoolId) {
+        let of_key = id.key.as_ref().and_then(|key| self.overrides.get(key));
+        let mut pool = self.past.pool(of_key.unwrap_or(&self.plan), now);
+        self.unused.begin(id.key.as_ref(), &mut pool, now);
+        if let Some(restored) = self.restored {
+            pool.forget_safe_shares(restored);
+        }
+        let mut kept = Kept { name: id.name.clone(), pool, counted: PoolView::default(), is_queued: false };
+        self.tally.count(&mut kept.counted, kept.pool.view(now));
+        self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
+        self.pools.insert(id, kept);
+    }
+
+    /// Whether it is a pattern that has a pool of `name`.
+    pub(crate) fn stands_for(&self, name: &str) -> bool {
+        LimitName::try_new(name).is_ok_and(|name| self.has_name(&name))
+    }
+
+    /// Whether it is a pattern that has a pool of a name that begins with `prefix`.
+    pub(crate) fn stands_below(&self, prefix: &str) -> bool {
+        let Ok(first) = LimitName::try_new(prefix) else { return false };
+        let first = PoolId { name: Some(first), key: None };
+        let next = self.pools.range(first..).next().and_then(|(id, _)| id.name.as_ref());
+        next.is_some_and(|name| name.as_str().starts_with(prefix))
+    }
+
+    /// Whether a pool of `name` is there.
+    fn has_name(&self, name: &LimitName) -> bool {
+        let first = PoolId { name: Some(name.clone()), key: None };
+        self.pools.range(first..).next().is_some_and(|(id, _)| id.name.as_ref() == Some(name))
+    }
+}
+
+/// What the pools of `config` are made of, and those of keys that have rules of their own.
+fn plans(config: &LimitConfig, clocks: ClockBounds) -> (Arc<Plan>, BTreeMap<Key, Arc<Plan>>) {
+    let is_borrowed = config.upstream.is_some();
+    let plan = |rules: &Vec<Rule>| {
+        // What is kept back of a limit that is leased, is kept back where it is leased from.
+        let (rules, reserve) =
+            if is_borrowed { (vec![], 0) } else { (rules.clone(), config.sharing.reserve) };
+        Arc::new(Plan {
+            rules,
+            is_borrowed,
+            is_root: false,
+            clocks,
+            ease_off: config.ease_off && !is_borrowed,
+            lessees_max: config.lessees_max,
+            sharing: Sharing { reserve, ..config.sharing.clone() },
+        })
+    };
+    let overrides = config.overrides.iter().map(|(key, rules)| (key.clone(), plan(rules)));
+    (plan(&config.rules), overrides.collect())
+}

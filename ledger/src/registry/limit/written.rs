@@ -1,0 +1,180 @@
+//! What is written down of a limit and of its pools, and when that has to be. The allocator collects it; a limit that
+//! nothing is written down of has no part in it.
+
+use super::{Kept, Limit, PoolId};
+use crate::Rule;
+use crate::pool::{CHECKPOINT_LASTS, HighWater, Past, Pool, PoolView};
+use crate::registry::rows::{LimitRow, PoolRow};
+use crate::registry::{Keyed, LimitConfig};
+use crate::rule::Gap;
+use lessor_protocol::{ClockBounds, Moment};
+use serde_json::json;
+
+/// What a limit knows of what is written down of it. Without a store it is off, and everything counts as known.
+#[derive(Debug, Default)]
+pub(super) struct Unwritten {
+    is_on: bool,
+    /// See [`LimitRow::version`]; `None` until it is known.
+    version: Option<u64>,
+    /// Whether its own row is to be written.
+    has_row: bool,
+    /// Pools that are to be written, each of them once.
+    pools: Vec<PoolId>,
+    /// Whether something was answered that may not be known before it is written.
+    is_uncovered: bool,
+}
+
+impl LimitConfig {
+    /// All that makes the checkpoints of its pools what they are, but for those above and below it: rules, and what is counted
+    /// apart.
+    pub(crate) fn basis(&self, clocks: ClockBounds) -> serde_json::Value {
+        json!({
+            "drift_ppm": clocks.drift_ppm(),
+            "keyed": self.keyed != Keyed::No,
+            "parent": self.parent,
+            "rules": self.raw().promises(),
+        })
+    }
+
+    /// Whether it caps what is in flight, or keeps a steady flow, be it for one key.
+    pub(crate) fn counts_calls(&self) -> bool {
+        let counts = |rule: &Rule| rule.longest().is_some() || rule.flow().is_some();
+        self.rules.iter().chain(self.overrides.values().flatten()).any(counts)
+    }
+}
+
+impl Limit {
+    /// From now on what it lends is written down.
+    pub(crate) fn begin_writing(&mut self) {
+        self.unwritten.is_on = true;
+        self.outdate_records();
+    }
+
+    /// Its rules are others: what was written of its pools is of no use any more.
+    pub(super) fn outdate_records(&mut self) {
+        if self.unwritten.is_on {
+            self.unwritten.version = None;
+            self.write_all();
+        }
+    }
+
+    /// It, or who is above or below it, is another one.
+    pub(crate) fn write_row_soon(&mut self) {
+        self.unwritten.has_row = self.unwritten.is_on;
+    }
+
+    /// Whether all of its pools can go on as they were written down.
+    pub(crate) fn has_checkpoints(&self) -> bool {
+        std::iter::once(&self.plan).chain(self.overrides.values()).all(|plan| plan.has_checkpoints())
+    }
+
+    /// A pool was used: whether that is known, and what has to be written.
+    pub(super) fn note(&mut self, id: &PoolId) {
+        self.note_leasing(id);
+        if !self.unwritten.is_on {
+            return;
+        }
+        let Some(kept) = self.pools.get(id) else { return };
+        self.unwritten.is_uncovered |= !kept.pool.may_be_known();
+        if kept.pool.wants_checkpoint() {
+            self.queue(id);
+        }
+    }
+
+    /// A pool is to be written, whatever was lent of it.
+    pub(super) fn write_soon(&mut self, id: &PoolId) {
+        if self.unwritten.is_on {
+            self.queue(id);
+        }
+    }
+
+    /// A pool is to be written, or is gone and to be dropped.
+    fn queue(&mut self, id: &PoolId) {
+        match self.pools.get_mut(id) {
+            Some(kept) if kept.is_queued => return,
+            Some(kept) => kept.is_queued = true,
+            None => {}
+        }
+        self.unwritten.pools.push(id.clone());
+    }
+
+    /// Pools that were dropped: what is written of them is of no use any more.
+    pub(super) fn drop_written(&mut self, ids: impl Iterator<Item = PoolId>) {
+        if self.unwritten.is_on {
+            self.unwritten.pools.extend(ids);
+        }
+    }
+
+    /// Whether an answer was given since the last question that may not be known before what it lends is written.
+    pub(crate) fn take_uncovered(&mut self) -> bool {
+        std::mem::take(&mut self.unwritten.is_uncovered)
+    }
+
+    /// Whether there is something to write.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.unwritten.has_row || !self.unwritten.pools.is_empty()
+    }
+
+    /// Its own row but for its basis, if that is to be written. `next` is a version that there never was.
+    pub(crate) fn row(&mut self, next: u64) -> Option<LimitRow> {
+        let version = *self.unwritten.version.get_or_insert(next);
+        let row = || LimitRow { version, basis: String::new(), past: self.past.save() };
+        std::mem::take(&mut self.unwritten.has_row).then(row)
+    }
+
+    /// The rows of pools that are to be written, at `now`, with what may be lent once they are; `None` of one that is gone.
+    pub(crate) fn pool_rows(&mut self, now: Moment) -> Vec<(PoolId, Option<(PoolRow, HighWater)>)> {
+        let version = self.unwritten.version.unwrap_or(0);
+        let ids = std::mem::take(&mut self.unwritten.pools).into_iter();
+        let rows = ids.filter_map(|id| {
+            let Some(kept) = self.pools.get_mut(&id) else { return Some((id, None)) };
+            kept.is_queued = false;
+            let (checkpoint, mark) = kept.pool.checkpoint(now, CHECKPOINT_LASTS)?;
+            Some((id, Some((PoolRow { version, checkpoint }, mark))))
+        });
+        rows.collect()
+    }
+
+    /// What is to be written once more, all of it.
+    pub(crate) fn write_all(&mut self) {
+        if self.unwritten.is_on {
+            self.unwritten.has_row = true;
+            let ids: Vec<PoolId> = self.pools.keys().cloned().collect();
+            ids.iter().for_each(|id| self.queue(id));
+        }
+    }
+
+    /// What came with `mark` is durable.
+    pub(crate) fn raise_high_water(&mut self, id: &PoolId, mark: HighWater) {
+        if let Some(kept) = self.pools.get_mut(id) {
+            kept.pool.raise_high_water(mark);
+        }
+    }
+
+    /// It goes on where an earlier life was until `now`, with pools that are still to be restored.
+    pub(crate) fn resume(&mut self, now: Moment) {
+        self.restored = Some(now);
+        self.pools.values_mut().for_each(|kept| kept.pool.forget_safe_shares(now));
+    }
+
+    /// Goes on with a pool as it was written down in `row`, of this `version` of its limit. One that is of no use begins
+    /// as after a loss.
+    pub(crate) fn restore(&mut self, id: PoolId, row: &PoolRow, version: u64, gap: Gap, now: Moment) {
+        let plan = id.key.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.plan).clone();
+        let restored = || Pool::from_checkpoint(plan.clone(), &row.checkpoint, gap, now);
+        let pool = (row.version == version).then(restored).flatten().unwrap_or_else(|| {
+            // If its rules are changed before that is over, it still is not.
+            self.past = Past::Lost(now);
+            self.past.pool(&plan, now)
+        });
+        if let Some(old) = self.pools.remove(&id) {
+            self.tally.drop(old.counted);
+        }
+        let name = id.name.clone();
+        let mut kept = Kept { name, pool, counted: PoolView::default(), is_queued: false };
+        self.tally.count(&mut kept.counted, kept.pool.view(now));
+        self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
+        self.opens = self.opens.max(now + kept.counted.quarantine);
+        self.pools.insert(id, kept);
+    }
+}

@@ -1,0 +1,136 @@
+//! What an allocator says to one that it leases limits from, and what it believes of the answers.
+
+use super::*;
+use crate::CarryOver;
+use crate::registry::DueAbove;
+use crate::registry::Upstream;
+use crate::registry::limit::PoolId;
+use lessor_protocol::wire::{ASKS_MAX, GrantBody};
+use lessor_protocol::{Clock, Grant, Rate};
+
+const LEASED: &str = "[[limit]]\nname = \"a\"\nupstream = \"http://centre:1\"\n";
+
+fn upstream(registry: &Registry) -> Upstream {
+    registry.upstreams().pop_first().expect("there is one")
+}
+
+fn due(registry: &mut Registry, now: u64) -> DueAbove {
+    let upstream = upstream(registry);
+    registry.asks_above(millis(now), &upstream, Duration::from_millis(1))
+}
+
+/// An allocator that a node asked, and what it says to the one above.
+fn asked(epoch: u64) -> (Registry, DueAbove) {
+    let mut registry = Config::parse(LEASED).expect("valid").registry(Past::None, millis(0), epoch);
+    registry.leases(millis(0), &caller(1), &[ask("a", None, 0, 0, 4)]);
+    let due = due(&mut registry, 0);
+    assert_eq!((due.asks.len(), due.asks[0].spent_total, due.asks[0].held), (1, 0, 0));
+    (registry, due)
+}
+
+fn hear(registry: &mut Registry, due: &DueAbove, now: u64) {
+    let grant = Grant { permits: 4, term: Duration::from_secs(1), ceiling: 9, ..NOTHING };
+    let body = GrantBody::of("a", None, Answer::Grant(grant));
+    let upstream = upstream(registry);
+    registry.on_grant_above(millis(now), &upstream, due.session, millis(0), &due.askers, &[body]);
+}
+
+fn available(registry: &mut Registry, now: u64) -> u64 {
+    let limit = registry.limit("a").expect("it is there");
+    limit.view(millis(now), &PoolId::default()).map_or(0, |view| view.available)
+}
+
+const NOTHING: Grant = Grant {
+    kept: 0,
+    permits: 0,
+    term: Duration::ZERO,
+    horizon: Duration::ZERO,
+    ceiling: 0,
+    ask_after: Duration::ZERO,
+    retry_after: None,
+    rate: Rate::Free,
+    in_flight: None,
+};
+
+/// The bug: books that went while an uplink lived on began from zero in the same session, and what nodes still held was taken
+/// to have come back.
+#[test]
+fn books_that_went_are_never_told_of_in_the_session_that_they_were_lent_in() {
+    let (mut registry, first) = asked(7);
+    hear(&mut registry, &first, 1);
+    assert_eq!(available(&mut registry, 1), 4);
+    let keyed = Config::parse(&format!("{LEASED}keyed = true")).expect("valid");
+    registry.put(millis(2), &keyed.limits[0], CarryOver::AsIs, false).expect("there is room");
+    assert_ne!(due(&mut registry, 3).session, first.session);
+    // Another life, after a panic.
+    assert_ne!(asked(8).1.session, first.session);
+}
+
+/// Keys that want something all the time, of a limit whose name comes first.
+const BUSY: usize = 10_000;
+
+/// The bug: each exchange had room for 1,000 asks, and the first limits and keys by name took all of it. With 10,000 busy keys, 2,000
+/// were ever asked for, and a loan of a limit later in the alphabet was never renewed.
+#[test]
+fn no_key_or_limit_starves_and_loans_are_renewed_while_more_is_due_than_one_exchange_takes() {
+    let limit = |name| {
+        format!(
+            "[[limit]]\nname = \"{name}\"\nkeyed = true\nkeys_max = 20000\nupstream = \"http://centre:1\"\n"
+        )
+    };
+    let config = Config::parse(&["a", "z"].map(limit).concat()).expect("valid");
+    let mut registry = config.registry(Past::None, millis(0), 7);
+    let keys: Vec<String> = (0..BUSY).map(|key| format!("k{key:05}")).collect();
+    let wants = |seq, at: u64, registry: &mut Registry| {
+        let mut entries: Vec<_> = keys.iter().map(|key| ask("a", Some(key), 0, 0, 4)).collect();
+        entries.push(ask("z", Some("last"), 0, 0, 4));
+        registry.leases(millis(at), &caller(seq), &entries);
+    };
+    wants(1, 0, &mut registry);
+    let (mut asked, mut of_last, mut took) =
+        (std::collections::BTreeMap::<String, u64>::new(), vec![], Duration::ZERO);
+    for exchange in 0..100_u64 {
+        let now = exchange * 10;
+        let clock = Clock::since_boot();
+        let began = clock.now();
+        let due = due(&mut registry, now);
+        took += clock.now().since(began);
+        assert!(due.asks.len() <= ASKS_MAX);
+        let answers = due.asks.iter().map(|ask| {
+            let key = ask.key.clone().expect("each has one");
+            let grant = match ask.limit.as_str() {
+                // As long as it is asked again in time.
+                "z" => Grant {
+                    permits: ask.want,
+                    kept: ask.held,
+                    term: Duration::from_millis(400),
+                    ceiling: 9,
+                    ..NOTHING
+                },
+                // It has nothing for now.
+                _ => Grant { ceiling: 9, ..NOTHING },
+            };
+            match ask.limit.as_str() {
+                "z" => of_last.push(now),
+                _ => *asked.entry(key).or_default() += 1,
+            }
+            GrantBody::of(&ask.limit, ask.key.as_deref(), Answer::Grant(grant))
+        });
+        let answers: Vec<_> = answers.collect();
+        let upstream = upstream(&registry);
+        registry.on_grant_above(millis(now), &upstream, due.session, millis(now), &due.askers, &answers);
+        if exchange == 39 {
+            println!("after 40 exchanges {} of {BUSY} keys were asked for", asked.len());
+        }
+    }
+    let often = asked.values().min().zip(asked.values().max());
+    println!(
+        "{} keys asked, {often:?} times; the last limit at {of_last:?} ms; 100 looks took {took:?}",
+        asked.len()
+    );
+    assert_eq!(asked.len(), BUSY);
+    assert!(often.is_some_and(|(least, most)| most - least <= 1), "all wait alike: {often:?}");
+    // Its loan lasts 400 ms from each exchange on, and is renewed before the end of that.
+    assert!(of_last.first() == Some(&0) && of_last.last() >= Some(&700), "{of_last:?}");
+    assert!(of_last.windows(2).all(|two| two[1] - two[0] < 400), "{of_last:?}");
+}

@@ -1,0 +1,238 @@
+//! What is written down, and what an allocator that begins with it knows.
+
+use super::*;
+use crate::registry::rows::{Batch, Written};
+use crate::rule::Gap;
+
+const FAMILY: &str = r#"
+[[limit]]
+name = "vendor"
+rules = [{ kind = "sliding_window", limit = 100, per = "30s", margin = "0s" }]
+
+[[limit]]
+name = "tenant"
+parent = "vendor"
+rules = [{ kind = "fixed_window", limit = 60, per = "1d" }]
+
+[[limit]]
+name = "user/*"
+keyed = true
+rules = [{ kind = "token_bucket", capacity = 10, refill = 1, per = "1s" }]
+
+[[limit]]
+name = "cap"
+rules = [{ kind = "concurrency", limit = 5, longest = "10s" }]
+"#;
+
+fn config(text: &str) -> Config {
+    Config::parse(text).expect("valid")
+}
+
+/// What a store has after `batch`, if it had `written` before.
+fn apply(written: &mut Written, batch: &Batch) {
+    if batch.is_first {
+        *written = Written::default();
+    }
+    for (name, row) in &batch.limits {
+        let old = match row {
+            Some(row) => written.limits.insert(name.clone(), row.clone()),
+            None => written.limits.remove(name),
+        };
+        if row.as_ref().map(|row| row.version) != old.map(|old| old.version) {
+            written.pools.retain(|place, _| place.limit != *name);
+        }
+    }
+    for (place, row) in &batch.pools {
+        match row {
+            Some(row) => drop(written.pools.insert(place.clone(), row.clone())),
+            None => drop(written.pools.remove(place)),
+        }
+    }
+}
+
+/// An allocator that writes down what it lends, and what is written once it has begun.
+fn begun() -> (Registry, Written) {
+    let mut registry = config(FAMILY).registry(Past::None, millis(0), 7);
+    registry.begin_writing(0);
+    let (batch, mut written) = (registry.write_down(millis(0)), Written::default());
+    apply(&mut written, &batch);
+    registry.raise_high_water(&batch);
+    (registry, written)
+}
+
+fn lend(registry: &mut Registry, seq: u64, asks: &[Entry]) -> Vec<u64> {
+    registry.leases(millis(10 * seq), &caller(seq), asks).iter().map(|grant| grant.permits).collect()
+}
+
+fn available(registry: &mut Registry, name: &str, now: Moment) -> u64 {
+    let limit = registry.limit(name).expect("it is there");
+    limit.view(now, &PoolId::default()).expect("it has a pool").available
+}
+
+#[test]
+fn what_was_lent_is_known_to_the_next_process_and_nothing_else_waits() {
+    let (mut registry, mut written) = begun();
+    assert_eq!(lend(&mut registry, 1, &[ask("tenant", None, 0, 0, 20)]), [20]);
+    assert_eq!(registry.take_uncovered(), Some(2), "not before it is durable");
+    let keys: Vec<Entry> = (0..3).map(|key| ask("user/a", Some(&format!("k{key}")), 0, 0, 5)).collect();
+    assert_eq!(lend(&mut registry, 2, &keys), [5; 3]);
+    assert!(registry.is_unwritten());
+    let batch = registry.write_down(millis(30));
+    assert_eq!((batch.number, batch.pools.len()), (2, 5), "the pool, that above it, and three keys");
+    apply(&mut written, &batch);
+    registry.raise_high_water(&batch);
+    for gap in [Gap::Counted, Gap::Unknown] {
+        let mut after = config(FAMILY).restored(&written, gap, millis(40), 8);
+        assert_eq!(after.quarantined(millis(40)).len(), 0);
+        // A block of an eighth of what was left may have been lent too.
+        let left = available(&mut after, "tenant", millis(40));
+        assert!((30..=40).contains(&left), "{left} of 40");
+        let above = available(&mut after, "vendor", millis(40));
+        assert!((65..=80).contains(&above), "{above} of 80");
+        // The pool of an unused key is whole, the pool of a used key is not.
+        let asks = [ask("user/a", Some("k1"), 0, 0, 10), ask("user/a", Some("new"), 0, 0, 10)];
+        let lent = after.leases(millis(40), &caller(1), &asks);
+        assert!(lent[0].permits < lent[1].permits, "{lent:?}");
+        // What was out is over at the end of its lease, and stays spent for the day.
+        assert!(available(&mut after, "tenant", millis(60_000)) <= 40);
+        assert_eq!(available(&mut after, "vendor", millis(60_000)), 100);
+    }
+}
+
+/// A store has one boot for all of its rows. A row that a later boot left as it was would be read by the wrong clock.
+#[test]
+fn the_first_batch_of_a_life_writes_pools_again_that_no_node_has_used_since() {
+    let (mut registry, mut written) = begun();
+    lend(&mut registry, 1, &[ask("tenant", None, 0, 0, 20), ask("user/a", Some("k"), 0, 0, 5)]);
+    apply(&mut written, &registry.write_down(millis(20)));
+    let mut life = config(FAMILY).restored(&written, Gap::Unknown, millis(70_000), 8);
+    life.begin_writing(0);
+    let first = life.write_down(millis(70_000));
+    assert!(first.is_first);
+    assert!(first.pools.keys().eq(written.pools.keys()), "{:?}", first.pools.keys());
+    for (place, row) in &first.pools {
+        let row = serde_json::to_value(row.as_ref().expect("it is kept")).expect("plain data");
+        assert_eq!(row["record"]["written"], millis(70_000).as_nanos(), "{place:?}");
+    }
+    apply(&mut written, &first);
+    let mut next = config(FAMILY).restored(&written, Gap::Counted, millis(70_010), 9);
+    assert!(available(&mut next, "tenant", millis(70_010)) <= 40, "what was lent stays lent");
+}
+
+#[test]
+fn an_answer_within_its_block_waits_for_nothing() {
+    let (mut registry, _) = begun();
+    let mut waits = |first: u64, want: u64, spends: bool| {
+        let mut waited = 0;
+        for seq in first..first + 100 {
+            let spent = if spends { seq - first } else { 0 };
+            lend(&mut registry, seq, &[ask("vendor", None, spent, 0, want)]);
+            waited += u64::from(registry.take_uncovered().is_some());
+            if registry.is_unwritten() {
+                let batch = registry.write_down(millis(10 * seq));
+                registry.raise_high_water(&batch);
+            }
+        }
+        waited
+    };
+    // A second of asks. What is told of a lease that holds nothing must be known too: until when it is.
+    let (idle, busy) = (waits(1, 0, false), waits(101, 1, true));
+    assert!((1..10).contains(&idle), "{idle} of 100 that lend nothing");
+    assert!((1..60).contains(&busy), "{busy} of 100 that lend a permit");
+}
+
+#[test]
+fn a_limit_that_was_changed_meanwhile_begins_anew() {
+    let (mut registry, mut written) = begun();
+    lend(&mut registry, 1, &[ask("tenant", None, 0, 0, 20)]);
+    apply(&mut written, &registry.write_down(millis(20)));
+    let shut = |text: &str| {
+        let after = config(text).restored(&written, Gap::Counted, millis(40), 8);
+        let waits = after.quarantined(millis(40)).into_iter();
+        waits.map(|(name, _)| name.to_owned()).collect::<Vec<String>>()
+    };
+    assert_eq!(shut(FAMILY), [""; 0]);
+    assert_eq!(
+        shut(&FAMILY.replace("limit = 60", "limit = 61")),
+        ["tenant", "vendor"],
+        "and who is above it"
+    );
+    assert_eq!(shut(&FAMILY.replace("parent = \"vendor\"\n", "")), ["tenant", "vendor"]);
+    assert_eq!(shut(&FAMILY.replace("capacity = 10", "capacity = 11")), ["user/*"]);
+    assert_eq!(shut(&FAMILY.replace("limit = 60", "# \nlimit = 60").replace("# \n", "")), [""; 0]);
+    let with_drift = format!("clock_drift_ppm = 2000\n{FAMILY}");
+    assert_eq!(shut(&with_drift), ["cap", "tenant", "user/*", "vendor"]);
+}
+
+/// Before pools of caps were written down, a store had the row of their limit, and nothing of what they had lent.
+#[test]
+fn a_cap_whose_pools_were_not_written_down_begins_anew() {
+    let (mut registry, mut written) = begun();
+    assert!(lend(&mut registry, 1, &[ask("cap", None, 0, 0, 5)])[0] > 0);
+    apply(&mut written, &registry.write_down(millis(20)));
+    let waits = |written: &Written| {
+        let after = config(FAMILY).restored(written, Gap::Counted, millis(40), 8);
+        after.quarantined(millis(40)).into_iter().map(|(name, _)| name.to_owned()).collect::<Vec<String>>()
+    };
+    assert_eq!(waits(&written), [""; 0]);
+    written.pools.retain(|place, _| place.limit != "cap");
+    let row = written.limits.get_mut("cap").expect("it is there");
+    row.basis = row.basis.replace("\"counts_calls\":true,", "");
+    assert_eq!(waits(&written), ["cap"]);
+}
+
+#[test]
+fn what_was_written_by_other_rules_is_of_no_use() {
+    let (mut registry, mut written) = begun();
+    lend(&mut registry, 1, &[ask("user/a", Some("k"), 0, 0, 10)]);
+    apply(&mut written, &registry.write_down(millis(20)));
+    let stale = written.pools.clone();
+    let other = config(&FAMILY.replace("capacity = 10", "capacity = 1000"));
+    let limit = other.limits.iter().find(|limit| limit.name.as_str() == "user/*").expect("it is there");
+    registry.put(millis(30), limit, crate::CarryOver::AsIs, false).expect("room");
+    apply(&mut written, &registry.write_down(millis(40)));
+    // A store that missed the second half of what belongs together.
+    written.pools = stale;
+    let mut after = other.restored(&written, Gap::Counted, millis(50), 8);
+    let ask = [ask("user/a", Some("k"), 0, 0, 500)];
+    assert_eq!(after.leases(millis(50), &caller(1), &ask)[0].permits, 0, "as after a loss");
+}
+
+#[test]
+fn a_quarantine_goes_on_and_does_not_begin_again() {
+    let (_, mut written) = begun();
+    let other = config(&FAMILY.replace("limit = 100, per = \"30s\"", "limit = 90, per = \"30s\""));
+    let mut life = other.restored(&written, Gap::Counted, millis(0), 8);
+    life.begin_writing(0);
+    apply(&mut written, &life.write_down(millis(0)));
+    let wait = |registry: &Registry, now| {
+        registry.quarantined(now).into_iter().find(|(name, _)| *name == "vendor").map(|(_, wait)| wait)
+    };
+    let first = wait(&life, millis(0)).expect("it was changed");
+    let next = other.restored(&written, Gap::Counted, millis(20_000), 9);
+    let left = wait(&next, millis(20_000)).expect("it is not over");
+    assert_eq!(left, first - Duration::from_secs(20));
+}
+
+/// `api/x` had rules of its own, and goes by those of a pattern from now on, whose books do not hold what it lent.
+#[test]
+fn the_heir_of_a_limit_that_is_no_more_begins_as_after_a_loss() {
+    let rule = "rules = [{ kind = \"sliding_window\", limit = 100, per = \"10s\", margin = \"0s\" }]";
+    let all = |names: &[&str]| {
+        let limits = names.iter().map(|name| format!("[[limit]]\nname = {name:?}\n{rule}\n"));
+        config(&limits.collect::<String>())
+    };
+    let (before, mut written) = (all(&["api/x", "api/v1/*", "api/*", "b/*"]), Written::default());
+    let mut registry = before.registry(Past::None, millis(0), 7);
+    registry.begin_writing(0);
+    apply(&mut written, &registry.write_down(millis(0)));
+    let shut = |names: &[&str]| {
+        let after = all(names).restored(&written, Gap::Counted, millis(40), 8);
+        let waits = after.quarantined(millis(40)).into_iter();
+        waits.map(|(name, _)| name.to_owned()).collect::<Vec<String>>()
+    };
+    assert_eq!(shut(&["api/x", "api/v1/*", "api/*", "b/*"]), [""; 0]);
+    assert_eq!(shut(&["api/v1/*", "api/*", "b/*"]), ["api/*"], "what was called api/x");
+    assert_eq!(shut(&["api/x", "api/*", "b/*"]), ["api/*"], "what begins with api/v1/");
+    assert_eq!(shut(&["api/x", "api/v1/*", "api/*"]), [""; 0], "no limit has the names of b/*");
+}

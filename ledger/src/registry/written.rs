@@ -1,0 +1,249 @@
+//! What an allocator writes down, and how it goes on with what an earlier life wrote. The journal takes batches and says
+//! when they are durable; whatever that takes, nothing is answered before that is not in one.
+
+use super::LimitConfig;
+use super::Registry;
+use crate::named::named_for;
+use crate::pool::Past;
+use crate::registry::limit::Limit;
+use crate::registry::rows::{Batch, LimitRow, PoolPlace, Written};
+use crate::rule::Gap;
+use lessor_protocol::{ClockBounds, Moment};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is written down, as far as the allocator knows.
+#[derive(Debug, Default)]
+pub(super) struct Journaled {
+    is_on: bool,
+    /// Batches that were made.
+    batches: u64,
+    /// The highest version of a limit.
+    versions: u64,
+    /// Whether nothing of what is written is of any use.
+    is_first: bool,
+    /// Limits that are no more.
+    gone: Vec<String>,
+    /// Whether something is to be written.
+    is_unwritten: bool,
+    /// Whether an answer of this exchange may not be known before that.
+    is_uncovered: bool,
+}
+
+impl Journaled {
+    /// Whether anything is written.
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// There is something to write.
+    pub(super) fn has_more(&mut self) {
+        self.is_unwritten = true;
+    }
+
+    /// `limit` was used.
+    pub(super) fn sees(&mut self, limit: &mut Limit) {
+        self.is_uncovered |= limit.take_uncovered();
+        self.is_unwritten |= limit.is_unwritten();
+    }
+}
+
+impl Registry {
+    /// One that goes on with what was `written` by an earlier life. Limits of which nothing is of use begin as after a loss.
+    pub fn restored(
+        configured: &[LimitConfig],
+        clocks: ClockBounds,
+        written: &Written,
+        gap: Gap,
+        now: Moment,
+        epoch: u64,
+    ) -> Self {
+        let mut registry = Registry::new(configured, clocks, Past::Lost(now), now, epoch);
+        let all: Vec<&LimitConfig> = configured.iter().collect();
+        // To them fall names of limits that are no more: they know nothing of what those lent.
+        let gone = written.limits.keys().filter(|name| !registry.limits.contains_key(*name));
+        let heirs: BTreeSet<String> = gone.filter_map(|name| heir(&registry.limits, name)).collect();
+        for limit in configured {
+            let name = limit.name.to_string();
+            let Some(row) = written.limits.get(&name) else { continue };
+            if row.basis != basis_of(&all, limit, clocks) || heirs.contains(&name) {
+                continue;
+            }
+            let past = row.past.read(gap, clocks, now);
+            let mut made = Limit::new(limit.clone(), clocks, past, now);
+            if !made.has_checkpoints() {
+                continue;
+            }
+            made.resume(now);
+            let first = PoolPlace { limit: name.clone(), id: Default::default() };
+            let pools = written.pools.range(first..).take_while(|(place, _)| place.limit == name);
+            for (place, pool) in pools {
+                if made
+                    .pool_id(place.id.name.as_ref().map_or(name.as_str(), |name| name.as_str()), place.key())
+                    == Ok(place.id.clone())
+                {
+                    made.restore(place.id.clone(), pool, row.version, gap, now);
+                }
+            }
+            registry.limits.insert(name, made);
+        }
+        // No version that there was.
+        registry.journaled.versions = written.limits.values().map(|row| row.version).max().unwrap_or(0);
+        registry
+    }
+
+    /// From now on what it lends is written down. The first batch, after so many `before` it, holds all that there is.
+    pub fn begin_writing(&mut self, before: u64) {
+        self.limits.values_mut().for_each(Limit::begin_writing);
+        let journaled = Journaled { is_on: true, is_first: true, is_unwritten: true, ..Journaled::default() };
+        self.journaled = Journaled { batches: before, versions: self.journaled.versions, ..journaled };
+        self.write_decisions();
+    }
+
+    /// Batches that were made.
+    pub fn batches(&self) -> u64 {
+        self.journaled.batches
+    }
+
+    /// The number of the batch that has to be durable before what was answered since the last question may be known; `None`
+    /// if it may be at once.
+    pub fn take_uncovered(&mut self) -> Option<u64> {
+        std::mem::take(&mut self.journaled.is_uncovered).then_some(self.journaled.batches + 1)
+    }
+
+    /// The number of the batch with which all that was decided until now is durable; `None` where nothing is written.
+    pub fn next_batch(&mut self) -> Option<u64> {
+        self.journaled.is_on.then_some(self.journaled.batches + 1)
+    }
+
+    /// Whether there is something to write.
+    pub fn is_unwritten(&self) -> bool {
+        self.journaled.is_unwritten
+    }
+
+    /// What is to be durable next.
+    pub fn write_down(&mut self, now: Moment) -> Batch {
+        let decisions = self.decision_rows(now);
+        let journaled = &mut self.journaled;
+        journaled.batches += 1;
+        journaled.is_unwritten = false;
+        let mut batch = Batch {
+            number: journaled.batches,
+            is_first: std::mem::take(&mut journaled.is_first),
+            decisions,
+            ..Batch::default()
+        };
+        if batch.is_first {
+            batch.decisions.retain(|_, row| row.is_some());
+        }
+        for name in std::mem::take(&mut journaled.gone) {
+            batch.limits.insert(name, None);
+        }
+        let is_unwritten = |(_, limit): &(&String, &mut Limit)| limit.is_unwritten();
+        let mut rows: Vec<(String, LimitRow)> = vec![];
+        for (name, limit) in self.limits.iter_mut().filter(is_unwritten) {
+            journaled.versions += 1;
+            rows.extend(limit.row(journaled.versions).map(|row| (name.clone(), row)));
+            for (id, row) in limit.pool_rows(now) {
+                let place = PoolPlace { limit: name.clone(), id };
+                if let Some((_, mark)) = &row {
+                    batch.marks.push((place.clone(), *mark));
+                }
+                batch.pools.insert(place, row.map(|(row, _)| row));
+            }
+        }
+        let all: Vec<&LimitConfig> = self.limits.values().map(Limit::config).collect();
+        for (name, row) in rows {
+            let basis = basis_of(&all, self.limits[&name].config(), self.clocks);
+            batch.limits.insert(name, Some(LimitRow { basis, ..row }));
+        }
+        batch
+    }
+
+    /// All that is to be durable, for a store that has nothing yet.
+    pub fn write_all(&mut self, now: Moment) -> Batch {
+        self.limits.values_mut().for_each(Limit::write_all);
+        self.write_decisions();
+        self.journaled.is_first = true;
+        self.write_down(now)
+    }
+
+    /// What may be lent, now that the batch is durable that it came with.
+    pub fn raise_high_water(&mut self, batch: &Batch) {
+        for (place, mark) in &batch.marks {
+            if let Some(limit) = self.limits.get_mut(&place.limit) {
+                limit.raise_high_water(&place.id, *mark);
+            }
+        }
+    }
+
+    /// The limit that asks for `name` are for was used, and those above it: what that means for what is written.
+    pub(super) fn note_used(&mut self, name: &str) {
+        if !self.journaled.is_on {
+            return;
+        }
+        let mut next = match self.limits.contains_key(name) {
+            true => Some(name.to_owned()),
+            false => named_for(&self.limits, name),
+        };
+        while let Some(limit) = next.and_then(|name| self.limits.get_mut(&name)) {
+            self.journaled.sees(limit);
+            next = limit.config().parent.clone();
+        }
+    }
+
+    /// The limit called `name` is another one, or new.
+    pub(super) fn note_put(&mut self, name: &str) {
+        self.note_decision(name);
+        if !self.journaled.is_on {
+            return;
+        }
+        for (each, limit) in &mut self.limits {
+            // Who is above a limit, or below, is what its checkpoints are of.
+            limit.write_row_soon();
+            if each == name {
+                limit.begin_writing();
+            }
+        }
+        self.journaled.is_unwritten = true;
+    }
+
+    /// The limit called `name` is no more.
+    pub(super) fn note_removed(&mut self, name: &str) {
+        self.note_decision(name);
+        if self.journaled.is_on {
+            self.journaled.gone.push(name.to_owned());
+            self.journaled.is_unwritten = true;
+        }
+    }
+}
+
+/// The pattern to which the names fall that a limit called `name` was for, now that it is no more.
+fn heir(limits: &BTreeMap<String, Limit>, name: &str) -> Option<String> {
+    // Of a pattern any name, as long as nothing else is called that.
+    named_for(limits, &name.replace('*', "\u{0}"))
+}
+
+/// All that makes the checkpoints of the pools of `limit`, one of `all`, what they are.
+fn basis_of(all: &[&LimitConfig], limit: &LimitConfig, clocks: ClockBounds) -> String {
+    let mut below: BTreeMap<&str, Value> = BTreeMap::new();
+    add_below(all, limit, clocks, &mut below);
+    let mut basis = json!({ "limit": limit.basis(clocks), "below": below });
+    if limit.counts_calls() {
+        // Stores of before its pools were written down have a row of it, and not one pool, whatever was lent.
+        basis["counts_calls"] = Value::Bool(true);
+    }
+    basis.to_string()
+}
+
+fn add_below<'a>(
+    all: &[&'a LimitConfig],
+    limit: &LimitConfig,
+    clocks: ClockBounds,
+    below: &mut BTreeMap<&'a str, Value>,
+) {
+    for child in all.iter().filter(|child| child.parent.as_deref() == Some(limit.name.as_str())) {
+        below.insert(child.name.as_str(), child.basis(clocks));
+        add_below(all, child, clocks, below);
+    }
+}
