@@ -9,13 +9,15 @@
 //! cargo run --release -p benches -- store              # what a hot limit costs each store
 //! cargo run --release -p benches -- family             # what an ask costs below a parent
 //! cargo run --release -p benches -- sessions           # what an ask costs where many sessions share
+//! cargo run --release -p benches -- exchange           # what an ask costs an allocator, by the kind of limit
 //! ```
 //!
 //! In reading order: `sample` (how a figure is taken), `quiet` (when it is taken again), `rows` (what is measured),
 //! `table` (how it is shown), `instructions` (what no noise can reach), `memory` (what a key takes),
 //! `store` (what it costs to write down what is lent), `family` (what keys below a parent cost it), `sessions` (what sessions cost
-//! each other).
+//! each other), `exchange` (what finding limit, pool and session costs).
 
+mod exchange;
 mod family;
 mod instructions;
 mod memory;
@@ -69,6 +71,8 @@ enum Command {
     Family,
     /// Shows what an ask costs a pool that many sessions share.
     Sessions,
+    /// Shows what an ask costs an allocator, by the kind of limit that it is of.
+    Exchange,
     /// Calls one row so many times: what `ir` runs under valgrind.
     #[command(hide = true)]
     Calls { row: String, calls: u64 },
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         Command::Store { seconds } => store::print(seconds),
         Command::Family => family::print(),
         Command::Sessions => sessions::print(),
+        Command::Exchange => exchange::print(),
         Command::Calls { row, calls } => instructions::make_calls(&row, calls),
     };
     match done {

@@ -100,7 +100,7 @@ impl Check<'_> {
     }
 
     fn limit(&self) -> Result<LimitConfig, ConfigError> {
-        let checked = self.limit.upstream().map_or(Ok(()), |text| upstream::address(text).map(drop));
+        let checked = self.limit.upstream.as_deref().map_or(Ok(()), |text| upstream::address(text).map(drop));
         let checked = checked.and_then(|()| limit_text::limit(self.limit, self.margin));
         checked.map_err(|problem| self.wrong(problem))
     }

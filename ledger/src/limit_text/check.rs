@@ -149,7 +149,7 @@ fn is_window(rule: &Rule) -> bool {
     }
 }
 
-/// The allocator that `raw` leases from, if it does. Whether that is an address, the reader of the whole has looked.
+/// The allocator that `raw` is leased from, if it is. The caller checks the address.
 fn upstream(raw: &RawLimit) -> Result<Option<Upstream>, String> {
     let Some(text) = &raw.upstream else { return Ok(None) };
     let decided = "it is the allocator there that decides that, leave it out";

@@ -83,11 +83,6 @@ pub struct RawLimit {
 }
 
 impl RawLimit {
-    /// The allocator that it is leased from, as it is written.
-    pub fn upstream(&self) -> Option<&str> {
-        self.upstream.as_deref()
-    }
-
     /// What it promises, as JSON: its rules, and those of keys that have their own.
     pub(crate) fn promises(&self) -> serde_json::Value {
         serde_json::json!({ "rules": self.rules, "override": self.overrides })
@@ -106,7 +101,7 @@ pub struct RawTerm {
     pub max: Option<Timespan>,
 }
 
-/// Who goes on with a part of the reserve while no allocator answers.
+/// How processes go on with the reserve while no allocator answers.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawSafe {

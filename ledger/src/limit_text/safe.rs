@@ -1,5 +1,4 @@
-//! What is let go on without an allocator, raw → checked: how many processes share the reserve then, and for how long. The
-//! check of how a limit is shared calls it; problems begin with the key.
+//! How nodes go on without an allocator, raw → checked: how many processes share the reserve then, and for how long.
 
 use super::{RawLimit, RawSafe};
 use crate::Rule;
@@ -15,7 +14,7 @@ const NODES_MAX: u64 = 10_000;
 /// A shorter outage than this is bridged by leases.
 const LASTS_MIN: Duration = Duration::from_secs(1);
 
-/// Who may spend of the `reserve` of a limit whose pools have one or the other of `rules`.
+/// The processes that may spend of the `reserve` of a limit whose pools have one or the other of `rules`.
 pub(super) fn safe<'a>(
     raw: &RawLimit,
     reserve: u64,

@@ -1,5 +1,4 @@
-//! How a limit is shared, raw → checked: what is kept back, how large a lease may be and how long it may last, and who
-//! comes first. The check of a limit calls it; problems begin with the key, which limit that is, the caller adds.
+//! How a limit is shared, raw → checked: the reserve, the largest lease and its duration, weights and priorities.
 
 use super::safe;
 use super::vendor;
@@ -68,7 +67,7 @@ fn term(raw: Option<&RawTerm>) -> Result<(Duration, Duration), String> {
     Ok((min, max))
 }
 
-/// Who counts how much when permits are scarce.
+/// Weights by node, for when permits are scarce.
 pub(super) fn weights(raw: &RawLimit) -> Result<ByNode, String> {
     by_node("weights", &raw.weights, |weight| match weight {
         1..=WEIGHT_MAX => Ok(()),
@@ -76,12 +75,12 @@ pub(super) fn weights(raw: &RawLimit) -> Result<ByNode, String> {
     })
 }
 
-/// Who comes first.
+/// Priorities by node.
 pub(super) fn priorities(raw: &RawLimit) -> Result<ByNode, String> {
     by_node("priorities", &raw.priorities, |_| Ok(()))
 }
 
-/// Who has a minimum.
+/// Minima by node.
 pub(super) fn guaranteed(raw: &RawLimit) -> Result<ByNode, String> {
     by_node("guaranteed", &raw.guaranteed, |permits| match permits {
         0 => Err("is 0: use a number from 1 on, or leave it out".to_owned()),

@@ -1,4 +1,4 @@
-//! What the limits that are leased from one upstream have to say there, all in one exchange, and what comes back.
+//! Asks of all limits that are leased from one upstream, in one exchange, and the answers to them.
 
 use super::Registry;
 use super::Upstream;
@@ -13,32 +13,32 @@ use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What becomes due within this goes with what is due now.
+/// Asks that become due within this span go with those that are due now.
 const TOGETHER: Duration = Duration::from_millis(1);
 
-/// A pool of a limit.
+/// The pool of an ask.
 #[derive(Clone, Debug)]
 pub struct Asker {
     limit: String,
     pool: PoolId,
 }
 
-/// What is due to an upstream.
+/// The asks that are due to an upstream.
 #[derive(Debug, Default)]
 pub struct DueAbove {
-    /// Whose asks these are, one for each.
+    /// The pools of the asks, in their order.
     pub askers: Vec<Asker>,
-    /// What they say.
+    /// The asks.
     pub asks: Vec<AskBody>,
     /// When the next ask is due; `None` if none is due before a node asks here.
     pub next: Option<Moment>,
-    /// How far away to say that this allocator is.
+    /// The round trip to report.
     pub distance: Duration,
-    /// The session that says it.
+    /// The session to report.
     pub session: u64,
 }
 
-/// Those of `limits` that are leased from `upstream`, with their names.
+/// The `limits` that are leased from `upstream`, with their names.
 fn leased<'a>(
     limits: &'a mut BTreeMap<String, Limit>,
     upstream: &'a Upstream,
@@ -47,7 +47,7 @@ fn leased<'a>(
 }
 
 impl DueAbove {
-    /// The pool of a limit called `name` says `ask`.
+    /// Adds an ask of a pool of the limit called `name`.
     fn push(&mut self, name: &str, pool: PoolId, ask: Ask) {
         let limit = pool.name.as_ref().map_or(name, |name| name.as_str());
         self.asks.push(AskBody::of(limit, pool.key.as_ref().map(|key| key.as_str()), ask));
@@ -55,8 +55,8 @@ impl DueAbove {
     }
 }
 
-/// How many asks of each limit go with one exchange, at most `most` in all: of two limits with more to say than that, as many. What
-/// cannot be divided goes to the asks that are to be answered first.
+/// Returns how many asks of each limit go with one exchange, at most `most` in all. Limits that have more have an even part.
+/// The remainder goes to the asks that are to be answered first.
 fn parts(due: &[Due], most: usize) -> Vec<usize> {
     let mut counts: Vec<usize> = due.iter().map(|due| due.pools.len()).collect();
     counts.sort_unstable();
@@ -78,18 +78,18 @@ fn parts(due: &[Due], most: usize) -> Vec<usize> {
     parts
 }
 
-/// What an exchange with an upstream came to.
+/// The outcome of an exchange with an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExchangeOutcome {
-    /// The upstream does not agree on this session: another one begins.
+    /// Whether another session begins, because the upstream does not agree on this one.
     pub begins_session: bool,
-    /// Asks that came to nothing here: what was answered is of no use, or an error.
+    /// Asks with an error for an answer, or a grant that is of no use here.
     pub unfit: usize,
 }
 
 impl Registry {
-    /// What the roots of `askers` in the store are made of, where each limit goes by the configuration that `version` says, and the
-    /// newest is `known`; of a limit that went, nothing.
+    /// The specs of the roots of `askers`. `version` says by which configuration a limit goes; the newest is `known`. `None` for a
+    /// limit that was removed.
     pub fn specs(
         &self,
         askers: &[Asker],
@@ -103,8 +103,8 @@ impl Registry {
         askers.iter().map(spec).collect()
     }
 
-    /// Limits of a shared store are suspended as `suspensions` says, when it is `there` on the clock of the store. Returns what is
-    /// new.
+    /// Suspends limits of a shared store as `suspensions` says, when it is `there` on the clock of the store. Returns an event for
+    /// each change.
     pub fn follow_suspensions(
         &mut self,
         suspensions: &Suspensions,
@@ -128,12 +128,12 @@ impl Registry {
         events
     }
 
-    /// Those that it leases limits from.
+    /// The upstreams of all limits.
     pub fn upstreams(&self) -> BTreeSet<Upstream> {
         self.limits.values().filter_map(|limit| limit.upstream().cloned()).collect()
     }
 
-    /// What is due to `upstream`, where an exchange with it takes `rtt`. Of one that stops: what it has to give back, once.
+    /// The asks that are due to `upstream`, `rtt` away. A registry that stops gives all back, once.
     pub fn asks_above(&mut self, now: Moment, upstream: &Upstream, rtt: Duration) -> DueAbove {
         self.mind_lost_loans(now);
         let mut all = DueAbove { distance: rtt, session: self.session_above, ..DueAbove::default() };
@@ -160,15 +160,15 @@ impl Registry {
         all
     }
 
-    /// Asks those above as the session `number` from now on: one that no other life of an allocator has, and that no stranger
-    /// can foresee. Another life knows nothing of what this one was lent, and would be taken to have given it back.
+    /// Asks upstreams as the session `number` from now on. No other life of an allocator may have that number, and no stranger
+    /// may foresee it: an upstream takes a session that claims less for one that gave permits back.
     pub fn ask_above_as(&mut self, number: u64) {
         self.session_above = 1 + number % PERMITS_MAX;
     }
 
-    /// So it is where books went while this one lives.
+    /// Begins another session if the books of a leased pool were dropped.
     fn mind_lost_loans(&mut self, now: Moment) {
-        // Of each: all are asked.
+        // `count` asks all limits; `any` would stop at the first.
         let lost =
             self.limits.values_mut().filter_map(|limit| limit.takes_lost_loans().then_some(())).count();
         if lost > 0 {
@@ -176,14 +176,15 @@ impl Registry {
         }
     }
 
-    /// What is held goes on until it ends, and then counts from zero.
+    /// Begins another session. What is held goes on until it ends, and then counts from zero.
     fn begin_session_above(&mut self, now: Moment) {
         self.ask_above_as(self.session_above);
         let leased = self.limits.values_mut().filter(|limit| limit.upstream().is_some());
         leased.for_each(|limit| limit.all_unrecognised_above(now));
     }
 
-    /// What `upstream` answered to `askers`, who asked in `session` at `first_sent`. Of one that is over nothing is believed.
+    /// Takes in what `upstream` answered to `askers`, which asked in `session` at `first_sent`. Answers to an earlier session are
+    /// ignored.
     pub fn on_grant_above(
         &mut self,
         now: Moment,
@@ -225,13 +226,13 @@ impl Registry {
         outcome
     }
 
-    /// The clock may have stood still: of what `upstream` has lent no more is lent on.
+    /// Lends on nothing more of what `upstream` has lent, because the clock may have stood still.
     pub fn hold_back_above(&mut self, now: Moment, upstream: &Upstream) {
         let leased = self.limits.values_mut().filter(|limit| limit.upstream() == Some(upstream));
         leased.for_each(|limit| limit.hold_back_above(now));
     }
 
-    /// Nothing came back to `askers`.
+    /// Notes that no answer came to `askers`.
     pub fn on_failure_above(&mut self, askers: &[Asker]) {
         for Asker { limit, pool } in askers {
             if let Some(limit) = self.limits.get_mut(limit) {
@@ -241,7 +242,7 @@ impl Registry {
     }
 }
 
-/// An upstream that has no such limit, or no room, may have both later.
+/// The pause before an upstream without such a limit, or without room, is asked again.
 const NOTHING_THERE: lessor_protocol::Refusal = lessor_protocol::Refusal {
     reason: lessor_protocol::RefusalReason::Other,
     retry_after: Duration::from_secs(1),

@@ -14,8 +14,7 @@ use std::fmt;
 /// of a small shop.
 pub const KEYS_MAX: usize = 100_000;
 
-/// Sessions that one pool remembers, where the operator says nothing else. An exchange looks at each of them: ten thousand
-/// cost it a fraction of a millisecond. No operator has told us of a larger fleet on one contract.
+/// Sessions that one pool remembers by default.
 pub const LESSEES_MAX: usize = 10_000;
 
 /// One limit.
@@ -41,13 +40,13 @@ pub struct LimitConfig {
     pub ease_off: bool,
     /// Sessions that each pool remembers.
     pub lessees_max: usize,
-    /// Who counts for more when permits are scarce; 1 where nothing is said.
+    /// Weights by node, for when permits are scarce; 1 by default.
     pub weights: ByNode,
-    /// Who comes first, the highest; 0 where nothing is said.
+    /// Priorities by node, the highest first; 0 by default.
     pub priorities: ByNode,
-    /// Who has a minimum.
+    /// Minima by node.
     pub guaranteed: ByNode,
-    /// What is kept back, and what bounds leases.
+    /// The reserve, and the bounds of leases.
     pub sharing: Sharing,
 }
 

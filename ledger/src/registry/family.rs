@@ -1,5 +1,5 @@
-//! One exchange with a pool that has others above it: finds them all, lends them to the exchange, and puts them back.
-//! The allocator calls it for limits with a parent; what is charged where, the pools decide.
+//! One exchange with a pool and the pools above it: takes them out of their limits, lends them to the exchange, and puts them
+//! back. The pools decide what is charged where.
 
 use super::Caller;
 use super::{DEPTH_MAX, key_above};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// A pool, the limit that it is of, and which of its pools.
 type Member = (String, PoolId, Kept);
 
-/// The pools from `id` of the limit called `name` up to the one that nothing is above.
+/// The pools of an exchange, the lowest first.
 #[derive(Debug)]
 pub(super) struct Family {
     members: Vec<Member>,
@@ -40,7 +40,7 @@ fn parent(
 }
 
 impl Family {
-    /// Takes the pools out of `limits`, and makes those that are not there yet.
+    /// Takes the pools out of `limits`, from `id` of the limit called `name` up. Makes those that are not there yet.
     ///
     /// # Errors
     /// If there is no room for one of them, or a key has no parent. All are back then.
@@ -69,7 +69,7 @@ impl Family {
     ) -> Result<(), AskRejection> {
         let mut next = Some((name.to_owned(), id));
         while let Some((name, id)) = next {
-            // What was decided by allocators that did not know of each other may not fit.
+            // Allocators that did not know of each other may have put limits that do not fit together.
             if self.members.len() > DEPTH_MAX || self.members.iter().any(|(other, ..)| *other == name) {
                 let detail = format!(
                     "limits are above each other in a circle, or more than {DEPTH_MAX}, from {name:?} on"
@@ -91,7 +91,7 @@ impl Family {
         }
     }
 
-    /// Runs `act` on the lowest pool and those above it, where `caller` counts for what each limit says.
+    /// Runs `act` on the lowest pool and those above it, with the share of `caller` by each limit.
     pub(super) fn with<T>(
         &mut self,
         limits: &BTreeMap<String, Limit>,

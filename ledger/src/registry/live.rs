@@ -1,5 +1,5 @@
-//! Limits that come, change and go while the allocator runs. Handlers and the reload of a file call it; what nodes hold
-//! is never taken back, and a limit that goes is remembered for as long as what it lent matters.
+//! Limits are put, changed and removed while the allocator runs. No lease is taken back. A removed limit is remembered for as
+//! long as what it lent counts.
 
 use super::{Caller, Registry, keep};
 use super::{DEPTH_MAX, LimitConfig, wrong_parent};
@@ -11,18 +11,18 @@ use crate::registry::limit::Limit;
 use lessor_protocol::{Moment, Refusal};
 use std::collections::BTreeMap;
 
-/// There are as many limits as may be.
+/// There is no room for another limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there are {LIMITS_MAX} limits, as many as may be, those that went lately included")]
 pub struct LimitsFull;
 
-/// Why several changes at once are refused, all of them.
+/// Why several changes are refused, all of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// There would be too many limits.
     #[error(transparent)]
     Full(#[from] LimitsFull),
-    /// With what was put over the API, a limit would have no parent, or a wrong one.
+    /// A limit would have no parent, or a wrong one.
     #[error("{0}")]
     Parent(String),
 }
@@ -32,16 +32,15 @@ pub enum Unfit {
 pub enum Put {
     /// There was none of that name.
     Created,
-    /// There was one, and it goes on.
+    /// There was one, which goes on.
     Changed,
-    /// There was one of that name, and what it had lent still mattered: it goes on from there.
+    /// One of that name was removed, and goes on because what it lent still counts.
     Revived,
 }
 
 impl Registry {
-    /// Makes a limit of `config`, or changes the one of that name. One that is new here may have been lent from as one of many
-    /// that a pattern stands for, and waits as it would have at a start. Unless it is `fresh`, an earlier life may have lent
-    /// from it, too.
+    /// Makes a limit of `config`, or changes the one of that name. A new limit begins in quarantine if a pattern may have lent by
+    /// its name, and unless it is `fresh` also if an earlier life may have.
     ///
     /// # Errors
     /// If there are as many limits as may be.
@@ -73,8 +72,8 @@ impl Registry {
         Ok(put)
     }
 
-    /// The limit called `name` is no more: asks are told that there is none, also if its name falls to a pattern, for as
-    /// long as what it lent matters. What is out ends by itself. Whether there was one.
+    /// Removes the limit called `name`, and returns whether there was one. As long as what it lent counts, asks for it are
+    /// rejected, even if its name falls to a pattern.
     pub fn remove(&mut self, name: &str) -> bool {
         let limit = self.limits.remove(name);
         let was_there = limit.is_some();
@@ -83,12 +82,12 @@ impl Registry {
         was_there
     }
 
-    /// Limits that went and still matter.
+    /// Limits that were removed and still count.
     pub fn retired(&self) -> usize {
         self.retired.len()
     }
 
-    /// The refusal that `caller` gets instead of a grant, where the limit that `name` stands for is suspended, or one above it.
+    /// The refusal that `caller` gets instead of a grant, if the limit for `name` or one above it is suspended.
     pub(super) fn refusal(&mut self, now: Moment, name: &str, caller: &Caller) -> Option<Refusal> {
         let mut limit = self.limit_for(name)?;
         for _ in 0..=DEPTH_MAX {
@@ -107,7 +106,7 @@ impl Registry {
         self.limits.values().find(is_below).map(|limit| limit.config().name.as_str())
     }
 
-    /// Whether those called `removed` may go and all of `put` may come, in this order.
+    /// Checks that the limits called `removed` may go and all of `put` may come, in this order.
     ///
     /// # Errors
     /// What would be wrong then.
@@ -116,7 +115,7 @@ impl Registry {
             let name = config.name.as_str();
             !self.limits.contains_key(name) && !self.retired.contains_key(name)
         };
-        // Those that go are remembered, and take room.
+        // Removed limits are remembered, and take room.
         if self.limits.len() + self.retired.len() + put.iter().filter(is_new).count() > LIMITS_MAX {
             return Err(LimitsFull.into());
         }
@@ -132,8 +131,8 @@ impl Registry {
         wrong_parent(&all)
     }
 
-    /// What may be out of a limit that is new here, where an `earlier` life left this. If a pattern stood for its name, or for
-    /// names that fall to it now, or did lately, that lent from pools of its own, which this one knows nothing of.
+    /// The past of a limit that is new here, where `earlier` is what an earlier life left. A pattern that stood for its name, or
+    /// for names that fall to it now, lent from pools of its own.
     fn past_of(&self, now: Moment, name: &str, earlier: Past) -> Past {
         let before =
             [&self.limits, &self.retired].into_iter().flat_map(|limits| match name.strip_suffix('*') {
@@ -144,14 +143,14 @@ impl Registry {
         pasts.max_by_key(|past| past.calls_end()).unwrap_or(earlier)
     }
 
-    /// Whether asks for `name` went to a limit that is no more, though it still matters: who is asked for it now, for it is
-    /// one of many to a pattern, knows nothing of what that lent.
+    /// Whether a removed limit that still counts had the name `name`. The pattern that the name falls to now knows nothing of what
+    /// that limit lent.
     pub(super) fn went_lately(&self, name: &str) -> bool {
-        // Most of the time none went: asks by names of a pattern are not to search for what cannot be there.
+        // Most of the time no limit was removed, and no ask pays for a search.
         !self.retired.is_empty() && !self.limits.contains_key(name) && lent_as(&self.retired, name).is_some()
     }
 
-    /// Forgets, of the limits that went, those that cannot be told from new ones.
+    /// Forgets removed limits that cannot be told from new ones.
     pub(super) fn sweep_retired(&mut self, now: Moment, steps: usize) {
         self.retired.retain(|_, limit| {
             limit.sweep(now, steps);
@@ -164,13 +163,13 @@ impl Registry {
     }
 }
 
-/// The one of `limits` that lent to callers that asked for `name`.
+/// The limit that lent to callers that asked for `name`.
 fn lent_as<'a>(limits: &'a BTreeMap<String, Limit>, name: &str) -> Option<&'a Limit> {
     let limit = limits.get(&named_for(limits, name)?)?;
     (limit.config().name.as_str() == name || limit.stands_for(name)).then_some(limit)
 }
 
-/// Those of `limits` whose patterns fit names that begin with `prefix`, and that lent by such names.
+/// The patterns among `limits` that lent by names that begin with `prefix`.
 fn lent_below<'a>(limits: &'a BTreeMap<String, Limit>, prefix: &str) -> Vec<&'a Limit> {
     let prefixes = (0..prefix.len()).filter_map(|end| prefix.get(..end));
     let patterns = prefixes.filter_map(|shorter| limits.get(&format!("{shorter}*")));

@@ -1,6 +1,6 @@
 //! All limits and sessions of one allocator. The HTTP service and `replay --nodes` drive it.
 //!
-//! In reading order: `config` (what is configured of a limit), [`limit`] (a limit and its pools), [`sessions`] (who asks),
+//! In reading order: `config` (what is configured of a limit), [`limit`] (a limit and its pools), [`sessions`] (which node asks),
 //! [`Registry::leases`] (one exchange), `family` (the pools above one), `live` (limits come and go), `above` (what is leased from
 //! an upstream), `decisions` (of operators), `rows` and `written` (what is written down).
 
@@ -50,11 +50,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 use written::Journaled;
 
-/// When to ask again after "stopping": a successor takes about a second to start, and an ask too early costs one
-/// more exchange.
+/// When to ask again after "stopping". A successor takes about a second to start.
 const STOPPING_RETRY: Duration = Duration::from_secs(1);
 
-/// Who is asking, and where in its sequence.
+/// The node and session of an exchange, and its place in their sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The node.
@@ -63,7 +62,7 @@ pub struct Caller {
     pub session: u64,
     /// The exchange, at most 2^53 − 1.
     pub seq: u64,
-    /// How long an exchange takes from where it is, as it says.
+    /// The round trip of the node, as it says.
     pub rtt: Duration,
 }
 
@@ -72,7 +71,7 @@ pub struct Caller {
 pub enum Entry {
     /// An ask.
     Ask(AskBody),
-    /// The answer to what was no ask.
+    /// The answer to an entry that cannot be read.
     Unread(GrantBody),
 }
 
@@ -80,30 +79,30 @@ pub enum Entry {
 #[derive(Debug)]
 pub struct Registry {
     limits: BTreeMap<String, Limit>,
-    /// Limits that went, and may still be lent from or counted.
+    /// Limits that were removed, while what they lent still counts.
     retired: BTreeMap<String, Limit>,
     clocks: ClockBounds,
     /// What an earlier life may have left, for limits that are new.
     past: Past,
     sessions: Sessions,
     epoch: u64,
-    /// The session with those above.
+    /// The session at upstreams.
     session_above: u64,
     is_stopping: bool,
     wrong: WrongCounts,
-    /// What is to be told to those who listen: at most one for each ask of an exchange.
+    /// Events for listeners: at most one for each ask of an exchange.
     events: Vec<Event>,
     /// What is written down.
     journaled: Journaled,
     overrides: LocalOverrides,
 }
 
-/// Asks that were wrong, by reason.
+/// Rejected asks, by reason.
 pub type WrongCounts = BTreeMap<Reason, u64>;
 
 impl Registry {
-    /// A registry whose `epoch` tells this life from others. Unless `past` is none, every pool is in quarantine
-    /// until what an earlier life may have lent matters no more.
+    /// A registry with the limits `configured`. Its `epoch` tells this life from others. Unless `past` is none, every pool is in
+    /// quarantine until nothing counts that an earlier life may have lent.
     pub fn new(configured: &[LimitConfig], clocks: ClockBounds, past: Past, now: Moment, epoch: u64) -> Self {
         let limit = |limit: &LimitConfig| {
             let made = Limit::new(limit.clone(), clocks, past, now);
@@ -158,7 +157,7 @@ impl Registry {
                         }
                     };
                     self.note_used(&ask.limit);
-                    // Also where nothing is lent: that is when it matters.
+                    // A refusal says it too: a node needs it most then.
                     match self.limit_for(&ask.limit).map(|limit| limit.config()) {
                         Some(config) => {
                             GrantBody { shadow: config.shadow, fallback: config.fallback, ..body }
@@ -175,7 +174,7 @@ impl Registry {
         grants
     }
 
-    /// A session says goodbye. What it still held goes back to the pools that it names.
+    /// Ends a session. Returns its unspent permits to the pools that it names.
     pub fn leave(&mut self, now: Moment, caller: &Caller, spent: &[SpentBody]) -> LeaveResponse {
         let mut response = LeaveResponse { returned: 0, errors: vec![] };
         for (index, entry) in spent.iter().enumerate() {
@@ -190,18 +189,18 @@ impl Registry {
         response
     }
 
-    /// From now on nothing is lent. What is out stays out, and can still be given back by leaving.
+    /// Stops lending. Leases that are out hold, and can still be given back.
     pub fn stop(&mut self) {
         self.is_stopping = true;
     }
 
-    /// Whether it has been stopped.
+    /// Whether lending has stopped.
     pub fn is_stopping(&self) -> bool {
         self.is_stopping
     }
 
-    /// Looks at the next `steps` sessions, and at as many pools of each limit. Forgets those that can no longer
-    /// matter.
+    /// Looks at the next `steps` sessions, and at as many pools of each limit. Forgets sessions and pools that make no
+    /// difference any more.
     pub fn sweep(&mut self, now: Moment, steps: usize) {
         self.sessions.sweep(now, steps);
         for limit in self.limits.values_mut() {
@@ -231,7 +230,7 @@ impl Registry {
         self.limits.get_mut(name)
     }
 
-    /// The limit that asks for `name` are for: the one of that name, or else of the longest pattern that it fits.
+    /// The limit of an ask for `name`: the one of that name, or else of the longest pattern that `name` fits.
     pub fn limit_for(&mut self, name: &str) -> Option<&mut Limit> {
         limit_for(&mut self.limits, name)
     }
@@ -255,7 +254,7 @@ impl Registry {
         self.sessions.after(after, count)
     }
 
-    /// Asks that were wrong, by reason. Every reason is in it.
+    /// Rejected asks, by reason. Every reason is in it.
     pub fn wrong(&self) -> &WrongCounts {
         &self.wrong
     }
@@ -341,7 +340,7 @@ impl Registry {
         let Some(id) = self.sessions.find(&caller.node, caller.session) else {
             return Ok(0);
         };
-        // What a limit that went has out ends by itself, here and above.
+        // Leases of a limit that was removed end by themselves, here and above.
         if went && limit.config().parent.is_some() {
             return Ok(0);
         }

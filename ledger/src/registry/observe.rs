@@ -1,5 +1,4 @@
-//! What nodes hear of a vendor: told to the pool that it is about, and to everybody who should know at once. Each ask may
-//! bring some; the handler of the exchange passes on what is to be told.
+//! What nodes hear of a vendor. An ask may bring it: the pool takes it in, and an event tells listeners of a change.
 
 use super::Registry;
 use crate::pool::SessionId;
@@ -9,12 +8,12 @@ use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::AskBody;
 
 impl Registry {
-    /// Takes the events for the listeners since the last call.
+    /// Returns the events for listeners since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
-    /// The session `id` says with `ask` what it heard of the vendor, if it did.
+    /// Takes in what the session `id` heard of the vendor, if `ask` says so.
     pub(super) fn observe(&mut self, now: Moment, id: SessionId, pool: &PoolId, ask: &AskBody) {
         let Some(observed) = &ask.observed else { return };
         let Some(limit) = self.limit_for(&ask.limit) else { return };

@@ -1,5 +1,5 @@
-//! Who is asking: each (node, session) is one lessee to every pool. The allocator looks it up once an exchange.
-//! What the name of a node says about trust or size is never used.
+//! The sessions of nodes. Each (node, session) has one identifier, which all pools know it by. The name of a node says nothing
+//! about trust or size.
 
 use crate::pool::SessionId;
 use crate::registry::sweep::Sweep;
@@ -55,7 +55,7 @@ impl Sessions {
         self.keep.full = self.keep.full.max(keep.full);
     }
 
-    /// The lessee that `session` of `node` is, new if need be; `None` if there is no room.
+    /// The identifier of `session` of `node`, new if need be; `None` if there is no room.
     pub fn enter(&mut self, now: Moment, node: &NodeName, session: u64) -> Option<SessionId> {
         let who = (node.clone(), session);
         if let Some(known) = self.known.get_mut(&who) {
@@ -74,7 +74,7 @@ impl Sessions {
         Some(id)
     }
 
-    /// The lessee that `session` of `node` is, if it is known.
+    /// The identifier of `session` of `node`, if it is known.
     pub fn find(&self, node: &NodeName, session: u64) -> Option<SessionId> {
         self.known.get(&(node.clone(), session)).map(|known| known.id)
     }

@@ -1,5 +1,5 @@
-//! What an allocator writes down, and how it goes on with what an earlier life wrote. The journal takes batches and says
-//! when they are durable; whatever that takes, nothing is answered before that is not in one.
+//! What a registry writes down, and how it goes on with what an earlier life wrote. A journal takes batches and says when they
+//! are durable. An answer that lends beyond the last batch waits for the next one.
 
 use super::LimitConfig;
 use super::Registry;
@@ -12,7 +12,7 @@ use lessor_protocol::{ClockBounds, Moment};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is written down, as far as the allocator knows.
+/// What is written down, as far as the registry knows.
 #[derive(Debug, Default)]
 pub(super) struct Journaled {
     is_on: bool,
@@ -49,7 +49,7 @@ impl Journaled {
 }
 
 impl Registry {
-    /// One that goes on with what was `written` by an earlier life. Limits of which nothing is of use begin as after a loss.
+    /// A registry that goes on with what an earlier life has `written`. A limit begins as after a loss if none of its rows fits.
     pub fn restored(
         configured: &[LimitConfig],
         clocks: ClockBounds,
@@ -60,7 +60,7 @@ impl Registry {
     ) -> Self {
         let mut registry = Registry::new(configured, clocks, Past::Lost(now), now, epoch);
         let all: Vec<&LimitConfig> = configured.iter().collect();
-        // To them fall names of limits that are no more: they know nothing of what those lent.
+        // Names of removed limits fall to these patterns, which know nothing of what those limits lent.
         let gone = written.limits.keys().filter(|name| !registry.limits.contains_key(*name));
         let heirs: BTreeSet<String> = gone.filter_map(|name| heir(&registry.limits, name)).collect();
         for limit in configured {
@@ -177,7 +177,7 @@ impl Registry {
         }
     }
 
-    /// The limit that asks for `name` are for was used, and those above it: what that means for what is written.
+    /// Notes what is to be written because the limit for `name` was used, and those above it.
     pub(super) fn note_used(&mut self, name: &str) {
         if !self.journaled.is_on {
             return;
@@ -199,7 +199,7 @@ impl Registry {
             return;
         }
         for (each, limit) in &mut self.limits {
-            // Who is above a limit, or below, is what its checkpoints are of.
+            // The basis of a limit names the limits above and below it.
             limit.write_row_soon();
             if each == name {
                 limit.begin_writing();
@@ -224,13 +224,13 @@ fn heir(limits: &BTreeMap<String, Limit>, name: &str) -> Option<String> {
     named_for(limits, &name.replace('*', "\u{0}"))
 }
 
-/// All that makes the checkpoints of the pools of `limit`, one of `all`, what they are.
+/// The basis of the checkpoints of `limit`, one of `all`: they are of no use to pools of another basis.
 fn basis_of(all: &[&LimitConfig], limit: &LimitConfig, clocks: ClockBounds) -> String {
     let mut below: BTreeMap<&str, Value> = BTreeMap::new();
     add_below(all, limit, clocks, &mut below);
     let mut basis = json!({ "limit": limit.basis(clocks), "below": below });
     if limit.counts_calls() {
-        // Stores of before its pools were written down have a row of it, and not one pool, whatever was lent.
+        // Earlier versions wrote a row for such a limit, and no pools.
         basis["counts_calls"] = Value::Bool(true);
     }
     basis.to_string()

@@ -1,5 +1,5 @@
-//! A limit that another allocator has: what its pools have to say there, and what they hear. The allocator calls it; only pools
-//! in use are looked at.
+//! A limit that is leased from an upstream: which of its pools ask there, and what becomes of the answers. Only pools in use are
+//! looked at.
 
 use super::{Limit, PoolId};
 use crate::Rule;

@@ -1,5 +1,4 @@
-//! What an operator does to a limit while it is in use: changes it, tops it up, closes and opens it. The allocator calls
-//! it, with the time as an argument; no lease is taken back.
+//! What an operator does to a limit in use: changes it, tops it up, suspends it. No lease is taken back.
 
 use super::leased::{self, CompiledPlans};
 use super::unused::{self, Unused};

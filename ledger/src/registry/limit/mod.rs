@@ -1,5 +1,5 @@
-//! One limit: what was configured, and a pool for each key, and each name of a pattern, that is in use. The allocator
-//! drives it with the time as an argument. It never holds more pools than configured, and never forgets one that still matters.
+//! One limit: its configuration, and a pool for each key, and each name of a pattern, that is in use. It never holds more pools
+//! than configured, and never forgets one that cannot be made again.
 
 mod figures;
 mod forecasts;
@@ -63,7 +63,7 @@ pub struct Limit {
     names: usize,
     sweep: Sweep<PoolId>,
     tally: Tally,
-    /// To whom nothing is lent, whatever is left.
+    /// Nodes that are lent nothing.
     suspension: Suspension,
     /// What it was topped up with.
     top_ups: TopUps,
@@ -340,7 +340,7 @@ impl Limit {
         page.map(|(id, kept)| (id.clone(), kept.pool.view(now))).collect()
     }
 
-    /// The same, with who holds what of each.
+    /// The same, with the holdings of each.
     pub fn holdings(
         &mut self,
         now: Moment,

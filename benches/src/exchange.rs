@@ -1,0 +1,118 @@
+//! What an ask costs an allocator, by the limit that it is of: with a name of its own, by a key, by a name that a pattern stands
+//! for, and below a parent. The registry is the one that ships; nothing is sent and nothing is written.
+
+use lessor_allocator::Config;
+use lessor_ledger::pool::Past;
+use lessor_ledger::registry::{Caller, Entry, Registry};
+use lessor_protocol::wire::{ASKS_MAX, AskBody};
+use lessor_protocol::{Clock, Moment, NodeName};
+use std::error::Error;
+use std::time::Duration;
+
+/// Pools that a node uses.
+const POOLS: usize = 32;
+
+/// Further patterns, none of which is asked for.
+const PATTERNS: usize = 2_000;
+
+/// Exchanges before those that are timed, and the timed ones, for each row and round.
+const EXCHANGES: (usize, usize) = (100, 2_000);
+
+/// Each row is measured so often, in turn with the others. Its median is shown.
+const ROUNDS: usize = 5;
+
+/// From one exchange to the next.
+const STEP: Duration = Duration::from_millis(100);
+
+const RULES: &str = "rules = [{ kind = \"sliding_window\", limit = 1000000000, per = \"30s\" }]";
+
+const CLOCK: Clock = Clock::since_boot();
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+enum Kind {
+    Named,
+    Keyed,
+    Pattern,
+    Below,
+}
+
+impl Kind {
+    const ALL: [(Kind, &str); 4] = [
+        (Kind::Named, "a limit's own name"),
+        (Kind::Keyed, "a key"),
+        (Kind::Pattern, "a name that a pattern stands for"),
+        (Kind::Below, "a limit below another one"),
+    ];
+
+    fn ask(self, pool: usize) -> AskBody {
+        let (limit, key) = match self {
+            Kind::Named => (format!("named/{pool}"), None),
+            Kind::Keyed => ("keyed".to_owned(), Some(format!("user-{pool}"))),
+            Kind::Pattern => (format!("pattern/route/{pool}"), None),
+            Kind::Below => (format!("below/{pool}"), None),
+        };
+        AskBody { limit, key, want: 10, ..AskBody::default() }
+    }
+}
+
+/// Prints the table.
+pub(crate) fn print() -> Result<(), Box<dyn Error>> {
+    println!("| an ask for | µs, one an exchange | to the first | µs, {POOLS} an exchange | to the first |");
+    println!("|---|---:|---:|---:|---:|");
+    let config = Config::parse(&config())?;
+    let mut rows = vec![[vec![], vec![]]; Kind::ALL.len()];
+    for _round in 0..ROUNDS {
+        for ((kind, _), row) in Kind::ALL.into_iter().zip(&mut rows) {
+            row[0].push(micros(&config, kind, 1)?);
+            row[1].push(micros(&config, kind, POOLS)?);
+        }
+    }
+    let median = |mut all: Vec<f64>| {
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    let rows: Vec<[f64; 2]> = rows.into_iter().map(|row| row.map(median)).collect();
+    for ((_, name), [one, many]) in Kind::ALL.into_iter().zip(&rows) {
+        println!("| {name} | {one:.2} | {:.2} | {many:.2} | {:.2} |", one / rows[0][0], many / rows[0][1]);
+    }
+    Ok(())
+}
+
+fn config() -> String {
+    let limit = |name: String, more: &str| format!("[[limit]]\nname = {name:?}\n{RULES}\n{more}\n");
+    let mut text = limit("keyed".to_owned(), "keyed = true") + &limit("parent".to_owned(), "");
+    text += &limit("pattern/*".to_owned(), "");
+    text.extend((0..POOLS).map(|pool| limit(format!("named/{pool}"), "")));
+    text.extend((0..POOLS).map(|pool| limit(format!("below/{pool}"), "parent = \"parent\"")));
+    text.extend((0..PATTERNS).map(|number| limit(format!("pattern/{number}/*"), "")));
+    text
+}
+
+/// Microseconds an ask, of so many in an exchange.
+fn micros(config: &Config, kind: Kind, asks: usize) -> Result<f64, Box<dyn Error>> {
+    assert!(asks <= POOLS && POOLS <= ASKS_MAX, "one exchange holds them");
+    let mut now = Moment::ORIGIN + Duration::from_secs(1);
+    let mut registry = Registry::new(&config.limits, config.clocks, Past::None, now, 1);
+    let mut caller =
+        Caller { node: NodeName::try_new("node-1")?, session: 1, seq: 0, rtt: Duration::from_millis(1) };
+    let mut entries: Vec<Entry> = (0..asks).map(|pool| Entry::Ask(kind.ask(pool))).collect();
+    let mut spent = Duration::ZERO;
+    for exchange in 0..EXCHANGES.0 + EXCHANGES.1 {
+        (now, caller.seq) = (now + STEP, caller.seq + 1);
+        let began = CLOCK.now();
+        let grants = registry.leases(now, &caller, &entries);
+        if exchange >= EXCHANGES.0 {
+            spent += CLOCK.now().since(began);
+        }
+        for (entry, grant) in entries.iter_mut().zip(grants) {
+            if let Some(error) = grant.error {
+                return Err(error.detail.into());
+            }
+            let Entry::Ask(ask) = entry else { continue };
+            // All of it is spent until the next ask.
+            ask.spent_total += grant.permits;
+        }
+    }
+    Ok(spent.as_secs_f64() * 1e6 / (EXCHANGES.1 * asks) as f64)
+}
