@@ -30,10 +30,10 @@
 pub mod cells;
 mod clock;
 pub mod config;
+mod earlier_decisions;
 mod events;
 mod http;
 mod journal;
-mod kept;
 mod metrics;
 mod overrides;
 pub mod reload;

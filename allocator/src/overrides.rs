@@ -3,6 +3,7 @@
 
 use crate::config::{Config, LimitConfig, StoreConfig, limit_from_json};
 use lessor_ledger::overrides::{LimitOverride, LimitOverrides, Version};
+use lessor_ledger::registry::by_name;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The limits of the file, and the overrides of the store.
@@ -146,10 +147,6 @@ impl Overrides {
         self.store.lends(&mut limit)?;
         Ok(Held { by: by.clone(), limit: Some(limit) })
     }
-}
-
-fn by_name(limits: &[LimitConfig]) -> BTreeMap<String, LimitConfig> {
-    limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect()
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ mod overrides;
 
 use crate::clock::{EpochClock, begin};
 use crate::config::{Config, LimitConfig};
+use crate::earlier_decisions::{Dropped, limits_with_overrides};
 use crate::events::Events;
 use crate::journal::{Journal, NotDurable};
-use crate::kept::{Dropped, limits_with_overrides};
 use crate::metrics::Metrics;
 use crate::shared_store_status::SharedStoreStatus;
 use crate::store::{Embedded, Found, StoreError, Written};

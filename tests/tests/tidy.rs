@@ -30,7 +30,7 @@ const CORE: &str = "
     protocol/src/exchange protocol/src/lease protocol/src/observed protocol/src/sizing protocol/src/steady
     holder/src
     ledger/src
-    allocator/src/overrides allocator/src/kept
+    allocator/src/overrides allocator/src/earlier_decisions
     client/src/feedback client/src/rate_limit_headers client/src/slot
 ";
 

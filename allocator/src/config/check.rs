@@ -4,7 +4,7 @@ use super::place;
 use super::raw::{RawConfig, RawServer, RawStore};
 use super::store;
 use super::{CONNECTIONS_MAX, Config, ConfigError, LISTEN, LimitConfig, ServerConfig, upstream};
-use lessor_ledger::limit_text::{self, RawLimit};
+use lessor_ledger::limit_text::{self, RawLimit, at_least_one};
 use lessor_ledger::registry::check_parents;
 use lessor_ledger::rule_text::Count;
 use lessor_protocol::{ClockBounds, NodeName};
@@ -73,15 +73,6 @@ fn host_name(name: &str) -> Result<String, String> {
     is_name.then(|| name.to_ascii_lowercase()).ok_or_else(wrong)
 }
 
-/// A bound: at least one, or nothing would ever be let in.
-fn at_least_one(name: &str, raw: Option<Count>, default: usize) -> Result<usize, String> {
-    let Some(Count(given)) = raw else {
-        return Ok(default);
-    };
-    let count = usize::try_from(given).ok().filter(|count| *count > 0);
-    count.ok_or_else(|| format!("{name} is {given}: use a number from 1 on"))
-}
-
 /// One limit, and the text that it stands in.
 struct Check<'a> {
     text: &'a str,
@@ -100,8 +91,7 @@ impl Check<'_> {
     }
 
     fn limit(&self) -> Result<LimitConfig, ConfigError> {
-        let checked = self.limit.upstream.as_deref().map_or(Ok(()), |text| upstream::address(text).map(drop));
-        let checked = checked.and_then(|()| limit_text::limit(self.limit, self.margin));
+        let checked = limit_text::limit(self.limit, self.margin, upstream::address);
         checked.map_err(|problem| self.wrong(problem))
     }
 }

@@ -9,16 +9,22 @@ use lessor_protocol::{Fallback, Key};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The limit that `raw` says, with `margin` for windows that say none.
+/// The limit that `raw` says, with `margin` for windows that say none. `address` checks where it is leased from.
 ///
 /// # Errors
 /// The first thing that is wrong with it, beginning with the key.
-pub fn limit(raw: &RawLimit, margin: Duration) -> Result<LimitConfig, String> {
-    Check { limit: raw, margin }.checked()
+pub fn limit(raw: &RawLimit, margin: Duration, address: Address) -> Result<LimitConfig, String> {
+    Check { limit: raw, margin, address }.checked()
 }
 
+/// Reads the address of an upstream, or says what is wrong with it.
+pub type Address = fn(&str) -> Result<Upstream, String>;
+
 /// A bound: at least one, or nothing would ever be let in.
-fn at_least_one(name: &str, raw: Option<Count>, default: usize) -> Result<usize, String> {
+///
+/// # Errors
+/// What is wrong with it, beginning with its `name`.
+pub fn at_least_one(name: &str, raw: Option<Count>, default: usize) -> Result<usize, String> {
     let Some(Count(given)) = raw else {
         return Ok(default);
     };
@@ -30,13 +36,14 @@ struct Check<'a> {
     limit: &'a RawLimit,
     /// Of windows that say none.
     margin: Duration,
+    address: Address,
 }
 
 impl Check<'_> {
     fn checked(&self) -> Result<LimitConfig, String> {
         let raw = self.limit;
         let name = self.name()?;
-        let upstream = upstream(raw)?;
+        let upstream = self.upstream()?;
         let rules = match (&raw.rules, &upstream) {
             (Some(rules), _) => self.rules("rules", rules)?,
             (None, Some(_)) => vec![],
@@ -59,6 +66,27 @@ impl Check<'_> {
             lessees_max: at_least_one("lessees_max", raw.lessees_max, LESSEES_MAX)?,
             weights: sharing::weights(raw)?,
         })
+    }
+
+    /// The allocator that it is leased from, if it is.
+    fn upstream(&self) -> Result<Option<Upstream>, String> {
+        let raw = self.limit;
+        let Some(text) = &raw.upstream else { return Ok(None) };
+        let upstream = (self.address)(text)?;
+        let decided = "it is the allocator there that decides that, leave it out";
+        let said = [
+            ("rules", raw.rules.is_some()),
+            ("override", !raw.overrides.is_empty()),
+            ("parent", raw.parent.is_some()),
+            ("guaranteed", !raw.guaranteed.is_empty()),
+            ("reserve", raw.reserve.is_some_and(|reserve| reserve.0 > 0)),
+            ("safe", raw.safe.is_some()),
+            ("ease_off", raw.ease_off == Some(true)),
+        ];
+        match said.into_iter().find(|(_, is_said)| *is_said) {
+            Some((key, _)) => Err(format!("{key} is said of a limit with upstream = {text:?}: {decided}")),
+            None => Ok(Some(upstream)),
+        }
     }
 
     fn name(&self) -> Result<Named, String> {
@@ -146,24 +174,5 @@ fn is_window(rule: &Rule) -> bool {
     match rule {
         Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) => true,
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => false,
-    }
-}
-
-/// The allocator that `raw` is leased from, if it is. The caller checks the address.
-fn upstream(raw: &RawLimit) -> Result<Option<Upstream>, String> {
-    let Some(text) = &raw.upstream else { return Ok(None) };
-    let decided = "it is the allocator there that decides that, leave it out";
-    let said = [
-        ("rules", raw.rules.is_some()),
-        ("override", !raw.overrides.is_empty()),
-        ("parent", raw.parent.is_some()),
-        ("guaranteed", !raw.guaranteed.is_empty()),
-        ("reserve", raw.reserve.is_some_and(|reserve| reserve.0 > 0)),
-        ("safe", raw.safe.is_some()),
-        ("ease_off", raw.ease_off == Some(true)),
-    ];
-    match said.into_iter().find(|(_, is_said)| *is_said) {
-        Some((key, _)) => Err(format!("{key} is said of a limit with upstream = {text:?}: {decided}")),
-        None => Ok(Some(Upstream::Address(text.trim_end_matches('/').to_owned()))),
     }
 }

@@ -1,7 +1,6 @@
 //! Asks of all limits that are leased from one upstream, in one exchange, and the answers to them.
 
-use super::Registry;
-use super::Upstream;
+use super::{Registry, Upstream};
 use crate::overrides::{News, Suspended, Suspensions, Version};
 use crate::pool::GrantOutcome;
 use crate::registry::limit::{Due, Limit, PoolId};

@@ -22,7 +22,8 @@ pub(super) struct LocalOverrides {
 #[error("{BLOCKED_MAX} nodes are blocked, as many as may be: lift one first")]
 pub struct BlockedFull;
 
-fn by_name(limits: &[LimitConfig]) -> BTreeMap<String, LimitConfig> {
+/// Each of `limits` by its name or pattern.
+pub fn by_name(limits: &[LimitConfig]) -> BTreeMap<String, LimitConfig> {
     limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Limits of tests, as an operator writes them.
 
-use super::{LimitConfig, Registry, Written};
+use super::{LimitConfig, Registry, Upstream, Written};
 use crate::limit_text::{self, RawLimit};
 use crate::pool::Past;
 use crate::rule::{Gap, SlidingWindow};
@@ -21,12 +21,16 @@ struct Raw {
     limit: Vec<RawLimit>,
 }
 
+fn address(text: &str) -> Result<Upstream, String> {
+    Ok(Upstream::Address(text.to_owned()))
+}
+
 impl Config {
     /// Reads `text`, which is TOML.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let raw: Raw = toml::from_str(text).map_err(|error| error.to_string())?;
         let clocks = raw.clock_drift_ppm.and_then(ClockBounds::try_new).unwrap_or_default();
-        let limits = raw.limit.iter().map(|limit| limit_text::limit(limit, SlidingWindow::MARGIN));
+        let limits = raw.limit.iter().map(|limit| limit_text::limit(limit, SlidingWindow::MARGIN, address));
         Ok(Config { clocks, limits: limits.collect::<Result<_, _>>()? })
     }
 

@@ -26,7 +26,7 @@ pub use above::{Asker, DueAbove, ExchangeOutcome};
 pub use by_node::ByNode;
 pub(crate) use by_node::check_pattern;
 pub use config::{KEYS_MAX, Keyed, LESSEES_MAX, LimitConfig, Upstream};
-pub use decisions::BlockedFull;
+pub use decisions::{BlockedFull, by_name};
 pub use live::{LimitsFull, Put, Unfit};
 pub(crate) use parents::too_short_for_flow;
 pub use parents::{DEPTH_MAX, check_parents, key_above, wrong_parent};

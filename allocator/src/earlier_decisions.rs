@@ -4,7 +4,7 @@
 use crate::config::{LimitConfig, limit_from_json};
 use crate::store::{DecisionRow, PutRow};
 use lessor_ledger::named::LIMITS_MAX;
-use lessor_ledger::registry::wrong_parent;
+use lessor_ledger::registry::{by_name, wrong_parent};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::slice::from_ref;
@@ -90,10 +90,6 @@ fn with(
     }
     let list: Vec<LimitConfig> = all.values().cloned().collect();
     wrong_parent(&list).map_or(Ok(all), Err)
-}
-
-fn by_name(limits: &[LimitConfig]) -> BTreeMap<String, LimitConfig> {
-    limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect()
 }
 
 #[cfg(test)]
