@@ -220,7 +220,7 @@ impl Limit {
     fn adjust(&mut self, config: LimitConfig, plans: Plans, now: Moment) {
         let mut probe = self.past.pool(&plans.plan, now);
         self.opens = now + probe.view(now).quarantine;
-        self.ceiling = leased::ceiling(&config, probe.ceiling());
+        self.ceiling = leased::ceiling(&config, probe.call_max());
         // What was lent by the rules before may be reported as late as they say.
         let memories = plans.overrides.values().map(|plan| self.past.pool(plan, now).memory());
         self.memory = memories.fold(self.memory.max(probe.memory()), Duration::max);

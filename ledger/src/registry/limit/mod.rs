@@ -9,6 +9,7 @@ mod pool_id;
 #[cfg(test)]
 mod tests;
 mod unused;
+mod views;
 mod written;
 
 pub use figures::{Answered, Disagreed, Figures};
@@ -20,9 +21,7 @@ pub use pool_id::PoolId;
 use crate::Rule;
 use crate::named::Names;
 use crate::overrides::Suspension;
-use crate::pool::{
-    AskError, Goodbye, Holder, Holding, ObservationEffect, Past, Plan, Pool, PoolView, SessionId,
-};
+use crate::pool::{AskError, Goodbye, Holder, ObservationEffect, Past, Plan, Pool, PoolView, SessionId};
 use crate::registry::sweep::Sweep;
 use crate::registry::{Keyed, LimitConfig};
 use crate::rejection::{AskRejection, Reason};
@@ -32,7 +31,6 @@ use leased::CompiledPlans;
 use lessor_protocol::{Answer, Ask, ClockBounds, Key, LimitName, Moment, Observed, SafeShare};
 use live::TopUps;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 use unused::Unused;
@@ -152,6 +150,16 @@ impl Limit {
         self.opens.since(now)
     }
 
+    /// What pools that are made now have to wait for.
+    pub fn past(&self) -> Past {
+        self.past
+    }
+
+    /// Whether it goes on where an earlier life was.
+    pub fn is_resumed(&self) -> bool {
+        self.restored.is_some()
+    }
+
     /// How long after its last ask a session may still matter to a pool.
     pub fn memory(&self) -> Duration {
         self.memory
@@ -248,7 +256,7 @@ impl Limit {
     }
 
     /// Whether there is this pool.
-    pub(crate) fn has(&self, id: &PoolId) -> bool {
+    pub fn has(&self, id: &PoolId) -> bool {
         self.pools.contains_key(id)
     }
 
@@ -329,31 +337,6 @@ impl Limit {
         }
     }
 
-    /// The pool, if there is one.
-    pub fn view(&mut self, now: Moment, id: &PoolId) -> Option<PoolView> {
-        self.with_pool(now, id, |pool| pool.view(now))
-    }
-
-    /// Up to `count` pools from `from` on, in order.
-    pub fn views(&mut self, now: Moment, from: Bound<PoolId>, count: usize) -> Vec<(PoolId, PoolView)> {
-        let page = self.pools.range_mut((from, Bound::Unbounded)).take(count);
-        page.map(|(id, kept)| (id.clone(), kept.pool.view(now))).collect()
-    }
-
-    /// The same, with the holdings of each.
-    pub fn holdings(
-        &mut self,
-        now: Moment,
-        from: Bound<PoolId>,
-        count: usize,
-    ) -> Vec<(PoolId, PoolView, Vec<Holding>)> {
-        let page = self.pools.range_mut((from, Bound::Unbounded)).take(count);
-        let look = |(id, kept): (&PoolId, &mut Kept)| {
-            (id.clone(), kept.pool.view(now), kept.pool.holdings(now).collect())
-        };
-        page.map(look).collect()
-    }
-
     /// Runs `act` on the pool, if there is one, and keeps the sums. Leases that ended until `now` burn
     /// before `act`, reports settle in it: counted apart, so that what was burned is a count that never falls.
     fn with_pool<T>(&mut self, now: Moment, id: &PoolId, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
@@ -385,13 +368,19 @@ impl Limit {
         Ok(())
     }
 
-    fn make(&mut self, now: Moment, id: PoolId) {
+    /// A pool that is made at `now`.
+    fn new_pool(&mut self, now: Moment, id: &PoolId) -> Pool {
         let of_key = id.key.as_ref().and_then(|key| self.overrides.get(key));
         let mut pool = self.past.pool(of_key.unwrap_or(&self.plan), now);
         self.unused.begin(id.key.as_ref(), &mut pool, now);
         if let Some(restored) = self.restored {
             pool.forget_safe_shares(restored);
         }
+        pool
+    }
+
+    fn make(&mut self, now: Moment, id: PoolId) {
+        let pool = self.new_pool(now, &id);
         let mut kept = Kept { name: id.name.clone(), pool, counted: PoolView::default(), is_queued: false };
         self.tally.count(&mut kept.counted, kept.pool.view(now));
         self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));

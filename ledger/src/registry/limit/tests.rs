@@ -9,6 +9,7 @@ use crate::rule::{Gap, Ledger};
 use crate::share::Share;
 use crate::sizing::Scarcity;
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 /// Checks that the sums are those of the pools there are, and that every permit is accounted for.
 #[track_caller]
@@ -390,4 +391,22 @@ fn a_new_key_has_no_more_after_a_change_than_one_that_was_there() {
         let pools = limit.pools.keys().filter_map(|id| id.key.as_ref()).map(Key::as_str);
         assert_eq!(pools.collect::<Vec<_>>(), ["own"; 0], "all look new again");
     }
+}
+
+#[test]
+fn the_most_that_one_call_can_take_is_the_same_before_and_after_a_change() {
+    let mut limit = limit("lease_max = 4");
+    assert_eq!(limit.figures(millis(0)).ceiling, 4);
+    let config = limit.config().clone();
+    limit.change(config, CarryOver::AsIs, millis(0));
+    assert_eq!(limit.figures(millis(0)).ceiling, 4, "not all that the bucket holds");
+}
+
+#[test]
+fn a_pool_that_is_not_there_looks_as_it_would_if_it_was_made() {
+    let mut limit = limit("keyed = true");
+    let view = limit.view_or_new(millis(0), &key("a"));
+    assert_eq!((view.available, limit.has(&key("a"))), (10, false));
+    ask(&mut limit, 0, "a", 1, 0, 4).expect("there is room");
+    assert_eq!(limit.view_or_new(millis(0), &key("a")).available, 6);
 }

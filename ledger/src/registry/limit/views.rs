@@ -1,0 +1,41 @@
+//! How the pools of a limit look: one, or a page of them. Nothing of a pool changes but that time has passed in it.
+
+use super::{Kept, Limit, PoolId};
+use crate::pool::{Holding, PoolView};
+use lessor_protocol::Moment;
+use std::ops::Bound;
+
+impl Limit {
+    /// The pool, if there is one.
+    pub fn view(&mut self, now: Moment, id: &PoolId) -> Option<PoolView> {
+        self.with_pool(now, id, |pool| pool.view(now))
+    }
+
+    /// The pool, or how it would look if it was made at `now`.
+    pub fn view_or_new(&mut self, now: Moment, id: &PoolId) -> PoolView {
+        match self.pools.get_mut(id) {
+            Some(kept) => kept.pool.view(now),
+            None => self.new_pool(now, id).view(now),
+        }
+    }
+
+    /// Up to `count` pools from `from` on, in order.
+    pub fn views(&mut self, now: Moment, from: Bound<PoolId>, count: usize) -> Vec<(PoolId, PoolView)> {
+        let page = self.pools.range_mut((from, Bound::Unbounded)).take(count);
+        page.map(|(id, kept)| (id.clone(), kept.pool.view(now))).collect()
+    }
+
+    /// The same, with the holdings of each.
+    pub fn holdings(
+        &mut self,
+        now: Moment,
+        from: Bound<PoolId>,
+        count: usize,
+    ) -> Vec<(PoolId, PoolView, Vec<Holding>)> {
+        let page = self.pools.range_mut((from, Bound::Unbounded)).take(count);
+        let look = |(id, kept): (&PoolId, &mut Kept)| {
+            (id.clone(), kept.pool.view(now), kept.pool.holdings(now).collect())
+        };
+        page.map(look).collect()
+    }
+}
