@@ -58,6 +58,11 @@ impl Reason {
         Reason::LeaseUnknown,
     ];
 
+    /// The one with that word.
+    pub fn named(code: &str) -> Option<Self> {
+        Reason::ALL.into_iter().find(|reason| reason.code() == code)
+    }
+
     /// Its stable word.
     pub fn code(self) -> &'static str {
         match self {

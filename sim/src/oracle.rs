@@ -38,7 +38,8 @@ mod session;
 mod tests;
 
 use lessor_ledger::Rule;
-use lessor_ledger::pool::{AskError, Books, PoolView};
+use lessor_ledger::pool::{Books, PoolView};
+use lessor_ledger::rejection::Reason;
 use lessor_protocol::{Answer, Ask, Moment};
 use promise::Promise;
 use session::{Measure, Session};
@@ -56,7 +57,7 @@ pub struct Instant {
 
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskRejection {
+pub struct Violation {
     /// Whether more was admitted than promised.
     pub is_over: bool,
     /// The name of what was broken.
@@ -66,11 +67,11 @@ pub struct AskRejection {
 }
 
 /// Says yes, or what is wrong.
-pub type Verdict = Result<(), AskRejection>;
+pub type Verdict = Result<(), Violation>;
 
 /// `true`, or what `name` stands for is broken.
 pub(crate) fn must(name: &'static str, holds: bool, what: impl FnOnce() -> String) -> Verdict {
-    if holds { Ok(()) } else { Err(AskRejection { is_over: false, name, what: what() }) }
+    if holds { Ok(()) } else { Err(Violation { is_over: false, name, what: what() }) }
 }
 
 /// An ask that reached the pool.
@@ -237,9 +238,9 @@ impl Oracle {
         &mut self,
         now: Instant,
         asked: &Asked,
-        answer: &Result<Answer, AskError>,
+        answer: &Result<Answer, Reason>,
         stock: Stock,
-    ) -> Result<(u64, u64), AskRejection> {
+    ) -> Result<(u64, u64), Violation> {
         let (by, session) = (self.measure, self.session(asked.session));
         // Before it is known again by this ask.
         session.may_say_again(now, by);
@@ -275,7 +276,7 @@ impl Oracle {
             && asked.is_awaited
         {
             let by = self.measure;
-            self.session(asked.session).is_disputed(now, error, by)?;
+            self.session(asked.session).is_disputed(now, *error, by)?;
         }
         self.promises.iter_mut().for_each(|promise| promise.lent(now, lent));
         let lied = if asked.is_honest { 0 } else { spent };

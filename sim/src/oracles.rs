@@ -1,10 +1,10 @@
 //! The oracles of a run: one for each limit that nodes ask and, where several of those are below one limit, one for that,
 //! which sees what all of them do. The world tells them of everything; each complains for itself.
 
-use crate::oracle::{AskRejection, Asked, Instant, Oracle, Stock, Verdict, must};
+use crate::oracle::{Asked, Instant, Oracle, Stock, Verdict, Violation, must};
 use crate::setup::{Sabotage, Setup};
 use crate::topology::Topology;
-use lessor_ledger::pool::AskError;
+use lessor_ledger::rejection::Reason;
 use lessor_ledger::rule::{RefillStyle, SlidingWindow, TokenBucket};
 use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::{Answer, Moment};
@@ -131,9 +131,9 @@ impl Oracles {
         limit: usize,
         now: Instant,
         asked: &Asked,
-        answer: &Result<Answer, AskError>,
+        answer: &Result<Answer, Reason>,
         stocks: &Stocks,
-    ) -> Result<u64, AskRejection> {
+    ) -> Result<u64, Violation> {
         let stock = stocks.own[limit];
         let own = Instant { allocator: stock.at, ..now };
         let (lent, lied) = self.own[limit].answered(own, asked, answer, stock)?;
@@ -153,7 +153,7 @@ impl Oracles {
         &mut self,
         now: Instant,
         asked: &Asked,
-        answer: &Result<Answer, AskError>,
+        answer: &Result<Answer, Reason>,
         stocks: &Stocks,
     ) -> Verdict {
         let stock = stocks.above.expect("regions lease from it");
@@ -254,7 +254,7 @@ impl Oracles {
     ///
     /// # Errors
     /// What was wrong.
-    pub fn topped_up(&mut self, now: Instant, permits: u64, stocks: &Stocks) -> Result<(), AskRejection> {
+    pub fn topped_up(&mut self, now: Instant, permits: u64, stocks: &Stocks) -> Result<(), Violation> {
         self.own[0].topped_up(now, permits, stocks.own[0])
     }
 }

@@ -2,8 +2,8 @@
 //! line; the world only reads it.
 
 use crate::adversary::Lie;
-use crate::family;
 use crate::faults::{Fault, Faults};
+use crate::limits;
 use crate::live::{Act, Live};
 use crate::network::Latency;
 use crate::text;
@@ -189,7 +189,7 @@ impl Setup {
         // Of a family it is the pool that nodes ask which forgets, by the rules that it keeps itself.
         let shortest = self.rule_sets().map(|rules| {
             let plan = Plan { rules: rules.to_vec(), ..self.plan.clone() };
-            family::lowest(&plan, self.above).term()
+            limits::lowest(&plan, self.above).term()
         });
         if are_scarce { 3 * shortest.min().unwrap_or_default() } else { Duration::from_secs(10) }
     }

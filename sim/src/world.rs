@@ -10,6 +10,7 @@ mod event;
 mod flights;
 mod live;
 mod phases;
+mod pools;
 mod rates;
 mod regions;
 mod report;
@@ -31,13 +32,13 @@ use crate::SECOND;
 use crate::adversary::Adversary;
 use crate::clock::HostClock;
 use crate::curve::Curve;
-use crate::family::Family;
 use crate::faults::{Fault, Struck};
+use crate::limits::Limits;
 use crate::log::Log;
 use crate::meter::Meter;
 use crate::network::Network;
 use crate::node::Node;
-use crate::oracle::{AskRejection, Instant, Verdict, must};
+use crate::oracle::{Instant, Verdict, Violation, must};
 use crate::oracles::Oracles;
 use crate::policy::Policy;
 use crate::reference::Spend;
@@ -47,14 +48,13 @@ use crate::traffic::Traffic;
 use allocator::Centre;
 use event::{Event, Message, Phase, Queued};
 use lessor_ledger::exact::Limiter;
-use lessor_ledger::overrides::Suspension;
 use lessor_ledger::pool::Past;
+use lessor_ledger::registry::Registry;
 use lessor_protocol::moment::nanos;
 use rates::memory;
 use regions::Region;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 use store::Store;
 
 /// How much faster than its hardware a disciplined clock runs for good, in parts per million, or slower.
@@ -67,6 +67,7 @@ pub use watch::Watch;
 #[derive(Debug)]
 pub struct World {
     setup: Setup,
+    limits: Limits,
     real: u64,
     phase: Phase,
     order: u64,
@@ -142,7 +143,7 @@ impl World {
         // The load has dice of its own, so that it is the same whatever else changes.
         let mut rng = fastrand::Rng::with_seed(setup.seed);
         let traffic = Traffic::new(setup.workload, setup.demand, setup.nodes, rng.fork());
-        let plan = Arc::new(setup.plan.clone());
+        let (plan, limits) = (setup.plan.clone(), Limits::new(&setup));
         let drift = i64::from(if setup.drifting { plan.clocks.drift_ppm() } else { 0 });
         // Half of all clocks run at the very edge: that is where a missing factor shows.
         let clock = |rng: &mut fastrand::Rng, shown: u64| {
@@ -188,17 +189,16 @@ impl World {
             arrivals: BinaryHeap::new(),
             centre: Centre {
                 clock: centre_clock,
-                pool: Family::new(&plan, setup.limits(), setup.above, Past::None, now, now),
-                plan: plan.clone(),
-                gate: Suspension::default(),
+                registry: Registry::new(&limits.configs(&plan.rules), plan.clocks, Past::None, now, 0),
+                rules: plan.rules.clone(),
                 is_removed: false,
+                paused: None,
                 up: true,
                 life: 0,
                 paused_until: 0,
-                past: Past::None,
                 died: now,
                 boot: 0,
-                store: Store::new(setup.limits() + setup.above),
+                store: Store::default(),
             },
             shared: setup.topology.shared().map(|_| shared::Store::new(&plan, setup.above)),
             outside: None,
@@ -225,6 +225,7 @@ impl World {
             calm_since: u64::MAX,
             regions,
             nodes,
+            limits,
             adversaries: adversaries.into_iter().map(|adversary| (adversary, vec![])).collect(),
             rng,
             setup,
@@ -232,8 +233,8 @@ impl World {
     }
 
     fn begin(&mut self) {
-        let now = self.now();
-        self.oracles.books_begin(now, now.allocator, &self.all_new());
+        self.are_made(&self.all());
+        self.begin_writing();
         for node in 0..self.nodes.len() {
             let at = self.rng.u64(0..5_000_000);
             self.push(at, Event::Wake { node, life: 0 });
@@ -275,7 +276,7 @@ impl World {
     }
 
     /// Lets the next thing happen; false at the end.
-    fn step(&mut self) -> Result<bool, AskRejection> {
+    fn step(&mut self) -> Result<bool, Violation> {
         let arrival = self.arrivals.peek().map_or(u64::MAX, |Reverse(arrival)| arrival.0);
         let event = self.queue.peek().map_or(u64::MAX, |queued| queued.at);
         self.look_until(arrival.min(event));

@@ -32,31 +32,6 @@ fn began(file: &Config) -> Registry {
     registry
 }
 
-/// What is in a store once `batch` is.
-fn keep(written: &mut Written, batch: &Batch) {
-    if batch.is_first {
-        *written = Written::default();
-    }
-    for (name, row) in &batch.limits {
-        match row {
-            Some(row) => _ = written.limits.insert(name.clone(), row.clone()),
-            None => _ = written.limits.remove(name),
-        }
-    }
-    for (place, row) in &batch.pools {
-        match row {
-            Some(row) => _ = written.pools.insert(place.clone(), row.clone()),
-            None => _ = written.pools.remove(place),
-        }
-    }
-    for (name, row) in &batch.decisions {
-        match row {
-            Some(row) => _ = written.decisions.insert(name.clone(), row.clone()),
-            None => _ = written.decisions.remove(name),
-        }
-    }
-}
-
 fn put(registry: &mut Registry, text: String) {
     put_below(registry, text, None);
 }
@@ -86,14 +61,14 @@ fn a_limit_is_what_it_was_put_as_until_the_file_says_something_new_of_it() {
     let said = |a: u64, b: u64| config(&[limit("a", a), limit("b", b), limit("c", 3)]);
     let file = said(1, 2);
     let (mut registry, mut written) = (began(&file), Written::default());
-    keep(&mut written, &registry.write_down(NOW));
+    written.apply(&registry.write_down(NOW));
     assert!(written.decisions.is_empty());
     put(&mut registry, limit("a", 100));
     put(&mut registry, limit("new", 7));
     assert!(registry.remove("c"));
     let batch = registry.write_down(NOW);
     assert_eq!(batch.decisions.keys().collect::<Vec<_>>(), ["a", "c", "new"]);
-    keep(&mut written, &batch);
+    written.apply(&batch);
     assert_eq!(after(&file, &written), (named(&[("a", 100), ("b", 2), ("new", 7)]), vec![]));
     // Of `b` something was said, and of the others nothing new.
     assert_eq!(after(&said(1, 20), &written), (named(&[("a", 100), ("b", 20), ("new", 7)]), vec![]));
@@ -101,11 +76,11 @@ fn a_limit_is_what_it_was_put_as_until_the_file_says_something_new_of_it() {
     assert_eq!(other, (named(&[("a", 10), ("b", 2), ("new", 7)]), vec!["a".to_owned()]));
     // What is put as the file says it is nothing beside that.
     put(&mut registry, limit("a", 1));
-    keep(&mut written, &registry.write_down(NOW));
+    written.apply(&registry.write_down(NOW));
     assert_eq!(written.decisions.keys().collect::<Vec<_>>(), ["c", "new"]);
     // The file says it, while it runs.
     registry.file_says(&config(&[limit("a", 1), limit("b", 2), limit("new", 7)]).limits);
-    keep(&mut written, &registry.write_down(NOW));
+    written.apply(&registry.write_down(NOW));
     assert!(written.decisions.is_empty());
 }
 
@@ -120,7 +95,7 @@ fn all_that_was_decided_is_written_once_more_by_the_next_life() {
         assert_eq!(registry.decide(NOW, "b", &decision), Some(Ok(true)));
     }
     assert_eq!(registry.decide(NOW, "c", &Decision::Resume), None);
-    keep(&mut written, &registry.write_down(NOW));
+    written.apply(&registry.write_down(NOW));
     let first = written.decisions.clone();
     for _ in 0..2 {
         let (limits, dropped) = limits_with_overrides(&file.limits, &written.decisions);
@@ -130,9 +105,9 @@ fn all_that_was_decided_is_written_once_more_by_the_next_life() {
             Registry::restored(&known.limits, known.clocks, &written, Gap::Counted, NOW + SECOND, 2);
         next.take_decisions(&file.limits, &written, Gap::Counted, NOW + SECOND);
         next.begin_writing(0);
-        keep(&mut written, &next.write_down(NOW));
+        written.apply(&next.write_down(NOW));
         assert_eq!(written.decisions, first);
-        keep(&mut written, &next.write_all(NOW));
+        written.apply(&next.write_all(NOW));
         assert_eq!(written.decisions, first, "also to a store that is made anew");
         let suspension = next.limit("b").expect("it is there").suspension();
         assert_eq!(suspension.paused_until(NOW + SECOND), Some(NOW + 9 * SECOND));
@@ -154,7 +129,7 @@ fn a_top_up_that_is_sent_again_after_a_restart_is_not_made_again() {
         (was_made, available)
     };
     assert_eq!(top_up(&mut registry), (Ok(true), Some(15)));
-    keep(&mut written, &registry.write_down(NOW));
+    written.apply(&registry.write_down(NOW));
     let mut next = Registry::restored(&file.limits, file.clocks, &written, Gap::Counted, NOW, 2);
     next.take_decisions(&file.limits, &written, Gap::Counted, NOW);
     assert_eq!(top_up(&mut next), (Ok(false), Some(15)));
@@ -172,7 +147,7 @@ fn what_does_not_fit_the_file_any_more_is_dropped_and_nothing_else() {
     put_below(&mut registry, limit("new", 2), Some("later"));
     put(&mut registry, limit("later", 3));
     put(&mut registry, limit("c", 4));
-    keep(&mut written, &registry.write_down(NOW));
+    written.apply(&registry.write_down(NOW));
     let all = named(&[("a", 1), ("b", 20), ("c", 4), ("later", 3), ("new", 2)]);
     assert_eq!(after(&file, &written), (all, vec![]));
     // `b` is no more, and `new` can do without it, once `later` is there.

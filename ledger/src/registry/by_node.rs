@@ -18,8 +18,8 @@ struct Entry {
 }
 
 impl ByNode {
-    /// From patterns that were checked: a name, or how names begin followed by `*`.
-    pub(crate) fn new(pairs: &[(&str, u64)]) -> Self {
+    /// From patterns: a name, or how names begin followed by `*`.
+    pub fn new(pairs: &[(&str, u64)]) -> Self {
         let entry = |&(pattern, number): &(&str, u64)| match pattern.strip_suffix('*') {
             Some(stem) => Entry { stem: stem.to_owned(), is_whole: false, number },
             None => Entry { stem: pattern.to_owned(), is_whole: true, number },

@@ -230,6 +230,11 @@ impl Registry {
         self.limits.get_mut(name)
     }
 
+    /// The same, or the one that was removed and still counts.
+    pub fn limit_or_retired(&mut self, name: &str) -> Option<&mut Limit> {
+        self.limits.get_mut(name).or_else(|| self.retired.get_mut(name))
+    }
+
     /// The limit of an ask for `name`: the one of that name, or else of the longest pattern that `name` fits.
     pub fn limit_for(&mut self, name: &str) -> Option<&mut Limit> {
         limit_for(&mut self.limits, name)

@@ -129,3 +129,33 @@ pub struct Written {
     /// What was decided, by the limit.
     pub decisions: BTreeMap<String, DecisionRow>,
 }
+
+impl Written {
+    /// Takes in `batch`, which is durable.
+    pub fn apply(&mut self, batch: &Batch) {
+        if batch.is_first {
+            *self = Written::default();
+        }
+        for (name, row) in &batch.limits {
+            let old = match row {
+                Some(row) => self.limits.insert(name.clone(), row.clone()),
+                None => self.limits.remove(name),
+            };
+            if row.as_ref().map(|row| row.version) != old.map(|old| old.version) {
+                self.pools.retain(|place, _| place.limit != *name);
+            }
+        }
+        put(&mut self.pools, &batch.pools);
+        put(&mut self.decisions, &batch.decisions);
+    }
+}
+
+/// Puts each of `rows`; `None` takes one away.
+fn put<K: Ord + Clone, V: Clone>(all: &mut BTreeMap<K, V>, rows: &BTreeMap<K, Option<V>>) {
+    for (key, row) in rows {
+        match row {
+            Some(row) => drop(all.insert(key.clone(), row.clone())),
+            None => drop(all.remove(key)),
+        }
+    }
+}

@@ -2,7 +2,7 @@
 //! how much was out then, and from the rules what each kind of change may cost.
 
 use super::promise::Promise;
-use super::{AskRejection, Asked, Instant, Oracle, Stock, Verdict, kept, must};
+use super::{Asked, Instant, Oracle, Stock, Verdict, Violation, kept, must};
 use lessor_ledger::pool::PoolView;
 use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
@@ -68,7 +68,10 @@ impl Oracle {
         session.may_say_again(now, by);
         let is_news = observed.number > session.heard;
         let is_refused = observed.refused_total > session.refused_total;
-        if is_news && after != before {
+        let of_vendor = |view: PoolView| (view.withheld, view.vendor_pause);
+        let changes = of_vendor(after) != of_vendor(before);
+        // Books that do not know it may not have heard it.
+        if is_news && (changes || session.is_known(now, by)) {
             session.heard = observed.number;
             session.refused_total = session.refused_total.max(observed.refused_total);
         }
@@ -78,13 +81,11 @@ impl Oracle {
         must("K8", after.vendor_pause <= most, || {
             format!("a pause of {:?} after {before:?} for {observed:?} at {now:?}", after.vendor_pause)
         })?;
-        must("K8", after.books == before.books && (is_news || after == before), || {
-            format!("{observed:?}, said again, made {after:?} of {before:?}")
-        })
+        must("K8", is_news || !changes, || format!("{observed:?}, said again, made {after:?} of {before:?}"))
     }
 
     /// K2: nothing was lent, but what `asked` reported may count. Returns what the books are to count as spent by that.
-    pub(super) fn refused(&mut self, asked: &Asked, stock: Stock) -> Result<u64, AskRejection> {
+    pub(super) fn refused(&mut self, asked: &Asked, stock: Stock) -> Result<u64, Violation> {
         let counted = stock.view.books.spent - self.books.spent;
         let total = asked.ask.spent_total;
         let session = self.session(asked.session);

@@ -4,7 +4,7 @@
 mod change;
 mod windows;
 
-use super::{AskRejection, Instant, Verdict};
+use super::{Instant, Verdict, Violation};
 use crate::warming::Warming;
 use change::Slack;
 use lessor_ledger::Rule;
@@ -192,7 +192,7 @@ impl Promise {
     pub(super) fn admit(&mut self, now: Instant, permits: u64, way: u64) -> Verdict {
         let room = self.room(now);
         let name = self.name();
-        let over = |name, what: String| Err(AskRejection { is_over: true, name, what });
+        let over = |name, what: String| Err(Violation { is_over: true, name, what });
         if permits > room {
             return over(name, format!("{permits} admitted where {room} were left"));
         }

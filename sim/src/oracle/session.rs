@@ -1,7 +1,7 @@
 //! What the oracle remembers of one session: what it was lent, what it spent and said, and what it may be answered.
 
-use super::{AskRejection, Instant, Verdict, must};
-use lessor_ledger::pool::AskError;
+use super::{Instant, Verdict, Violation, must};
+use lessor_ledger::rejection::Reason;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Ask, Grant, Moment};
@@ -63,6 +63,11 @@ impl Session {
         }
     }
 
+    /// Whether the books know it.
+    pub(super) fn is_known(&self, now: Instant, by: Measure) -> bool {
+        !self.may_be_forgotten(now, by)
+    }
+
     /// Whether the books may not know it: they are not those that answered it, or it was silent for long.
     fn may_be_forgotten(&self, now: Instant, by: Measure) -> bool {
         self.life != by.life || now.allocator.since(self.answered) >= by.remembered
@@ -100,7 +105,7 @@ impl Session {
         is_awaited: bool,
         grant: &Grant,
         by: Measure,
-    ) -> Result<u64, AskRejection> {
+    ) -> Result<u64, Violation> {
         // Only a stranger may begin anew, and who has forgotten; an old copy of its first ask may do that in its name. Where one
         // old copy was believed, so may be a later one, of an ask from when it had forgotten.
         if self.life != by.life || seq <= self.seq || ask.spent_total < self.reported {
@@ -135,15 +140,21 @@ impl Session {
     }
 
     /// An honest session is believed, unless the books forgot it, or know it by an old copy of an ask.
-    pub(super) fn is_disputed(&self, now: Instant, error: &AskError, by: Measure) -> Verdict {
+    pub(super) fn is_disputed(&self, now: Instant, error: Reason, by: Measure) -> Verdict {
         let excused = match error {
-            AskError::LeaseUnknown { .. } => self.may_be_forgotten(now, by),
-            AskError::Totals { .. } => self.is_mistaken,
-            // It waits for the answer to its newest ask only.
-            AskError::Stale { .. } | AskError::Left => false,
+            Reason::LeaseUnknown => self.may_be_forgotten(now, by),
+            Reason::TotalsWrong => self.is_mistaken,
             // There is only so much room; that it is owed some in the end is not seen from here.
-            AskError::Full { .. } => true,
+            Reason::LesseesFull => true,
+            // It waits for the answer to its newest ask only, and asks for what there is.
+            Reason::StaleSequence
+            | Reason::Invalid
+            | Reason::LimitUnknown
+            | Reason::KeyMismatch
+            | Reason::KeysFull
+            | Reason::NamesFull
+            | Reason::Duplicate => false,
         };
-        must("K2", excused, || format!("an honest session was not believed: {error}; {self:?}"))
+        must("K2", excused, || format!("an honest session was not believed: {error:?}; {self:?}"))
     }
 }

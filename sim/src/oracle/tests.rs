@@ -86,7 +86,7 @@ fn after_four() -> (Oracle, Stock) {
     (oracle, stock)
 }
 
-fn name<T: std::fmt::Debug>(verdict: Result<T, AskRejection>) -> &'static str {
+fn name<T: std::fmt::Debug>(verdict: Result<T, Violation>) -> &'static str {
     verdict.expect_err("wrong").name
 }
 
@@ -124,9 +124,9 @@ fn it_sees_an_answer_that_the_books_do_not_show() {
     assert_eq!(name(answered(asked, FOUR, stock)), "K1");
     let lie = Asked { ask: Ask { spent_total: 1, want: 0, ..ASKED.ask }, ..asked };
     assert_eq!(name(answered(lie, grant, stock)), "K2", "nothing was spent");
-    let refused = AskError::Totals { spent_total: 0, held: 0, spent: 0, out: 0 };
+    let refused = Reason::TotalsWrong;
     assert_eq!(name(oracle.clone().answered(at(6), &asked, &Err(refused), stock)), "K2", "it was honest");
-    let stranger = AskError::LeaseUnknown { spent_total: 0, held: 0 };
+    let stranger = Reason::LeaseUnknown;
     assert_eq!(name(oracle.clone().answered(at(6), &asked, &Err(stranger), stock)), "K2", "it is known");
 }
 
@@ -160,7 +160,7 @@ fn what_was_forgotten_excuses_only_the_session_that_it_was_forgotten_of() {
     let stale = Asked { is_awaited: false, ..ASKED };
     let less = Stock { view: PoolView { available: 2, ..stock.view }, in_hand: 0, at: at(0).allocator };
     assert_eq!(oracle.answered(at(8), &stale, &Ok(Answer::Grant(FOUR)), less), Ok((4, 0)));
-    let refused = Err(AskError::Totals { spent_total: 4, held: 0, spent: 0, out: 4 });
+    let refused = Err(Reason::TotalsWrong);
     let truth = Asked { seq: 2, ..ASKED };
     assert_eq!(oracle.clone().answered(at(9), &truth, &refused, less), Ok((0, 0)));
     let other = Asked { session: 2, ..truth };

@@ -1,36 +1,40 @@
-//! The allocator's host: the shipping pool, one exchange at a time, and what becomes of it when its process dies.
+//! The allocator's host: the shipping registry of limits, one exchange at a time, and what becomes of it when its process dies.
 
 use super::World;
-use super::event::{Event, Message, Reply, Unanswered};
+use super::event::{Event, Message, Reply};
+use super::flights::longest;
 use super::store::Store;
 use crate::SECOND;
 use crate::clock::HostClock;
-use crate::family::Family;
 use crate::network::Way;
 use crate::node::Node;
-use crate::oracle::{Asked, Verdict};
-use crate::oracles::IsNew;
-use lessor_ledger::overrides::Suspension;
-use lessor_ledger::pool::{AskError, Goodbye, Holder, Past, Plan, SessionId};
+use crate::oracle::{Asked, Verdict, must};
+use lessor_ledger::Rule;
+use lessor_ledger::pool::Past;
+use lessor_ledger::registry::{Caller, Entry, Registry};
+use lessor_ledger::rejection::Reason;
 use lessor_protocol::moment::nanos;
+use lessor_protocol::wire::{AskBody, GrantBody, ObservedBody, SafeShareBody, SpentBody};
 use lessor_protocol::{Answer, Ask, Moment};
-use std::sync::Arc;
 use std::time::Duration;
+
+/// A sweep looks at all sessions and pools of a run.
+const ALL: usize = usize::MAX;
 
 /// The allocator's host.
 #[derive(Debug)]
 pub(super) struct Centre {
     pub(super) clock: HostClock,
-    pub(super) plan: Arc<Plan>,
-    pub(super) pool: Family,
-    pub(super) gate: Suspension,
-    /// Whether the limit went, and asks are told that there is none.
+    pub(super) registry: Registry,
+    /// The rules that operators put last.
+    pub(super) rules: Vec<Rule>,
+    /// Whether operators removed the limit, and asks are told that there is none.
     pub(super) is_removed: bool,
+    /// Until when operators paused the limit.
+    pub(super) paused: Option<Moment>,
     pub(super) up: bool,
     pub(super) life: u64,
     pub(super) paused_until: u64,
-    /// What pools made now must wait for.
-    pub(super) past: Past,
     /// When the process died, on its clock.
     pub(super) died: Moment,
     /// How often its machine has been started.
@@ -42,8 +46,7 @@ pub(super) struct Centre {
 impl World {
     /// A message arrives.
     pub(super) fn reach(&mut self, message: Message) -> Verdict {
-        let Message { node, session, seq, exchange, rtt, ask, leaves, .. } = message;
-        if let Some(region) = self.region(node) {
+        if let Some(region) = self.region(message.node) {
             return self.reach_from_region(region, message);
         }
         if self.setup.lends_on() {
@@ -53,39 +56,62 @@ impl World {
         if let Some(boundary) = &mut self.meter.boundary {
             boundary.asked(now);
         }
-        let mut share = None;
-        let answer = if !self.centre.up {
-            None
-        } else if self.rival.is_some() {
-            Some(Ok(self.lend_as_rival(&message)))
-        } else if leaves {
+        if !self.centre.up {
+            self.send_back(message.reply(None));
+            return Ok(());
+        }
+        if self.rival.is_some() {
+            let answer = self.lend_as_rival(&message);
+            let longest = longest(&self.centre.rules).map(nanos);
+            self.send_back(Reply { longest, ..message.reply(Some(Ok(answer))) });
+            return Ok(());
+        }
+        if message.leaves {
             return self.leave(message);
-        } else if self.centre.is_removed {
-            self.log.note(self.real, "there is no limit any more for node #", &[node as u64]);
-            Some(Err(Unanswered::LimitUnknown))
+        }
+        let limit = self.setup.limit(message.node);
+        let before = message.observed.map(|_| self.view(limit, now));
+        let body = self.exchange(&message);
+        let answer = answer_of(&body);
+        if answer == Err(Reason::LimitUnknown) {
+            self.log.note(self.real, "there is no limit any more for node #", &[message.node as u64]);
+            let is_removed = self.centre.is_removed;
+            must("K7", is_removed, || format!("no limit for {message:?}, and no operator removed it"))?;
         } else {
-            let holder = Holder { id: SessionId(session), share: self.setup.share(node), rtt };
-            let limit = self.setup.limit(node);
-            self.pool_hears(&message)?;
-            let answer = match self.refusal(node) {
-                Some(refusal) => self.centre.pool.settle_only(limit, now, holder, seq, ask, refusal),
-                None => self.centre.pool.renew(limit, now, holder, seq, ask),
-            };
+            if let Some((before, observed)) = before.zip(message.observed) {
+                let observed = ObservedBody::of(&observed).observed();
+                let (after, longest) = (self.view(limit, now), self.setup.plan.sharing.vendor.longest);
+                let now = self.now();
+                let views = [before, after];
+                self.oracles.of(limit).hears(now, message.session, &observed, longest, views)?;
+            }
             self.log_answer(&message, &answer);
             self.oracle_on_answer(&message, &answer)?;
-            if matches!(answer, Ok(Answer::Grant(_))) {
-                share = self.centre.pool.safe_share(limit, now, SessionId(session));
-            }
-            Some(answer.map_err(Unanswered::AskRejection))
-        };
-        let longest = self.centre.plan.longest().map(nanos);
-        let reply = Reply { node, session, seq, exchange, answer, share, longest };
-        if self.must_be_written(node) {
-            self.answer_later(reply)
-        } else {
-            self.send_back(reply)
         }
+        let share = body.safe.map(SafeShareBody::share);
+        let longest = longest(&self.centre.rules).map(nanos);
+        self.answer(Reply { share, longest, ..message.reply(Some(answer)) });
         Ok(())
+    }
+
+    /// The allocator answers `message`, in the words of the wire.
+    pub(super) fn exchange(&mut self, message: &Message) -> GrantBody {
+        let (limit, id) = self.limits.pool(self.setup.limit(message.node));
+        let key = id.key.as_ref().map(|key| key.as_str());
+        let observed = message.observed.as_ref().map(ObservedBody::of);
+        let ask = AskBody { observed, ..AskBody::of(limit, key, message.ask) };
+        let (caller, before) = (self.caller(message), self.made());
+        let now = self.centre.clock.show(self.real);
+        let grant = self.centre.registry.leases(now, &caller, &[Entry::Ask(ask)]).pop();
+        let after = self.made();
+        let made: Vec<bool> = before.iter().zip(&after).map(|(before, after)| !before && *after).collect();
+        self.are_made(&made);
+        grant.expect("one answer to one ask")
+    }
+
+    fn caller(&self, message: &Message) -> Caller {
+        let Message { node, session, seq, rtt, .. } = *message;
+        Caller { node: self.setup.name(node), session, seq, rtt }
     }
 
     /// An answer leaves.
@@ -96,7 +122,7 @@ impl World {
         }
     }
 
-    pub(super) fn log_answer(&mut self, message: &Message, answer: &Result<Answer, AskError>) {
+    pub(super) fn log_answer(&mut self, message: &Message, answer: &Result<Answer, Reason>) {
         let (node, session) = (message.node as u64, message.session);
         match answer {
             Ok(Answer::Grant(grant)) => self.log.note(
@@ -116,11 +142,7 @@ impl World {
         }
     }
 
-    pub(super) fn oracle_on_answer(
-        &mut self,
-        message: &Message,
-        answer: &Result<Answer, AskError>,
-    ) -> Verdict {
+    pub(super) fn oracle_on_answer(&mut self, message: &Message, answer: &Result<Answer, Reason>) -> Verdict {
         let (now, stocks, asked) = (self.now(), self.stocks(), self.asked(message));
         let lender = self.setup.lender(message.node);
         let lent = self.oracles.answered(lender, now, &asked, answer, &stocks)?;
@@ -166,21 +188,19 @@ impl World {
     pub(super) fn found_empty(&mut self, limit: usize, in_hand: u64) {
         let coming: u64 = self.nodes.iter().map(|node| node.coming()).sum();
         let left = self.oracles.room(limit, self.now());
-        self.meter.empty(self.real, self.centre.pool.ceiling(), left, in_hand + coming);
+        let ceiling = self.limits.ceiling(&self.centre.rules);
+        self.meter.empty(self.real, ceiling, left, in_hand + coming);
     }
 
     fn leave(&mut self, message: Message) -> Verdict {
-        // What one that went has out ends by itself, where others are above it.
-        if self.centre.is_removed && self.setup.above > 0 {
-            return Ok(());
-        }
-        let now = self.now();
-        let id = SessionId(message.session);
         let limit = self.setup.limit(message.node);
+        let (name, id) = self.limits.pool(limit);
         let Ask { spent_total, running, held, .. } = message.ask;
-        let goodbye = Goodbye { spent_total, running, held: Some(held) };
-        let left = self.centre.pool.leave(limit, now.allocator, id, message.seq, goodbye);
-        self.log.note(self.real, "node # leaves and gives back #", &[message.node as u64, left.unwrap_or(0)]);
+        let key = id.key.as_ref().map(|key| key.to_string());
+        let spent = SpentBody { limit: name.to_owned(), key, spent_total, running, held: Some(held) };
+        let (now, caller) = (self.now(), self.caller(&message));
+        let left = self.centre.registry.leave(now.allocator, &caller, &[spent]);
+        self.log.note(self.real, "node # leaves and gives back #", &[message.node as u64, left.returned]);
         let (stocks, asked) = (self.stocks(), self.asked(&message));
         self.oracles.left(limit, now, &asked, &stocks)
     }
@@ -194,82 +214,20 @@ impl World {
             return self.oracles.books(now, &stocks);
         }
         if self.rival.is_none() && self.centre.up {
-            let (lowest, above) = self.centre.pool.forget(now);
-            if lowest.contains(&true) {
-                self.log.note(self.real, "a pool is forgotten and made anew", &[]);
+            let before = self.made();
+            self.centre.registry.sweep(now, ALL);
+            let after = self.made();
+            let lost: Vec<bool> =
+                before.iter().zip(&after).map(|(before, after)| *before && !after).collect();
+            if lost.contains(&true) {
+                self.log.note(self.real, "a pool is forgotten", &[]);
+                self.are_lost(&lost);
             }
-            self.books_are_new(&self.is_new(&lowest, &above));
             self.write_down();
             let (now, stocks) = (self.now(), self.stocks());
             self.oracles.books(now, &stocks)?;
         }
         self.quarantine_is_over_in_time()
-    }
-
-    /// Books that begin, which go by the plan `since` a moment.
-    pub(super) fn new_pool(&mut self, since: Moment) {
-        self.new_pools(since);
-        self.books_are_new(&self.all_new());
-    }
-
-    /// The same, without telling the judges.
-    pub(super) fn new_pools(&mut self, since: Moment) {
-        let now = self.centre.clock.show(self.real);
-        let (limits, above) = (self.setup.limits(), self.setup.above);
-        self.centre.pool = Family::new(&self.centre.plan, limits, above, self.centre.past, since, now);
-    }
-
-    /// All books are new.
-    pub(super) fn all_new(&self) -> IsNew {
-        self.is_new(&vec![true; self.setup.limits()], &vec![true; self.setup.above])
-    }
-
-    /// Of which rules the books are new, where those of the `lowest` pools are, and those `above` them.
-    fn is_new(&self, lowest: &[bool], above: &[bool]) -> IsNew {
-        let own = self.centre.plan.rules.len() - above.len();
-        if self.setup.lends_on() {
-            // All rules are those of the allocator above regions.
-            let is_new = [&vec![lowest[0]; own], above].concat();
-            return IsNew { own: vec![vec![]; self.setup.lenders()], above: Some(is_new) };
-        }
-        let own = lowest.iter().map(|&is_new| vec![is_new; own]);
-        match self.setup.limits() {
-            1 => IsNew { own: own.map(|own| [&own, above].concat()).collect(), above: None },
-            _ => IsNew { own: own.collect(), above: Some(above.to_vec()) },
-        }
-    }
-
-    fn books_are_new(&mut self, is_new: &IsNew) {
-        self.books_are_others(is_new);
-        self.books_are_to_begin(is_new, Moment::ORIGIN);
-    }
-
-    /// Books have begun, or were read again.
-    pub(super) fn books_are_others(&mut self, is_new: &IsNew) {
-        let (now, stocks) = (self.now(), self.stocks());
-        for (limit, is_new) in is_new.own.iter().enumerate() {
-            if is_new.first() == Some(&true) {
-                self.oracles.of(limit).books_lost(now, stocks.own[limit].view);
-            }
-        }
-        if self.setup.lends_on()
-            && let (Some(is_new), Some(stock)) = (&is_new.above, stocks.above)
-            && is_new[0]
-        {
-            self.oracles.root().books_lost(now, stock.view);
-        }
-    }
-
-    /// The books of those rules that `is_new` says it of begin when what earlier ones lent is over; of rules that hold `since`
-    /// a moment, not before that.
-    pub(super) fn books_are_to_begin(&mut self, is_new: &IsNew, since: Moment) {
-        let now = self.now();
-        let after = |lost| lost + self.setup.plan.clocks.quarantine();
-        let begins = match self.centre.past {
-            Past::None => now.allocator,
-            Past::Lost(lost) | Past::Other { until: lost, .. } => after(lost),
-        };
-        self.oracles.books_begin(now, begins.max(since), is_new);
     }
 
     /// Its process dies, and its books with it.
@@ -286,16 +244,29 @@ impl World {
         if self.centre.up || self.centre.life != life {
             return;
         }
-        let now = self.centre.clock.show(self.real);
         // What was decided over the API is gone with the process, unless it is written down.
-        (self.centre.gate, self.centre.is_removed) = (Suspension::default(), false);
+        (self.centre.is_removed, self.centre.paused) = (false, None);
         self.oracles.shut(Moment::ORIGIN);
         self.centre.up = true;
-        if self.goes_on() {
-            return;
+        if !self.goes_on() {
+            self.begins_anew();
         }
-        self.log.note(self.real, "the allocator is back without its books", &[]);
-        self.centre.past = Past::Lost(if self.rng.bool() { now } else { self.centre.died });
-        self.new_pool(Moment::ORIGIN);
+        self.begin_writing();
     }
+
+    /// It begins without books.
+    fn begins_anew(&mut self) {
+        self.log.note(self.real, "the allocator is back without its books", &[]);
+        let now = self.centre.clock.show(self.real);
+        let past = Past::Lost(if self.rng.bool() { now } else { self.centre.died });
+        let (limits, clocks) = (self.limits.configs(&self.centre.rules), self.setup.plan.clocks);
+        self.centre.registry = Registry::new(&limits, clocks, past, now, self.centre.life);
+        self.are_lost(&self.all());
+        self.books_begin(&self.all(), Moment::ORIGIN);
+    }
+}
+
+/// What `body` says to the node that reads it.
+pub(super) fn answer_of(body: &GrantBody) -> Result<Answer, Reason> {
+    body.answer().map_err(|error| Reason::named(&error.code).expect("the allocator knows its words"))
 }

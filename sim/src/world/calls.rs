@@ -172,7 +172,7 @@ impl World {
     }
 
     /// Spends `permits` at `node` if they are there.
-    fn take(&mut self, node: usize, permits: u64) -> Result<bool, crate::oracle::AskRejection> {
+    fn take(&mut self, node: usize, permits: u64) -> Result<bool, crate::oracle::Violation> {
         let manner = self.manner(node, permits);
         let Some(left) = self.begin_call(node, permits, manner) else {
             return self.pass(node, permits);
@@ -201,7 +201,7 @@ impl World {
     }
 
     /// Lets `permits` pass at `node` on its part of what is kept back, if it goes by that and they are due.
-    fn pass(&mut self, node: usize, permits: u64) -> Result<bool, crate::oracle::AskRejection> {
+    fn pass(&mut self, node: usize, permits: u64) -> Result<bool, crate::oracle::Violation> {
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
         if !at.is_fallen || !at.allowance.take(permits, now) {
@@ -220,7 +220,7 @@ impl World {
 
     /// The longest way to the vendor that every rule reckons with.
     fn margin(&self) -> u64 {
-        let margins = self.centre.plan.rules.iter().filter_map(|rule| match rule {
+        let margins = self.centre.rules.iter().filter_map(|rule| match rule {
             Rule::SlidingWindow(rule) => Some(nanos(rule.margin())),
             Rule::SlidingLog(rule) => Some(nanos(rule.margin())),
             Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,

@@ -3,7 +3,6 @@
 
 use super::World;
 use super::event::{Event, Phase};
-use super::live::name;
 use super::regions::Region;
 use super::shared::NAMES;
 use crate::SECOND;
@@ -64,8 +63,8 @@ impl World {
         let decision = match act {
             Act::Pause(nanos) => Decision::Pause(Some(Duration::from_nanos(*nanos))),
             Act::Resume => Decision::Resume,
-            Act::Block(node) => Decision::Block(name(*node)),
-            Act::Unblock(node) => Decision::Unblock(name(*node)),
+            Act::Block(node) => Decision::Block(self.setup.name(*node)),
+            Act::Unblock(node) => Decision::Unblock(self.setup.name(*node)),
             // Rules of roots are those of the file.
             Act::Change(..) | Act::Remove | Act::TopUp(_) | Act::Outside(_) => return Ok(()),
         };
@@ -112,7 +111,7 @@ impl World {
         region: usize,
         letter: u64,
         said: &Result<Said, CellsError>,
-    ) -> Result<bool, crate::oracle::AskRejection> {
+    ) -> Result<bool, crate::oracle::Violation> {
         let at = &mut self.regions[region];
         if at.decisions.waits != Some(letter) {
             return Ok(false);

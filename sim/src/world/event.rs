@@ -2,8 +2,7 @@
 //! that was queued first.
 
 use crate::faults::Fault;
-use lessor_ledger::pool::AskError;
-use lessor_ledger::rejection::{AskRejection, Reason};
+use lessor_ledger::rejection::Reason;
 use lessor_protocol::{Answer, Ask, Observed, SafeShare};
 use std::cmp::Ordering;
 
@@ -188,6 +187,14 @@ pub(super) struct Message {
     pub(super) rtt: std::time::Duration,
 }
 
+impl Message {
+    /// An answer to it that says nothing else.
+    pub(super) fn reply(&self, answer: Option<Result<Answer, Reason>>) -> Reply {
+        let Message { node, session, seq, exchange, .. } = *self;
+        Reply { node, session, seq, exchange, answer, share: None, longest: None }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
     pub(super) node: usize,
@@ -195,30 +202,11 @@ pub(super) struct Reply {
     pub(super) seq: u64,
     pub(super) exchange: u64,
     /// `None` if the allocator is not there.
-    pub(super) answer: Option<Result<Answer, Unanswered>>,
+    pub(super) answer: Option<Result<Answer, Reason>>,
     /// What the node may go on with by itself.
     pub(super) share: Option<SafeShare>,
     /// The longest that a call may take by the rules of that time, in nanoseconds, if they say.
     pub(super) longest: Option<u64>,
-}
-
-/// An error instead of an answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Unanswered {
-    /// The ask was wrong.
-    AskRejection(AskError),
-    /// The limit is gone.
-    LimitUnknown,
-}
-
-impl Unanswered {
-    /// Its word on the wire.
-    pub(super) fn code(self) -> &'static str {
-        match self {
-            Unanswered::AskRejection(error) => AskRejection::from(error).reason.code(),
-            Unanswered::LimitUnknown => Reason::LimitUnknown.code(),
-        }
-    }
 }
 
 /// An event in the queue. The soonest is the greatest; of two at the same time, the one that was queued first.

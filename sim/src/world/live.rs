@@ -1,15 +1,19 @@
-//! What operators do to the limit, as an allocator would carry it out: books and gate change at once, and nodes learn of
-//! it when they ask.
+//! What operators do to the limit, as they would over the API of the allocator: books and suspension change at once, and nodes learn
+//! of it when they ask.
 
 use super::World;
 use super::event::Phase;
 use crate::live::Act;
 use crate::oracle::Verdict;
-use lessor_ledger::overrides::Suspension;
-use lessor_ledger::pool::{Fixtures, Plan};
-use lessor_protocol::{Moment, NodeName, Refusal};
-use std::sync::Arc;
+use lessor_ledger::overrides::Decision;
+use lessor_ledger::pool::Fixtures;
+use lessor_ledger::registry::Put;
+use lessor_ledger::{CarryOver, Rule};
+use lessor_protocol::Moment;
 use std::time::Duration;
+
+/// The only limit that nodes ask, where operators do something.
+const OPERATED: usize = 0;
 
 impl World {
     /// The operator does the `index`-th thing.
@@ -26,66 +30,96 @@ impl World {
             return self.operate_at_store(&act);
         }
         self.log.note(self.real, "! an operator acts (#)", &[index as u64]);
-        let now = self.centre.clock.show(self.real);
         // Of one that is gone nothing is known, until it is put again.
         if self.centre.is_removed && !matches!(act, Act::Change(..)) {
             return Ok(());
         }
         match act {
-            Act::Remove => (self.centre.gate, self.centre.is_removed) = (Suspension::default(), true),
-            Act::Change(carry, rules) => {
-                self.centre.is_removed = false;
-                let begins_anew = !Fixtures::of(&self.centre.plan.rules).go_on_as(&Fixtures::of(&rules));
-                let before = self.centre.plan.clone();
-                let plan = Arc::new(Plan { rules, ..(*self.centre.plan).clone() });
-                self.centre.plan = plan.clone();
-                let view = self.centre.pool.view(0, now);
-                if begins_anew {
-                    self.centre.past = self.centre.past.after([&*before].into_iter(), before.clocks, now);
-                    self.new_pool(Moment::ORIGIN);
-                } else if view.quarantine.is_zero() {
-                    self.centre.pool.change(&plan, carry, now);
-                } else {
-                    // It has lent nothing yet, and waits as it would have at a start; by the new rules it refills from now on.
-                    self.new_pool(now);
-                }
-                let since = if begins_anew { Moment::ORIGIN } else { now };
-                let (now, stocks) = (self.now(), self.stocks());
-                let rules = self.centre.plan.rules.clone();
-                self.oracles.changed(now, &rules, carry, &stocks)?;
-                if begins_anew || !view.quarantine.is_zero() {
-                    self.books_are_to_begin(&self.all_new(), since);
-                }
+            Act::Remove => {
+                self.centre.registry.remove(self.limits.pool(OPERATED).0);
+                (self.centre.is_removed, self.centre.paused) = (true, None);
             }
-            Act::TopUp(permits) => {
-                self.centre.pool.top_up(permits, now);
-                let (now, stocks) = (self.now(), self.stocks());
-                self.oracles.topped_up(now, permits, &stocks)?;
-            }
-            Act::Pause(nanos) => self.centre.gate.pause(now + Duration::from_nanos(nanos)),
-            Act::Resume => {
-                self.centre.gate.resume(now);
-            }
-            Act::Block(node) => assert!(self.centre.gate.block(name(node)), "there are few nodes"),
-            Act::Unblock(node) => {
-                self.centre.gate.unblock(&name(node));
-            }
+            Act::Change(carry, rules) => self.change(rules, carry)?,
+            Act::TopUp(permits) => self.top_up(permits)?,
+            Act::Pause(nanos) => self.decide_here(&Decision::Pause(Some(Duration::from_nanos(nanos)))),
+            Act::Resume => self.decide_here(&Decision::Resume),
+            Act::Block(node) => self.decide_here(&Decision::Block(self.setup.name(node))),
+            Act::Unblock(node) => self.decide_here(&Decision::Unblock(self.setup.name(node))),
             // The allocator has no part in it.
             Act::Outside(_) => {}
         }
-        let now = self.centre.clock.show(self.real);
-        self.oracles.shut(self.centre.gate.paused_until(now).unwrap_or(Moment::ORIGIN));
-        self.decided();
+        self.oracles.shut(self.centre.paused.unwrap_or(Moment::ORIGIN));
+        self.write_down();
         Ok(())
     }
 
-    /// What `node` is told instead of a grant.
-    pub(super) fn refusal(&self, node: usize) -> Option<Refusal> {
-        self.centre.gate.refusal(self.centre.clock.show(self.real), &name(node))
+    fn decide_here(&mut self, decision: &Decision) {
+        let now = self.centre.clock.show(self.real);
+        let decided = self.centre.registry.decide(now, self.limits.pool(OPERATED).0, decision);
+        decided.expect("there is this limit").expect("there are few nodes");
+        match decision {
+            Decision::Pause(span) => self.centre.paused = Some(span.map_or(Moment::NEVER, |span| now + span)),
+            Decision::Resume => self.centre.paused = None,
+            Decision::Block(_) | Decision::Unblock(_) => {}
+        }
     }
-}
 
-/// What `node` is called.
-pub(super) fn name(node: usize) -> NodeName {
-    NodeName::try_new(&format!("node-{node}")).expect("a name")
+    /// The limit and those above it go on by `rules`, which the file says from now on too.
+    fn change(&mut self, rules: Vec<Rule>, carry: CarryOver) -> Verdict {
+        let now = self.centre.clock.show(self.real);
+        let (before, after) = (self.limits.configs(&self.centre.rules), self.limits.configs(&rules));
+        let count = self.limits.count();
+        let (mut reset, mut waits) = (vec![false; count], vec![false; count]);
+        for (place, (before, after)) in before.iter().zip(&after).enumerate() {
+            let is_gone = place == OPERATED && self.centre.is_removed;
+            if before == after && !is_gone {
+                continue;
+            }
+            let is_shut = !self.view_of(place, now).quarantine.is_zero();
+            let put = self.centre.registry.put(now, after, carry, false).expect("there are few limits");
+            let goes_on = Fixtures::of(&before.rules).go_on_as(&Fixtures::of(&after.rules));
+            reset[place] = put == Put::Created || !goes_on;
+            // It has lent nothing yet, and waits as it would have at a start; by the new rules it refills from now on.
+            waits[place] = is_shut && !reset[place];
+        }
+        self.centre.registry.file_says(&after);
+        (self.centre.is_removed, self.centre.rules) = (false, rules.clone());
+        let others: Vec<bool> = reset.iter().zip(&waits).map(|(reset, waits)| *reset || *waits).collect();
+        self.are_lost(&others);
+        let (now, stocks) = (self.now(), self.stocks());
+        self.oracles.changed(now, &rules, carry, &stocks)?;
+        self.books_begin(&reset, Moment::ORIGIN);
+        self.books_begin(&waits, now.allocator);
+        Ok(())
+    }
+
+    /// `permits` more may be lent, of all limits.
+    fn top_up(&mut self, permits: u64) -> Verdict {
+        let now = self.centre.clock.show(self.real);
+        for place in 0..self.limits.count() {
+            let (name, id) = self.limits.pool(place);
+            let limit = self.centre.registry.limit(name).expect("it was not removed");
+            limit.top_up(now, id.clone(), permits, None).expect("there is room");
+            self.centre.registry.note_decision(name);
+        }
+        let (now, stocks) = (self.now(), self.stocks());
+        self.oracles.topped_up(now, permits, &stocks)
+    }
+
+    /// Operators undo what keeps nodes from what they are owed.
+    pub(super) fn lift_here(&mut self) -> Verdict {
+        if self.shared.is_some() {
+            return Ok(());
+        }
+        if self.centre.is_removed {
+            self.change(self.centre.rules.clone(), CarryOver::AsIs)?;
+        }
+        self.decide_here(&Decision::Resume);
+        for node in 0..self.nodes.len() {
+            self.decide_here(&Decision::Unblock(self.setup.name(node)));
+        }
+        self.oracles.shut(Moment::ORIGIN);
+        self.write_down();
+        Ok(())
+    }
 }

@@ -31,8 +31,9 @@ impl World {
                 // All that a limit holds goes out and comes back in a few terms at best, however fast it refills.
                 let turn = 4.0 * self.setup.term().as_secs_f64();
                 let lent = self.setup.plan.sharing.lease_max.saturating_mul(self.nodes.len() as u64);
-                let out = self.centre.pool.ceiling().min(lent);
-                let sustained = sustained(&self.centre.plan.rules) * left_over(&self.centre.plan);
+                let out = self.limits.ceiling(&self.centre.rules).min(lent);
+                let plan = Plan { rules: self.centre.rules.clone(), ..self.setup.plan.clone() };
+                let sustained = sustained(&self.centre.rules) * left_over(&plan);
                 let sustained = sustained.min(out as f64 / turn);
                 let sustained = sustained.min(self.leases_allow());
                 self.setup.cost_max = 1;
@@ -61,7 +62,7 @@ impl World {
     /// Calls a second that fit into leases of the largest size, where a call takes its permit for as long as it lasts.
     fn leases_allow(&self) -> f64 {
         let most = self.setup.plan.sharing.lease_max.saturating_mul(self.setup.nodes as u64) as f64;
-        longest(&self.centre.plan.rules).map_or(f64::INFINITY, |longest| most / longest.as_secs_f64())
+        longest(&self.centre.rules).map_or(f64::INFINITY, |longest| most / longest.as_secs_f64())
     }
 
     /// V2: a caller that waits has not waited long.
@@ -90,7 +91,7 @@ impl World {
             return Ok(());
         }
         let now = self.now().allocator;
-        let is_used_up = self.centre.pool.view_above(now).is_some_and(|above| above.available == 0);
+        let is_used_up = self.view_above(now).is_some_and(|above| above.available == 0);
         let is_lent = (0..self.setup.limits()).any(|limit| self.oracles.of(limit).opens_unlent().is_none());
         // Of limits below one that has a single permit, one is lent it first: how long each of them waits is V2's.
         if is_used_up && is_lent {
@@ -137,15 +138,15 @@ impl World {
     fn root_view(&mut self, limit: usize) -> Option<PoolView> {
         match self.shared.is_some() {
             true => Some(self.stock_of_roots(0)?.view),
-            false => Some(self.centre.pool.view(limit, self.centre.clock.show(self.real))),
+            false => Some(self.view(limit, self.centre.clock.show(self.real))),
         }
     }
 
     fn all_is_back(&mut self, limit: usize) -> Verdict {
         let Some(view) = self.root_view(limit) else { return Ok(()) };
-        let ceiling = self.centre.pool.ceiling();
+        let ceiling = self.limits.ceiling(&self.centre.rules);
         // What a bucket was topped up with is still in it.
-        let is_back = view.available >= ceiling || self.centre.plan.rules.iter().any(never_refills);
+        let is_back = view.available >= ceiling || self.centre.rules.iter().any(never_refills);
         must("V1", is_back && view.books.outstanding == 0, || {
             format!("{} of {ceiling} can be granted after a long silence: {view:?}", view.available)
         })?;

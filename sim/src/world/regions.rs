@@ -2,9 +2,9 @@
 //! the shipping pool as the upstream loop of the allocator does: due → write → send → on_answer.
 
 use super::World;
+use super::allocator::answer_of;
 use super::decisions::Decisions;
-use super::event::{Event, Message, Reply, Unanswered};
-use super::live::name;
+use super::event::{Event, Message, Reply};
 use super::roots::StoreLink;
 use super::trouble::STANDS_STILL;
 use crate::clock::HostClock;
@@ -16,9 +16,8 @@ use crate::{MILLI, SECOND};
 use lessor_holder::answer::{Recovery, recovery};
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
-use lessor_ledger::pool::{AskError, Goodbye, GrantOutcome, Holder, SessionId};
-use lessor_ledger::rejection::AskRejection;
-use lessor_ledger::share::Share;
+use lessor_ledger::pool::{Goodbye, GrantOutcome, Holder, SessionId};
+use lessor_ledger::rejection::{AskRejection, Reason};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Answer, Ask, Moment};
 use std::time::Duration;
@@ -67,7 +66,7 @@ impl Region {
     /// How it stands, where its nodes can spend `in_hand`.
     pub(super) fn stock(&mut self, real: u64, in_hand: u64) -> Stock {
         let at = self.clock.show(real);
-        Stock { view: self.pool.view(0, at), in_hand, at }
+        Stock { view: self.pool.view(at), in_hand, at }
     }
 
     /// For how long its nodes may hold what it lends.
@@ -185,23 +184,24 @@ impl World {
 
     /// A message of a node reaches its region.
     pub(super) fn reach_region(&mut self, message: Message) -> Verdict {
-        let Message { node, session, seq, exchange, rtt, ask, leaves, .. } = message;
+        let Message { node, session, seq, rtt, ask, leaves, .. } = message;
         let region = self.setup.lender(node);
         let holder = Holder { id: SessionId(session), share: self.setup.share(node), rtt };
         let at = &mut self.regions[region];
         let now = at.clock.show(self.real);
-        let mut reply = Reply { node, session, seq, exchange, answer: None, share: None, longest: None };
+        let mut reply = message.reply(None);
         if leaves && at.up {
             return self.leave_region(region, message);
         }
         if at.up {
-            let answer = match at.decisions.refusal(now, &name(node)) {
-                Some(refusal) => at.pool.settle_only(0, now, holder, seq, ask, refusal),
-                None => at.pool.renew(0, now, holder, seq, ask),
+            let answer = match at.decisions.refusal(now, &self.setup.name(node)) {
+                Some(refusal) => at.pool.settle_only(now, holder, seq, ask, refusal),
+                None => at.pool.renew(now, holder, seq, ask),
             };
+            let answer = answer.map_err(|error| AskRejection::from(error).reason);
             self.log_answer(&message, &answer);
             self.oracle_on_answer(&message, &answer)?;
-            reply.answer = Some(answer.map_err(Unanswered::AskRejection));
+            reply.answer = Some(answer);
             reply.longest = self.setup.plan.longest().map(nanos);
             self.look_above(region)?;
         }
@@ -214,7 +214,7 @@ impl World {
         let goodbye = Goodbye { spent_total, running, held: Some(held) };
         let at = &mut self.regions[region];
         let now = at.clock.show(self.real);
-        let left = at.pool.leave(0, now, SessionId(message.session), message.seq, goodbye);
+        let left = at.pool.leave(now, SessionId(message.session), message.seq, goodbye);
         self.log.note(self.real, "node # leaves and gives back #", &[message.node as u64, left.unwrap_or(0)]);
         let (stocks, asked) = (self.stocks(), self.asked(&message));
         self.oracles.left(region, self.now(), &asked, &stocks)?;
@@ -223,18 +223,15 @@ impl World {
 
     /// A message of a region reaches the allocator above it.
     pub(super) fn reach_from_region(&mut self, region: usize, message: Message) -> Verdict {
-        let Message { node, session, seq, exchange, rtt, ask, .. } = message;
-        let now = self.now().allocator;
-        let mut reply = Reply { node, session, seq, exchange, answer: None, share: None, longest: None };
-        if self.centre.up {
-            let holder = Holder { id: SessionId(session), share: Share::EVEN, rtt };
-            let answer = self.centre.pool.renew(0, now, holder, seq, ask);
-            self.log_answer(&message, &answer);
-            let (stocks, asked) = (self.stocks(), self.asked_above(region, &message));
-            self.oracles.root_answered(self.now(), &asked, &answer, &stocks)?;
-            reply.answer = Some(answer.map_err(Unanswered::AskRejection));
+        if !self.centre.up {
+            self.send_back(message.reply(None));
+            return Ok(());
         }
-        self.send_back(reply);
+        let answer = answer_of(&self.exchange(&message));
+        self.log_answer(&message, &answer);
+        let (stocks, asked) = (self.stocks(), self.asked_above(region, &message));
+        self.oracles.root_answered(self.now(), &asked, &answer, &stocks)?;
+        self.answer(message.reply(Some(answer)));
         Ok(())
     }
 
@@ -253,13 +250,13 @@ impl World {
         }
         match reply.answer {
             Some(Ok(answer)) => self.region_takes(region, vec![Ok(answer)]),
-            Some(Err(Unanswered::AskRejection(error))) => self.region_takes(region, vec![Err(error)]),
-            Some(Err(Unanswered::LimitUnknown)) | None => self.region_fails(region),
+            Some(Err(reason)) => self.region_takes(region, vec![Err(reason)]),
+            None => self.region_fails(region),
         }
     }
 
     /// What a region asked is answered, of each limit that it leases: the lowest first.
-    pub(super) fn region_takes(&mut self, region: usize, answers: Vec<Result<Answer, AskError>>) -> Verdict {
+    pub(super) fn region_takes(&mut self, region: usize, answers: Vec<Result<Answer, Reason>>) -> Verdict {
         let is_lost = self.shared.as_ref().is_none_or(|store| store.is_lost);
         let at = &mut self.regions[region];
         let now = at.clock.show(self.real);
@@ -286,12 +283,11 @@ impl World {
                 }
                 Ok(Answer::Refusal(refusal)) => pool.on_refusal_above(now, refusal),
                 Err(error) => {
-                    must("K2", is_lost || !matches!(error, AskError::Totals { .. }), || {
-                        format!("an honest region was not believed: {error}")
+                    must("K2", is_lost || error != Reason::TotalsWrong, || {
+                        format!("an honest region was not believed: {error:?}")
                     })?;
                     pool.on_unrecognised_above(now);
-                    let word = AskRejection::from(error).reason.code();
-                    is_disputed |= place == 0 && recovery(word) == Recovery::BeginSession;
+                    is_disputed |= place == 0 && recovery(error.code()) == Recovery::BeginSession;
                 }
             }
         }

@@ -5,7 +5,7 @@ use super::rates::sustained;
 use crate::curve::Curve;
 use crate::faults::Struck;
 use crate::meter::Figures;
-use crate::oracle::AskRejection;
+use crate::oracle::Violation;
 use crate::reference::Spend;
 use std::fmt;
 
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    pub(super) fn failure(self, wrong: AskRejection) -> Failure {
+    pub(super) fn failure(self, wrong: Violation) -> Failure {
         Failure {
             is_over: wrong.is_over,
             name: wrong.name,

@@ -35,7 +35,7 @@ impl World {
         let now = self.now().allocator;
         match &mut self.rival {
             Some(rival) => rival.available(now),
-            None => self.centre.pool.view(0, now).available,
+            None => self.view(0, now).available,
         }
     }
 
@@ -97,7 +97,7 @@ impl World {
             permits: lent.permits,
             term: lent.term,
             horizon: lent.term,
-            ceiling: self.centre.pool.ceiling(),
+            ceiling: self.limits.ceiling(&self.centre.rules),
             ask_after: Duration::ZERO,
             retry_after: None,
             rate: lessor_protocol::Rate::Free,

@@ -10,7 +10,8 @@ use crate::oracle::Verdict;
 use crate::{MILLI, SECOND};
 use lessor_ledger::cells::CellsError;
 use lessor_ledger::overrides::{LimitOverrides, Suspensions, Version};
-use lessor_ledger::pool::Pool;
+use lessor_ledger::pool::{AskError, Pool};
+use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::roots::{
     Call, Host, Member, MemberError, Next, Notice, RootAsk, RootError, SIGN_EVERY, Said, cell_of, to_pool,
 };
@@ -283,7 +284,8 @@ impl World {
         let Ok(answers) = done else {
             return self.region_fails(region);
         };
-        let answers = answers.into_iter().map(to_pool).collect();
+        let reason = |error: AskError| AskRejection::from(error).reason;
+        let answers = answers.into_iter().map(|answer| to_pool(answer).map_err(reason)).collect();
         self.region_takes(region, answers)
     }
 }

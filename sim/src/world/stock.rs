@@ -27,14 +27,13 @@ impl World {
             let in_hand = in_hand.iter().sum();
             let above = match self.shared.is_some() {
                 true => self.stock_of_roots(in_hand),
-                false => Some(Stock { view: self.centre.pool.view(0, at), in_hand, at }),
+                false => Some(Stock { view: self.view(0, at), in_hand, at }),
             };
             return Stocks { own, above, is_trusted: self.is_trusted() };
         }
-        let pool = &mut self.centre.pool;
-        let above = if in_hand.len() > 1 { pool.view_above(at) } else { None };
+        let above = if in_hand.len() > 1 { self.view_above(at) } else { None };
         let above = above.map(|view| Stock { view, in_hand: in_hand.iter().sum(), at });
-        let own = own.map(|(limit, &in_hand)| Stock { view: pool.view(limit, at), in_hand, at }).collect();
+        let own = own.map(|(limit, &in_hand)| Stock { view: self.view(limit, at), in_hand, at }).collect();
         Stocks { own, above, is_trusted: true }
     }
 }

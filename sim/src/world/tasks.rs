@@ -2,17 +2,18 @@
 //! `client/src/refiller.rs` does.
 
 use super::World;
-use super::event::{Event, Message, Phase, Reply, Unanswered};
+use super::event::{Event, Message, Phase, Reply};
 use crate::MILLI;
 use crate::faults::Fault;
 use crate::network::Way;
 use crate::node::Exchange as Known;
-use crate::oracle::{AskRejection, Verdict, must};
+use crate::oracle::{Verdict, Violation, must};
 use crate::setup::Sabotage;
 use lessor_holder::answer::{AnswerTiming, Outcome};
 use lessor_holder::connection::Exchange;
 use lessor_holder::round::Round;
 use lessor_holder::timing::LOOK_AGAIN;
+use lessor_ledger::rejection::Reason;
 use lessor_protocol::{Answer, Ask, Moment};
 
 /// Timers fire this late at most: tokio's stand on a grid of milliseconds.
@@ -157,7 +158,7 @@ impl World {
     fn installs(
         &mut self,
         node: usize,
-        answer: Result<Answer, Unanswered>,
+        answer: Result<Answer, Reason>,
         first_sent: Moment,
         longest: Option<u64>,
     ) -> Verdict {
@@ -212,7 +213,7 @@ impl World {
             }
             (_, answer) => {
                 let what = format!("node {node} was answered what cannot be: {answer:?}");
-                return Err(AskRejection { is_over: false, name: "K1", what });
+                return Err(Violation { is_over: false, name: "K1", what });
             }
         }
         Ok(())

@@ -7,8 +7,7 @@ use crate::oracle::Verdict;
 use crate::setup::Calls;
 use crate::{MILLI, SECOND};
 use lessor_holder::connection::Exchange;
-use lessor_ledger::overrides::Suspension;
-use lessor_protocol::{Ask, Moment};
+use lessor_protocol::Ask;
 
 /// The rate of a clock that is frozen, in parts per million from a good one.
 pub(super) const STANDS_STILL: i64 = -1_000_000;
@@ -201,8 +200,7 @@ impl World {
         self.outside = None;
         self.reopen(self.centre.life);
         self.centre.paused_until = self.centre.paused_until.min(self.real);
-        (self.centre.gate, self.centre.is_removed) = (Suspension::default(), false);
-        self.oracles.shut(Moment::ORIGIN);
+        self.lift_here()?;
         for node in 0..self.nodes.len() {
             self.nodes[node].paused_until = self.nodes[node].paused_until.min(self.real);
             self.nodes[node].line.clear();

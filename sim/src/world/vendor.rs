@@ -2,12 +2,9 @@
 //! refuses those for whom nothing is. Some nodes make things up.
 
 use super::World;
-use super::event::Message;
-use crate::oracle::Verdict;
 use crate::{MILLI, SECOND};
 use lessor::RateLimitHeaders;
 use lessor_ledger::Rule;
-use lessor_ledger::pool::SessionId;
 use lessor_protocol::{Announced, Left};
 use std::time::Duration;
 
@@ -37,7 +34,7 @@ impl World {
         };
         headers.left = Some(Left { permits: room.saturating_sub(outside), lasts });
         if self.rng.bool() {
-            let ceiling = self.centre.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
+            let ceiling = self.centre.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
             headers.announced[0] = Some(Announced { limit: ceiling.saturating_sub(outside), per: None });
         }
         let at = &mut self.nodes[node];
@@ -56,18 +53,5 @@ impl World {
             // Its task wakes a moment later.
             self.sleep(node, now + Duration::from_nanos(MILLI / 10));
         }
-    }
-
-    /// What an ask says of the vendor reaches the pool.
-    pub(super) fn pool_hears(&mut self, message: &Message) -> Verdict {
-        let Some(observed) = message.observed else { return Ok(()) };
-        let (limit, now) = (self.setup.limit(message.node), self.now());
-        let before = self.centre.pool.view(limit, now.allocator);
-        self.centre.pool.observe(limit, now.allocator, SessionId(message.session), &observed);
-        let after = self.centre.pool.view(limit, now.allocator);
-        let longest = self.setup.plan.sharing.vendor.longest;
-        self.oracles.of(limit).hears(now, message.session, &observed, longest, [before, after])?;
-        let (now, stocks) = (self.now(), self.stocks());
-        self.oracles.books(now, &stocks)
     }
 }

@@ -1,7 +1,7 @@
 //! What is written down, and what an allocator that begins with it knows.
 
 use super::*;
-use crate::registry::rows::{Batch, Written};
+use crate::registry::rows::Written;
 use crate::rule::Gap;
 
 const FAMILY: &str = r#"
@@ -28,34 +28,12 @@ fn config(text: &str) -> Config {
     Config::parse(text).expect("valid")
 }
 
-/// What a store has after `batch`, if it had `written` before.
-fn apply(written: &mut Written, batch: &Batch) {
-    if batch.is_first {
-        *written = Written::default();
-    }
-    for (name, row) in &batch.limits {
-        let old = match row {
-            Some(row) => written.limits.insert(name.clone(), row.clone()),
-            None => written.limits.remove(name),
-        };
-        if row.as_ref().map(|row| row.version) != old.map(|old| old.version) {
-            written.pools.retain(|place, _| place.limit != *name);
-        }
-    }
-    for (place, row) in &batch.pools {
-        match row {
-            Some(row) => drop(written.pools.insert(place.clone(), row.clone())),
-            None => drop(written.pools.remove(place)),
-        }
-    }
-}
-
 /// An allocator that writes down what it lends, and what is written once it has begun.
 fn begun() -> (Registry, Written) {
     let mut registry = config(FAMILY).registry(Past::None, millis(0), 7);
     registry.begin_writing(0);
     let (batch, mut written) = (registry.write_down(millis(0)), Written::default());
-    apply(&mut written, &batch);
+    written.apply(&batch);
     registry.raise_high_water(&batch);
     (registry, written)
 }
@@ -79,7 +57,7 @@ fn what_was_lent_is_known_to_the_next_process_and_nothing_else_waits() {
     assert!(registry.is_unwritten());
     let batch = registry.write_down(millis(30));
     assert_eq!((batch.number, batch.pools.len()), (2, 5), "the pool, that above it, and three keys");
-    apply(&mut written, &batch);
+    written.apply(&batch);
     registry.raise_high_water(&batch);
     for gap in [Gap::Counted, Gap::Unknown] {
         let mut after = config(FAMILY).restored(&written, gap, millis(40), 8);
@@ -104,7 +82,7 @@ fn what_was_lent_is_known_to_the_next_process_and_nothing_else_waits() {
 fn the_first_batch_of_a_life_writes_pools_again_that_no_node_has_used_since() {
     let (mut registry, mut written) = begun();
     lend(&mut registry, 1, &[ask("tenant", None, 0, 0, 20), ask("user/a", Some("k"), 0, 0, 5)]);
-    apply(&mut written, &registry.write_down(millis(20)));
+    written.apply(&registry.write_down(millis(20)));
     let mut life = config(FAMILY).restored(&written, Gap::Unknown, millis(70_000), 8);
     life.begin_writing(0);
     let first = life.write_down(millis(70_000));
@@ -114,7 +92,7 @@ fn the_first_batch_of_a_life_writes_pools_again_that_no_node_has_used_since() {
         let row = serde_json::to_value(row.as_ref().expect("it is kept")).expect("plain data");
         assert_eq!(row["record"]["written"], millis(70_000).as_nanos(), "{place:?}");
     }
-    apply(&mut written, &first);
+    written.apply(&first);
     let mut next = config(FAMILY).restored(&written, Gap::Counted, millis(70_010), 9);
     assert!(available(&mut next, "tenant", millis(70_010)) <= 40, "what was lent stays lent");
 }
@@ -145,7 +123,7 @@ fn an_answer_within_its_block_waits_for_nothing() {
 fn a_limit_that_was_changed_meanwhile_begins_anew() {
     let (mut registry, mut written) = begun();
     lend(&mut registry, 1, &[ask("tenant", None, 0, 0, 20)]);
-    apply(&mut written, &registry.write_down(millis(20)));
+    written.apply(&registry.write_down(millis(20)));
     let shut = |text: &str| {
         let after = config(text).restored(&written, Gap::Counted, millis(40), 8);
         let waits = after.quarantined(millis(40)).into_iter();
@@ -169,7 +147,7 @@ fn a_limit_that_was_changed_meanwhile_begins_anew() {
 fn a_cap_whose_pools_were_not_written_down_begins_anew() {
     let (mut registry, mut written) = begun();
     assert!(lend(&mut registry, 1, &[ask("cap", None, 0, 0, 5)])[0] > 0);
-    apply(&mut written, &registry.write_down(millis(20)));
+    written.apply(&registry.write_down(millis(20)));
     let waits = |written: &Written| {
         let after = config(FAMILY).restored(written, Gap::Counted, millis(40), 8);
         after.quarantined(millis(40)).into_iter().map(|(name, _)| name.to_owned()).collect::<Vec<String>>()
@@ -185,12 +163,12 @@ fn a_cap_whose_pools_were_not_written_down_begins_anew() {
 fn what_was_written_by_other_rules_is_of_no_use() {
     let (mut registry, mut written) = begun();
     lend(&mut registry, 1, &[ask("user/a", Some("k"), 0, 0, 10)]);
-    apply(&mut written, &registry.write_down(millis(20)));
+    written.apply(&registry.write_down(millis(20)));
     let stale = written.pools.clone();
     let other = config(&FAMILY.replace("capacity = 10", "capacity = 1000"));
     let limit = other.limits.iter().find(|limit| limit.name.as_str() == "user/*").expect("it is there");
     registry.put(millis(30), limit, crate::CarryOver::AsIs, false).expect("room");
-    apply(&mut written, &registry.write_down(millis(40)));
+    written.apply(&registry.write_down(millis(40)));
     // A store that missed the second half of what belongs together.
     written.pools = stale;
     let mut after = other.restored(&written, Gap::Counted, millis(50), 8);
@@ -204,7 +182,7 @@ fn a_quarantine_goes_on_and_does_not_begin_again() {
     let other = config(&FAMILY.replace("limit = 100, per = \"30s\"", "limit = 90, per = \"30s\""));
     let mut life = other.restored(&written, Gap::Counted, millis(0), 8);
     life.begin_writing(0);
-    apply(&mut written, &life.write_down(millis(0)));
+    written.apply(&life.write_down(millis(0)));
     let wait = |registry: &Registry, now| {
         registry.quarantined(now).into_iter().find(|(name, _)| *name == "vendor").map(|(_, wait)| wait)
     };
@@ -225,7 +203,7 @@ fn the_heir_of_a_limit_that_is_no_more_begins_as_after_a_loss() {
     let (before, mut written) = (all(&["api/x", "api/v1/*", "api/*", "b/*"]), Written::default());
     let mut registry = before.registry(Past::None, millis(0), 7);
     registry.begin_writing(0);
-    apply(&mut written, &registry.write_down(millis(0)));
+    written.apply(&registry.write_down(millis(0)));
     let shut = |names: &[&str]| {
         let after = all(names).restored(&written, Gap::Counted, millis(40), 8);
         let waits = after.quarantined(millis(40)).into_iter();

@@ -1,0 +1,137 @@
+//! The limits of a run as an operator configures them: those that nodes ask, and those above them. Each of the last rules is kept by
+//! a limit of its own, above the one before. Together they promise what one limit with all the rules would.
+
+use crate::setup::Setup;
+use lessor_ledger::Rule;
+use lessor_ledger::named::Named;
+use lessor_ledger::pool::Plan;
+use lessor_ledger::registry::limit::PoolId;
+use lessor_ledger::registry::{ByNode, Keyed, LimitConfig};
+use lessor_ledger::share::Sharing;
+use lessor_protocol::{Fallback, Key, NodeName};
+use std::collections::BTreeMap;
+
+/// The limits of a run, and their pools, of which each has one.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The name of each limit and its pool: those that nodes ask, and then those above, the lowest first.
+    pools: Vec<(String, PoolId)>,
+    /// How many of them nodes ask.
+    asked: usize,
+    /// What each of those is made of, but for its rules.
+    plan: Plan,
+    weights: Weights,
+}
+
+/// What nodes count for, by their names.
+#[derive(Clone, Debug)]
+struct Weights {
+    priorities: ByNode,
+    guaranteed: ByNode,
+}
+
+/// What the pool that nodes ask keeps of `plan`, where the last rules are kept by `above` limits.
+pub fn lowest(plan: &Plan, above: usize) -> Plan {
+    let own = plan.rules.len() - above.min(plan.rules.len() - 1);
+    Plan { rules: plan.rules[..own].to_vec(), ..plan.clone() }
+}
+
+impl Limits {
+    /// Those of `setup`. In every other run they are counted by key, so that their pools are made when they are asked for, and
+    /// forgotten.
+    pub fn new(setup: &Setup) -> Self {
+        // A pool that is made after a change begins as one that was there all along, and no judge here knows when that was.
+        let are_keyed = setup.seed.is_multiple_of(2) && setup.live.is_empty();
+        let (asked, above) = (setup.limits(), setup.above);
+        let names = (0..asked).map(|limit| (format!("limit-{limit}"), above));
+        let names = names.chain((0..above).map(|place| (format!("above-{place}"), above - 1 - place)));
+        let pool = |(name, depth): (String, usize)| {
+            let key = vec!["k"; depth + 1].join("/");
+            let key = are_keyed.then(|| Key::try_new(&key).expect("letters and slashes"));
+            (name, PoolId::from(key))
+        };
+        let senders = setup.nodes + setup.adversaries.len();
+        let ranks: Vec<(String, u64)> =
+            (0..senders).map(|node| (setup.name(node).to_string(), setup.share(node).priority)).collect();
+        let ranks: Vec<(&str, u64)> = ranks.iter().map(|(name, rank)| (name.as_str(), *rank)).collect();
+        let groups = setup.plan.sharing.guaranteed.iter().enumerate();
+        let groups: Vec<(String, u64)> =
+            groups.map(|(group, &least)| (format!("{}*", group_stem(group)), least)).collect();
+        let groups: Vec<(&str, u64)> = groups.iter().map(|(name, least)| (name.as_str(), *least)).collect();
+        Limits {
+            pools: names.map(pool).collect(),
+            asked,
+            plan: setup.plan.clone(),
+            weights: Weights { priorities: ByNode::new(&ranks), guaranteed: ByNode::new(&groups) },
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.pools.len()
+    }
+
+    /// The places of those that are above the others.
+    pub fn above(&self) -> std::ops::Range<usize> {
+        self.asked..self.pools.len()
+    }
+
+    /// The name of the limit at `place`, and its pool.
+    pub fn pool(&self, place: usize) -> (&str, &PoolId) {
+        let (name, id) = &self.pools[place];
+        (name, id)
+    }
+
+    /// All that is configured where `rules` must hold.
+    pub fn configs(&self, rules: &[Rule]) -> Vec<LimitConfig> {
+        let own = rules.len() - self.above().len();
+        (0..self.count()).map(|place| self.config(place, rules.split_at(own))).collect()
+    }
+
+    fn config(&self, place: usize, (own, above): (&[Rule], &[Rule])) -> LimitConfig {
+        let (name, id) = &self.pools[place];
+        let higher = place.checked_sub(self.asked);
+        let next = higher.map_or(self.asked, |_| place + 1);
+        let Plan { ease_off, lessees_max, ref sharing, .. } = self.plan;
+        let (sharing, priorities, guaranteed) = match higher {
+            None => (sharing.clone(), self.weights.priorities.clone(), self.weights.guaranteed.clone()),
+            Some(_) => (Sharing::default(), ByNode::default(), ByNode::default()),
+        };
+        LimitConfig {
+            name: Named::try_new(name).expect("letters and digits"),
+            parent: self.pools.get(next).map(|(name, _)| name.clone()),
+            upstream: None,
+            keyed: if id.key.is_some() { Keyed::Yes { keys_max: 100 } } else { Keyed::No },
+            rules: higher.map_or(own, |place| &above[place..=place]).to_vec(),
+            overrides: BTreeMap::new(),
+            shadow: false,
+            fallback: Fallback::default(),
+            ease_off,
+            lessees_max,
+            weights: ByNode::default(),
+            priorities,
+            guaranteed,
+            sharing,
+        }
+    }
+
+    /// The most that can ever be lent at once, where `rules` must hold.
+    pub fn ceiling(&self, rules: &[Rule]) -> u64 {
+        let (own, above) = rules.split_at(rules.len() - self.above().len());
+        let least = |rules: &[Rule]| rules.iter().map(Rule::ceiling).min().unwrap_or(u64::MAX);
+        least(own).saturating_sub(self.plan.sharing.reserve).min(least(above))
+    }
+}
+
+/// What the names of the nodes of a guaranteed group begin with.
+fn group_stem(group: usize) -> String {
+    format!("group-{group}-")
+}
+
+impl Setup {
+    /// What the sender of messages at place `node` is called: a node, one that does not play by the rules, or a region.
+    pub fn name(&self, node: usize) -> NodeName {
+        let stem = self.share(node).group.map_or_else(String::new, group_stem);
+        NodeName::try_new(&format!("{stem}node-{node}")).expect("letters and digits")
+    }
+}

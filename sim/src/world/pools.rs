@@ -1,0 +1,108 @@
+//! The pools of the allocator as judges see them: how they look, when they are made and forgotten, and when what each lends begins.
+
+use super::World;
+use crate::oracles::IsNew;
+use lessor_ledger::pool::{Past, PoolView};
+use lessor_protocol::Moment;
+
+impl World {
+    /// How the pool at `place` looks, or would if it was made now. Where there is no limit, nothing can be lent.
+    pub(super) fn view_of(&mut self, place: usize, now: Moment) -> PoolView {
+        let (name, id) = self.limits.pool(place);
+        let limit = self.centre.registry.limit_or_retired(name);
+        limit.map_or_else(PoolView::default, |limit| limit.view_or_new(now, id))
+    }
+
+    /// The books of `limit`, and what it can lend with those above it.
+    pub(super) fn view(&mut self, limit: usize, now: Moment) -> PoolView {
+        let own = self.view_of(limit, now);
+        self.limits.above().fold(own, |lowest, place| {
+            let view = self.view_of(place, now);
+            PoolView {
+                available: lowest.available.min(view.available),
+                sessions: lowest.sessions.max(view.sessions),
+                over: lowest.over.max(view.over),
+                quarantine: lowest.quarantine.max(view.quarantine),
+                ..lowest
+            }
+        })
+    }
+
+    /// How the one above all that nodes ask looks.
+    pub(super) fn view_above(&mut self, now: Moment) -> Option<PoolView> {
+        self.limits.above().next().map(|place| self.view_of(place, now))
+    }
+
+    /// Which pools are there, by place.
+    pub(super) fn made(&mut self) -> Vec<bool> {
+        let made = |place| {
+            let (name, id) = self.limits.pool(place);
+            self.centre.registry.limit_or_retired(name).is_some_and(|limit| limit.has(id))
+        };
+        (0..self.limits.count()).map(made).collect()
+    }
+
+    /// Those pools were made now: they begin.
+    pub(super) fn are_made(&mut self, made: &[bool]) {
+        self.books_begin(made, Moment::ORIGIN);
+    }
+
+    /// Those pools are forgotten, or others took their place.
+    pub(super) fn are_lost(&mut self, lost: &[bool]) {
+        let is_new = self.is_new(lost);
+        let (now, stocks) = (self.now(), self.stocks());
+        for (limit, is_new) in is_new.own.iter().enumerate() {
+            if is_new.first() == Some(&true) {
+                self.oracles.of(limit).books_lost(now, stocks.own[limit].view);
+            }
+        }
+        if self.setup.lends_on()
+            && let (Some(is_new), Some(stock)) = (&is_new.above, stocks.above)
+            && is_new[0]
+        {
+            self.oracles.root().books_lost(now, stock.view);
+        }
+    }
+
+    /// The books of those pools begin when what earlier ones lent is over; of rules that hold `since` a moment, not before that.
+    pub(super) fn books_begin(&mut self, begin: &[bool], since: Moment) {
+        for place in (0..begin.len()).filter(|place| begin[*place]) {
+            let only: Vec<bool> = (0..begin.len()).map(|other| other == place).collect();
+            let (now, begins) = (self.now(), self.begins(place));
+            let is_new = self.is_new(&only);
+            self.oracles.books_begin(now, begins.max(since), &is_new);
+        }
+    }
+
+    /// When the pool at `place` begins, if it is made now.
+    fn begins(&mut self, place: usize) -> Moment {
+        let (now, (name, _)) = (self.now().allocator, self.limits.pool(place));
+        match self.centre.registry.limit_or_retired(name).map(|limit| limit.past()) {
+            None | Some(Past::None) => now,
+            Some(Past::Lost(lost) | Past::Other { until: lost, .. }) => {
+                lost + self.setup.plan.clocks.quarantine()
+            }
+        }
+    }
+
+    /// All places.
+    pub(super) fn all(&self) -> Vec<bool> {
+        vec![true; self.limits.count()]
+    }
+
+    /// Of which rules the books are new, where the pools at those places are.
+    fn is_new(&self, places: &[bool]) -> IsNew {
+        let (lowest, above) = places.split_at(self.limits.above().start);
+        let own = self.centre.rules.len() - above.len();
+        if self.setup.lends_on() {
+            // All rules are those of the allocator above regions.
+            let is_new = [&vec![lowest[0]; own], above].concat();
+            return IsNew { own: vec![vec![]; self.setup.lenders()], above: Some(is_new) };
+        }
+        let own = lowest.iter().map(|&is_new| vec![is_new; own]);
+        match self.setup.limits() {
+            1 => IsNew { own: own.map(|own| [&own, above].concat()).collect(), above: None },
+            _ => IsNew { own: own.collect(), above: Some(above.to_vec()) },
+        }
+    }
+}
