@@ -6,7 +6,7 @@
 //!
 //! The fleet, in reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`generator`] (drawing one from a seed) with
 //! [`edges`] (of calendars), [`topology`] (one allocator, regions below it, or several that share a store), [`limits`] (as an operator configures them),
-//! [`family`] (the pools of a region), [`clock`], [`traffic`], [`network`], [`faults`],
+//! [`clock`], [`traffic`], [`network`], [`faults`],
 //! [`live`] (what operators do), [`oracles`] (the oracles of a run), [`node`], [`adversary`] (one that does not play by the rules), [`policy`] and
 //! [`rival`] (other ways to size leases), [`oracle`] (what must hold), [`meter`] (how well it went, with [`boundary`]),
 //! [`curve`], [`log`]
@@ -18,7 +18,6 @@ pub mod civil;
 pub mod clock;
 pub mod curve;
 pub mod edges;
-pub mod family;
 pub mod faults;
 pub mod generator;
 pub mod limits;

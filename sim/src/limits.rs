@@ -2,14 +2,18 @@
 //! a limit of its own, above the one before. Together they promise what one limit with all the rules would.
 
 use crate::setup::Setup;
+use crate::topology::Topology;
 use lessor_ledger::Rule;
 use lessor_ledger::named::Named;
 use lessor_ledger::pool::Plan;
 use lessor_ledger::registry::limit::PoolId;
-use lessor_ledger::registry::{ByNode, Keyed, LimitConfig};
+use lessor_ledger::registry::{ByNode, Keyed, LimitConfig, Upstream};
 use lessor_ledger::share::Sharing;
 use lessor_protocol::{Fallback, Key, NodeName};
 use std::collections::BTreeMap;
+
+/// The first of the limits that nodes ask: operators decide about it.
+pub const FIRST: &str = "limit-0";
 
 /// The limits of a run, and their pools, of which each has one.
 #[derive(Clone, Debug)]
@@ -21,6 +25,8 @@ pub struct Limits {
     /// What each of those is made of, but for its rules.
     plan: Plan,
     weights: Weights,
+    /// Where regions, or allocators that share a store, lease them from.
+    upstream: Option<Upstream>,
 }
 
 /// What nodes count for, by their names.
@@ -63,6 +69,11 @@ impl Limits {
             asked,
             plan: setup.plan.clone(),
             weights: Weights { priorities: ByNode::new(&ranks), guaranteed: ByNode::new(&groups) },
+            upstream: match setup.topology {
+                Topology::Allocator => None,
+                Topology::Regions(_) => Some(Upstream::Address("http://allocator".to_owned())),
+                Topology::Store(_) => Some(Upstream::Store),
+            },
         }
     }
 
@@ -113,6 +124,37 @@ impl Limits {
             guaranteed,
             sharing,
         }
+    }
+
+    /// The place of the limit called `name`.
+    pub fn place(&self, name: &str) -> usize {
+        self.pools.iter().position(|(other, _)| other == name).expect("it is one of these")
+    }
+
+    /// Where they are leased from.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub fn upstream(&self) -> &Upstream {
+        self.upstream.as_ref().expect("there are regions, or there is a store")
+    }
+
+    /// What is configured at a host that leases them: of another allocator only the limit that nodes ask, of a store all. By an
+    /// older configuration no limit is above it.
+    pub fn leased(&self, is_old: bool) -> Vec<LimitConfig> {
+        let mut configs = self.configs(&self.plan.rules);
+        let is_stored = *self.upstream() == Upstream::Store;
+        configs.truncate(if is_stored && !is_old { self.count() } else { 1 });
+        for config in &mut configs {
+            config.upstream = self.upstream.clone();
+            if !is_stored {
+                config.rules.clear();
+            }
+            if !is_stored || is_old {
+                config.parent = None;
+            }
+        }
+        configs
     }
 
     /// The most that can ever be lent at once, where `rules` must hold.

@@ -12,6 +12,7 @@ mod live;
 mod phases;
 mod pools;
 mod rates;
+mod region_faults;
 mod regions;
 mod report;
 mod reserved;
@@ -89,6 +90,8 @@ pub struct World {
     traffic_generation: u64,
     rng: fastrand::Rng,
     sessions: u64,
+    /// Processes of regions so far.
+    region_lives: u64,
     tickets: u64,
     struck: Struck,
     admissions: u64,
@@ -176,8 +179,8 @@ impl World {
         let regions: Vec<Region> = (0..setup.topology.regions())
             .map(|region| {
                 let shown = rng.u64(0..1_000 * SECOND);
-                let session = (setup.nodes + adversaries.len() + region) as u64 + 1;
-                Region::new(&setup, region, clock(&mut rng, shown).steered(plan.clocks), 0, session)
+                let session = (region as u64 + 1) * regions::SESSIONS;
+                Region::new(&setup, &limits, region, clock(&mut rng, shown).steered(plan.clocks), 0, session)
             })
             .collect();
         let now = centre_clock.show(0);
@@ -200,13 +203,14 @@ impl World {
                 boot: 0,
                 store: Store::default(),
             },
-            shared: setup.topology.shared().map(|_| shared::Store::new(&plan, setup.above)),
+            shared: setup.topology.shared().map(|_| shared::Store::new(&limits, plan.clocks)),
             outside: None,
             network: Network::new(setup.latency, setup.nodes + adversaries.len())
                 .with_far(setup.topology.far(), setup.topology.regions()),
             traffic,
             traffic_generation: 0,
-            sessions: (setup.nodes + adversaries.len() + setup.topology.regions()) as u64,
+            sessions: (setup.nodes + adversaries.len()) as u64,
+            region_lives: setup.topology.regions() as u64,
             tickets: 0,
             struck: Struck::new(),
             admissions: 0,

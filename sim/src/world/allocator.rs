@@ -11,11 +11,13 @@ use crate::node::Node;
 use crate::oracle::{Asked, Verdict, must};
 use lessor_ledger::Rule;
 use lessor_ledger::pool::Past;
+use lessor_ledger::registry::limit::PoolId;
 use lessor_ledger::registry::{Caller, Entry, Registry};
 use lessor_ledger::rejection::Reason;
+use lessor_protocol::lease::millis_up;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::wire::{AskBody, GrantBody, ObservedBody, SafeShareBody, SpentBody};
-use lessor_protocol::{Answer, Ask, Moment};
+use lessor_protocol::{Answer, Ask, Moment, NodeName};
 use std::time::Duration;
 
 /// A sweep looks at all sessions and pools of a run.
@@ -96,22 +98,23 @@ impl World {
 
     /// The allocator answers `message`, in the words of the wire.
     pub(super) fn exchange(&mut self, message: &Message) -> GrantBody {
-        let (limit, id) = self.limits.pool(self.setup.limit(message.node));
-        let key = id.key.as_ref().map(|key| key.as_str());
-        let observed = message.observed.as_ref().map(ObservedBody::of);
-        let ask = AskBody { observed, ..AskBody::of(limit, key, message.ask) };
         let (caller, before) = (self.caller(message), self.made());
-        let now = self.centre.clock.show(self.real);
-        let grant = self.centre.registry.leases(now, &caller, &[Entry::Ask(ask)]).pop();
+        let (now, limit) = (self.centre.clock.show(self.real), self.setup.limit(message.node));
+        let grant = answered(&mut self.centre.registry, now, &caller, self.limits.pool(limit), message);
         let after = self.made();
         let made: Vec<bool> = before.iter().zip(&after).map(|(before, after)| !before && *after).collect();
         self.are_made(&made);
-        grant.expect("one answer to one ask")
+        grant
     }
 
-    fn caller(&self, message: &Message) -> Caller {
+    /// Who sent `message`, in the words of the wire.
+    pub(super) fn caller(&self, message: &Message) -> Caller {
         let Message { node, session, seq, rtt, .. } = *message;
-        Caller { node: self.setup.name(node), session, seq, rtt }
+        let name = match self.region(node) {
+            Some(region) => NodeName::try_new(&format!("region-{region}")).expect("letters and digits"),
+            None => self.setup.name(node),
+        };
+        Caller { node: name, session, seq, rtt: Duration::from_millis(millis_up(rtt)) }
     }
 
     /// An answer leaves.
@@ -194,11 +197,8 @@ impl World {
 
     fn leave(&mut self, message: Message) -> Verdict {
         let limit = self.setup.limit(message.node);
-        let (name, id) = self.limits.pool(limit);
-        let Ask { spent_total, running, held, .. } = message.ask;
-        let key = id.key.as_ref().map(|key| key.to_string());
-        let spent = SpentBody { limit: name.to_owned(), key, spent_total, running, held: Some(held) };
         let (now, caller) = (self.now(), self.caller(&message));
+        let spent = last_of(&message, self.limits.pool(limit));
         let left = self.centre.registry.leave(now.allocator, &caller, &[spent]);
         self.log.note(self.real, "node # leaves and gives back #", &[message.node as u64, left.returned]);
         let (stocks, asked) = (self.stocks(), self.asked(&message));
@@ -209,6 +209,7 @@ impl World {
     pub(super) fn sweep(&mut self) -> Verdict {
         self.push(self.real + SECOND, Event::Sweep);
         let now = self.centre.clock.show(self.real);
+        self.regions_sweep();
         if self.shared.is_some() {
             let (now, stocks) = (self.now(), self.stocks());
             return self.oracles.books(now, &stocks);
@@ -264,6 +265,27 @@ impl World {
         self.are_lost(&self.all());
         self.books_begin(&self.all(), Moment::ORIGIN);
     }
+}
+
+/// What `registry` answers to the ask of `message` for a pool.
+pub(super) fn answered(
+    registry: &mut Registry,
+    now: Moment,
+    caller: &Caller,
+    (limit, id): (&str, &PoolId),
+    message: &Message,
+) -> GrantBody {
+    let key = id.key.as_ref().map(|key| key.as_str());
+    let observed = message.observed.as_ref().map(ObservedBody::of);
+    let ask = AskBody { observed, ..AskBody::of(limit, key, message.ask) };
+    registry.leases(now, caller, &[Entry::Ask(ask)]).pop().expect("one answer to one ask")
+}
+
+/// The last that a session says of a pool, in `message`.
+pub(super) fn last_of(message: &Message, (limit, id): (&str, &PoolId)) -> SpentBody {
+    let Ask { spent_total, running, held, .. } = message.ask;
+    let key = id.key.as_ref().map(|key| key.to_string());
+    SpentBody { limit: limit.to_owned(), key, spent_total, running, held: Some(held) }
 }
 
 /// What `body` says to the node that reads it.

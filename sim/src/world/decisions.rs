@@ -4,15 +4,15 @@
 use super::World;
 use super::event::{Event, Phase};
 use super::regions::Region;
-use super::shared::NAMES;
 use crate::SECOND;
+use crate::limits::FIRST;
 use crate::live::Act;
 use crate::oracle::{Verdict, must};
 use lessor_ledger::cells::CellsError;
-use lessor_ledger::overrides::{Decision, Next, Publish, Suspended, Suspension, Suspensions};
+use lessor_ledger::overrides::{Decision, Next, Publish, Suspended, Suspensions};
 use lessor_ledger::roots::Said;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Moment, NodeName, Refusal};
+use lessor_protocol::{Moment, NodeName};
 use std::time::Duration;
 
 /// How long an operator waits. What is dropped then may have been decided.
@@ -26,8 +26,6 @@ const LIFT_EVERY: u64 = SECOND / 2;
 pub(super) struct Decisions {
     /// The newest that it follows, of all limits.
     pub(super) known: Suspensions,
-    /// What that means for the limit here.
-    gate: Suspension,
     /// A decision that is being published, the call that it waits for, and its number.
     publish: Option<(Publish, Decision)>,
     waits: Option<u64>,
@@ -36,25 +34,6 @@ pub(super) struct Decisions {
     is_contested: bool,
     /// What was published here in this life, and nowhere decided about since.
     published: Vec<Decision>,
-}
-
-impl Decisions {
-    /// Goes by `suspensions`, too, when it is `there` on the clock of the store, and `now` here.
-    pub(super) fn follow(&mut self, suspensions: &Suspensions, there: Moment, now: Moment) {
-        self.known.merge(suspensions);
-        let suspended = self.known.of(NAMES[0]).cloned().unwrap_or_default();
-        self.gate.follow(&suspended, there, now);
-    }
-
-    /// What `node` is told instead of a grant.
-    pub(super) fn refusal(&self, now: Moment, node: &NodeName) -> Option<Refusal> {
-        self.gate.refusal(now, node)
-    }
-
-    /// Until when nothing is lent.
-    pub(super) fn shut_until(&self, now: Moment) -> Moment {
-        self.gate.paused_until(now).unwrap_or(Moment::ORIGIN)
-    }
 }
 
 impl World {
@@ -87,7 +66,7 @@ impl World {
         }
         let at = &mut self.regions[region];
         at.decisions.is_contested = is_contested;
-        let mut publish = Publish::suspension(NAMES[0], decision.clone());
+        let mut publish = Publish::suspension(FIRST, decision.clone());
         let next = publish.begin();
         at.decisions.publish = Some((publish, decision));
         at.decisions.number += 1;
@@ -193,7 +172,7 @@ impl World {
         self.decisions_hold()?;
         self.push(self.real + LIFT_EVERY, Event::Lift);
         let Some(head) = self.shared.as_ref().and_then(|store| store.head()) else { return Ok(()) };
-        let Some(suspended) = head.suspensions().of(NAMES[0]) else { return Ok(()) };
+        let Some(suspended) = head.suspensions().of(FIRST) else { return Ok(()) };
         let region = self.rng.usize(..self.regions.len());
         match suspended.blocked().next() {
             Some(node) => self.decide(region, Decision::Unblock(node)),
@@ -214,7 +193,7 @@ impl World {
 
 /// Whether the limit is suspended as `decision` says; a pause may be over.
 fn holds(known: &Suspensions, decision: &Decision) -> bool {
-    let suspended = known.of(NAMES[0]).cloned().unwrap_or_default();
+    let suspended = known.of(FIRST).cloned().unwrap_or_default();
     let is_blocked = |node: &NodeName| suspended.blocked().any(|blocked| blocked == *node);
     match decision {
         Decision::Pause(_) => true,

@@ -16,16 +16,7 @@ impl World {
     /// The books of `limit`, and what it can lend with those above it.
     pub(super) fn view(&mut self, limit: usize, now: Moment) -> PoolView {
         let own = self.view_of(limit, now);
-        self.limits.above().fold(own, |lowest, place| {
-            let view = self.view_of(place, now);
-            PoolView {
-                available: lowest.available.min(view.available),
-                sessions: lowest.sessions.max(view.sessions),
-                over: lowest.over.max(view.over),
-                quarantine: lowest.quarantine.max(view.quarantine),
-                ..lowest
-            }
-        })
+        self.limits.above().fold(own, |least, place| least.least(self.view_of(place, now)))
     }
 
     /// How the one above all that nodes ask looks.

@@ -4,20 +4,23 @@
 use super::World;
 use super::decisions::Decisions;
 use super::event::Event;
-use super::shared::NAMES;
+use super::regions::Region;
 use crate::network::Way;
 use crate::oracle::Verdict;
 use crate::{MILLI, SECOND};
 use lessor_ledger::cells::CellsError;
 use lessor_ledger::overrides::{LimitOverrides, Suspensions, Version};
-use lessor_ledger::pool::{AskError, Pool};
+use lessor_ledger::pool::AskError;
+use lessor_ledger::registry::{DueAbove, Registry, Upstream};
 use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::roots::{
     Call, Host, Member, MemberError, Next, Notice, RootAsk, RootError, SIGN_EVERY, Said, cell_of, to_pool,
 };
+use lessor_protocol::lease::millis_up;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Answer, Ask, ClockBounds, Moment};
+use lessor_protocol::{Answer, ClockBounds, Moment};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// How long an allocator waits for an answer of the store.
 const STORE_TIMEOUT: u64 = SECOND / 2;
@@ -28,16 +31,16 @@ pub(super) struct StoreLink {
     pub(super) member: Member,
     /// The call that it waits for.
     waits: Option<u64>,
-    /// What it asks, if that is its job: the root of the limit first, and then the one above.
-    asks: Vec<Ask>,
-    /// An ask that waits until it has signed.
-    next: Option<Vec<Ask>>,
+    /// Whether it asks what is due.
+    asks: bool,
+    /// Whether it will, once it has signed.
+    asks_next: bool,
 }
 
 impl StoreLink {
     pub(super) fn new(clocks: ClockBounds) -> Self {
         let member = Member::new(String::new(), clocks.drift_ppm());
-        StoreLink { member, waits: None, asks: vec![], next: None }
+        StoreLink { member, waits: None, asks: false, asks_next: false }
     }
 }
 
@@ -47,9 +50,11 @@ pub(super) struct Here<'a> {
     /// The calendar of a machine, whose clock was never set.
     wall: Moment,
     is_fresh: bool,
-    asks: Vec<Option<RootAsk>>,
-    configuration: (Version, BTreeMap<String, String>),
-    pools: Vec<&'a mut Pool>,
+    /// What it asks, if it does.
+    due: Option<&'a DueAbove>,
+    version: Version,
+    parents: BTreeMap<String, String>,
+    registry: &'a mut Registry,
     decisions: &'a mut Decisions,
     local: Moment,
 }
@@ -68,7 +73,13 @@ impl Host for Here<'_> {
     }
 
     fn asks(&mut self) -> Vec<Option<RootAsk>> {
-        self.asks.clone()
+        let Some(due) = self.due else { return vec![] };
+        let specs = self.registry.specs(&due.askers, |_| self.version, self.version);
+        let asks = due.asks.iter().zip(specs).map(|(ask, spec)| {
+            let name = cell_of(&ask.limit, ask.key.as_deref());
+            Some(RootAsk { name, spec: spec?, ask: ask.ask() })
+        });
+        asks.collect()
     }
 
     fn suspensions(&self) -> Suspensions {
@@ -76,7 +87,7 @@ impl Host for Here<'_> {
     }
 
     fn configuration(&self) -> (Version, BTreeMap<String, String>) {
-        self.configuration.clone()
+        (self.version, self.parents.clone())
     }
 
     fn overrides(&self) -> LimitOverrides {
@@ -86,11 +97,12 @@ impl Host for Here<'_> {
     fn follow_overrides(&mut self, _: &LimitOverrides) {}
 
     fn follow_suspensions(&mut self, suspensions: &Suspensions, there: Moment) {
-        self.decisions.follow(suspensions, there, self.local);
+        self.decisions.known.merge(suspensions);
+        self.registry.follow_suspensions(&self.decisions.known, there, self.local);
     }
 
     fn hold_back(&mut self) {
-        self.pools.iter_mut().for_each(|pool| pool.hold_back_above(self.local));
+        self.registry.hold_back_above(self.local, &Upstream::Store);
     }
 
     fn tell(&mut self, _: Notice) {}
@@ -104,32 +116,32 @@ impl World {
     }
 
     /// An allocator asks the roots, once it has done what it does at the store.
-    pub(super) fn ask_roots(&mut self, region: usize, asks: Vec<Ask>) -> Verdict {
+    pub(super) fn ask_roots(&mut self, region: usize) -> Verdict {
         let link = &mut self.regions[region].link;
         if link.waits.is_some() {
-            link.next = Some(asks);
+            link.asks_next = true;
             return Ok(());
         }
-        let next = self.begin_ask(region, asks);
+        let next = self.begin_ask(region);
         self.goes_on_at_store(region, next)
     }
 
     /// An allocator says the last that it has to say to the roots, if it knows them and waits for nothing.
-    pub(super) fn leave_roots(&mut self, region: usize, asks: Vec<Ask>) {
+    pub(super) fn leave_roots(&mut self, region: usize) {
         let link = &self.regions[region].link;
         if link.waits.is_none()
             && link.member.head().is_some()
-            && let Next::Call(call) = self.begin_ask(region, asks)
+            && let Next::Call(call) = self.begin_ask(region)
         {
             self.write_to_store(region, call);
         }
     }
 
-    fn begin_ask(&mut self, region: usize, asks: Vec<Ask>) -> Next {
+    fn begin_ask(&mut self, region: usize) -> Next {
         let at = &mut self.regions[region];
-        at.link.asks = asks;
+        at.link.asks = true;
         let (session, seq) = (at.connection.session(), at.asks());
-        let rtt = at.distance();
+        let rtt = Duration::from_millis(millis_up(at.due.distance));
         self.as_member(region, |member, now, here| member.ask(session, seq, rtt, now, here))
     }
 
@@ -165,7 +177,7 @@ impl World {
         let at = &mut self.regions[region];
         let now = at.clock.show(self.real);
         at.link.member.give_up(now);
-        (at.link.waits, at.link.asks, at.link.next) = (None, vec![], None);
+        (at.link.waits, at.link.asks, at.link.asks_next) = (None, false, false);
     }
 
     /// Lets the member of an allocator act, now.
@@ -174,23 +186,20 @@ impl World {
         region: usize,
         act: impl FnOnce(&mut Member, Moment, &mut Here<'_>) -> T,
     ) -> T {
-        let store = self.shared.as_ref().expect("there is a store");
-        let (specs, is_fresh) = (store.specs(self.setup.is_old(region)), store.is_new);
-        let own = &specs[0];
-        let parent = own.parent_ref.parent.clone().map(|parent| (NAMES[0].to_owned(), parent));
-        let configuration = (own.version, parent.into_iter().collect());
+        let is_fresh = self.shared.as_ref().expect("there is a store").is_new;
+        let is_old = self.setup.is_old(region);
+        let limits = self.limits.leased(is_old).into_iter();
+        let parents = limits.filter_map(|limit| Some((limit.name.to_string(), limit.parent?))).collect();
+        let version = Version::of_file(if is_old { 1 } else { 2 });
         let wall = self.centre.clock.show(self.real);
-        let at = &mut self.regions[region];
-        let local = at.clock.show(self.real);
-        let root = |(place, ask): (usize, &Ask)| {
-            Some(RootAsk { name: cell_of(NAMES[place], None), spec: specs[place].clone(), ask: *ask })
-        };
-        let asks = at.link.asks.iter().enumerate().map(root).collect();
-        let (pools, decisions) = (at.pool.pools().collect(), &mut at.decisions);
+        let Region { clock, link, registry, due, decisions, .. } = &mut self.regions[region];
+        let (local, due) = (clock.show(self.real), link.asks.then_some(&*due));
         let mut here =
-            Here { rng: &mut self.rng, wall, is_fresh, asks, configuration, pools, decisions, local };
-        let done = act(&mut at.link.member, local, &mut here);
-        self.oracles.of(region).shut(at.decisions.shut_until(local));
+            Here { rng: &mut self.rng, wall, is_fresh, due, version, parents, registry, decisions, local };
+        let done = act(&mut link.member, local, &mut here);
+        let limit = registry.limit(self.limits.pool(0).0).expect("it leases it");
+        let shut_until = limit.suspension().paused_until(local);
+        self.oracles.of(region).shut(shut_until.unwrap_or(Moment::ORIGIN));
         done
     }
 
@@ -204,11 +213,12 @@ impl World {
             }
             Next::Done(done) => {
                 let link = &mut self.regions[region].link;
-                let (asks, next) = (std::mem::take(&mut link.asks), link.next.take());
-                if !asks.is_empty() {
+                let asked = std::mem::take(&mut link.asks);
+                let asks_next = std::mem::take(&mut link.asks_next);
+                if asked {
                     self.has_asked(region, done)?;
                 }
-                next.map_or(Ok(()), |next| self.ask_roots(region, next))
+                if asks_next { self.ask_roots(region) } else { Ok(()) }
             }
         }
     }

@@ -2,27 +2,23 @@
 
 use super::World;
 use super::event::{Event, Phase};
+use crate::limits::Limits;
 use crate::oracle::{Stock, Verdict, must};
 use crate::topology::{Fate, Shared};
 use crate::{MILLI, SECOND};
+use lessor_ledger::Rule;
 use lessor_ledger::cells::{CellsError, Table, Timeline};
 use lessor_ledger::overrides::Version;
-use lessor_ledger::pool::{Plan, Pool, PoolView};
-use lessor_ledger::roots::{
-    self, Call, CompiledPlan, HEAD, Head, OVERRIDES, ParentRef, RootSpec, SIGN_EVERY, Said, cell_of,
-};
+use lessor_ledger::pool::{Past, Pool, PoolView};
+use lessor_ledger::registry::Registry;
+use lessor_ledger::roots::{self, Call, HEAD, Head, OVERRIDES, RootSpec, SIGN_EVERY, Said, cell_of};
 use lessor_ledger::rule::RefillStyle;
-use lessor_ledger::share::Sharing;
-use lessor_ledger::{Rule, roots::stricter};
-use lessor_protocol::Moment;
+use lessor_protocol::{ClockBounds, Moment};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The era of a store when the first allocator comes to it.
 const FIRST_ERA: u64 = 1;
-
-/// The limit that nodes ask, and the one above.
-pub(super) const NAMES: [&str; 2] = ["a", "above"];
 
 /// Before which call of a first exchange a store is emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +44,8 @@ pub(super) struct Store {
     set_at: u64,
     /// Whether it may have lost something, or another timeline says so.
     pub(super) is_lost: bool,
-    specs: Vec<RootSpec>,
+    /// Of each limit the name of its root, and what that is made of.
+    specs: Vec<(String, RootSpec)>,
     letters: BTreeMap<u64, Letter>,
     written: u64,
     /// Whether its time began anew, as far as its head says.
@@ -65,17 +62,19 @@ enum Letter {
 }
 
 impl Store {
-    /// An empty one, for roots by `plan`, whose last rules are those of `above` limits.
-    pub(super) fn new(plan: &Plan, above: usize) -> Self {
-        let (own, higher) = plan.rules.split_at(plan.rules.len() - above);
-        let spec = |rules: &[Rule]| {
-            let rules = rules.iter().map(|rule| stricter(rule).expect("a store can keep it")).collect();
-            let sharing = Sharing { term_min: roots::CLOCK_UNCERTAINTY * 10, ..plan.sharing.clone() };
-            let plan = Plan { rules, is_root: true, sharing, ..plan.clone() };
-            let compiled = CompiledPlan::new(plan);
-            RootSpec { compiled, version: Version::of_file(2), parent_ref: ParentRef::default() }
+    /// An empty one, for roots of `limits`.
+    pub(super) fn new(limits: &Limits, clocks: ClockBounds) -> Self {
+        // What roots are made of is asked of a registry that is none of the allocators.
+        let now = Moment::ORIGIN;
+        let mut registry = Registry::new(&limits.leased(false), clocks, Past::None, now, 1);
+        let spec = |place| {
+            let (name, id) = limits.pool(place);
+            let limit = registry.limit(name).expect("it is configured");
+            let spec = limit.spec(id, Version::of_file(2), Version::of_file(2));
+            let key = id.key.as_ref().map(|key| key.as_str());
+            (cell_of(name, key), spec.expect("it is in a store"))
         };
-        let specs = std::iter::once(own).chain((above > 0).then_some(higher)).map(spec).collect();
+        let specs: Vec<_> = (0..limits.count()).map(spec).collect();
         let table = Table::new(Timeline::new("0"));
         Store {
             behind: table.clone(),
@@ -86,17 +85,17 @@ impl Store {
             set: 0,
             set_at: 0,
             is_lost: false,
+            roots: vec![None; specs.len()],
             specs,
             letters: BTreeMap::new(),
             written: 0,
             has_eras: false,
-            roots: vec![None; 1 + usize::from(above > 0)],
         }
     }
 
     /// Reads what the roots are, if they can be read.
     fn read_roots(&mut self, real: u64, clock: Moment) {
-        let names: Vec<String> = NAMES[..self.specs.len()].iter().map(|name| cell_of(name, None)).collect();
+        let names: Vec<String> = self.specs.iter().map(|(name, _)| name.clone()).collect();
         let cells = self.table.load(&names);
         // No allocator lends by the head of another timeline.
         let head = self.head().filter(|head| head.timeline() == *self.table.timeline());
@@ -104,7 +103,7 @@ impl Store {
         let now = if self.set == 0 { clock } else { Moment::ORIGIN };
         self.has_eras |= head.as_ref().is_some_and(|head| head.era() > FIRST_ERA);
         for (place, cell) in cells.into_iter().enumerate() {
-            let spec = &self.specs[place];
+            let (_, spec) = &self.specs[place];
             let read =
                 cell.zip(head.as_ref()).map(|(cell, head)| roots::read(spec, head, Some(&cell.value), now));
             self.roots[place] = read.and_then(Result::ok).map(|root| (root.pool, root.now, real));
@@ -119,18 +118,6 @@ impl Store {
     /// Whether an allocator has said which limit is below which.
     pub(super) fn knows_families(&self) -> bool {
         self.head().is_some_and(|head| !head.families().is_empty())
-    }
-
-    /// What an allocator knows of what roots are made of: by an older configuration no limit is above.
-    pub(super) fn specs(&self, is_old: bool) -> Vec<RootSpec> {
-        let version = Version::of_file(if is_old { 1 } else { 2 });
-        let spec = |(place, spec): (usize, &RootSpec)| {
-            let knows = place == 0 && self.specs.len() > 1 && !is_old;
-            let parent = knows.then(|| NAMES[1].to_owned());
-            let parent_ref = ParentRef { limit: NAMES[place].to_owned(), parent, known: version };
-            RootSpec { version, parent_ref, ..spec.clone() }
-        };
-        self.specs.iter().enumerate().map(spec).collect()
     }
 
     /// Returns the roots, as an observer that is never behind the time sees them; `None` for a root that is unknown.

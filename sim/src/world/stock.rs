@@ -23,7 +23,9 @@ impl World {
         let (at, in_hand) = (self.now().allocator, self.in_hand());
         let own = in_hand.iter().enumerate();
         if !self.regions.is_empty() {
-            let own = own.map(|(region, &in_hand)| self.regions[region].stock(self.real, in_hand)).collect();
+            let own = own
+                .map(|(region, &in_hand)| self.regions[region].stock(&self.limits, self.real, in_hand))
+                .collect();
             let in_hand = in_hand.iter().sum();
             let above = match self.shared.is_some() {
                 true => self.stock_of_roots(in_hand),

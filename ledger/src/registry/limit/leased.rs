@@ -91,7 +91,7 @@ impl Limit {
 
     /// What the root of a pool in the store is made of, by the configuration `version`; the newest that is known is `known`.
     /// `None` if it is not in a store.
-    pub(crate) fn spec(&self, id: &PoolId, version: Version, known: Version) -> Option<RootSpec> {
+    pub fn spec(&self, id: &PoolId, version: Version, known: Version) -> Option<RootSpec> {
         let compiled = self.compiled_plans.get(id)?.clone();
         Some(RootSpec { compiled, version, parent_ref: self.parent_ref(known) })
     }

@@ -1,0 +1,128 @@
+//! Trouble of regions: their processes die, or are stopped and say so; their links are cut, and a clock is wrong.
+
+use super::World;
+use super::event::Event;
+use super::regions::{Region, SESSIONS};
+use super::trouble::STANDS_STILL;
+use crate::MILLI;
+use crate::oracle::Verdict;
+use crate::topology::Lag;
+use lessor_protocol::Moment;
+
+/// How long a clock stands still.
+const STALL: u64 = 200 * MILLI;
+
+impl World {
+    /// Returns the first session of the next process of `region`. It may begin others after that.
+    fn next_region_session(&mut self, region: usize) -> u64 {
+        self.region_lives += 1;
+        let (before, session) = (self.regions[region].connection.session(), self.region_lives * SESSIONS);
+        self.oracles.root().ends(before);
+        self.oracles.root().begins(region, session);
+        session
+    }
+
+    /// The process of a region dies, or is stopped and says so. It is back at `until`, without its books.
+    fn region_dies(&mut self, region: usize, is_stopped: bool, until: u64) {
+        if !self.regions[region].up {
+            return;
+        }
+        if is_stopped {
+            self.region_leaves(region);
+        }
+        self.oracles.of(region).shut(Moment::ORIGIN);
+        let session = self.next_region_session(region);
+        let (life, fresh) = (self.regions[region].life + 1, self.fresh_region(region, session));
+        self.regions[region] = fresh;
+        (self.regions[region].up, self.regions[region].life) = (false, life);
+        let (stocks, now) = (self.stocks(), self.now());
+        self.oracles.region_lost(region, now, &stocks);
+        self.push(until, Event::RegionStarts { region, life });
+    }
+
+    /// A host whose process is about to start as `session`.
+    fn fresh_region(&self, region: usize, session: u64) -> Region {
+        let clock = self.regions[region].clock;
+        Region::new(&self.setup, &self.limits, region, clock, self.real, session)
+    }
+
+    fn region_leaves(&mut self, region: usize) {
+        let at = &mut self.regions[region];
+        let now = at.clock.show(self.real);
+        at.registry.stop();
+        let due = at.registry.asks_above(now, self.limits.upstream(), at.connection.rtt());
+        if due.asks.is_empty() || due.session != at.connection.session() {
+            return;
+        }
+        at.connection.begin(now);
+        at.due = due;
+        match self.shared.is_some() {
+            true => self.leave_roots(region),
+            false => self.send_above(region, 0),
+        }
+    }
+
+    pub(super) fn region_starts(&mut self, region: usize, life: u64) -> Verdict {
+        let at = &self.regions[region];
+        if at.life != life || at.up {
+            return Ok(());
+        }
+        // What it was is gone: its pool begins now.
+        let session = at.connection.session();
+        self.regions[region] = self.fresh_region(region, session);
+        self.regions[region].life = life;
+        self.log.note(self.real, "region # starts as session #", &[region as u64, session]);
+        self.begin_region(region)
+    }
+
+    fn begin_region(&mut self, region: usize) -> Verdict {
+        let life = self.regions[region].life;
+        if self.shared.is_some() {
+            self.push(self.real, Event::Signs { region, life });
+        }
+        self.look_above(region)
+    }
+
+    /// The link between some region and what it leases from is cut.
+    pub(super) fn cut_region(&mut self, until: u64) {
+        if let Some(region) = self.some_region() {
+            self.network.cut(self.region_place(region), true, true, until);
+        }
+    }
+
+    /// Some region dies, or is stopped and says so.
+    pub(super) fn lose_region(&mut self, is_stopped: bool, until: u64) {
+        if let Some(region) = self.some_region() {
+            self.region_dies(region, is_stopped, until);
+        }
+    }
+
+    fn some_region(&mut self) -> Option<usize> {
+        let regions = self.regions.len();
+        (regions > 0).then(|| self.rng.usize(..regions))
+    }
+
+    /// All trouble of regions ends.
+    pub(super) fn mend_regions(&mut self) -> Verdict {
+        (0..self.regions.len()).try_for_each(|region| self.region_starts(region, self.regions[region].life))
+    }
+
+    /// The clock of the first allocator is wrong from now on.
+    pub(super) fn lags(&mut self) {
+        let Some(lag) = self.setup.topology.shared().and_then(|shared| shared.lag) else { return };
+        let clock = &mut self.regions[0].clock;
+        match lag {
+            Lag::Stalled => {
+                let ppm = clock.ppm();
+                clock.set_rate(self.real, STANDS_STILL);
+                self.push(self.real + STALL, Event::RegionThaws { ppm });
+            }
+            Lag::Slewed(ppm) => clock.slew(self.real, ppm),
+        }
+    }
+
+    /// The clock of the first allocator goes on.
+    pub(super) fn region_thaws(&mut self, ppm: i64) {
+        self.regions[0].clock.set_rate(self.real, ppm);
+    }
+}
