@@ -169,15 +169,23 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) {
+        // The server first: it starts others in the place of those that end.
+        for pid in self.processes() {
+            // A process of a connection may have ended meanwhile.
+            let _ = kill_process(Pid::from_raw(pid.cast_signed()).expect("not zero"), signal);
+        }
+    }
+
+    /// Its process, and the process of each connection if it has them.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn processes(&self) -> Vec<u32> {
         let server = self.with(|server| server.pid()).expect("it runs");
         let children = format!("/proc/{server}/task/{server}/children");
         let children = std::fs::read_to_string(children).unwrap_or_default();
         let children = children.split(' ').filter_map(|pid| pid.trim().parse().ok());
-        // The server first: it starts others in the place of those that end.
-        for pid in [server.cast_signed()].into_iter().chain(children) {
-            // A process of a connection may have ended meanwhile.
-            let _ = kill_process(Pid::from_raw(pid).expect("not zero"), signal);
-        }
+        [server].into_iter().chain(children).collect()
     }
 
     /// Does a command of Redis, or a statement of PostgreSQL, as a user with all rights: the first line of the answer.
