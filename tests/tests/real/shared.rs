@@ -38,6 +38,7 @@ macro_rules! on_each_store {
     };
 }
 
+mod alone;
 mod config;
 mod family;
 mod kinds;
