@@ -2,7 +2,7 @@
 //! next. Exchanges wait here until what they answer is durable. A store that fails lends nothing, and is made anew.
 
 use crate::shared::Shared;
-use crate::store::Embedded;
+use crate::store::{Batch, Embedded};
 use lessor_protocol::Clock;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,6 +15,9 @@ use tokio::sync::watch;
 /// How long to leave a store alone that failed. A disk that is full is not hurried, and no task waits for longer than that
 /// once there is room.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Pools that are copied while no exchange goes on. They take a millisecond or so.
+const POOLS_AT_ONCE: usize = 300;
 
 /// What is durable.
 #[derive(Clone, Debug, Default)]
@@ -152,10 +155,7 @@ impl Writer {
     /// Writes what there is, and says whether that failed.
     fn write(&mut self, shared: &Shared) -> bool {
         let is_failing = self.done.borrow().failing.is_some();
-        let batch = shared.with(|registry, now| match is_failing {
-            true => registry.write_all(now),
-            false => registry.write_down(now),
-        });
+        let batch = gathered(shared, is_failing);
         if batch.is_empty() {
             self.done.send_modify(|done| done.batch = batch.number);
             return false;
@@ -190,5 +190,27 @@ impl Writer {
         if !again {
             tracing::error!(%error, "nothing new is lent until the store can be written again");
         }
+    }
+}
+
+/// What is to be written: all of it to a store that failed. Exchanges go on while pools are copied.
+fn gathered(shared: &Shared, is_failing: bool) -> Batch {
+    let mut gathering = shared.with(|registry, now| match is_failing {
+        true => registry.begin_whole_batch(now),
+        false => registry.begin_batch(now),
+    });
+    loop {
+        let (is_all, took) = shared.with(|registry, now| {
+            let is_all = registry.gather(now, &mut gathering, POOLS_AT_ONCE);
+            (is_all, shared.now().since(now))
+        });
+        if is_all {
+            return gathering.into_batch();
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "no waiting thread gets a lock that is taken again at once"
+        )]
+        std::thread::sleep(took);
     }
 }

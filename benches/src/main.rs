@@ -17,6 +17,7 @@
 //! `store` (what it costs to write down what is lent), `family` (what keys below a parent cost it), `sessions` (what sessions cost
 //! each other), `exchange` (what finding limit, pool and session costs).
 
+mod batch;
 mod exchange;
 mod family;
 mod instructions;
@@ -73,6 +74,8 @@ enum Command {
     Sessions,
     /// Shows what an ask costs an allocator, by the kind of limit that it is of.
     Exchange,
+    /// Shows how long exchanges wait while an allocator copies what it writes down.
+    Batch,
     /// Calls one row so many times: what `ir` runs under valgrind.
     #[command(hide = true)]
     Calls { row: String, calls: u64 },
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Family => family::print(),
         Command::Sessions => sessions::print(),
         Command::Exchange => exchange::print(),
+        Command::Batch => batch::print(),
         Command::Calls { row, calls } => instructions::make_calls(&row, calls),
     };
     match done {

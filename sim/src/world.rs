@@ -335,6 +335,7 @@ impl World {
             Event::Lift => self.lift()?,
             Event::Spree { node, life } => self.spree(node, life)?,
             Event::Reopen { life } => self.reopen(life),
+            Event::Copies { life } => self.copies(life),
             Event::Durable { life } => self.durable(life),
             Event::Sweep => self.sweep()?,
             Event::Next(phase) => self.next(phase)?,
@@ -393,6 +394,7 @@ impl World {
             | Event::RegionTimesOut { .. }
             | Event::RegionStarts { .. }
             | Event::Reopen { .. }
+            | Event::Copies { .. }
             | Event::Durable { .. }
             | Event::Next(_)
             | Event::End => 0,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Config;
-use crate::store::{Batch, Written};
+use crate::store::Written;
 use lessor_ledger::CarryOver;
 use lessor_ledger::overrides::Decision;
 use lessor_ledger::pool::Past;

@@ -2,7 +2,7 @@
 //!
 //! In reading order: `config` (what is configured of a limit), [`limit`] (a limit and its pools), [`sessions`] (which node asks),
 //! [`Registry::leases`] (one exchange), `family` (the pools above one), `live` (limits come and go), `above` (what is leased from
-//! an upstream), `decisions` (of operators), `rows` and `written` (what is written down).
+//! an upstream), `decisions` (of operators), `rows`, `gather` and `written` (what is written down).
 
 mod above;
 mod by_node;
@@ -11,6 +11,7 @@ mod decisions;
 mod family;
 #[cfg(test)]
 mod fixtures;
+mod gather;
 pub mod limit;
 mod live;
 mod observe;
@@ -27,6 +28,7 @@ pub use by_node::ByNode;
 pub(crate) use by_node::check_pattern;
 pub use config::{KEYS_MAX, Keyed, LESSEES_MAX, LimitConfig, Upstream};
 pub use decisions::{BlockedFull, by_name};
+pub use gather::Gathering;
 pub use live::{LimitsFull, Put, Unfit};
 pub(crate) use parents::too_short_for_flow;
 pub use parents::{DEPTH_MAX, check_parents, key_above, wrong_parent};

@@ -1,6 +1,7 @@
 //! Whole exchanges against the pure allocator: what is answered, and that wrong entries touch nothing.
 
 mod above;
+mod gather;
 mod kinds;
 mod written;
 

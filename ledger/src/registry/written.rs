@@ -6,7 +6,7 @@ use super::Registry;
 use crate::named::named_for;
 use crate::pool::Past;
 use crate::registry::limit::Limit;
-use crate::registry::rows::{Batch, LimitRow, PoolPlace, Written};
+use crate::registry::rows::{Batch, PoolPlace, Written};
 use crate::rule::Gap;
 use lessor_protocol::{ClockBounds, Moment};
 use serde_json::{Value, json};
@@ -17,15 +17,15 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Journaled {
     is_on: bool,
     /// Batches that were made.
-    batches: u64,
+    pub(super) batches: u64,
     /// The highest version of a limit.
-    versions: u64,
+    pub(super) versions: u64,
     /// Whether nothing of what is written is of any use.
-    is_first: bool,
+    pub(super) is_first: bool,
     /// Limits that are no more.
-    gone: Vec<String>,
+    pub(super) gone: Vec<String>,
     /// Whether something is to be written.
-    is_unwritten: bool,
+    pub(super) is_unwritten: bool,
     /// Whether an answer of this exchange may not be known before that.
     is_uncovered: bool,
 }
@@ -121,53 +121,6 @@ impl Registry {
         self.journaled.is_unwritten
     }
 
-    /// What is to be durable next.
-    pub fn write_down(&mut self, now: Moment) -> Batch {
-        let decisions = self.decision_rows(now);
-        let journaled = &mut self.journaled;
-        journaled.batches += 1;
-        journaled.is_unwritten = false;
-        let mut batch = Batch {
-            number: journaled.batches,
-            is_first: std::mem::take(&mut journaled.is_first),
-            decisions,
-            ..Batch::default()
-        };
-        if batch.is_first {
-            batch.decisions.retain(|_, row| row.is_some());
-        }
-        for name in std::mem::take(&mut journaled.gone) {
-            batch.limits.insert(name, None);
-        }
-        let is_unwritten = |(_, limit): &(&String, &mut Limit)| limit.is_unwritten();
-        let mut rows: Vec<(String, LimitRow)> = vec![];
-        for (name, limit) in self.limits.iter_mut().filter(is_unwritten) {
-            journaled.versions += 1;
-            rows.extend(limit.row(journaled.versions).map(|row| (name.clone(), row)));
-            for (id, row) in limit.pool_rows(now) {
-                let place = PoolPlace { limit: name.clone(), id };
-                if let Some((_, mark)) = &row {
-                    batch.marks.push((place.clone(), *mark));
-                }
-                batch.pools.insert(place, row.map(|(row, _)| row));
-            }
-        }
-        let all: Vec<&LimitConfig> = self.limits.values().map(Limit::config).collect();
-        for (name, row) in rows {
-            let basis = basis_of(&all, self.limits[&name].config(), self.clocks);
-            batch.limits.insert(name, Some(LimitRow { basis, ..row }));
-        }
-        batch
-    }
-
-    /// All that is to be durable, for a store that has nothing yet.
-    pub fn write_all(&mut self, now: Moment) -> Batch {
-        self.limits.values_mut().for_each(Limit::write_all);
-        self.write_decisions();
-        self.journaled.is_first = true;
-        self.write_down(now)
-    }
-
     /// What may be lent, now that the batch is durable that it came with.
     pub fn raise_high_water(&mut self, batch: &Batch) {
         for (place, mark) in &batch.marks {
@@ -225,7 +178,7 @@ fn heir(limits: &BTreeMap<String, Limit>, name: &str) -> Option<String> {
 }
 
 /// The basis of the checkpoints of `limit`, one of `all`: they are of no use to pools of another basis.
-fn basis_of(all: &[&LimitConfig], limit: &LimitConfig, clocks: ClockBounds) -> String {
+pub(super) fn basis_of(all: &[&LimitConfig], limit: &LimitConfig, clocks: ClockBounds) -> String {
     let mut below: BTreeMap<&str, Value> = BTreeMap::new();
     add_below(all, limit, clocks, &mut below);
     let mut basis = json!({ "limit": limit.basis(clocks), "below": below });

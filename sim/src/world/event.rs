@@ -160,6 +160,10 @@ pub(super) enum Event {
     Reopen {
         life: u64,
     },
+    /// The allocator copies the next pool that it writes down.
+    Copies {
+        life: u64,
+    },
     /// What the allocator wrote down is durable.
     Durable {
         life: u64,
@@ -253,6 +257,7 @@ impl Event {
             | Event::RegionTimesOut { .. }
             | Event::RegionStarts { .. }
             | Event::Reopen { .. }
+            | Event::Copies { .. }
             | Event::Durable { .. }
             | Event::Sweep
             | Event::Next(_)

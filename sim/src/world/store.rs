@@ -1,10 +1,10 @@
-//! What the allocator writes down before it answers, and what is left of it when its process dies. One batch is written at a time,
+//! What the allocator writes down before it answers, and what is left of it when its process dies. One batch is written at a time, its pools copied one by one,
 //! and the answers that wait for it leave when it is durable, as the journal of the allocator does it.
 
 use super::World;
 use super::event::{Event, Reply};
 use crate::MILLI;
-use lessor_ledger::registry::{Batch, PoolPlace, Registry, Written};
+use lessor_ledger::registry::{Batch, Gathering, PoolPlace, Registry, Written};
 use lessor_ledger::rule::Gap;
 use lessor_protocol::Moment;
 use std::time::Duration;
@@ -16,8 +16,15 @@ type Pause = Option<(Moment, Duration)>;
 #[derive(Debug)]
 struct Writing {
     boot: u64,
-    batch: Batch,
+    batch: Made,
     pause: Pause,
+}
+
+/// A batch whose pools are being copied, or are copied.
+#[derive(Debug)]
+enum Made {
+    Partly(Gathering),
+    Wholly(Batch),
 }
 
 /// What is written down, and what waits for it.
@@ -36,6 +43,7 @@ impl Store {
     /// What was being written is durable, all of it.
     fn keep(&mut self) -> Option<Batch> {
         let Writing { boot, batch, pause } = self.writing.take()?;
+        let Made::Wholly(batch) = batch else { return None };
         (self.boot, self.pause) = (boot, pause);
         self.durable.apply(&batch);
         Some(batch)
@@ -60,15 +68,17 @@ impl World {
     pub(super) fn begin_writing(&mut self) {
         if self.writes() {
             self.centre.registry.begin_writing(0);
-            self.centre.store.writing = Some(self.writing());
+            let now = self.centre.clock.show(self.real);
+            let batch = Made::Wholly(self.centre.registry.write_down(now));
+            self.centre.store.writing = Some(self.writing(batch));
             self.is_durable();
         }
     }
 
-    fn writing(&mut self) -> Writing {
+    fn writing(&self, batch: Made) -> Writing {
         let now = self.centre.clock.show(self.real);
         let pause = self.centre.paused.filter(|until| *until > now).map(|until| (until, until.since(now)));
-        Writing { boot: self.centre.boot, batch: self.centre.registry.write_down(now), pause }
+        Writing { boot: self.centre.boot, batch, pause }
     }
 
     /// Writes down what has to be, unless that is going on.
@@ -76,7 +86,31 @@ impl World {
         if !self.writes() || self.centre.store.writing.is_some() || !self.centre.registry.is_unwritten() {
             return;
         }
-        self.centre.store.writing = Some(self.writing());
+        let now = self.centre.clock.show(self.real);
+        let batch = Made::Partly(self.centre.registry.begin_batch(now));
+        self.centre.store.writing = Some(self.writing(batch));
+        self.copies(self.centre.life);
+    }
+
+    /// The next pool is copied; with the last one the batch is on its way to the disk.
+    pub(super) fn copies(&mut self, life: u64) {
+        if self.centre.life != life {
+            return;
+        }
+        let now = self.centre.clock.show(self.real);
+        let Some(Writing { boot, batch: Made::Partly(mut gathering), pause }) =
+            self.centre.store.writing.take()
+        else {
+            return;
+        };
+        if !self.centre.registry.gather(now, &mut gathering, 1) {
+            let batch = Made::Partly(gathering);
+            self.centre.store.writing = Some(Writing { boot, batch, pause });
+            let soon = self.rng.u64(1..=self.setup.store);
+            return self.push(self.real + soon, Event::Copies { life });
+        }
+        let batch = Made::Wholly(gathering.into_batch());
+        self.centre.store.writing = Some(Writing { boot, batch, pause });
         let takes = self.rng.u64(1..=2 * self.setup.store);
         // Once in a while a disk is busy with other things.
         let takes = takes * if self.rng.u32(..50) == 0 && self.setup.store < MILLI { 20 } else { 1 };
@@ -108,7 +142,7 @@ impl World {
         let store = &mut self.centre.store;
         store.waiting.clear();
         if store.writing.is_some() && self.rng.bool() {
-            store.keep();
+            let _ = store.keep();
         }
         store.writing = None;
     }

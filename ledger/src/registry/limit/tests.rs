@@ -310,8 +310,9 @@ fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
     let lent =
         first.renew(millis(0), PoolId::default(), A, 1, Ask { want: 10, waiting: 10, ..Ask::default() });
     assert!(lent.expect("a good ask").permits() > 0);
-    let version = first.row(1).expect("it is new").version;
-    let (id, row) = first.pool_rows(millis(0)).remove(0);
+    let (version, _) = first.row(1);
+    let id = first.take_unwritten().remove(0);
+    let row = first.pool_row(millis(0), &id, version).expect("of that version");
     let (row, _) = row.expect("it is there");
     // Of another version nothing is known, not even what is out.
     for (version, lends) in [(version, true), (version + 1, false)] {

@@ -115,24 +115,35 @@ impl Limit {
         self.unwritten.has_row || !self.unwritten.pools.is_empty()
     }
 
-    /// Its own row but for its basis, if that is to be written. `next` is a version that there never was.
-    pub(crate) fn row(&mut self, next: u64) -> Option<LimitRow> {
+    /// The version of its rows, and its own row but for its basis, if that is to be written. `next` is a version that there never was.
+    pub(crate) fn row(&mut self, next: u64) -> (u64, Option<LimitRow>) {
         let version = *self.unwritten.version.get_or_insert(next);
         let row = || LimitRow { version, basis: String::new(), past: self.past.save() };
-        std::mem::take(&mut self.unwritten.has_row).then(row)
+        (version, std::mem::take(&mut self.unwritten.has_row).then(row))
     }
 
-    /// The rows of pools that are to be written, at `now`, with what may be lent once they are; `None` of one that is gone.
-    pub(crate) fn pool_rows(&mut self, now: Moment) -> Vec<(PoolId, Option<(PoolRow, HighWater)>)> {
-        let version = self.unwritten.version.unwrap_or(0);
-        let ids = std::mem::take(&mut self.unwritten.pools).into_iter();
-        let rows = ids.filter_map(|id| {
-            let Some(kept) = self.pools.get_mut(&id) else { return Some((id, None)) };
-            kept.is_queued = false;
-            let (checkpoint, mark) = kept.pool.checkpoint(now, CHECKPOINT_LASTS)?;
-            Some((id, Some((PoolRow { version, checkpoint }, mark))))
-        });
-        rows.collect()
+    /// The pools that are to be written. Each stays marked until [`Limit::pool_row`] is called.
+    pub(crate) fn take_unwritten(&mut self) -> Vec<PoolId> {
+        std::mem::take(&mut self.unwritten.pools)
+    }
+
+    /// The row of a pool at `now`, and what may be lent once it is durable; `Some(None)` of a pool that is gone. `None` if there is
+    /// nothing to write of it, or the limit has another `version` by now: then the next batch has it.
+    pub(crate) fn pool_row(
+        &mut self,
+        now: Moment,
+        id: &PoolId,
+        version: u64,
+    ) -> Option<Option<(PoolRow, HighWater)>> {
+        let is_other = self.unwritten.version != Some(version);
+        let Some(kept) = self.pools.get_mut(id) else { return (!is_other).then_some(None) };
+        kept.is_queued = false;
+        if is_other {
+            self.queue(id);
+            return None;
+        }
+        let (checkpoint, mark) = kept.pool.checkpoint(now, CHECKPOINT_LASTS)?;
+        Some(Some((PoolRow { version, checkpoint }, mark)))
     }
 
     /// What is to be written once more, all of it.

@@ -1,0 +1,120 @@
+//! How a batch is made: begun at once, and its pools copied a few at a time, so that exchanges go on in between. What an exchange
+//! changes meanwhile goes into the next batch.
+
+use super::written::basis_of;
+use super::{Batch, LimitConfig, LimitRow, PoolPlace, Registry};
+use crate::registry::limit::{Limit, PoolId};
+use lessor_protocol::Moment;
+use std::collections::VecDeque;
+
+/// A batch, and the pools that are still to be copied into it.
+#[derive(Debug)]
+pub struct Gathering {
+    batch: Batch,
+    left: VecDeque<Unwritten>,
+}
+
+/// Pools of a limit that are to be written, and the version of their rows.
+#[derive(Debug)]
+struct Unwritten {
+    limit: String,
+    version: u64,
+    pools: VecDeque<PoolId>,
+}
+
+impl Gathering {
+    /// The batch, once all pools are in it.
+    ///
+    /// # Panics
+    /// If some are not: see [`Registry::gather`].
+    pub fn into_batch(self) -> Batch {
+        assert!(self.left.iter().all(|left| left.pools.is_empty()), "pools are still to be copied");
+        self.batch
+    }
+
+    fn next(&mut self) -> Option<(&str, u64, PoolId)> {
+        while self.left.front().is_some_and(|first| first.pools.is_empty()) {
+            self.left.pop_front();
+        }
+        let first = self.left.front_mut()?;
+        let pool = first.pools.pop_front()?;
+        Some((&first.limit, first.version, pool))
+    }
+}
+
+impl Registry {
+    /// What is to be durable next.
+    pub fn write_down(&mut self, now: Moment) -> Batch {
+        let gathering = self.begin_batch(now);
+        self.gathered(now, gathering)
+    }
+
+    /// All that is to be durable, for a store that has nothing yet.
+    pub fn write_all(&mut self, now: Moment) -> Batch {
+        let gathering = self.begin_whole_batch(now);
+        self.gathered(now, gathering)
+    }
+
+    fn gathered(&mut self, now: Moment, mut gathering: Gathering) -> Batch {
+        self.gather(now, &mut gathering, usize::MAX);
+        gathering.into_batch()
+    }
+
+    /// Begins a batch of all that is to be durable, for a store that has nothing yet.
+    pub fn begin_whole_batch(&mut self, now: Moment) -> Gathering {
+        self.limits.values_mut().for_each(Limit::write_all);
+        self.write_decisions();
+        self.journaled.is_first = true;
+        self.begin_batch(now)
+    }
+
+    /// Begins the next batch. It is made of what [`Registry::gather`] copies until it says that this is all.
+    pub fn begin_batch(&mut self, now: Moment) -> Gathering {
+        let decisions = self.decision_rows(now);
+        let journaled = &mut self.journaled;
+        journaled.batches += 1;
+        journaled.is_unwritten = false;
+        let mut batch = Batch {
+            number: journaled.batches,
+            is_first: std::mem::take(&mut journaled.is_first),
+            decisions,
+            ..Batch::default()
+        };
+        if batch.is_first {
+            batch.decisions.retain(|_, row| row.is_some());
+        }
+        for name in std::mem::take(&mut journaled.gone) {
+            batch.limits.insert(name, None);
+        }
+        let is_unwritten = |(_, limit): &(&String, &mut Limit)| limit.is_unwritten();
+        let (mut rows, mut left): (Vec<(String, LimitRow)>, _) = (vec![], VecDeque::new());
+        for (name, limit) in self.limits.iter_mut().filter(is_unwritten) {
+            journaled.versions += 1;
+            let (version, row) = limit.row(journaled.versions);
+            rows.extend(row.map(|row| (name.clone(), row)));
+            left.push_back(Unwritten { limit: name.clone(), version, pools: limit.take_unwritten().into() });
+        }
+        let all: Vec<&LimitConfig> = self.limits.values().map(Limit::config).collect();
+        for (name, row) in rows {
+            let basis = basis_of(&all, self.limits[&name].config(), self.clocks);
+            batch.limits.insert(name, Some(LimitRow { basis, ..row }));
+        }
+        Gathering { batch, left }
+    }
+
+    /// Copies up to `most` pools more. Returns whether these were all.
+    pub fn gather(&mut self, now: Moment, gathering: &mut Gathering, most: usize) -> bool {
+        for _ in 0..most {
+            let Some((name, version, id)) = gathering.next() else { return true };
+            // One that was removed meanwhile goes with the next batch.
+            let Some(limit) = self.limit_or_retired(name) else { continue };
+            let Some(row) = limit.pool_row(now, &id, version) else { continue };
+            let place = PoolPlace { limit: name.to_owned(), id };
+            if let Some((_, mark)) = &row {
+                gathering.batch.marks.push((place.clone(), *mark));
+            }
+            gathering.batch.pools.insert(place, row.map(|(row, _)| row));
+        }
+        gathering.left.iter().all(|left| left.pools.is_empty())
+    }
+}
