@@ -8,6 +8,7 @@ use lessor_ledger::named::Named;
 use lessor_ledger::pool::Plan;
 use lessor_ledger::registry::limit::PoolId;
 use lessor_ledger::registry::{ByNode, Keyed, LimitConfig, Upstream};
+use lessor_ledger::rule::{RefillStyle, TokenBucket};
 use lessor_ledger::share::Sharing;
 use lessor_protocol::{Fallback, Key, NodeName};
 use std::collections::BTreeMap;
@@ -46,8 +47,10 @@ impl Limits {
     /// Those of `setup`. In every other run they are counted by key, so that their pools are made when they are asked for, and
     /// forgotten.
     pub fn new(setup: &Setup) -> Self {
-        // A pool that is made after a change begins as one that was there all along, and no judge here knows when that was.
-        let are_keyed = setup.seed.is_multiple_of(2) && setup.live.is_empty();
+        // A pool that is made after a change begins as one that was there all along. No judge here knows when such a bucket was
+        // refilled or warmed last.
+        let is_known = setup.live.is_empty() || !setup.rule_sets().flatten().any(depends_on_its_beginning);
+        let are_keyed = setup.seed.is_multiple_of(2) && is_known;
         let (asked, above) = (setup.limits(), setup.above);
         let names = (0..asked).map(|limit| (format!("limit-{limit}"), above));
         let names = names.chain((0..above).map(|place| (format!("above-{place}"), above - 1 - place)));
@@ -163,6 +166,12 @@ impl Limits {
         let least = |rules: &[Rule]| rules.iter().map(Rule::ceiling).min().unwrap_or(u64::MAX);
         least(own).saturating_sub(self.plan.sharing.reserve).min(least(above))
     }
+}
+
+/// Whether it matters to books of `rule` when they began.
+fn depends_on_its_beginning(rule: &Rule) -> bool {
+    let is_even = |rule: &TokenBucket| rule.refill_style() == RefillStyle::Greedy && rule.warm_up().is_none();
+    matches!(rule, Rule::TokenBucket(rule) if !is_even(rule))
 }
 
 /// What the names of the nodes of a guaranteed group begin with.

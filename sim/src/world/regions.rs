@@ -253,6 +253,8 @@ impl World {
                 self.log.note(self.real, "a pool of region # is forgotten", &[region as u64]);
                 let (now, stocks) = (self.now(), self.stocks());
                 let stock = stocks.own[region];
+                // It has told the one above all that it spent, and counts from zero if it is asked again.
+                self.oracles.root().forgets(self.regions[region].connection.session());
                 self.oracles.of(region).books_lost(Instant { allocator: stock.at, ..now }, stock.view);
             }
         }

@@ -8,7 +8,7 @@ mod names;
 mod restarts;
 
 use apart::{cut_off, handed_on, in_vain, slewed};
-use family::{above, above_restarts};
+use family::{above, above_restarts, written_above};
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
@@ -26,7 +26,7 @@ use lessor_sim::topology::Fate;
 use lessor_sim::traffic::Workload;
 use lessor_sim::world::sustained;
 use lessor_sim::{MILLI, SECOND, generator, soak};
-use live::{capped, lowered, new_windows, paused, paused_restarts};
+use live::{capped, lowered, new_windows, paused, paused_restarts, removed};
 use restarts::{restarts, written, written_cap, written_flow};
 use std::time::Duration;
 
@@ -130,6 +130,10 @@ pub enum Scenario {
     StoreCapped,
     /// A cap on what is in flight, and calls that last longer than any should, see [`lessor_sim::generator::overlong`].
     Overlong,
+    /// Limits below one that is scarce, under an allocator that dies every second and writes down what it lends.
+    WrittenAbove,
+    /// A limit in full use that operators remove and put again.
+    Removed,
 }
 
 impl Scenario {
@@ -217,6 +221,8 @@ impl Scenario {
             Scenario::Written => written(setup, &mut dice),
             Scenario::WrittenCap => written_cap(setup, &mut dice),
             Scenario::WrittenFlow => written_flow(setup, &mut dice),
+            Scenario::WrittenAbove => written_above(setup, &mut dice),
+            Scenario::Removed => removed(setup, &mut dice),
         };
         soak::run(setup).map(drop).map_err(|failure| failure.what)
     }

@@ -1,5 +1,6 @@
 //! Limits below one that is scarce. The grounds of mutants draw them.
 
+use super::restarts::writing;
 use super::{alone, restarts};
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{FixedWindow, SlidingWindow, TokenBucket};
@@ -32,6 +33,14 @@ pub(super) fn above_restarts(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let mut setup = restarts(below(setup, per / 20, limit, scarce.expect("numbers in range"), dice), dice);
     setup.faults.every.insert(Fault::AllocatorRestart, (40 * SECOND, MILLI));
     setup.lasts = 200 * SECOND;
+    setup
+}
+
+pub(super) fn written_above(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let (limit, per) = (dice.u64(50..=400), Duration::from_millis(dice.u64(1_000..=5_000)));
+    let scarce = SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow);
+    let mut setup = writing(below(setup, per, limit, scarce.expect("numbers in range"), dice), dice);
+    setup.lasts = 60 * SECOND;
     setup
 }
 

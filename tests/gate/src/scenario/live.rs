@@ -53,6 +53,20 @@ pub(super) fn capped(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
+pub(super) fn removed(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let rule = sliding(dice.u64(100..=1_000), Duration::from_millis(dice.u64(1_500..=4_000)));
+    let mut setup = alone(setup, rule, 3.0);
+    setup.latency = Latency { one_way: MILLI, jitter: MILLI };
+    for second in 1..7 {
+        let at = 3 * second * SECOND + dice.u64(..SECOND);
+        let back = at + dice.u64(10 * MILLI..SECOND);
+        setup.live.push(Live { at, act: Act::Remove });
+        setup.live.push(Live { at: back, act: Act::Change(CarryOver::AsIs, vec![rule]) });
+    }
+    setup.lasts = 24 * SECOND;
+    setup
+}
+
 pub(super) fn new_windows(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let long = sliding(dice.u64(500..=2_000), Duration::from_secs(dice.u64(30..=60)));
     let mut setup = alone(setup, long, 5.0);

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All kinds.
-    pub const ALL: [Scenario; 46] = [
+    pub const ALL: [Scenario; 48] = [
         Scenario::Any,
         Scenario::FullWindow,
         Scenario::TinyBucket,
@@ -51,6 +51,8 @@ impl Scenario {
         Scenario::RegionsCapped,
         Scenario::StoreCapped,
         Scenario::Overlong,
+        Scenario::WrittenAbove,
+        Scenario::Removed,
     ];
 
     /// The one that is called `name`.

@@ -38,7 +38,7 @@ pub(super) fn written_flow(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
 }
 
 /// `setup` under an allocator that dies every second, and writes down what it lends, and no other trouble.
-fn writing(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+pub(super) fn writing(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let mut setup = restarts(setup, dice);
     setup.faults.every.insert(Fault::AllocatorRestart, (SECOND, 50 * MILLI));
     setup.workload = WORKLOADS[dice.usize(..WORKLOADS.len())].1;
