@@ -1,5 +1,5 @@
-//! The limits of a run as an operator configures them: those that nodes ask, and those above them. Each of the last rules is kept by
-//! a limit of its own, above the one before. Together they promise what one limit with all the rules would.
+//! The limits of a run as an operator configures them: one or more that nodes ask, and the limits above. Each of the last rules is
+//! kept by a limit of its own, above the one before. Together they promise what one limit with all the rules would.
 
 use crate::setup::Setup;
 use crate::topology::Topology;
@@ -19,14 +19,14 @@ pub const FIRST: &str = "limit-0";
 /// The limits of a run, and their pools, of which each has one.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The name of each limit and its pool: those that nodes ask, and then those above, the lowest first.
+    /// The name of each limit and its pool: first the limits that nodes ask, then the limits above, the lowest first.
     pools: Vec<(String, PoolId)>,
-    /// How many of them nodes ask.
+    /// The number of limits that nodes ask.
     asked: usize,
-    /// What each of those is made of, but for its rules.
+    /// The plan of the limits that nodes ask, but for the rules.
     plan: Plan,
     weights: Weights,
-    /// Where regions, or allocators that share a store, lease them from.
+    /// The upstream of regions, or of allocators that share a store.
     upstream: Option<Upstream>,
 }
 
@@ -44,8 +44,7 @@ pub fn lowest(plan: &Plan, above: usize) -> Plan {
 }
 
 impl Limits {
-    /// Those of `setup`. In every other run they are counted by key, so that their pools are made when they are asked for, and
-    /// forgotten.
+    /// The limits of `setup`. In every other run they are counted by key, so that pools are made at the first ask, and forgotten.
     pub fn new(setup: &Setup) -> Self {
         // A pool that is made after a change begins as one that was there all along. No judge here knows when such a bucket was
         // refilled or warmed last.
@@ -80,12 +79,12 @@ impl Limits {
         }
     }
 
-    /// How many there are.
+    /// The number of limits.
     pub fn count(&self) -> usize {
         self.pools.len()
     }
 
-    /// The places of those that are above the others.
+    /// The places of the limits above those that nodes ask.
     pub fn above(&self) -> std::ops::Range<usize> {
         self.asked..self.pools.len()
     }
@@ -96,7 +95,7 @@ impl Limits {
         (name, id)
     }
 
-    /// All that is configured where `rules` must hold.
+    /// The configuration of all limits where `rules` must hold.
     pub fn configs(&self, rules: &[Rule]) -> Vec<LimitConfig> {
         let own = rules.len() - self.above().len();
         (0..self.count()).map(|place| self.config(place, rules.split_at(own))).collect()
@@ -134,16 +133,16 @@ impl Limits {
         self.pools.iter().position(|(other, _)| other == name).expect("it is one of these")
     }
 
-    /// Where they are leased from.
+    /// The upstream of a host that leases the limits.
     ///
     /// # Panics
-    /// If they are not.
+    /// If no host does.
     pub fn upstream(&self) -> &Upstream {
         self.upstream.as_ref().expect("there are regions, or there is a store")
     }
 
-    /// What is configured at a host that leases them: of another allocator only the limit that nodes ask, of a store all. By an
-    /// older configuration no limit is above it.
+    /// The configuration of a host that leases the limits. Of another allocator it leases the limit that nodes ask, of a store all.
+    /// In an old configuration that limit is below no other one.
     pub fn leased(&self, is_old: bool) -> Vec<LimitConfig> {
         let mut configs = self.configs(&self.plan.rules);
         let is_stored = *self.upstream() == Upstream::Store;

@@ -107,7 +107,7 @@ impl World {
         grant
     }
 
-    /// Who sent `message`, in the words of the wire.
+    /// The caller that sent `message`, as the wire says it.
     pub(super) fn caller(&self, message: &Message) -> Caller {
         let Message { node, session, seq, rtt, .. } = *message;
         let name = match self.region(node) {
@@ -255,7 +255,7 @@ impl World {
         self.begin_writing();
     }
 
-    /// It begins without books.
+    /// The process begins without books.
     fn begins_anew(&mut self) {
         self.log.note(self.real, "the allocator is back without its books", &[]);
         let now = self.centre.clock.show(self.real);

@@ -19,7 +19,7 @@ impl World {
         self.limits.above().fold(own, |least, place| least.least(self.view_of(place, now)))
     }
 
-    /// How the one above all that nodes ask looks.
+    /// How the pool above all that nodes ask looks.
     pub(super) fn view_above(&mut self, now: Moment) -> Option<PoolView> {
         self.limits.above().next().map(|place| self.view_of(place, now))
     }
@@ -33,12 +33,12 @@ impl World {
         (0..self.limits.count()).map(made).collect()
     }
 
-    /// Those pools were made now: they begin.
+    /// The marked pools were made now.
     pub(super) fn are_made(&mut self, made: &[bool]) {
         self.books_begin(made, Moment::ORIGIN);
     }
 
-    /// Those pools are forgotten, or others took their place.
+    /// The marked pools are forgotten, or others took their place.
     pub(super) fn are_lost(&mut self, lost: &[bool]) {
         let is_new = self.is_new(lost);
         let (now, stocks) = (self.now(), self.stocks());
@@ -55,7 +55,8 @@ impl World {
         }
     }
 
-    /// The books of those pools begin when what earlier ones lent is over; of rules that hold `since` a moment, not before that.
+    /// The books of the marked pools begin once all is over that earlier pools lent. Where rules hold `since` a moment, no books begin
+    /// before it.
     pub(super) fn books_begin(&mut self, begin: &[bool], since: Moment) {
         for place in (0..begin.len()).filter(|place| begin[*place]) {
             let only: Vec<bool> = (0..begin.len()).map(|other| other == place).collect();
@@ -76,12 +77,12 @@ impl World {
         }
     }
 
-    /// All places.
+    /// A mark for each pool.
     pub(super) fn all(&self) -> Vec<bool> {
         vec![true; self.limits.count()]
     }
 
-    /// Of which rules the books are new, where the pools at those places are.
+    /// The rules whose books are new, where the marked pools are.
     fn is_new(&self, places: &[bool]) -> IsNew {
         let (lowest, above) = places.split_at(self.limits.above().start);
         let own = self.centre.rules.len() - above.len();

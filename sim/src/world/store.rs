@@ -1,5 +1,5 @@
-//! What the allocator writes down before it answers, and what is left of it when its process dies. One batch is written at a time, its pools copied one by one,
-//! and the answers that wait for it leave when it is durable, as the journal of the allocator does it.
+//! What the allocator writes down before it answers, and what is left of it when its process dies. Its journal makes one batch at a
+//! time, and copies the pools one by one. An answer leaves once the batch is durable that it waits for.
 
 use super::World;
 use super::event::{Event, Reply};
@@ -55,7 +55,7 @@ impl World {
         self.setup.store > 0 && self.rival.is_none()
     }
 
-    /// An answer leaves: once all is durable that it says.
+    /// An answer leaves once all that it says is durable.
     pub(super) fn answer(&mut self, reply: Reply) {
         match self.centre.registry.take_uncovered() {
             Some(batch) => self.centre.store.waiting.push((batch, reply)),
@@ -226,7 +226,7 @@ impl World {
         }
     }
 
-    /// It is paused as it was when that was written down.
+    /// The limit is paused as the store says.
     fn pause_again(&mut self, gap: Gap) {
         let now = self.centre.clock.show(self.real);
         self.centre.paused = self.centre.store.pause.map(|(until, left)| match gap {
