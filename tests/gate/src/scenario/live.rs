@@ -75,11 +75,12 @@ pub(super) fn new_windows(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
         let rule = FixedWindow::try_new(limit, Duration::from_millis(per));
         Rule::FixedWindow(rule.expect("numbers in range"))
     };
-    for second in 1..10 {
+    for round in 1..40 {
         let short = edge(dice.u64(100..=500), dice.u64(100..=400));
         let change = |at, rule| Live { at, act: Act::Change(CarryOver::AsIs, vec![rule]) };
-        setup.live.push(change(2 * second * SECOND, short));
-        setup.live.push(change(2 * second * SECOND + SECOND, long));
+        setup.live.push(change(1_200 * round * MILLI, short));
+        setup.live.push(change((1_200 * round + 600) * MILLI, long));
     }
+    setup.lasts = 50 * SECOND;
     setup
 }
