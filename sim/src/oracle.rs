@@ -104,6 +104,19 @@ pub struct Stock {
     pub at: Moment,
 }
 
+impl Stock {
+    /// The books of `own`, and what can be lent of them where `above` is charged too.
+    pub fn least(own: PoolView, above: PoolView) -> PoolView {
+        PoolView {
+            available: own.available.min(above.available),
+            sessions: own.sessions.max(above.sessions),
+            over: own.over.max(above.over),
+            quarantine: own.quarantine.max(above.quarantine),
+            ..own
+        }
+    }
+}
+
 /// The omniscient ledger.
 #[derive(Clone, Debug)]
 pub struct Oracle {

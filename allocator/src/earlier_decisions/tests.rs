@@ -107,7 +107,9 @@ fn all_that_was_decided_is_written_once_more_by_the_next_life() {
         next.begin_writing(0);
         written.apply(&next.write_down(NOW));
         assert_eq!(written.decisions, first);
-        written.apply(&next.write_all(NOW));
+        let mut whole = next.begin_whole_batch(NOW);
+        assert!(next.gather(NOW, &mut whole, usize::MAX));
+        written.apply(&whole.into_batch());
         assert_eq!(written.decisions, first, "also to a store that is made anew");
         let suspension = next.limit("b").expect("it is there").suspension();
         assert_eq!(suspension.paused_until(NOW + SECOND), Some(NOW + 9 * SECOND));

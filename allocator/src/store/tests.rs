@@ -70,6 +70,42 @@ fn reopened(path: &Path) -> Result<Found, Lost> {
     Embedded::open(path).expect("it can be opened").1
 }
 
+/// Simulated allocators keep what they write down as [`Written::apply`] says.
+#[test]
+fn a_store_has_what_a_batch_says_after_each_kind_of_change() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let (mut store, _) = Embedded::open(&path).expect("it can be made");
+    let limit = |name: &str, row: Option<u64>| (name.to_owned(), row.map(limit_row));
+    let pool = |limit: &str, key: &str, permits: Option<u64>| (place(limit, key), permits.map(pool_row));
+    let decided = DecisionRow { topped_up: vec!["once".to_owned()], ..DecisionRow::default() };
+    let decision = |row: Option<&DecisionRow>| [("a".to_owned(), row.cloned())].into();
+    let batches = [
+        Batch {
+            is_first: true,
+            limits: [limit("a", Some(1)), limit("b", Some(2))].into(),
+            pools: [pool("a", "x", Some(1)), pool("a", "y", Some(2)), pool("b", "z", Some(3))].into(),
+            decisions: decision(Some(&decided)),
+            ..batch(1)
+        },
+        Batch { pools: [pool("a", "x", Some(4)), pool("a", "y", None)].into(), ..batch(2) },
+        // Pools of the version before are of no use.
+        Batch { limits: [limit("a", Some(3))].into(), pools: [pool("a", "w", Some(5))].into(), ..batch(3) },
+        Batch { limits: [limit("a", Some(3))].into(), decisions: decision(None), ..batch(4) },
+        Batch { limits: [limit("b", None)].into(), ..batch(5) },
+        Batch { is_first: true, limits: [limit("c", Some(4))].into(), ..batch(6) },
+    ];
+    let mut model = Written::default();
+    for batch in batches {
+        commit(&mut store, &batch).expect("there is room");
+        model.apply(&batch);
+        drop(store);
+        let (again, found) = Embedded::open(&path).expect("it can be opened");
+        assert_eq!(found.expect("it is sound").written, model, "after batch {}", batch.number);
+        store = again;
+    }
+}
+
 #[test]
 fn what_was_written_is_found_by_the_same_boot_as_it_was() {
     let folder = tempfile::tempdir().expect("a folder");

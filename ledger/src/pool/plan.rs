@@ -128,17 +128,3 @@ pub struct PoolView {
     /// In how long it will be empty by that; `None` if that is not to be expected.
     pub time_to_empty: Option<Duration>,
 }
-
-impl PoolView {
-    /// These books, and what can be lent of them where `above` is charged too.
-    #[must_use]
-    pub fn least(self, above: PoolView) -> PoolView {
-        PoolView {
-            available: self.available.min(above.available),
-            sessions: self.sessions.max(above.sessions),
-            over: self.over.max(above.over),
-            quarantine: self.quarantine.max(above.quarantine),
-            ..self
-        }
-    }
-}

@@ -45,17 +45,7 @@ impl Gathering {
 impl Registry {
     /// What is to be durable next.
     pub fn write_down(&mut self, now: Moment) -> Batch {
-        let gathering = self.begin_batch(now);
-        self.gathered(now, gathering)
-    }
-
-    /// All that is to be durable, for a store that has nothing yet.
-    pub fn write_all(&mut self, now: Moment) -> Batch {
-        let gathering = self.begin_whole_batch(now);
-        self.gathered(now, gathering)
-    }
-
-    fn gathered(&mut self, now: Moment, mut gathering: Gathering) -> Batch {
+        let mut gathering = self.begin_batch(now);
         self.gather(now, &mut gathering, usize::MAX);
         gathering.into_batch()
     }

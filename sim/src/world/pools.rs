@@ -1,6 +1,7 @@
 //! The pools of the allocator as judges see them: how they look, when they are made and forgotten, and when what each lends begins.
 
 use super::World;
+use crate::oracle::Stock;
 use crate::oracles::IsNew;
 use lessor_ledger::pool::{Past, PoolView};
 use lessor_protocol::Moment;
@@ -16,7 +17,7 @@ impl World {
     /// The books of `limit`, and what it can lend with those above it.
     pub(super) fn view(&mut self, limit: usize, now: Moment) -> PoolView {
         let own = self.view_of(limit, now);
-        self.limits.above().fold(own, |least, place| least.least(self.view_of(place, now)))
+        self.limits.above().fold(own, |least, place| Stock::least(least, self.view_of(place, now)))
     }
 
     /// How the pool above all that nodes ask looks.

@@ -13,7 +13,7 @@ use crate::setup::Setup;
 use crate::{MILLI, SECOND};
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
-use lessor_ledger::pool::{Past, PoolView};
+use lessor_ledger::pool::Past;
 use lessor_ledger::registry::{DueAbove, Registry};
 use lessor_ledger::rejection::Reason;
 use lessor_protocol::lease::millis_up;
@@ -81,7 +81,7 @@ impl Region {
             let (name, id) = limits.pool(place);
             Some(self.registry.limit(name)?.view_or_new(at, id))
         });
-        let least = views.reduce(PoolView::least);
+        let least = views.reduce(Stock::least);
         Stock { view: least.expect("there is one at least"), in_hand, at }
     }
 
