@@ -216,6 +216,7 @@ impl SimulateArgs {
             siblings: 0,
             topology: Topology::Allocator,
             nodes: self.nodes,
+            pools: 1,
             adversaries: vec![],
             workload: self.workload,
             priorities: 0,

@@ -71,6 +71,7 @@ pub fn draw(seed: u64) -> Setup {
         siblings: 0,
         topology: Topology::Allocator,
         nodes,
+        pools: 1,
         priorities: 0,
         workload: WORKLOADS[rng.usize(..WORKLOADS.len())].1,
         demand: (sustained * load).clamp(2.0, DEMAND_MAX),

@@ -1,20 +1,11 @@
-//! One node of the simulated fleet: the shipping slot, refill and connection, with callers in front. The world drives it
-//! as the shipping background task does; what that task keeps in atomics is plain here.
+//! One node of the simulated fleet: a host with a clock, and a process with the shipping connection. What it holds of each limit is
+//! a [`crate::desk::Desk`]. The world drives both as the shipping background task does.
 
-use crate::MILLI;
 use crate::clock::HostClock;
-use lessor::feedback::Feedback;
-use lessor::pace::Refill;
-use lessor::slot::{LATE_STEPS, Quick, Slot, Time, Watch};
+use lessor::slot::Watch;
 use lessor_holder::connection::Connection;
-use lessor_holder::refill::Seen;
-use lessor_holder::safe_allowance::SafeAllowance;
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
-use lessor_protocol::{Moment, Tick};
-use std::collections::{BTreeMap, VecDeque};
-
-/// The step of a common coarse clock.
-const TICK: u64 = 4 * MILLI;
+use lessor_protocol::Moment;
 
 /// A node.
 #[derive(Debug)]
@@ -29,46 +20,21 @@ pub struct Node {
     pub paused_until: u64,
     /// Its exchanges.
     pub connection: Connection,
-    /// What it may spend.
-    pub slot: Slot,
     /// What callers by key share of their readings of the clock.
-    watch: Watch,
-    /// How long its coarse clock stands still: for some steps that come too late, as far as they may.
-    tick: u64,
-    /// When and what it asks.
-    pub refill: Refill,
-    /// What it heard of the vendor.
-    pub feedback: Feedback,
-    /// Permits refused so far.
-    pub refused: u64,
-    /// The largest call that was refused or had to wait.
-    pub largest: u64,
-    /// When the first in line is called because the next permit of a steady flow is due, in real time.
-    pub due: u64,
-    /// What the node may go on with while no allocator answers, and whether it does.
-    pub allowance: SafeAllowance,
-    /// See `allowance`.
-    pub is_fallen: bool,
-    /// Whether an operator has paused the limit, or blocked this node.
-    pub is_stopped: bool,
-    /// Whether the allocator says that nothing can be had, so that calls are refused rather than kept waiting.
-    pub is_shut_out: bool,
-    /// The longest that a call may take, in nanoseconds, as far as it was told.
-    pub longest: Option<u64>,
-    /// What calls that have reserved and go on will not need, by the number of the reservation.
-    pub unneeded: BTreeMap<u64, u64>,
-    /// Callers that wait.
-    pub line: VecDeque<Waiter>,
-    /// Whether the task knows that it is wanted.
-    pub nudged: bool,
-    /// Free permits below which a spender nudges.
-    pub low_water: u64,
+    pub watch: Watch,
     /// What the world knows of the exchange in flight.
-    pub exchange: Option<Exchange>,
+    pub exchange: Option<InFlight>,
     /// When the task wakes by itself, in real time.
     pub alarm: u64,
-    /// Arrivals drawn before the last change of rates do not count.
-    pub arrivals: u64,
+}
+
+/// An exchange in flight.
+#[derive(Debug)]
+pub struct InFlight {
+    /// Names it.
+    pub id: u64,
+    /// The desks that it is for.
+    pub desks: Vec<usize>,
 }
 
 /// The number that a connection makes `session` of.
@@ -76,89 +42,29 @@ fn number(session: u64) -> u64 {
     session - 1
 }
 
-/// What a session spends from: some have one word, others two or four stripes.
-fn slot(session: u64) -> Slot {
-    let slot = Slot::new();
-    // However little a stripe holds, it is worth having here: balances are small.
-    slot.stripe([1, 2, 4][usize::try_from(session % 3).expect("less than three")], 1);
-    slot
-}
-
-/// A caller that waits.
-#[derive(Clone, Copy, Debug)]
-pub struct Waiter {
-    /// Names it.
-    pub ticket: u64,
-    /// Since when.
-    pub since: u64,
-    /// For how many permits.
-    pub permits: u64,
-}
-
-/// An exchange in flight.
-#[derive(Clone, Copy, Debug)]
-pub struct Exchange {
-    /// Names it.
-    pub id: u64,
-    /// Permits that the allocator has granted in it.
-    pub coming: u64,
-}
-
 impl Node {
     /// A host whose process is about to start as `session`.
-    pub fn new(clock: HostClock, real: u64, session: u64) -> Self {
+    pub fn new(clock: HostClock, session: u64) -> Self {
         Node {
             clock,
             up: true,
             life: 0,
             paused_until: 0,
             connection: Connection::new(1, EXCHANGE_TIMEOUT, 0, number(session)),
-            slot: slot(session),
             watch: Watch::new(),
-            tick: TICK * (1 + session % u64::from(LATE_STEPS)),
-            refill: Refill::new(clock.show(real), true),
-            feedback: Feedback::default(),
-            refused: 0,
-            largest: 0,
-            due: u64::MAX,
-            allowance: SafeAllowance::default(),
-            is_fallen: false,
-            is_stopped: false,
-            is_shut_out: false,
-            longest: None,
-            unneeded: BTreeMap::new(),
-            line: VecDeque::new(),
-            nudged: false,
-            low_water: 0,
             exchange: None,
             alarm: u64::MAX,
-            arrivals: 0,
         }
     }
 
     /// The process ended, and starts again as `session` when `up` is set.
-    pub fn restarted(&self, real: u64, session: u64) -> Self {
-        let fresh = Node::new(self.clock, real, session);
-        Node { life: self.life + 1, arrivals: self.arrivals, up: false, ..fresh }
+    pub fn restarted(&self, session: u64) -> Self {
+        Node { life: self.life + 1, up: false, ..Node::new(self.clock, session) }
     }
 
-    /// Whether it forgets the pool when there is nothing to tell of it, as those do whose callers keep no handle of a key:
-    /// some sessions.
-    pub fn forgets(&self, real: u64) -> bool {
-        let is_quiet = self.line.is_empty() && self.unneeded.is_empty() && !self.refill.is_paced();
-        self.session() % 4 == 1
-            && is_quiet
-            && self.refill.is_known()
-            && self.refill.is_forgettable(self.now(real))
-            && self.allowance.is_forgettable(self.now(real))
-    }
-
-    /// Forgets it: the next call finds a new one.
-    pub fn forget(&mut self, real: u64) {
-        self.slot.renew();
-        self.refill = Refill::new(self.now(real), false);
-        self.allowance = SafeAllowance::default();
-        (self.refused, self.largest, self.low_water) = (0, 0, 0);
+    /// Whether it waits for the answer to `exchange`.
+    pub fn awaits(&self, exchange: u64) -> bool {
+        self.exchange.as_ref().is_some_and(|waiting| waiting.id == exchange)
     }
 
     /// Which session it is.
@@ -174,90 +80,5 @@ impl Node {
     /// What its clock shows.
     pub fn now(&self, real: u64) -> Moment {
         self.clock.show(real)
-    }
-
-    /// What its handles have seen.
-    pub fn seen(&self) -> Seen {
-        let waiting = self.line.iter().map(|waiter| waiter.permits).sum();
-        Seen { refused: self.refused, waiting, shadow_refused: 0, largest: self.largest }
-    }
-
-    /// Permits that it can still spend, those among them that a call gives back which has reserved too many.
-    pub fn in_hand(&self, real: u64) -> u64 {
-        let now = self.now(real);
-        let is_live = self.up && now < self.slot.deadline();
-        let unneeded =
-            self.unneeded.iter().filter(|(number, _)| self.refill.is_open(&self.slot, **number, now));
-        let permits = if is_live {
-            self.slot.balance().total() + unneeded.map(|(_, permits)| permits).sum::<u64>()
-        } else {
-            0
-        };
-        if self.refill.is_paced() { permits.min(self.refill.pace().available(now)) } else { permits }
-    }
-
-    /// Spends `permits` if they are there, and says how many are left: as a handle does.
-    pub fn spend(&self, real: u64, permits: u64) -> Option<u64> {
-        let now = self.now(real);
-        if self.refill.is_paced() {
-            return self.hold_at_pace(permits, now).then(|| self.slot.spend_held(permits));
-        }
-        // Each call is one of another thread's, as far as the slot can tell.
-        let near = usize::try_from(real / 1_000).expect("64 bits");
-        let (tick, late_ns) = (Tick::of(now.as_nanos() / self.tick), TICK * u64::from(LATE_STEPS));
-        // Every other one looks the pool up, as those do that call by a key.
-        let shared = (near % 2 == 1).then_some(&self.watch);
-        let is_spent = match self.slot.spend_quickly(|| near, shared, permits, tick, late_ns) {
-            Quick::Spent(_) => true,
-            Quick::Empty(_) => false,
-            Quick::Unsure => {
-                let time = Time { tick: Some(tick), late_ns, shared, exact: || now };
-                self.slot.spend(near, permits, &time).is_ok()
-            }
-        };
-        is_spent.then(|| self.slot.balance().free)
-    }
-
-    /// Sets `permits` of a steady flow aside, if they are there and it is time.
-    pub fn hold_at_pace(&self, permits: u64, now: Moment) -> bool {
-        if self.slot.hold(permits, now).is_err() {
-            return false;
-        }
-        let is_time = self.refill.pace().take(permits, now).is_ok();
-        if !is_time {
-            self.slot.put_back(permits);
-        }
-        is_time
-    }
-
-    /// When the next permit of a steady flow, or of what it goes on with, is due for the first in line, if that is what it
-    /// waits for.
-    pub fn next_due(&self, real: u64) -> Option<u64> {
-        if let Some(first) = self.line.front().filter(|_| self.is_fallen) {
-            let now = self.now(real);
-            return self.allowance.wait(first.permits, now).map(|wait| self.clock.when(now + wait));
-        }
-        let first = self.line.front().filter(|_| self.refill.is_paced())?;
-        let now = self.now(real);
-        let wait = self.refill.pace().check(first.permits, now).err()?.wait?;
-        let has_permits = first.permits <= self.slot.balance().free && now + wait < self.slot.deadline();
-        has_permits.then(|| self.clock.when(now + wait))
-    }
-
-    /// Permits on their way to it.
-    pub fn coming(&self) -> u64 {
-        self.exchange.map_or(0, |exchange| exchange.coming)
-    }
-
-    /// Whether the first in line waits beside permits that suffice for it.
-    pub fn passes_over(&self, real: u64) -> bool {
-        let is_live = self.now(real) < self.slot.deadline();
-        let suffices = |waiter: &Waiter| waiter.permits <= self.slot.balance().free;
-        let is_due = |waiter: &Waiter| {
-            // A caller that waits for the next permit of a steady flow is called when that is due.
-            !self.refill.is_paced()
-                || (self.due == u64::MAX && self.refill.pace().check(waiter.permits, self.now(real)).is_ok())
-        };
-        self.up && is_live && self.line.front().is_some_and(|waiter| suffices(waiter) && is_due(waiter))
     }
 }

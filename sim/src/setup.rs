@@ -35,6 +35,8 @@ pub struct Setup {
     pub topology: Topology,
     /// How many nodes.
     pub nodes: usize,
+    /// How many limits each of them asks, one after the other.
+    pub pools: usize,
     /// Those beside them that do not play by the rules, while there is trouble.
     pub adversaries: Vec<Lie>,
     /// The shape of demand.
@@ -120,9 +122,19 @@ impl Setup {
         1 + if are_apart { self.siblings } else { 0 }
     }
 
-    /// Which of them `node` asks.
-    pub fn limit(&self, node: usize) -> usize {
-        node % self.limits()
+    /// How many desks there are: one for each limit that a node asks.
+    pub fn desks(&self) -> usize {
+        self.nodes * self.pools
+    }
+
+    /// The sender of messages that `desk` is at. Those of adversaries and regions come after the desks of nodes.
+    pub fn home(&self, desk: usize) -> usize {
+        desk.checked_sub(self.desks()).map_or(desk / self.pools, |after| self.nodes + after)
+    }
+
+    /// Which of the limits `desk` asks.
+    pub fn limit(&self, desk: usize) -> usize {
+        desk % self.limits()
     }
 
     /// How many pools nodes ask: one of each limit, or one of each region.
@@ -133,12 +145,12 @@ impl Setup {
         }
     }
 
-    /// Which of them `node` asks.
-    pub fn lender(&self, node: usize) -> usize {
+    /// Which of them `desk` asks.
+    pub fn lender(&self, desk: usize) -> usize {
         match self.topology.shared() {
             // The first one has no nodes.
-            Some(Shared { lag: Some(_), count, .. }) => 1 + node % (count - 1).max(1),
-            _ => node % self.lenders(),
+            Some(Shared { lag: Some(_), count, .. }) => 1 + desk % (count - 1).max(1),
+            _ => desk % self.lenders(),
         }
     }
 
@@ -172,12 +184,12 @@ impl Setup {
         of_two_minds && region > 0 && region + 1 == self.topology.regions()
     }
 
-    /// Whether `node` is owed its turn: no node comes before it, and nothing is kept from it without something for it.
-    pub fn is_owed(&self, node: usize) -> bool {
-        if self.is_old(self.lender(node)) {
+    /// Whether `desk` is owed its turn: no node comes before it, and nothing is kept from it without something for it.
+    pub fn is_owed(&self, desk: usize) -> bool {
+        if self.is_old(self.lender(desk)) {
             return false;
         }
-        let share = self.share(node);
+        let share = self.share(self.home(desk));
         let first = (self.nodes as u64).min(self.priorities.max(1)) - 1;
         share.priority == first && (share.group.is_some() || self.plan.sharing.guaranteed.is_empty())
     }

@@ -31,6 +31,7 @@ pub fn bare() -> Setup {
         siblings: 0,
         topology: Topology::Allocator,
         nodes: 1,
+        pools: 1,
         adversaries: vec![],
         workload: Workload::Steady,
         priorities: 0,
@@ -91,6 +92,9 @@ pub fn write(setup: &Setup) -> String {
         say_shared(shared, &mut say);
     }
     say("nodes", &setup.nodes);
+    if setup.pools > 1 {
+        say("pools", &setup.pools);
+    }
     if !setup.adversaries.is_empty() {
         say("foes", &setup.adversaries.iter().map(|lie| lie.name()).collect::<Vec<_>>().join(","));
     }
@@ -189,6 +193,7 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
             hear_shared(&mut setup.topology, name, value)?;
         }
         "nodes" => setup.nodes = number(value)?,
+        "pools" => setup.pools = number(value)?,
         "foes" => {
             let adversaries = value.split(',').map(|name| one_of(name, LIES.into_iter()));
             setup.adversaries = adversaries.collect::<Result<_, _>>()?;

@@ -33,6 +33,7 @@ use crate::SECOND;
 use crate::adversary::Adversary;
 use crate::clock::HostClock;
 use crate::curve::Curve;
+use crate::desk::Desk;
 use crate::faults::{Fault, Struck};
 use crate::limits::Limits;
 use crate::log::Log;
@@ -56,6 +57,7 @@ use rates::memory;
 use regions::Region;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 use store::Store;
 
 /// How much faster than its hardware a disciplined clock runs for good, in parts per million, or slower.
@@ -73,7 +75,7 @@ pub struct World {
     phase: Phase,
     order: u64,
     queue: BinaryHeap<Queued>,
-    /// The next arrival at each node, apart, for there are many: when, order, node, generation.
+    /// The next arrival at each desk, apart, for there are many: when, order, desk, generation.
     arrivals: BinaryHeap<Reverse<(u64, u64, usize, u64)>>,
     centre: Centre,
     /// The store that allocators share, if they do.
@@ -83,6 +85,8 @@ pub struct World {
     /// Hosts that lend on to nodes what they lease from it, if there are any.
     regions: Vec<Region>,
     nodes: Vec<Node>,
+    /// What nodes hold of limits, node after node.
+    desks: Vec<Desk>,
     /// Those that do not play by the rules, with old messages of theirs.
     adversaries: Vec<(Adversary, Vec<Message>)>,
     network: Network,
@@ -145,7 +149,7 @@ impl World {
     fn new(setup: Setup, watch: Watch) -> Self {
         // The load has dice of its own, so that it is the same whatever else changes.
         let mut rng = fastrand::Rng::with_seed(setup.seed);
-        let traffic = Traffic::new(setup.workload, setup.demand, setup.nodes, rng.fork());
+        let traffic = Traffic::new(setup.workload, setup.demand, setup.desks(), rng.fork());
         let (plan, limits) = (setup.plan.clone(), Limits::new(&setup));
         let drift = i64::from(if setup.drifting { plan.clocks.drift_ppm() } else { 0 });
         // Half of all clocks run at the very edge: that is where a missing factor shows.
@@ -163,9 +167,12 @@ impl World {
         let nodes: Vec<Node> = (0..setup.nodes)
             .map(|node| {
                 let shown = rng.u64(0..1_000 * SECOND);
-                Node::new(clock(&mut rng, shown), 0, node as u64 + 1)
+                Node::new(clock(&mut rng, shown), node as u64 + 1)
             })
             .collect();
+        let desks =
+            nodes.iter().flat_map(|node| (0..setup.pools).map(|_| Desk::new(node.now(0), node.session())));
+        let desks: Vec<Desk> = desks.collect();
         let adversaries: Vec<Adversary> = setup
             .adversaries
             .iter()
@@ -217,9 +224,9 @@ impl World {
             oracles: Oracles::new(&setup),
             rival: None,
             over_admissions: 0,
-            meter: Meter::new(setup.nodes, &plan.rules),
+            meter: Meter::new(setup.desks(), &plan.rules),
             log: Log::default(),
-            curve: watch.draws.then(|| Curve::new(setup.nodes)),
+            curve: watch.draws.then(|| Curve::new(setup.desks())),
             exact: watch.compares.then(|| (Limiter::new(&plan.rules, now), 0)),
             spends: vec![],
             grants: vec![],
@@ -229,6 +236,7 @@ impl World {
             calm_since: u64::MAX,
             regions,
             nodes,
+            desks,
             limits,
             adversaries: adversaries.into_iter().map(|adversary| (adversary, vec![])).collect(),
             rng,
@@ -243,13 +251,16 @@ impl World {
             let at = self.rng.u64(0..5_000_000);
             self.push(at, Event::Wake { node, life: 0 });
             let session = self.nodes[node].session();
-            self.oracles.of(self.setup.lender(node)).begins(node, session);
+            for desk in self.desks_of(node) {
+                self.oracles.of(self.setup.lender(desk)).begins(node, session);
+            }
         }
         self.begin_regions();
         for index in 0..self.adversaries.len() {
             self.push(0, Event::Scheme(index));
             let (node, session) = (self.nodes.len() + index, self.adversaries[index].0.session);
-            self.oracles.of(self.setup.lender(node)).begins_to_lie(node, session);
+            let lender = self.setup.lender(self.adversary_desk(index));
+            self.oracles.of(lender).begins_to_lie(node, session);
         }
         self.push(0, Event::Traffic { generation: 0 });
         self.push(SECOND, Event::Sweep);
@@ -285,11 +296,11 @@ impl World {
         let event = self.queue.peek().map_or(u64::MAX, |queued| queued.at);
         self.look_until(arrival.min(event));
         if arrival < event {
-            let Some(Reverse((at, _, node, generation))) = self.arrivals.pop() else { return Ok(false) };
+            let Some(Reverse((at, _, desk, generation))) = self.arrivals.pop() else { return Ok(false) };
             self.real = at;
-            if generation == self.nodes[node].arrivals {
-                self.arrive(node)?;
-                self.attend(node)?;
+            if generation == self.desks[desk].arrivals {
+                self.arrive(desk)?;
+                self.attend(desk)?;
             }
             return Ok(true);
         }
@@ -299,18 +310,18 @@ impl World {
             self.push(later, event);
             return Ok(true);
         }
-        let touched = event.node().filter(|&node| self.adversary(node).is_none());
+        let touched = self.touched(&event);
         match event {
             Event::Wake { node, life } => self.wake(node, life),
             Event::Ask(message) => self.reach(message)?,
             Event::Answer(reply) => self.hear(reply)?,
             Event::TimeOut { node, life, exchange } => self.time_out(node, life, exchange)?,
-            Event::Due { node, life } => self.due(node, life)?,
-            Event::GiveUp { node, life, ticket } => self.give_up(node, life, ticket)?,
+            Event::Due { desk, life } => self.due(desk, life)?,
+            Event::GiveUp { desk, life, ticket } => self.give_up(desk, life, ticket)?,
             Event::Land { limit, permits } => self.oracles.landed(limit, permits),
-            Event::HandBack { node, life, permits } => self.hand_back(node, life, permits)?,
-            Event::PutBack { node, life, permits } => self.put_back(node, life, permits)?,
-            Event::Settle { node, life, number, rest } => self.settle(node, life, number, rest)?,
+            Event::HandBack { desk, life, permits } => self.hand_back(desk, life, permits)?,
+            Event::PutBack { desk, life, permits } => self.put_back(desk, life, permits)?,
+            Event::Settle { desk, life, number, rest } => self.settle(desk, life, number, rest)?,
             Event::Scheme(index) => self.scheme(index),
             Event::Traffic { generation } => self.change_traffic(generation),
             Event::Strike(fault) => self.strike(fault),
@@ -333,7 +344,7 @@ impl World {
             Event::PublishWakes { region, life, number } => self.publish_wakes(region, life, number)?,
             Event::PublishTimesOut { region, life, number } => self.publish_times_out(region, life, number),
             Event::Lift => self.lift()?,
-            Event::Spree { node, life } => self.spree(node, life)?,
+            Event::Spree { desk, life } => self.spree(desk, life)?,
             Event::Reopen { life } => self.reopen(life),
             Event::Copies { life } => self.copies(life),
             Event::Durable { life } => self.durable(life),
@@ -341,34 +352,60 @@ impl World {
             Event::Next(phase) => self.next(phase)?,
             Event::End => return self.end().map(|()| false),
         }
-        touched.map_or(Ok(()), |node| self.attend(node))?;
+        for desk in touched {
+            self.attend(desk)?;
+        }
         Ok(true)
     }
 
-    /// V3: the caller that is first in line at `node` is served as soon as that is possible. No caller waits longer
+    /// The desks to which something happens in `event`.
+    fn touched(&self, event: &Event) -> Range<usize> {
+        match (event.desk(), event.node()) {
+            (Some(desk), _) => desk..desk + 1,
+            (None, Some(node)) => self.desks_of(node),
+            (None, None) => 0..0,
+        }
+    }
+
+    /// The desks of `node`; none if that is no node.
+    fn desks_of(&self, node: usize) -> Range<usize> {
+        let at = node * self.setup.pools;
+        if node < self.nodes.len() { at..at + self.setup.pools } else { 0..0 }
+    }
+
+    /// The node that `desk` is at.
+    fn home(&self, desk: usize) -> usize {
+        self.setup.home(desk)
+    }
+
+    /// Which process of its node `desk` belongs to.
+    fn life(&self, desk: usize) -> u64 {
+        self.nodes[self.home(desk)].life
+    }
+
+    /// V3: the caller that is first in line at `desk` is served as soon as that is possible. No caller waits longer
     /// than its patience.
-    fn no_caller_is_passed_over(&self, node: usize) -> Verdict {
-        let at = &self.nodes[node];
-        must("V3", !at.passes_over(self.real), || {
-            format!("node {node} lets {:?} wait beside {:?}", at.line.front(), at.slot.balance())
+    fn no_caller_is_passed_over(&self, desk: usize) -> Verdict {
+        let (home, at) = (&self.nodes[self.home(desk)], &self.desks[desk]);
+        must("V3", !at.passes_over(home, self.real), || {
+            format!("node {desk} lets {:?} wait beside {:?}", at.line.front(), at.slot.balance())
         })?;
-        let due = |since: u64| since.saturating_add(self.setup.patience).max(at.paused_until);
+        let due = |since: u64| since.saturating_add(self.setup.patience).max(home.paused_until);
         let late =
             at.line.iter().find(|waiter| self.phase == Phase::Trouble && self.real > due(waiter.since));
-        must("V3", late.is_none(), || format!("node {node} lets {late:?} wait for too long"))
+        must("V3", late.is_none(), || format!("node {desk} lets {late:?} wait for too long"))
     }
 
     /// When a host that is paused will see to `event`.
     fn held_up(&self, event: &Event) -> Option<u64> {
         let until = match event {
-            Event::Wake { node, .. }
-            | Event::TimeOut { node, .. }
-            | Event::Due { node, .. }
-            | Event::GiveUp { node, .. }
-            | Event::HandBack { node, .. }
-            | Event::PutBack { node, .. }
-            | Event::Spree { node, .. }
-            | Event::Settle { node, .. } => self.nodes[*node].paused_until,
+            Event::Wake { node, .. } | Event::TimeOut { node, .. } => self.nodes[*node].paused_until,
+            Event::Due { desk, .. }
+            | Event::GiveUp { desk, .. }
+            | Event::HandBack { desk, .. }
+            | Event::PutBack { desk, .. }
+            | Event::Spree { desk, .. }
+            | Event::Settle { desk, .. } => self.nodes[self.home(*desk)].paused_until,
             Event::Answer(reply) => self.nodes.get(reply.node).map_or(0, |node| node.paused_until),
             Event::Ask(message) if self.reaches_region(message) => 0,
             Event::Ask(_) | Event::Sweep => self.centre.paused_until,

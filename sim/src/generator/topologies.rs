@@ -355,6 +355,7 @@ fn troubled(rules: Vec<Rule>, above: usize, seed: u64, rng: &mut fastrand::Rng) 
         above,
         siblings: 0,
         nodes,
+        pools: 1,
         adversaries: vec![],
         workload: Workload::Steady,
         priorities: 0,

@@ -2,7 +2,7 @@
 //! the n-th of them is node `nodes + n` to links and messages.
 
 use super::World;
-use super::event::{Event, Message, Phase, Reply};
+use super::event::{DeskAnswer, DeskAsk, Event, Message, Phase, Reply};
 use super::flights::Manner;
 use crate::oracle::Verdict;
 use lessor_protocol::Answer;
@@ -14,6 +14,11 @@ impl World {
     /// Whether `node` is one of them, and which.
     pub(super) fn adversary(&self, node: usize) -> Option<usize> {
         node.checked_sub(self.nodes.len())
+    }
+
+    /// The place of the `index`-th of them behind all desks.
+    pub(super) fn adversary_desk(&self, index: usize) -> usize {
+        self.desks.len() + index
     }
 
     /// One of them asks for something.
@@ -28,23 +33,25 @@ impl World {
             return;
         }
         if !old.is_empty() && adversary.repeats() {
-            let message = old[self.rng.usize(..old.len())];
+            let message = old[self.rng.usize(..old.len())].clone();
             return self.send_ask(message);
         }
         if adversary.moves_on() {
             self.foe_begins(index);
         }
         self.order += 1;
+        let desk = self.adversary_desk(index);
         let (adversary, old) = &mut self.adversaries[index];
         let ((seq, ask), rtt) = (adversary.ask(self.real), adversary.rtt());
         adversary.exchange = (self.order, adversary.clock.show(self.real));
         let (node, session, exchange) = (self.nodes.len() + index, adversary.session, self.order);
         let observed = self.outside.map(|_| adversary.observed());
-        let message = Message { node, session, seq, exchange, rtt, ask, observed, leaves: false };
+        let asks = vec![DeskAsk { desk, ask, observed }];
+        let message = Message { node, session, seq, exchange, rtt, asks, leaves: false };
         if old.len() == KEPT {
             old.remove(0);
         }
-        old.push(message);
+        old.push(message.clone());
         self.log.note(
             self.real,
             "foe # asks (# of its session): spent #, holds #, wants #",
@@ -56,9 +63,10 @@ impl World {
     /// An answer reaches one of them.
     pub(super) fn foe_hears(&mut self, index: usize, reply: Reply) -> Verdict {
         let adversary = &mut self.adversaries[index].0;
-        let (true, Some(answer)) = (adversary.exchange.0 == reply.exchange, reply.answer) else {
+        let (true, Some(answers)) = (adversary.exchange.0 == reply.exchange, reply.answers) else {
             return Ok(());
         };
+        let DeskAnswer { desk, answer, longest, .. } = answers[0];
         // It waits for no other.
         adversary.exchange.0 = 0;
         if let Ok(Answer::Grant(grant)) = answer {
@@ -66,9 +74,9 @@ impl World {
             let session = adversary.session;
             if spends > 0 {
                 self.log.note(self.real, "foe # spends #", &[index as u64, spends]);
-                let lender = self.setup.lender(reply.node);
+                let lender = self.setup.lender(desk);
                 self.oracles.admitted(lender, self.nows(lender), reply.node, session, spends, 0)?;
-                self.takes_time(reply.node, spends, Manner::Plain, reply.longest);
+                self.takes_time(desk, spends, Manner::Plain, longest);
             }
         } else if adversary.gives_up(answer.is_err()) {
             self.foe_begins(index);
@@ -82,7 +90,7 @@ impl World {
         let adversary = &mut self.adversaries[index].0;
         let before = std::mem::replace(&mut adversary.session, session);
         adversary.begin(session);
-        let oracle = self.oracles.of(self.setup.lender(node));
+        let oracle = self.oracles.of(self.setup.lender(self.desks.len() + index));
         oracle.ends(before);
         oracle.begins_to_lie(node, session);
     }

@@ -1,16 +1,15 @@
 //! The allocator's host: the shipping registry of limits, one exchange at a time, and what becomes of it when its process dies.
 
 use super::World;
-use super::event::{Event, Message, Reply};
+use super::event::{DeskAnswer, DeskAsk, Event, Message, Reply};
 use super::flights::longest;
 use super::store::Store;
 use crate::SECOND;
 use crate::clock::HostClock;
 use crate::network::Way;
-use crate::node::Node;
 use crate::oracle::{Asked, Verdict, must};
 use lessor_ledger::Rule;
-use lessor_ledger::pool::Past;
+use lessor_ledger::pool::{Past, PoolView};
 use lessor_ledger::registry::limit::PoolId;
 use lessor_ledger::registry::{Caller, Entry, Registry};
 use lessor_ledger::rejection::Reason;
@@ -63,53 +62,76 @@ impl World {
             return Ok(());
         }
         if self.rival.is_some() {
-            let answer = self.lend_as_rival(&message);
+            let answer = Ok(self.lend_as_rival(&message));
             let longest = longest(&self.centre.rules).map(nanos);
-            self.send_back(Reply { longest, ..message.reply(Some(Ok(answer))) });
+            let said = DeskAnswer { desk: message.asks[0].desk, answer, share: None, longest };
+            self.send_back(message.reply(Some(vec![said])));
             return Ok(());
         }
         if message.leaves {
             return self.leave(message);
         }
-        let limit = self.setup.limit(message.node);
-        let before = message.observed.map(|_| self.view(limit, now));
-        let body = self.exchange(&message);
-        let answer = answer_of(&body);
-        if answer == Err(Reason::LimitUnknown) {
-            self.log.note(self.real, "there is no limit any more for node #", &[message.node as u64]);
-            let is_removed = self.centre.is_removed;
-            must("K7", is_removed, || format!("no limit for {message:?}, and no operator removed it"))?;
-        } else {
-            if let Some((before, observed)) = before.zip(message.observed) {
-                let observed = ObservedBody::of(&observed).observed();
-                let (after, longest) = (self.view(limit, now), self.setup.plan.sharing.vendor.longest);
-                let now = self.now();
-                let views = [before, after];
-                self.oracles.of(limit).hears(now, message.session, &observed, longest, views)?;
-            }
-            self.log_answer(&message, &answer);
-            self.oracle_on_answer(&message, &answer)?;
-        }
-        let share = body.safe.map(SafeShareBody::share);
+        let before: Vec<Option<PoolView>> = message
+            .asks
+            .iter()
+            .map(|ask| ask.observed.map(|_| self.view(self.setup.limit(ask.desk), now)))
+            .collect();
+        let bodies = self.exchange(&message);
         let longest = longest(&self.centre.rules).map(nanos);
-        self.answer(Reply { share, longest, ..message.reply(Some(answer)) });
+        let mut answers = vec![];
+        for ((ask, before), body) in message.asks.iter().zip(before).zip(bodies) {
+            let answer = answer_of(&body);
+            self.is_answered(&message, ask, before, &answer)?;
+            let share = body.safe.map(SafeShareBody::share);
+            answers.push(DeskAnswer { desk: ask.desk, answer, share, longest });
+        }
+        self.answer(message.reply(Some(answers)));
         Ok(())
     }
 
+    /// The oracles hear of the `answer` to one ask. If it says what the vendor told, its pool looked like `before`.
+    fn is_answered(
+        &mut self,
+        message: &Message,
+        ask: &DeskAsk,
+        before: Option<PoolView>,
+        answer: &Result<Answer, Reason>,
+    ) -> Verdict {
+        let limit = self.setup.limit(ask.desk);
+        if *answer == Err(Reason::LimitUnknown) {
+            self.log.note(self.real, "there is no limit any more for node #", &[ask.desk as u64]);
+            let is_removed = self.centre.is_removed;
+            return must("K7", is_removed, || {
+                format!("no limit for {message:?}, and no operator removed it")
+            });
+        }
+        if let Some((before, observed)) = before.zip(ask.observed) {
+            let observed = ObservedBody::of(&observed).observed();
+            let now = self.now();
+            let (after, longest) = (self.view(limit, now.allocator), self.setup.plan.sharing.vendor.longest);
+            let views = [before, after];
+            self.oracles.of(limit).hears(now, message.session, &observed, longest, views)?;
+        }
+        self.log_answer(message, ask, answer);
+        self.oracle_on_answer(message, ask, answer)
+    }
+
     /// The allocator answers `message`, in the words of the wire.
-    pub(super) fn exchange(&mut self, message: &Message) -> GrantBody {
+    pub(super) fn exchange(&mut self, message: &Message) -> Vec<GrantBody> {
         let (caller, before) = (self.caller(message), self.made());
-        let (now, limit) = (self.centre.clock.show(self.real), self.setup.limit(message.node));
-        let grant = answered(&mut self.centre.registry, now, &caller, self.limits.pool(limit), message);
+        let now = self.centre.clock.show(self.real);
+        let pool = |ask: &DeskAsk| self.limits.pool(self.setup.limit(ask.desk));
+        let asks: Vec<Entry> = message.asks.iter().map(|ask| entry(pool(ask), ask)).collect();
+        let grants = self.centre.registry.leases(now, &caller, &asks);
         let after = self.made();
         let made: Vec<bool> = before.iter().zip(&after).map(|(before, after)| !before && *after).collect();
         self.are_made(&made);
-        grant
+        grants
     }
 
     /// The caller that sent `message`, as the wire says it.
     pub(super) fn caller(&self, message: &Message) -> Caller {
-        let Message { node, session, seq, rtt, .. } = *message;
+        let &Message { node, session, seq, rtt, .. } = message;
         let name = match self.region(node) {
             Some(region) => NodeName::try_new(&format!("region-{region}")).expect("letters and digits"),
             None => self.setup.name(node),
@@ -121,12 +143,12 @@ impl World {
     pub(super) fn send_back(&mut self, reply: Reply) {
         let Self { network, setup, struck, rng, .. } = self;
         for at in network.send(self.real, reply.node, Way::Back, &setup.faults, struck, rng) {
-            self.push(at, Event::Answer(reply));
+            self.push(at, Event::Answer(reply.clone()));
         }
     }
 
-    pub(super) fn log_answer(&mut self, message: &Message, answer: &Result<Answer, Reason>) {
-        let (node, session) = (message.node as u64, message.session);
+    pub(super) fn log_answer(&mut self, message: &Message, ask: &DeskAsk, answer: &Result<Answer, Reason>) {
+        let (node, session) = (ask.desk as u64, message.session);
         match answer {
             Ok(Answer::Grant(grant)) => self.log.note(
                 self.real,
@@ -135,7 +157,7 @@ impl World {
             ),
             Ok(Answer::Refusal(_)) => self.log.note(self.real, "the pool refuses node #", &[node]),
             Err(_) => {
-                let numbers = [node, session, message.seq, message.ask.spent_total, message.ask.held];
+                let numbers = [node, session, message.seq, ask.ask.spent_total, ask.ask.held];
                 self.log.note(
                     self.real,
                     "the pool disputes node # (session #, ask #): spent #, holds #",
@@ -145,9 +167,14 @@ impl World {
         }
     }
 
-    pub(super) fn oracle_on_answer(&mut self, message: &Message, answer: &Result<Answer, Reason>) -> Verdict {
-        let (now, stocks, asked) = (self.now(), self.stocks(), self.asked(message));
-        let lender = self.setup.lender(message.node);
+    pub(super) fn oracle_on_answer(
+        &mut self,
+        message: &Message,
+        ask: &DeskAsk,
+        answer: &Result<Answer, Reason>,
+    ) -> Verdict {
+        let (now, stocks, asked) = (self.now(), self.stocks(), self.asked(message, ask));
+        let lender = self.setup.lender(ask.desk);
         let lent = self.oracles.answered(lender, now, &asked, answer, &stocks)?;
         let stock = stocks.own[lender];
         let granted = answer.as_ref().ok().and_then(|answer| answer.grant());
@@ -155,54 +182,54 @@ impl World {
         if let Some(grant) = granted
             && asked.is_honest
         {
-            self.sent(message, grant.permits);
-            if grant.permits == 0 && message.ask.want > 0 && stock.view.available == 0 {
+            self.sent(message, ask.desk, grant.permits);
+            if grant.permits == 0 && ask.ask.want > 0 && stock.view.available == 0 {
                 self.found_empty(lender, stock.in_hand);
             }
         }
         Ok(())
     }
 
-    pub(super) fn asked(&self, message: &Message) -> Asked {
-        let Message { node, session, seq, exchange, ask, .. } = *message;
-        let is_awaited = |node: &Node| node.exchange.is_some_and(|waiting| waiting.id == exchange);
+    pub(super) fn asked(&self, message: &Message, ask: &DeskAsk) -> Asked {
+        let &Message { node, session, seq, exchange, .. } = message;
         let writer = self.nodes.get(node);
         // A session may begin anew while an ask of the old one is on its way.
-        let is_awaited = writer.is_some_and(|node| node.session() == session && is_awaited(node));
-        let lender = self.regions.get(self.setup.lender(node));
+        let is_awaited = writer.is_some_and(|node| node.session() == session && node.awaits(exchange));
+        let lender = self.regions.get(self.setup.lender(ask.desk));
         let horizon = lender.map_or(Duration::MAX, |region| region.horizon());
-        Asked { session, seq, ask, is_honest: writer.is_some(), is_awaited, lends_on: false, horizon }
+        let is_honest = writer.is_some();
+        Asked { session, seq, ask: ask.ask, is_honest, is_awaited, lends_on: false, horizon }
     }
 
-    /// `permits` are on their way to the node that wrote `message`.
-    pub(super) fn sent(&mut self, message: &Message, permits: u64) {
-        let at = &mut self.nodes[message.node];
-        if let Some(exchange) = &mut at.exchange
-            && exchange.id == message.exchange
-        {
-            exchange.coming = permits;
+    /// `permits` are on their way to `desk`, which asks in `message`.
+    pub(super) fn sent(&mut self, message: &Message, desk: usize, permits: u64) {
+        if self.nodes[message.node].awaits(message.exchange) {
+            self.desks[desk].coming = permits;
         }
         if let Some(curve) = &mut self.curve {
-            curve.granted(message.node, permits);
+            curve.granted(desk, permits);
         }
     }
 
     /// A node or a caller got nothing because nothing is left; nodes have `in_hand`.
     pub(super) fn found_empty(&mut self, limit: usize, in_hand: u64) {
-        let coming: u64 = self.nodes.iter().map(|node| node.coming()).sum();
+        let coming: u64 = self.desks.iter().map(|desk| desk.coming).sum();
         let left = self.oracles.room(limit, self.now());
         let ceiling = self.limits.ceiling(&self.centre.rules);
         self.meter.empty(self.real, ceiling, left, in_hand + coming);
     }
 
     fn leave(&mut self, message: Message) -> Verdict {
-        let limit = self.setup.limit(message.node);
         let (now, caller) = (self.now(), self.caller(&message));
-        let spent = last_of(&message, self.limits.pool(limit));
-        let left = self.centre.registry.leave(now.allocator, &caller, &[spent]);
+        let pool = |ask: &DeskAsk| self.limits.pool(self.setup.limit(ask.desk));
+        let spent: Vec<SpentBody> = message.asks.iter().map(|ask| last_of(&ask.ask, pool(ask))).collect();
+        let left = self.centre.registry.leave(now.allocator, &caller, &spent);
         self.log.note(self.real, "node # leaves and gives back #", &[message.node as u64, left.returned]);
-        let (stocks, asked) = (self.stocks(), self.asked(&message));
-        self.oracles.left(limit, now, &asked, &stocks)
+        let stocks = self.stocks();
+        message.asks.iter().try_for_each(|ask| {
+            let (lender, asked) = (self.setup.lender(ask.desk), self.asked(&message, ask));
+            self.oracles.left(lender, now, &asked, &stocks)
+        })
     }
 
     /// Forgets what can be forgotten.
@@ -267,23 +294,16 @@ impl World {
     }
 }
 
-/// What `registry` answers to the ask of `message` for a pool.
-pub(super) fn answered(
-    registry: &mut Registry,
-    now: Moment,
-    caller: &Caller,
-    (limit, id): (&str, &PoolId),
-    message: &Message,
-) -> GrantBody {
+/// The ask for a pool in the words of the wire.
+pub(super) fn entry((limit, id): (&str, &PoolId), ask: &DeskAsk) -> Entry {
     let key = id.key.as_ref().map(|key| key.as_str());
-    let observed = message.observed.as_ref().map(ObservedBody::of);
-    let ask = AskBody { observed, ..AskBody::of(limit, key, message.ask) };
-    registry.leases(now, caller, &[Entry::Ask(ask)]).pop().expect("one answer to one ask")
+    let observed = ask.observed.as_ref().map(ObservedBody::of);
+    Entry::Ask(AskBody { observed, ..AskBody::of(limit, key, ask.ask) })
 }
 
-/// The last that a session says of a pool, in `message`.
-pub(super) fn last_of(message: &Message, (limit, id): (&str, &PoolId)) -> SpentBody {
-    let Ask { spent_total, running, held, .. } = message.ask;
+/// The last that a session says of a pool, in `ask`.
+pub(super) fn last_of(ask: &Ask, (limit, id): (&str, &PoolId)) -> SpentBody {
+    let Ask { spent_total, running, held, .. } = *ask;
     let key = id.key.as_ref().map(|key| key.to_string());
     SpentBody { limit: limit.to_owned(), key, spent_total, running, held: Some(held) }
 }

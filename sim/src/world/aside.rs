@@ -16,37 +16,38 @@ impl World {
         some_are && self.rng.u64(..100) < self.setup.in_vain
     }
 
-    /// Sets `permits` aside at `node` if they are there.
-    pub(super) fn set_aside(&mut self, node: usize, permits: u64) {
-        let at = &self.nodes[node];
-        if !at.line.is_empty() || at.slot.hold(permits, at.now(self.real)).is_err() {
+    /// Sets `permits` aside at `desk` if they are there.
+    pub(super) fn set_aside(&mut self, desk: usize, permits: u64) {
+        let (home, at) = (&self.nodes[self.home(desk)], &self.desks[desk]);
+        if !at.line.is_empty() || at.slot.hold(permits, home.now(self.real)).is_err() {
             return;
         }
-        let life = at.life;
+        let life = home.life;
         let stopped = self.rng.u64(0..=STOPPED_MAX) / self.rng.u64(1..=6);
-        self.log.note(self.real, "node # sets # aside", &[node as u64, permits]);
-        self.push(self.real + stopped.max(MILLI), Event::PutBack { node, life, permits });
+        self.log.note(self.real, "node # sets # aside", &[desk as u64, permits]);
+        self.push(self.real + stopped.max(MILLI), Event::PutBack { desk, life, permits });
     }
 
     /// What was set aside goes back, or into a reservation that is refunded when it has found the other limit short.
-    pub(super) fn put_back(&mut self, node: usize, life: u64, permits: u64) -> Verdict {
-        let at = &mut self.nodes[node];
-        if at.life != life || !at.up {
+    pub(super) fn put_back(&mut self, desk: usize, life: u64, permits: u64) -> Verdict {
+        let home = &self.nodes[self.setup.home(desk)];
+        if home.life != life || !home.up {
             return Ok(());
         }
-        self.log.note(self.real, "node # puts # back", &[node as u64, permits]);
+        let at = &mut self.desks[desk];
+        self.log.note(self.real, "node # puts # back", &[desk as u64, permits]);
         if self.rng.bool() {
             at.slot.put_back(permits);
         } else {
-            let (now, session) = (at.now(self.real), at.session());
+            let (now, session) = (home.now(self.real), home.session());
             let (number, _) = at.refill.reserve_held(&at.slot, permits, now);
             at.unneeded.insert(number, permits);
-            self.oracles.of(self.setup.lender(node)).reserved(session, permits);
+            self.oracles.of(self.setup.lender(desk)).reserved(session, permits);
             let later = self.real + self.rng.u64(MILLI..=SECOND);
-            self.push(later, Event::Settle { node, life, number, rest: permits });
+            self.push(later, Event::Settle { desk, life, number, rest: permits });
         }
         let in_hand = self.in_hand();
         self.oracles.exposed(self.now(), &in_hand)?;
-        self.serve_line(node)
+        self.serve_line(desk)
     }
 }

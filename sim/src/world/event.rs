@@ -5,6 +5,7 @@ use crate::faults::Fault;
 use lessor_ledger::rejection::Reason;
 use lessor_protocol::{Answer, Ask, Observed, SafeShare};
 use std::cmp::Ordering;
+use std::time::Duration;
 
 /// The part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,12 +40,12 @@ pub(super) enum Event {
     },
     /// The next permit of a steady flow is due for the first in line.
     Due {
-        node: usize,
+        desk: usize,
         life: u64,
     },
     /// A caller has waited long enough.
     GiveUp {
-        node: usize,
+        desk: usize,
         life: u64,
         ticket: u64,
     },
@@ -55,19 +56,19 @@ pub(super) enum Event {
     },
     /// The process that made a call learns that it has ended.
     HandBack {
-        node: usize,
+        desk: usize,
         life: u64,
         permits: u64,
     },
     /// A call on several limits comes to nothing.
     PutBack {
-        node: usize,
+        desk: usize,
         life: u64,
         permits: u64,
     },
     /// A call that has reserved is over, and did not need `rest`.
     Settle {
-        node: usize,
+        desk: usize,
         life: u64,
         number: u64,
         rest: u64,
@@ -153,7 +154,7 @@ pub(super) enum Event {
     Lift,
     /// Callers at a node spend all that it has, at the last instant.
     Spree {
-        node: usize,
+        desk: usize,
         life: u64,
     },
     /// The allocator's process starts, without its books.
@@ -176,37 +177,55 @@ pub(super) enum Event {
     End,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// What a sender asks in one exchange, or says last.
+#[derive(Clone, Debug)]
 pub(super) struct Message {
+    /// The place of its sender: a node, an adversary or a region.
     pub(super) node: usize,
     pub(super) session: u64,
     pub(super) seq: u64,
     pub(super) exchange: u64,
+    pub(super) asks: Vec<DeskAsk>,
+    /// Goodbye, rather than asks.
+    pub(super) leaves: bool,
+    /// How long an exchange takes, as the node has measured it.
+    pub(super) rtt: Duration,
+}
+
+/// What is asked of one limit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeskAsk {
+    /// The desk that asks, or the place of an adversary or a region after all desks.
+    pub(super) desk: usize,
     pub(super) ask: Ask,
     /// What it heard of the vendor.
     pub(super) observed: Option<Observed>,
-    /// Goodbye, rather than an ask.
-    pub(super) leaves: bool,
-    /// How long an exchange takes, as the node has measured it.
-    pub(super) rtt: std::time::Duration,
 }
 
 impl Message {
-    /// An answer to it that says nothing else.
-    pub(super) fn reply(&self, answer: Option<Result<Answer, Reason>>) -> Reply {
+    /// An answer to it.
+    pub(super) fn reply(&self, answers: Option<Vec<DeskAnswer>>) -> Reply {
         let Message { node, session, seq, exchange, .. } = *self;
-        Reply { node, session, seq, exchange, answer, share: None, longest: None }
+        Reply { node, session, seq, exchange, answers }
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+/// What is said to a message.
+#[derive(Clone, Debug)]
 pub(super) struct Reply {
     pub(super) node: usize,
     pub(super) session: u64,
     pub(super) seq: u64,
     pub(super) exchange: u64,
-    /// `None` if the allocator is not there.
-    pub(super) answer: Option<Result<Answer, Reason>>,
+    /// In the order of the asks; `None` if the allocator is not there.
+    pub(super) answers: Option<Vec<DeskAnswer>>,
+}
+
+/// What is said to an ask.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeskAnswer {
+    pub(super) desk: usize,
+    pub(super) answer: Result<Answer, Reason>,
     /// What the node may go on with by itself.
     pub(super) share: Option<SafeShare>,
     /// The longest that a call may take by the rules of that time, in nanoseconds, if they say.
@@ -222,21 +241,64 @@ pub(super) struct Queued {
 }
 
 impl Event {
-    /// The node that it happens to, if it is one of them.
+    /// The desk that it happens to, if it is one of them.
+    pub(super) fn desk(&self) -> Option<usize> {
+        match self {
+            Event::Due { desk, .. }
+            | Event::GiveUp { desk, .. }
+            | Event::HandBack { desk, .. }
+            | Event::PutBack { desk, .. }
+            | Event::Settle { desk, .. }
+            | Event::Spree { desk, .. } => Some(*desk),
+            Event::Wake { .. }
+            | Event::TimeOut { .. }
+            | Event::Start { .. }
+            | Event::Thaw { .. }
+            | Event::Answer(_)
+            | Event::Ask(_)
+            | Event::Scheme(_)
+            | Event::Land { .. }
+            | Event::Traffic { .. }
+            | Event::Strike(_)
+            | Event::Operate(_)
+            | Event::Unslew { .. }
+            | Event::Lags
+            | Event::RegionThaws { .. }
+            | Event::Signs { .. }
+            | Event::AtStore { .. }
+            | Event::FromStore { .. }
+            | Event::StoreSilent { .. }
+            | Event::SetAgain
+            | Event::PublishWakes { .. }
+            | Event::PublishTimesOut { .. }
+            | Event::Lift
+            | Event::RegionWakes { .. }
+            | Event::RegionTimesOut { .. }
+            | Event::RegionStarts { .. }
+            | Event::Reopen { .. }
+            | Event::Copies { .. }
+            | Event::Durable { .. }
+            | Event::Sweep
+            | Event::Next(_)
+            | Event::End => None,
+        }
+    }
+
+    /// The sender of messages that it happens to, if it is one of them.
     pub(super) fn node(&self) -> Option<usize> {
         match self {
             Event::Wake { node, .. }
             | Event::TimeOut { node, .. }
-            | Event::GiveUp { node, .. }
-            | Event::Due { node, .. }
-            | Event::HandBack { node, .. }
-            | Event::PutBack { node, .. }
-            | Event::Settle { node, .. }
             | Event::Start { node, .. }
-            | Event::Spree { node, .. }
             | Event::Thaw { node, .. } => Some(*node),
             Event::Answer(reply) => Some(reply.node),
-            Event::Ask(_)
+            Event::Due { .. }
+            | Event::GiveUp { .. }
+            | Event::HandBack { .. }
+            | Event::PutBack { .. }
+            | Event::Settle { .. }
+            | Event::Spree { .. }
+            | Event::Ask(_)
             | Event::Scheme(_)
             | Event::Land { .. }
             | Event::Traffic { .. }

@@ -23,12 +23,12 @@ pub(super) enum Manner {
 }
 
 impl World {
-    /// How the next call of `node`, of `permits`, is made. It says when it ends where its node was told that this counts.
-    pub(super) fn manner(&mut self, node: usize, permits: u64) -> Manner {
+    /// How the next call of `desk`, of `permits`, is made. It says when it ends where it was told that this counts.
+    pub(super) fn manner(&mut self, desk: usize, permits: u64) -> Manner {
         if let Some(needs) = self.needs(permits) {
             return Manner::Reserving { needs };
         }
-        if self.rival.is_some() || !self.nodes[node].refill.calls().count() {
+        if self.rival.is_some() || !self.desks[desk].refill.calls().count() {
             return Manner::Plain;
         }
         match self.setup.calls {
@@ -42,15 +42,16 @@ impl World {
         }
     }
 
-    /// Spends `permits` at `node` in that `manner` if they are there, and says how many are left.
-    pub(super) fn begin_call(&mut self, node: usize, permits: u64, manner: Manner) -> Option<u64> {
+    /// Spends `permits` at `desk` in that `manner` if they are there, and says how many are left.
+    pub(super) fn begin_call(&mut self, desk: usize, permits: u64, manner: Manner) -> Option<u64> {
         match manner {
-            Manner::Plain => return self.spend(node, permits),
-            Manner::Reserving { needs } => return self.reserve(node, permits, needs),
+            Manner::Plain => return self.spend(desk, permits),
+            Manner::Reserving { needs } => return self.reserve(desk, permits, needs),
             Manner::Guarded | Manner::Lapsing => {}
         }
-        let at = &mut self.nodes[node];
-        let now = at.now(self.real);
+        let home = &self.nodes[self.setup.home(desk)];
+        let at = &mut self.desks[desk];
+        let now = home.now(self.real);
         let left = if at.refill.is_paced() {
             at.hold_at_pace(permits, now).then(|| at.refill.enter_held(&at.slot, permits, now))?
         } else if permits.is_multiple_of(2) {
@@ -65,15 +66,15 @@ impl World {
             at.refill.lapse(permits, now);
         }
         // The shipping handle wakes its task only when it is due, whatever is left.
-        Some(if at.refill.due(&at.slot, at.seen(), now, at.connection.rtt()) <= now {
+        Some(if at.refill.due(&at.slot, at.seen(), now, home.connection.rtt()) <= now {
             left
         } else {
             u64::MAX
         })
     }
 
-    /// A call of `permits` that `node` has begun takes as long as it takes: at most what it was `told`.
-    pub(super) fn takes_time(&mut self, node: usize, permits: u64, manner: Manner, told: Option<u64>) {
+    /// A call of `permits` that `desk` has begun takes as long as it takes: at most what it was `told`.
+    pub(super) fn takes_time(&mut self, desk: usize, permits: u64, manner: Manner, told: Option<u64>) {
         // A call that no rule counts now must keep to whatever is promised of calls later.
         let shortest = self.setup.rule_sets().filter_map(longest).min().map(nanos);
         let Some(longest) = told.or(shortest) else { return };
@@ -90,32 +91,33 @@ impl World {
         };
         // What no end is told of is in use for as long as it may take.
         self.meter.takes(permits, if manner == Manner::Guarded { takes } else { longest });
-        self.push(self.real + takes, Event::Land { limit: self.setup.lender(node), permits });
+        self.push(self.real + takes, Event::Land { limit: self.setup.lender(desk), permits });
         if manner == Manner::Guarded {
-            let life = self.nodes[node].life;
-            self.push(self.real + takes, Event::HandBack { node, life, permits });
+            let life = self.life(desk);
+            self.push(self.real + takes, Event::HandBack { desk, life, permits });
         }
     }
 
-    /// A call of `permits` that `node` made has ended, and its process, if it is still the same, hands them back.
-    pub(super) fn hand_back(&mut self, node: usize, life: u64, permits: u64) -> Verdict {
-        let at = &mut self.nodes[node];
-        if at.life != life || !at.up {
+    /// A call of `permits` that `desk` made has ended, and its process, if it is still the same, hands them back.
+    pub(super) fn hand_back(&mut self, desk: usize, life: u64, permits: u64) -> Verdict {
+        let home = &self.nodes[self.setup.home(desk)];
+        if home.life != life || !home.up {
             return Ok(());
         }
-        let (now, busy, session) = (at.now(self.real), at.refill.calls().busy(), at.session());
+        let at = &mut self.desks[desk];
+        let (now, busy, session) = (home.now(self.real), at.refill.calls().busy(), home.session());
         let reused = at.refill.hand_back(&at.slot, permits, now);
         // What is spent again was not used up.
         let unspent = busy - at.refill.calls().busy();
-        let is_due = at.refill.due(&at.slot, at.seen(), now, at.connection.rtt()) <= now;
-        self.oracles.handed_back(self.setup.lender(node), session, unspent);
-        self.log.note(self.real, "node # hands back #, # to be spent again", &[node as u64, permits, reused]);
+        let is_due = at.refill.due(&at.slot, at.seen(), now, home.connection.rtt()) <= now;
+        self.oracles.handed_back(self.setup.lender(desk), session, unspent);
+        self.log.note(self.real, "node # hands back #, # to be spent again", &[desk as u64, permits, reused]);
         if is_due {
-            self.nudge(node);
+            self.nudge(desk);
         }
         let in_hand = self.in_hand();
         self.oracles.exposed(self.now(), &in_hand)?;
-        self.serve_line(node)
+        self.serve_line(desk)
     }
 }
 

@@ -6,6 +6,7 @@ use super::flights::longest;
 use super::rates::{cold_factor, memory, sustained};
 use crate::SECOND;
 use crate::network::Latency;
+use crate::node::Node;
 use crate::oracle::{Verdict, must};
 use crate::setup::Setup;
 use crate::topology::Shared;
@@ -30,7 +31,7 @@ impl World {
                 }
                 // All that a limit holds goes out and comes back in a few terms at best, however fast it refills.
                 let turn = 4.0 * self.setup.term().as_secs_f64();
-                let lent = self.setup.plan.sharing.lease_max.saturating_mul(self.nodes.len() as u64);
+                let lent = self.setup.plan.sharing.lease_max.saturating_mul(self.desks.len() as u64);
                 let out = self.limits.ceiling(&self.centre.rules).min(lent);
                 let plan = Plan { rules: self.centre.rules.clone(), ..self.setup.plan.clone() };
                 let sustained = sustained(&self.centre.rules) * left_over(&plan);
@@ -49,8 +50,8 @@ impl World {
             }
             Phase::Silence => {
                 self.no_caller_waits_too_long()?;
-                for node in &mut self.nodes {
-                    node.line.clear();
+                for desk in &mut self.desks {
+                    desk.line.clear();
                 }
                 self.traffic.turn_into(Workload::Steady, 0.0);
                 self.change_traffic(self.traffic_generation);
@@ -61,24 +62,24 @@ impl World {
 
     /// Calls a second that fit into leases of the largest size, where a call takes its permit for as long as it lasts.
     fn leases_allow(&self) -> f64 {
-        let most = self.setup.plan.sharing.lease_max.saturating_mul(self.setup.nodes as u64) as f64;
+        let most = self.setup.plan.sharing.lease_max.saturating_mul(self.setup.desks() as u64) as f64;
         longest(&self.centre.rules).map_or(f64::INFINITY, |longest| most / longest.as_secs_f64())
     }
 
     /// V2: a caller that waits has not waited long.
     fn no_caller_waits_too_long(&self) -> Verdict {
-        for (index, node) in self.nodes.iter().enumerate() {
-            for waiter in &node.line {
+        for (index, desk) in self.desks.iter().enumerate() {
+            for waiter in &desk.line {
                 self.waited(index, waiter.since)?;
             }
         }
         Ok(())
     }
 
-    pub(super) fn waited(&self, node: usize, since: u64) -> Verdict {
+    pub(super) fn waited(&self, desk: usize, since: u64) -> Verdict {
         let waited = self.real.saturating_sub(since.max(self.calm_since));
-        must("V2", self.phase < Phase::Calm || waited <= self.bound || !self.setup.is_owed(node), || {
-            format!("a caller on node {node} has waited {:?}", Duration::from_nanos(waited))
+        must("V2", self.phase < Phase::Calm || waited <= self.bound || !self.setup.is_owed(desk), || {
+            format!("a caller on node {desk} has waited {:?}", Duration::from_nanos(waited))
         })
     }
 
@@ -104,9 +105,9 @@ impl World {
         let Some(lost) = self.oracles.of(limit).opens_unlent() else { return Ok(()) };
         let (now, refresh) = (self.now(), refresh(&self.setup));
         let asked = |since: u64| self.real.saturating_sub(since) > refresh;
-        let is_owed = |node: usize| self.setup.limit(node) == limit && self.setup.is_owed(node);
-        let owed = self.nodes.iter().enumerate().filter(|(node, _)| is_owed(*node));
-        let waiter = owed.flat_map(|(_, node)| &node.line).find(|waiter| asked(waiter.since));
+        let is_owed = |desk: usize| self.setup.limit(desk) == limit && self.setup.is_owed(desk);
+        let owed = self.desks.iter().enumerate().filter(|(desk, _)| is_owed(*desk));
+        let waiter = owed.flat_map(|(_, desk)| &desk.line).find(|waiter| asked(waiter.since));
         let is_late = nanos(now.allocator.since(lost)) > refresh && waiter.is_some();
         must("V4", !is_late, || format!("{waiter:?} waits, and nothing was lent since {lost:?}"))
     }
@@ -150,7 +151,9 @@ impl World {
         must("V1", is_back && view.books.outstanding == 0, || {
             format!("{} of {ceiling} can be granted after a long silence: {view:?}", view.available)
         })?;
-        let busy = self.nodes.iter().position(|node| !node.refill.is_idle() || node.exchange.is_some());
+        let is_busy = |node: &Node| node.exchange.is_some();
+        let busy = self.nodes.iter().position(is_busy);
+        let busy = busy.or_else(|| self.desks.iter().position(|desk| !desk.refill.is_idle()));
         must("V6", view.sessions == 0 && busy.is_none(), || {
             format!("after a long silence sessions are remembered: {view:?}; busy: {busy:?}")
         })
@@ -209,10 +212,10 @@ fn refresh(setup: &Setup) -> u64 {
 /// How long a caller may wait once it is calm: a few windows, and more where one window does not serve all nodes.
 pub(super) fn longest_wait(setup: &Setup) -> u64 {
     let ceiling = setup.rule_sets().flatten().map(Rule::ceiling).min().unwrap_or(0).max(1);
-    let rounds = 4 + 2 * (setup.nodes as u64).div_ceil(ceiling);
+    let rounds = 4 + 2 * (setup.desks() as u64).div_ceil(ceiling);
     let is_paced = setup.rule_sets().flatten().any(|rule| rule.flow().is_some());
     // Of a steady flow they take turns, of which the longest is most of a term.
-    let turns = if is_paced { 2 * setup.nodes as u64 } else { 0 };
+    let turns = if is_paced { 2 * setup.desks() as u64 } else { 0 };
     let memory = setup.rule_sets().map(memory).max().unwrap_or(0);
     // Of regions, each round is an exchange with what is above them, too.
     let Latency { one_way, jitter } = setup.topology.far();

@@ -2,9 +2,9 @@
 //! the shipping registry as the upstream loop of the allocator does: due → send → on_answer.
 
 use super::World;
-use super::allocator::{answer_of, answered, last_of};
+use super::allocator::{answer_of, entry, last_of};
 use super::decisions::Decisions;
-use super::event::{Event, Message, Reply};
+use super::event::{DeskAnswer, DeskAsk, Event, Message, Reply};
 use super::roots::StoreLink;
 use crate::clock::HostClock;
 use crate::limits::Limits;
@@ -14,12 +14,12 @@ use crate::{MILLI, SECOND};
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_ledger::pool::Past;
-use lessor_ledger::registry::{DueAbove, Registry};
+use lessor_ledger::registry::{DueAbove, Entry, Registry};
 use lessor_ledger::rejection::Reason;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::recovery::{Recovery, recovery};
-use lessor_protocol::wire::{ErrorBody, GrantBody, SafeShareBody};
+use lessor_protocol::wire::{ErrorBody, GrantBody, SafeShareBody, SpentBody};
 use lessor_protocol::{Answer, Moment};
 use std::time::Duration;
 
@@ -105,6 +105,11 @@ impl World {
     /// The place of `region` among those that send messages.
     pub(super) fn region_place(&self, region: usize) -> usize {
         self.first_region() + region
+    }
+
+    /// The same behind all desks.
+    fn region_desk(&self, region: usize) -> usize {
+        self.desks.len() + self.adversaries.len() + region
     }
 
     /// Which region sends messages from `place`, if one does.
@@ -204,12 +209,13 @@ impl World {
         let (node, at) = (self.region_place(region), &self.regions[region]);
         let (session, seq) = (at.connection.session(), at.asks());
         let (rtt, ask) = (at.due.distance, at.due.asks[0].ask());
-        self.send_ask(Message { node, session, seq, exchange, rtt, ask, observed: None, leaves: false });
+        let asks = vec![DeskAsk { desk: self.region_desk(region), ask, observed: None }];
+        self.send_ask(Message { node, session, seq, exchange, rtt, asks, leaves: false });
     }
 
     /// A message of a node reaches its region.
     pub(super) fn reach_region(&mut self, message: Message) -> Verdict {
-        let region = self.setup.lender(message.node);
+        let region = self.setup.lender(message.asks[0].desk);
         if !self.regions[region].up {
             self.send_back(message.reply(None));
             return Ok(());
@@ -219,24 +225,34 @@ impl World {
         }
         let (caller, at) = (self.caller(&message), &mut self.regions[region]);
         let now = at.clock.show(self.real);
-        let body = answered(&mut at.registry, now, &caller, self.limits.pool(0), &message);
-        let answer = answer_of(&body);
-        self.log_answer(&message, &answer);
-        self.oracle_on_answer(&message, &answer)?;
-        self.look_above(region)?;
-        let share = body.safe.map(SafeShareBody::share);
+        let asks: Vec<Entry> = message.asks.iter().map(|ask| entry(self.limits.pool(0), ask)).collect();
+        let bodies = at.registry.leases(now, &caller, &asks);
         let longest = self.setup.plan.longest().map(nanos);
-        self.send_back(Reply { share, longest, ..message.reply(Some(answer)) });
+        let mut answers = vec![];
+        for (ask, body) in message.asks.iter().zip(bodies) {
+            let answer = answer_of(&body);
+            self.log_answer(&message, ask, &answer);
+            self.oracle_on_answer(&message, ask, &answer)?;
+            let share = body.safe.map(SafeShareBody::share);
+            answers.push(DeskAnswer { desk: ask.desk, answer, share, longest });
+        }
+        self.look_above(region)?;
+        self.send_back(message.reply(Some(answers)));
         Ok(())
     }
 
     fn leave_region(&mut self, region: usize, message: Message) -> Verdict {
         let (caller, at) = (self.caller(&message), &mut self.regions[region]);
         let now = at.clock.show(self.real);
-        let left = at.registry.leave(now, &caller, &[last_of(&message, self.limits.pool(0))]);
+        let spent: Vec<SpentBody> =
+            message.asks.iter().map(|ask| last_of(&ask.ask, self.limits.pool(0))).collect();
+        let left = at.registry.leave(now, &caller, &spent);
         self.log.note(self.real, "node # leaves and gives back #", &[message.node as u64, left.returned]);
-        let (stocks, asked) = (self.stocks(), self.asked(&message));
-        self.oracles.left(region, self.now(), &asked, &stocks)?;
+        let stocks = self.stocks();
+        for ask in &message.asks {
+            let asked = self.asked(&message, ask);
+            self.oracles.left(region, self.now(), &asked, &stocks)?;
+        }
         self.look_above(region)
     }
 
@@ -266,16 +282,20 @@ impl World {
             self.send_back(message.reply(None));
             return Ok(());
         }
-        let answer = answer_of(&self.exchange(&message));
-        self.log_answer(&message, &answer);
+        let bodies = self.exchange(&message);
+        let ask = message.asks[0];
+        let answer = answer_of(&bodies[0]);
+        self.log_answer(&message, &ask, &answer);
         let (stocks, asked) = (self.stocks(), self.asked_above(region, &message));
         self.oracles.root_answered(self.now(), &asked, &answer, &stocks)?;
-        self.answer(message.reply(Some(answer)));
+        let said = DeskAnswer { desk: ask.desk, answer, share: None, longest: None };
+        self.answer(message.reply(Some(vec![said])));
         Ok(())
     }
 
     fn asked_above(&self, region: usize, message: &Message) -> Asked {
-        let Message { session, seq, exchange, ask, .. } = *message;
+        let &Message { session, seq, exchange, ref asks, .. } = message;
+        let ask = asks[0].ask;
         let at = &self.regions[region];
         let is_awaited = at.exchange == Some(exchange) && at.connection.session() == session;
         Asked { session, seq, ask, is_honest: true, is_awaited, lends_on: true, horizon: Duration::MAX }
@@ -287,9 +307,8 @@ impl World {
         if !at.up || !at.connection.awaits(reply.session, reply.seq) {
             return Ok(());
         }
-        match reply.answer {
-            Some(Ok(answer)) => self.region_takes(region, vec![Ok(answer)]),
-            Some(Err(reason)) => self.region_takes(region, vec![Err(reason)]),
+        match reply.answers {
+            Some(answers) => self.region_takes(region, answers.iter().map(|said| said.answer).collect()),
             None => self.region_fails(region),
         }
     }

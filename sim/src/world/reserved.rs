@@ -44,38 +44,40 @@ impl World {
         })
     }
 
-    /// Reserves `permits` at `node` if they are there, and says how many are left.
-    pub(super) fn reserve(&mut self, node: usize, permits: u64, needs: u64) -> Option<u64> {
-        let at = &mut self.nodes[node];
-        let now = at.now(self.real);
+    /// Reserves `permits` at `desk` if they are there, and says how many are left.
+    pub(super) fn reserve(&mut self, desk: usize, permits: u64, needs: u64) -> Option<u64> {
+        let home = &self.nodes[self.setup.home(desk)];
+        let at = &mut self.desks[desk];
+        let now = home.now(self.real);
         let (number, left) = if at.refill.is_paced() {
             at.hold_at_pace(permits, now).then(|| at.refill.reserve_held(&at.slot, permits, now))?
         } else {
             at.refill.reserve(&at.slot, permits, now).ok()?
         };
         at.unneeded.insert(number, permits - needs);
-        let (life, session) = (at.life, at.session());
-        self.oracles.of(self.setup.lender(node)).reserved(session, permits - needs);
+        let (life, session) = (home.life, home.session());
+        self.oracles.of(self.setup.lender(desk)).reserved(session, permits - needs);
         let takes = (self.rng.u64(MILLI..=CALL_MAX) / self.rng.u64(1..=20)).max(1);
-        self.log.note(self.real, "node # reserves # (number #)", &[node as u64, permits, number]);
-        self.push(self.real + takes, Event::Settle { node, life, number, rest: permits - needs });
+        self.log.note(self.real, "node # reserves # (number #)", &[desk as u64, permits, number]);
+        self.push(self.real + takes, Event::Settle { desk, life, number, rest: permits - needs });
         Some(left)
     }
 
-    /// A call of `node` is over that had reserved, and `rest` of that was not needed.
-    pub(super) fn settle(&mut self, node: usize, life: u64, number: u64, rest: u64) -> Verdict {
-        let at = &mut self.nodes[node];
-        if at.life != life || !at.up {
+    /// A call of `desk` is over that had reserved, and `rest` of that was not needed.
+    pub(super) fn settle(&mut self, desk: usize, life: u64, number: u64, rest: u64) -> Verdict {
+        let home = &self.nodes[self.setup.home(desk)];
+        if home.life != life || !home.up {
             return Ok(());
         }
-        let (now, session) = (at.now(self.real), at.session());
+        let at = &mut self.desks[desk];
+        let (now, session) = (home.now(self.real), home.session());
         at.unneeded.remove(&number);
         let back = at.refill.give_back(&at.slot, number, rest, now);
         at.refill.settle(number);
-        self.oracles.of(self.setup.lender(node)).came_back(session, back)?;
-        self.log.note(self.real, "node # settles number #, # come back", &[node as u64, number, back]);
+        self.oracles.of(self.setup.lender(desk)).came_back(session, back)?;
+        self.log.note(self.real, "node # settles number #, # come back", &[desk as u64, number, back]);
         let in_hand = self.in_hand();
         self.oracles.exposed(self.now(), &in_hand)?;
-        self.serve_line(node)
+        self.serve_line(desk)
     }
 }

@@ -1,8 +1,9 @@
 //! A rival in place of the shipping pool and refill: asks, answers and installs go by its rule, over the same network
-//! and clocks, into the shipping slot. The world calls it wherever the two differ; without a rival it does nothing.
+//! and clocks, into the shipping slot. The world calls it wherever the two differ; without a rival it does nothing. Nodes of a
+//! rival ask one limit each.
 
 use super::World;
-use super::event::Message;
+use super::event::{DeskAsk, Message};
 use crate::SECOND;
 use crate::oracle::Verdict;
 use crate::policy::Policy;
@@ -21,12 +22,12 @@ impl World {
         Some(Rival::new(policy, &self.setup.plan, self.now().allocator, &firsts))
     }
 
-    /// What `node` can still spend.
-    pub(super) fn held(&mut self, node: usize) -> u64 {
+    /// What `desk` can still spend.
+    pub(super) fn held(&mut self, desk: usize) -> u64 {
         let now = self.now().allocator;
         match &mut self.rival {
-            Some(rival) if rival.is_split() => rival.in_share(node, now),
-            Some(_) | None => self.nodes[node].in_hand(self.real),
+            Some(rival) if rival.is_split() => rival.in_share(desk, now),
+            Some(_) | None => self.desks[desk].in_hand(&self.nodes[self.setup.home(desk)], self.real),
         }
     }
 
@@ -39,13 +40,13 @@ impl World {
         }
     }
 
-    /// Spends `permits` at `node` if they are there, and says how many are left; of a share, always enough.
-    pub(super) fn spend(&mut self, node: usize, permits: u64) -> Option<u64> {
+    /// Spends `permits` at `desk` if they are there, and says how many are left; of a share, always enough.
+    pub(super) fn spend(&mut self, desk: usize, permits: u64) -> Option<u64> {
         let now = self.now().allocator;
         match &mut self.rival {
             // A node knows when windows begin: its clock is as good as the allocator's.
-            Some(rival) if rival.is_split() => rival.take(node, permits, now).then_some(u64::MAX),
-            Some(_) | None => self.nodes[node].spend(self.real, permits),
+            Some(rival) if rival.is_split() => rival.take(desk, permits, now).then_some(u64::MAX),
+            Some(_) | None => self.desks[desk].spend(&self.nodes[self.setup.home(desk)], self.real, permits),
         }
     }
 
@@ -60,20 +61,21 @@ impl World {
 
     /// Asks if it is time, or sleeps until it is.
     pub(super) fn look_as_rival(&mut self, node: usize) {
-        let at = &mut self.nodes[node];
+        let (home, at) = (&self.nodes[node], &mut self.desks[node]);
         at.nudged = false;
-        let Some(rival) = self.rival.as_mut().filter(|rival| !rival.is_split() && at.exchange.is_none())
+        let Some(rival) = self.rival.as_mut().filter(|rival| !rival.is_split() && home.exchange.is_none())
         else {
             return;
         };
-        let (now, free, waiting) = (at.now(self.real), at.in_hand(self.real), at.seen().waiting);
-        let quiet_until = at.connection.quiet_until();
+        let (now, free, waiting) = (home.now(self.real), at.in_hand(home, self.real), at.seen().waiting);
+        let quiet_until = home.connection.quiet_until();
         if now < quiet_until {
             return self.sleep(node, quiet_until);
         }
         match rival.ask(node, free, waiting, now) {
             Some(want) => {
-                self.send_new(node, now, Ask { held: free, want, waiting, ..Ask::default() });
+                let ask = Ask { held: free, want, waiting, ..Ask::default() };
+                self.send_new(node, now, vec![DeskAsk { desk: node, ask, observed: None }]);
             }
             None => {
                 let next = rival.wakes(node, now);
@@ -84,16 +86,16 @@ impl World {
 
     /// What the rival's centre answers.
     pub(super) fn lend_as_rival(&mut self, message: &Message) -> Answer {
-        let (now, want) = (self.now().allocator, message.ask.want);
+        let (now, want) = (self.now().allocator, message.asks[0].ask.want);
         let lent = self.rival.as_mut().expect("there is one").lend(want, now);
         self.log.note(
             self.real,
             "the centre gives node # # of #",
             &[message.node as u64, lent.permits, want],
         );
-        self.sent(message, lent.permits);
+        self.sent(message, message.asks[0].desk, lent.permits);
         Answer::Grant(Grant {
-            kept: message.ask.held,
+            kept: message.asks[0].ask.held,
             permits: lent.permits,
             term: lent.term,
             horizon: lent.term,
@@ -107,13 +109,13 @@ impl World {
 
     /// Puts what was granted into the slot.
     pub(super) fn install_as_rival(&mut self, node: usize, grant: &Grant, first_sent: Moment) -> Verdict {
-        let at = &mut self.nodes[node];
-        let now = at.now(self.real);
+        let (home, at) = (&self.nodes[node], &mut self.desks[node]);
+        let now = home.now(self.real);
         if now >= at.slot.deadline() {
             at.slot.shed(0);
         }
         at.slot.install(grant.permits, 0, self.setup.plan.clocks.holder_end(first_sent, grant.term));
-        let free = at.in_hand(self.real);
+        let free = at.in_hand(home, self.real);
         let rival = self.rival.as_mut().expect("there is one");
         rival.granted(node, grant.permits, free, now);
         at.low_water = rival.low_water(node);

@@ -9,11 +9,11 @@ impl World {
     /// What all can still spend of each limit.
     pub(super) fn in_hand(&mut self) -> Vec<u64> {
         let mut in_hand = vec![0; self.setup.lenders()];
-        for node in 0..self.nodes.len() {
-            in_hand[self.setup.lender(node)] += self.held(node);
+        for desk in 0..self.desks.len() {
+            in_hand[self.setup.lender(desk)] += self.held(desk);
         }
         for (index, (adversary, _)) in self.adversaries.iter().enumerate() {
-            in_hand[self.setup.lender(self.nodes.len() + index)] += adversary.in_hand(self.real);
+            in_hand[self.setup.lender(self.adversary_desk(index))] += adversary.in_hand(self.real);
         }
         in_hand
     }

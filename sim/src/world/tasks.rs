@@ -1,30 +1,29 @@
-//! The background task of each node: it drives the shipping refill and connection, due → write → send → on_answer, as
+//! The background task of each node: it drives the shipping refills and connection, due → write → send → on_answer, as
 //! `client/src/refiller.rs` does.
 
 use super::World;
-use super::event::{Event, Message, Phase, Reply};
+use super::event::{DeskAnswer, DeskAsk, Event, Message, Phase, Reply};
 use crate::MILLI;
 use crate::faults::Fault;
 use crate::network::Way;
-use crate::node::Exchange as Known;
+use crate::node::InFlight;
 use crate::oracle::{Verdict, Violation, must};
 use crate::setup::Sabotage;
 use lessor_holder::answer::{AnswerTiming, Outcome};
 use lessor_holder::connection::Exchange;
 use lessor_holder::round::Round;
 use lessor_holder::timing::LOOK_AGAIN;
-use lessor_ledger::rejection::Reason;
-use lessor_protocol::{Answer, Ask, Moment};
+use lessor_protocol::{Answer, Moment};
 
 /// Timers fire this late at most: tokio's stand on a grid of milliseconds.
 pub(super) const TIMER_LATE: u64 = MILLI;
 
 impl World {
-    /// Tells the task of `node` that it is wanted.
-    pub(super) fn nudge(&mut self, node: usize) {
-        if !self.nodes[node].nudged {
-            self.nodes[node].nudged = true;
-            self.look(node);
+    /// Tells the task of its node that `desk` wants something.
+    pub(super) fn nudge(&mut self, desk: usize) {
+        if !self.desks[desk].nudged {
+            self.desks[desk].nudged = true;
+            self.look(self.home(desk));
         }
     }
 
@@ -35,37 +34,49 @@ impl World {
         }
     }
 
-    /// Asks if it is time, or sleeps until it is.
+    /// Asks for what is due, or sleeps until something is.
     pub(super) fn look(&mut self, node: usize) {
         if self.rival.is_some() {
             return self.look_as_rival(node);
         }
-        let at = &mut self.nodes[node];
-        if !at.up || at.exchange.is_some() {
+        if !self.nodes[node].up || self.nodes[node].exchange.is_some() {
             return;
         }
-        if at.forgets(self.real) {
-            at.forget(self.real);
-            self.log.note(self.real, "node # forgets what it has nothing to tell of", &[node as u64]);
-            self.oracles.of(self.setup.lender(node)).forgets(self.nodes[node].session());
-        }
-        let at = &mut self.nodes[node];
-        let now = at.now(self.real);
+        self.forget_the_idle(node);
+        let (real, desks) = (self.real, self.desks_of(node));
+        let at = &self.nodes[node];
+        let (now, rtt) = (at.now(real), at.connection.rtt());
         let mut next = at.connection.quiet_until();
         if now >= next {
-            if now >= at.refill.not_before() {
-                at.nudged = false;
-            }
-            let (seen, rtt) = (at.seen(), at.connection.rtt());
             let mut round = Round::new(now, Moment::ORIGIN, rtt);
-            round.look((), &mut at.refill, &at.slot, seen, false);
-            let (due, later) = round.finish(|()| Moment::NEVER);
+            for desk in desks {
+                let at = &mut self.desks[desk];
+                if now >= at.refill.not_before() {
+                    at.nudged = false;
+                }
+                let seen = at.seen();
+                round.look(desk, &mut at.refill, &at.slot, seen, false);
+            }
+            let (due, later) = round.finish(|&desk| self.desks[desk].slot.deadline());
             if !due.is_empty() {
-                return self.ask(node);
+                return self.ask(node, due);
             }
             next = later;
         }
         self.sleep(node, next.min(now + LOOK_AGAIN));
+    }
+
+    /// Some nodes forget what they have nothing to tell of.
+    fn forget_the_idle(&mut self, node: usize) {
+        for desk in self.desks_of(node) {
+            let at = &self.nodes[node];
+            if self.desks[desk].forgets(at, self.real) {
+                self.desks[desk].forget(at.now(self.real));
+                self.log.note(self.real, "node # forgets what it has nothing to tell of", &[desk as u64]);
+                let session = at.session();
+                self.oracles.of(self.setup.lender(desk)).forgets(session);
+            }
+        }
     }
 
     /// Wakes `node` at `next`, or a little later.
@@ -80,44 +91,60 @@ impl World {
         }
     }
 
-    fn ask(&mut self, node: usize) {
-        let at = &mut self.nodes[node];
-        let now = at.now(self.real);
-        at.nudged = true;
-        let mut ask = at.refill.write(&at.slot, at.seen(), now, at.connection.rtt());
-        if self.setup.sabotage == Sabotage::UnderReport {
-            ask.spent_total -= ask.spent_total / 50;
+    fn ask(&mut self, node: usize, due: Vec<usize>) {
+        let at = &self.nodes[node];
+        let (now, rtt) = (at.now(self.real), at.connection.rtt());
+        let under_reports = self.setup.sabotage == Sabotage::UnderReport;
+        let mut asks = Vec::with_capacity(due.len());
+        for desk in due {
+            let at = &mut self.desks[desk];
+            at.nudged = true;
+            let mut ask = at.refill.write(&at.slot, at.seen(), now, rtt);
+            if under_reports {
+                ask.spent_total -= ask.spent_total / 50;
+            }
+            asks.push(DeskAsk { desk, ask, observed: None });
         }
         if self.crashes(node, Fault::CrashBeforeSend) {
             return;
         }
-        self.send_new(node, now, ask);
+        self.send_new(node, now, asks);
         self.crashes(node, Fault::CrashAfterSend);
     }
 
-    /// Begins an exchange with `ask`, at `now` of the node.
-    pub(super) fn send_new(&mut self, node: usize, now: Moment, ask: Ask) {
+    /// Begins an exchange with `asks`, at `now` of the node.
+    pub(super) fn send_new(&mut self, node: usize, now: Moment, mut asks: Vec<DeskAsk>) {
         self.order += 1;
         let at = &mut self.nodes[node];
-        at.exchange = Some(Known { id: self.order, coming: 0 });
+        let desks = asks.iter().map(|ask| ask.desk).collect();
+        at.exchange = Some(InFlight { id: self.order, desks });
         let Exchange { session, seq, rtt, patience, .. } = at.connection.begin(now);
         let (exchange, life) = (self.order, at.life);
         let timeout = at.clock.when(now + patience);
-        self.log.note(
-            self.real,
-            "node # asks (# of its session): spent #, holds #, wants #, runs #",
-            &[node as u64, seq, ask.spent_total, ask.held, ask.want, ask.running.unwrap_or(0) + ask.busy],
-        );
+        for DeskAsk { desk, ask, observed } in &mut asks {
+            self.log.note(
+                self.real,
+                "node # asks (# of its session): spent #, holds #, wants #, runs #",
+                &[
+                    *desk as u64,
+                    seq,
+                    ask.spent_total,
+                    ask.held,
+                    ask.want,
+                    ask.running.unwrap_or(0) + ask.busy,
+                ],
+            );
+            *observed = self.desks[*desk].feedback.tell(now);
+        }
         self.meter.exchanged();
         self.push(timeout, Event::TimeOut { node, life, exchange });
-        let observed = self.nodes[node].feedback.tell(now);
-        self.send_ask(Message { node, session, seq, exchange, rtt, ask, observed, leaves: false });
+        self.send_ask(Message { node, session, seq, exchange, rtt, asks, leaves: false });
     }
 
     pub(super) fn send_ask(&mut self, message: Message) {
         let Self { network, setup, struck, rng, .. } = self;
         for at in network.send(self.real, message.node, Way::There, &setup.faults, struck, rng) {
-            self.push(at, Event::Ask(message));
+            self.push(at, Event::Ask(message.clone()));
         }
     }
 
@@ -130,50 +157,78 @@ impl World {
         if let Some(index) = self.adversary(node) {
             return self.foe_hears(index, reply);
         }
-        let at = &mut self.nodes[node];
+        let at = &self.nodes[node];
         if !at.up || !at.connection.awaits(reply.session, reply.seq) {
             return Ok(());
         }
         if self.crashes(node, Fault::CrashBeforeInstall) {
             return Ok(());
         }
-        let at = &mut self.nodes[node];
-        at.exchange = None;
-        let Some(answer) = reply.answer else {
-            return self.failed(node);
+        let asked = self.exchange_ends(node);
+        let Some(answers) = reply.answers else {
+            return self.failed(node, &asked);
         };
+        let at = &mut self.nodes[node];
         let now = at.now(self.real);
         let Some((exchange, _)) = at.connection.on_answer(reply.session, reply.seq, now) else {
             return Ok(());
         };
-        at.is_fallen = false;
-        at.allowance.tell(reply.share, exchange.first_sent, self.setup.plan.clocks);
+        for said in &answers {
+            let at = &mut self.desks[said.desk];
+            at.is_fallen = false;
+            at.allowance.tell(said.share, exchange.first_sent, self.setup.plan.clocks);
+        }
         self.nodes[node].connection.on_success();
-        self.installs(node, answer, exchange.first_sent, reply.longest)?;
+        let mut renews = None;
+        for said in answers {
+            renews = self.installs(said, exchange.first_sent)?.or(renews);
+        }
+        if let Some(rng) = renews {
+            self.begins_session(node, rng);
+        }
         self.look(node);
         Ok(())
     }
 
-    /// The refill of `node` takes `answer` in, and its callers hear of what came.
-    fn installs(
-        &mut self,
-        node: usize,
-        answer: Result<Answer, Reason>,
-        first_sent: Moment,
-        longest: Option<u64>,
-    ) -> Verdict {
-        let at = &mut self.nodes[node];
+    /// The exchange of `node` that was in flight is not any more. Returns the desks that it was for.
+    fn exchange_ends(&mut self, node: usize) -> Vec<usize> {
+        let asked = self.nodes[node].exchange.take().map_or(vec![], |exchange| exchange.desks);
+        for &desk in &asked {
+            self.desks[desk].coming = 0;
+        }
+        asked
+    }
+
+    /// A new session of `node`, which owns nothing, with `rng` for its waits.
+    fn begins_session(&mut self, node: usize, rng: u64) {
+        let session = self.next_session(node);
+        self.nodes[node].begin_session(session);
+        let now = self.nodes[node].now(self.real);
+        for desk in self.desks_of(node) {
+            let at = &mut self.desks[desk];
+            at.refill.begin_session(&at.slot, now, rng);
+        }
+    }
+
+    /// The refill of a desk takes an answer in, and its callers hear of what came. Returns dice for a new session if the old one is
+    /// not believed.
+    fn installs(&mut self, said: DeskAnswer, first_sent: Moment) -> Result<Option<u64>, Violation> {
+        let DeskAnswer { desk, answer, longest, .. } = said;
+        let node = self.home(desk);
         if let Ok(Answer::Grant(grant)) = &answer {
-            at.longest = longest;
+            self.desks[desk].longest = longest;
             if self.rival.is_some() {
-                return self.install_as_rival(node, grant, first_sent);
+                self.install_as_rival(desk, grant, first_sent)?;
+                return Ok(None);
             }
         }
-        let (now, rng) = (at.now(self.real), self.rng.u64(..));
+        let (now, rtt) = (self.nodes[node].now(self.real), self.nodes[node].connection.rtt());
+        let rng = self.rng.u64(..);
         let timing = AnswerTiming { first_sent, now, clocks: self.setup.plan.clocks };
         let word = answer.as_ref().map_err(|error| error.code());
+        let at = &mut self.desks[desk];
         let outcome = at.refill.on_answer(&at.slot, word, timing, false, rng);
-        at.low_water = at.refill.nudge_below(at.connection.rtt());
+        at.low_water = at.refill.nudge_below(rtt);
         at.nudged = at.refill.not_before() > now;
         match (outcome, answer) {
             (Outcome::Installed, Ok(Answer::Grant(grant))) => {
@@ -182,31 +237,28 @@ impl World {
                 self.log.note(
                     self.real,
                     "node # installs #, keeps #, for # ns",
-                    &[node as u64, grant.permits, grant.kept, left],
+                    &[desk as u64, grant.permits, grant.kept, left],
                 );
                 let in_hand = self.in_hand();
                 self.oracles.exposed(self.now(), &in_hand)?;
-                self.serve_line(node)?;
+                self.serve_line(desk)?;
             }
             (Outcome::Refused, Ok(Answer::Refusal(refusal))) => {
-                self.log.note(self.real, "node # is told to wait", &[node as u64]);
+                self.log.note(self.real, "node # is told to wait", &[desk as u64]);
                 (at.is_shut_out, at.is_stopped) = (false, refusal.reason.stops());
             }
             (Outcome::Unrecognised, _) => {
-                self.log.note(self.real, "node # is not known: it will start from zero", &[node as u64]);
+                self.log.note(self.real, "node # is not known: it will start from zero", &[desk as u64]);
             }
             (Outcome::Disputed, _) => {
-                self.log.note(self.real, "node # is not believed: it begins a session", &[node as u64]);
-                let session = self.next_session(node);
-                let at = &mut self.nodes[node];
-                at.begin_session(session);
-                at.refill.begin_session(&at.slot, now, rng);
+                self.log.note(self.real, "node # is not believed: it begins a session", &[desk as u64]);
+                return Ok(Some(rng));
             }
             (Outcome::Unavailable, error) => {
-                self.log.note(self.real, "node # is shut out, and with it all that wait", &[node as u64]);
+                self.log.note(self.real, "node # is shut out, and with it all that wait", &[desk as u64]);
                 at.is_shut_out = true;
                 for waiter in std::mem::take(&mut at.line) {
-                    self.meter.short(self.real, node, waiter.permits, true, false);
+                    self.meter.short(self.real, desk, waiter.permits, true, false);
                 }
                 let is_calm = self.phase >= Phase::Calm;
                 must("V2", !is_calm, || format!("node {node} is shut out when it is calm: {error:?}"))?;
@@ -216,28 +268,34 @@ impl World {
                 return Err(Violation { is_over: false, name: "K1", what });
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     pub(super) fn time_out(&mut self, node: usize, life: u64, exchange: u64) -> Verdict {
-        let at = &mut self.nodes[node];
-        if at.life == life && at.exchange.is_some_and(|waiting| waiting.id == exchange) {
-            at.exchange = None;
-            self.failed(node)?;
+        let at = &self.nodes[node];
+        if at.life == life && at.awaits(exchange) {
+            let asked = self.exchange_ends(node);
+            self.failed(node, &asked)?;
         }
         Ok(())
     }
 
-    fn failed(&mut self, node: usize) -> Verdict {
+    /// There is no answer to what `node` `asked`.
+    fn failed(&mut self, node: usize, asked: &[usize]) -> Verdict {
         self.log.note(self.real, "node # got no answer", &[node as u64]);
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
         at.connection.on_failure(now, 0, self.rng.u64(..));
-        at.refill.unanswered();
-        let has_share = self.setup.plan.sharing.safe.is_some() && !at.is_shut_out && !at.is_stopped;
-        at.is_fallen = has_share && now >= at.slot.deadline();
-        if at.is_fallen {
-            self.serve_line(node)?;
+        for &desk in asked {
+            self.desks[desk].refill.unanswered();
+        }
+        for desk in self.desks_of(node) {
+            let at = &mut self.desks[desk];
+            let has_share = self.setup.plan.sharing.safe.is_some() && !at.is_shut_out && !at.is_stopped;
+            at.is_fallen = has_share && now >= at.slot.deadline();
+            if at.is_fallen {
+                self.serve_line(desk)?;
+            }
         }
         self.look(node);
         Ok(())

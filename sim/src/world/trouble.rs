@@ -1,7 +1,7 @@
 //! Trouble: what each fault does to the world, and how all of it ends.
 
 use super::World;
-use super::event::{Event, Message, Phase};
+use super::event::{DeskAsk, Event, Message, Phase};
 use crate::faults::Fault;
 use crate::oracle::Verdict;
 use crate::setup::Calls;
@@ -111,43 +111,54 @@ impl World {
 
     fn crash(&mut self, node: usize, until: u64) {
         let session = self.next_session(node);
-        self.nodes[node] = self.nodes[node].restarted(self.real, session);
+        self.restart(node, session);
         let life = self.nodes[node].life;
         self.push(until, Event::Start { node, life });
+    }
+
+    /// The process of `node` is over; the next one is `session`, and does not run yet.
+    fn restart(&mut self, node: usize, session: u64) {
+        self.nodes[node] = self.nodes[node].restarted(session);
+        let now = self.nodes[node].now(self.real);
+        for desk in self.desks_of(node) {
+            self.desks[desk] = self.desks[desk].restarted(now, session);
+        }
     }
 
     /// Ends the session of `node`, and names the next one.
     pub(super) fn next_session(&mut self, node: usize) -> u64 {
         self.sessions += 1;
-        let oracle = self.oracles.of(self.setup.lender(node));
-        oracle.ends(self.nodes[node].session());
-        oracle.begins(node, self.sessions);
+        for desk in self.desks_of(node) {
+            let oracle = self.oracles.of(self.setup.lender(desk));
+            oracle.ends(self.nodes[node].session());
+            oracle.begins(node, self.sessions);
+        }
         self.sessions
     }
 
     pub(super) fn start(&mut self, node: usize, life: u64) {
         if self.nodes[node].life == life && !self.nodes[node].up {
-            let mut fresh = self.nodes[node].restarted(self.real, self.nodes[node].session());
-            (fresh.life, fresh.up) = (life, true);
-            self.nodes[node] = fresh;
-            self.log.note(
-                self.real,
-                "node # starts as session #",
-                &[node as u64, self.nodes[node].session()],
-            );
+            let session = self.nodes[node].session();
+            self.restart(node, session);
+            (self.nodes[node].life, self.nodes[node].up) = (life, true);
+            self.log.note(self.real, "node # starts as session #", &[node as u64, session]);
             self.look(node);
         }
     }
 
     fn leave_in_order(&mut self, node: usize, until: u64) {
-        let at = &mut self.nodes[node];
-        if at.up && at.paused_until <= self.real {
-            let spent_total = at.refill.close(&at.slot);
-            let (running, held) = (at.refill.left_running(), at.refill.gives_back(spent_total));
-            let ask = Ask { spent_total, running, held, ..Ask::default() };
+        if self.nodes[node].up && self.nodes[node].paused_until <= self.real {
+            let asks = self.desks_of(node).map(|desk| {
+                let at = &mut self.desks[desk];
+                let spent_total = at.refill.close(&at.slot);
+                let (running, held) = (at.refill.left_running(), at.refill.gives_back(spent_total));
+                let ask = Ask { spent_total, running, held, ..Ask::default() };
+                DeskAsk { desk, ask, observed: None }
+            });
+            let asks = asks.collect();
+            let at = &mut self.nodes[node];
             let Exchange { session, seq, rtt, .. } = at.connection.begin(at.clock.show(self.real));
-            let observed = None;
-            self.send_ask(Message { node, session, seq, exchange: 0, rtt, ask, observed, leaves: true });
+            self.send_ask(Message { node, session, seq, exchange: 0, rtt, asks, leaves: true });
         }
         self.crash(node, until);
     }
@@ -203,7 +214,9 @@ impl World {
         self.lift_here()?;
         for node in 0..self.nodes.len() {
             self.nodes[node].paused_until = self.nodes[node].paused_until.min(self.real);
-            self.nodes[node].line.clear();
+            for desk in self.desks_of(node) {
+                self.desks[desk].line.clear();
+            }
             self.start(node, self.nodes[node].life);
         }
         self.mend_regions()

@@ -18,13 +18,13 @@ impl World {
         self.outside = (permits > 0).then_some(permits);
     }
 
-    /// The vendor answers a call of `node`.
-    pub(super) fn vendor_answers(&mut self, node: usize) {
+    /// The vendor answers a call of `desk`.
+    pub(super) fn vendor_answers(&mut self, desk: usize) {
         let Some(outside) = self.outside.filter(|_| self.rival.is_none() && self.rng.u32(..LOOKED_AT) == 0)
         else {
             return;
         };
-        let (limit, now) = (self.setup.lender(node), self.now());
+        let (limit, now) = (self.setup.lender(desk), self.now());
         let room = self.oracles.room(limit, now);
         let lasts = Some(Duration::from_nanos(self.rng.u64(0..2 * SECOND)));
         let mut headers = if room < outside {
@@ -37,8 +37,9 @@ impl World {
             let ceiling = self.centre.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
             headers.announced[0] = Some(Announced { limit: ceiling.saturating_sub(outside), per: None });
         }
-        let at = &mut self.nodes[node];
-        let now = at.now(self.real);
+        let node = self.home(desk);
+        let now = self.nodes[node].now(self.real);
+        let at = &mut self.desks[desk];
         let is_urgent = at.feedback.see(&headers, now, at.slot.balance().free);
         if is_urgent {
             if headers.refused {
@@ -48,7 +49,7 @@ impl World {
             self.log.note(
                 self.real,
                 "node # hears of the vendor that # are left",
-                &[node as u64, room.saturating_sub(outside)],
+                &[desk as u64, room.saturating_sub(outside)],
             );
             // Its task wakes a moment later.
             self.sleep(node, now + Duration::from_nanos(MILLI / 10));

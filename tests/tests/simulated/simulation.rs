@@ -41,6 +41,7 @@ fn setup(limit: &str) -> Setup {
         siblings: 0,
         topology: Topology::Allocator,
         nodes: 5,
+        pools: 1,
         adversaries: vec![],
         workload: Workload::Steady,
         priorities: 0,

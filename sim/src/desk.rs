@@ -1,0 +1,204 @@
+//! One limit at one node: the shipping slot and refill, with callers in front. What handles keep in atomics is plain here.
+
+use crate::MILLI;
+use crate::node::Node;
+use lessor::feedback::Feedback;
+use lessor::pace::Refill;
+use lessor::slot::{LATE_STEPS, Quick, Slot, Time};
+use lessor_holder::refill::Seen;
+use lessor_holder::safe_allowance::SafeAllowance;
+use lessor_protocol::{Moment, Tick};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The step of a common coarse clock.
+const TICK: u64 = 4 * MILLI;
+
+/// A limit at a node.
+#[derive(Debug)]
+pub struct Desk {
+    /// What it may spend.
+    pub slot: Slot,
+    /// How long the coarse clock of the node stands still: for some steps that come too late, as far as they may.
+    tick: u64,
+    /// When and what it asks.
+    pub refill: Refill,
+    /// What it heard of the vendor.
+    pub feedback: Feedback,
+    /// Permits refused so far.
+    pub refused: u64,
+    /// The largest call that was refused or had to wait.
+    pub largest: u64,
+    /// When the first in line is called because the next permit of a steady flow is due, in real time.
+    pub due: u64,
+    /// What it may go on with while no allocator answers, and whether it does.
+    pub allowance: SafeAllowance,
+    /// See `allowance`.
+    pub is_fallen: bool,
+    /// Whether an operator has paused the limit, or blocked this node.
+    pub is_stopped: bool,
+    /// Whether the allocator says that nothing can be had, so that calls are refused rather than kept waiting.
+    pub is_shut_out: bool,
+    /// The longest that a call may take, in nanoseconds, as far as it was told.
+    pub longest: Option<u64>,
+    /// What calls that have reserved and go on will not need, by the number of the reservation.
+    pub unneeded: BTreeMap<u64, u64>,
+    /// Callers that wait.
+    pub line: VecDeque<Waiter>,
+    /// Whether the task knows that it is wanted.
+    pub nudged: bool,
+    /// Free permits below which a spender nudges.
+    pub low_water: u64,
+    /// Permits that the allocator has granted in the exchange in flight.
+    pub coming: u64,
+    /// Arrivals drawn before the last change of rates do not count.
+    pub arrivals: u64,
+}
+
+/// What a session spends from: some have one word, others two or four stripes.
+fn slot(session: u64) -> Slot {
+    let slot = Slot::new();
+    // However little a stripe holds, it is worth having here: balances are small.
+    slot.stripe([1, 2, 4][usize::try_from(session % 3).expect("less than three")], 1);
+    slot
+}
+
+/// A caller that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiter {
+    /// Names it.
+    pub ticket: u64,
+    /// Since when.
+    pub since: u64,
+    /// For how many permits.
+    pub permits: u64,
+}
+
+impl Desk {
+    /// Nothing yet at a node that is `session`, whose clock shows `now`.
+    pub fn new(now: Moment, session: u64) -> Self {
+        Desk {
+            slot: slot(session),
+            tick: TICK * (1 + session % u64::from(LATE_STEPS)),
+            refill: Refill::new(now, true),
+            feedback: Feedback::default(),
+            refused: 0,
+            largest: 0,
+            due: u64::MAX,
+            allowance: SafeAllowance::default(),
+            is_fallen: false,
+            is_stopped: false,
+            is_shut_out: false,
+            longest: None,
+            unneeded: BTreeMap::new(),
+            line: VecDeque::new(),
+            nudged: false,
+            low_water: 0,
+            coming: 0,
+            arrivals: 0,
+        }
+    }
+
+    /// The same in the next process of its node, which is `session`.
+    pub fn restarted(&self, now: Moment, session: u64) -> Self {
+        Desk { arrivals: self.arrivals, ..Desk::new(now, session) }
+    }
+
+    /// Whether `node` forgets the pool when there is nothing to tell of it, as those do whose callers keep no handle of a key:
+    /// some sessions.
+    pub fn forgets(&self, node: &Node, real: u64) -> bool {
+        let is_quiet = self.line.is_empty() && self.unneeded.is_empty() && !self.refill.is_paced();
+        node.session() % 4 == 1
+            && is_quiet
+            && self.refill.is_known()
+            && self.refill.is_forgettable(node.now(real))
+            && self.allowance.is_forgettable(node.now(real))
+    }
+
+    /// Forgets it: the next call finds a new one.
+    pub fn forget(&mut self, now: Moment) {
+        self.slot.renew();
+        self.refill = Refill::new(now, false);
+        self.allowance = SafeAllowance::default();
+        (self.refused, self.largest, self.low_water) = (0, 0, 0);
+    }
+
+    /// What its handles have seen.
+    pub fn seen(&self) -> Seen {
+        let waiting = self.line.iter().map(|waiter| waiter.permits).sum();
+        Seen { refused: self.refused, waiting, shadow_refused: 0, largest: self.largest }
+    }
+
+    /// Permits that it can still spend, those among them that a call gives back which has reserved too many.
+    pub fn in_hand(&self, node: &Node, real: u64) -> u64 {
+        let now = node.now(real);
+        let is_live = node.up && now < self.slot.deadline();
+        let unneeded =
+            self.unneeded.iter().filter(|(number, _)| self.refill.is_open(&self.slot, **number, now));
+        let permits = if is_live {
+            self.slot.balance().total() + unneeded.map(|(_, permits)| permits).sum::<u64>()
+        } else {
+            0
+        };
+        if self.refill.is_paced() { permits.min(self.refill.pace().available(now)) } else { permits }
+    }
+
+    /// Spends `permits` if they are there, and says how many are left: as a handle does.
+    pub fn spend(&self, node: &Node, real: u64, permits: u64) -> Option<u64> {
+        let now = node.now(real);
+        if self.refill.is_paced() {
+            return self.hold_at_pace(permits, now).then(|| self.slot.spend_held(permits));
+        }
+        // Each call is one of another thread's, as far as the slot can tell.
+        let near = usize::try_from(real / 1_000).expect("64 bits");
+        let (tick, late_ns) = (Tick::of(now.as_nanos() / self.tick), TICK * u64::from(LATE_STEPS));
+        // Every other one looks the pool up, as those do that call by a key.
+        let shared = (near % 2 == 1).then_some(&node.watch);
+        let is_spent = match self.slot.spend_quickly(|| near, shared, permits, tick, late_ns) {
+            Quick::Spent(_) => true,
+            Quick::Empty(_) => false,
+            Quick::Unsure => {
+                let time = Time { tick: Some(tick), late_ns, shared, exact: || now };
+                self.slot.spend(near, permits, &time).is_ok()
+            }
+        };
+        is_spent.then(|| self.slot.balance().free)
+    }
+
+    /// Sets `permits` of a steady flow aside, if they are there and it is time.
+    pub fn hold_at_pace(&self, permits: u64, now: Moment) -> bool {
+        if self.slot.hold(permits, now).is_err() {
+            return false;
+        }
+        let is_time = self.refill.pace().take(permits, now).is_ok();
+        if !is_time {
+            self.slot.put_back(permits);
+        }
+        is_time
+    }
+
+    /// When the next permit of a steady flow, or of what it goes on with, is due for the first in line, if that is what it
+    /// waits for.
+    pub fn next_due(&self, node: &Node, real: u64) -> Option<u64> {
+        if let Some(first) = self.line.front().filter(|_| self.is_fallen) {
+            let now = node.now(real);
+            return self.allowance.wait(first.permits, now).map(|wait| node.clock.when(now + wait));
+        }
+        let first = self.line.front().filter(|_| self.refill.is_paced())?;
+        let now = node.now(real);
+        let wait = self.refill.pace().check(first.permits, now).err()?.wait?;
+        let has_permits = first.permits <= self.slot.balance().free && now + wait < self.slot.deadline();
+        has_permits.then(|| node.clock.when(now + wait))
+    }
+
+    /// Whether the first in line waits beside permits that suffice for it.
+    pub fn passes_over(&self, node: &Node, real: u64) -> bool {
+        let is_live = node.now(real) < self.slot.deadline();
+        let suffices = |waiter: &Waiter| waiter.permits <= self.slot.balance().free;
+        let is_due = |waiter: &Waiter| {
+            // A caller that waits for the next permit of a steady flow is called when that is due.
+            !self.refill.is_paced()
+                || (self.due == u64::MAX && self.refill.pace().check(waiter.permits, node.now(real)).is_ok())
+        };
+        node.up && is_live && self.line.front().is_some_and(|waiter| suffices(waiter) && is_due(waiter))
+    }
+}
