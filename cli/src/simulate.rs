@@ -41,6 +41,16 @@ pub(crate) struct SimulateArgs {
     /// Number of nodes.
     #[arg(long, default_value_t = 50, value_parser = numbers::nodes, allow_negative_numbers = true, help_heading = "Fleet and load")]
     nodes: usize,
+    /// Number of limits alike. Each node asks all of them in one exchange.
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_parser = numbers::limits,
+        allow_negative_numbers = true,
+        conflicts_with = "compare",
+        help_heading = "Fleet and load"
+    )]
+    limits: usize,
     /// Length of a run, in simulated seconds.
     #[arg(long, default_value_t = 120, value_parser = numbers::seconds, allow_negative_numbers = true, help_heading = "Fleet and load")]
     seconds: u64,
@@ -53,7 +63,7 @@ pub(crate) struct SimulateArgs {
         help_heading = "Fleet and load"
     )]
     workload: Workload,
-    /// Calls per second of all nodes together.
+    /// Calls per second of all nodes on all limits together.
     #[arg(long, default_value_t = 20_000.0, value_parser = numbers::demand, allow_negative_numbers = true, help_heading = "Fleet and load")]
     demand: f64,
     /// Round trip between a node and the allocator, in milliseconds.
@@ -213,10 +223,10 @@ impl SimulateArgs {
             seed,
             plan: chosen.plan.clone(),
             above: 0,
-            siblings: 0,
+            siblings: self.limits - 1,
             topology: Topology::Allocator,
             nodes: self.nodes,
-            pools: 1,
+            pools: self.limits,
             adversaries: vec![],
             workload: self.workload,
             priorities: 0,
@@ -245,8 +255,9 @@ impl SimulateArgs {
         let ease_off = if chosen.plan.ease_off { ", easing off" } else { "" };
         let workload = WORKLOADS.iter().find(|(_, workload)| *workload == self.workload);
         let workload = workload.map_or("", |(name, _)| name);
+        let limits = if self.limits > 1 { format!("{} limits, ", self.limits) } else { String::new() };
         format!(
-            "{}{ease_off}: {} nodes, {workload} {} calls/s, round trip {} ms, {} s",
+            "{}{ease_off}: {limits}{} nodes, {workload} {} calls/s, round trip {} ms, {} s",
             chosen.words, self.nodes, self.demand, self.rtt_ms, self.seconds
         )
     }

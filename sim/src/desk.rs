@@ -5,10 +5,12 @@ use crate::node::Node;
 use lessor::feedback::Feedback;
 use lessor::pace::Refill;
 use lessor::slot::{LATE_STEPS, Quick, Slot, Time};
+use lessor_holder::answer::{AnswerTiming, Outcome};
 use lessor_holder::refill::Seen;
 use lessor_holder::safe_allowance::SafeAllowance;
-use lessor_protocol::{Moment, Tick};
+use lessor_protocol::{Answer, Ask, Moment, Tick};
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 /// The step of a common coarse clock.
 const TICK: u64 = 4 * MILLI;
@@ -26,6 +28,8 @@ pub struct Desk {
     pub feedback: Feedback,
     /// Permits refused so far.
     pub refused: u64,
+    /// Of these, permits that passed all the same in shadow mode.
+    pub shadow_refused: u64,
     /// The largest call that was refused or had to wait.
     pub largest: u64,
     /// When the first in line is called because the next permit of a steady flow is due, in real time.
@@ -76,12 +80,19 @@ pub struct Waiter {
 impl Desk {
     /// Nothing yet at a node that is `session`, whose clock shows `now`.
     pub fn new(now: Moment, session: u64) -> Self {
+        let tick = TICK * (1 + session % u64::from(LATE_STEPS));
+        Desk { slot: slot(session), tick, ..Desk::plain(now) }
+    }
+
+    /// Nothing yet, in a slot of one word, at a node whose clock shows `now` and ticks in time.
+    pub fn plain(now: Moment) -> Self {
         Desk {
-            slot: slot(session),
-            tick: TICK * (1 + session % u64::from(LATE_STEPS)),
+            slot: Slot::new(),
+            tick: TICK,
             refill: Refill::new(now, true),
             feedback: Feedback::default(),
             refused: 0,
+            shadow_refused: 0,
             largest: 0,
             due: u64::MAX,
             allowance: SafeAllowance::default(),
@@ -125,7 +136,27 @@ impl Desk {
     /// What its handles have seen.
     pub fn seen(&self) -> Seen {
         let waiting = self.line.iter().map(|waiter| waiter.permits).sum();
-        Seen { refused: self.refused, waiting, shadow_refused: 0, largest: self.largest }
+        Seen { refused: self.refused, waiting, shadow_refused: self.shadow_refused, largest: self.largest }
+    }
+
+    /// Writes its ask, at `now` of a node to which an exchange takes `rtt`.
+    pub fn write(&mut self, now: Moment, rtt: Duration) -> Ask {
+        self.nudged = true;
+        self.refill.write(&self.slot, self.seen(), now, rtt)
+    }
+
+    /// Takes in the answer `word`, at a node to which an exchange takes `rtt`. Callers are not served yet.
+    pub fn on_answer(
+        &mut self,
+        word: Result<&Answer, &str>,
+        timing: AnswerTiming,
+        rtt: Duration,
+        rng: u64,
+    ) -> Outcome {
+        let outcome = self.refill.on_answer(&self.slot, word, timing, false, rng);
+        self.low_water = self.refill.nudge_below(rtt);
+        self.nudged = self.refill.not_before() > timing.now;
+        outcome
     }
 
     /// Permits that it can still spend, those among them that a call gives back which has reserved too many.
@@ -164,6 +195,14 @@ impl Desk {
         is_spent.then(|| self.slot.balance().free)
     }
 
+    /// Begins a call of `permits` that says when it ends, if they are there, and says how many are left.
+    pub fn enter(&mut self, permits: u64, now: Moment) -> Option<u64> {
+        if !self.refill.is_paced() {
+            return self.refill.enter(&self.slot, permits, now).ok();
+        }
+        self.hold_at_pace(permits, now).then(|| self.refill.enter_held(&self.slot, permits, now))
+    }
+
     /// Sets `permits` of a steady flow aside, if they are there and it is time.
     pub fn hold_at_pace(&self, permits: u64, now: Moment) -> bool {
         if self.slot.hold(permits, now).is_err() {
@@ -183,11 +222,19 @@ impl Desk {
             let now = node.now(real);
             return self.allowance.wait(first.permits, now).map(|wait| node.clock.when(now + wait));
         }
-        let first = self.line.front().filter(|_| self.refill.is_paced())?;
-        let now = node.now(real);
-        let wait = self.refill.pace().check(first.permits, now).err()?.wait?;
-        let has_permits = first.permits <= self.slot.balance().free && now + wait < self.slot.deadline();
-        has_permits.then(|| node.clock.when(now + wait))
+        let (first, now) = (self.line.front()?, node.now(real));
+        self.early_by(first.permits, now).map(|wait| node.clock.when(now + wait))
+    }
+
+    /// How long it takes until the next `permits` of a steady flow are due, where those are held for as long and that is all that a
+    /// call for them waits for.
+    pub fn early_by(&self, permits: u64, now: Moment) -> Option<Duration> {
+        if !self.refill.is_paced() {
+            return None;
+        }
+        let wait = self.refill.pace().check(permits, now).err()?.wait?;
+        let has_permits = permits <= self.slot.balance().free && now + wait < self.slot.deadline();
+        has_permits.then_some(wait)
     }
 
     /// Whether the first in line waits beside permits that suffice for it.

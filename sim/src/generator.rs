@@ -2,6 +2,7 @@
 //! what it draws; the same seed always draws the same.
 
 pub mod overlong;
+mod pools;
 pub mod topologies;
 
 use crate::adversary::{LIES, Lie};
@@ -153,6 +154,7 @@ pub fn draw(seed: u64) -> Setup {
         let every = log_uniform(&mut rng, 200 * MILLI, 10 * SECOND);
         setup.faults.every.insert(Fault::ClockSlew, (every, log_uniform(&mut rng, 10 * MILLI, 5 * SECOND)));
     }
+    pools::draw_pools(&mut fastrand::Rng::with_seed(seed ^ 0xde5c_0000_0000_0000), &mut setup);
     setup
 }
 

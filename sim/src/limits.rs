@@ -58,7 +58,9 @@ impl Limits {
             let key = are_keyed.then(|| Key::try_new(&key).expect("letters and slashes"));
             (name, PoolId::from(key))
         };
-        let senders = setup.nodes + setup.adversaries.len();
+        // Where all are alike there is no list of them: an ask would look for its node in it.
+        let are_ranked = setup.priorities > 1;
+        let senders = if are_ranked { setup.nodes + setup.adversaries.len() } else { 0 };
         let ranks: Vec<(String, u64)> =
             (0..senders).map(|node| (setup.name(node).to_string(), setup.share(node).priority)).collect();
         let ranks: Vec<(&str, u64)> = ranks.iter().map(|(name, rank)| (name.as_str(), *rank)).collect();

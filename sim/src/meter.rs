@@ -191,8 +191,8 @@ impl Meter {
         self.hot = node.map(spot);
     }
 
-    /// What it comes to at `real`, where the limit sustains `sustained` permits a second.
-    pub fn figures(&mut self, real: u64, sustained: f64) -> Figures {
+    /// What it comes to at `real`, where so many `limits` sustain `sustained` permits a second each.
+    pub fn figures(&mut self, real: u64, sustained: f64, limits: usize) -> Figures {
         self.hot_spot(real, None, &[], 1);
         let seconds = real as f64 / 1e9;
         let tried: Vec<f64> = self.nodes.iter().map(|node| node.tried as f64).collect();
@@ -201,7 +201,7 @@ impl Meter {
         let level = water_level(&tried, admitted as f64);
         let satisfaction = self.nodes.iter().filter(|node| node.tried > 0 && admitted > 0);
         let satisfaction = satisfaction.map(|node| node.admitted as f64 / (node.tried as f64).min(level));
-        let fair = water_level(&tried, sustained * seconds);
+        let fair = water_level(&tried, sustained * limits as f64 * seconds);
         let modest = self.nodes.iter().filter(|node| node.tried > 0 && (node.tried as f64) < 0.8 * fair);
         let waits = self
             .nodes
@@ -210,7 +210,7 @@ impl Meter {
         self.catch_up.sort_by(f64::total_cmp);
         Figures {
             admitted,
-            used_share: self.fullness.share(real, admitted),
+            used_share: self.fullness.share(real, admitted / limits as u64),
             first_empty_refusal_at_share: self.empty.map_or(1.0, |empty| empty.spent_share),
             first_empty_refusal_at: self.empty.map(|empty| empty.real as f64 / 1e9),
             stranded_share: self.empty.map_or(0.0, |empty| empty.stranded_share),

@@ -1,9 +1,11 @@
 //! One node of the simulated fleet: a host with a clock, and a process with the shipping connection. What it holds of each limit is
-//! a [`crate::desk::Desk`]. The world drives both as the shipping background task does.
+//! a [`Desk`]. The world drives both as the shipping background task does.
 
 use crate::clock::HostClock;
+use crate::desk::Desk;
 use lessor::slot::Watch;
 use lessor_holder::connection::Connection;
+use lessor_holder::round::Round;
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_protocol::Moment;
 
@@ -37,6 +39,15 @@ pub struct InFlight {
     pub desks: Vec<usize>,
 }
 
+/// What the task of a node does next.
+#[derive(Debug)]
+pub enum Task<T> {
+    /// It asks for these desks.
+    Ask(Vec<T>),
+    /// Nothing before this moment, unless a caller wants something.
+    Sleep(Moment),
+}
+
 /// The number that a connection makes `session` of.
 fn number(session: u64) -> u64 {
     session - 1
@@ -60,6 +71,28 @@ impl Node {
     /// The process ended, and starts again as `session` when `up` is set.
     pub fn restarted(&self, session: u64) -> Self {
         Node { life: self.life + 1, up: false, ..Node::new(self.clock, session) }
+    }
+
+    /// What its task does next at `real`, where it has `desks`, which `T` names.
+    pub fn next<'a, T>(&self, real: u64, desks: impl Iterator<Item = (T, &'a mut Desk)>) -> Task<T> {
+        let (now, quiet_until) = (self.now(real), self.connection.quiet_until());
+        if now < quiet_until {
+            return Task::Sleep(quiet_until);
+        }
+        let mut round = Round::new(now, Moment::ORIGIN, self.connection.rtt());
+        for (name, at) in desks {
+            if now >= at.refill.not_before() {
+                at.nudged = false;
+            }
+            let (seen, deadline) = (at.seen(), at.slot.deadline());
+            round.look((deadline, name), &mut at.refill, &at.slot, seen, false);
+        }
+        let (due, later) = round.finish(|(deadline, _)| *deadline);
+        if due.is_empty() {
+            Task::Sleep(later)
+        } else {
+            Task::Ask(due.into_iter().map(|(_, name)| name).collect())
+        }
     }
 
     /// Whether it waits for the answer to `exchange`.

@@ -29,13 +29,13 @@ pub struct Setup {
     pub plan: Plan,
     /// How many of its rules, the last ones, are kept by limits above it.
     pub above: usize,
-    /// How many limits like the one that nodes ask are beside it, below the same one. Nodes go round.
+    /// How many limits like the one that nodes ask are beside it, below the same one if that is below any. Desks go round.
     pub siblings: usize,
     /// Who lends to nodes.
     pub topology: Topology,
     /// How many nodes.
     pub nodes: usize,
-    /// How many limits each of them asks, one after the other.
+    /// How many limits each of them asks, all in one exchange.
     pub pools: usize,
     /// Those beside them that do not play by the rules, while there is trouble.
     pub adversaries: Vec<Lie>,
@@ -118,7 +118,7 @@ impl Setup {
 
     /// How many limits nodes ask.
     pub fn limits(&self) -> usize {
-        let are_apart = (1..self.plan.rules.len()).contains(&self.above);
+        let are_apart = self.above < self.plan.rules.len();
         1 + if are_apart { self.siblings } else { 0 }
     }
 
@@ -168,7 +168,7 @@ impl Setup {
             return (&self.plan.rules, None);
         }
         let (own, above) = self.plan.rules.split_at(self.plan.rules.len() - self.above);
-        (own, Some(above))
+        (own, Some(above).filter(|above| !above.is_empty()))
     }
 
     /// What `node` counts for: ranks and guaranteed groups go round.

@@ -155,6 +155,10 @@ pub fn read(text: &str) -> Result<Setup, String> {
     if !setup.demand.is_finite() || setup.faults.every.values().any(|&(every, _)| every == 0) {
         return Err("say a finite demand, and faults with some time between two".to_owned());
     }
+    let most = if setup.lends_on() { 1 } else { setup.limits() };
+    if !(1..=most).contains(&setup.pools) {
+        return Err(format!("pools={}: a node asks 1 to {most} limits here", setup.pools));
+    }
     if setup.lends_on() && (setup.siblings > 0 || setup.store > 0) {
         return Err("siblings and store are for fleets whose nodes ask the allocator itself".to_owned());
     }
@@ -416,6 +420,8 @@ mod tests {
             ("rules=fixed_window,5/1s fates=set", "allocators="),
             ("rules=fixed_window,5/1s allocators=2/1/1 fates=lost", "lost"),
             ("rules=fixed_window,5/1s regions=2/1/1 store=5", "store"),
+            ("rules=fixed_window,5/1s siblings=2 pools=4", "1 to 3"),
+            ("rules=fixed_window,5/1s pools=0", "1 to 1"),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.contains(name), "{text:?}: {error}");

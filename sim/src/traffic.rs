@@ -52,6 +52,8 @@ impl Workload {
 /// Mean time between two jumps of one node's rate, and between two shapes of bursts.
 const JUMP_NS: f64 = 3e9;
 const BURST_NS: f64 = 1e9;
+/// Of more nodes several jump at once: each time the rates of all are set.
+const JUMPS_APART_MAX: usize = 100;
 /// How long a hot spot stays.
 const HOT_SPOT: u64 = 5 * SECOND;
 /// A herd takes this part of the time between two boundaries to pass.
@@ -111,12 +113,13 @@ impl Traffic {
             Workload::Steady => (vec![1.0; nodes], 1.0, u64::MAX),
             Workload::Zipf => (self.zipf(), 1.0, u64::MAX),
             Workload::ZipfJumps => {
-                if count > 0 {
+                let jumps = nodes.div_ceil(JUMPS_APART_MAX);
+                for _ in 0..if count > 0 { jumps } else { 0 } {
                     let node = self.rng.usize(..nodes);
                     let up = self.rng.bool();
                     self.power[node] = (self.power[node] + if up { 1 } else { -1 }).clamp(-1, 1);
                 }
-                (self.zipf(), 1.0, self.exponential(JUMP_NS / nodes as f64))
+                (self.zipf(), 1.0, self.exponential(JUMP_NS * jumps as f64 / nodes as f64))
             }
             Workload::Bursts => {
                 let total = if count.is_multiple_of(2) { 0.2 } else { 5.0 };

@@ -8,6 +8,7 @@ mod calls;
 mod decisions;
 mod event;
 mod flights;
+mod hosts;
 mod live;
 mod phases;
 mod pools;
@@ -57,7 +58,6 @@ use rates::memory;
 use regions::Region;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ops::Range;
 use store::Store;
 
 /// How much faster than its hardware a disciplined clock runs for good, in parts per million, or slower.
@@ -97,6 +97,8 @@ pub struct World {
     /// Processes of regions so far.
     region_lives: u64,
     tickets: u64,
+    /// See [`stock`].
+    steps_unseen: usize,
     struck: Struck,
     admissions: u64,
     oracles: Oracles,
@@ -219,6 +221,7 @@ impl World {
             sessions: (setup.nodes + adversaries.len()) as u64,
             region_lives: setup.topology.regions() as u64,
             tickets: 0,
+            steps_unseen: 0,
             struck: Struck::new(),
             admissions: 0,
             oracles: Oracles::new(&setup),
@@ -358,31 +361,6 @@ impl World {
         Ok(true)
     }
 
-    /// The desks to which something happens in `event`.
-    fn touched(&self, event: &Event) -> Range<usize> {
-        match (event.desk(), event.node()) {
-            (Some(desk), _) => desk..desk + 1,
-            (None, Some(node)) => self.desks_of(node),
-            (None, None) => 0..0,
-        }
-    }
-
-    /// The desks of `node`; none if that is no node.
-    fn desks_of(&self, node: usize) -> Range<usize> {
-        let at = node * self.setup.pools;
-        if node < self.nodes.len() { at..at + self.setup.pools } else { 0..0 }
-    }
-
-    /// The node that `desk` is at.
-    fn home(&self, desk: usize) -> usize {
-        self.setup.home(desk)
-    }
-
-    /// Which process of its node `desk` belongs to.
-    fn life(&self, desk: usize) -> u64 {
-        self.nodes[self.home(desk)].life
-    }
-
     /// V3: the caller that is first in line at `desk` is served as soon as that is possible. No caller waits longer
     /// than its patience.
     fn no_caller_is_passed_over(&self, desk: usize) -> Verdict {
@@ -394,49 +372,6 @@ impl World {
         let late =
             at.line.iter().find(|waiter| self.phase == Phase::Trouble && self.real > due(waiter.since));
         must("V3", late.is_none(), || format!("node {desk} lets {late:?} wait for too long"))
-    }
-
-    /// When a host that is paused will see to `event`.
-    fn held_up(&self, event: &Event) -> Option<u64> {
-        let until = match event {
-            Event::Wake { node, .. } | Event::TimeOut { node, .. } => self.nodes[*node].paused_until,
-            Event::Due { desk, .. }
-            | Event::GiveUp { desk, .. }
-            | Event::HandBack { desk, .. }
-            | Event::PutBack { desk, .. }
-            | Event::Spree { desk, .. }
-            | Event::Settle { desk, .. } => self.nodes[self.home(*desk)].paused_until,
-            Event::Answer(reply) => self.nodes.get(reply.node).map_or(0, |node| node.paused_until),
-            Event::Ask(message) if self.reaches_region(message) => 0,
-            Event::Ask(_) | Event::Sweep => self.centre.paused_until,
-            Event::Scheme(_)
-            | Event::Land { .. }
-            | Event::Traffic { .. }
-            | Event::Strike(_)
-            | Event::Operate(_)
-            | Event::Start { .. }
-            | Event::Thaw { .. }
-            | Event::Unslew { .. }
-            | Event::Lags
-            | Event::RegionThaws { .. }
-            | Event::Signs { .. }
-            | Event::AtStore { .. }
-            | Event::FromStore { .. }
-            | Event::StoreSilent { .. }
-            | Event::SetAgain
-            | Event::PublishWakes { .. }
-            | Event::PublishTimesOut { .. }
-            | Event::Lift
-            | Event::RegionWakes { .. }
-            | Event::RegionTimesOut { .. }
-            | Event::RegionStarts { .. }
-            | Event::Reopen { .. }
-            | Event::Copies { .. }
-            | Event::Durable { .. }
-            | Event::Next(_)
-            | Event::End => 0,
-        };
-        (until > self.real).then_some(until)
     }
 
     fn push(&mut self, at: u64, event: Event) {

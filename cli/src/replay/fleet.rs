@@ -1,8 +1,8 @@
-//! A fleet of nodes that lease, in virtual time: the allocator, refill and slot that ship, with a round trip between
+//! A fleet of nodes that lease, in virtual time: the allocator that ships and the nodes of the simulator, with a round trip between
 //! them, and nothing that goes wrong. `lessor replay --nodes` answers with it, so that what leasing costs can be seen
 //! beside the exact limiter. Which node a request lands on is decided here, what it may spend is not.
 //!
-//! In reading order: [`event`] (what happens next), [`local`] (one pool of one node), `in_flight` (calls that end),
+//! In reading order: [`event`] (what happens next), [`local`] (one pool of one node, at a desk of the simulator), `in_flight` (calls that end),
 //! `change` (limits that are changed).
 
 mod change;
@@ -18,7 +18,7 @@ use event::{Event, Queue};
 use lessor_allocator::Config;
 use lessor_allocator::config::{Keyed, LimitConfig, Names};
 use lessor_holder::answer::{AnswerTiming, Outcome};
-use lessor_holder::round::Round;
+use lessor_holder::connection::Exchange;
 use lessor_ledger::Rule;
 use lessor_ledger::exact::Admission;
 use lessor_ledger::pool::Past;
@@ -27,7 +27,10 @@ use lessor_ledger::registry::{Caller, Entry};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::wire::{AskBody, GrantBody};
 use lessor_protocol::{ClockBounds, Key, Moment, NodeName};
-use local::{Local, Served, Waiter};
+use lessor_sim::clock::HostClock;
+use lessor_sim::desk::Waiter;
+use lessor_sim::node::{InFlight, Node, Task};
+use local::{Local, Served};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -45,7 +48,9 @@ pub(crate) struct Fleet {
     /// By name or pattern.
     limits: BTreeMap<String, LimitConfig>,
     lineage: Lineage,
-    nodes: Vec<Node>,
+    nodes: Vec<Host>,
+    /// Requests of callers that wait, by ticket.
+    waiting: HashMap<u64, Request>,
     /// Which node has which name, in the order in which names were first heard.
     named: HashMap<String, usize>,
     /// Requests without a node so far: they go to each in turn.
@@ -59,14 +64,12 @@ pub(crate) struct Fleet {
     admissions: Vec<(PoolId, Admission)>,
 }
 
-/// One node: a session, with one exchange in flight at a time.
+/// One node, and what it holds.
 #[derive(Debug)]
-struct Node {
-    caller: Caller,
+struct Host {
+    name: NodeName,
+    node: Node,
     pools: BTreeMap<PoolId, Local>,
-    is_asking: bool,
-    /// When it wakes by itself.
-    alarm: Moment,
 }
 
 /// How big a fleet, and how far away.
@@ -80,16 +83,11 @@ pub(crate) struct Shape {
 impl Fleet {
     /// Nodes that have spent nothing yet of the limits of `config`.
     pub(crate) fn new(config: &Config, shape: Shape) -> Self {
-        let node = |index: usize| Node {
-            caller: Caller {
-                node: NodeName::try_new(&format!("node-{}", index + 1)).expect("letters and digits"),
-                session: index as u64 + 1,
-                seq: 0,
-                rtt: shape.rtt,
-            },
+        // Their clocks show the time of the requests.
+        let node = |index: usize| Host {
+            name: NodeName::try_new(&format!("node-{}", index + 1)).expect("letters and digits"),
+            node: Node::new(HostClock::new(0, 0), index as u64 + 1),
             pools: BTreeMap::new(),
-            is_asking: false,
-            alarm: Moment::NEVER,
         };
         Fleet {
             registry: Registry::new(&config.limits, config.clocks, Past::None, Moment::ORIGIN, 1),
@@ -97,6 +95,7 @@ impl Fleet {
             limits: config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect(),
             lineage: Lineage::new(config),
             nodes: (0..shape.nodes).map(node).collect(),
+            waiting: HashMap::new(),
             named: HashMap::new(),
             unnamed: 0,
             queue: Queue::default(),
@@ -138,7 +137,7 @@ impl Fleet {
         }
         let node = self.node(request);
         let now = self.now;
-        let local = self.local(node, &id);
+        let (host, local) = self.at(node, &id);
         let (permits, patience) = match request.call {
             Call::TryAcquire(permits) => (permits, Some(Duration::ZERO)),
             Call::Acquire(permits, patience) => (permits, patience),
@@ -150,7 +149,7 @@ impl Fleet {
             Call::Refund(_) | Call::TopUp(_) | Call::Set(..) => unreachable!("it has been answered"),
         };
         let waits = matches!(request.call, Call::Acquire(..));
-        if local.take(permits, now) {
+        if local.take(host, permits, now) {
             let answer = Answer { wait_ns: waits.then_some(0), ..Answer::yes(local.remaining(now)) };
             self.admit(node, id.clone(), Admission { at: now, permits, since: now });
             self.answers.push((request.clone(), ticket, answer));
@@ -161,11 +160,12 @@ impl Fleet {
             self.answers.push((request.clone(), ticket, answer));
         } else {
             let until = patience.map_or(Moment::NEVER, |patience| now + patience);
-            local.line.push_back(Waiter { ticket, since: now, permits, request: request.clone() });
+            local.desk.line.push_back(Waiter { ticket, since: now.as_nanos(), permits });
+            self.waiting.insert(ticket, request.clone());
             self.queue.push(until, Event::GiveUp { node, id: id.clone(), ticket });
         }
-        let local = &self.nodes[node].pools[&id];
-        if local.is_nudged || local.next_permit(now).is_some() {
+        let (host, local) = self.at(node, &id);
+        if local.desk.nudged || local.desk.next_due(host, now.as_nanos()).is_some() {
             self.look(node);
         }
         Ok(())
@@ -174,16 +174,14 @@ impl Fleet {
     /// Lets everybody that waits be served, or give up.
     pub(crate) fn run_out(&mut self) {
         let end = self.now + RUN_OUT;
-        while self.nodes.iter().any(Node::has_line) && self.queue.next_at() <= end {
+        while self.nodes.iter().any(Host::has_line) && self.queue.next_at() <= end {
             self.run_until(self.queue.next_at());
         }
-        for node in &mut self.nodes {
-            for local in node.pools.values_mut() {
-                for waiter in std::mem::take(&mut local.line) {
-                    let problem = format!("still waiting {RUN_OUT:?} after the last request");
-                    self.answers.push((waiter.request, waiter.ticket, Answer::wrong(problem)));
-                }
-            }
+        let lines = self.nodes.iter_mut().flat_map(|host| host.pools.values_mut());
+        for waiter in lines.flat_map(|local| std::mem::take(&mut local.desk.line)) {
+            let problem = format!("still waiting {RUN_OUT:?} after the last request");
+            let request = self.waiting.remove(&waiter.ticket).expect("it waits");
+            self.answers.push((request, waiter.ticket, Answer::wrong(problem)));
         }
     }
 
@@ -214,11 +212,17 @@ impl Fleet {
 
     /// What `node` holds of the pool `id`; nothing yet, if it has never been asked for it.
     fn local(&mut self, node: usize, id: &PoolId) -> &mut Local {
+        self.at(node, id).1
+    }
+
+    /// The same, beside `node` itself.
+    fn at(&mut self, node: usize, id: &PoolId) -> (&Node, &mut Local) {
         if !self.nodes[node].pools.contains_key(id) {
             let local = Local::new(self.now, self.rtt, self.ceiling(id));
             self.nodes[node].pools.insert(id.clone(), local);
         }
-        self.nodes[node].pools.get_mut(id).expect("it is there now")
+        let Host { node, pools, .. } = &mut self.nodes[node];
+        (node, pools.get_mut(id).expect("it is there now"))
     }
 
     /// The rules of the pool `id` and of those above it.
@@ -269,14 +273,14 @@ impl Fleet {
             self.now = self.now.max(at);
             match event {
                 Event::Wake { node } => {
-                    self.nodes[node].alarm = Moment::NEVER;
+                    self.nodes[node].node.alarm = u64::MAX;
                     for id in self.nodes[node].pools.keys().cloned().collect::<Vec<_>>() {
                         self.serve(node, &id);
                     }
                     self.look(node);
                 }
-                Event::Asked { node, first_sent, asks } => self.lend(node, first_sent, &asks),
-                Event::Answered { node, first_sent, grants } => self.on_answer(node, first_sent, &grants),
+                Event::Asked { node, seq, asks } => self.lend(node, seq, &asks),
+                Event::Answered { node, seq, grants } => self.on_answer(node, seq, &grants),
                 Event::Over { node, id } => self.over(node, &id),
                 Event::Notified { node, event } => self.on_event(node, &event),
                 Event::GiveUp { node, id, ticket } => self.give_up(node, &id, ticket),
@@ -287,77 +291,82 @@ impl Fleet {
 
     /// Asks for all pools of `node` that are due, or sets its alarm.
     fn look(&mut self, node: usize) {
-        let (now, rtt) = (self.now, self.rtt);
-        let at = &mut self.nodes[node];
+        let (now, real) = (self.now, self.now.as_nanos());
+        let Host { node: at, pools, .. } = &mut self.nodes[node];
         // A caller that waits for the next permit of a steady flow is called when it is due, also while the node asks.
-        let permits = at.pools.values().filter_map(|local| local.next_permit(now));
-        let permits = permits.min().unwrap_or(Moment::NEVER);
-        if at.is_asking {
+        let permits = pools.values().filter_map(|local| local.desk.next_due(at, real)).min();
+        let permits = permits.map_or(Moment::NEVER, Moment::from_nanos);
+        if at.exchange.is_some() {
             return self.wake_at(node, permits);
         }
-        let mut round = Round::new(now, Moment::ORIGIN, rtt);
-        for (id, local) in &mut at.pools {
-            local.join(&mut round, id);
+        match at.next(real, pools.iter_mut().map(|(id, local)| (id, &mut local.desk))) {
+            Task::Sleep(later) => self.wake_at(node, permits.min(later)),
+            Task::Ask(due) => {
+                let due: Vec<PoolId> = due.into_iter().cloned().collect();
+                let Exchange { seq, rtt, .. } = at.connection.begin(now);
+                at.exchange = Some(InFlight { id: seq, desks: vec![] });
+                let ask = |id: PoolId| {
+                    let ask = pools.get_mut(&id).expect("it was looked at").desk.write(now, rtt);
+                    let (name, key) = &id;
+                    Entry::Ask(AskBody::of(name, key.as_ref().map(|key| key.as_str()), ask))
+                };
+                let asks = due.into_iter().map(ask).collect();
+                self.queue.push(now + self.rtt / 2, Event::Asked { node, seq, asks });
+                self.wake_at(node, permits);
+            }
         }
-        let (due, later) = round.finish(|_| now);
-        let next = permits.min(later);
-        let mut asks = vec![];
-        for id in due {
-            let ask = at.pools.get_mut(&id).expect("it was looked at").write(now, rtt);
-            let (name, key) = &id;
-            asks.push(Entry::Ask(AskBody::of(name, key.as_ref().map(|key| key.as_str()), ask)));
-        }
-        if !asks.is_empty() {
-            at.is_asking = true;
-            at.caller.seq += 1;
-            self.queue.push(now + rtt / 2, Event::Asked { node, first_sent: now, asks });
-        }
-        self.wake_at(node, next);
     }
 
     /// Looks again at `next`, if nothing happens before.
     fn wake_at(&mut self, node: usize, next: Moment) {
-        let at = &mut self.nodes[node];
-        if next < at.alarm {
-            at.alarm = next;
+        let at = &mut self.nodes[node].node;
+        if next.as_nanos() < at.alarm {
+            at.alarm = next.as_nanos();
             self.queue.push(next, Event::Wake { node });
         }
     }
 
     /// The allocator answers.
-    fn lend(&mut self, node: usize, first_sent: Moment, asks: &[Entry]) {
-        let grants = self.registry.leases(self.now, &self.nodes[node].caller, asks);
+    fn lend(&mut self, node: usize, seq: u64, asks: &[Entry]) {
+        let Host { name, node: at, .. } = &self.nodes[node];
+        let caller = Caller { node: name.clone(), session: at.session(), seq, rtt: self.rtt };
+        let grants = self.registry.leases(self.now, &caller, asks);
         let arrives = self.now + (self.rtt - self.rtt / 2);
-        self.queue.push(arrives, Event::Answered { node, first_sent, grants });
+        self.queue.push(arrives, Event::Answered { node, seq, grants });
     }
 
     /// The answer is there: what was granted is installed, and serves those that wait.
-    fn on_answer(&mut self, node: usize, first_sent: Moment, grants: &[GrantBody]) {
+    fn on_answer(&mut self, node: usize, seq: u64, grants: &[GrantBody]) {
         let (now, clocks) = (self.now, self.clocks);
-        self.nodes[node].is_asking = false;
+        let connection = &mut self.nodes[node].node.connection;
+        let (exchange, _) =
+            connection.on_answer(connection.session(), seq, now).expect("one exchange at a time");
+        connection.on_success();
         for body in grants {
             let key = body.key.as_deref().map(|key| Key::try_new(key).expect("it was ours"));
             let id = (body.limit.clone(), key);
-            let local = self.nodes[node].pools.get_mut(&id).expect("it was asked for");
+            let timing = AnswerTiming { first_sent: exchange.first_sent, now, clocks };
             let random = self.rng.u64(..);
-            let outcome = local.on_answer(body.answer(), AnswerTiming { first_sent, now, clocks }, random);
+            let outcome = self.local(node, &id).on_answer(body, timing, random);
             assert_ne!(outcome, Outcome::Impossible, "our own allocator lends what was asked for");
-            if outcome == Outcome::Installed {
-                local.is_shadow = body.shadow;
-            }
             self.serve(node, &id);
         }
+        self.nodes[node].node.exchange = None;
         self.look(node);
     }
 
     /// Serves those that wait at `node`, as far as permits are there and it is time.
     fn serve(&mut self, node: usize, id: &PoolId) {
         let now = self.now;
-        while let Some((waiter, served)) = self.local(node, id).serve_first(now) {
-            let Waiter { ticket, since, permits, request } = waiter;
-            let wait_ns = Some(nanos(now.since(since)));
-            let yes = Answer::yes(self.local(node, id).remaining(now));
-            self.answers.push((request, ticket, Answer { wait_ns, shadow: served == Served::Passed, ..yes }));
+        loop {
+            let (host, local) = self.at(node, id);
+            let Some((waiter, served)) = local.serve_first(host, now) else { return };
+            let remaining = local.remaining(now);
+            let Waiter { ticket, since, permits } = waiter;
+            let since = Moment::from_nanos(since);
+            let request = self.waiting.remove(&ticket).expect("it waits");
+            let (wait_ns, shadow) = (Some(nanos(now.since(since))), served == Served::Passed);
+            self.answers.push((request, ticket, Answer { wait_ns, shadow, ..Answer::yes(remaining) }));
             if served == Served::Admitted {
                 self.admit(node, id.clone(), Admission { at: now, permits, since });
             }
@@ -366,13 +375,13 @@ impl Fleet {
 
     fn give_up(&mut self, node: usize, id: &PoolId, ticket: u64) {
         let now = self.now;
-        let local = self.nodes[node].pools.get_mut(id).expect("a caller waits for it");
-        let Some(place) = local.line.iter().position(|waiter| waiter.ticket == ticket) else {
-            return;
-        };
-        let waiter = local.line.remove(place).expect("it is there");
+        let local = self.local(node, id);
+        let line = &mut local.desk.line;
+        let Some(place) = line.iter().position(|waiter| waiter.ticket == ticket) else { return };
+        let waiter = line.remove(place).expect("it is there");
         let answer = local.too_late(waiter.permits, now);
-        self.answers.push((waiter.request, ticket, answer));
+        let request = self.waiting.remove(&ticket).expect("it waited");
+        self.answers.push((request, ticket, answer));
         self.look(node);
     }
 
@@ -389,8 +398,8 @@ impl Fleet {
     }
 }
 
-impl Node {
+impl Host {
     fn has_line(&self) -> bool {
-        self.pools.values().any(|local| !local.line.is_empty())
+        self.pools.values().any(|local| !local.desk.line.is_empty())
     }
 }

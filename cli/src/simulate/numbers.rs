@@ -5,8 +5,10 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A fleet that still fits in memory; an exchange looks at every node.
+/// A fleet that still fits in memory.
 const NODES: RangeInclusive<usize> = 1..=10_000;
+/// With as many nodes as there may be, a million pairs of both.
+const LIMITS: RangeInclusive<usize> = 1..=100;
 /// As long as the longest window.
 const SECONDS: RangeInclusive<u64> = 1..=366 * 24 * 3_600;
 /// More results than an operator reads.
@@ -25,6 +27,10 @@ const PATIENCE_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 pub(super) fn nodes(text: &str) -> Result<usize, String> {
     within(text, NODES)
+}
+
+pub(super) fn limits(text: &str) -> Result<usize, String> {
+    within(text, LIMITS)
 }
 
 pub(super) fn seconds(text: &str) -> Result<u64, String> {

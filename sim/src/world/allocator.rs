@@ -8,6 +8,7 @@ use crate::SECOND;
 use crate::clock::HostClock;
 use crate::network::Way;
 use crate::oracle::{Asked, Verdict, must};
+use crate::oracles::Stocks;
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{Past, PoolView};
 use lessor_ledger::registry::limit::PoolId;
@@ -78,10 +79,10 @@ impl World {
             .collect();
         let bodies = self.exchange(&message);
         let longest = longest(&self.centre.rules).map(nanos);
-        let mut answers = vec![];
+        let (stocks, mut answers) = (self.stocks_after(&message), vec![]);
         for ((ask, before), body) in message.asks.iter().zip(before).zip(bodies) {
             let answer = answer_of(&body);
-            self.is_answered(&message, ask, before, &answer)?;
+            self.is_answered(&message, ask, before, &answer, &stocks)?;
             let share = body.safe.map(SafeShareBody::share);
             answers.push(DeskAnswer { desk: ask.desk, answer, share, longest });
         }
@@ -96,6 +97,7 @@ impl World {
         ask: &DeskAsk,
         before: Option<PoolView>,
         answer: &Result<Answer, Reason>,
+        stocks: &Stocks,
     ) -> Verdict {
         let limit = self.setup.limit(ask.desk);
         if *answer == Err(Reason::LimitUnknown) {
@@ -113,7 +115,7 @@ impl World {
             self.oracles.of(limit).hears(now, message.session, &observed, longest, views)?;
         }
         self.log_answer(message, ask, answer);
-        self.oracle_on_answer(message, ask, answer)
+        self.oracle_on_answer(message, ask, answer, stocks)
     }
 
     /// The allocator answers `message`, in the words of the wire.
@@ -172,10 +174,11 @@ impl World {
         message: &Message,
         ask: &DeskAsk,
         answer: &Result<Answer, Reason>,
+        stocks: &Stocks,
     ) -> Verdict {
-        let (now, stocks, asked) = (self.now(), self.stocks(), self.asked(message, ask));
+        let (now, asked) = (self.now(), self.asked(message, ask));
         let lender = self.setup.lender(ask.desk);
-        let lent = self.oracles.answered(lender, now, &asked, answer, &stocks)?;
+        let lent = self.oracles.answered(lender, now, &asked, answer, stocks)?;
         let stock = stocks.own[lender];
         let granted = answer.as_ref().ok().and_then(|answer| answer.grant());
         self.remember(lent, |world| &mut world.grants);
@@ -183,8 +186,10 @@ impl World {
             && asked.is_honest
         {
             self.sent(message, ask.desk, grant.permits);
-            if grant.permits == 0 && ask.ask.want > 0 && stock.view.available == 0 {
-                self.found_empty(lender, stock.in_hand);
+            let is_empty = grant.permits == 0 && ask.ask.want > 0 && stock.view.available == 0;
+            if is_empty && !self.meter.has_been_empty() {
+                let in_hand = self.in_hand()[lender];
+                self.found_empty(lender, in_hand);
             }
         }
         Ok(())

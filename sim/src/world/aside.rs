@@ -46,8 +46,7 @@ impl World {
             let later = self.real + self.rng.u64(MILLI..=SECOND);
             self.push(later, Event::Settle { desk, life, number, rest: permits });
         }
-        let in_hand = self.in_hand();
-        self.oracles.exposed(self.now(), &in_hand)?;
+        self.exposed()?;
         self.serve_line(desk)
     }
 }

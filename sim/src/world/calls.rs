@@ -168,8 +168,8 @@ impl World {
 
     /// Whether the pool or another desk has what `desk` lacks.
     fn is_elsewhere(&mut self, desk: usize, permits: u64) -> bool {
-        let in_pool = self.in_pool();
-        in_pool >= permits || self.in_hand().iter().sum::<u64>() - self.held(desk) + in_pool >= permits
+        let (in_pool, lender) = (self.in_pool(desk), self.setup.lender(desk));
+        in_pool >= permits || self.in_hand()[lender] - self.held(desk) + in_pool >= permits
     }
 
     /// Spends `permits` at `desk` if they are there.

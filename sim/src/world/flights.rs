@@ -52,15 +52,13 @@ impl World {
         let home = &self.nodes[self.setup.home(desk)];
         let at = &mut self.desks[desk];
         let now = home.now(self.real);
-        let left = if at.refill.is_paced() {
-            at.hold_at_pace(permits, now).then(|| at.refill.enter_held(&at.slot, permits, now))?
-        } else if permits.is_multiple_of(2) {
+        let left = if permits.is_multiple_of(2) && !at.refill.is_paced() {
             // As the middleware of outgoing requests does, which reserves first.
             let (number, left) = at.refill.reserve(&at.slot, permits, now).ok()?;
             assert_eq!(at.refill.enter_reserved(&at.slot, number, now), Some(permits), "it is just begun");
             left
         } else {
-            at.refill.enter(&at.slot, permits, now).ok()?
+            at.enter(permits, now)?
         };
         if manner == Manner::Lapsing {
             at.refill.lapse(permits, now);
@@ -115,8 +113,7 @@ impl World {
         if is_due {
             self.nudge(desk);
         }
-        let in_hand = self.in_hand();
-        self.oracles.exposed(self.now(), &in_hand)?;
+        self.exposed()?;
         self.serve_line(desk)
     }
 }

@@ -228,11 +228,11 @@ impl World {
         let asks: Vec<Entry> = message.asks.iter().map(|ask| entry(self.limits.pool(0), ask)).collect();
         let bodies = at.registry.leases(now, &caller, &asks);
         let longest = self.setup.plan.longest().map(nanos);
-        let mut answers = vec![];
+        let (stocks, mut answers) = (self.stocks(), vec![]);
         for (ask, body) in message.asks.iter().zip(bodies) {
             let answer = answer_of(&body);
             self.log_answer(&message, ask, &answer);
-            self.oracle_on_answer(&message, ask, &answer)?;
+            self.oracle_on_answer(&message, ask, &answer, &stocks)?;
             let share = body.safe.map(SafeShareBody::share);
             answers.push(DeskAnswer { desk: ask.desk, answer, share, longest });
         }

@@ -69,8 +69,10 @@ impl fmt::Display for Failure {
 
 impl World {
     pub(super) fn report(mut self) -> Report {
+        // What is above several limits is all that they have.
+        let limits = if self.setup.above > 0 { 1 } else { self.setup.limits() };
         Report {
-            figures: self.meter.figures(self.real, sustained(&self.setup.plan.rules)),
+            figures: self.meter.figures(self.real, sustained(&self.setup.plan.rules), limits),
             struck: self.struck,
             hash: self.log.hash(),
             lasted: self.real,

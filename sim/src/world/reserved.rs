@@ -76,8 +76,7 @@ impl World {
         at.refill.settle(number);
         self.oracles.of(self.setup.lender(desk)).came_back(session, back)?;
         self.log.note(self.real, "node # settles number #, # come back", &[desk as u64, number, back]);
-        let in_hand = self.in_hand();
-        self.oracles.exposed(self.now(), &in_hand)?;
+        self.exposed()?;
         self.serve_line(desk)
     }
 }

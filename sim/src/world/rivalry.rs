@@ -31,12 +31,12 @@ impl World {
         }
     }
 
-    /// What can be lent.
-    pub(super) fn in_pool(&mut self) -> u64 {
+    /// What can be lent to `desk`.
+    pub(super) fn in_pool(&mut self, desk: usize) -> u64 {
         let now = self.now().allocator;
         match &mut self.rival {
             Some(rival) => rival.available(now),
-            None => self.view(0, now).available,
+            None => self.view(self.setup.limit(desk), now).available,
         }
     }
 
@@ -53,7 +53,7 @@ impl World {
     /// A caller was refused: a rival's pool is found empty by the first one who is refused then. That is later than
     /// the first ask that gets nothing, for rivals ask while they still hold some.
     pub(super) fn refused_by_rival(&mut self) {
-        if self.rival.is_some() && !self.meter.has_been_empty() && self.in_pool() == 0 {
+        if self.rival.is_some() && !self.meter.has_been_empty() && self.in_pool(0) == 0 {
             let in_hand = self.in_hand().iter().sum();
             self.found_empty(0, in_hand);
         }

@@ -1,11 +1,38 @@
 //! What there is at one instant: in the hands of nodes and in the pools. The world asks it after each step that could have
-//! changed that; it changes nothing.
+//! changed that; it changes nothing. In a large fleet it is too much to add up each time: there the judges hear of what nodes hold
+//! at one step in many, and of the pools that took part in a step only.
 
 use super::World;
-use crate::oracle::Stock;
+use super::event::Message;
+use crate::oracle::{Stock, Verdict};
 use crate::oracles::Stocks;
+use lessor_ledger::pool::PoolView;
+
+/// A fleet with more desks is large.
+const FEW: usize = 256;
+/// In a large fleet so many desks are looked at for each step, on average.
+const LOOKS: usize = 16;
 
 impl World {
+    /// Whether what nodes hold is added up at this step.
+    fn adds_up(&mut self) -> bool {
+        self.steps_unseen += LOOKS;
+        let adds_up = self.desks.len() <= FEW || self.steps_unseen >= self.desks.len();
+        if adds_up {
+            self.steps_unseen = 0;
+        }
+        adds_up
+    }
+
+    /// The judges hear of what nodes could spend now.
+    pub(super) fn exposed(&mut self) -> Verdict {
+        if !self.adds_up() {
+            return Ok(());
+        }
+        let in_hand = self.in_hand();
+        self.oracles.exposed(self.now(), &in_hand)
+    }
+
     /// What all can still spend of each limit.
     pub(super) fn in_hand(&mut self) -> Vec<u64> {
         let mut in_hand = vec![0; self.setup.lenders()];
@@ -20,7 +47,31 @@ impl World {
 
     /// How the pools look, and what all can still spend.
     pub(super) fn stocks(&mut self) -> Stocks {
-        let (at, in_hand) = (self.now().allocator, self.in_hand());
+        let in_hand = self.in_hand();
+        self.stocks_with(in_hand)
+    }
+
+    /// The same after `message` was answered. In a large fleet this has the pools that it asks, and those that all of these are below.
+    pub(super) fn stocks_after(&mut self, message: &Message) -> Stocks {
+        if self.desks.len() <= FEW || self.setup.lends_on() {
+            return self.stocks();
+        }
+        if self.adds_up() {
+            return self.stocks();
+        }
+        let at = self.now().allocator;
+        let unseen = Stock { view: PoolView::default(), in_hand: 0, at };
+        let mut own = vec![unseen; self.setup.lenders()];
+        for ask in &message.asks {
+            let limit = self.setup.limit(ask.desk);
+            own[limit].view = self.view(limit, at);
+        }
+        let above = self.view_above(at).map(|view| Stock { view, ..unseen });
+        Stocks { own, above: above.filter(|_| self.setup.limits() > 1), is_trusted: true }
+    }
+
+    fn stocks_with(&mut self, in_hand: Vec<u64>) -> Stocks {
+        let at = self.now().allocator;
         let own = in_hand.iter().enumerate();
         if !self.regions.is_empty() {
             let own = own

@@ -6,12 +6,11 @@ use super::event::{DeskAnswer, DeskAsk, Event, Message, Phase, Reply};
 use crate::MILLI;
 use crate::faults::Fault;
 use crate::network::Way;
-use crate::node::InFlight;
+use crate::node::{InFlight, Task};
 use crate::oracle::{Verdict, Violation, must};
 use crate::setup::Sabotage;
 use lessor_holder::answer::{AnswerTiming, Outcome};
 use lessor_holder::connection::Exchange;
-use lessor_holder::round::Round;
 use lessor_holder::timing::LOOK_AGAIN;
 use lessor_protocol::{Answer, Moment};
 
@@ -43,27 +42,12 @@ impl World {
             return;
         }
         self.forget_the_idle(node);
-        let (real, desks) = (self.real, self.desks_of(node));
-        let at = &self.nodes[node];
-        let (now, rtt) = (at.now(real), at.connection.rtt());
-        let mut next = at.connection.quiet_until();
-        if now >= next {
-            let mut round = Round::new(now, Moment::ORIGIN, rtt);
-            for desk in desks {
-                let at = &mut self.desks[desk];
-                if now >= at.refill.not_before() {
-                    at.nudged = false;
-                }
-                let seen = at.seen();
-                round.look(desk, &mut at.refill, &at.slot, seen, false);
-            }
-            let (due, later) = round.finish(|&desk| self.desks[desk].slot.deadline());
-            if !due.is_empty() {
-                return self.ask(node, due);
-            }
-            next = later;
+        let (at, desks) = (&self.nodes[node], self.desks_of(node));
+        let now = at.now(self.real);
+        match at.next(self.real, desks.clone().zip(&mut self.desks[desks])) {
+            Task::Ask(due) => self.ask(node, due),
+            Task::Sleep(next) => self.sleep(node, next.min(now + LOOK_AGAIN)),
         }
-        self.sleep(node, next.min(now + LOOK_AGAIN));
     }
 
     /// Some nodes forget what they have nothing to tell of.
@@ -97,9 +81,7 @@ impl World {
         let under_reports = self.setup.sabotage == Sabotage::UnderReport;
         let mut asks = Vec::with_capacity(due.len());
         for desk in due {
-            let at = &mut self.desks[desk];
-            at.nudged = true;
-            let mut ask = at.refill.write(&at.slot, at.seen(), now, rtt);
+            let mut ask = self.desks[desk].write(now, rtt);
             if under_reports {
                 ask.spent_total -= ask.spent_total / 50;
             }
@@ -164,7 +146,7 @@ impl World {
         if self.crashes(node, Fault::CrashBeforeInstall) {
             return Ok(());
         }
-        let asked = self.exchange_ends(node);
+        let asked = self.arrived(node);
         let Some(answers) = reply.answers else {
             return self.failed(node, &asked);
         };
@@ -186,13 +168,15 @@ impl World {
         if let Some(rng) = renews {
             self.begins_session(node, rng);
         }
+        self.nodes[node].exchange = None;
         self.look(node);
         Ok(())
     }
 
-    /// The exchange of `node` that was in flight is not any more. Returns the desks that it was for.
-    fn exchange_ends(&mut self, node: usize) -> Vec<usize> {
-        let asked = self.nodes[node].exchange.take().map_or(vec![], |exchange| exchange.desks);
+    /// Nothing is on its way to `node` any more in its exchange. Until that is over the task looks at nothing else. Returns the
+    /// desks that it is for.
+    fn arrived(&mut self, node: usize) -> Vec<usize> {
+        let asked = self.nodes[node].exchange.as_ref().map_or(vec![], |exchange| exchange.desks.clone());
         for &desk in &asked {
             self.desks[desk].coming = 0;
         }
@@ -227,9 +211,7 @@ impl World {
         let timing = AnswerTiming { first_sent, now, clocks: self.setup.plan.clocks };
         let word = answer.as_ref().map_err(|error| error.code());
         let at = &mut self.desks[desk];
-        let outcome = at.refill.on_answer(&at.slot, word, timing, false, rng);
-        at.low_water = at.refill.nudge_below(rtt);
-        at.nudged = at.refill.not_before() > now;
+        let outcome = at.on_answer(word, timing, rtt, rng);
         match (outcome, answer) {
             (Outcome::Installed, Ok(Answer::Grant(grant))) => {
                 (at.is_shut_out, at.is_stopped) = (false, false);
@@ -239,8 +221,7 @@ impl World {
                     "node # installs #, keeps #, for # ns",
                     &[desk as u64, grant.permits, grant.kept, left],
                 );
-                let in_hand = self.in_hand();
-                self.oracles.exposed(self.now(), &in_hand)?;
+                self.exposed()?;
                 self.serve_line(desk)?;
             }
             (Outcome::Refused, Ok(Answer::Refusal(refusal))) => {
@@ -274,7 +255,7 @@ impl World {
     pub(super) fn time_out(&mut self, node: usize, life: u64, exchange: u64) -> Verdict {
         let at = &self.nodes[node];
         if at.life == life && at.awaits(exchange) {
-            let asked = self.exchange_ends(node);
+            let asked = self.arrived(node);
             self.failed(node, &asked)?;
         }
         Ok(())
@@ -297,6 +278,7 @@ impl World {
                 self.serve_line(desk)?;
             }
         }
+        self.nodes[node].exchange = None;
         self.look(node);
         Ok(())
     }

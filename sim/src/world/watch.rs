@@ -47,7 +47,7 @@ impl World {
     }
 
     fn draw(&mut self) {
-        let (available, coming) = (self.in_pool(), self.desks.iter().map(|desk| desk.coming).sum::<u64>());
+        let (available, coming) = (self.in_pool(0), self.desks.iter().map(|desk| desk.coming).sum::<u64>());
         let outstanding = self.in_hand().iter().sum::<u64>() + coming;
         if let Some(curve) = &mut self.curve {
             curve.look(self.real, available, outstanding);

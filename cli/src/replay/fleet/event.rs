@@ -14,9 +14,9 @@ pub(super) enum Event {
     /// A node looks whether it should ask.
     Wake { node: usize },
     /// Asks reach the allocator.
-    Asked { node: usize, first_sent: Moment, asks: Vec<Entry> },
+    Asked { node: usize, seq: u64, asks: Vec<Entry> },
     /// Its answers reach the node.
-    Answered { node: usize, first_sent: Moment, grants: Vec<GrantBody> },
+    Answered { node: usize, seq: u64, grants: Vec<GrantBody> },
     /// A call has taken for as long as one may.
     Over { node: usize, id: PoolId },
     /// A node is told that something happened to a limit.

@@ -72,7 +72,7 @@ impl Fleet {
 
     /// The node that has had a permit of the pool `id` in use for longest.
     fn oldest(&self, id: &PoolId) -> Option<usize> {
-        let oldest = |(node, at): (usize, &super::Node)| Some((at.pools.get(id)?.oldest()?, node));
+        let oldest = |(node, at): (usize, &super::Host)| Some((at.pools.get(id)?.oldest()?, node));
         let since: Option<(Moment, usize)> = self.nodes.iter().enumerate().filter_map(oldest).min();
         since.map(|(_, node)| node)
     }

@@ -1,0 +1,16 @@
+//! Draws nodes that ask several limits in one exchange.
+
+use crate::setup::Setup;
+
+/// The most nodes of which each asks several limits: a judge looks at all of their desks after each step.
+const NODES_MAX: usize = 10;
+
+/// Several limits for each node of some fleets. Some of these limits are below no other one.
+pub(super) fn draw_pools(rng: &mut fastrand::Rng, setup: &mut Setup) {
+    if setup.siblings == 0 && setup.above == 0 && setup.live.is_empty() && rng.u32(..6) == 0 {
+        setup.siblings = rng.usize(1..=3);
+    }
+    if setup.siblings > 0 && setup.nodes <= NODES_MAX && rng.u32(..4) > 0 {
+        setup.pools = rng.usize(2..=setup.limits());
+    }
+}
