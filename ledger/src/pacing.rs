@@ -1,9 +1,12 @@
 //! Easing off: below its low-water mark a windowed pool lends what is left at the rate that lasts, so that
-//! traffic slows down rather than stopping dead. Pools call it; it never lends more than there is.
+//! traffic slows down rather than stopping dead. While more is wanted than a sliding window has, for longer than the window, it
+//! lends evenly at any level: what was spent in a burst does not come back and go out in a burst again. Pools call it; it never
+//! lends more than there is.
 
-use crate::rule::Pace;
+use crate::rule::{At, Pace, Since};
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Below this part of what a limit allows, in percent, it eases off. A higher mark would slow down traffic
@@ -47,6 +50,13 @@ impl Pacer {
         }
     }
 
+    /// `permits` of those came back unspent.
+    pub fn returned(&mut self, permits: u64) {
+        if let Pacer::Easing { credit, .. } = self {
+            *credit = credit.saturating_add(u128::from(permits) * NANO);
+        }
+    }
+
     /// How long until the next permit may be lent at `pace`; zero if one may be lent now.
     pub fn wait(&self, pace: Pace) -> Duration {
         let Pacer::Easing { credit, .. } = *self else {
@@ -61,6 +71,65 @@ impl Pacer {
     }
 }
 
+/// For how long more has been wanted than a limit sustains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Excess {
+    /// Since when, and when that was seen last.
+    seen: Option<(Moment, Moment)>,
+    /// The even pace, and when it was planned.
+    planned: Option<(Pace, Moment)>,
+}
+
+/// What is written down of it: since when more is wanted, when that was seen last, and the even pace with the moment of its plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedExcess {
+    since: At,
+    last: At,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plan: Option<(u64, u64, At)>,
+}
+
+impl Excess {
+    /// An ask finds that more is wanted than comes back, or not. For less than `pause` it may be not so.
+    pub fn see(&mut self, now: Moment, is_excess: bool, pause: Duration) {
+        let goes_on = self.seen.filter(|(_, last)| now.since(*last) <= pause);
+        self.seen = match goes_on {
+            Some((since, last)) => Some((since, if is_excess { now } else { last })),
+            None => is_excess.then_some((now, now)),
+        };
+    }
+
+    /// What is written down of it; `None` if no more is wanted.
+    pub fn save(&self) -> Option<SavedExcess> {
+        let (since, last) = self.seen?;
+        let plan = self.planned.map(|(pace, at)| (pace.permits, pace.over, at.into()));
+        Some(SavedExcess { since: since.into(), last: last.into(), plan })
+    }
+
+    /// Goes on with what was written down.
+    pub fn restore(saved: Option<SavedExcess>, since: Since) -> Self {
+        let moment = |at: At| since.moment(at).min(since.now);
+        let seen = saved.map(|saved| (moment(saved.since), moment(saved.last)));
+        let plan = saved.and_then(|saved| saved.plan);
+        let planned = plan.map(|(permits, over, at)| (Pace { permits, over: over.max(1) }, moment(at)));
+        Excess { seen, planned }
+    }
+
+    /// Whether it has been so for as long as `window`.
+    pub fn is_steady(&self, now: Moment, window: Duration) -> bool {
+        self.seen.is_some_and(|(since, _)| now.since(since) >= window)
+    }
+
+    /// The even pace: that of `plan`, unless one was planned less than `every` ago.
+    pub fn pace(&mut self, now: Moment, every: Duration, plan: impl FnOnce() -> Pace) -> Pace {
+        let planned = self.planned.filter(|(_, at)| now.since(*at) < every);
+        let (pace, at) = planned.unwrap_or_else(|| (plan(), now));
+        self.planned = Some((pace, at));
+        pace
+    }
+}
+
 /// Billionths of a permit that `pace` yields in `span`.
 fn accrued(pace: Pace, span: Duration) -> u128 {
     u128::from(pace.permits) * NANO * u128::from(nanos(span)) / u128::from(pace.over)
@@ -69,6 +138,42 @@ fn accrued(pace: Pace, span: Duration) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_is_wanted_for_as_long_as_no_pause_is_too_long() {
+        let (window, pause) = (Duration::from_secs(10), Duration::from_secs(2));
+        let mut excess = Excess::default();
+        excess.see(millis(1_000), false, pause);
+        excess.see(millis(2_000), true, pause);
+        assert!(!excess.is_steady(millis(11_999), window));
+        excess.see(millis(5_000), false, pause);
+        excess.see(millis(6_000), false, pause);
+        assert!(!excess.is_steady(millis(12_000), window), "it is not so any more");
+        excess.see(millis(7_000), true, pause);
+        for second in 8..=17 {
+            excess.see(millis(second * 1_000), second % 2 == 0, pause);
+        }
+        assert!(excess.is_steady(millis(17_000), window), "a pause of two seconds is none");
+    }
+
+    #[test]
+    fn a_plan_is_kept_for_as_long_as_it_is_good() {
+        let (slow, fast) = (Pace { permits: 1, over: 10 }, Pace { permits: 3, over: 10 });
+        let mut excess = Excess::default();
+        assert_eq!(excess.pace(millis(0), TERM, || slow), slow);
+        assert_eq!(excess.pace(millis(99), TERM, || fast), slow);
+        assert_eq!(excess.pace(millis(100), TERM, || fast), fast);
+    }
+
+    #[test]
+    fn what_comes_back_unspent_may_be_lent_again() {
+        let pace = Pace { permits: 100, over: 1_000_000_000 };
+        let mut pacer = Pacer::Free;
+        pacer.lendable(millis(0), 100, pace, TERM);
+        pacer.lent(10);
+        pacer.returned(4);
+        assert_eq!(pacer.lendable(millis(0), 94, pace, TERM), 4);
+    }
 
     const TERM: Duration = Duration::from_millis(100);
 

@@ -83,11 +83,9 @@ pub fn after(before: Before, supply: Supply) -> Supply {
         u64::try_from(permits.div_ceil(PERMIT)).unwrap_or(u64::MAX)
     };
     Supply {
-        left: supply.left.saturating_sub(lacking),
         soon: supply.soon.saturating_sub(spent(supply.poll)),
-        within_term: supply.within_term.saturating_sub(lacking),
         sustained: supply.sustained.saturating_sub(spent(supply.term)),
-        ..supply
+        ..supply.less(lacking)
     }
 }
 

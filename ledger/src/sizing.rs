@@ -27,6 +27,8 @@ pub struct Asker {
 pub struct Supply {
     /// Permits that can be lent now.
     pub left: u64,
+    /// Permits that are there, some of which are kept for later.
+    pub stock: u64,
     /// Permits that come back by themselves before those who found too few ask again.
     pub soon: u64,
     /// Permits that can be lent within a term: those that are left, and what comes back by itself.
@@ -37,6 +39,16 @@ pub struct Supply {
     pub term: Duration,
     /// The time between two asks of a session that found too few.
     pub poll: Duration,
+}
+
+impl Supply {
+    /// What is left of it where `permits` are kept for others, who may be lent what is kept for later.
+    #[must_use]
+    pub fn less(self, permits: u64) -> Supply {
+        let stock = self.stock.saturating_sub(permits);
+        let within_term = self.within_term.saturating_sub(permits);
+        Supply { stock, left: self.left.min(stock), within_term, ..self }
+    }
 }
 
 /// A newcomer without history gets at most this part of an even share at once: enough to start on, and too
@@ -61,7 +73,7 @@ const MODEST_PART: (u128, u128) = (5, 7);
 /// Each session gets something while something is left that is not owed to another session, unless it asks too soon.
 pub fn grant<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> Sized {
     let needs = others.needs() + u128::from(asker.claim.need);
-    let half = (supply.left / 2).max(1);
+    let half = (supply.left / 2).max(1).min(supply.left);
     let (state, share) = match Scarcity::of(needs, supply) {
         Scarcity::Abundant => (State::Abundant, half),
         Scarcity::Draining => {
@@ -70,7 +82,7 @@ pub fn grant<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> Siz
         }
         Scarcity::Scarce => (State::Scarce, trickle_share(asker, others, supply)),
     };
-    Sized { permits: asker.want.min(share).min(supply.left), state }
+    Sized { permits: asker.want.min(share), state }
 }
 
 /// A grant and what decided it.
@@ -159,30 +171,34 @@ fn drain_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> (
 
 /// What `asker` may have of the little that is left, while more trickles in.
 fn trickle_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> u64 {
+    let weight = u128::from(asker.claim.share.weight);
     let level = others.level(asker.claim, supply.within_term);
     // What comes back now may be less than the average: a session that wants much less than the average is served all the same.
     let average = others.level(asker.claim, supply.sustained);
-    let is_modest =
-        |mean, weight| level.covers(mean, weight) || average.covers_part(MODEST_PART, mean, weight);
+    let is_small = |mean, weight| average.covers_part(MODEST_PART, mean, weight);
+    let is_modest = |mean, weight| level.covers(mean, weight) || is_small(mean, weight);
     let (owed, lacking) = others.gaps(is_modest);
-    let free = supply.left.saturating_sub(owed);
-    // In permits first, rounded down: a part of a permit is there sooner or later.
+    // What is kept for later is there for it, too.
+    let most = if is_small(asker.claim.mean, weight) { supply.stock } else { supply.left };
+    let free = most.min(supply.stock.saturating_sub(owed));
+    // In permits first, rounded down: a part of a permit is there sooner or later. Where some are kept for later it is there now.
     let share = level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
-    let accrued = share * u128::from(nanos(asker.since.min(supply.term))) / PERMIT;
+    let accrued = share * u128::from(nanos(asker.since.min(supply.term)));
+    let is_in_time = asker.since >= supply.poll;
+    let rounds_up = is_in_time && supply.stock > supply.left;
+    let accrued = if rounds_up { accrued.div_ceil(PERMIT) } else { accrued / PERMIT };
     // At least one, but not at each ask of a session that asks all the time.
-    let one = u64::from(asker.since >= supply.poll);
-    let accrued = u64::try_from(accrued).unwrap_or(u64::MAX).max(one);
-    if !is_modest(asker.claim.mean, asker.claim.share.weight.into()) {
+    let accrued = u64::try_from(accrued).unwrap_or(u64::MAX).max(u64::from(is_in_time));
+    if !is_modest(asker.claim.mean, weight) {
         return accrued.min(free);
     }
-    let gap = asker.claim.gap().max(one);
+    let gap = asker.claim.gap().max(u64::from(is_in_time));
     if gap <= free {
         return gap;
     }
     // Not all gaps can be filled: the small ones first, with what is there and what comes until all have asked.
-    let (comes, weight) = (supply.left.saturating_add(supply.soon), u128::from(asker.claim.share.weight));
-    let part = u128::from(comes) * weight / (lacking + weight);
-    accrued.max(u64::try_from(part).unwrap_or(u64::MAX).min(gap)).min(supply.left)
+    let part = u128::from(supply.left.saturating_add(supply.soon)) * weight / (lacking + weight);
+    accrued.max(u64::try_from(part).unwrap_or(u64::MAX).min(gap)).min(most)
 }
 
 /// Whether `claim` wants more than its share of a supply of `sustained` permits a term.

@@ -8,7 +8,7 @@
 //! [`edges`] (of calendars), [`topology`] (one allocator, regions below it, or several that share a store), [`limits`] (as an operator configures them),
 //! [`clock`], [`traffic`], [`network`], [`faults`],
 //! [`live`] (what operators do), [`oracles`] (the oracles of a run), [`node`], [`desk`] (a limit at a node), [`adversary`] (one that does not play by the rules), [`policy`] and
-//! [`rival`] (other ways to size leases), [`oracle`] (what must hold), [`meter`] (how well it went, with [`boundary`]),
+//! [`rival`] (other ways to size leases), [`oracle`] (what must hold), [`meter`] (how well it went, with [`boundary`] and [`evenness`]),
 //! [`curve`], [`log`]
 //! (the last events in words), [`world`] (the loop), [`soak`] (many seeds at once), [`shrink`] (cutting down what failed), [`replay`] (one setup, for a reader). `lessor simulate` runs them.
 
@@ -19,6 +19,7 @@ pub mod clock;
 pub mod curve;
 pub mod desk;
 pub mod edges;
+pub mod evenness;
 pub mod faults;
 pub mod generator;
 pub mod limits;

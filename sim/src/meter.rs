@@ -2,6 +2,7 @@
 //! nothing.
 
 use crate::boundary::Boundary;
+use crate::evenness::{Even, Evenness};
 use lessor_ledger::Rule;
 use lessor_protocol::moment::nanos;
 use std::collections::VecDeque;
@@ -21,6 +22,8 @@ pub struct Meter {
     /// Permits times nanoseconds that calls took.
     in_flight: u128,
     fullness: Fullness,
+    /// Where a sliding window is long enough.
+    evenness: Option<Evenness>,
     /// Where windows have boundaries.
     pub boundary: Option<Boundary>,
     hot: Option<HotSpot>,
@@ -83,6 +86,8 @@ pub struct Figures {
     pub modest_refused_share: f64,
     /// Of the calls just after a boundary, those that found nothing; and the asks that came then, each time.
     pub after_boundary: Option<(f64, f64)>,
+    /// How evenly a sliding window was spent, where it is the only one.
+    pub even: Option<Even>,
     /// Calls that came in calm, and those among them that were not served at once.
     pub calm: (u64, u64),
     /// Of the permits that were tried for, those that were refused.
@@ -105,6 +110,7 @@ impl Meter {
             calm: (0, 0),
             in_flight: 0,
             fullness: Fullness::new(rules),
+            evenness: Evenness::new(rules),
             boundary: Boundary::new(rules),
             hot: None,
             catch_up: vec![],
@@ -133,6 +139,9 @@ impl Meter {
             at.worst_wait = at.worst_wait.max(real - since);
         }
         self.fullness.add(real, permits);
+        if let Some(evenness) = &mut self.evenness {
+            evenness.admitted(real, permits);
+        }
         if let Some(hot) = &mut self.hot {
             let times = (0..permits).map(|_| real);
             hot.all.extend(times.clone());
@@ -222,6 +231,7 @@ impl Meter {
                 .map(|node| node.refused as f64 / node.tried as f64)
                 .fold(0.0, f64::max),
             after_boundary: self.boundary.map(|boundary| (boundary.short_share(), boundary.asks_each())),
+            even: self.evenness.as_ref().filter(|_| limits == 1).and_then(|evenness| evenness.figures(real)),
             calm: self.calm,
             refused_share: refused as f64 / tried.iter().sum::<f64>().max(1.0),
             in_flight: self.in_flight as f64 / real.max(1) as f64,

@@ -27,6 +27,7 @@ use crate::failure::Failure;
 use crate::stop::Stop;
 use judge::{Judge, Seen};
 use lessor_protocol::{Clock, TERM_MAX};
+use lessor_sim::evenness::Even;
 use report::{LimitReport, Report};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -157,7 +158,7 @@ async fn run_on(
     };
     follow(&mut fleet, &mut progress, &books[0], end).await;
     let (ran, in_time, shift) = (clock.now().since(start), vendor.seen(), vendor.shift());
-    let gap = vendor.longest_gap();
+    let (gap, even) = (vendor.longest_gap(), vendor.even(ran));
 
     // From now on it lives: nodes give back what they hold.
     let spared = match killer {
@@ -174,7 +175,8 @@ async fn run_on(
     }
     drop(unharmed);
     let most = done.iter().map(|node| node.tally.vendor_refused).max().unwrap_or(0);
-    let report = summary(&done, ran, in_time, vendor.seen(), stranded, hot::run().await?);
+    let seen = [0, 1].map(|at| (in_time[at], vendor.seen()[at], even[at]));
+    let report = summary(&done, ran, seen, stranded, hot::run().await?);
     let shifted = shift.map(|(shift, in_window)| shift.report(start, done.len(), most, in_window));
     let kills = spared.map_or(0, |(_served, kills)| kills);
     Ok(Report { vendor_change: shifted, kills, longest_gap_ms: gap.as_millis() as u64, ..report })
@@ -199,12 +201,11 @@ fn jobs(args: &DemoArgs, allocators: &[String], vendor: &str) -> Vec<Job> {
     (0..args.nodes()).map(job).collect()
 }
 
-/// `in_time` is what the vendor had seen when the time was up, `seen` when all nodes had left.
+/// Of each limit, what the vendor had `seen` when the time was up, what when all nodes had left, and how even it was.
 fn summary(
     done: &[Done],
     ran: Duration,
-    in_time: [Seen; 2],
-    seen: [Seen; 2],
+    seen: [(Seen, Seen, Option<Even>); 2],
     stranded: u64,
     hot: Took,
 ) -> Report {
@@ -220,8 +221,9 @@ fn summary(
         tracing::warn!(calls = tally.unsent, "admitted, but not sent: too late, or the connection broke");
     }
     let limits = [(0, REST), (1, MESSAGES)].map(|(at, agreed)| {
-        let in_time = in_time[at].admitted_after_first;
-        LimitReport::new(agreed, tally.count(at), seen[at], utilisation(agreed, in_time, ran))
+        let (in_time, seen, even) = seen[at];
+        let used = utilisation(agreed, in_time.admitted_after_first, ran);
+        LimitReport::new(agreed, tally.count(at), seen, used).evenly(even)
     });
     Report {
         limits: limits.into(),

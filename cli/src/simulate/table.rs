@@ -30,7 +30,7 @@ enum Unit {
     PerNode,
 }
 
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 20] = [
     Row { name: "permits admitted", unit: Unit::Count, value: |run| Some(run.figures.admitted as f64) },
     Row {
         name: "used of what the limit allowed",
@@ -83,6 +83,31 @@ const ROWS: [Row; 15] = [
         name: "asks in 50 ms after a boundary",
         unit: Unit::Number(1),
         value: |run| run.figures.after_boundary.map(|(_, asks)| asks),
+    },
+    Row {
+        name: "slowest second after three windows",
+        unit: Unit::Percent,
+        value: |run| run.figures.even.map(|even| even.seconds.0),
+    },
+    Row {
+        name: "fastest second after three windows",
+        unit: Unit::Percent,
+        value: |run| run.figures.even.map(|even| even.seconds.1),
+    },
+    Row {
+        name: "a second is off by, in the median",
+        unit: Unit::Percent,
+        value: |run| run.figures.even.map(|even| even.off),
+    },
+    Row {
+        name: "least admitted in one of three windows",
+        unit: Unit::Percent,
+        value: |run| run.figures.even.map(|even| even.windows.0),
+    },
+    Row {
+        name: "least admitted in a window after them",
+        unit: Unit::Percent,
+        value: |run| run.figures.even.map(|even| even.windows.1),
     },
     Row {
         name: "hot spot at 90 % of its share after",

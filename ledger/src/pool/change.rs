@@ -3,7 +3,7 @@
 
 use super::{Plan, Pool};
 use crate::CarryOver;
-use crate::pacing::Pacer;
+use crate::pacing::{Excess, Pacer};
 use crate::share::Guarantees;
 use lessor_protocol::{Moment, PERMITS_MAX};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Pool {
         self.checkpoints.forget();
         let span = self.safe_span();
         self.safe_shares.count(span);
-        self.pacer = Pacer::Free;
+        (self.pacer, self.excess) = (Pacer::Free, Excess::default());
         self.foresee_nothing();
         self.audit();
     }

@@ -157,10 +157,9 @@ impl Pool {
     pub(super) fn peers(&self, share: Share, supply: Supply) -> (Peers<'_, Place>, Supply, u64) {
         let (group, claims) = (share.group, self.sessions.claims());
         let kept = self.guarantees.kept_from(group);
-        let left = supply.left.saturating_sub(kept);
-        let supply = Supply { left, within_term: supply.within_term.saturating_sub(kept), ..supply };
+        let supply = supply.less(kept);
         let members = group.map_or(0, |group| claims.members(group)) + 1;
-        let owed = self.guarantees.owed(group).div_ceil(members).min(left);
+        let owed = self.guarantees.owed(group).div_ceil(members).min(supply.left);
         let supply = share::after(claims.before(share.priority), supply);
         (claims.peers(share.priority), supply, owed)
     }

@@ -3,7 +3,9 @@
 
 use super::Plan;
 use super::loan::Loan;
-use crate::rule::{Account, BucketLedger, Calls, Draw, FixedLedger, Ledger, Pace, Saved, Since};
+use crate::rule::{
+    Account, BucketLedger, Calls, Draw, FixedLedger, Ledger, Pace, Saved, Since, SlidingLedger,
+};
 use crate::{CarryOver, Rule};
 use lessor_protocol::{ClockBounds, Moment};
 use std::time::Duration;
@@ -195,6 +197,19 @@ impl Ledgers {
     /// The rate at which what is left lasts, where a rule eases off.
     pub(super) fn pace(&self) -> Option<Pace> {
         self.all().filter_map(|ledger| ledger.pace()).reduce(Pace::slower)
+    }
+
+    /// For how long more must be wanted than comes back until it is lent evenly, and how long a plan for that is good; `None` where no
+    /// rule is spent evenly.
+    pub(super) fn evens_out(&self) -> Option<(Duration, Duration)> {
+        self.rules.iter().filter_map(Ledger::sliding).filter_map(SlidingLedger::evens_out).max()
+    }
+
+    /// The pace at which they are lent evenly, with `kept` permits kept back.
+    pub(super) fn even_pace(&self, kept: u64) -> Option<Pace> {
+        let sliding = self.rules.iter().filter_map(Ledger::sliding);
+        let even = sliding.filter(|ledger| ledger.evens_out().is_some());
+        even.map(|ledger| ledger.even_pace(kept)).reduce(Pace::slower)
     }
 
     /// The instant that no lease may outlive, unless what it holds is charged ahead.

@@ -8,7 +8,7 @@ use super::family::{self, Above, Place};
 use super::loan::Loan;
 use crate::Rule;
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
-use crate::rule::{Draw, Pace};
+use crate::rule::{Draw, Pace, THOUSAND_SECONDS};
 use crate::sizing::{self, Asker, Scarcity, Sized, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::moment::nanos;
@@ -33,6 +33,9 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// Shortest time between two asks when permits are scarce.
 const POLL_MIN: Duration = Duration::from_millis(10);
+
+/// More is still wanted than comes back if that was not so for less than this: demand is an average over a second at most.
+const EXCESS_PAUSE: Duration = Duration::from_secs(2);
 
 /// What one pool would lend.
 pub(super) struct Offer {
@@ -99,6 +102,7 @@ impl Pool {
 
     /// What it would lend, if it were alone.
     fn offer(&mut self, id: Place, ask: &Ask, newcomer: bool, is_reusable: bool) -> Offer {
+        self.note_excess(self.sessions.draws().and(Draw { at_once: 0, demand_milli: ask.demand_milli }));
         let (supply, pace) = self.supply();
         let mut asker = self.asker(id, ask);
         // That of the whole pool: who comes first does not see who comes later.
@@ -263,26 +267,56 @@ impl Pool {
     fn supply(&mut self) -> (Supply, Option<Pace>) {
         let (left, term) = (self.left(), self.term);
         let kept_back = self.reserve().saturating_add(self.withheld());
+        let even = self.even_pace(kept_back);
         // While it eases in, what there will be is what there is.
         let most = self.eased();
         let within = |span| self.ledgers.within(span).saturating_sub(kept_back).min(most).max(left);
         let low = u128::from(left) * 100 < u128::from(self.stock()) * u128::from(LOW_WATER_PERCENT);
-        let pace = if self.plan.ease_off && low { self.ledgers.pace() } else { None };
+        let eased = if self.plan.ease_off && low && even.is_none() { self.ledgers.pace() } else { None };
         let sustained = self.ledgers.sustained(term);
-        let supply = match pace {
-            Some(pace) => {
+        let (stock, poll) = (left, poll(term));
+        let supply = match (even, eased) {
+            (Some(pace), _) => {
+                let left = self.pacer.lendable(self.now, left, pace, term);
+                // What is kept for later is there for a session that wants little.
+                let within_term = left.saturating_add(pace.within(term));
+                Supply { left, stock, soon: left, within_term, sustained, term, poll }
+            }
+            (None, Some(pace)) => {
                 let left = self.pacer.lendable(self.now, left, pace, term);
                 let within_term = left.saturating_add(pace.within(term));
                 // What eases off is a trickle, however full.
-                Supply { left, soon: left, within_term, sustained, term, poll: poll(term) }
+                Supply { left, stock: left, soon: left, within_term, sustained, term, poll }
             }
-            None => {
-                let (soon, within_term) = (within(poll(term)) - left, within(term));
+            (None, None) => {
+                let (soon, within_term) = (within(poll) - left, within(term));
                 self.pacer = Pacer::Free;
-                Supply { left, soon, within_term, sustained, term, poll: poll(term) }
+                Supply { left, stock, soon, within_term, sustained, term, poll }
             }
         };
-        (supply, pace)
+        (supply, even.or(eased))
+    }
+
+    /// For how long more must be wanted than comes back until it is lent evenly, and how long a plan for that is good.
+    fn evens_out(&self) -> Option<(Duration, Duration)> {
+        self.ledgers.evens_out().filter(|_| self.plan.ease_off)
+    }
+
+    /// The pace of a limit of which more has been wanted than it has for a whole window.
+    fn even_pace(&mut self, kept_back: u64) -> Option<Pace> {
+        let (window, plan) = self.evens_out()?;
+        let (ledgers, now) = (&self.ledgers, self.now);
+        let is_steady = self.excess.is_steady(now, window);
+        let pace = || ledgers.even_pace(kept_back).unwrap_or(Pace { permits: 0, over: 1 });
+        is_steady.then(|| self.excess.pace(now, plan, pace))
+    }
+
+    /// Notes whether more is wanted than comes back, where all sessions take `draw`.
+    fn note_excess(&mut self, draw: Draw) {
+        if self.evens_out().is_some() {
+            let comes = self.ledgers.sustained(THOUSAND_SECONDS);
+            self.excess.see(self.now, draw.demand_milli > comes, EXCESS_PAUSE.max(2 * self.term));
+        }
     }
 
     /// The most permits that can ever be there; 0 where a steady flow, of which none are kept, is all there is.

@@ -45,7 +45,7 @@ pub use session::{Goodbye, Holding, SessionId};
 pub use snapshot::Snapshot;
 
 use crate::Rule;
-use crate::pacing::Pacer;
+use crate::pacing::{Excess, Pacer};
 use crate::rule::{self, Flow};
 use crate::share::Guarantees;
 use borrow::Borrower;
@@ -85,6 +85,7 @@ pub struct Pool {
     books: Books,
     shadow_refused: u64,
     pacer: Pacer,
+    excess: Excess,
     forecast: Forecast,
     guarantees: Guarantees,
     feedback: Feedback,
@@ -117,6 +118,7 @@ impl Pool {
             books: Books::default(),
             shadow_refused: 0,
             pacer: Pacer::Free,
+            excess: Excess::default(),
             forecast: Forecast::default(),
             feedback: Feedback::default(),
             safe_shares: SafeShares::new(now),

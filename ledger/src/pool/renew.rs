@@ -266,6 +266,7 @@ impl Pool {
         self.ledgers.settle(settlement.spent, self.now);
         self.ledgers.release(settlement.returned);
         self.guarantees.returned(group, settlement.returned + settlement.credited);
+        self.pacer.returned(settlement.returned);
         for credit in &settlement.credits {
             self.ledgers.credit(credit.permits, credit.at);
         }

@@ -8,7 +8,7 @@ use super::family::Place;
 use super::feedback::SavedFeedback;
 use super::session::{Burn, Session};
 use super::{Books, Plan, Pool, SessionId};
-use crate::pacing::Pacer;
+use crate::pacing::{Excess, Pacer, SavedExcess};
 use crate::rule::{At, Gap, Saved, Since};
 use crate::share::Share;
 use lessor_protocol::{Moment, PERMITS_MAX, TERM_MAX};
@@ -37,6 +37,9 @@ pub struct Snapshot {
     vendor: SavedFeedback,
     /// What it may lend while it eases off, and since when that is so.
     pacer: Option<(u64, At)>,
+    /// Since when more has been wanted than comes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    excess: Option<SavedExcess>,
     #[serde(rename = "lessees")]
     sessions: Vec<SavedSession>,
 }
@@ -110,6 +113,7 @@ impl Pool {
             rules: self.ledgers.save()?,
             vendor: self.feedback.save(),
             pacer,
+            excess: self.excess.save(),
             sessions: sessions.collect(),
         })
     }
@@ -138,6 +142,7 @@ impl Pool {
             Some((credit, at)) => Pacer::Easing { credit: credit.into(), at: since.moment(at).min(now) },
             None => Pacer::Free,
         };
+        pool.excess = Excess::restore(snapshot.excess, since);
         pool.advance(now);
         pool.audit();
         Some(pool)

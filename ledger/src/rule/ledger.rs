@@ -95,6 +95,11 @@ impl Ledger {
         if let Ledger::Bucket(ledger) = self { Some(ledger) } else { None }
     }
 
+    /// The books of a sliding window, if these are.
+    pub fn sliding(&self) -> Option<&SlidingLedger> {
+        if let Ledger::Sliding(ledger) = self { Some(ledger) } else { None }
+    }
+
     /// Whether a permit that is held unspent is missing later, too: it counts for a window after it was spent.
     pub fn counts_from_spend(&self) -> bool {
         matches!(self, Ledger::Sliding(_))

@@ -6,6 +6,7 @@
 //! all the others were still charged, and the sum was at most N.
 
 mod change;
+mod even;
 mod lasts;
 mod written;
 

@@ -36,7 +36,7 @@ fn granted(asker: Asker, others: &[Claim], supply: Supply) -> Sized {
 
 /// A pool that does not refill.
 fn supply(left: u64) -> Supply {
-    Supply { left, soon: 0, within_term: left, sustained: 0, term: TERM, poll: POLL }
+    Supply { left, stock: left, soon: 0, within_term: left, sustained: 0, term: TERM, poll: POLL }
 }
 
 /// A pool with `left`, to which 400 come back in a term.
@@ -115,10 +115,12 @@ fn when_not_all_gaps_can_be_filled_the_small_ones_are() {
     // All are covered by what comes, but what is there now does not fill gaps of 20, 150 and 150.
     let (small, large) = (claim(20), Claim { need: 300, ..claim(150) });
     let since = Duration::ZERO;
-    let now = Supply { left: 30, soon: 60, ..trickle(30) };
+    let now = Supply { left: 30, stock: 30, soon: 60, ..trickle(30) };
     let lent = granted(Asker { since, ..asker(small) }, &[large, large], now).permits;
     assert_eq!(lent, 20, "less than a third of 90");
-    let lent = granted(Asker { since, ..asker(large) }, &[small, large], Supply { left: 60, ..now }).permits;
+    let lent =
+        granted(Asker { since, ..asker(large) }, &[small, large], Supply { left: 60, stock: 60, ..now })
+            .permits;
     assert_eq!(lent, 40, "a third of 120");
 }
 
@@ -156,7 +158,7 @@ proptest! {
         want in 0u64..10_000, left in 0u64..10_000, soon in 0u64..10_000, more in 0u64..10_000, claims in claims(),
     ) {
         let asker = Asker { want, claim: claims[0], since: TERM };
-        let supply = Supply { left, soon, within_term: left + more, sustained: more, term: TERM, poll: POLL };
+        let supply = Supply { left, stock: left, soon, within_term: left + more, sustained: more, term: TERM, poll: POLL };
         let Sized { permits, state } = granted(asker, &claims[1..], supply);
         prop_assert!(permits <= want && permits <= left);
         if state != State::Scarce {
@@ -221,7 +223,10 @@ proptest! {
         let peers: Vec<Claim> = claims.into_iter().filter(|claim| claim.share.priority == priority).collect();
         prop_assert_eq!(all.peers(priority).count(), peers.len() as u64);
         for (left, soon, more, sustained, since) in supplies {
-            let supply = Supply { left, soon, within_term: left + soon + more, sustained, term: TERM, poll: POLL };
+            // In every other one a part is kept for later.
+            let stock = left + more * (soon % 2);
+            let within_term = left + soon + more;
+            let supply = Supply { left, stock, soon, within_term, sustained, term: TERM, poll: POLL };
             let asker = Asker { since: Duration::from_millis(since), ..asker(Claim { holds: own.holds.min(own.need), ..own }) };
             prop_assert_eq!(grant(asker, all.peers(priority), supply), walk::grant(asker, &peers, supply));
             let every = || peers.iter().copied().chain([own]);

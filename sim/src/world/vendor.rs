@@ -5,7 +5,7 @@ use super::World;
 use crate::{MILLI, SECOND};
 use lessor::RateLimitHeaders;
 use lessor_ledger::Rule;
-use lessor_protocol::{Announced, Left};
+use lessor_protocol::{Announced, Left, PERMITS_MAX};
 use std::time::Duration;
 
 /// One in so many answers is looked at: others have no headers, or no node reads them.
@@ -25,7 +25,8 @@ impl World {
             return;
         };
         let (limit, now) = (self.setup.lender(desk), self.now());
-        let room = self.oracles.room(limit, now);
+        // No header says more.
+        let room = self.oracles.room(limit, now).min(PERMITS_MAX);
         let lasts = Some(Duration::from_nanos(self.rng.u64(0..2 * SECOND)));
         let mut headers = if room < outside {
             RateLimitHeaders::refused(lasts.filter(|_| self.rng.bool()))

@@ -1,6 +1,7 @@
 //! Fleets in virtual time, each drawn from a seed with its rule, its load and its faults: nothing is admitted beyond
 //! the limit, no book is wrong, and progress is made once the faults stop. And that we would hear if it were not so.
 
+mod evenness;
 mod fairness;
 mod shrinking;
 

@@ -4,6 +4,8 @@
 
 use super::shift::Shift;
 use lessor_protocol::Moment;
+use lessor_protocol::moment::nanos;
+use lessor_sim::evenness::{Even, Evenness};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -153,6 +155,12 @@ impl Judge {
         }
     }
 
+    /// How evenly each was used until it had `ran` for so long, unless the contract changed meanwhile.
+    pub(crate) fn even(&self, ran: Duration) -> [Option<Even>; 2] {
+        let even = |window: &Window| window.evenness.figures(nanos(ran));
+        if self.shift.is_some() { [None; 2] } else { [even(&self.rest), even(&self.messages)] }
+    }
+
     /// What was seen so far, on all calls and on messages.
     pub(crate) fn seen(&self) -> [Seen; 2] {
         [self.rest.seen, self.messages.seen]
@@ -176,6 +184,7 @@ struct Window {
     last: Option<Moment>,
     gap: Duration,
     seen: Seen,
+    evenness: Evenness,
 }
 
 impl Window {
@@ -191,6 +200,7 @@ impl Window {
             last: None,
             gap: Duration::ZERO,
             seen: Seen::default(),
+            evenness: Evenness::of(limit, nanos(per)),
         }
     }
 
@@ -232,6 +242,9 @@ impl Window {
         self.admitted.push_back(now);
         self.seen.admitted += 1;
         self.seen.admitted_after_first += u64::from(now >= self.first_over);
+        if self.first_over < Moment::NEVER {
+            self.evenness.admitted(nanos(now.since(self.first_over.before(self.per))), 1);
+        }
     }
 }
 

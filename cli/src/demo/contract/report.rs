@@ -6,6 +6,7 @@ use super::shift::{Restored, Shifted};
 use crate::demo::latency::Took;
 use crate::demo::line::Count;
 use crate::demo::table::{percent, rounded};
+use lessor_sim::evenness::Even;
 use serde::Serialize;
 use std::fmt;
 
@@ -54,9 +55,41 @@ pub(crate) struct LimitReport {
     /// What the vendor admitted after the first window, as a share of what it would have admitted.
     #[serde(serialize_with = "rounded")]
     utilisation: Option<f64>,
+    /// How evenly it was used, if it ran for more than three windows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    even: Option<Evenly>,
+}
+
+/// What was admitted in a second after three windows, and in a window, as shares of the average.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Evenly {
+    #[serde(serialize_with = "rounded")]
+    slowest_second: f64,
+    #[serde(serialize_with = "rounded")]
+    fastest_second: f64,
+    /// By how much a second is off, in the median.
+    #[serde(serialize_with = "rounded")]
+    median_off: f64,
+    /// The least of the first three windows, and of the later ones.
+    #[serde(serialize_with = "rounded")]
+    least_of_first_windows: f64,
+    #[serde(serialize_with = "rounded")]
+    least_of_later_windows: f64,
 }
 
 impl LimitReport {
+    /// The same with how evenly it was used.
+    pub(crate) fn evenly(self, even: Option<Even>) -> Self {
+        let even = even.map(|even| Evenly {
+            slowest_second: even.seconds.0,
+            fastest_second: even.seconds.1,
+            median_off: even.off,
+            least_of_first_windows: even.windows.0,
+            least_of_later_windows: even.windows.1,
+        });
+        LimitReport { even, ..self }
+    }
+
     /// What nodes counted and what the vendor saw.
     pub(crate) fn new(agreed: Agreed, count: Count, seen: Seen, utilisation: Option<f64>) -> Self {
         LimitReport {
@@ -68,6 +101,7 @@ impl LimitReport {
             vendor_429: seen.too_many,
             max_in_any_window: seen.most,
             utilisation,
+            even: None,
         }
     }
 }
@@ -93,6 +127,20 @@ impl fmt::Display for Report {
             )?;
         }
         writeln!(f)?;
+        for LimitReport { name, even, .. } in &self.limits {
+            let Some(even) = even else { continue };
+            let (slowest, fastest) = (percent(even.slowest_second), percent(even.fastest_second));
+            let (first, later) = (percent(even.least_of_first_windows), percent(even.least_of_later_windows));
+            let off = percent(even.median_off);
+            writeln!(
+                f,
+                "{name:<16} after three windows {slowest} to {fastest} of the average in a second, {off} off in the median"
+            )?;
+            writeln!(
+                f,
+                "                 at least {first} used of each of three windows, {later} of each later one"
+            )?;
+        }
         for (name, took) in [("in batches", self.batches), ("in a hot loop", self.hot_loop)] {
             let Took { try_acquire_ns: calls, clock_ns: clock } = took;
             writeln!(f, "try_acquire      {calls}, {name}; two clock readings alone {clock}")?;
@@ -185,6 +233,16 @@ mod tests {
             r#""stranded":0,"kills":11,"longest_gap_ms":523,"nodes":8,"seconds":60.0004}"#,
         );
         assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn a_run_of_more_than_three_windows_says_how_even_it_was() {
+        let mut long = report(None);
+        let even = Even { seconds: (0.9, 1.1), off: 0.02, windows: (0.981, 0.985) };
+        long.limits = vec![long.limits.remove(0).evenly(Some(even))];
+        let json = serde_json::to_value(&long).expect("plain data");
+        assert_eq!(json["limits"][0]["even"]["fastest_second"], 1.1);
+        assert!(long.to_string().contains("after three windows 90.0 % to 110.0 % of the average"), "{long}");
     }
 
     #[test]

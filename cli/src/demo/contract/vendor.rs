@@ -12,6 +12,7 @@ use axum::routing::{get, post};
 use axum::serve::ListenerExt as _;
 use axum::{Json, Router};
 use lessor_protocol::{Clock, Moment};
+use lessor_sim::evenness::Even;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -81,6 +82,11 @@ impl Vendor {
     pub(crate) fn longest_gap(&self) -> Duration {
         let judge = self.desk.judge();
         judge.longest_gap(self.desk.clock.now())
+    }
+
+    /// How evenly each limit was used, see [`Judge::even`].
+    pub(crate) fn even(&self, ran: Duration) -> [Option<Even>; 2] {
+        self.desk.judge().even(ran)
     }
 
     /// From `start` on it is measured, see [`Judge::measure_from`].

@@ -142,6 +142,28 @@ fn a_bucket_that_is_put_away_in_quarantine_is_empty_at_its_end() {
     }
 }
 
+/// A root is put away after each exchange: it would see no excess for longer than one.
+#[test]
+fn a_limit_of_which_more_is_wanted_goes_on_evenly() {
+    let plan = Arc::new(Plan { ease_off: true, ..(*plan(vec![sliding(5_000, 5 * SECOND)])).clone() });
+    let mut pool = Pool::new(plan.clone(), millis(0));
+    let (mut spent, mut by_second) = (0, [0; 20]);
+    for step in 0..400 {
+        let now = millis(step * 50);
+        let wants = Ask { demand_milli: 9_000_000, ..ask(spent, 0, 450) };
+        let lent = grant(pool.renew(now, A, step + 1, wants)).permits;
+        spent += lent;
+        by_second[usize::try_from(step / 20).expect("it is small")] += lent;
+        pool = written_and_read(&mut pool, &plan, now);
+    }
+    assert!(
+        by_second[..5].iter().any(|&lent| lent < 300),
+        "the first window is used up at once: {by_second:?}"
+    );
+    let even = |&lent: &u64| (900..=1_100).contains(&lent);
+    assert!(by_second[6..].iter().all(even), "then a fifth each second: {by_second:?}");
+}
+
 /// How long it lay there is unknown. What was out is out for as long as it had to last, and what was spent counts as long.
 #[test]
 fn after_a_gap_it_lends_nothing_sooner() {

@@ -6,7 +6,7 @@ use super::*;
 pub(super) fn grant(asker: Asker, others: &[Claim], supply: Supply) -> Sized {
     let needs =
         others.iter().map(|claim| u128::from(claim.need)).sum::<u128>() + u128::from(asker.claim.need);
-    let half = (supply.left / 2).max(1);
+    let half = (supply.left / 2).max(1).min(supply.left);
     let (state, share) = match Scarcity::of(needs, supply) {
         Scarcity::Abundant => (State::Abundant, half),
         Scarcity::Draining => {
@@ -15,7 +15,7 @@ pub(super) fn grant(asker: Asker, others: &[Claim], supply: Supply) -> Sized {
         }
         Scarcity::Scarce => (State::Scarce, trickle_share(asker, others, supply)),
     };
-    Sized { permits: asker.want.min(share).min(supply.left), state }
+    Sized { permits: asker.want.min(share), state }
 }
 
 fn drain_share(asker: Asker, others: &[Claim], supply: Supply) -> (Duration, u64) {
@@ -31,16 +31,19 @@ fn drain_share(asker: Asker, others: &[Claim], supply: Supply) -> (Duration, u64
 fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     let all = || others.iter().copied().chain([asker.claim]);
     let (level, average) = (level(all(), supply.within_term), level(all(), supply.sustained));
-    let is_modest = |claim: &Claim| {
-        let weight = u128::from(claim.share.weight);
-        level.covers(claim.mean, weight) || average.covers_part(MODEST_PART, claim.mean, weight)
-    };
+    let is_small =
+        |claim: &Claim| average.covers_part(MODEST_PART, claim.mean, u128::from(claim.share.weight));
+    let is_modest =
+        |claim: &Claim| level.covers(claim.mean, u128::from(claim.share.weight)) || is_small(claim);
     let modest = || others.iter().filter(|claim| is_modest(claim));
     let owed = modest().map(|claim| claim.gap()).fold(0, u64::saturating_add);
-    let free = supply.left.saturating_sub(owed);
+    let most = if is_small(&asker.claim) { supply.stock } else { supply.left };
+    let free = most.min(supply.stock.saturating_sub(owed));
     let share = level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
-    let accrued = share * u128::from(nanos(asker.since.min(supply.term))) / PERMIT;
+    let accrued = share * u128::from(nanos(asker.since.min(supply.term)));
     let one = u64::from(asker.since >= supply.poll);
+    let rounds_up = one == 1 && supply.stock > supply.left;
+    let accrued = if rounds_up { accrued.div_ceil(PERMIT) } else { accrued / PERMIT };
     let accrued = u64::try_from(accrued).unwrap_or(u64::MAX).max(one);
     if !is_modest(&asker.claim) {
         return accrued.min(free);
@@ -53,7 +56,7 @@ fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     let lacking =
         modest().filter(|claim| claim.gap() > 0).map(|claim| u128::from(claim.share.weight)).sum::<u128>();
     let part = u128::from(supply.left.saturating_add(supply.soon)) * weight / (lacking + weight);
-    accrued.max(u64::try_from(part).unwrap_or(u64::MAX).min(gap)).min(supply.left)
+    accrued.max(u64::try_from(part).unwrap_or(u64::MAX).min(gap)).min(most)
 }
 
 /// How high `supply` stands over `claims`: they are full one after the other, the one with the least mean for its weight first.

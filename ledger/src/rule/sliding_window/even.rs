@@ -1,0 +1,145 @@
+//! The even pace of a sliding window of which more is wanted than it has. What was spent in a burst comes back in a burst: it is lent
+//! at the average rate, and what is kept meanwhile is lent while less comes back.
+
+use super::SlidingLedger;
+use crate::rule::{Account, Pace};
+use lessor_protocol::moment::nanos;
+use std::time::Duration;
+
+/// It looks ahead for this part of the window: in the rest of it comes back what is out now, nobody knows when.
+const AHEAD: (u64, u64) = (7, 8);
+/// What comes back sooner than in this part of the window comes too soon to plan for.
+const NEXT: u64 = 32;
+/// What is left beyond what is needed goes out in this part of the window.
+const SURPLUS: u64 = 64;
+/// The fastest pace, in percent of the average.
+const FASTEST_PERCENT: u64 = 110;
+/// A plan is good for this part of the window.
+const PLAN: u32 = 512;
+/// Sessions ask a shorter window too seldom for its parts.
+const WINDOW_MIN: Duration = Duration::from_secs(5);
+
+impl SlidingLedger {
+    /// For how long more must be wanted than comes back before it is lent evenly, and how long a plan is good; `None` if the
+    /// window is too short for that.
+    pub fn evens_out(&self) -> Option<(Duration, Duration)> {
+        let window = Duration::from_nanos(self.window);
+        (window >= WINDOW_MIN).then_some((window, window / PLAN))
+    }
+
+    /// The pace at which it is lent evenly, with `kept` permits kept back: the average of what is left and comes back within a
+    /// window, or the slower one at which it lasts until more comes back. What is left beyond that goes out a little faster.
+    pub fn even_pace(&self, kept: u64) -> Pace {
+        let left = self.available().saturating_sub(kept);
+        // What is out comes back after all that it plans for.
+        let average = Pace { permits: left + self.settled_sum, over: self.window };
+        let (next, end) = (self.window / NEXT, self.window / AHEAD.1 * AHEAD.0);
+        let (mut lent, mut lasts, mut needed) = (left, average, 0);
+        for slot in &self.settled {
+            let until = nanos(self.end_of(slot.index).since(self.now)).max(1);
+            if until > end {
+                break;
+            }
+            if until >= next {
+                lasts = lasts.slower(Pace { permits: lent, over: until });
+                let wanted = average.within(Duration::from_nanos(until));
+                needed = needed.max((wanted + left).saturating_sub(lent));
+            }
+            lent += slot.permits;
+        }
+        if lasts != average {
+            return lasts;
+        }
+        let surplus = left.saturating_sub(needed).saturating_mul(SURPLUS);
+        let fastest = u128::from(average.permits) * u128::from(FASTEST_PERCENT) / 100;
+        let fastest = u64::try_from(fastest).unwrap_or(u64::MAX);
+        Pace { permits: average.permits.saturating_add(surplus).min(fastest), ..average }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::SlidingWindow;
+    use lessor_protocol::{ClockBounds, Moment};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// 512 permits in 512 s, in sub-windows of a second, at `now`.
+    fn ledger(now: u64) -> SlidingLedger {
+        let rule = SlidingWindow::try_new(512, Duration::from_secs(512), Duration::ZERO).expect("valid");
+        SlidingLedger::new(
+            &rule,
+            ClockBounds::try_new(0).expect("no drift"),
+            Moment::from_nanos(now * SECOND),
+        )
+    }
+
+    /// A ledger of which as many permits were spent as `spends` says, each at its second.
+    fn spent(spends: &[(u64, u64)]) -> SlidingLedger {
+        let mut ledger = ledger(0);
+        for &(second, permits) in spends {
+            let at = Moment::from_nanos(second * SECOND);
+            ledger.advance(at);
+            ledger.charge(permits);
+            ledger.settle(permits, at);
+        }
+        ledger
+    }
+
+    /// Permits in a thousand seconds.
+    fn milli(pace: Pace) -> u64 {
+        pace.within(Duration::from_secs(1_000))
+    }
+
+    #[test]
+    fn what_comes_back_in_a_burst_is_lent_at_the_average_rate() {
+        let mut ledger = spent(&[(0, 200), (1, 200), (256, 112)]);
+        ledger.advance(Moment::from_nanos(512 * SECOND));
+        assert_eq!(ledger.available(), 200);
+        let (average, fastest) = (1_000, 1_100);
+        // 200 more come back next, and then 112 in 255 s: 144 of those 200 are needed until then, and nothing of these.
+        assert!((fastest - 1..=fastest).contains(&milli(ledger.even_pace(0))));
+        assert_eq!(
+            milli(ledger.even_pace(200)),
+            609,
+            "all that is there is kept back: 312 come back in a window"
+        );
+        ledger.advance(Moment::from_nanos(513 * SECOND));
+        let pace = milli(ledger.even_pace(0));
+        assert!((average..=fastest).contains(&pace), "{pace}");
+    }
+
+    #[test]
+    fn what_is_left_lasts_until_more_comes_back() {
+        // 12 are left for 400 s: all others come back then.
+        let mut ledger = spent(&[(400, 500)]);
+        ledger.advance(Moment::from_nanos(512 * SECOND));
+        assert_eq!(milli(ledger.even_pace(0)), 30);
+        // Half of them came back sooner.
+        let mut ledger = spent(&[(100, 250), (400, 250)]);
+        ledger.advance(Moment::from_nanos(512 * SECOND));
+        assert_eq!(milli(ledger.even_pace(0)), 120, "12 until the first half is back");
+    }
+
+    #[test]
+    fn what_comes_back_evenly_goes_out_as_it_comes() {
+        let every: Vec<(u64, u64)> = (0..512).map(|second| (second, 1)).collect();
+        let mut ledger = spent(&every);
+        ledger.advance(Moment::from_nanos(512 * SECOND));
+        let pace = milli(ledger.even_pace(0));
+        assert!((1_000..=1_100).contains(&pace), "{pace}");
+    }
+
+    #[test]
+    fn a_short_window_is_not_evened_out() {
+        let evens_out = |seconds| {
+            let rule =
+                SlidingWindow::try_new(10, Duration::from_secs(seconds), Duration::ZERO).expect("valid");
+            let clocks = ClockBounds::try_new(0).expect("no drift");
+            SlidingLedger::new(&rule, clocks, Moment::ORIGIN).evens_out()
+        };
+        assert_eq!(evens_out(4), None);
+        assert_eq!(evens_out(512), Some((Duration::from_secs(512), Duration::from_secs(1))));
+    }
+}

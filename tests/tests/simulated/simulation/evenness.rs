@@ -1,0 +1,70 @@
+//! A sliding window of which more is wanted than it has is spent evenly, whoever lends it, and no other traffic is slowed for that.
+
+use super::{MILLI, setup};
+use lessor_sim::SECOND;
+use lessor_sim::evenness::Even;
+use lessor_sim::network::Latency;
+use lessor_sim::setup::Setup;
+use lessor_sim::soak::run;
+use lessor_sim::topology::{Regions, Shared, Topology};
+use lessor_sim::traffic::Workload;
+use lessor_sim::world::Report;
+
+/// A contract of 300 calls a second over half a minute.
+const CONTRACT: &str = "sliding_window 9000/30s";
+
+/// Twelve nodes that try `demand` calls a second, for eight windows.
+fn fleet(demand: f64, topology: Topology, seed: u64) -> Setup {
+    let latency = Latency { one_way: MILLI, jitter: MILLI / 10 };
+    let mut fleet =
+        Setup { seed, nodes: 12, demand, topology, latency, lasts: 240 * SECOND, ..setup(CONTRACT) };
+    fleet.plan.ease_off = true;
+    fleet
+}
+
+fn clean(setup: Setup) -> Report {
+    run(setup).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// Who may lend to nodes, and the part of each later window that is used: three regions or allocators that share a store are two
+/// milliseconds away from what they lease from, and hold some of it.
+fn topologies() -> [(Topology, f64); 3] {
+    let (count, far) = (3, Latency { one_way: 2 * MILLI, jitter: MILLI / 10 });
+    let shared = Shared { count, far, ways: vec![], fates: vec![], of_two_minds: false, lag: None };
+    let regions = Topology::Regions(Regions { count, far });
+    [(Topology::Allocator, 0.98), (regions, 0.975), (Topology::Store(shared), 0.97)]
+}
+
+/// Three windows after it began, no second has a quarter more or less than the average. The windows up to then are used nearly as
+/// well as those after them.
+#[test]
+fn echoes_of_a_burst_die_down_within_three_windows() {
+    for (topology, least) in topologies() {
+        for demand in [600.0, 1_500.0] {
+            let report = clean(fleet(demand, topology.clone(), 1));
+            let Even { seconds, off, windows } = report.figures.even.expect("it is long enough");
+            let is_even = seconds.0 >= 0.75 && seconds.1 <= 1.25 && off <= 0.1;
+            assert!(is_even, "{topology:?} at {demand}: {seconds:?}, {off} in the median");
+            let is_used = windows.0 >= least - 0.01 && windows.1 >= least;
+            assert!(is_used, "{topology:?} at {demand}: {windows:?}");
+        }
+    }
+}
+
+/// What is wanted in bursts comes to less than the contract: no burst is slowed, however often it comes.
+#[test]
+fn no_burst_is_slowed_while_less_is_wanted_than_there_is() {
+    for seed in 1..=3 {
+        // Bursts of twice the average rate for a second, and pauses as long.
+        let bursts = Setup { workload: Workload::Bursts, ..fleet(90.0, Topology::Allocator, seed) };
+        let mut uneased = bursts.clone();
+        uneased.plan.ease_off = false;
+        let (eased, uneased) = (clean(bursts).figures, clean(uneased).figures);
+        let is_slowed = eased.refused_share > uneased.refused_share + 0.001;
+        assert!(
+            !is_slowed,
+            "{} refused, {} where nothing is eased",
+            eased.refused_share, uneased.refused_share
+        );
+    }
+}
