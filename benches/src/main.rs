@@ -10,13 +10,15 @@
 //! cargo run --release -p benches -- family             # what an ask costs below a parent
 //! cargo run --release -p benches -- sessions           # what an ask costs where many sessions share
 //! cargo run --release -p benches -- exchange           # what an ask costs an allocator, by the kind of limit
+//! cargo run --release -p benches -- allocator          # what an exchange costs it over HTTP, beside a bare echo
 //! ```
 //!
 //! In reading order: `sample` (how a figure is taken), `quiet` (when it is taken again), `rows` (what is measured),
 //! `table` (how it is shown), `instructions` (what no noise can reach), `memory` (what a key takes),
 //! `store` (what it costs to write down what is lent), `family` (what keys below a parent cost it), `sessions` (what sessions cost
-//! each other), `exchange` (what finding limit, pool and session costs).
+//! each other), `exchange` (what finding limit, pool and session costs), `allocator` (what a whole exchange costs).
 
+mod allocator;
 mod batch;
 mod exchange;
 mod family;
@@ -74,6 +76,15 @@ enum Command {
     Sessions,
     /// Shows what an ask costs an allocator, by the kind of limit that it is of.
     Exchange,
+    /// Shows what an exchange costs an allocator over HTTP, beside a bare axum that answers the same bodies.
+    Allocator {
+        /// How long each row is measured, three times.
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
+        seconds: u64,
+        /// Prints `[{nodes, asks, exchange_us, echo_us, asks_per_second, of_echo}]` instead.
+        #[arg(long)]
+        json: bool,
+    },
     /// Shows how long exchanges wait while an allocator copies what it writes down.
     Batch,
     /// Calls one row so many times: what `ir` runs under valgrind.
@@ -93,6 +104,7 @@ fn main() -> ExitCode {
         Command::Family => family::print(),
         Command::Sessions => sessions::print(),
         Command::Exchange => exchange::print(),
+        Command::Allocator { seconds, json } => allocator::print(seconds, json),
         Command::Batch => batch::print(),
         Command::Calls { row, calls } => instructions::make_calls(&row, calls),
     };

@@ -23,11 +23,11 @@ pub struct Evenness {
 /// What it comes to, in parts of what the window has on average.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Even {
-    /// The slowest and the fastest second after [`SETTLES`] windows.
+    /// The slowest and the fastest second after three windows.
     pub seconds: (f64, f64),
     /// By how much a second is off, in the median.
     pub off: f64,
-    /// The least that a window had of its permits: one of the first [`SETTLES`], and one after them.
+    /// The least that a window had of its permits: one of the first three, and one after them.
     pub windows: (f64, f64),
 }
 

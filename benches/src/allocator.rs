@@ -1,0 +1,280 @@
+//! What an exchange costs an allocator over HTTP, beside a bare axum that answers the same bodies. Each server has a thread of its
+//! own with one runtime; what is shown is the time that this thread runs, so that no load generator is measured.
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::header;
+use axum::routing::post;
+use lessor_allocator::{Config, Server};
+use lessor_protocol::Clock;
+use lessor_protocol::wire::{ASKS_MAX, AskBody, LeasesRequest, LeasesResponse};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use std::error::Error;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+/// Nodes that lease from the limits, and limits that each asks in an exchange.
+const NODES: [usize; 5] = [1, 10, 100, 1_000, 10_000];
+const ASKS: [usize; 2] = [1, 32];
+
+/// Connections that are kept, each of which has one exchange at a time.
+const CONNECTIONS: usize = 16;
+
+/// Each row is measured so often, in turn with its echo. The median is shown.
+const ROUNDS: usize = 3;
+
+/// What a node wants, all of which it spends until its next ask.
+const WANT: u64 = 10;
+
+const PATH: &str = "/v1/leases";
+const CLOCK: Clock = Clock::since_boot();
+
+/// One row of the table.
+#[derive(Debug, Serialize)]
+struct Row {
+    nodes: usize,
+    asks: usize,
+    /// Microseconds an exchange, and what the echo takes for the same bodies.
+    exchange_us: f64,
+    echo_us: f64,
+    /// Asks that a core answers in a second.
+    asks_per_second: f64,
+    /// What of the echo's exchanges a core does in the same time.
+    of_echo: f64,
+}
+
+/// Measures each row for so many `seconds` a round. Prints a table, or `json`.
+pub(crate) fn print(seconds: u64, json: bool) -> Result<(), Box<dyn Error>> {
+    let lasts = Duration::from_secs(seconds);
+    if !json {
+        println!(
+            "| nodes | asks an exchange | µs an exchange | µs of the echo | asks/s of a core | of the echo |"
+        );
+        println!("|---:|---:|---:|---:|---:|---:|");
+    }
+    let mut rows = vec![];
+    for asks in ASKS {
+        for nodes in NODES {
+            let row = measure(nodes, asks, lasts)?;
+            if !json {
+                let Row { exchange_us, echo_us, asks_per_second, of_echo, .. } = row;
+                println!(
+                    "| {nodes} | {asks} | {exchange_us:.1} | {echo_us:.1} | {asks_per_second:.0} | {of_echo:.2} |"
+                );
+            }
+            rows.push(row);
+        }
+    }
+    if json {
+        println!("{}", serde_json::to_string(&rows)?);
+    }
+    Ok(())
+}
+
+fn measure(nodes: usize, asks: usize, lasts: Duration) -> Result<Row, Box<dyn Error>> {
+    assert!(asks <= ASKS_MAX, "one exchange holds them");
+    let allocator = Host::start(move |listener, stopped| {
+        let config = Config::parse(&config(asks))?;
+        Ok(Box::pin(async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            Server::new(config, true).run(listener, stopped).await
+        }))
+    })?;
+    let mut load = Load::open(allocator.address, nodes, asks)?;
+    let mut known = 0;
+    while known < nodes {
+        known += load.turn()?;
+    }
+    // As each node is answered now.
+    let answer = Bytes::from(load.answer.clone());
+    let echo = Host::start(move |listener, stopped| {
+        let echo = move |_asks: Bytes| {
+            let answer = answer.clone();
+            async move { ([(header::CONTENT_TYPE, "application/json")], answer) }
+        };
+        let router = Router::new().route(PATH, post(echo));
+        let stopped = async {
+            let _ = stopped.await;
+        };
+        Ok(Box::pin(async move { axum::serve(listener, router).with_graceful_shutdown(stopped).await }))
+    })?;
+    let mut echoed = Load::open(echo.address, nodes, asks)?;
+    let (mut exchange, mut bare) = (vec![], vec![]);
+    for _round in 0..ROUNDS {
+        exchange.push(allocator.micros(&mut load, lasts)?);
+        bare.push(echo.micros(&mut echoed, lasts)?);
+    }
+    // Their connections end first: a server waits for them.
+    drop((load, echoed));
+    allocator.stop()?;
+    echo.stop()?;
+    let (exchange_us, echo_us) = (median(exchange), median(bare));
+    let asks_per_second = asks as f64 * 1e6 / exchange_us;
+    Ok(Row { nodes, asks, exchange_us, echo_us, asks_per_second, of_echo: echo_us / exchange_us })
+}
+
+/// So many limits with plenty, and none that waits for a disk.
+fn config(limits: usize) -> String {
+    let limit = |number: usize| {
+        let rules = "rules = [{ kind = \"sliding_window\", limit = 1000000000, per = \"30s\" }]";
+        format!("[[limit]]\nname = \"limit/{number}\"\n{rules}\n")
+    };
+    (0..limits).map(limit).fold("[store]\nkind = \"memory\"\n".to_owned(), |text, limit| text + &limit)
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+type Serving = std::pin::Pin<Box<dyn Future<Output = std::io::Result<()>>>>;
+
+/// A server on a thread of its own.
+struct Host {
+    address: SocketAddr,
+    runtime: Handle,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<Result<(), String>>,
+}
+
+impl Host {
+    fn start(
+        serve: impl FnOnce(TcpListener, oneshot::Receiver<()>) -> Result<Serving, Box<dyn Error>> + Send + 'static,
+    ) -> Result<Self, Box<dyn Error>> {
+        let (stop, stopped) = oneshot::channel();
+        let (ready, at) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let said = |error: &dyn std::fmt::Display| error.to_string();
+            let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| said(&error))?;
+            runtime.block_on(async {
+                let listener =
+                    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| said(&error))?;
+                let address = listener.local_addr().map_err(|error| said(&error))?;
+                let serving = serve(listener, stopped).map_err(|error| said(&error))?;
+                // A receiver that is gone has no use for the server.
+                let _ = ready.send((address, Handle::current()));
+                serving.await.map_err(|error| said(&error))
+            })
+        });
+        let (address, runtime) = at.recv()?;
+        Ok(Host { address, runtime, stop, thread })
+    }
+
+    /// Microseconds that the thread runs for an exchange of `load`, over a time of `lasts`.
+    fn micros(&self, load: &mut Load, lasts: Duration) -> Result<f64, Box<dyn Error>> {
+        let (before, end, mut exchanges) = (self.ran()?, CLOCK.now() + lasts, 0);
+        while CLOCK.now() < end {
+            exchanges += load.turn()?;
+        }
+        Ok((self.ran()? - before).as_secs_f64() * 1e6 / exchanges as f64)
+    }
+
+    /// For how long the thread has run.
+    fn ran(&self) -> Result<Duration, Box<dyn Error>> {
+        let (tell, ran) = mpsc::channel();
+        self.runtime.spawn(async move {
+            let time = clock_gettime(ClockId::ThreadCPUTime);
+            let ran = Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0));
+            // Nobody else waits for it.
+            let _ = tell.send(ran);
+        });
+        Ok(ran.recv()?)
+    }
+
+    fn stop(self) -> Result<(), Box<dyn Error>> {
+        // One that has ended needs no telling.
+        let _ = self.stop.send(());
+        self.thread.join().expect("no panic")?;
+        Ok(())
+    }
+}
+
+/// Nodes that ask one after the other, over a few connections.
+struct Load {
+    connections: Vec<TcpStream>,
+    nodes: Vec<LeasesRequest>,
+    next: usize,
+    /// The last answer.
+    answer: Vec<u8>,
+}
+
+impl Load {
+    fn open(address: SocketAddr, nodes: usize, asks: usize) -> Result<Self, Box<dyn Error>> {
+        let connect = || -> std::io::Result<TcpStream> {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        };
+        let ask = |limit| AskBody { limit: format!("limit/{limit}"), want: WANT, ..AskBody::default() };
+        let node = |node: usize| LeasesRequest {
+            node: format!("node-{node}"),
+            session: node as u64 + 1,
+            seq: 0,
+            rtt_ms: 1,
+            asks: (0..asks).map(ask).collect(),
+        };
+        Ok(Load {
+            connections: (0..CONNECTIONS).map(|_| connect()).collect::<Result<_, _>>()?,
+            nodes: (0..nodes).map(node).collect(),
+            next: 0,
+            answer: vec![],
+        })
+    }
+
+    /// One exchange on each connection, each of another node. Returns how many that were: no more than there are nodes.
+    fn turn(&mut self) -> Result<usize, Box<dyn Error>> {
+        let at_once = CONNECTIONS.min(self.nodes.len());
+        let asking: Vec<usize> = (0..at_once).map(|place| (self.next + place) % self.nodes.len()).collect();
+        self.next = (self.next + at_once) % self.nodes.len();
+        for (connection, &node) in self.connections.iter_mut().zip(&asking) {
+            let node = &mut self.nodes[node];
+            node.seq += 1;
+            let body = serde_json::to_vec(node)?;
+            let head = format!(
+                "POST {PATH} HTTP/1.1\r\nhost: allocator\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
+            connection.write_all(&[head.as_bytes(), &body].concat())?;
+        }
+        for (connection, &node) in self.connections.iter_mut().zip(&asking) {
+            self.answer = answer(connection)?;
+            let answer: LeasesResponse = serde_json::from_slice(&self.answer)?;
+            for (ask, grant) in self.nodes[node].asks.iter_mut().zip(answer.grants) {
+                ask.spent_total += grant.permits;
+            }
+        }
+        Ok(at_once)
+    }
+}
+
+/// The body of the next answer.
+fn answer(connection: &mut TcpStream) -> Result<Vec<u8>, Box<dyn Error>> {
+    let (mut bytes, mut part) = (vec![], [0; 16 * 1_024]);
+    loop {
+        let head = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        if let Some(head) = head {
+            let text = std::str::from_utf8(&bytes[..head])?.to_ascii_lowercase();
+            let length = text.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let length: usize = length.ok_or_else(|| format!("no length: {text}"))?.parse()?;
+            if !text.starts_with("http/1.1 200") {
+                return Err(format!("{text}: {}", String::from_utf8_lossy(&bytes[head + 4..])).into());
+            }
+            if bytes.len() == head + 4 + length {
+                return Ok(bytes.split_off(head + 4));
+            }
+        }
+        match connection.read(&mut part)? {
+            0 => return Err("the connection was closed".into()),
+            count => bytes.extend_from_slice(&part[..count]),
+        }
+    }
+}
