@@ -121,7 +121,7 @@ impl Excess {
         self.seen.is_some_and(|(since, _)| now.since(since) >= window)
     }
 
-    /// The even pace: that of `plan`, unless one was planned less than `every` ago.
+    /// The even pace: what `plan` returns, unless one was planned less than `every` ago.
     pub fn pace(&mut self, now: Moment, every: Duration, plan: impl FnOnce() -> Pace) -> Pace {
         let planned = self.planned.filter(|(_, at)| now.since(*at) < every);
         let (pace, at) = planned.unwrap_or_else(|| (plan(), now));

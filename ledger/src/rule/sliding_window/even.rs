@@ -6,7 +6,7 @@ use crate::rule::{Account, Pace};
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
-/// It looks ahead for this part of the window: in the rest of it comes back what is out now, nobody knows when.
+/// It looks ahead for this part of the window. What is out now comes back in the rest of it, at unknown instants.
 const AHEAD: (u64, u64) = (7, 8);
 /// What comes back sooner than in this part of the window comes too soon to plan for.
 const NEXT: u64 = 32;

@@ -1,4 +1,4 @@
-//! A sliding window of which more is wanted than it has is spent evenly, whoever lends it, and no other traffic is slowed for that.
+//! A sliding window of which more is wanted than it has is spent evenly in every topology. No other traffic is slowed for that.
 
 use super::{MILLI, setup};
 use lessor_sim::SECOND;
