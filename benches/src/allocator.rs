@@ -1,6 +1,7 @@
 //! What an exchange costs an allocator over HTTP, beside a bare axum that answers the same bodies. Each server has a thread of its
 //! own with one runtime; what is shown is the time that this thread runs, so that no load generator is measured.
 
+use crate::sample::median;
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::header;
@@ -131,11 +132,6 @@ fn config(limits: usize) -> String {
     (0..limits).map(limit).fold("[store]\nkind = \"memory\"\n".to_owned(), |text, limit| text + &limit)
 }
 
-fn median(mut all: Vec<f64>) -> f64 {
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
-}
-
 type Serving = std::pin::Pin<Box<dyn Future<Output = std::io::Result<()>>>>;
 
 /// A server on a thread of its own.
@@ -165,7 +161,9 @@ impl Host {
                 serving.await.map_err(|error| said(&error))
             })
         });
-        let (address, runtime) = at.recv()?;
+        let Ok((address, runtime)) = at.recv() else {
+            return Err(thread.join().expect("no panic").err().unwrap_or_default().into());
+        };
         Ok(Host { address, runtime, stop, thread })
     }
 

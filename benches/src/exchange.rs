@@ -1,6 +1,7 @@
 //! What an ask costs an allocator, by the limit that it is of: with a name of its own, by a key, by a name that a pattern stands
 //! for, and below a parent. The registry is the one that ships; nothing is sent and nothing is written.
 
+use crate::sample::median;
 use lessor_allocator::Config;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::{Caller, Entry, Registry};
@@ -68,10 +69,6 @@ pub(crate) fn print() -> Result<(), Box<dyn Error>> {
             row[1].push(micros(&config, kind, POOLS)?);
         }
     }
-    let median = |mut all: Vec<f64>| {
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2]
-    };
     let rows: Vec<[f64; 2]> = rows.into_iter().map(|row| row.map(median)).collect();
     for ((_, name), [one, many]) in Kind::ALL.into_iter().zip(&rows) {
         println!("| {name} | {one:.2} | {:.2} | {many:.2} | {:.2} |", one / rows[0][0], many / rows[0][1]);

@@ -28,6 +28,12 @@ pub(crate) const WRONG_MAX: f64 = 0.001;
 /// so is better than none. Each try takes as long as a sample; others come and go within a second.
 const TRIES: u32 = 100;
 
+/// The median of `all`, at least one.
+pub(crate) fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
 type Prepare = Box<dyn FnMut() -> Result<(), Box<dyn Error>>>;
 type Calls = Box<dyn Fn(u64) -> u64 + Sync>;
 

@@ -4,8 +4,8 @@
 //! lends more than there is.
 
 use crate::rule::{At, Pace, Since};
-use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
+use lessor_protocol::{Moment, PERMITS_MAX};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -74,10 +74,19 @@ impl Pacer {
 /// For how long more has been wanted than a limit sustains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Excess {
-    /// Since when, and when that was seen last.
-    seen: Option<(Moment, Moment)>,
+    seen: Option<Seen>,
     /// The even pace, and when it was planned.
     planned: Option<(Pace, Moment)>,
+}
+
+/// More is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    since: Moment,
+    /// When that was seen last.
+    last: Moment,
+    /// Whether little was left at some time since then. What sessions only say that they want slows down no others.
+    was_low: bool,
 }
 
 /// What is written down of it: since when more is wanted, when that was seen last, and the even pace with the moment of its plan.
@@ -86,6 +95,7 @@ pub struct Excess {
 pub struct SavedExcess {
     since: At,
     last: At,
+    was_low: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plan: Option<(u64, u64, At)>,
 }
@@ -93,32 +103,44 @@ pub struct SavedExcess {
 impl Excess {
     /// An ask finds that more is wanted than comes back, or not. For less than `pause` it may be not so.
     pub fn see(&mut self, now: Moment, is_excess: bool, pause: Duration) {
-        let goes_on = self.seen.filter(|(_, last)| now.since(*last) <= pause);
+        let goes_on = self.seen.filter(|seen| now.since(seen.last) <= pause);
         self.seen = match goes_on {
-            Some((since, last)) => Some((since, if is_excess { now } else { last })),
-            None => is_excess.then_some((now, now)),
+            Some(seen) => Some(Seen { last: if is_excess { now } else { seen.last }, ..seen }),
+            None => is_excess.then_some(Seen { since: now, last: now, was_low: false }),
         };
+    }
+
+    /// Little is left.
+    pub fn found_low(&mut self) {
+        if let Some(seen) = &mut self.seen {
+            seen.was_low = true;
+        }
     }
 
     /// What is written down of it; `None` if no more is wanted.
     pub fn save(&self) -> Option<SavedExcess> {
-        let (since, last) = self.seen?;
+        let Seen { since, last, was_low } = self.seen?;
         let plan = self.planned.map(|(pace, at)| (pace.permits, pace.over, at.into()));
-        Some(SavedExcess { since: since.into(), last: last.into(), plan })
+        Some(SavedExcess { since: since.into(), last: last.into(), was_low, plan })
     }
 
-    /// Goes on with what was written down.
+    /// Goes on with what was written down. A plan that no window can have had is made anew.
     pub fn restore(saved: Option<SavedExcess>, since: Since) -> Self {
         let moment = |at: At| since.moment(at).min(since.now);
-        let seen = saved.map(|saved| (moment(saved.since), moment(saved.last)));
+        let seen = |saved: SavedExcess| Seen {
+            since: moment(saved.since),
+            last: moment(saved.last),
+            was_low: saved.was_low,
+        };
         let plan = saved.and_then(|saved| saved.plan);
-        let planned = plan.map(|(permits, over, at)| (Pace { permits, over: over.max(1) }, moment(at)));
-        Excess { seen, planned }
+        let plan = plan.filter(|(permits, over, _)| *permits <= PERMITS_MAX && *over > 0);
+        let planned = plan.map(|(permits, over, at)| (Pace { permits, over }, moment(at)));
+        Excess { seen: saved.map(seen), planned }
     }
 
-    /// Whether it has been so for as long as `window`.
+    /// Whether it has been so for as long as `window`, and little was left meanwhile.
     pub fn is_steady(&self, now: Moment, window: Duration) -> bool {
-        self.seen.is_some_and(|(since, _)| now.since(since) >= window)
+        self.seen.is_some_and(|seen| seen.was_low && now.since(seen.since) >= window)
     }
 
     /// The even pace: what `plan` returns, unless one was planned less than `every` ago.
@@ -153,6 +175,8 @@ mod tests {
         for second in 8..=17 {
             excess.see(millis(second * 1_000), second % 2 == 0, pause);
         }
+        assert!(!excess.is_steady(millis(17_000), window), "all the time there was enough");
+        excess.found_low();
         assert!(excess.is_steady(millis(17_000), window), "a pause of two seconds is none");
     }
 

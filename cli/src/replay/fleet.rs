@@ -29,7 +29,7 @@ use lessor_protocol::wire::{AskBody, GrantBody};
 use lessor_protocol::{ClockBounds, Key, Moment, NodeName};
 use lessor_sim::clock::HostClock;
 use lessor_sim::desk::Waiter;
-use lessor_sim::node::{InFlight, Node, Task};
+use lessor_sim::node::{Node, Task};
 use local::{Local, Served};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -296,7 +296,7 @@ impl Fleet {
         // A caller that waits for the next permit of a steady flow is called when it is due, also while the node asks.
         let permits = pools.values().filter_map(|local| local.desk.next_due(at, real)).min();
         let permits = permits.map_or(Moment::NEVER, Moment::from_nanos);
-        if at.exchange.is_some() {
+        if at.connection.open().is_some() {
             return self.wake_at(node, permits);
         }
         match at.next(real, pools.iter_mut().map(|(id, local)| (id, &mut local.desk))) {
@@ -304,7 +304,6 @@ impl Fleet {
             Task::Ask(due) => {
                 let due: Vec<PoolId> = due.into_iter().cloned().collect();
                 let Exchange { seq, rtt, .. } = at.connection.begin(now);
-                at.exchange = Some(InFlight { id: seq, desks: vec![] });
                 let ask = |id: PoolId| {
                     let ask = pools.get_mut(&id).expect("it was looked at").desk.write(now, rtt);
                     let (name, key) = &id;
@@ -351,7 +350,6 @@ impl Fleet {
             assert_ne!(outcome, Outcome::Impossible, "our own allocator lends what was asked for");
             self.serve(node, &id);
         }
-        self.nodes[node].node.exchange = None;
         self.look(node);
     }
 

@@ -272,29 +272,29 @@ impl Pool {
         let most = self.eased();
         let within = |span| self.ledgers.within(span).saturating_sub(kept_back).min(most).max(left);
         let low = u128::from(left) * 100 < u128::from(self.stock()) * u128::from(LOW_WATER_PERCENT);
-        let eased = if self.plan.ease_off && low && even.is_none() { self.ledgers.pace() } else { None };
+        if low {
+            self.excess.found_low();
+        }
+        let is_even = even.is_some();
+        let pace = if self.plan.ease_off && low && !is_even { self.ledgers.pace() } else { even };
         let sustained = self.ledgers.sustained(term);
         let (stock, poll) = (left, poll(term));
-        let supply = match (even, eased) {
-            (Some(pace), _) => {
+        let supply = match pace {
+            Some(pace) => {
                 let left = self.pacer.lendable(self.now, left, pace, term);
-                // What is kept for later is there for a session that wants little.
                 let within_term = left.saturating_add(pace.within(term));
+                // What an even pace keeps for later is there for a session that wants little.
+                let stock = if is_even { stock } else { left };
+                // What eases off is a trickle, however full.
                 Supply { left, stock, soon: left, within_term, sustained, term, poll }
             }
-            (None, Some(pace)) => {
-                let left = self.pacer.lendable(self.now, left, pace, term);
-                let within_term = left.saturating_add(pace.within(term));
-                // What eases off is a trickle, however full.
-                Supply { left, stock: left, soon: left, within_term, sustained, term, poll }
-            }
-            (None, None) => {
+            None => {
                 let (soon, within_term) = (within(poll) - left, within(term));
                 self.pacer = Pacer::Free;
                 Supply { left, stock, soon, within_term, sustained, term, poll }
             }
         };
-        (supply, even.or(eased))
+        (supply, pace)
     }
 
     /// For how long more must be wanted than comes back until it is lent evenly, and how long a plan for that is good.

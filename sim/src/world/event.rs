@@ -177,6 +177,15 @@ pub(super) enum Event {
     End,
 }
 
+/// Where something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Host {
+    /// At one limit of a node.
+    Desk(usize),
+    /// At a sender of messages.
+    Node(usize),
+}
+
 /// What a sender asks in one exchange, or says last.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
@@ -241,64 +250,21 @@ pub(super) struct Queued {
 }
 
 impl Event {
-    /// The desk that it happens to, if it is one of them.
-    pub(super) fn desk(&self) -> Option<usize> {
+    /// The host that it happens to, if it is a node.
+    pub(super) fn host(&self) -> Option<Host> {
         match self {
+            Event::Wake { node, .. }
+            | Event::TimeOut { node, .. }
+            | Event::Start { node, .. }
+            | Event::Thaw { node, .. } => Some(Host::Node(*node)),
+            Event::Answer(reply) => Some(Host::Node(reply.node)),
             Event::Due { desk, .. }
             | Event::GiveUp { desk, .. }
             | Event::HandBack { desk, .. }
             | Event::PutBack { desk, .. }
             | Event::Settle { desk, .. }
-            | Event::Spree { desk, .. } => Some(*desk),
-            Event::Wake { .. }
-            | Event::TimeOut { .. }
-            | Event::Start { .. }
-            | Event::Thaw { .. }
-            | Event::Answer(_)
-            | Event::Ask(_)
-            | Event::Scheme(_)
-            | Event::Land { .. }
-            | Event::Traffic { .. }
-            | Event::Strike(_)
-            | Event::Operate(_)
-            | Event::Unslew { .. }
-            | Event::Lags
-            | Event::RegionThaws { .. }
-            | Event::Signs { .. }
-            | Event::AtStore { .. }
-            | Event::FromStore { .. }
-            | Event::StoreSilent { .. }
-            | Event::SetAgain
-            | Event::PublishWakes { .. }
-            | Event::PublishTimesOut { .. }
-            | Event::Lift
-            | Event::RegionWakes { .. }
-            | Event::RegionTimesOut { .. }
-            | Event::RegionStarts { .. }
-            | Event::Reopen { .. }
-            | Event::Copies { .. }
-            | Event::Durable { .. }
-            | Event::Sweep
-            | Event::Next(_)
-            | Event::End => None,
-        }
-    }
-
-    /// The sender of messages that it happens to, if it is one of them.
-    pub(super) fn node(&self) -> Option<usize> {
-        match self {
-            Event::Wake { node, .. }
-            | Event::TimeOut { node, .. }
-            | Event::Start { node, .. }
-            | Event::Thaw { node, .. } => Some(*node),
-            Event::Answer(reply) => Some(reply.node),
-            Event::Due { .. }
-            | Event::GiveUp { .. }
-            | Event::HandBack { .. }
-            | Event::PutBack { .. }
-            | Event::Settle { .. }
-            | Event::Spree { .. }
-            | Event::Ask(_)
+            | Event::Spree { desk, .. } => Some(Host::Desk(*desk)),
+            Event::Ask(_)
             | Event::Scheme(_)
             | Event::Land { .. }
             | Event::Traffic { .. }

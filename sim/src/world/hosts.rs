@@ -1,16 +1,16 @@
 //! Which host something happens to, which desks are at it, and when it sees to that.
 
 use super::World;
-use super::event::Event;
+use super::event::{Event, Host};
 use std::ops::Range;
 
 impl World {
     /// The desks to which something happens in `event`.
     pub(super) fn touched(&self, event: &Event) -> Range<usize> {
-        match (event.desk(), event.node()) {
-            (Some(desk), _) => desk..desk + 1,
-            (None, Some(node)) => self.desks_of(node),
-            (None, None) => 0..0,
+        match event.host() {
+            Some(Host::Desk(desk)) => desk..desk + 1,
+            Some(Host::Node(node)) => self.desks_of(node),
+            None => 0..0,
         }
     }
 
@@ -32,43 +32,16 @@ impl World {
 
     /// When a host that is paused will see to `event`.
     pub(super) fn held_up(&self, event: &Event) -> Option<u64> {
-        let until = match event {
-            Event::Wake { node, .. } | Event::TimeOut { node, .. } => self.nodes[*node].paused_until,
-            Event::Due { desk, .. }
-            | Event::GiveUp { desk, .. }
-            | Event::HandBack { desk, .. }
-            | Event::PutBack { desk, .. }
-            | Event::Spree { desk, .. }
-            | Event::Settle { desk, .. } => self.nodes[self.home(*desk)].paused_until,
-            Event::Answer(reply) => self.nodes.get(reply.node).map_or(0, |node| node.paused_until),
-            Event::Ask(message) if self.reaches_region(message) => 0,
-            Event::Ask(_) | Event::Sweep => self.centre.paused_until,
-            Event::Scheme(_)
-            | Event::Land { .. }
-            | Event::Traffic { .. }
-            | Event::Strike(_)
-            | Event::Operate(_)
-            | Event::Start { .. }
-            | Event::Thaw { .. }
-            | Event::Unslew { .. }
-            | Event::Lags
-            | Event::RegionThaws { .. }
-            | Event::Signs { .. }
-            | Event::AtStore { .. }
-            | Event::FromStore { .. }
-            | Event::StoreSilent { .. }
-            | Event::SetAgain
-            | Event::PublishWakes { .. }
-            | Event::PublishTimesOut { .. }
-            | Event::Lift
-            | Event::RegionWakes { .. }
-            | Event::RegionTimesOut { .. }
-            | Event::RegionStarts { .. }
-            | Event::Reopen { .. }
-            | Event::Copies { .. }
-            | Event::Durable { .. }
-            | Event::Next(_)
-            | Event::End => 0,
+        // The world starts processes and clocks, whether their host is paused or not.
+        let is_of_world = matches!(event, Event::Start { .. } | Event::Thaw { .. });
+        let is_ask = matches!(event, Event::Ask(message) if !self.reaches_region(message));
+        let is_at_centre = is_ask || matches!(event, Event::Sweep);
+        let paused_until = |node: usize| self.nodes.get(node).map_or(0, |node| node.paused_until);
+        let until = match event.host() {
+            _ if is_at_centre => self.centre.paused_until,
+            Some(Host::Desk(desk)) => paused_until(self.home(desk)),
+            Some(Host::Node(node)) if !is_of_world => paused_until(node),
+            Some(Host::Node(_)) | None => 0,
         };
         (until > self.real).then_some(until)
     }

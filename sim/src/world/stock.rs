@@ -48,29 +48,6 @@ impl World {
     /// How the pools look, and what all can still spend.
     pub(super) fn stocks(&mut self) -> Stocks {
         let in_hand = self.in_hand();
-        self.stocks_with(in_hand)
-    }
-
-    /// The same after `message` was answered. In a large fleet this has the pools that it asks, and those that all of these are below.
-    pub(super) fn stocks_after(&mut self, message: &Message) -> Stocks {
-        if self.desks.len() <= FEW || self.setup.lends_on() {
-            return self.stocks();
-        }
-        if self.adds_up() {
-            return self.stocks();
-        }
-        let at = self.now().allocator;
-        let unseen = Stock { view: PoolView::default(), in_hand: 0, at };
-        let mut own = vec![unseen; self.setup.lenders()];
-        for ask in &message.asks {
-            let limit = self.setup.limit(ask.desk);
-            own[limit].view = self.view(limit, at);
-        }
-        let above = self.view_above(at).map(|view| Stock { view, ..unseen });
-        Stocks { own, above: above.filter(|_| self.setup.limits() > 1), is_trusted: true }
-    }
-
-    fn stocks_with(&mut self, in_hand: Vec<u64>) -> Stocks {
         let at = self.now().allocator;
         let own = in_hand.iter().enumerate();
         if !self.regions.is_empty() {
@@ -88,5 +65,21 @@ impl World {
         let above = above.map(|view| Stock { view, in_hand: in_hand.iter().sum(), at });
         let own = own.map(|(limit, &in_hand)| Stock { view: self.view(limit, at), in_hand, at }).collect();
         Stocks { own, above, is_trusted: true }
+    }
+
+    /// The same after `message` was answered. In a large fleet this has the pools that it asks, and those that all of these are below.
+    pub(super) fn stocks_after(&mut self, message: &Message) -> Stocks {
+        if self.setup.lends_on() || self.adds_up() {
+            return self.stocks();
+        }
+        let at = self.now().allocator;
+        let unseen = Stock { view: PoolView::default(), in_hand: 0, at };
+        let mut own = vec![unseen; self.setup.lenders()];
+        for ask in &message.asks {
+            let limit = self.setup.limit(ask.desk);
+            own[limit].view = self.view(limit, at);
+        }
+        let above = self.view_above(at).map(|view| Stock { view, ..unseen });
+        Stocks { own, above: above.filter(|_| self.setup.limits() > 1), is_trusted: true }
     }
 }

@@ -153,13 +153,22 @@ fn what_is_wrong_on_purpose_is_reported() {
     let mut freezes = base.clone();
     freezes.faults.every.insert(Fault::Freeze, (SECOND, SECOND));
     // A frozen clock is what we say that we cannot stand: it shows that the oracle would see a lease outlived.
-    let cases =
-        [(&base, Sabotage::StricterOracle), (&base, Sabotage::UnderReport), (&freezes, Sabotage::None)];
+    // So many limits at so many nodes that what all hold is seldom added up.
+    let large =
+        Setup { siblings: 299, pools: 300, nodes: 1, demand: 40_000.0, lasts: 2 * SECOND, ..base.clone() };
+    let cases = [
+        (&base, Sabotage::StricterOracle),
+        (&large, Sabotage::StricterOracle),
+        (&base, Sabotage::UnderReport),
+        (&large, Sabotage::UnderReport),
+        (&freezes, Sabotage::None),
+    ];
     for (setup, sabotage) in cases {
         let failure = caught(setup, sabotage).unwrap_or_else(|| panic!("{sabotage:?} went unseen"));
         assert!(!failure.last.is_empty() && failure.step > 0, "{failure}");
     }
     assert_eq!(caught(&base, Sabotage::None), None);
+    assert_eq!(caught(&large, Sabotage::None), None);
 }
 
 /// V4, with a single node: no other can ask in its stead.

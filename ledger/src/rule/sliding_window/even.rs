@@ -16,15 +16,18 @@ const SURPLUS: u64 = 64;
 const FASTEST_PERCENT: u64 = 110;
 /// A plan is good for this part of the window.
 const PLAN: u32 = 512;
+/// A plan looks at each spend of a log: at no more than this.
+const LOG_MAX: u64 = 16_384;
 /// Sessions ask a shorter window too seldom for its parts.
 const WINDOW_MIN: Duration = Duration::from_secs(5);
 
 impl SlidingLedger {
     /// For how long more must be wanted than comes back before it is lent evenly, and how long a plan is good; `None` if the
-    /// window is too short for that.
+    /// window is too short for that, or its log too long.
     pub fn evens_out(&self) -> Option<(Duration, Duration)> {
         let window = Duration::from_nanos(self.window);
-        (window >= WINDOW_MIN).then_some((window, window / PLAN))
+        let is_too_long = self.is_log && self.limit > LOG_MAX;
+        (window >= WINDOW_MIN && !is_too_long).then_some((window, window / PLAN))
     }
 
     /// The pace at which it is lent evenly, with `kept` permits kept back: the average of what is left and comes back within a
@@ -60,7 +63,7 @@ impl SlidingLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::SlidingWindow;
+    use crate::rule::{SlidingLog, SlidingWindow};
     use lessor_protocol::{ClockBounds, Moment};
 
     const SECOND: u64 = 1_000_000_000;
@@ -129,6 +132,16 @@ mod tests {
         ledger.advance(Moment::from_nanos(512 * SECOND));
         let pace = milli(ledger.even_pace(0));
         assert!((1_000..=1_100).contains(&pace), "{pace}");
+    }
+
+    #[test]
+    fn a_long_log_is_not_evened_out() {
+        let evens_out = |limit| {
+            let rule = SlidingLog::try_new(limit, Duration::from_secs(30), Duration::ZERO).expect("valid");
+            let clocks = ClockBounds::try_new(0).expect("no drift");
+            SlidingLedger::log(&rule, clocks, Moment::ORIGIN).evens_out().is_some()
+        };
+        assert!(evens_out(LOG_MAX) && !evens_out(LOG_MAX + 1));
     }
 
     #[test]
