@@ -34,6 +34,9 @@ const ROUNDS: usize = 3;
 /// What a node wants, all of which it spends until its next ask.
 const WANT: u64 = 10;
 
+/// What it says that it tries to spend in a second.
+const DEMAND: u64 = 5;
+
 const PATH: &str = "/v1/leases";
 const CLOCK: Clock = Clock::since_boot();
 
@@ -51,8 +54,15 @@ struct Row {
     of_echo: f64,
 }
 
-/// Measures each row for so many `seconds` a round. Prints a table, or `json`.
-pub(crate) fn print(seconds: u64, json: bool) -> Result<(), Box<dyn Error>> {
+/// Measures each row, or those of `nodes` and `asks` alone, for so many `seconds` a round. Prints a table, or `json`.
+pub(crate) fn print(
+    seconds: u64,
+    nodes: Option<usize>,
+    asks: Option<usize>,
+    json: bool,
+) -> Result<(), Box<dyn Error>> {
+    let (node_counts, ask_counts) =
+        (nodes.map_or(NODES.to_vec(), |one| vec![one]), asks.map_or(ASKS.to_vec(), |one| vec![one]));
     let lasts = Duration::from_secs(seconds);
     if !json {
         println!(
@@ -61,8 +71,8 @@ pub(crate) fn print(seconds: u64, json: bool) -> Result<(), Box<dyn Error>> {
         println!("|---:|---:|---:|---:|---:|---:|");
     }
     let mut rows = vec![];
-    for asks in ASKS {
-        for nodes in NODES {
+    for asks in ask_counts {
+        for &nodes in &node_counts {
             let row = measure(nodes, asks, lasts)?;
             if !json {
                 let Row { exchange_us, echo_us, asks_per_second, of_echo, .. } = row;
@@ -80,7 +90,9 @@ pub(crate) fn print(seconds: u64, json: bool) -> Result<(), Box<dyn Error>> {
 }
 
 fn measure(nodes: usize, asks: usize, lasts: Duration) -> Result<Row, Box<dyn Error>> {
-    assert!(asks <= ASKS_MAX, "one exchange holds them");
+    if nodes == 0 || !(1..=ASKS_MAX).contains(&asks) {
+        return Err(format!("nodes: at least 1, and asks: 1 to {ASKS_MAX}").into());
+    }
     let allocator = Host::start(move |listener, stopped| {
         let config = Config::parse(&config(asks))?;
         Ok(Box::pin(async move {
@@ -212,7 +224,12 @@ impl Load {
             stream.set_nodelay(true)?;
             Ok(stream)
         };
-        let ask = |limit| AskBody { limit: format!("limit/{limit}"), want: WANT, ..AskBody::default() };
+        let ask = |limit| AskBody {
+            limit: format!("limit/{limit}"),
+            want: WANT,
+            demand: DEMAND,
+            ..AskBody::default()
+        };
         let node = |node: usize| LeasesRequest {
             node: format!("node-{node}"),
             session: node as u64 + 1,

@@ -5,7 +5,8 @@
 //! cargo run --release -p benches -- check lessor       # the rows whose name holds a text
 //! cargo run --release -p benches -- check --json
 //! cargo run --release -p benches -- ir                 # instructions a call, counted by valgrind
-//! cargo run --release -p benches -- memory             # bytes a key takes
+//! cargo run --release -p benches -- memory             # bytes a key takes in a client
+//! cargo run --release -p benches -- keys               # bytes a key takes in an allocator
 //! cargo run --release -p benches -- store              # what a hot limit costs each store
 //! cargo run --release -p benches -- family             # what an ask costs below a parent
 //! cargo run --release -p benches -- sessions           # what an ask costs where many sessions share
@@ -14,7 +15,7 @@
 //! ```
 //!
 //! In reading order: `sample` (how a figure is taken), `quiet` (when it is taken again), `rows` (what is measured),
-//! `table` (how it is shown), `instructions` (what no noise can reach), `memory` (what a key takes),
+//! `table` (how it is shown), `instructions` (what no noise can reach), `memory` and `keys` (what a key takes),
 //! `store` (what it costs to write down what is lent), `family` (what keys below a parent cost it), `sessions` (what sessions cost
 //! each other), `exchange` (what finding limit, pool and session costs), `allocator` (what a whole exchange costs).
 
@@ -23,6 +24,7 @@ mod batch;
 mod exchange;
 mod family;
 mod instructions;
+mod keys;
 mod memory;
 mod quiet;
 mod rows;
@@ -64,6 +66,12 @@ enum Command {
     Ir,
     /// Shows how much memory a key takes.
     Memory,
+    /// Shows how many bytes a key takes in an allocator.
+    Keys {
+        /// How many there are.
+        #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
+        keys: u32,
+    },
     /// Shows how often each store is written for a limit that is in full use, and how long that takes.
     Store {
         /// How long each row is measured.
@@ -81,6 +89,12 @@ enum Command {
         /// How long each row is measured, three times.
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
         seconds: u64,
+        /// Only the row of so many nodes.
+        #[arg(long)]
+        nodes: Option<usize>,
+        /// Only the rows of so many asks an exchange.
+        #[arg(long)]
+        asks: Option<usize>,
         /// Prints `[{nodes, asks, exchange_us, echo_us, asks_per_second, of_echo}]` instead.
         #[arg(long)]
         json: bool,
@@ -96,6 +110,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Check { row, rounds, json } => check(row.as_deref(), rounds, json),
         Command::Ir => instructions::print(),
+        Command::Keys { keys } => keys::print(keys as usize),
         Command::Memory => {
             memory::print();
             Ok(())
@@ -104,7 +119,7 @@ fn main() -> ExitCode {
         Command::Family => family::print(),
         Command::Sessions => sessions::print(),
         Command::Exchange => exchange::print(),
-        Command::Allocator { seconds, json } => allocator::print(seconds, json),
+        Command::Allocator { seconds, nodes, asks, json } => allocator::print(seconds, nodes, asks, json),
         Command::Batch => batch::print(),
         Command::Calls { row, calls } => instructions::make_calls(&row, calls),
     };

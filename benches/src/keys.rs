@@ -1,0 +1,97 @@
+//! Bytes that a key takes in an allocator: one that a session uses, the same where it was used all through a window, and one that
+//! no session uses any more. The registry is the one that ships; what is counted was asked of the memory allocator and is still there.
+
+use lessor_allocator::Config;
+use lessor_ledger::pool::Past;
+use lessor_ledger::registry::{Caller, Entry, Registry};
+use lessor_protocol::wire::{ASKS_MAX, AskBody};
+use lessor_protocol::{Moment, NodeName};
+use std::error::Error;
+use std::time::Duration;
+
+/// From one ask of a key to the next, and how many there are.
+const STEP: Duration = Duration::from_secs(1);
+const ASKS: u64 = 60;
+
+/// Keys of an exchange: as many as one may ask for.
+const CHUNK: usize = ASKS_MAX;
+
+const KINDS: [(&str, &str); 3] = [
+    ("sliding window of 30 s", "kind = \"sliding_window\", limit = 100, per = \"30s\""),
+    ("token bucket", "kind = \"token_bucket\", capacity = 100, refill = 100, per = \"30s\""),
+    ("day", "kind = \"fixed_window\", limit = 100, per = \"1d\""),
+];
+
+/// Prints the table for so many `keys`.
+pub(crate) fn print(keys: usize) -> Result<(), Box<dyn Error>> {
+    println!("| {keys} keys of a | bytes a key, asked once | all through a window | idle |");
+    println!("|---|---:|---:|---:|");
+    for (name, rule) in KINDS {
+        let config = format!(
+            "[store]\nkind = \"memory\"\n[[limit]]\nname = \"keyed\"\nkeyed = true\nkeys_max = {keys}\nrules = [{{ {rule} }}]\n"
+        );
+        let (config, node) = (Config::parse(&config)?, NodeName::try_new("node-1")?);
+        let mut fleet = Fleet::new(&config, node, keys);
+        let once = allocated(|| fleet.ask(1));
+        let through = once + allocated(|| (1..ASKS).for_each(|_| fleet.ask(1)));
+        let idle = through + allocated(|| fleet.rest());
+        let each = |bytes: i64| bytes / keys as i64;
+        println!("| {name} | {} | {} | {} |", each(once), each(through), each(idle));
+    }
+    Ok(())
+}
+
+fn allocated(act: impl FnOnce()) -> i64 {
+    allocation_counter::measure(act).bytes_current
+}
+
+/// One node that uses each key.
+struct Fleet {
+    registry: Registry,
+    caller: Caller,
+    now: Moment,
+    keys: usize,
+}
+
+impl Fleet {
+    fn new(config: &Config, node: NodeName, keys: usize) -> Self {
+        let now = Moment::ORIGIN + STEP;
+        let caller = Caller { node, session: 1, seq: 0, rtt: Duration::from_millis(1) };
+        Fleet {
+            registry: Registry::new(&config.limits, config.clocks, Past::None, now, 1),
+            caller,
+            now,
+            keys,
+        }
+    }
+
+    /// Each key is asked for, and the permits of the ask before were spent.
+    fn ask(&mut self, want: u64) {
+        self.now = self.now + STEP;
+        let spent = self.caller.seq / self.keys.div_ceil(CHUNK) as u64;
+        for first in (0..self.keys).step_by(CHUNK) {
+            self.caller.seq += 1;
+            let ask = |key| {
+                let key = Some(format!("user-{key}"));
+                let ask = AskBody {
+                    limit: "keyed".to_owned(),
+                    key,
+                    want,
+                    spent_total: spent,
+                    demand: 1,
+                    ..AskBody::default()
+                };
+                Entry::Ask(ask)
+            };
+            let asks: Vec<Entry> = (first..self.keys.min(first + CHUNK)).map(ask).collect();
+            let grants = self.registry.leases(self.now, &self.caller, &asks);
+            assert!(grants.iter().all(|grant| grant.error.is_none()), "{:?}", grants.first());
+        }
+    }
+
+    /// Leases end, and a sweep looks at each key, long before it may be forgotten.
+    fn rest(&mut self) {
+        self.now = self.now + Duration::from_secs(20);
+        self.registry.sweep(self.now, self.keys);
+    }
+}
