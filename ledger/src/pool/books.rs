@@ -53,7 +53,7 @@ impl Pool {
             let in_flight = self.sessions.values().map(|session| session.calls.charged()).sum();
             debug_assert_eq!(self.ledgers.in_flight(), Some(in_flight), "{:?}", self.ledgers);
         }
-        debug_assert!(self.flow.as_ref().is_none_or(Flow::is_sound), "{:?}", self.flow);
+        debug_assert!(self.flow.as_deref().is_none_or(Flow::is_sound), "{:?}", self.flow);
         self.sessions.audit(self.now);
     }
 }

@@ -49,7 +49,7 @@ struct Trim {
 
 impl Trim {
     fn at(self, now: Moment, ease: Duration) -> u64 {
-        if now < self.until {
+        if self.permits == 0 || now < self.until {
             return self.permits;
         }
         let (over, ease) = (nanos(now.since(self.until)), nanos(ease));
@@ -127,17 +127,17 @@ impl Feedback {
     }
 
     /// The most that may be lent now of `ceiling`, while it eases in: the rate grows evenly, and one permit goes at once.
-    fn most(&self, now: Moment, ceiling: u64, ease: Duration) -> u64 {
+    fn most(&self, now: Moment, ceiling: impl FnOnce() -> u64, ease: Duration) -> u64 {
         if now < self.paused_until {
             return 0;
         }
-        let (over, ease) = (u128::from(nanos(now.since(self.eases_from))), u128::from(nanos(ease)));
+        let over = now.since(self.eases_from);
         if over >= ease || self.eases_from == Moment::ORIGIN {
             return u64::MAX;
         }
         // In thousandths first: a square of nanoseconds times a limit is more than fits.
-        let part = over * 1_000 / ease;
-        let allowed = u128::from(ceiling) * part * part / 1_000_000;
+        let part = u128::from(nanos(over)) * 1_000 / u128::from(nanos(ease));
+        let allowed = u128::from(ceiling()) * part * part / 1_000_000;
         u64::try_from(allowed).unwrap_or(u64::MAX).saturating_add(1).saturating_sub(self.eased)
     }
 
@@ -246,14 +246,18 @@ impl Pool {
     /// Permits that are not lent because of what the vendor says. A part of the limit is always left.
     pub(super) fn withheld(&self) -> u64 {
         let trust = self.plan.sharing.vendor;
-        let keep = u128::from(self.ceiling()) * u128::from(trust.keep_percent);
-        let keep = u64::try_from(keep.div_ceil(100)).unwrap_or(u64::MAX);
-        self.feedback.withheld(self.now, trust.ease).min(self.ceiling().saturating_sub(keep))
+        let withheld = self.feedback.withheld(self.now, trust.ease);
+        if withheld == 0 {
+            return 0;
+        }
+        let ceiling = self.ceiling();
+        let keep = (u128::from(ceiling) * u128::from(trust.keep_percent)).div_ceil(100);
+        withheld.min(ceiling.saturating_sub(u64::try_from(keep).unwrap_or(u64::MAX)))
     }
 
     /// The most that may be lent now, as long as it eases in after a pause.
     pub(super) fn eased(&self) -> u64 {
-        self.feedback.most(self.now, self.ceiling(), self.plan.sharing.vendor.ease)
+        self.feedback.most(self.now, || self.ceiling(), self.plan.sharing.vendor.ease)
     }
 
     /// Whether nodes hold more than the vendor has left.

@@ -94,7 +94,7 @@ impl Pool {
 
     /// Whether nothing that it knows tells it from a new one.
     pub(super) fn is_fresh(&self) -> bool {
-        let are_fresh = self.ledgers.is_fresh() && self.flow.as_ref().is_none_or(Flow::is_fresh);
+        let are_fresh = self.ledgers.is_fresh() && self.flow.as_deref().is_none_or(Flow::is_fresh);
         are_fresh && self.vendor_is_content() && self.rests_above()
     }
 }

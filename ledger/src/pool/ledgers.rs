@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(super) struct Ledgers {
     rules: Vec<Ledger>,
     /// What the pool was itself lent, if it leases from one above in another allocator.
-    loan: Option<Loan>,
+    loan: Option<Box<Loan>>,
 }
 
 impl Ledgers {
@@ -26,33 +26,33 @@ impl Ledgers {
 
     /// The same of `plan`, with nothing lent from above if it leases from there.
     pub(super) fn of(plan: &Plan, now: Moment) -> Self {
-        let loan = plan.is_borrowed.then(|| Loan::new(now));
+        let loan = plan.is_borrowed.then(|| Box::new(Loan::new(now)));
         Ledgers { loan, ..Ledgers::new(&plan.rules, plan.clocks, now) }
     }
 
     /// What the pool was itself lent.
     pub(super) fn loan(&self) -> Option<&Loan> {
-        self.loan.as_ref()
+        self.loan.as_deref()
     }
 
     /// The same, to be changed.
     pub(super) fn loan_mut(&mut self) -> Option<&mut Loan> {
-        self.loan.as_mut()
+        self.loan.as_deref_mut()
     }
 
     fn all(&self) -> impl Iterator<Item = &dyn Account> {
-        let loan = self.loan.iter().map(|loan| loan as &dyn Account);
+        let loan = self.loan.as_deref().into_iter().map(|loan| loan as &dyn Account);
         self.rules.iter().map(|ledger| ledger.account() as &dyn Account).chain(loan)
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn Account> {
-        let loan = self.loan.iter_mut().map(|loan| loan as &mut dyn Account);
+        let loan = self.loan.as_deref_mut().into_iter().map(|loan| loan as &mut dyn Account);
         self.rules.iter_mut().map(|ledger| ledger.account_mut() as &mut dyn Account).chain(loan)
     }
 
     /// Those that count calls in flight.
     fn calls(&self) -> impl Iterator<Item = &dyn Calls> {
-        let loan = self.loan.iter().map(|loan| loan as &dyn Calls);
+        let loan = self.loan.as_deref().into_iter().map(|loan| loan as &dyn Calls);
         self.rules.iter().filter_map(Ledger::calls).chain(loan)
     }
 
@@ -127,7 +127,7 @@ impl Ledgers {
 
     /// What is in flight became `after`, where it was `before`.
     pub(super) fn begin(&mut self, before: u64, after: u64) {
-        let loan = self.loan.iter_mut().map(|loan| loan as &mut dyn Calls);
+        let loan = self.loan.as_deref_mut().into_iter().map(|loan| loan as &mut dyn Calls);
         for calls in self.rules.iter_mut().filter_map(Ledger::calls_mut).chain(loan) {
             calls.begin(after.saturating_sub(before));
             calls.finish(before.saturating_sub(after));
@@ -148,7 +148,7 @@ impl Ledgers {
 
     /// Whether a permit can be spent again when its call ends: nothing is promised but what is in flight.
     pub(super) fn are_reusable(&self) -> bool {
-        let loan = self.loan.as_ref().is_none_or(Loan::is_reusable);
+        let loan = self.loan().is_none_or(Loan::is_reusable);
         loan && self.rules.iter().all(|ledger| ledger.calls().is_some())
     }
 
@@ -230,7 +230,7 @@ impl Ledgers {
             Some(ledger) => ledger.lease_end_ahead(),
             None => ledger.account().lease_end(),
         });
-        by_rule.chain(self.loan.as_ref().and_then(Account::lease_end)).min()
+        by_rule.chain(self.loan().and_then(Account::lease_end)).min()
     }
 
     /// Permits that a lease until `end` may hold, of a session that holds `own`: permits, and until when.

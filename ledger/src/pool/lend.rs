@@ -52,6 +52,19 @@ pub(super) struct Offer {
     pub(super) others: Draw,
 }
 
+/// One of the pools that lend the same permits, the session there, and what this pool would lend.
+struct Link<'a> {
+    pool: &'a mut Pool,
+    place: Place,
+    offer: Option<Offer>,
+}
+
+impl Link<'_> {
+    fn offer(&self) -> &Offer {
+        self.offer.as_ref().expect("each has made one")
+    }
+}
+
 impl Pool {
     /// Sizes a grant, charges it here and in all pools `above`, where the session is `mirror`, and dates the lease that
     /// holds it. What each of them would lend is sized as if it were alone, and the least is lent.
@@ -63,41 +76,12 @@ impl Pool {
         ask: &Ask,
         newcomer: bool,
     ) -> Grant {
-        let kept = self.sessions[id].outstanding;
-        let above = above.iter_mut().map(|above| (&mut *above.pool, mirror));
-        let mut chain: Vec<(&mut Pool, Place)> = std::iter::once((self, id)).chain(above).collect();
-        // What is out beyond a limit that was lowered ends by itself, at the end of its lease.
-        let is_over = chain.iter().any(|(pool, _)| pool.ledgers.excess() > 0 || pool.is_over());
-        let fits = !is_over && chain.iter().all(|(pool, id)| !pool.outlives(*id));
-        let (rate, flow) = lend_rate(&mut chain, ask, is_over);
-        let most = chain.iter().map(|(pool, id)| pool.most(*id, flow.is_some())).min().unwrap_or(0);
-        let is_reusable = chain.iter().all(|(pool, _)| pool.ledgers.are_reusable());
-        let offer = |(pool, id): &mut (&mut Pool, Place)| pool.offer(*id, ask, newcomer, is_reusable);
-        let offers: Vec<Offer> = chain.iter_mut().map(offer).collect();
-        let least = offers.iter().map(|offer| offer.permits).min();
-        let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
-        let permits = least.filter(|_| fits).unwrap_or(0).min(callable).min(most.saturating_sub(kept));
-        let worth = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
-            pool.reach(*id, kept + permits, pool.worth(*id, ask, kept + permits, offer.state))
-        };
-        let worth = chain.iter().zip(&offers).map(worth).min().unwrap_or_default();
-        let term = if is_over { Duration::ZERO } else { flow.map_or(worth, |(_, term)| term) };
-        chain.iter_mut().for_each(|(pool, id)| pool.charge(*id, permits, term));
-        chain.iter_mut().zip(&offers).for_each(|((pool, id), offer)| pool.make_forecast(*id, ask, offer));
-        let grant = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
-            let (ask_after, retry_after) = pool.chance(*id, ask, permits, offer);
-            let horizon = pool.horizon(*id, offer).min(term);
-            let cap = |longest| InFlight { longest: millis_above(longest), hold: offer.hold };
-            let (ceiling, in_flight) = (pool.call_max(), pool.longest.map(cap));
-            let rate = Rate::Free;
-            Grant { kept, permits, term, horizon, ceiling, ask_after, retry_after, rate, in_flight }
-        };
-        let grant =
-            chain.iter().zip(&offers).map(grant).reduce(family::least).expect("there is one at least");
-        match flow.map(|(index, _)| &mut chain[index]) {
-            Some((pool, id)) => pool.in_turn(*id, ask, Grant { rate, ..grant }),
-            None => grant,
+        let own = Link { pool: self, place: id, offer: None };
+        if above.is_empty() {
+            return lend(&mut [own], ask, newcomer);
         }
+        let above = above.iter_mut().map(|above| Link { pool: &mut *above.pool, place: mirror, offer: None });
+        lend(&mut std::iter::once(own).chain(above).collect::<Vec<_>>(), ask, newcomer)
     }
 
     /// What it would lend, if it were alone.
@@ -177,7 +161,7 @@ impl Pool {
     /// For how long a session should hold permits in advance.
     fn horizon(&self, id: Place, offer: &Offer) -> Duration {
         let term = self.sessions[id].term;
-        let above = self.borrower.as_ref().map_or(Duration::MAX, Borrower::horizon);
+        let above = self.borrower.as_deref().map_or(Duration::MAX, Borrower::horizon);
         let horizon = match offer.state {
             State::Draining { lasts } => lasts.min(term),
             State::Abundant | State::Scarce if offer.is_greedy => (term / GREEDY_PART).max(GREEDY_MIN),
@@ -370,24 +354,62 @@ impl Pool {
     }
 }
 
+/// A grant of `chain` to `ask`, of a `newcomer` or not, that is charged to all of it.
+fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
+    let kept = chain[0].pool.sessions[chain[0].place].outstanding;
+    // What is out beyond a limit that was lowered ends by itself, at the end of its lease.
+    let is_over = chain.iter().any(|link| link.pool.ledgers.excess() > 0 || link.pool.is_over());
+    let fits = !is_over && chain.iter().all(|link| !link.pool.outlives(link.place));
+    let (rate, flow) = lend_rate(chain, ask, is_over);
+    let most = chain.iter().map(|link| link.pool.most(link.place, flow.is_some())).min().unwrap_or(0);
+    let is_reusable = chain.iter().all(|link| link.pool.ledgers.are_reusable());
+    for link in chain.iter_mut() {
+        link.offer = Some(link.pool.offer(link.place, ask, newcomer, is_reusable));
+    }
+    let least = chain.iter().map(|link| link.offer().permits).min();
+    let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
+    let permits = least.filter(|_| fits).unwrap_or(0).min(callable).min(most.saturating_sub(kept));
+    let worth = |link: &Link<'_>| {
+        let worth = link.pool.worth(link.place, ask, kept + permits, link.offer().state);
+        link.pool.reach(link.place, kept + permits, worth)
+    };
+    let worth = chain.iter().map(worth).min().unwrap_or_default();
+    let term = if is_over { Duration::ZERO } else { flow.map_or(worth, |(_, term)| term) };
+    for Link { pool, place, .. } in chain.iter_mut() {
+        pool.charge(*place, permits, term);
+    }
+    for Link { pool, place, offer } in chain.iter_mut() {
+        pool.make_forecast(*place, ask, offer.as_ref().expect("each has made one"));
+    }
+    let grant = |link: &Link<'_>| {
+        let Link { pool, place, .. } = link;
+        let (ask_after, retry_after) = pool.chance(*place, ask, permits, link.offer());
+        let horizon = pool.horizon(*place, link.offer()).min(term);
+        let cap = |longest| InFlight { longest: millis_above(longest), hold: link.offer().hold };
+        let (ceiling, in_flight) = (pool.call_max(), pool.longest.map(cap));
+        let rate = Rate::Free;
+        Grant { kept, permits, term, horizon, ceiling, ask_after, retry_after, rate, in_flight }
+    };
+    let grant = chain.iter().map(grant).reduce(family::least).expect("there is one at least");
+    match flow.map(|(index, _)| &mut chain[index]) {
+        Some(Link { pool, place, .. }) => pool.in_turn(*place, ask, Grant { rate, ..grant }),
+        None => grant,
+    }
+}
+
 /// Lends a part of the steady flow that one of `chain` may have: what that is, which of them it is, and how long the
 /// lease lasts: as long as suits the flow, as far as all rules let it. While more `is_over` a limit than it allows, none
 /// begins.
-fn lend_rate(
-    chain: &mut [(&mut Pool, Place)],
-    ask: &Ask,
-    is_over: bool,
-) -> (Rate, Option<(usize, Duration)>) {
-    let Some(index) = chain.iter().position(|(pool, _)| pool.flow.is_some()) else {
+fn lend_rate(chain: &mut [Link<'_>], ask: &Ask, is_over: bool) -> (Rate, Option<(usize, Duration)>) {
+    let Some(index) = chain.iter().position(|link| link.pool.flow.is_some()) else {
         return (Rate::Free, None);
     };
-    let (pool, id) = &chain[index];
-    let suits = pool.sessions[*id].term;
-    let term = chain.iter().map(|(pool, _)| pool.term(suits)).min().unwrap_or_default();
+    let suits = chain[index].pool.sessions[chain[index].place].term;
+    let term = chain.iter().map(|link| link.pool.term(suits)).min().unwrap_or_default();
     // What is told without a lease would be charged for ever.
     let term = if is_over { Duration::ZERO } else { term };
-    let (pool, id) = &mut chain[index];
-    (pool.lend_rate(*id, ask, term), Some((index, term)))
+    let Link { pool, place, .. } = &mut chain[index];
+    (pool.lend_rate(*place, ask, term), Some((index, term)))
 }
 
 /// Calls that `rate` lets through in a lease of `term`, twice as many as may be, so that no renewal comes for want of

@@ -4,6 +4,7 @@
 //! Everything happens in [`Pool::renew`]: a session says in totals what it spent and what it holds, and is lent
 //! more. What is lent is charged to every rule of the limit at once, or to none.
 
+mod agenda;
 mod books;
 mod borrow;
 mod calls;
@@ -74,9 +75,9 @@ pub struct Pool {
     plan: Arc<Plan>,
     ledgers: Ledgers,
     /// Of the rule that is a steady flow.
-    flow: Option<Flow>,
+    flow: Option<Box<Flow>>,
     /// How things stand with the one above, in another allocator.
-    borrower: Option<Borrower>,
+    borrower: Option<Box<Borrower>>,
     /// How long a lease lasts where nothing clips it.
     term: Duration,
     sessions: Sessions,
@@ -102,7 +103,7 @@ impl Pool {
     /// A pool with full buckets and empty windows at `now`.
     pub fn new(plan: Arc<Plan>, now: Moment) -> Self {
         let ledgers = Ledgers::of(&plan, now);
-        let borrower = plan.is_borrowed.then(Borrower::new);
+        let borrower = plan.is_borrowed.then(|| Box::new(Borrower::new()));
         let term = plan.term();
         let term = borrower.as_ref().map_or(term, |borrower| borrower.lends_for(term));
         Pool {
@@ -113,7 +114,7 @@ impl Pool {
             longest: ledgers.longest(),
             sessions: Sessions::new(term, ledgers.are_reusable()),
             ledgers,
-            flow: plan.rules.iter().find_map(|rule| rule::flow(rule, plan.clocks, now)),
+            flow: plan.rules.iter().find_map(|rule| rule::flow(rule, plan.clocks, now)).map(Box::new),
             plan,
             books: Books::default(),
             shadow_refused: 0,
@@ -146,6 +147,12 @@ impl Pool {
             flow.forget(quarantined.max(since));
         }
         pool
+    }
+
+    /// Lets time pass. Returns the books as they are then.
+    pub fn let_pass(&mut self, now: Moment) -> &Books {
+        self.advance(now);
+        &self.books
     }
 
     /// What it looks like at `now`.
@@ -210,17 +217,15 @@ impl Pool {
         self.ledgers.available().saturating_sub(kept_back).min(self.eased())
     }
 
-    /// Permits that it has left at `now`, and the window of the rule with the least limit, if that has one.
-    pub fn left_and_window(&mut self, now: Moment) -> (u64, Option<Duration>) {
-        self.advance(now);
-        let left = if self.now < self.quarantine_until { 0 } else { self.available() };
+    /// The window of the rule with the least limit, if that has one.
+    pub fn window(&self) -> Option<Duration> {
         let least = self.plan.rules.iter().min_by_key(|rule| rule.ceiling());
-        (left, least.and_then(Rule::window))
+        least.and_then(Rule::window)
     }
 
     /// Permits that could be lent and spent now.
     fn available(&self) -> u64 {
-        let level = self.flow.as_ref().map_or(u64::MAX, Flow::level);
+        let level = self.flow.as_deref().map_or(u64::MAX, Flow::level);
         self.left().min(level.saturating_sub(self.reserve()))
     }
 

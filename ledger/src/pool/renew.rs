@@ -245,7 +245,7 @@ impl Pool {
             });
         };
         self.shadow_refused += ask.shadow_refused.saturating_sub(session.shadow_refused);
-        self.sessions.update(id, |session| {
+        self.sessions.note(id, |session| {
             session.shadow_refused = session.shadow_refused.max(ask.shadow_refused);
         });
         self.settle_by(id, ask, &settlement);
@@ -254,15 +254,16 @@ impl Pool {
 
     /// Moves the parts of `settlement`, which is what `ask` reports, to where they belong.
     pub(super) fn settle_by(&mut self, id: Place, ask: &Ask, settlement: &Settlement) {
-        self.sessions.update(id, |session| session.age = Age::Asking);
-        let session = &self.sessions[id];
-        let group = session.share.group;
-        // All that the session could have in flight, and holds no more.
-        let room = session.outstanding - settlement.kept + session.calls.charged();
-        self.ledgers.release_ahead(session.outstanding, session.end);
-        self.sessions.update(id, |session| session.settle(settlement));
-        let session = &self.sessions[id];
-        self.ledgers.charge_ahead(session.outstanding, session.end);
+        let ledgers = &mut self.ledgers;
+        let (group, room) = self.sessions.update(id, |session| {
+            session.age = Age::Asking;
+            // All that the session could have in flight, and holds no more.
+            let room = session.outstanding - settlement.kept + session.calls.charged();
+            ledgers.release_ahead(session.outstanding, session.end);
+            session.settle(settlement);
+            ledgers.charge_ahead(session.outstanding, session.end);
+            (session.share.group, room)
+        });
         self.ledgers.settle(settlement.spent, self.now);
         self.ledgers.release(settlement.returned);
         self.guarantees.returned(group, settlement.returned + settlement.credited);
@@ -281,7 +282,7 @@ impl Pool {
     /// Believes who it is and how far away.
     fn meet(&mut self, id: Place, holder: Holder) {
         let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(self.plan.sharing.term_max);
-        self.sessions.update(id, |session| {
+        self.sessions.note(id, |session| {
             (session.share, session.term, session.rtt) = (holder.share, whole_millis(term), holder.rtt);
         });
     }

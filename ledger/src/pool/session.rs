@@ -40,14 +40,17 @@ pub(super) struct Session {
     pub seq: u64,
     pub answer: Answer,
     pub answered: Moment,
-    /// How long ago that was, as far as it changes what the session claims.
+    /// How long ago that was, as far as it changes what the session claims, and when its pool looks at that again.
     pub age: Age,
+    pub age_reviewed: Option<Moment>,
     /// How long its leases last where nothing clips them.
     pub term: Duration,
     /// When it last got something.
     pub lent: Moment,
     /// The highest total it reported.
     pub spent: u64,
+    /// When its pool takes its lease to end, if it has one: while it asks, the end of the one before.
+    pub expires: Option<Moment>,
     /// Lent to it and not accounted for; live until `end`.
     pub outstanding: u64,
     /// When the allocator takes `outstanding` for spent. Never moves back.
@@ -114,6 +117,8 @@ impl Session {
             answer: NOTHING,
             answered: now,
             age: Age::Fresh,
+            age_reviewed: None,
+            expires: None,
             spent: 0,
             outstanding: 0,
             end: now,
@@ -228,6 +233,9 @@ impl Session {
         self.spent += settlement.spent + settlement.spent_late;
         self.outstanding = settlement.kept;
         self.burned -= settlement.spent_late + settlement.credited;
+        if self.burns.is_empty() {
+            return;
+        }
         let mut spent = settlement.spent_late;
         let mut stays = self.burned;
         // Newest first: spent ones are final and leave the list, credited ones are the oldest and leave too.

@@ -3,13 +3,14 @@
 //! what they take. A session is changed by [`Sessions::update`] only, which keeps all of that true. So lending walks no sessions,
 //! but for the turns of a steady flow (`rates.rs`).
 
+use super::agenda::Agenda;
 use super::claims::{Age, Ages};
 use super::family::Place;
 use super::session::Session;
 use crate::rule::Draw;
 use crate::sizing::{Claim, Claims};
 use lessor_protocol::Moment;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Index;
 use std::time::Duration;
 
@@ -22,18 +23,19 @@ const NEAR_PARTS: u32 = 8;
 /// The sessions of one pool.
 #[derive(Clone, Debug)]
 pub(super) struct Sessions {
-    /// Ordered, so that the same asks give the same answers.
-    by_place: BTreeMap<Place, Session>,
+    /// Ordered, so that the same asks give the same answers. In boxes, so that a search reads places only.
+    by_place: BTreeMap<Place, Box<Session>>,
     /// The end of each live lease.
-    expiries: BTreeSet<(Moment, Place)>,
+    expiries: Agenda,
     /// When the next orphaned calls expire, for each session that has any.
-    call_expiries: BTreeSet<(Moment, Place)>,
+    call_expiries: Agenda,
     /// When to look whether a mirror can be forgotten, for each mirror.
-    reviews: BTreeSet<(Moment, Place)>,
+    reviews: Agenda,
     /// Since when each of the pool's own sessions has had nothing live and said nothing.
-    idle: BTreeSet<(Moment, Place)>,
-    /// When the next session claims less because it has not asked for long.
-    ages: BTreeSet<(Moment, Place)>,
+    idle: Agenda,
+    /// When to look whether a session claims less because it has not asked for long. Each ask puts that off, so a look may find that it
+    /// is too early: most asks need not move it.
+    ages: Agenda,
     reading: Reading,
     /// What those claim that share, and the same where permits are spent again.
     claims: Claims<Place>,
@@ -64,6 +66,8 @@ pub(super) struct Sums {
 /// Where a session stands in the order of time, and what it adds to the sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Entry {
+    /// It claims nothing meanwhile, and what it claimed is set aside.
+    is_asking: bool,
     expires: Option<Moment>,
     calls_expire: Option<Moment>,
     reviewed: Option<Moment>,
@@ -93,21 +97,36 @@ impl Reading {
             wanted: shares(session.wanted),
             waiting: shares(session.waiting),
         };
-        // One that takes and wants nothing is the same at any age.
-        let is_nothing = Totals { in_flight: 0, ..adds } == Totals::default();
-        let next = self.ages.next(session).filter(|_| !is_nothing);
-        let is_idle = !place.is_mirror() && !session.is_live() && session.calls.next_expiry().is_none();
+        let (is_asking, is_live) = (session.age == Age::Asking, session.is_live());
+        let is_idle = !place.is_mirror() && !is_asking && !is_live && session.calls.next_expiry().is_none();
         Entry {
-            expires: session.is_live().then_some(session.end),
+            is_asking,
+            // Most that have spent all are lent more at once.
+            expires: if is_asking && !is_live { session.expires } else { is_live.then_some(session.end) },
             calls_expire: session.calls.next_expiry(),
             reviewed: place.is_mirror().then_some(session.reviewed),
             idle: is_idle.then(|| session.end.max(session.answered)),
-            ages: next.map(|(at, _)| at),
+            ages: self.next_age(session).map(|(at, _)| at),
             claim: self.ages.claim(session),
             wanted: self.ages.wanted(session).filter(|_| self.are_reusable),
             adds,
         }
     }
+
+    /// The age that `session` has next, and when. One that takes and wants nothing is the same at any age.
+    fn next_age(&self, session: &Session) -> Option<(Moment, Age)> {
+        let takes = !session.draw().is_none() || session.wanted > 0 || session.waiting > 0;
+        self.ages.next(session).filter(|_| takes)
+    }
+}
+
+/// The age of `session` is looked at again at `next` at the latest, if that is anything.
+fn review_age(ages: &mut Agenda, place: Place, session: &mut Session, next: Option<Moment>) {
+    let Some(next) = next.filter(|next| session.age_reviewed.is_none_or(|at| *next < at)) else { return };
+    if let Some(at) = session.age_reviewed.replace(next) {
+        ages.remove(at, place);
+    }
+    ages.insert(next, place);
 }
 
 impl Sessions {
@@ -116,11 +135,11 @@ impl Sessions {
     pub(super) fn new(term: Duration, are_reusable: bool) -> Self {
         Sessions {
             by_place: BTreeMap::new(),
-            expiries: BTreeSet::new(),
-            call_expiries: BTreeSet::new(),
-            reviews: BTreeSet::new(),
-            idle: BTreeSet::new(),
-            ages: BTreeSet::new(),
+            expiries: Agenda::default(),
+            call_expiries: Agenda::default(),
+            reviews: Agenda::default(),
+            idle: Agenda::default(),
+            ages: Agenda::default(),
             reading: Reading { ages: Ages::new(term), are_reusable },
             claims: Claims::default(),
             wanted: Claims::default(),
@@ -145,7 +164,7 @@ impl Sessions {
         for (place, mut session) in before.by_place {
             // How old it is by the other term, the next look at the time says.
             session.age = Age::Fresh;
-            self.insert(place, session);
+            self.insert(place, *session);
         }
     }
 
@@ -178,15 +197,21 @@ impl Sessions {
 
     /// Lets those claim less that have not asked for long when it is `now`.
     pub(super) fn age(&mut self, now: Moment) {
-        while let Some(&(_, place)) = self.ages.first().filter(|(at, _)| *at <= now) {
-            let ages = self.reading.ages;
-            self.update(place, |session| session.age = ages.next(session).map_or(Age::Gone, |(_, age)| age));
+        while let Some((at, place)) = self.ages.first().filter(|(at, _)| *at <= now) {
+            self.ages.remove(at, place);
+            let reading = self.reading;
+            self.update(place, |session| {
+                session.age_reviewed = None;
+                if let Some((_, age)) = reading.next_age(session).filter(|(at, _)| *at <= now) {
+                    session.age = age;
+                }
+            });
         }
     }
 
     /// The session at `place`.
     pub(super) fn get(&self, place: Place) -> Option<&Session> {
-        self.by_place.get(&place)
+        self.by_place.get(&place).map(|session| &**session)
     }
 
     /// Whether there is one at `place`.
@@ -196,12 +221,12 @@ impl Sessions {
 
     /// All of them, with their places.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &Session)> {
-        self.by_place.iter().map(|(&place, session)| (place, session))
+        self.by_place.iter().map(|(&place, session)| (place, &**session))
     }
 
     /// All of them.
     pub(super) fn values(&self) -> impl Iterator<Item = &Session> {
-        self.by_place.values()
+        self.by_place.values().map(|session| &**session)
     }
 
     /// How many there are, mirrors included.
@@ -231,36 +256,40 @@ impl Sessions {
 
     /// The permits that are out on each live lease, with its end, soonest first.
     pub(super) fn leases(&self) -> impl Iterator<Item = (Moment, u64)> {
-        self.expiries.iter().map(|&(end, place)| (end, self[place].outstanding))
+        self.expiries.iter().map(|(end, place)| (end, self[place].outstanding))
     }
 
     /// The end of the last live lease.
     pub(super) fn last_expiry(&self) -> Option<Moment> {
-        self.expiries.last().map(|&(end, _)| end)
+        self.expiries.last().map(|(end, _)| end)
     }
 
     /// The first live lease that ends by `now`, with its end.
     pub(super) fn expired(&self, now: Moment) -> Option<(Moment, Place)> {
-        self.expiries.first().copied().filter(|(end, _)| *end <= now)
+        self.expiries.first().filter(|(end, _)| *end <= now)
     }
 
     /// The first session that has orphaned calls which expire by `now`.
     pub(super) fn with_expired_calls(&self, now: Moment) -> Option<Place> {
-        self.call_expiries.first().filter(|(expires, _)| *expires <= now).map(|&(_, place)| place)
+        self.call_expiries.first().filter(|(expires, _)| *expires <= now).map(|(_, place)| place)
     }
 
     /// The mirror whose review comes first, and when that is.
     pub(super) fn next_review(&self) -> Option<(Moment, Place)> {
-        self.reviews.first().copied()
+        self.reviews.first()
     }
 
     /// Adds `session`, in the place of one that is there. Returns whether none was.
     pub(super) fn insert(&mut self, place: Place, session: Session) -> bool {
-        let after = self.reading.entry(place, &session);
-        let before = self.by_place.insert(place, session);
-        let entry = before.as_ref().map(|it| self.reading.entry(place, it));
-        self.index(place, entry.unwrap_or_default(), after);
-        before.is_none()
+        let was_there = self.contains(place);
+        self.remove(place);
+        let session = self.by_place.entry(place).or_insert(Box::new(session));
+        (session.age_reviewed, session.expires) = (None, None);
+        let after = self.reading.entry(place, session);
+        session.expires = after.expires;
+        review_age(&mut self.ages, place, session, after.ages);
+        self.index(place, Entry::default(), after);
+        !was_there
     }
 
     /// Changes the session at `place`.
@@ -269,23 +298,40 @@ impl Sessions {
     /// If there is none: the caller has admitted it.
     pub(super) fn update<R>(&mut self, place: Place, change: impl FnOnce(&mut Session) -> R) -> R {
         let session = self.by_place.get_mut(&place).expect("it was admitted");
-        let before = self.reading.entry(place, session);
+        let before = Entry { expires: session.expires, ..self.reading.entry(place, session) };
         let result = change(session);
         let after = self.reading.entry(place, session);
+        session.expires = after.expires;
+        review_age(&mut self.ages, place, session, after.ages);
         self.index(place, before, after);
         result
+    }
+
+    /// Changes of the session at `place` what is in no order of time and no sum: a session that asks claims nothing.
+    ///
+    /// # Panics
+    /// If there is none: the caller has admitted it.
+    pub(super) fn note(&mut self, place: Place, change: impl FnOnce(&mut Session)) {
+        let session = self.by_place.get_mut(&place).expect("it was admitted");
+        let before = cfg!(debug_assertions).then(|| self.reading.entry(place, session));
+        change(session);
+        debug_assert_eq!(before, Some(self.reading.entry(place, session)), "{session:?}");
     }
 
     /// Forgets the session at `place`.
     pub(super) fn remove(&mut self, place: Place) {
         if let Some(session) = self.by_place.remove(&place) {
-            self.index(place, self.reading.entry(place, &session), Entry::default());
+            if let Some(at) = session.age_reviewed {
+                self.ages.remove(at, place);
+            }
+            let before = Entry { expires: session.expires, ..self.reading.entry(place, &session) };
+            self.index(place, before, Entry::default());
         }
     }
 
     /// Forgets each of the pool's own sessions that has been idle since `then`, or for longer.
     pub(super) fn forget_idle(&mut self, then: Moment) {
-        while let Some(&(_, place)) = self.idle.first().filter(|(since, _)| *since <= then) {
+        while let Some((_, place)) = self.idle.first().filter(|(since, _)| *since <= then) {
             self.remove(place);
         }
     }
@@ -294,23 +340,26 @@ impl Sessions {
         if before == after {
             return;
         }
-        let moved = |order: &mut BTreeSet<(Moment, Place)>, before: Option<Moment>, after| {
+        let moved = |agenda: &mut Agenda, before: Option<Moment>, after: Option<Moment>| {
             if before != after {
-                before.map(|at| order.remove(&(at, place)));
-                after.map(|at| order.insert((at, place)));
+                before.into_iter().for_each(|at| agenda.remove(at, place));
+                after.into_iter().for_each(|at| agenda.insert(at, place));
             }
         };
         moved(&mut self.expiries, before.expires, after.expires);
         moved(&mut self.call_expiries, before.calls_expire, after.calls_expire);
         moved(&mut self.reviews, before.reviewed, after.reviewed);
         moved(&mut self.idle, before.idle, after.idle);
-        moved(&mut self.ages, before.ages, after.ages);
-        let claimed = |claims: &mut Claims<Place>, before: Option<Claim>, after| {
-            if before != after {
-                before.into_iter().for_each(|claim| claims.remove(place, claim));
-                after.into_iter().for_each(|claim| claims.insert(place, claim));
-            }
-        };
+        let has_asked = before.is_asking && !after.is_asking;
+        let claimed =
+            |claims: &mut Claims<Place>, before: Option<Claim>, claim: Option<Claim>| match (before, claim) {
+                (Some(before), _) if after.is_asking => claims.set_aside(place, before),
+                (Some(before), Some(claim)) => claims.replace(place, before, claim),
+                (Some(before), None) => claims.remove(place, before),
+                (None, Some(claim)) => claims.insert(place, claim),
+                (None, None) if has_asked => claims.drop_aside(place),
+                (None, None) => {}
+            };
         claimed(&mut self.claims, before.claim, after.claim);
         claimed(&mut self.wanted, before.wanted, after.wanted);
         self.sums = self.sums.less(before.adds).plus(after.adds);
@@ -324,13 +373,18 @@ impl Sessions {
         }
         let entries = || self.iter().map(|(place, it)| (place, self.reading.entry(place, it)));
         let order = |at: fn(Entry) -> Option<Moment>| {
-            entries().filter_map(|(place, entry)| Some((at(entry)?, place))).collect::<BTreeSet<_>>()
+            entries().filter_map(|(place, entry)| Some((at(entry)?, place))).collect::<Agenda>()
         };
         debug_assert_eq!(self.expiries, order(|entry| entry.expires));
         debug_assert_eq!(self.call_expiries, order(|entry| entry.calls_expire));
         debug_assert_eq!(self.reviews, order(|entry| entry.reviewed));
         debug_assert_eq!(self.idle, order(|entry| entry.idle));
-        debug_assert_eq!(self.ages, order(|entry| entry.ages));
+        let reviews = self.iter().filter_map(|(place, session)| Some((session.age_reviewed?, place)));
+        debug_assert_eq!(self.ages, reviews.collect());
+        debug_assert!(self.iter().all(|(place, session)| {
+            let ages = self.reading.entry(place, session).ages;
+            ages.is_none_or(|ages| session.age_reviewed.is_some_and(|at| at <= ages))
+        }));
         debug_assert_eq!(
             self.sums,
             entries().fold(Totals::default(), |sums, (_, entry)| sums.plus(entry.adds))

@@ -9,9 +9,8 @@ use lessor_protocol::{Fallback, Key, NodeName};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Keys that a keyed limit remembers at once, where the operator says nothing else. An idle pool takes about half a
-/// kilobyte: a million keys would be half a gigabyte that the operator did not ask for. A thousand would refuse the users
-/// of a small shop.
+/// Keys that a keyed limit remembers at once, where the operator says nothing else. A key takes about 3 kB: a million of them would
+/// be 3 GB that the operator did not ask for. A thousand would refuse the users of a small shop.
 pub const KEYS_MAX: usize = 100_000;
 
 /// Sessions that one pool remembers by default.

@@ -10,7 +10,7 @@ use lessor_protocol::Moment;
 use std::collections::BTreeMap;
 
 /// A pool, the limit that it is of, and which of its pools.
-type Member = (String, PoolId, Kept);
+type Member = (String, PoolId, Box<Kept>);
 
 /// The pools of an exchange, the lowest first.
 #[derive(Debug)]

@@ -1,10 +1,11 @@
 //! All limits and sessions of one allocator. The HTTP service and `replay --nodes` drive it.
 //!
 //! In reading order: `config` (what is configured of a limit), [`limit`] (a limit and its pools), [`sessions`] (which node asks),
-//! [`Registry::leases`] (one exchange), `family` (the pools above one), `live` (limits come and go), `above` (what is leased from
+//! `ask` (one exchange), `family` (the pools above one), `live` (limits come and go), `above` (what is leased from
 //! an upstream), `decisions` (of operators), `rows`, `gather` and `written` (what is written down).
 
 mod above;
+mod ask;
 mod by_node;
 mod config;
 mod decisions;
@@ -14,7 +15,6 @@ mod fixtures;
 mod gather;
 pub mod limit;
 mod live;
-mod observe;
 mod parents;
 mod rows;
 pub mod sessions;
@@ -35,25 +35,19 @@ pub use parents::{DEPTH_MAX, check_parents, key_above, wrong_parent};
 pub use rows::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, PutRow, Written};
 
 use crate::named::named_for;
-use crate::pool::{Goodbye, Holder, Past, SessionId};
+use crate::pool::{Goodbye, Past, SessionId};
 use crate::rejection::{AskRejection, Reason, quoted};
 use decisions::LocalOverrides;
 use family::Family;
-use lessor_protocol::lease::millis_up;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
 use lessor_protocol::push::Event;
-use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SafeShareBody, SpentBody};
-use lessor_protocol::{
-    Answer, ClockBounds, Moment, NodeName, PERMITS_MAX, Refusal, RefusalReason, SafeShare,
-};
+use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SpentBody};
+use lessor_protocol::{ClockBounds, Moment, NodeName, PERMITS_MAX};
 use limit::{Figures, Limit, PoolId};
-use sessions::{Keep, SESSIONS_MAX, Sessions};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use sessions::{Keep, Sessions};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use written::Journaled;
-
-/// When to ask again after "stopping". A successor takes about a second to start.
-const STOPPING_RETRY: Duration = Duration::from_secs(1);
 
 /// The node and session of an exchange, and its place in their sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,50 +124,6 @@ impl Registry {
     /// Which life of the allocator this is.
     pub fn epoch(&self) -> u64 {
         self.epoch
-    }
-
-    /// Answers one exchange: one answer for each entry, in order. A wrong entry changes nothing, and fails no
-    /// other entry.
-    pub fn leases(&mut self, now: Moment, caller: &Caller, asks: &[Entry]) -> Vec<GrantBody> {
-        let mut pools = HashSet::with_capacity(asks.len());
-        let mut grants = Vec::with_capacity(asks.len());
-        for entry in asks {
-            grants.push(match entry {
-                Entry::Ask(ask) => {
-                    let body = match self.ask(now, caller, &mut pools, ask) {
-                        Ok(answer) => {
-                            let safe = answer.grant().and_then(|_| self.safe_share(now, caller, ask));
-                            let safe = safe.map(SafeShareBody::of);
-                            let (left, window_ms) = self.left(now, ask).unzip();
-                            let window_ms = window_ms.flatten();
-                            GrantBody {
-                                safe,
-                                left,
-                                window_ms,
-                                ..GrantBody::of(&ask.limit, ask.key.as_deref(), answer)
-                            }
-                        }
-                        Err(wrong) => {
-                            self.count_wrong(wrong.reason);
-                            unanswered(&ask.limit, ask.key.as_deref(), wrong)
-                        }
-                    };
-                    self.note_used(&ask.limit);
-                    // A refusal says it too: a node needs it most then.
-                    match self.limit_for(&ask.limit).map(|limit| limit.config()) {
-                        Some(config) => {
-                            GrantBody { shadow: config.shadow, fallback: config.fallback, ..body }
-                        }
-                        None => body,
-                    }
-                }
-                Entry::Unread(answer) => {
-                    self.count_wrong(Reason::Invalid);
-                    answer.clone()
-                }
-            });
-        }
-        grants
     }
 
     /// Ends a session. Returns its unspent permits to the pools that it names.
@@ -266,70 +216,6 @@ impl Registry {
         &self.wrong
     }
 
-    fn ask<'a>(
-        &mut self,
-        now: Moment,
-        caller: &Caller,
-        pools: &mut HashSet<(&'a str, Option<&'a str>)>,
-        ask: &'a AskBody,
-    ) -> Result<Answer, AskRejection> {
-        if self.went_lately(&ask.limit) {
-            return Err(unknown(&ask.limit));
-        }
-        let (limit, pool) = find(&mut self.limits, &ask.limit, ask.key.as_deref())?;
-        if let Some((field, value)) = ask.out_of_range() {
-            return Err(too_large(field, value));
-        }
-        if !pools.insert((&ask.limit, ask.key.as_deref())) {
-            let detail = "this pool is in the same exchange twice: the first entry was answered";
-            return Err(AskRejection::new(Reason::Duplicate, "limit", detail));
-        }
-        if self.is_stopping {
-            limit.count_stopping();
-            return Ok(STOPPING);
-        }
-        let Some(id) = self.sessions.enter(now, &caller.node, caller.session) else {
-            return Err(no_room_for_session());
-        };
-        let share = limit.config().share(&caller.node);
-        let holder = Holder { id, share, rtt: caller.rtt };
-        self.observe(now, id, &pool, ask);
-        let refusal = self.refusal(now, &ask.limit, caller);
-        let (limit, _) = find(&mut self.limits, &ask.limit, ask.key.as_deref())?;
-        if limit.config().parent.is_none() {
-            return match refusal {
-                Some(refusal) => limit.refuse(now, &pool, holder, caller.seq, ask.ask(), refusal),
-                None => limit.renew(now, pool, holder, caller.seq, ask.ask()),
-            };
-        }
-        let name = limit.config().name.to_string();
-        let mut family = Family::open(&mut self.limits, now, &name, pool)?;
-        let answer = family.with(&self.limits, caller, |pool, above| match refusal {
-            Some(refusal) => pool.settle_below(above, now, holder, caller.seq, ask.ask(), refusal),
-            None => pool.renew_below(above, now, holder, caller.seq, ask.ask()),
-        });
-        family.close(&mut self.limits, now);
-        let answer = answer?;
-        if let Some(limit) = self.limits.get_mut(&name) {
-            limit.count_answer(&ask.ask(), &answer);
-        }
-        Ok(answer)
-    }
-
-    /// The share of the limit that the caller may go on with while no allocator answers.
-    fn safe_share(&mut self, now: Moment, caller: &Caller, ask: &AskBody) -> Option<SafeShare> {
-        let id = self.sessions.find(&caller.node, caller.session)?;
-        let (limit, pool) = find(&mut self.limits, &ask.limit, ask.key.as_deref()).ok()?;
-        limit.safe_share(now, &pool, id)
-    }
-
-    /// What the pool of `ask` has left, and its window in milliseconds.
-    fn left(&mut self, now: Moment, ask: &AskBody) -> Option<(u64, Option<u64>)> {
-        let (limit, pool) = find(&mut self.limits, &ask.limit, ask.key.as_deref()).ok()?;
-        let (left, window) = limit.left(now, &pool)?;
-        Some((left, window.map(millis_up)))
-    }
-
     fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, AskRejection> {
         let went = !self.limits.contains_key(&spent.limit) && self.retired.contains_key(&spent.limit);
         let limits = if went { &mut self.retired } else { &mut self.limits };
@@ -369,9 +255,6 @@ impl Registry {
     }
 }
 
-const STOPPING: Answer =
-    Answer::Refusal(Refusal { reason: RefusalReason::Stopping, retry_after: STOPPING_RETRY });
-
 /// How long idle sessions are remembered, for the rules of all `limits`.
 fn keep(clocks: ClockBounds, limits: &BTreeMap<String, Limit>) -> Keep {
     let longest = limits.values().map(Limit::memory).max().unwrap_or_default();
@@ -404,11 +287,6 @@ fn limit_for<'a>(limits: &'a mut BTreeMap<String, Limit>, name: &str) -> Option<
 fn too_large(field: &str, value: u64) -> AskRejection {
     let detail = format!("{field} is {value}: use at most {PERMITS_MAX} (2^53 - 1)");
     AskRejection::new(Reason::Invalid, field, detail)
-}
-
-fn no_room_for_session() -> AskRejection {
-    let detail = format!("{SESSIONS_MAX} sessions are known, as many as may be; those go on");
-    AskRejection { reason: Reason::LesseesFull, field: None, detail }
 }
 
 /// The answer to an entry that was `wrong`. Names that are longer than any real one are not sent back.

@@ -7,6 +7,7 @@ mod written;
 
 use super::fixtures::Config;
 use super::*;
+use lessor_protocol::Answer;
 use lessor_protocol::wire::{Refused, code};
 use proptest::prelude::*;
 

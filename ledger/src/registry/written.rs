@@ -2,7 +2,7 @@
 //! are durable. An answer that lends beyond the last batch waits for the next one.
 
 use super::LimitConfig;
-use super::Registry;
+use super::{Registry, limit_for};
 use crate::named::named_for;
 use crate::pool::Past;
 use crate::registry::limit::Limit;
@@ -135,13 +135,11 @@ impl Registry {
         if !self.journaled.is_on {
             return;
         }
-        let mut next = match self.limits.contains_key(name) {
-            true => Some(name.to_owned()),
-            false => named_for(&self.limits, name),
-        };
-        while let Some(limit) = next.and_then(|name| self.limits.get_mut(&name)) {
+        let mut next = limit_for(&mut self.limits, name);
+        while let Some(limit) = next {
             self.journaled.sees(limit);
-            next = limit.config().parent.clone();
+            let parent = limit.config().parent.clone();
+            next = parent.and_then(|name| self.limits.get_mut(&name));
         }
     }
 

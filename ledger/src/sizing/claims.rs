@@ -42,12 +42,16 @@ pub trait Name: Copy + Ord + Debug {}
 impl<I: Copy + Ord + Debug> Name for I {}
 
 /// The claims of all sessions that share in a pool. `I` names a session.
+///
+/// The claim of a session that asks is set aside: it keeps its place in the orders, and is none of those that share. So a session
+/// that claims the same with each ask moves nothing.
 #[derive(Clone, Debug)]
 pub struct Claims<I: Name> {
     /// Those with any claim, the highest priority first.
     classes: Vec<Class<I>>,
     /// How many claims each guaranteed group has.
     groups: BTreeMap<usize, u64>,
+    aside: Option<(I, Claim)>,
 }
 
 /// The claims of one priority.
@@ -73,26 +77,16 @@ pub struct Before {
 
 impl<I: Name> Default for Claims<I> {
     fn default() -> Self {
-        Claims { classes: vec![], groups: BTreeMap::new() }
+        Claims { classes: vec![], groups: BTreeMap::new(), aside: None }
     }
 }
 
 impl<I: Name> Claims<I> {
-    /// Adds the `claim` of the session `id`, which has none.
+    /// Adds the `claim` of the session `id`, which has none, or one that was set aside.
     pub fn insert(&mut self, id: I, claim: Claim) {
-        let priority = claim.share.priority;
-        let place = self.classes.partition_point(|class| class.priority > priority);
-        if self.classes.get(place).is_none_or(|class| class.priority != priority) {
-            let class =
-                Class { priority, by_share: Ranked::default(), by_need: Ranked::default(), lacking: 0 };
-            self.classes.insert(place, class);
-        }
-        let class = &mut self.classes[place];
-        class.by_share.insert(ByShare::new(id, claim));
-        class.by_need.insert(ByNeed { id, need: claim.need });
-        class.lacking += u128::from(claim.lacking());
-        if let Some(group) = claim.share.group {
-            *self.groups.entry(group).or_default() += 1;
+        match self.aside.take_if(|(aside, _)| *aside == id) {
+            Some((_, before)) => self.replace(id, before, claim),
+            None => self.add(id, claim),
         }
     }
 
@@ -112,29 +106,86 @@ impl<I: Name> Claims<I> {
         }
     }
 
+    /// Sets the `claim` of the session `id` aside, which was inserted as it is, until that session is inserted or dropped.
+    pub fn set_aside(&mut self, id: I, claim: Claim) {
+        if let Some((other, before)) = self.aside.replace((id, claim)) {
+            self.remove(other, before);
+        }
+    }
+
+    /// Removes the claim of the session `id` if it was set aside.
+    pub fn drop_aside(&mut self, id: I) {
+        if let Some((id, claim)) = self.aside.take_if(|(aside, _)| *aside == id) {
+            self.remove(id, claim);
+        }
+    }
+
+    fn add(&mut self, id: I, claim: Claim) {
+        let priority = claim.share.priority;
+        let place = self.classes.partition_point(|class| class.priority > priority);
+        if self.classes.get(place).is_none_or(|class| class.priority != priority) {
+            let class =
+                Class { priority, by_share: Ranked::default(), by_need: Ranked::default(), lacking: 0 };
+            self.classes.reserve_exact(1);
+            self.classes.insert(place, class);
+        }
+        let class = &mut self.classes[place];
+        class.by_share.insert(ByShare::new(id, claim));
+        class.by_need.insert(ByNeed { id, need: claim.need });
+        class.lacking += u128::from(claim.lacking());
+        if let Some(group) = claim.share.group {
+            *self.groups.entry(group).or_default() += 1;
+        }
+    }
+
+    /// The session `id` claims `after` where it claimed `before`, and was not set aside.
+    pub fn replace(&mut self, id: I, before: Claim, after: Claim) {
+        if before == after {
+            return;
+        }
+        let is_in_place = (before.share, before.mean, before.need) == (after.share, after.mean, after.need);
+        let class = self.classes.iter_mut().find(|class| class.priority == after.share.priority);
+        let Some(class) = class.filter(|_| is_in_place) else {
+            self.remove(id, before);
+            self.add(id, after);
+            return;
+        };
+        if before.gap() != after.gap() {
+            class.by_share.replace(&ByShare::new(id, before), ByShare::new(id, after));
+        }
+        class.lacking = class.lacking - u128::from(before.lacking()) + u128::from(after.lacking());
+    }
+
     /// What all of them need.
     pub fn needs(&self) -> u128 {
-        self.classes.iter().map(|class| class.by_need.sum().need).sum()
+        self.classes.iter().map(|class| self.within(class).need_sum().need).sum()
     }
 
     /// How many claims `group` has.
     pub fn members(&self, group: usize) -> u64 {
-        self.groups.get(&group).copied().unwrap_or(0)
+        let aside = self.aside.filter(|(_, claim)| claim.share.group == Some(group));
+        self.groups.get(&group).copied().unwrap_or(0) - u64::from(aside.is_some())
     }
 
     /// What sessions claim that come before those of `priority`.
     pub fn before(&self, priority: u64) -> Before {
         let classes = self.classes.iter().take_while(|class| class.priority > priority);
-        classes.fold(Before::default(), |sum, class| Before {
-            needs: sum.needs + class.by_need.sum().need,
-            lacking: sum.lacking + class.lacking,
-            mean: sum.mean.saturating_add(class.by_share.sum().mean),
+        classes.map(|class| self.within(class)).fold(Before::default(), |sum, peers| Before {
+            needs: sum.needs + peers.need_sum().need,
+            lacking: sum.lacking + peers.lacking(),
+            mean: sum.mean.saturating_add(peers.share_sum().mean),
         })
     }
 
     /// The claims of `priority`.
     pub fn peers(&self, priority: u64) -> Peers<'_, I> {
-        Peers { class: self.classes.iter().find(|class| class.priority == priority) }
+        let class = self.classes.iter().find(|class| class.priority == priority);
+        class.map_or(Peers { class: None, aside: None }, |class| self.within(class))
+    }
+
+    fn within<'a>(&'a self, class: &'a Class<I>) -> Peers<'a, I> {
+        let aside = self.aside.filter(|(_, claim)| claim.share.priority == class.priority);
+        Peers { class: Some(class), aside: aside.map(|(id, claim)| Aside::new(id, claim)) }
     }
 
     /// Every claim is that of one of `all`, or there is a bug here.
@@ -146,7 +197,7 @@ impl<I: Name> Claims<I> {
                 claims.classes.iter().map(|class| (class.by_share.sum(), class.by_need.sum(), class.lacking));
             sums.collect()
         };
-        debug_assert_eq!(sums(self), sums(&other));
+        debug_assert_eq!((sums(self), self.aside), (sums(&other), None));
     }
 }
 
@@ -154,40 +205,57 @@ impl<I: Name> Claims<I> {
 #[derive(Clone, Copy, Debug)]
 pub struct Peers<'a, I: Name> {
     class: Option<&'a Class<I>>,
+    aside: Option<Aside<I>>,
+}
+
+/// A claim that is set aside, in each order.
+#[derive(Clone, Copy, Debug)]
+struct Aside<I> {
+    by_share: ByShare<I>,
+    by_need: ByNeed<I>,
+    lacking: u64,
+}
+
+impl<I: Name> Aside<I> {
+    fn new(id: I, claim: Claim) -> Self {
+        let by_need = ByNeed { id, need: claim.need };
+        Aside { by_share: ByShare::new(id, claim), by_need, lacking: claim.lacking() }
+    }
 }
 
 impl<I: Name> Peers<'_, I> {
     /// How many there are.
     pub fn count(self) -> u64 {
-        self.class.map_or(0, |class| class.by_need.sum().count)
+        self.need_sum().count
     }
 
     /// What they need.
     pub(super) fn needs(self) -> u128 {
-        self.class.map_or(0, |class| class.by_need.sum().need)
+        self.need_sum().need
     }
 
     /// What they need if none of them needs more than `most`.
     pub(super) fn needs_at_most(self, most: u64) -> u128 {
         let Some(class) = self.class else { return 0 };
-        let small = class.by_need.beginning(|entry, _| entry.need <= most);
-        small.need + u128::from(class.by_need.sum().count - small.count) * u128::from(most)
+        let aside = self.aside.as_ref().map(|aside| &aside.by_need);
+        let small = class.by_need.beginning(aside, |entry, _| entry.need <= most);
+        small.need + u128::from(self.count() - small.count) * u128::from(most)
     }
 
     /// How high `supply` permits stand over them and the claim `own`.
     pub(super) fn level(self, own: Claim, supply: u64) -> Level {
         let own = ByShare::new((), own);
-        let sum = self.class.map_or(ShareSum::default(), |class| class.by_share.sum());
-        let level = Level::of(supply, sum.weight + own.weight);
+        let level = Level::of(supply, self.share_sum().weight + u128::from(own.weight));
+        let aside = self.aside.as_ref().map(|aside| &aside.by_share);
         let full = self.class.map_or(ShareSum::default(), |class| {
-            class.by_share.beginning(|entry, before| {
+            class.by_share.beginning(aside, |entry, before| {
                 let before =
                     if own.ratio_to(entry).is_lt() { ShareSum::join(before, own.sum()) } else { before };
-                level.less(before).is_some_and(|level| level.covers(entry.mean, entry.weight))
+                level.less(before).is_some_and(|level| level.covers(entry.mean, entry.weight.into()))
             })
         });
         let level = level.less(full).unwrap_or(level);
-        match level.covers(own.mean, own.weight) {
+        match level.covers(own.mean, own.weight.into()) {
             true => level.less(own.sum()).unwrap_or(level),
             false => level,
         }
@@ -197,8 +265,24 @@ impl<I: Name> Peers<'_, I> {
     /// claims more for its weight than one that is not.
     pub(super) fn gaps(self, modest: impl Fn(u128, u128) -> bool) -> (u64, u128) {
         let Some(class) = self.class else { return (0, 0) };
-        let sum = class.by_share.beginning(|entry, _| modest(entry.mean, entry.weight));
+        let aside = self.aside.as_ref().map(|aside| &aside.by_share);
+        let sum = class.by_share.beginning(aside, |entry, _| modest(entry.mean, entry.weight.into()));
         (u64::try_from(sum.gap).unwrap_or(u64::MAX), sum.lacking)
+    }
+
+    fn need_sum(self) -> NeedSum {
+        let aside = self.aside.as_ref().map(|aside| &aside.by_need);
+        self.class.map_or(NeedSum::default(), |class| class.by_need.sum_without(aside))
+    }
+
+    fn share_sum(self) -> ShareSum {
+        let aside = self.aside.as_ref().map(|aside| &aside.by_share);
+        self.class.map_or(ShareSum::default(), |class| class.by_share.sum_without(aside))
+    }
+
+    fn lacking(self) -> u128 {
+        let aside = self.aside.map_or(0, |aside| aside.lacking);
+        self.class.map_or(0, |class| class.lacking - u128::from(aside))
     }
 }
 
@@ -215,10 +299,8 @@ impl Level {
 struct ByShare<I> {
     id: I,
     mean: u128,
-    weight: u128,
+    weight: u64,
     gap: u64,
-    /// What comes to one weight, in whole parts, and what is left.
-    ratio: (u128, u128),
 }
 
 /// What such claims add up to.
@@ -233,20 +315,24 @@ struct ShareSum {
 
 impl<I> ByShare<I> {
     fn new(id: I, claim: Claim) -> Self {
-        let (mean, weight) = (claim.mean, u128::from(claim.share.weight.max(1)));
-        ByShare { id, mean, weight, gap: claim.gap(), ratio: (mean / weight, mean % weight) }
+        ByShare { id, mean: claim.mean, weight: claim.share.weight.max(1), gap: claim.gap() }
     }
 
     /// Which of two is full first.
     fn ratio_to<J>(&self, other: &ByShare<J>) -> Ordering {
-        // A rest is less than its weight: the products fit.
-        let rests = || (self.ratio.1 * other.weight).cmp(&(other.ratio.1 * self.weight));
-        self.ratio.0.cmp(&other.ratio.0).then_with(rests)
+        if self.weight == other.weight {
+            return self.mean.cmp(&other.mean);
+        }
+        // What comes to one weight, in whole parts, and what is left: that is less than the weight, so the products fit.
+        let (own, others) = (u128::from(self.weight), u128::from(other.weight));
+        let rests = || (self.mean % own * others).cmp(&(other.mean % others * own));
+        (self.mean / own).cmp(&(other.mean / others)).then_with(rests)
     }
 
     fn sum(&self) -> ShareSum {
-        let lacking = if self.gap > 0 { self.weight } else { 0 };
-        ShareSum { mean: self.mean, weight: self.weight, gap: self.gap.into(), lacking }
+        let weight = u128::from(self.weight);
+        let lacking = if self.gap > 0 { weight } else { 0 };
+        ShareSum { mean: self.mean, weight, gap: self.gap.into(), lacking }
     }
 }
 
@@ -257,6 +343,15 @@ impl ShareSum {
             weight: one.weight + other.weight,
             gap: one.gap + other.gap,
             lacking: one.lacking + other.lacking,
+        }
+    }
+
+    fn less(all: Self, part: Self) -> Self {
+        ShareSum {
+            mean: all.mean.saturating_sub(part.mean),
+            weight: all.weight - part.weight,
+            gap: all.gap - part.gap,
+            lacking: all.lacking - part.lacking,
         }
     }
 }
@@ -274,6 +369,10 @@ impl<I: Name> Entry for ByShare<I> {
 
     fn join(one: ShareSum, other: ShareSum) -> ShareSum {
         ShareSum::join(one, other)
+    }
+
+    fn less(all: ShareSum, part: ShareSum) -> ShareSum {
+        ShareSum::less(all, part)
     }
 }
 
@@ -304,5 +403,9 @@ impl<I: Name> Entry for ByNeed<I> {
 
     fn join(one: NeedSum, other: NeedSum) -> NeedSum {
         NeedSum { count: one.count + other.count, need: one.need + other.need }
+    }
+
+    fn less(all: NeedSum, part: NeedSum) -> NeedSum {
+        NeedSum { count: all.count - part.count, need: all.need - part.need }
     }
 }

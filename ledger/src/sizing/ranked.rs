@@ -19,6 +19,9 @@ pub(super) trait Entry: Copy + Debug {
 
     /// Both.
     fn join(one: Self::Sum, other: Self::Sum) -> Self::Sum;
+
+    /// The first without the other, which is a part of it.
+    fn less(all: Self::Sum, part: Self::Sum) -> Self::Sum;
 }
 
 /// Entries in their order.
@@ -87,25 +90,57 @@ impl<E: Entry> Ranked<E> {
         self.root = self.put(self.root, node);
     }
 
-    /// Removes `entry`, if it is there.
+    /// Removes `entry`, which is there.
     pub(super) fn remove(&mut self, entry: &E) {
         self.root = self.take(self.root, entry);
     }
 
-    /// The sum of the longest beginning that holds: `holds` is asked of an entry and the sum of all before it. It holds of none
-    /// after one of which it does not.
-    pub(super) fn beginning(&self, holds: impl Fn(&E, E::Sum) -> bool) -> E::Sum {
+    /// Puts `entry` in the place of `before`, which is there and has the same rank.
+    pub(super) fn replace(&mut self, before: &E, entry: E) {
+        let mut at = self.root;
+        while let Some(node) = self.nodes.get_mut(at as usize) {
+            node.sum = E::join(E::less(node.sum, before.sum()), entry.sum());
+            at = match entry.rank(&node.entry) {
+                Ordering::Less => node.left,
+                Ordering::Greater => node.right,
+                Ordering::Equal => {
+                    node.entry = entry;
+                    return;
+                }
+            }
+        }
+        debug_assert!(false, "{before:?} is not there");
+    }
+
+    /// The sum of all but `aside`, which is one of them.
+    pub(super) fn sum_without(&self, aside: Option<&E>) -> E::Sum {
+        aside.map_or(self.sum(), |aside| E::less(self.sum(), aside.sum()))
+    }
+
+    /// The sum of the longest beginning that holds, without `aside`, which is one of the entries: `holds` is asked of an entry and
+    /// the sum of all before it but `aside`. It holds of none after one of which it does not.
+    pub(super) fn beginning(&self, aside: Option<&E>, holds: impl Fn(&E, E::Sum) -> bool) -> E::Sum {
         let (mut at, mut before) = (self.root, E::Sum::default());
+        let mut has_aside = false;
         while let Some(node) = self.node(at) {
             let up_to = E::join(before, self.sum_of(node.left));
-            if holds(&node.entry, up_to) {
+            let order = aside.map(|aside| (aside, aside.rank(&node.entry)));
+            let others = match order {
+                Some((aside, Ordering::Less)) => E::less(up_to, aside.sum()),
+                Some((_, Ordering::Equal | Ordering::Greater)) | None => up_to,
+            };
+            if holds(&node.entry, others) {
+                has_aside = order.is_some_and(|(_, order)| order.is_le());
                 before = E::join(up_to, node.entry.sum());
                 at = node.right;
             } else {
                 at = node.left;
             }
         }
-        before
+        match aside.filter(|_| has_aside) {
+            Some(aside) => E::less(before, aside.sum()),
+            None => before,
+        }
     }
 
     fn node(&self, at: Link) -> Option<&Node<E>> {
@@ -128,6 +163,10 @@ impl<E: Entry> Ranked<E> {
                 at
             }
             None => {
+                // Most pools of keys have a single session.
+                if self.nodes.is_empty() {
+                    self.nodes.reserve_exact(1);
+                }
                 self.nodes.push(node);
                 Link::try_from(self.nodes.len() - 1).expect("no pool has four billion sessions")
             }
@@ -145,9 +184,9 @@ impl<E: Entry> Ranked<E> {
     fn put(&mut self, at: Link, node: Link) -> Link {
         let own = &self.nodes[node as usize];
         let (entry, weight) = (own.entry, own.weight);
-        let Some(Node { entry: here, weight: heavy, left, right, .. }) = self.node(at) else { return node };
-        let (comes_first, left, right) = (entry.rank(here).is_lt(), *left, *right);
-        if weight > *heavy {
+        let Some(&Node { entry: here, weight: heavy, left, right, .. }) = self.node(at) else { return node };
+        let comes_first = entry.rank(&here).is_lt();
+        if weight > heavy {
             let (left, right) = self.split(at, &entry);
             (self.nodes[node as usize].left, self.nodes[node as usize].right) = (left, right);
             self.sum_up(node);
@@ -157,13 +196,18 @@ impl<E: Entry> Ranked<E> {
             true => self.nodes[at as usize].left = self.put(left, node),
             false => self.nodes[at as usize].right = self.put(right, node),
         }
-        self.sum_up(at);
+        // What changes is known: what is beside the way down is not read.
+        let sum = &mut self.nodes[at as usize].sum;
+        *sum = E::join(*sum, entry.sum());
         at
     }
 
     /// Takes `entry` out of the tree at `at`. Returns the root of that.
     fn take(&mut self, at: Link, entry: &E) -> Link {
-        let Some(&Node { entry: here, left, right, .. }) = self.node(at) else { return NONE };
+        let Some(&Node { entry: here, left, right, .. }) = self.node(at) else {
+            debug_assert!(false, "{entry:?} is not there");
+            return NONE;
+        };
         match entry.rank(&here) {
             Ordering::Less => self.nodes[at as usize].left = self.take(left, entry),
             Ordering::Greater => self.nodes[at as usize].right = self.take(right, entry),
@@ -172,7 +216,8 @@ impl<E: Entry> Ranked<E> {
                 return self.merge(left, right);
             }
         }
-        self.sum_up(at);
+        let sum = &mut self.nodes[at as usize].sum;
+        *sum = E::less(*sum, entry.sum());
         at
     }
 
@@ -245,6 +290,10 @@ mod tests {
         fn join(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
             (one.0 + other.0, one.1 + other.1)
         }
+
+        fn less(all: (u64, u64), part: (u64, u64)) -> (u64, u64) {
+            (all.0 - part.0, all.1 - part.1)
+        }
     }
 
     fn depth(ranked: &Ranked<Number>, at: Link) -> usize {
@@ -253,30 +302,40 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_sums_what_a_sorted_set_does(steps in prop::collection::vec((any::<bool>(), 0..200_u16), 0..400), most in 0..9_000_u64) {
+        fn it_sums_what_a_sorted_set_does(steps in prop::collection::vec((any::<bool>(), 0..200_u16), 0..400), most in 0..9_000_u64, aside: prop::sample::Index) {
             let (mut ranked, mut set) = (Ranked::default(), BTreeSet::new());
             for (adds, number) in steps {
                 match adds {
                     true if set.insert(number) => ranked.insert(Number(number)),
                     true => {}
-                    false => {
-                        set.remove(&number);
-                        ranked.remove(&Number(number));
-                    }
+                    false if set.remove(&number) => ranked.remove(&Number(number)),
+                    false => {}
                 }
                 let all = set.iter().map(|number| Number(*number).sum()).fold((0, 0), Number::join);
                 prop_assert_eq!((ranked.sum(), ranked.is_empty()), (all, set.is_empty()));
             }
             let shown: Vec<Number> = set.iter().copied().map(Number).collect();
             prop_assert_eq!(format!("{ranked:?}"), format!("{shown:?}"));
-            let mut sum = (0, 0);
-            for number in set {
-                if sum.1 + u64::from(number) > most {
-                    break;
-                }
-                sum = Number::join(sum, Number(number).sum());
+            let beginning = |set: &BTreeSet<u16>| {
+                let up_to = |sum: (u64, u64), number: &u16| {
+                    let next = Number::join(sum, Number(*number).sum());
+                    (next.1 <= most).then_some(next)
+                };
+                let sums = set.iter().scan((0, 0), |sum, number| {
+                    *sum = up_to(*sum, number)?;
+                    Some(*sum)
+                });
+                sums.last().unwrap_or((0, 0))
+            };
+            let holds = |number: &Number, before: (u64, u64)| before.1 + u64::from(number.0) <= most;
+            prop_assert_eq!(ranked.beginning(None, holds), beginning(&set));
+            if !set.is_empty() {
+                let aside = *aside.get(&set.iter().copied().collect::<Vec<_>>());
+                set.remove(&aside);
+                prop_assert_eq!(ranked.beginning(Some(&Number(aside)), holds), beginning(&set));
+                let others = set.iter().map(|number| Number(*number).sum()).fold((0, 0), Number::join);
+                prop_assert_eq!(ranked.sum_without(Some(&Number(aside))), others);
             }
-            prop_assert_eq!(ranked.beginning(|number, before| before.1 + u64::from(number.0) <= most), sum);
         }
     }
 

@@ -197,20 +197,36 @@ proptest! {
         }
     }
 
-    /// Sessions come, change and go in any order: what is sized by sums is what the reference finds by looking at each.
+    /// Sessions come, change and go in any order, and ask: what is sized by sums is what the reference finds by looking at each, but
+    /// for the one that asks.
     #[test]
     fn what_is_sized_by_sums_is_what_a_walk_finds(
-        steps in prop::collection::vec((0usize..40, any_claim()), 1..200), own in any_claim(),
+        steps in prop::collection::vec((0usize..40, any_claim(), any::<bool>()), 1..200), own in any_claim(),
+        asks in prop::option::of(0usize..40),
         supplies in prop::collection::vec((0u64..3_000, 0u64..500, 0u64..2_000, 0u64..3_000, 0u64..1_200), 1..10),
     ) {
         let mut known = std::collections::BTreeMap::new();
         let mut all = Claims::default();
-        for (id, claim) in steps {
-            known.remove(&id).into_iter().for_each(|before| all.remove(id, before));
+        for (id, claim, asks) in steps {
+            match known.remove(&id) {
+                Some(before) if !asks && claim.need > claim.holds => {
+                    all.replace(id, before, claim);
+                    known.insert(id, claim);
+                    continue;
+                }
+                Some(before) if asks => all.set_aside(id, before),
+                Some(before) => all.remove(id, before),
+                None => {}
+            }
             if claim.need > 0 {
                 all.insert(id, claim);
                 known.insert(id, claim);
+            } else if asks {
+                all.drop_aside(id);
             }
+        }
+        if let Some((id, claim)) = asks.and_then(|id| Some((id, known.remove(&id)?))) {
+            all.set_aside(id, claim);
         }
         let claims: Vec<Claim> = known.values().copied().collect();
         let priority = own.share.priority;

@@ -55,8 +55,8 @@ pub struct Limit {
     ceiling: u64,
     memory: Duration,
     /// One for each name and key, and just one if the limit has neither. Ordered: pages and sweeps go by it, the same
-    /// calls always do the same, and no choice of keys makes it slow.
-    pools: BTreeMap<PoolId, Kept>,
+    /// calls always do the same, and no choice of keys makes it slow. In boxes: a search reads identifiers only.
+    pools: BTreeMap<PoolId, Box<Kept>>,
     /// Names that have a pool, of a pattern.
     names: usize,
     sweep: Sweep<PoolId>,
@@ -193,16 +193,16 @@ impl Limit {
     pub fn renew(
         &mut self,
         now: Moment,
-        id: PoolId,
+        id: &PoolId,
         holder: Holder,
         seq: u64,
         ask: Ask,
     ) -> Result<Answer, AskRejection> {
-        if !self.pools.contains_key(&id) {
-            self.make_room(now, &id)?;
+        if !self.pools.contains_key(id) {
+            self.make_room(now, id)?;
             self.make(now, id.clone());
         }
-        let asked = self.with_pool(now, &id, |pool| pool.renew(now, holder, seq, ask));
+        let asked = self.with_pool(now, id, |pool| pool.renew(now, holder, seq, ask));
         let answer = asked.expect("it was there or has been made")?;
         self.tally.sums.answered.count(&ask, &answer);
         Ok(answer)
@@ -224,12 +224,21 @@ impl Limit {
     /// What the session `id` may go on with of `pool` while no allocator answers it, if that is configured.
     pub fn safe_share(&mut self, now: Moment, pool: &PoolId, id: SessionId) -> Option<SafeShare> {
         self.config.sharing.safe?;
-        self.pools.get_mut(pool)?.pool.safe_share(now, id)
+        let kept = self.pools.get_mut(pool)?;
+        let share = kept.pool.safe_share(now, id);
+        self.tally.count(&mut kept.counted, kept.pool.view(now));
+        share
     }
 
-    /// Permits that `pool` has left at `now`, and the window of its rule with the least limit: for callers to be told.
-    pub fn left(&mut self, now: Moment, pool: &PoolId) -> Option<(u64, Option<Duration>)> {
-        self.pools.get_mut(pool).map(|kept| kept.pool.left_and_window(now))
+    /// Permits that `pool` had left when it was last used or looked at, and the window of its rule with the least limit: for callers
+    /// to be told.
+    pub fn left(&self, pool: &PoolId) -> Option<(u64, Option<Duration>)> {
+        self.pools.get(pool).map(|kept| (kept.counted.available, kept.pool.window()))
+    }
+
+    /// Lets time pass for `pool`, if there is one.
+    pub(crate) fn look(&mut self, now: Moment, pool: &PoolId) {
+        self.with_pool(now, pool, |_| ());
     }
 
     /// Whether it has a pool for each key.
@@ -238,7 +247,7 @@ impl Limit {
     }
 
     /// Takes a pool out, which is made if it is not there, for an exchange with it and those above or below it.
-    pub(crate) fn open(&mut self, now: Moment, id: &PoolId) -> Result<Kept, AskRejection> {
+    pub(crate) fn open(&mut self, now: Moment, id: &PoolId) -> Result<Box<Kept>, AskRejection> {
         if !self.pools.contains_key(id) {
             self.make_room(now, id)?;
             self.make(now, id.clone());
@@ -249,7 +258,7 @@ impl Limit {
     }
 
     /// Puts a pool back.
-    pub(crate) fn close(&mut self, now: Moment, id: PoolId, mut kept: Kept) {
+    pub(crate) fn close(&mut self, now: Moment, id: PoolId, mut kept: Box<Kept>) {
         self.tally.count(&mut kept.counted, kept.pool.view(now));
         self.pools.insert(id.clone(), kept);
         self.note(&id);
@@ -313,7 +322,7 @@ impl Limit {
     /// The sums over all pools, dropped ones included. Exact for a limit without keys; the pools of keys are as
     /// of their last ask or sweep.
     pub fn figures(&mut self, now: Moment) -> Figures {
-        self.with_pool(now, &PoolId::default(), |_| ());
+        self.look(now, &PoolId::default());
         let mut forecast = self.tally.forecast(now);
         if self.suspension.paused_until(now).is_some() {
             // A paused limit lends nothing, so it does not become less.
@@ -341,7 +350,9 @@ impl Limit {
     /// before `act`, reports settle in it: counted apart, so that what was burned is a count that never falls.
     fn with_pool<T>(&mut self, now: Moment, id: &PoolId, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
         let kept = self.pools.get_mut(id)?;
-        self.tally.count(&mut kept.counted, kept.pool.view(now));
+        if kept.pool.let_pass(now).burned != kept.counted.books.burned {
+            self.tally.count(&mut kept.counted, kept.pool.view(now));
+        }
         let result = act(&mut kept.pool);
         self.tally.count(&mut kept.counted, kept.pool.view(now));
         self.note(id);
@@ -384,7 +395,7 @@ impl Limit {
         let mut kept = Kept { name: id.name.clone(), pool, counted: PoolView::default(), is_queued: false };
         self.tally.count(&mut kept.counted, kept.pool.view(now));
         self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
-        self.pools.insert(id, kept);
+        self.pools.insert(id, Box::new(kept));
     }
 
     /// Whether it is a pattern that has a pool of `name`.

@@ -60,7 +60,7 @@ fn ask(
     want: u64,
 ) -> Result<u64, AskRejection> {
     let ask = Ask { spent_total, want, waiting: want, ..Ask::default() };
-    limit.renew(millis(at), self::key(key), A, seq, ask).map(Answer::permits)
+    limit.renew(millis(at), &self::key(key), A, seq, ask).map(Answer::permits)
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn how_keys_stand_is_over_when_they_are_quiet() {
     for (index, text) in keys.iter().enumerate() {
         let demand_milli = if index < 20 { 1_000 } else { 200_000 };
         let ask = Ask { want: 1, demand_milli, ..Ask::default() };
-        limit.renew(millis(0), key(text), A, 1, ask).expect("there is room");
+        limit.renew(millis(0), &key(text), A, 1, ask).expect("there is room");
     }
     let forecast = limit.figures(millis(0)).forecast;
     assert_eq!((forecast.drain, forecast.trickle), (30, 0));
@@ -106,7 +106,7 @@ fn how_keys_stand_is_over_when_they_are_quiet() {
     // Those that are asked again do not count twice, and those that go take theirs with them.
     for (text, at) in keys.iter().take(10).zip(400..) {
         let ask = Ask { want: 100, waiting: 100, demand_milli: 200_000, ..Ask::default() };
-        limit.renew(millis(at), key(text), A, 2, ask).expect("there is room");
+        limit.renew(millis(at), &key(text), A, 2, ask).expect("there is room");
     }
     let forecast = limit.figures(millis(410)).forecast;
     assert_eq!((forecast.drain, forecast.trickle), (10, 0));
@@ -188,7 +188,7 @@ fn after_a_loss_pools_of_new_keys_wait_too() {
         wait > std::time::Duration::from_secs(7) && wait < window + config.clocks.quarantine() + wait / 100
     );
     let early = Ask { want: 1, waiting: 1, ..Ask::default() };
-    let answer = limit.renew(millis(1_000), key("x"), A, 1, early).expect("a refusal is an answer");
+    let answer = limit.renew(millis(1_000), &key("x"), A, 1, early).expect("a refusal is an answer");
     assert!(matches!(answer, Answer::Refusal(_)), "{answer:?}");
     assert_eq!(limit.figures(millis(1_000)).sums.answered.quarantine, 1);
     assert_eq!(ask(&mut limit, 8_000, "y", 1, 0, 1), Ok(1));
@@ -280,7 +280,7 @@ fn a_pattern_has_so_many_names_and_each_is_forgotten_once() {
     let mut ask = |at: u64, name: &str, key: &str| {
         let id = limit.pool_id(name, Some(key))?;
         let ask = Ask { want: 1, waiting: 1, ..Ask::default() };
-        let answer = limit.renew(millis(at), id, A, at, ask).map(Answer::permits);
+        let answer = limit.renew(millis(at), &id, A, at, ask).map(Answer::permits);
         let figures = limit.figures(millis(at));
         answer.map(|permits| (permits, figures.names, figures.pools))
     };
@@ -308,7 +308,7 @@ fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
     let mut first = Limit::new(with(10), clocks, Past::None, millis(0));
     first.begin_writing();
     let lent =
-        first.renew(millis(0), PoolId::default(), A, 1, Ask { want: 10, waiting: 10, ..Ask::default() });
+        first.renew(millis(0), &PoolId::default(), A, 1, Ask { want: 10, waiting: 10, ..Ask::default() });
     assert!(lent.expect("a good ask").permits() > 0);
     let (version, _) = first.row(1);
     let id = first.take_unwritten().remove(0);
@@ -321,7 +321,7 @@ fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
         after.restore(id.clone(), &row, version, Gap::Counted, millis(100));
         after.change(with(20), CarryOver::AsIs, millis(200));
         let ask = Ask { want: 20, waiting: 20, ..Ask::default() };
-        let lent = after.renew(millis(300), PoolId::default(), A, 1, ask).expect("a good ask").permits();
+        let lent = after.renew(millis(300), &PoolId::default(), A, 1, ask).expect("a good ask").permits();
         assert_eq!(lent > 0, lends, "version {version}");
     }
 }

@@ -33,7 +33,7 @@ impl Limit {
         count: usize,
     ) -> Vec<(PoolId, PoolView, Vec<Holding>)> {
         let page = self.pools.range_mut((from, Bound::Unbounded)).take(count);
-        let look = |(id, kept): (&PoolId, &mut Kept)| {
+        let look = |(id, kept): (&PoolId, &mut Box<Kept>)| {
             (id.clone(), kept.pool.view(now), kept.pool.holdings(now).collect())
         };
         page.map(look).collect()

@@ -186,6 +186,6 @@ impl Limit {
         self.tally.count(&mut kept.counted, kept.pool.view(now));
         self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
         self.opens = self.opens.max(now + kept.counted.quarantine);
-        self.pools.insert(id, kept);
+        self.pools.insert(id, Box::new(kept));
     }
 }

@@ -6,7 +6,7 @@ use crate::registry::DueAbove;
 use crate::registry::Upstream;
 use crate::registry::limit::PoolId;
 use lessor_protocol::wire::{ASKS_MAX, GrantBody};
-use lessor_protocol::{Clock, Grant, Rate};
+use lessor_protocol::{Answer, Clock, Grant, Rate};
 
 const LEASED: &str = "[[limit]]\nname = \"a\"\nupstream = \"http://centre:1\"\n";
 

@@ -1,0 +1,92 @@
+//! What is due of the sessions of a pool, in the order of time. Pools look at the first with each ask: it is known without a search,
+//! and a single one takes no tree.
+
+use super::family::Place;
+use lessor_protocol::Moment;
+use std::collections::BTreeSet;
+
+/// At most one moment for each session, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Agenda {
+    first: Option<(Moment, Place)>,
+    /// All but the first.
+    later: BTreeSet<(Moment, Place)>,
+}
+
+impl Agenda {
+    /// The first moment, and whose it is.
+    pub(super) fn first(&self) -> Option<(Moment, Place)> {
+        self.first
+    }
+
+    /// The last moment, and whose it is.
+    pub(super) fn last(&self) -> Option<(Moment, Place)> {
+        self.later.last().copied().or(self.first)
+    }
+
+    /// All of them, the first one first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Moment, Place)> {
+        self.first.into_iter().chain(self.later.iter().copied())
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.later.len()
+    }
+
+    /// Adds the moment `at` of `place`, which has none.
+    pub(super) fn insert(&mut self, at: Moment, place: Place) {
+        let new = (at, place);
+        match self.first {
+            Some(first) if first < new => _ = self.later.insert(new),
+            Some(first) => {
+                self.later.insert(first);
+                self.first = Some(new);
+            }
+            None => self.first = Some(new),
+        }
+    }
+
+    /// Removes the moment `at` of `place`, if it is there.
+    pub(super) fn remove(&mut self, at: Moment, place: Place) {
+        match self.first {
+            Some(first) if first == (at, place) => self.first = self.later.pop_first(),
+            Some(_) | None => _ = self.later.remove(&(at, place)),
+        }
+    }
+}
+
+impl FromIterator<(Moment, Place)> for Agenda {
+    fn from_iter<T: IntoIterator<Item = (Moment, Place)>>(moments: T) -> Self {
+        let mut later: BTreeSet<(Moment, Place)> = moments.into_iter().collect();
+        Agenda { first: later.pop_first(), later }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SessionId;
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn it_has_what_a_sorted_set_has(steps in prop::collection::vec((any::<bool>(), 0u64..30, 0u64..3), 0..100)) {
+            let (mut agenda, mut set) = (Agenda::default(), BTreeSet::new());
+            for (adds, at, session) in steps {
+                let (at, place) = (Moment::from_nanos(at), Place::own(SessionId(session)));
+                match adds {
+                    true if set.insert((at, place)) => agenda.insert(at, place),
+                    true => {}
+                    false => {
+                        set.remove(&(at, place));
+                        agenda.remove(at, place);
+                    }
+                }
+                prop_assert_eq!((agenda.first(), agenda.last()), (set.first().copied(), set.last().copied()));
+                prop_assert_eq!((agenda.len(), &agenda), (set.len(), &set.iter().copied().collect()));
+                prop_assert!(agenda.iter().eq(set.iter().copied()));
+            }
+        }
+    }
+}
