@@ -12,6 +12,7 @@
 //! cargo run --release -p benches -- sessions           # what an ask costs where many sessions share
 //! cargo run --release -p benches -- exchange           # what an ask costs an allocator, by the kind of limit
 //! cargo run --release -p benches -- allocator          # what an exchange costs it over HTTP, beside a bare echo
+//! cargo run --release -p benches -- rivals             # a lease, Redis, PostgreSQL and nginx on a hot limit
 //! ```
 //!
 //! In reading order: `sample` (how a figure is taken), `quiet` (when it is taken again), `rows` (what is measured),
@@ -27,6 +28,7 @@ mod instructions;
 mod keys;
 mod memory;
 mod quiet;
+mod rivals;
 mod rows;
 mod sample;
 mod sessions;
@@ -101,6 +103,12 @@ enum Command {
     },
     /// Shows how long exchanges wait while an allocator copies what it writes down.
     Batch,
+    /// Shows what callers of a hot limit get from a lease, and from what a user would pick instead: Redis, PostgreSQL, nginx.
+    Rivals {
+        /// How long each row is measured.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+        seconds: u64,
+    },
     /// Calls one row so many times: what `ir` runs under valgrind.
     #[command(hide = true)]
     Calls { row: String, calls: u64 },
@@ -121,6 +129,7 @@ fn main() -> ExitCode {
         Command::Exchange => exchange::print(),
         Command::Allocator { seconds, nodes, asks, json } => allocator::print(seconds, nodes, asks, json),
         Command::Batch => batch::print(),
+        Command::Rivals { seconds } => rivals::print(seconds),
         Command::Calls { row, calls } => instructions::make_calls(&row, calls),
     };
     match done {
