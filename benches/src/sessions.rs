@@ -5,7 +5,7 @@ use lessor_ledger::Rule;
 use lessor_ledger::pool::{AskError, Holder, Plan, Pool, SessionId};
 use lessor_ledger::rule::SlidingWindow;
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, Clock, ClockBounds, Moment};
+use lessor_protocol::{Answer, Ask, Clock, ClockBounds, Left, Moment, Observed, PERMITS_MAX};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,20 +34,26 @@ enum Supply {
 /// Prints a row for so many sessions, as soon as it is known.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {
     println!(
-        "| sessions | µs an ask, plenty | to one session | µs an ask, a fifth of what is wanted | to one session |"
+        "| sessions | µs an ask, plenty | to one session | a fifth of what is wanted | to one session | plenty, each tells a vendor's count | to one session |"
     );
-    println!("|---:|---:|---:|---:|---:|");
+    println!("|---:|---:|---:|---:|---:|---:|---:|");
     let mut first = None;
     for sessions in SESSIONS {
-        let (plenty, scarce) = (micros(sessions, Supply::Twice)?, micros(sessions, Supply::Fifth)?);
-        let (one, other) = *first.get_or_insert((plenty, scarce));
-        println!("| {sessions} | {plenty:.2} | {:.2} | {scarce:.2} | {:.2} |", plenty / one, scarce / other);
+        let kinds = [(Supply::Twice, false), (Supply::Fifth, false), (Supply::Twice, true)];
+        let mut row = vec![];
+        for (supply, tells) in kinds {
+            row.push(micros(sessions, supply, tells)?);
+        }
+        let first = first.get_or_insert_with(|| row.clone());
+        let cells =
+            row.iter().zip(first).map(|(micros, first)| format!(" {micros:.2} | {:.2} |", micros / *first));
+        println!("| {sessions} |{}", cells.collect::<String>());
     }
     Ok(())
 }
 
-/// Microseconds an ask.
-fn micros(sessions: u64, supply: Supply) -> Result<f64, Box<dyn Error>> {
+/// Microseconds an ask, which tells what a vendor has left, or not.
+fn micros(sessions: u64, supply: Supply, tells: bool) -> Result<f64, Box<dyn Error>> {
     let wanted = sessions * DEMAND * 60;
     let limit = match supply {
         Supply::Twice => wanted * 2,
@@ -73,7 +79,7 @@ fn micros(sessions: u64, supply: Supply) -> Result<f64, Box<dyn Error>> {
         for _ask in 0..count {
             now = now + step;
             let turn = turns.next().unwrap_or(0);
-            spent += nodes[turn].ask(&mut pool, SessionId(turn as u64 + 1), now)?;
+            spent += nodes[turn].ask(&mut pool, SessionId(turn as u64 + 1), now, tells)?;
         }
         Ok(spent)
     };
@@ -90,8 +96,14 @@ struct Node {
 }
 
 impl Node {
-    /// Spends nearly all that it holds, says so and asks for more: how long the answer takes.
-    fn ask(&mut self, pool: &mut Pool, id: SessionId, now: Moment) -> Result<Duration, AskError> {
+    /// Spends nearly all that it holds, says so, `tells` what a vendor has left, and asks for more: how long the answer takes.
+    fn ask(
+        &mut self,
+        pool: &mut Pool,
+        id: SessionId,
+        now: Moment,
+        tells: bool,
+    ) -> Result<Duration, AskError> {
         let spends = self.held.min(DEMAND);
         (self.seq, self.spent, self.held) = (self.seq + 1, self.spent + spends, self.held - spends);
         let ask = Ask {
@@ -102,7 +114,12 @@ impl Node {
             ..Ask::default()
         };
         let holder = Holder { id, share: Share::EVEN, rtt: Duration::from_millis(2) };
+        let left = Left { permits: PERMITS_MAX, lasts: None };
+        let observed = Observed { number: self.seq, left: Some(left), ..Observed::default() };
         let began = CLOCK.now();
+        if tells {
+            pool.observe(now, id, &observed);
+        }
         let answer = pool.renew(now, holder, self.seq, ask)?;
         let took = CLOCK.now().since(began);
         if let Answer::Grant(grant) = answer {

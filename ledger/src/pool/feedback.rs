@@ -9,7 +9,6 @@ use crate::Rule;
 use crate::rule::{At, Since};
 use crate::share::{Believe, Trust};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::sizing::need;
 use lessor_protocol::{Announced, Left, Moment, Observed, Refusal, RefusalReason};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -199,12 +198,7 @@ impl Pool {
             // Such a limit counts no calls, or has none left at any time.
             return false;
         }
-        let spent = |demand_milli, answered| need(demand_milli, self.now.since(answered));
-        let unspent = self
-            .sessions
-            .values()
-            .map(|session| session.outstanding.saturating_sub(spent(session.demand_milli, session.answered)));
-        let ours = self.ledgers.available().saturating_add(unspent.sum::<u64>());
+        let ours = self.ledgers.available().saturating_add(self.unspent());
         let slack = self.ceiling() * SLACK_PERCENT / 100;
         let missing = ours.saturating_sub(left.permits);
         let is_less = missing > slack.max(1);

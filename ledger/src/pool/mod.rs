@@ -31,6 +31,7 @@ mod sessions;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod unspent;
 
 pub use books::Books;
 pub use borrow::GrantOutcome;
@@ -62,6 +63,7 @@ use session::Session;
 use sessions::Sessions;
 use std::sync::Arc;
 use std::time::Duration;
+use unspent::Walked;
 
 /// A lease lasts at least this many round trips of its holder: one is gone when it arrives, and the renewal must be
 /// answered before the end. It bounds what distance can do; more would burn more when a node far away dies.
@@ -90,6 +92,8 @@ pub struct Pool {
     forecast: Forecast,
     guarantees: Guarantees,
     feedback: Feedback,
+    /// See [`Pool::unspent`].
+    walked: Option<Box<Walked>>,
     safe_shares: SafeShares,
     checkpoints: Checkpoints,
     now: Moment,
@@ -122,6 +126,7 @@ impl Pool {
             excess: Excess::default(),
             forecast: Forecast::default(),
             feedback: Feedback::default(),
+            walked: None,
             safe_shares: SafeShares::new(now),
             checkpoints: Checkpoints::default(),
             now,
