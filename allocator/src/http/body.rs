@@ -21,7 +21,7 @@ const DRAIN_MAX: usize = 16 << 20;
 const BODY_WAIT: Duration = Duration::from_secs(5);
 
 /// The body of `request`.
-pub(super) async fn read(request: Request) -> Result<Vec<u8>, Problem> {
+pub(super) async fn read(request: Request) -> Result<Bytes, Problem> {
     check_media(request.headers())?;
     if declared_length(request.headers()) > DRAIN_MAX {
         return Err(too_large());
@@ -35,20 +35,27 @@ pub(super) async fn read(request: Request) -> Result<Vec<u8>, Problem> {
     }
 }
 
-async fn collect(mut body: Body) -> Result<Vec<u8>, Problem> {
+async fn collect(mut body: Body) -> Result<Bytes, Problem> {
+    let first = next_piece(&mut body).await?.unwrap_or_default();
+    // Nearly all come in one piece, which need not be copied.
+    if body.is_end_stream() && first.len() <= BODY_MAX {
+        return Ok(first);
+    }
     let (mut kept, mut seen) = (vec![], 0usize);
-    while let Some(piece) = next_piece(&mut body).await? {
-        seen = seen.saturating_add(piece.len());
+    let mut piece = Some(first);
+    while let Some(bytes) = piece {
+        seen = seen.saturating_add(bytes.len());
         if seen <= BODY_MAX {
-            kept.extend_from_slice(&piece);
+            kept.extend_from_slice(&bytes);
         } else {
             kept = vec![];
         }
         if seen > DRAIN_MAX {
             break;
         }
+        piece = next_piece(&mut body).await?;
     }
-    if seen > BODY_MAX { Err(too_large()) } else { Ok(kept) }
+    if seen > BODY_MAX { Err(too_large()) } else { Ok(kept.into()) }
 }
 
 /// The next bytes, or `None` at the end.

@@ -19,18 +19,22 @@ use std::sync::Arc;
 /// What the paths begin with that a node goes to in its own name.
 const NODES_PATH: &str = "/v1/nodes/";
 
-/// Refuses to change anything for another site. There is no password that a browser could be tricked into using, but
-/// there is the place it runs in, from which it may reach what the site cannot.
-pub(super) async fn same_site(request: Request, next: Next) -> Response {
-    match check(request.method(), request.uri(), request.headers()) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
+/// Refuses to change anything for a request to another name or of another site.
+pub(super) async fn own_site(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+    let problem = misdirected(method, uri, headers, &shared.config().server.hosts)
+        .map_or_else(|| cross_site(method, uri, headers), Some);
+    match problem {
+        None => next.run(request).await,
+        Some(problem) => problem.into_response(),
     }
 }
 
-fn check(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+/// Refuses to change anything for another site. There is no password that a browser could be tricked into using, but
+/// there is the place it runs in, from which it may reach what the site cannot.
+fn cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
     if method.is_safe() {
-        return Ok(());
+        return None;
     }
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     // Browsers say it of addresses that they trust, and pages cannot set it. It also holds behind a proxy that sends
@@ -45,22 +49,14 @@ fn check(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem>
         }
     };
     if is_own {
-        return Ok(());
+        return None;
     }
     let detail = "a page of another site asked for this: nothing is changed";
-    Err(Problem::new(StatusCode::FORBIDDEN, "cross_site", detail))
+    Some(Problem::new(StatusCode::FORBIDDEN, "cross_site", detail))
 }
 
 /// Refuses to change anything for a request to another name. A site may have its own name lead here: to a browser, that page
 /// and this allocator are one site then. An address, and a name without a dot, no site can have.
-pub(super) async fn own_host(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
-    let hosts = &shared.config().server.hosts;
-    match misdirected(request.method(), request.uri(), request.headers(), hosts) {
-        None => next.run(request).await,
-        Some(problem) => problem.into_response(),
-    }
-}
-
 fn misdirected(method: &Method, uri: &Uri, headers: &HeaderMap, hosts: &BTreeSet<String>) -> Option<Problem> {
     let is_browser = headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site");
     // Nodes are programs, and find the allocator by any name that leads to it.
@@ -108,7 +104,7 @@ mod tests {
             let headers = headers
                 .iter()
                 .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-            check(method, &Uri::from_static("/v1/limits/a/pause"), &headers.collect()).is_ok()
+            cross_site(method, &Uri::from_static("/v1/limits/a/pause"), &headers.collect()).is_none()
         };
         let host = ("host", "box:7400");
         assert!(ask(&Method::POST, &[host]), "no browser");

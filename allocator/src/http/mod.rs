@@ -23,9 +23,11 @@ mod walk;
 
 use crate::shared::Shared;
 use axum::Router;
+use axum::body::Body;
+use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
 use lessor_protocol::push::EVENTS_PATH;
 use lessor_protocol::wire::LEASES_PATH;
@@ -53,8 +55,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))
         .merge(looked_at)
-        .layer(from_fn(guard::same_site))
-        .layer(from_fn_with_state(shared.clone(), guard::own_host))
+        .layer(from_fn_with_state(shared.clone(), guard::own_site))
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .with_state(shared)
@@ -70,5 +71,7 @@ async fn wrong_method() -> Problem {
 
 /// `body`, which is JSON.
 fn json(body: String) -> Response {
-    ([(CONTENT_TYPE, "application/json")], body).into_response()
+    let mut response = Response::new(Body::from(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
