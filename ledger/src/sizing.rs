@@ -42,12 +42,14 @@ pub struct Supply {
 }
 
 impl Supply {
-    /// What is left of it where `permits` are kept for others, who may be lent what is kept for later.
+    /// What is left of it where `permits` are kept for others, who may be lent what is kept for later. What can be lent now can be
+    /// lent within a term.
     #[must_use]
     pub fn less(self, permits: u64) -> Supply {
         let stock = self.stock.saturating_sub(permits);
-        let within_term = self.within_term.saturating_sub(permits);
-        Supply { stock, left: self.left.min(stock), within_term, ..self }
+        let left = self.left.min(stock);
+        let within_term = self.within_term.saturating_sub(permits).max(left);
+        Supply { stock, left, within_term, ..self }
     }
 }
 
