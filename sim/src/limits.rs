@@ -163,9 +163,28 @@ impl Limits {
 
     /// The most that can ever be lent at once, where `rules` must hold.
     pub fn ceiling(&self, rules: &[Rule]) -> u64 {
+        self.least(rules, Rule::ceiling)
+    }
+
+    /// The most that a pool lends at once that was just made, below others that are full.
+    pub fn beginning(&self, rules: &[Rule]) -> u64 {
+        let initial = |rule: &Rule| match rule {
+            Rule::TokenBucket(rule) => rule.initial(),
+            Rule::SlidingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::FixedWindow(_)
+            | Rule::LeakyBucket(_)
+            | Rule::Concurrency(_) => rule.ceiling(),
+        };
+        self.least(rules, initial)
+    }
+
+    /// The least of what the lowest rules allow, each as `allowed` says and without the reserve, and of the ceilings above them.
+    fn least(&self, rules: &[Rule], allowed: impl Fn(&Rule) -> u64) -> u64 {
         let (own, above) = rules.split_at(rules.len() - self.above().len());
-        let least = |rules: &[Rule]| rules.iter().map(Rule::ceiling).min().unwrap_or(u64::MAX);
-        least(own).saturating_sub(self.plan.sharing.reserve).min(least(above))
+        let own = own.iter().map(allowed).min().unwrap_or(u64::MAX);
+        let above = above.iter().map(Rule::ceiling).min().unwrap_or(u64::MAX);
+        own.saturating_sub(self.plan.sharing.reserve).min(above)
     }
 }
 

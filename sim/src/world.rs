@@ -71,6 +71,8 @@ pub use watch::Watch;
 pub struct World {
     setup: Setup,
     limits: Limits,
+    /// Which pools a sweep forgot, by place: each comes back no poorer than it went.
+    forgotten: Vec<bool>,
     real: u64,
     phase: Phase,
     order: u64,
@@ -240,6 +242,7 @@ impl World {
             regions,
             nodes,
             desks,
+            forgotten: vec![false; limits.count()],
             limits,
             adversaries: adversaries.into_iter().map(|adversary| (adversary, vec![])).collect(),
             rng,

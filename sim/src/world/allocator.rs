@@ -255,6 +255,7 @@ impl World {
             if lost.contains(&true) {
                 self.log.note(self.real, "a pool is forgotten", &[]);
                 self.are_lost(&lost);
+                self.forgotten.iter_mut().zip(lost).for_each(|(forgotten, lost)| *forgotten |= lost);
             }
             self.write_down();
             let (now, stocks) = (self.now(), self.stocks());

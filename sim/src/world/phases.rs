@@ -145,11 +145,16 @@ impl World {
 
     fn all_is_back(&mut self, limit: usize) -> Verdict {
         let Some(view) = self.root_view(limit) else { return Ok(()) };
-        let ceiling = self.limits.ceiling(&self.centre.rules);
+        // A bucket begins with less than it holds later, and so does one that was never asked, or not since its books were lost.
+        let is_new = self.shared.is_none() && !self.made()[limit] && !self.forgotten[limit];
+        let owed = match is_new {
+            true => self.limits.beginning(&self.centre.rules),
+            false => self.limits.ceiling(&self.centre.rules),
+        };
         // What a bucket was topped up with is still in it.
-        let is_back = view.available >= ceiling || self.centre.rules.iter().any(never_refills);
+        let is_back = view.available >= owed || self.centre.rules.iter().any(never_refills);
         must("V1", is_back && view.books.outstanding == 0, || {
-            format!("{} of {ceiling} can be granted after a long silence: {view:?}", view.available)
+            format!("{} of {owed} can be granted after a long silence: {view:?}", view.available)
         })?;
         let is_busy = |node: &Node| node.exchange.is_some();
         let busy = self.nodes.iter().position(is_busy);

@@ -41,6 +41,7 @@ impl World {
 
     /// The marked pools are forgotten, or others took their place.
     pub(super) fn are_lost(&mut self, lost: &[bool]) {
+        self.forgotten.iter_mut().zip(lost).for_each(|(forgotten, lost)| *forgotten &= !lost);
         let is_new = self.is_new(lost);
         let (now, stocks) = (self.now(), self.stocks());
         for (limit, is_new) in is_new.own.iter().enumerate() {
