@@ -139,11 +139,12 @@ impl Session {
         self.newest = self.newest.max(seq);
     }
 
-    /// An honest session is believed, unless the books forgot it, or know it by an old copy of an ask.
+    /// An honest session is believed, unless the books forgot it, or heard an old ask of it late.
     pub(super) fn is_disputed(&self, now: Instant, error: Reason, by: Measure) -> Verdict {
         let excused = match error {
             Reason::LeaseUnknown => self.may_be_forgotten(now, by),
-            Reason::TotalsWrong => self.is_mistaken,
+            // What it was lent for an old ask is out, after it had forgotten.
+            Reason::TotalsWrong => self.is_mistaken || (self.has_forgotten && now.allocator < self.end),
             // There is only so much room; that it is owed some in the end is not seen from here.
             Reason::LesseesFull => true,
             // It waits for the answer to its newest ask only, and asks for what there is.

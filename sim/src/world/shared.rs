@@ -20,6 +20,10 @@ use std::time::Duration;
 /// The era of a store when the first allocator comes to it.
 const FIRST_ERA: u64 = 1;
 
+/// Milliseconds by which the clock of a store differs at least from what it showed within the last second, if it is set. An allocator
+/// that heard of none of the sets between could not tell less.
+const TOLD_APART: i64 = 1_100;
+
 /// Before which call of a first exchange a store is emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doom {
@@ -40,8 +44,8 @@ pub(super) struct Store {
     doom: Option<Doom>,
     /// By how much its clock was set, in all.
     pub(super) set: i64,
-    /// When it was set last, in real time.
-    set_at: u64,
+    /// When it was set within the last second, in real time, and what `set` was before.
+    sets: Vec<(u64, i64)>,
     /// Whether it may have lost something, or another timeline says so.
     pub(super) is_lost: bool,
     /// Of each limit the name of its root, and what that is made of.
@@ -83,7 +87,7 @@ impl Store {
             is_new: true,
             doom: None,
             set: 0,
-            set_at: 0,
+            sets: vec![],
             is_lost: false,
             roots: vec![None; specs.len()],
             specs,
@@ -131,6 +135,17 @@ impl Store {
             Some(PoolView { available: if set == 0 { view.available } else { 0 }, ..view })
         };
         self.roots.iter_mut().map(view).collect()
+    }
+
+    /// Its clock is set at `real` by `step`, or by more, so that allocators can tell.
+    fn set_by(&mut self, mut step: i64, real: u64) {
+        let least = TOLD_APART * MILLI.cast_signed();
+        self.sets.retain(|(at, _)| real < at + SECOND);
+        while self.sets.iter().any(|(_, before)| (self.set + step - before).abs() < least) {
+            step += least * step.signum();
+        }
+        self.sets.push((real, self.set));
+        self.set += step;
     }
 
     /// The next call is on its way. Returns its number.
@@ -239,8 +254,8 @@ impl World {
         let Some(&fate) = fates.get(self.rng.usize(..fates.len().max(1))) else { return };
         let sign = if self.rng.bool() { 1 } else { -1 };
         // An allocator that has not heard of the set before could not tell a step of less than a second.
-        let set_at = self.shared.as_ref().map_or(0, |store| store.set_at);
-        let least = if real < set_at + SECOND { 1_100 } else { 20 };
+        let set_at = self.shared.as_ref().and_then(|store| store.sets.last()).map_or(0, |(at, _)| *at);
+        let least = if real < set_at + SECOND { TOLD_APART } else { 20 };
         let step = sign * self.rng.i64(least..100_000) * MILLI.cast_signed();
         // A clock is set only while an allocator watches: none can know of a step that none watches.
         let is_watched = self.regions.iter().any(|region| {
@@ -255,9 +270,9 @@ impl World {
         store.roots.fill(None);
         match fate {
             Fate::Copied => store.behind = store.table.clone(),
-            Fate::Set if is_watched && !is_fixed => (store.set, store.set_at) = (store.set + step, real),
+            Fate::Set if is_watched && !is_fixed => store.set_by(step, real),
             Fate::SetTwice if is_watched && !is_fixed => {
-                (store.set, store.set_at) = (store.set + step, real);
+                store.set_by(step, real);
                 self.push(real + soon, Event::SetAgain);
             }
             Fate::Set | Fate::SetTwice => {}
@@ -280,10 +295,10 @@ impl World {
 
     /// Its clock is set once more.
     pub(super) fn set_again(&mut self) {
-        let step = self.rng.i64(1_100..100_000) * MILLI.cast_signed();
+        let step = self.rng.i64(TOLD_APART..100_000) * MILLI.cast_signed();
         let step = if self.rng.bool() { step } else { -step };
         let real = self.real;
-        self.shared.iter_mut().for_each(|store| (store.set, store.set_at) = (store.set + step, real));
+        self.shared.iter_mut().for_each(|store| store.set_by(step, real));
     }
 
     /// K9: an allocator may not take it to be later than the clock of the server shows by which it goes.
