@@ -65,6 +65,9 @@ const DRAIN_PART: u64 = 2;
 /// sessions that want just less than their share leave nothing to sessions that want just more.
 const MODEST_PART: (u128, u128) = (5, 7);
 
+/// What is held and not spent lacks in later terms: so much of what others need in each of so many is none of it.
+const HELD_APART: u64 = 4;
+
 /// How many permits to lend. No session gets more than it wants, and:
 ///
 /// - While the supply covers every need for a term, a want is met, up to half of what is left.
@@ -213,6 +216,18 @@ pub fn even_share<I: Name>(asker: Claim, others: Peers<'_, I>, supply: u64) -> O
     let level = others.level(asker, supply);
     let share = u64::try_from(level.share(asker) / PERMIT).unwrap_or(u64::MAX);
     (!level.meets_all()).then_some(share)
+}
+
+/// The most that a session with `claim` may hold of `supply` permits without spending them: its share by weighted max-min, where what
+/// others spend in four terms is theirs, and one at least. `None` if it claims no more than its share, or if no other session
+/// claims more than its own.
+pub fn may_hold<I: Name>(claim: Claim, others: Peers<'_, I>, supply: u64) -> Option<u64> {
+    let (level, weight) = (others.level(claim, supply), u128::from(claim.share.weight));
+    if level.covers(claim.mean, weight) || level.weights <= weight {
+        return None;
+    }
+    let share = others.level(claim, supply / HELD_APART).share(claim) / PERMIT;
+    Some(u64::try_from(share).unwrap_or(u64::MAX).saturating_mul(HELD_APART).max(1))
 }
 
 /// The most that a session without history is lent, whatever it says it wants: `waiting` callers are real.

@@ -6,12 +6,12 @@ use super::borrow::Borrower;
 use super::claims::of_all;
 use super::family::{self, Above, Place};
 use super::loan::Loan;
+use super::rates::callable;
 use crate::Rule;
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
 use crate::rule::{Draw, Pace, THOUSAND_SECONDS};
 use crate::sizing::{self, Asker, Scarcity, Sized, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
-use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, TERM_MAX};
 use std::time::Duration;
@@ -44,6 +44,10 @@ pub(super) struct Offer {
     pace: Option<Pace>,
     /// Whether it should hold little, for others want what it would sit on.
     is_greedy: bool,
+    /// Whether it has held more than its share for long without spending it: its lease is not extended.
+    is_hoarded: bool,
+    /// What is left of the wait that it was told, if others share.
+    wait: Option<Duration>,
     /// How much it should have in hand and in use, where permits are spent again.
     hold: Option<u64>,
     /// How the whole pool stands, whether a session wants what is not there, and what other sessions take: for people.
@@ -84,8 +88,14 @@ impl Pool {
         lend(&mut std::iter::once(own).chain(above).collect::<Vec<_>>(), ask, newcomer)
     }
 
-    /// What it would lend, if it were alone.
-    fn offer(&mut self, id: Place, ask: &Ask, newcomer: bool, is_reusable: bool) -> Offer {
+    /// What it would lend, if it were alone: permits that are spent again, or for good, or that are of a steady flow.
+    fn offer(
+        &mut self,
+        id: Place,
+        ask: &Ask,
+        newcomer: bool,
+        (is_reusable, is_spent): (bool, bool),
+    ) -> Offer {
         self.note_excess(self.sessions.draws().and(Draw { at_once: 0, demand_milli: ask.demand_milli }));
         let (supply, pace) = self.supply();
         let mut asker = self.asker(id, ask);
@@ -99,6 +109,11 @@ impl Pool {
             true => self.share_in_flight(id, asker, supply.left),
             false => (sizing::grant(asker, others, supply), None),
         };
+        let (may_hold, is_hoarded) = match is_spent && state != State::Abundant {
+            true => self.may_hold(id, asker.claim, others, supply),
+            false => (u64::MAX, false),
+        };
+        let permits = permits.min(may_hold);
         let is_greedy = !matches!(state, State::Draining { .. })
             && self.ledgers.count_from_spend()
             && sizing::is_greedy(asker.claim, others, supply.sustained);
@@ -107,8 +122,10 @@ impl Pool {
         // What is on its way from above is here before an operator has looked.
         let is_ample = self.ledgers.loan().is_some_and(Loan::is_ample);
         let is_nothing = permits == 0 && asker.want > 0 && !is_ample;
+        let wait = if is_spent && others.count() > 0 { self.told_wait(id) } else { None };
+        let permits = if wait.is_some() { 0 } else { permits };
         let others = self.sessions.draws();
-        Offer { permits, state, pace, is_greedy, hold, standing, is_nothing, others }
+        Offer { permits, state, pace, is_greedy, is_hoarded, wait, hold, standing, is_nothing, others }
     }
 
     /// Where a permit is spent again when its call ends, no permit comes back by being spent. The first session would keep all
@@ -137,6 +154,9 @@ impl Pool {
 
     /// When to ask again, and when there will be a permit, if `permits` are less than wanted.
     fn chance(&self, id: Place, ask: &Ask, permits: u64, offer: &Offer) -> (Duration, Option<Duration>) {
+        if let Some(wait) = offer.wait {
+            return (wait, Some(wait));
+        }
         let scarce = match offer.state {
             State::Scarce => permits < ask.want,
             State::Abundant | State::Draining { .. } => permits == 0 && ask.want > 0,
@@ -363,10 +383,13 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
     let (rate, flow) = lend_rate(chain, ask, is_over);
     let most = chain.iter().map(|link| link.pool.most(link.place, flow.is_some())).min().unwrap_or(0);
     let is_reusable = chain.iter().all(|link| link.pool.ledgers.are_reusable());
+    // Sessions take turns of a flow.
+    let is_spent = !is_reusable && flow.is_none();
     for link in chain.iter_mut() {
-        link.offer = Some(link.pool.offer(link.place, ask, newcomer, is_reusable));
+        link.offer = Some(link.pool.offer(link.place, ask, newcomer, (is_reusable, is_spent)));
     }
     let least = chain.iter().map(|link| link.offer().permits).min();
+    let is_hoarded = chain.iter().any(|link| link.offer().is_hoarded);
     let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
     let permits = least.filter(|_| fits).unwrap_or(0).min(callable).min(most.saturating_sub(kept));
     let worth = |link: &Link<'_>| {
@@ -374,7 +397,7 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
         link.pool.reach(link.place, kept + permits, worth)
     };
     let worth = chain.iter().map(worth).min().unwrap_or_default();
-    let term = if is_over { Duration::ZERO } else { flow.map_or(worth, |(_, term)| term) };
+    let term = if is_over || is_hoarded { Duration::ZERO } else { flow.map_or(worth, |(_, term)| term) };
     for Link { pool, place, .. } in chain.iter_mut() {
         pool.charge(*place, permits, term);
     }
@@ -412,21 +435,8 @@ fn lend_rate(chain: &mut [Link<'_>], ask: &Ask, is_over: bool) -> (Rate, Option<
     (pool.lend_rate(*place, ask, term), Some((index, term)))
 }
 
-/// Calls that `rate` lets through in a lease of `term`, twice as many as may be, so that no renewal comes for want of
-/// them.
-fn callable(rate: &Rate, term: Duration) -> u64 {
-    match rate {
-        Rate::Free => u64::MAX,
-        Rate::Nothing => 0,
-        Rate::Lent { lease, .. } => {
-            let minted = nanos(2 * term) / nanos(lease.interval).max(1);
-            minted.saturating_add(1).saturating_add(lease.cap)
-        }
-    }
-}
-
 /// `span` in whole milliseconds, as the wire carries it, and not shorter.
-fn millis_above(span: Duration) -> Duration {
+pub(super) fn millis_above(span: Duration) -> Duration {
     Duration::from_millis(millis_up(span))
 }
 

@@ -16,6 +16,7 @@ mod feedback;
 mod fixtures;
 mod forecast;
 mod forget;
+mod greed;
 mod ledgers;
 mod lend;
 mod loan;

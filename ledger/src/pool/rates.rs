@@ -299,6 +299,19 @@ fn calls_apart(ask: &Ask) -> Duration {
     Duration::from_nanos(SELDOM.checked_div(ask.demand_milli).unwrap_or(0))
 }
 
+/// Calls that `rate` lets through in a lease of `term`, twice as many as may be, so that no renewal comes for want of
+/// them.
+pub(super) fn callable(rate: &Rate, term: Duration) -> u64 {
+    match rate {
+        Rate::Free => u64::MAX,
+        Rate::Nothing => 0,
+        Rate::Lent { lease, .. } => {
+            let minted = nanos(2 * term) / nanos(lease.interval).max(1);
+            minted.saturating_add(1).saturating_add(lease.cap)
+        }
+    }
+}
+
 fn is_something(due: &Due) -> bool {
     due.part.cap > 0 && due.part.share > 0
 }

@@ -254,13 +254,14 @@ impl Pool {
 
     /// Moves the parts of `settlement`, which is what `ask` reports, to where they belong.
     pub(super) fn settle_by(&mut self, id: Place, ask: &Ask, settlement: &Settlement) {
-        let ledgers = &mut self.ledgers;
+        let (ledgers, now) = (&mut self.ledgers, self.now);
         let (group, room) = self.sessions.update(id, |session| {
             session.age = Age::Asking;
             // All that the session could have in flight, and holds no more.
             let room = session.outstanding - settlement.kept + session.calls.charged();
             ledgers.release_ahead(session.outstanding, session.end);
             session.settle(settlement);
+            session.note_turnover(now);
             ledgers.charge_ahead(session.outstanding, session.end);
             (session.share.group, room)
         });
@@ -275,7 +276,6 @@ impl Pool {
         self.books.burned -= settlement.spent_late + settlement.credited;
         self.books.spent += settlement.spent + settlement.spent_late;
         self.books.returned += settlement.returned + settlement.credited;
-        let now = self.now;
         self.update_calls(id, |calls, longest| calls.report(ask, settlement, room, now, longest));
     }
 

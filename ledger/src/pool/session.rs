@@ -49,6 +49,8 @@ pub(super) struct Session {
     pub lent: Moment,
     /// The highest total it reported.
     pub spent: u64,
+    /// Since when it has spent less than it holds, and what it had spent by then.
+    pub turned_over: (Moment, u64),
     /// When its pool takes its lease to end, if it has one: while it asks, the end of the one before.
     pub expires: Option<Moment>,
     /// Lent to it and not accounted for; live until `end`.
@@ -118,6 +120,7 @@ impl Session {
             answered: now,
             age: Age::Fresh,
             age_reviewed: None,
+            turned_over: (now, 0),
             expires: None,
             spent: 0,
             outstanding: 0,
@@ -136,6 +139,14 @@ impl Session {
             rtt: Duration::ZERO,
             turn: Turn::default(),
             reviewed: now,
+        }
+    }
+
+    /// It asks at `now`: from then on it counts as one that holds what it does not spend, if it has spent as much as it holds since
+    /// it last did.
+    pub(super) fn note_turnover(&mut self, now: Moment) {
+        if self.spent.saturating_sub(self.turned_over.1) >= self.outstanding {
+            self.turned_over = (now, self.spent);
         }
     }
 
@@ -176,6 +187,7 @@ impl Session {
     /// It counts from zero, and will not say what became of leases that ended unheard: that stays spent.
     pub(super) fn reset_totals(&mut self) {
         (self.spent, self.burned, self.shadow_refused) = (0, 0, 0);
+        self.turned_over.1 = 0;
         self.burns.clear();
     }
 

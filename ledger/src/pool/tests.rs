@@ -12,6 +12,7 @@ mod family;
 mod flow;
 mod forecast;
 mod goodbye;
+mod greed;
 mod in_flight;
 mod kept;
 mod reset;

@@ -82,11 +82,15 @@ fn steady_nodes_get_their_turn_while_neighbours_come_and_go() {
     }
 }
 
-/// What four honest nodes use of a limit that all want, beside a fifth one with this `lie`.
-fn used_beside(lie: Lie) -> f64 {
-    let beside = Setup { adversaries: vec![lie], lasts: 30 * SECOND, ..saturated(KINDS[0], 4) };
+/// What four honest nodes use of `limit`, which all want, beside a fifth one with this `lie`.
+fn used_beside(lie: Lie, limit: &str) -> f64 {
+    let beside = Setup { adversaries: vec![lie], lasts: 30 * SECOND, ..saturated(limit, 4) };
     clean(beside).figures.used_share
 }
+
+/// Limits that give permits back all the time. A window that begins anew for all at once is used up in a part of it, by each at the
+/// rate at which it can.
+const STEADY: [&str; 2] = [KINDS[0], KINDS[2]];
 
 /// The even share of four in five is 0.8; what the window costs anyhow is allowed for.
 const EVEN: f64 = 0.8 * 0.95;
@@ -96,23 +100,27 @@ const EVEN: f64 = 0.8 * 0.95;
 fn a_lie_about_needs_brings_no_more_than_an_even_share() {
     let lies = [Lie::Overstate, Lie::Understate, Lie::Claim, Lie::Forge, Lie::Jump, Lie::Pretend, Lie::Flood];
     for lie in lies {
-        let used = used_beside(lie);
+        let used = used_beside(lie, KINDS[0]);
         assert!(used >= EVEN, "{lie:?} leaves {used} to the others");
     }
 }
 
+/// The bug: what was held was extended for ever, be it spent or not, and however large a share it was.
 #[test]
-#[ignore = "a bug: what is held is extended for ever, be it spent or not, and however large a share it is"]
 fn a_hoarder_gets_no_more_than_an_even_share() {
-    let used = used_beside(Lie::Hoard);
-    assert!(used >= EVEN, "it leaves {used} to the others");
+    for limit in STEADY {
+        let used = used_beside(Lie::Hoard, limit);
+        assert!(used >= EVEN, "{limit}: it leaves {used} to the others");
+    }
 }
 
+/// The bug: shares were told an ask, and no allocator held a node to the wait that it was told.
 #[test]
-#[ignore = "a bug: shares are told an ask, and no allocator holds a node to the wait that it was told"]
 fn asking_sooner_than_told_brings_no_more_than_an_even_share() {
-    let used = used_beside(Lie::Hurry);
-    assert!(used >= EVEN, "it leaves {used} to the others");
+    for limit in STEADY {
+        let used = used_beside(Lie::Hurry, limit);
+        assert!(used >= EVEN, "{limit}: it leaves {used} to the others");
+    }
 }
 
 /// The cap, the books and the calm afterwards, with every lie at once.

@@ -1,0 +1,49 @@
+//! What keeps a session from gaining by greed, while more is wanted than there is: it holds no more than its share without spending it,
+//! and is lent nothing before the end of the wait that it was told. Lending a grant asks both.
+
+use super::Pool;
+use super::family::Place;
+use super::lend::millis_above;
+use crate::sizing::{self, Claim, Peers, Supply};
+use std::time::Duration;
+
+/// While more is wanted than there is, a session may hold more than its share for so many terms without spending as much.
+const HELD_TERMS: u32 = 8;
+
+/// A node may come sooner than it was told by this part of its wait: clocks drift, and less than that.
+const WAIT_SLACK: u32 = 100;
+
+/// And by this: the wire says waits in milliseconds.
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+impl Pool {
+    /// How much more `id` may hold, and whether what it holds is hoarded: more than its share, for long, and not spent. Where a
+    /// session spends no less than it holds in a term, that is no bound.
+    pub(super) fn may_hold(
+        &self,
+        id: Place,
+        claim: Claim,
+        others: Peers<'_, Place>,
+        supply: Supply,
+    ) -> (u64, bool) {
+        let session = &self.sessions[id];
+        let held_for = self.now.since(session.turned_over.0);
+        if held_for <= self.term || self.plan.is_root {
+            return (u64::MAX, false);
+        }
+        let held = session.outstanding;
+        let most = sizing::may_hold(claim, others, supply.within_term.saturating_add(held));
+        let most = most.unwrap_or(u64::MAX);
+        (most.saturating_sub(held), held > most && held_for > self.term * HELD_TERMS)
+    }
+
+    /// What is left of the wait that `id` was told with its last answer: an ask before its end gains nothing. An allocator that leases
+    /// from a root does not ask for itself, and the root knows no answers.
+    pub(super) fn told_wait(&self, id: Place) -> Option<Duration> {
+        let session = &self.sessions[id];
+        let told = session.answer.grant().map_or(Duration::ZERO, |grant| grant.ask_after);
+        let left = told.saturating_sub(self.now.since(session.answered));
+        let is_early = left > told / WAIT_SLACK + MILLISECOND && !self.plan.is_root;
+        is_early.then(|| millis_above(left))
+    }
+}

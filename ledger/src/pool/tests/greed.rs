@@ -1,0 +1,77 @@
+//! What greed brings while more is wanted than there is: nothing.
+
+use super::*;
+use lessor_protocol::lease::millis_up;
+
+/// What a session asks that wants far more than comes back.
+fn greedy(spent_total: u64, held: u64) -> Ask {
+    Ask { demand_milli: 1_000_000, ..ask(spent_total, held, 100) }
+}
+
+/// A pool to which `refill` come back a second, that has lent B nearly all of its 100 permits, and what B has spent: all but 90.
+fn lent_to_b(refill: u64) -> (Pool, u64) {
+    let mut pool = pool(vec![bucket(100, refill, SECOND)]);
+    let mut lent = 0;
+    for seq in 1..=10 {
+        lent += grant(pool.renew(millis(0), B, seq, greedy(0, lent))).permits;
+    }
+    let spent = lent - 90;
+    grant(pool.renew(millis(0), B, 11, Ask { want: 0, waiting: 0, ..greedy(spent, 90) }));
+    (pool, spent)
+}
+
+#[test]
+fn an_ask_before_the_end_of_a_wait_is_lent_nothing_and_does_not_put_off_that_end() {
+    let (mut pool, spent) = lent_to_b(100);
+    let told = grant(pool.renew(millis(0), A, 1, greedy(0, 0)));
+    assert_eq!((told.permits, millis_up(told.ask_after)), (0, 11));
+    grant(pool.renew(millis(2), B, 12, Ask { want: 0, waiting: 0, ..greedy(spent + 10, 0) }));
+    assert_eq!(pool.view(millis(4)).available, 80, "B has given them back");
+    let early = grant(pool.renew(millis(4), A, 2, greedy(0, 0)));
+    assert_eq!((early.permits, early.ask_after), (0, Duration::from_millis(7)));
+    assert_eq!(early.retry_after, Some(early.ask_after));
+    assert!(grant(pool.renew(millis(11), A, 3, greedy(0, 0))).permits > 0);
+}
+
+#[test]
+fn a_session_that_shares_with_no_other_may_come_when_it_likes() {
+    let mut pool = pool(vec![bucket(1, 1_000, SECOND)]);
+    assert_eq!(grant(pool.renew(millis(0), A, 1, greedy(0, 0))).permits, 1);
+    let told = grant(pool.renew(millis(0), A, 2, greedy(1, 0)));
+    assert_eq!((told.permits, told.ask_after), (0, Duration::from_millis(10)));
+    assert_eq!(grant(pool.renew(millis(4), A, 3, greedy(1, 0))).permits, 1);
+}
+
+/// The bug: what was held was extended for ever, be it spent or not, and however large a share it was.
+#[test]
+fn what_is_held_beyond_a_share_and_not_spent_ends() {
+    let (mut pool, spent) = lent_to_b(100);
+    let (term, mut held) = (33, 90);
+    for step in 1..=8 {
+        grant(pool.renew(millis(step * term), A, step, greedy(0, 0)));
+        let more = grant(pool.renew(millis(step * term), B, 11 + step, greedy(spent, held)));
+        assert_eq!((more.kept, more.term.is_zero()), (held, false), "after {step} terms");
+        assert!(more.permits == 0 || step == 1, "after {step} terms");
+        held += more.permits;
+    }
+    grant(pool.renew(millis(9 * term), A, 9, greedy(0, 0)));
+    let ends = grant(pool.renew(millis(9 * term), B, 20, greedy(spent, held)));
+    assert_eq!((ends.kept, ends.permits, ends.term), (held, 0, Duration::ZERO));
+    // What it says then is as good as what any other session says.
+    let again = grant(pool.renew(millis(12 * term), B, 21, greedy(spent + held, 0)));
+    assert!(again.permits > 0 && !again.term.is_zero());
+}
+
+#[test]
+fn what_is_spent_as_fast_as_it_is_held_is_extended() {
+    let (mut pool, mut spent) = lent_to_b(1_000);
+    let (term, mut held) = (33, 90);
+    for step in 1..=20 {
+        grant(pool.renew(millis(step * term), A, step, greedy(0, 0)));
+        let spends = held.min(20);
+        (spent, held) = (spent + spends, held - spends);
+        let more = grant(pool.renew(millis(step * term), B, 11 + step, greedy(spent, held)));
+        assert!(!more.term.is_zero(), "after {step} terms");
+        held = more.kept + more.permits;
+    }
+}
