@@ -292,6 +292,11 @@ impl Head {
         self.timeline = timeline.as_str().to_owned();
     }
 
+    /// The loss counts as one that came so much later: until then allocators that did not find it may lend by the head of before.
+    pub(super) fn date_loss_later(&mut self, by: Duration) {
+        self.lost = self.lost.map(|lost| (lost.as_calendar() + by).into());
+    }
+
     fn writes(&mut self, now: Moment) {
         self.now = self.now.max(now.into());
     }

@@ -26,6 +26,14 @@ use sweep::Sweep;
 /// How often another allocator may be faster, in one exchange or with one head.
 const TRIES: u32 = 6;
 
+/// For so long after it wrote the head an allocator lends by it, where the store is several servers. Another allocator may have
+/// found a loss at a server that this one does not ask.
+const HEAD_HOLDS: Duration = Duration::from_secs(1);
+
+/// So much later than it was found counts a loss there: no allocator lends by the head of before any more, though the clock of that
+/// allocator may be slow by a tenth, and the store's fast by as much.
+const LOSS_LATER: Duration = Duration::from_millis(1_250);
+
 /// A call of a store. The shell splits one that is larger than a store takes, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
@@ -82,6 +90,9 @@ pub enum MemberError {
     /// The same of the cell of the limits that operators have put and removed.
     #[error("the cell of its limits is of no use: {0}")]
     Overrides(String),
+    /// The head was not signed for so long that another allocator may have found a loss meanwhile.
+    #[error("its head was not signed for {HEAD_HOLDS:?}")]
+    NotSigned,
     /// The shell answered another call than it was given.
     #[error("an answer to another call")]
     Mismatch,
@@ -157,6 +168,10 @@ pub struct Member {
     /// Whether the clock of the store was found to have been set.
     has_stepped: bool,
     head: Option<(Cell, Head)>,
+    /// When it sent the last swap of the head that was done, on the own clock.
+    wrote_head: Moment,
+    /// Whether a swap of a root may miss what was lost elsewhere in the store.
+    is_on_several: bool,
     /// What is in cells, as far as this allocator knows.
     known: BTreeMap<String, Cell>,
     /// When the head was signed last, on the own clock, and how often in a row that has failed.
@@ -192,6 +207,7 @@ enum Step {
         next: Cell,
         head: Box<Head>,
         is_in_doubt: bool,
+        sent: Moment,
     },
     /// The overrides, before this head is gone by. That began at the instant.
     LoadOverrides(Cell, Box<Head>, Moment),
@@ -237,6 +253,8 @@ impl Member {
             era: None,
             has_stepped: false,
             head: None,
+            wrote_head: Moment::ORIGIN,
+            is_on_several: false,
             known: BTreeMap::new(),
             signed: Moment::ORIGIN,
             failed: 0,
@@ -248,10 +266,17 @@ impl Member {
         }
     }
 
+    /// The same of a store that is several servers, as a cluster is. Each of them can lose what it has, and a swap notices that of
+    /// its own server alone. So this one lends by a head only for a second after it wrote that.
+    pub fn on_several_servers(mut self) -> Self {
+        self.is_on_several = true;
+        self
+    }
+
     /// Begins an exchange: the `seq`-th of `session`, whose nodes are `rtt` away. What it asks is [`Host::asks`].
     pub fn ask(&mut self, session: u64, seq: u64, rtt: Duration, now: Moment, host: &mut impl Host) -> Next {
         self.begin(session, Job::Ask { rtt, seq }, now);
-        match self.head.is_some() {
+        match self.head.is_some() && self.head_holds(now) {
             true => self.ask_roots(now, host),
             false => self.open(now),
         }
@@ -276,7 +301,7 @@ impl Member {
         let ((cell, mut head), there) = self.head.take().zip(self.clock.now(now))?;
         head.leave(self.signer.session, there);
         let timeline = head.timeline();
-        Some(self.swap_head(&timeline, Some(cell), head, false, host))
+        Some(self.swap_head(&timeline, Some(cell), head, false, now, host))
     }
 
     /// The store answered, or did not, by `now`.
@@ -291,7 +316,10 @@ impl Member {
             (Step::LoadHead, Said::Loaded(timeline, cells)) => {
                 self.read_head(timeline, cells.into_iter().next().flatten(), now, host)
             }
-            (Step::SwapHead { next, head, is_in_doubt }, Said::Swapped(swapped)) => {
+            (Step::SwapHead { next, head, is_in_doubt, sent }, Said::Swapped(swapped)) => {
+                if swapped.first() == Some(&Swapped::Done) {
+                    self.wrote_head = sent;
+                }
                 self.head_swapped(next, *head, is_in_doubt, &swapped, now, host)
             }
             (Step::LoadOverrides(cell, head, began), Said::Loaded(_, cells)) => {
@@ -352,6 +380,11 @@ impl Member {
     /// How many signatures in a row came to nothing.
     pub fn failed(&self) -> u32 {
         self.failed
+    }
+
+    /// Whether the head that is known can still be lent by.
+    fn head_holds(&self, now: Moment) -> bool {
+        !self.is_on_several || now.since(self.wrote_head) < HEAD_HOLDS
     }
 
     /// Begins a job; the one before is given up, if it was not over.

@@ -64,6 +64,9 @@ impl Member {
         now: Moment,
         host: &mut impl Host,
     ) -> Next {
+        if !self.head_holds(now) {
+            return self.fail(MemberError::NotSigned, now);
+        }
         let Some((_, head)) = &self.head else { return self.fail(MemberError::OtherHead, now) };
         if self.tries < TRIES {
             self.tries += 1;

@@ -1,6 +1,6 @@
 //! The head: read, made or changed where that must be, signed, and written.
 
-use super::{AfterTime, Call, Host, Job, Member, MemberError, Next, Notice, Step, TRIES};
+use super::{AfterTime, Call, Host, Job, LOSS_LATER, Member, MemberError, Next, Notice, Step, TRIES};
 use crate::cells::{Cell, Swap, Swapped, Timeline};
 use crate::roots::{Families, HEAD, Head, RootError, Verdict};
 use lessor_protocol::Moment;
@@ -63,7 +63,9 @@ impl Member {
                 host.tell(Notice::Begins(found.timeline.clone()));
                 // An allocator that knew a head before has lent by it.
                 let is_fresh = host.is_fresh() && self.era.is_none();
-                Head::begin(host.draw(), &found.timeline, there, is_fresh)
+                let mut head = Head::begin(host.draw(), &found.timeline, there, is_fresh);
+                self.date_loss(&mut head);
+                head
             }
         };
         if self.era.is_none_or(|era| era == head.era()) {
@@ -96,7 +98,7 @@ impl Member {
             Verdict::Unknown => {
                 // An allocator that starts now does not go by the time of the head.
                 if cell.is_some() && self.watch.doubts(&mut head, there) {
-                    return self.swap_head(&timeline, cell, head, true, host);
+                    return self.swap_head(&timeline, cell, head, true, now, host);
                 }
                 return self.fail(MemberError::InDoubt, now);
             }
@@ -104,17 +106,27 @@ impl Member {
         if self.has_stepped {
             host.tell(Notice::StoreStepped);
             head.begin_era(there);
+            self.date_loss(&mut head);
             self.watch.forget();
         } else if self.era.is_none() && head.may_have_stepped(there, host.wall()) {
             host.tell(Notice::Unwatched);
             head.begin_era(there);
+            self.date_loss(&mut head);
         }
         if head.timeline() != timeline {
             host.tell(Notice::Moved(head.timeline(), timeline.clone()));
             head.lose(&timeline, there);
+            self.date_loss(&mut head);
         }
         head.sign(&self.signer, there);
-        self.swap_head(&timeline, cell, head, false, host)
+        self.swap_head(&timeline, cell, head, false, now, host)
+    }
+
+    /// The loss that `head` says was found just now, or was dated anew.
+    fn date_loss(&self, head: &mut Head) {
+        if self.is_on_several {
+            head.date_loss_later(LOSS_LATER);
+        }
     }
 
     /// Signs the head that is known. The time of the store is known by now.
@@ -124,7 +136,7 @@ impl Member {
         };
         head.sign(&self.signer, there);
         let timeline = head.timeline();
-        self.swap_head(&timeline, Some(cell), head, false, host)
+        self.swap_head(&timeline, Some(cell), head, false, now, host)
     }
 
     /// Writes `head`, with all that this allocator knows, in the place of `before`.
@@ -134,6 +146,7 @@ impl Member {
         before: Option<Cell>,
         mut head: Head,
         is_in_doubt: bool,
+        now: Moment,
         host: &mut impl Host,
     ) -> Next {
         head.keep_suspensions(&host.suspensions());
@@ -143,7 +156,7 @@ impl Member {
         let next = Cell { version: host.draw(), value: head.write() };
         let expected = before.map(|cell| cell.version);
         let swap = Swap { name: HEAD.to_owned(), expected, next: Some(next.clone()) };
-        let step = Step::SwapHead { next, head: Box::new(head), is_in_doubt };
+        let step = Step::SwapHead { next, head: Box::new(head), is_in_doubt, sent: now };
         self.call(step, Call::Swap(timeline.clone(), vec![swap]))
     }
 

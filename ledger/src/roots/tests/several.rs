@@ -1,0 +1,172 @@
+//! A store that is several servers: one of them loses what it has, and an allocator that asks another one does not notice.
+
+use super::*;
+use crate::cells::CellsError;
+use crate::overrides::{LimitOverrides, Suspensions};
+use std::collections::BTreeMap;
+
+/// Two servers, of which the first has all cells. The second has lost something each time its id changes.
+struct Servers {
+    ids: [u64; 2],
+    cells: BTreeMap<String, Cell>,
+}
+
+impl Servers {
+    fn timeline(&self) -> Timeline {
+        Timeline::new(format!("{}+{}", self.ids[0], self.ids[1]))
+    }
+
+    /// A swap looks at the first alone.
+    fn answer(&mut self, call: Call, now: Moment) -> Result<Said, CellsError> {
+        match call {
+            Call::Time => Ok(Said::Time(now)),
+            Call::Load(names) => {
+                let cells = names.iter().map(|name| self.cells.get(name).cloned());
+                Ok(Said::Loaded(self.timeline(), cells.collect()))
+            }
+            Call::Swap(timeline, _) if !timeline.as_str().starts_with(&format!("{}+", self.ids[0])) => {
+                Err(CellsError::Moved { found: self.timeline() })
+            }
+            Call::Swap(_, swaps) => {
+                Ok(Said::Swapped(swaps.into_iter().map(|swap| self.swap(swap)).collect()))
+            }
+        }
+    }
+
+    fn swap(&mut self, swap: Swap) -> Swapped {
+        let there = self.cells.get(&swap.name);
+        if there.map(|cell| cell.version) != swap.expected {
+            return Swapped::Other(there.cloned());
+        }
+        match swap.next {
+            Some(next) => _ = self.cells.insert(swap.name, next),
+            None => _ = self.cells.remove(&swap.name),
+        }
+        Swapped::Done
+    }
+}
+
+/// An allocator, and what it asks.
+struct Allocator {
+    member: Member,
+    session: u64,
+    host: Quiet,
+}
+
+struct Quiet {
+    drawn: u64,
+    wall: Moment,
+    asks: Vec<Option<RootAsk>>,
+}
+
+impl Host for Quiet {
+    fn draw(&mut self) -> u64 {
+        self.drawn += 1;
+        self.drawn
+    }
+    fn wall(&self) -> Moment {
+        self.wall
+    }
+    fn is_fresh(&self) -> bool {
+        true
+    }
+    fn asks(&mut self) -> Vec<Option<RootAsk>> {
+        self.asks.clone()
+    }
+    fn suspensions(&self) -> Suspensions {
+        Suspensions::default()
+    }
+    fn configuration(&self) -> (Version, BTreeMap<String, String>) {
+        (Version::of_file(1), BTreeMap::new())
+    }
+    fn overrides(&self) -> LimitOverrides {
+        LimitOverrides::default()
+    }
+    fn follow_overrides(&mut self, _: &LimitOverrides) {}
+    fn follow_suspensions(&mut self, _: &Suspensions, _: Moment) {}
+    fn hold_back(&mut self) {}
+    fn tell(&mut self, _: Notice) {}
+}
+
+impl Allocator {
+    fn new(session: u64) -> Self {
+        let member = Member::new(session.to_string(), 0).on_several_servers();
+        let host = Quiet { drawn: session << 32, wall: millis(0), asks: vec![] };
+        Allocator { member, session, host }
+    }
+
+    fn carry(&mut self, servers: &mut Servers, mut next: Next, now: Moment) -> Vec<u64> {
+        loop {
+            match next {
+                Next::Call(call) => {
+                    next = self.member.on_answer(servers.answer(call, now), now, &mut self.host)
+                }
+                Next::Done(answers) => {
+                    let answers = answers.expect("nothing fails").into_iter().flatten();
+                    let lent = answers
+                        .map(|answer| answer.expect("a good ask").grant().map_or(0, |grant| grant.permits));
+                    return lent.collect();
+                }
+            }
+        }
+    }
+
+    fn sign(&mut self, servers: &mut Servers, at: u64) {
+        self.host.wall = millis(at);
+        let first = self.member.sign(self.session, millis(at)).expect("it is time to");
+        self.carry(servers, first, millis(at));
+    }
+
+    /// What it is lent, and whether it went by the head that it knew.
+    fn lent(&mut self, servers: &mut Servers, seq: u64, at: u64, permits: u64) -> (u64, bool) {
+        let (now, name) = (millis(at), cell_of("a", None));
+        self.host.wall = now;
+        self.host.asks = vec![Some(RootAsk { name, spec: spec(100, 1), ask: wants(permits) })];
+        let first = self.member.ask(self.session, seq, Duration::from_millis(1), now, &mut self.host);
+        let knew = matches!(&first, Next::Call(Call::Swap(..)));
+        (self.carry(servers, first, now)[0], knew)
+    }
+}
+
+/// The one that did not notice lends by the head that it wrote for another second, and no longer. The one that did counts the loss as
+/// one that came when that is over.
+#[test]
+fn a_loss_at_a_server_that_is_not_asked_is_waited_out() {
+    let mut servers = Servers { ids: [1, 1], cells: BTreeMap::new() };
+    let (mut east, mut west) = (Allocator::new(1), Allocator::new(2));
+    east.sign(&mut servers, 0);
+    west.sign(&mut servers, 0);
+    assert!(west.lent(&mut servers, 1, 0, 10).0 > 0);
+    west.sign(&mut servers, 1_000);
+    servers.ids[1] = 2;
+    // It asks anew whatever it knew.
+    east.member.give_up(millis(1_010));
+    east.sign(&mut servers, 1_010);
+    assert_eq!(east.member.timeline(), Some(&servers.timeline()));
+    let (late, knew) = west.lent(&mut servers, 2, 1_990, 50);
+    assert!(late > 0 && knew, "{late}");
+    // Those leases end by 3,990, and their permits have left every window a second later.
+    for at in [4_100, 4_900] {
+        assert_eq!(east.lent(&mut servers, at, at, 50).0, 0, "at {at} ms");
+        east.sign(&mut servers, at + 1);
+    }
+    let (again, knew) = west.lent(&mut servers, 3, 4_950, 50);
+    assert_eq!((again, knew), (0, false), "it wrote its head too long ago");
+    assert!(east.lent(&mut servers, 5_600, 5_600, 50).0 > 0);
+}
+
+/// It reads roots for longer than the head holds.
+#[test]
+fn a_head_that_was_written_too_long_ago_is_not_lent_by() {
+    let mut servers = Servers { ids: [1, 1], cells: BTreeMap::new() };
+    let mut west = Allocator::new(2);
+    west.sign(&mut servers, 0);
+    west.host.asks = vec![Some(RootAsk { name: cell_of("a", None), spec: spec(100, 1), ask: wants(1) })];
+    let first = west.member.ask(2, 1, Duration::from_millis(1), millis(900), &mut west.host);
+    let Next::Call(call) = first else { panic!("{first:?}") };
+    assert!(matches!(&call, Call::Load(names) if names.len() == 2), "{call:?}");
+    let said = servers.answer(call, millis(900));
+    let next = west.member.on_answer(said, millis(1_000), &mut west.host);
+    assert!(matches!(&next, Next::Done(Err(MemberError::NotSigned))), "{next:?}");
+    assert_eq!(servers.cells.len(), 1, "the head alone");
+}
