@@ -75,6 +75,13 @@ impl Server {
         Server::of(started.unwrap_or_else(|error| panic!("replica: {error}")), folder)
     }
 
+    /// Another server with the same password, which knows nothing of this one.
+    pub fn beside(&self, settings: &[Setting]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let started = self.with(|server| server.beside(folder.path(), settings));
+        Server::of(started.unwrap_or_else(|error| panic!("beside: {error}")), folder)
+    }
+
     fn of(server: PrivateServer, folder: TempDir) -> Self {
         Server { address: server.address(), server: Mutex::new(server), _folder: folder }
     }

@@ -17,7 +17,7 @@ pub use lessor_ledger::cells::{
 };
 pub use memory::{Fault, Memory};
 pub use postgres::Postgres;
-pub use redis::Redis;
+pub use redis::{Cluster, Redis};
 pub use url::{StoreKind, StoreUrl, UrlError};
 
 use self::url::Place;
@@ -84,14 +84,16 @@ impl fmt::Debug for Password {
     }
 }
 
-/// A handle on the cells of a store: one connection, one call at a time. It connects when it is used, and again after
+/// A handle on the cells of a store: one connection (of a cluster, one for each master), one call at a time. It connects when it is used, and again after
 /// each call that failed. A call that was dropped before its end is one that failed: what it asked for may be done.
 #[derive(Debug)]
 pub enum Cells {
     /// In this process.
     Memory(Memory),
-    /// In Redis or Valkey.
+    /// In a server of Redis or Valkey.
     Redis(Redis),
+    /// In a cluster of such servers.
+    Cluster(Cluster),
     /// In a table of PostgreSQL.
     Postgres(Postgres),
 }
@@ -102,6 +104,7 @@ impl Cells {
         check::prefix(&config.prefix)?;
         match &config.url.place {
             Place::Memory => Ok(Cells::Memory(Memory::new())),
+            Place::Redis(place) if place.is_cluster => Ok(Cells::Cluster(Cluster::new(place, config)?)),
             Place::Redis(place) => Ok(Cells::Redis(Redis::new(place, config)?)),
             Place::Postgres(place) => Ok(Cells::Postgres(Postgres::new(place, config)?)),
         }
@@ -119,6 +122,7 @@ impl Cells {
         match self {
             Cells::Memory(memory) => Cells::Memory(memory.clone()),
             Cells::Redis(redis) => Cells::Redis(redis.another()),
+            Cells::Cluster(cluster) => Cells::Cluster(cluster.another()),
             Cells::Postgres(postgres) => Cells::Postgres(postgres.another()),
         }
     }
@@ -128,6 +132,7 @@ impl Cells {
         match self {
             Cells::Memory(memory) => memory.timeline(),
             Cells::Redis(redis) => redis.timeline().await,
+            Cells::Cluster(cluster) => cluster.timeline().await,
             Cells::Postgres(postgres) => postgres.timeline().await,
         }
     }
@@ -138,6 +143,7 @@ impl Cells {
         let micros = match self {
             Cells::Memory(_) => return Ok(wall()),
             Cells::Redis(redis) => redis.time().await?,
+            Cells::Cluster(cluster) => cluster.time().await?,
             Cells::Postgres(postgres) => postgres.time().await?,
         };
         Ok(Moment::from_nanos(micros.saturating_mul(1_000)))
@@ -149,17 +155,19 @@ impl Cells {
         match self {
             Cells::Memory(memory) => memory.load(names),
             Cells::Redis(redis) => redis.load(names).await,
+            Cells::Cluster(cluster) => cluster.load(names).await,
             Cells::Postgres(postgres) => postgres.load(names).await,
         }
     }
 
-    /// Does these swaps, in one round trip, if the store is on this timeline. Each is done as a whole or not at all,
+    /// Does these swaps, in one round trip if no server of a cluster says that a key moved, if the store is on this timeline. Each is done as a whole or not at all,
     /// whatever becomes of the others, in no order that can be relied on.
     pub async fn swap(&mut self, timeline: &Timeline, swaps: &[Swap]) -> Result<Vec<Swapped>, CellsError> {
         check::swaps(swaps)?;
         match self {
             Cells::Memory(memory) => memory.swap(timeline, swaps),
             Cells::Redis(redis) => redis.swap(timeline, swaps).await,
+            Cells::Cluster(cluster) => cluster.swap(timeline, swaps).await,
             Cells::Postgres(postgres) => postgres.swap(timeline, swaps).await,
         }
     }
@@ -167,7 +175,7 @@ impl Cells {
     /// Makes what the store needs before there can be cells, and says what it made: nothing, if all is there.
     pub async fn migrate(&mut self) -> Result<Vec<String>, CellsError> {
         match self {
-            Cells::Memory(_) | Cells::Redis(_) => Ok(vec![]),
+            Cells::Memory(_) | Cells::Redis(_) | Cells::Cluster(_) => Ok(vec![]),
             Cells::Postgres(postgres) => postgres.migrate().await,
         }
     }

@@ -96,6 +96,14 @@ impl PrivateServer {
         Self::on_a_free_port(self.kind, folder, self.password.clone(), &all)
     }
 
+    /// Another server of the same kind and with the same password, which knows nothing of this one. All it writes is in this folder.
+    pub fn beside(&self, folder: &Path, settings: &[Setting]) -> io::Result<Self> {
+        if self.kind == StoreKind::Postgres {
+            postgres::prepare(folder, &self.password)?;
+        }
+        Self::on_a_free_port(self.kind, folder, self.password.clone(), settings)
+    }
+
     fn on_a_free_port(
         kind: StoreKind,
         folder: &Path,

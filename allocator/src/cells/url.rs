@@ -1,7 +1,7 @@
 //! Where a store is, as an operator writes it. Nothing shows the password that may be in it.
 
 use super::Password;
-use redis::{ConnectionAddr, IntoConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -47,12 +47,33 @@ pub(super) enum Place {
 
 #[derive(Clone)]
 pub(super) struct RedisPlace {
-    pub(super) host: String,
-    pub(super) port: u16,
+    /// The server, or those that are asked first where the others of a cluster are. At least one.
+    pub(super) hosts: Vec<Address>,
+    pub(super) is_cluster: bool,
     pub(super) db: i64,
     pub(super) user: Option<String>,
     pub(super) password: Option<Password>,
     pub(super) tls: Option<Roots>,
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Address {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&host_and_port(&self.host, self.port))
+    }
+}
+
+impl RedisPlace {
+    /// The server, where it is one.
+    pub(super) fn first(&self) -> &Address {
+        self.hosts.first().expect("a URL names at least one")
+    }
 }
 
 #[derive(Clone)]
@@ -70,6 +91,9 @@ pub(super) struct Roots(pub(super) Option<PathBuf>);
 #[error("{0}")]
 pub struct UrlError(String);
 
+/// Hosts of a cluster that a URL names: of those that are down the next one is asked.
+const HOSTS_MAX: usize = 32;
+
 const SCHEMES: &str = "redis://, rediss://, postgres:// or postgresql://";
 
 impl StoreUrl {
@@ -80,6 +104,11 @@ impl StoreUrl {
             Place::Redis(_) => StoreKind::Redis,
             Place::Postgres(_) => StoreKind::Postgres,
         }
+    }
+
+    /// Whether it is a cluster: several servers, each of which can fail alone.
+    pub fn is_cluster(&self) -> bool {
+        matches!(&self.place, Place::Redis(place) if place.is_cluster)
     }
 }
 
@@ -101,29 +130,58 @@ impl FromStr for StoreUrl {
 fn redis(rest: &str, tls: bool) -> Result<RedisPlace, UrlError> {
     let mut options = Options::of(rest);
     let roots = options.take("sslrootcert");
+    let is_cluster = match options.take("cluster").as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => return Err(UrlError("cluster is true or false".to_owned())),
+    };
     if !options.given.is_empty() {
-        return Err(UrlError("the only option of a redis URL is sslrootcert".to_owned()));
+        return Err(UrlError("the only options of a redis URL are cluster and sslrootcert".to_owned()));
     }
     if roots.is_some() && !tls {
         return Err(UrlError("sslrootcert is for rediss://, which has TLS".to_owned()));
     }
-    let url = format!("redis:{}", options.rest);
-    let info = url.into_connection_info().map_err(|error| {
-        let problem = error.detail().map_or_else(|| error.to_string(), str::to_owned);
-        UrlError(format!("not a redis URL: {problem}"))
-    })?;
-    let ConnectionAddr::Tcp(host, port) = info.addr() else {
-        return Err(UrlError("not a redis URL: it has no host".to_owned()));
-    };
-    let settings = info.redis_settings();
+    // Each host with all else that the URL says.
+    let rest = options.rest;
+    let host = rest.rfind('@').map_or_else(|| if rest.starts_with("//") { 2 } else { 0 }, |at| at + 1);
+    let end = rest[host..].find('/').map_or(rest.len(), |end| host + end);
+    let hosts = rest[host..end].split(',').map(|name| one_redis(&rest[..host], name, &rest[end..]));
+    let infos = hosts.take(HOSTS_MAX + 1).collect::<Result<Vec<_>, _>>()?;
+    if infos.len() > 1 && !is_cluster {
+        return Err(UrlError("several hosts are those of a cluster: add ?cluster=true".to_owned()));
+    }
+    if infos.len() > HOSTS_MAX {
+        return Err(UrlError(format!("a redis URL has at most {HOSTS_MAX} hosts")));
+    }
+    let settings = infos[0].1.redis_settings();
+    if is_cluster && settings.db() != 0 {
+        return Err(UrlError("a cluster has no database but 0".to_owned()));
+    }
     Ok(RedisPlace {
-        host: host.clone(),
-        port: *port,
         db: settings.db(),
         user: settings.username().map(str::to_owned),
         password: settings.password().map(Password::new),
         tls: tls.then(|| Roots(roots.map(PathBuf::from))),
+        is_cluster,
+        hosts: infos.into_iter().map(|(address, _)| address).collect(),
     })
+}
+
+/// What a URL with one host says: `before` has the user, and `after` the database.
+fn one_redis(before: &str, host: &str, after: &str) -> Result<(Address, ConnectionInfo), UrlError> {
+    let info = format!("redis:{before}{host}{after}").into_connection_info().map_err(|error| {
+        let problem = error.detail().map_or_else(|| error.to_string(), str::to_owned);
+        UrlError(format!("not a redis URL: {problem}"))
+    })?;
+    let ConnectionAddr::Tcp(host, port) = info.addr() else { return Err(no_host()) };
+    if host.is_empty() {
+        return Err(no_host());
+    }
+    Ok((Address { host: host.clone(), port: *port }, info))
+}
+
+fn no_host() -> UrlError {
+    UrlError("not a redis URL: it has no host".to_owned())
 }
 
 fn postgres(rest: &str) -> Result<PostgresPlace, UrlError> {
@@ -206,7 +264,11 @@ impl fmt::Display for StoreUrl {
             Place::Memory => f.write_str("memory:"),
             Place::Redis(place) => {
                 let scheme = if place.tls.is_some() { "rediss" } else { "redis" };
-                write!(f, "{scheme}://{}/{}", host_and_port(&place.host, place.port), place.db)
+                let hosts = place.hosts.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
+                match place.is_cluster {
+                    true => write!(f, "{scheme}://{hosts}/?cluster=true"),
+                    false => write!(f, "{scheme}://{hosts}/{}", place.db),
+                }
             }
             Place::Postgres(place) => {
                 let config = &place.config;
@@ -250,6 +312,12 @@ mod tests {
             ("redis://:s3cret@h:7/2", "redis://h:7/2"),
             ("rediss://u:s3cret@[::1]", "rediss://[::1]:6379/0"),
             ("rediss://u:s3cret@h?sslrootcert=/ca.pem", "rediss://h:6379/0"),
+            ("redis://h/0?cluster=false", "redis://h:6379/0"),
+            ("redis://h?cluster=true", "redis://h:6379/?cluster=true"),
+            (
+                "rediss://u:s3,cret@a:1,b,[::1]:3/?cluster=true&sslrootcert=/ca.pem",
+                "rediss://a:1,b:6379,[::1]:3/?cluster=true",
+            ),
             ("postgres://u:s3cret@h/d?sslmode=require", "postgres://h:5432/d"),
             ("postgresql://u:s3?cr/et@h:1,i:2/d", "postgres://h:1,i:2/d"),
             ("postgres://h/d?user=u", "postgres://h:5432/d"),
@@ -276,6 +344,10 @@ mod tests {
             "redis://:s3/cret@h",
             "redis://:s3cret@h?ssl=yes",
             "redis://:s3cret@h?sslrootcert=/ca.pem",
+            "redis://:s3cret@h,i",
+            "redis://:s3cret@h,i/1?cluster=true",
+            "redis://:s3cret@h,/?cluster=true",
+            "redis://:s3cret@h?cluster=s3",
             "postgres://",
             "postgres://u:s3cret@h:x/d",
             "postgres://u:s3cret@h/d?sslmode=prefer",

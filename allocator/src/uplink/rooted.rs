@@ -42,7 +42,10 @@ impl Rooted {
             return Err(TransportError::Unreachable("there is no store that is shared".to_owned()));
         };
         let cells = Cells::new(&store.cells).map_err(|error| broken(&error.into()))?;
-        let member = Member::new(node.to_owned(), shared.config().clocks.drift_ppm());
+        let mut member = Member::new(node.to_owned(), shared.config().clocks.drift_ppm());
+        if store.cells.url.is_cluster() {
+            member = member.on_several_servers();
+        }
         Ok(Rooted { cells, member, contested: Contested::default() })
     }
 

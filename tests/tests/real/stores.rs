@@ -1,7 +1,9 @@
-//! What is promised of cells, by each store that there is: the same list of behaviours against a map, Redis and PostgreSQL.
+//! What is promised of cells, by each store that there is: the same list of behaviours against a map, Redis, a cluster of Redis, and
+//! PostgreSQL.
 //! What is true of one kind of server alone is in a file of its own.
 
 mod behaviours;
+mod cluster;
 mod figures;
 mod migrate;
 mod postgres;
@@ -10,6 +12,7 @@ mod tls;
 mod trouble;
 
 use lessor_allocator::cells::{Cell, Cells, CellsConfig, CellsError, StoreKind, Swap, Swapped, Timeline};
+use scenarios::cluster::Cluster;
 use scenarios::servers::Server;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +23,14 @@ struct Store {
     /// No other test has the cells of this prefix.
     config: Option<CellsConfig>,
     server: Option<Arc<Server>>,
+    /// Ends with the tests that use it.
+    _cluster: Option<Arc<Cluster>>,
+}
+
+/// A prefix that no other test has.
+fn prefix() -> String {
+    static PREFIXES: AtomicU64 = AtomicU64::new(0);
+    format!("test.{}", PREFIXES.fetch_add(1, Ordering::Relaxed))
 }
 
 impl Store {
@@ -27,7 +38,7 @@ impl Store {
         if kind == StoreKind::Memory {
             let config = CellsConfig::new("memory:".parse().expect("a URL"));
             let cells = Cells::connect(&config).await.expect("nothing can go wrong");
-            return Store { cells, config: None, server: None };
+            return Store { cells, config: None, server: None, _cluster: None };
         }
         // It may start one, which takes a while.
         let server = tokio::task::block_in_place(|| Server::shared(kind));
@@ -36,11 +47,22 @@ impl Store {
 
     /// Cells of a prefix that no other test has.
     async fn on(server: Arc<Server>) -> Self {
-        static PREFIXES: AtomicU64 = AtomicU64::new(0);
-        let config = server.config(&format!("test.{}", PREFIXES.fetch_add(1, Ordering::Relaxed)));
+        let config = server.config(&prefix());
         let mut cells = Cells::new(&config).expect("a good configuration");
         cells.migrate().await.expect("what it needs");
-        Store { cells, config: Some(config), server: Some(server) }
+        Store { cells, config: Some(config), server: Some(server), _cluster: None }
+    }
+
+    /// The same of a cluster that other tests use, too.
+    async fn of_a_cluster() -> Self {
+        let cluster = Cluster::shared().await;
+        Store { _cluster: Some(Arc::clone(&cluster)), ..Store::on_all(&cluster) }
+    }
+
+    fn on_all(cluster: &Cluster) -> Self {
+        let config = cluster.config(&prefix());
+        let cells = Cells::new(&config).expect("a good configuration");
+        Store { cells, config: Some(config), server: None, _cluster: None }
     }
 
     async fn load(&mut self, name: &str) -> Option<Cell> {

@@ -1,6 +1,7 @@
 //! What a server answers, what it says of itself and of its errors, and what follows from it.
 
-use crate::cells::{CellsConfig, CellsError, Timeline, excerpt::excerpt};
+use super::Shared;
+use crate::cells::{CellsError, Timeline, excerpt::excerpt};
 use redis::{RedisError, ServerError, ServerErrorKind, Value};
 use std::collections::HashMap;
 
@@ -39,6 +40,17 @@ impl Answer {
         matches!(self, Answer::Error(error) if error.kind() == Some(ServerErrorKind::NoScript))
     }
 
+    /// Where the server says that the key is, and whether it is there for this once alone (`ASK`) or for good (`MOVED`).
+    pub(super) fn elsewhere(&self) -> Option<(bool, &str)> {
+        let Answer::Error(error) = self else { return None };
+        let is_asking = error.kind() == Some(ServerErrorKind::Ask);
+        if !is_asking && error.kind() != Some(ServerErrorKind::Moved) {
+            return None;
+        }
+        // Before it is the slot.
+        Some((is_asking, error.details()?.split(' ').nth(1)?))
+    }
+
     /// What is wrong with an answer that the question cannot have, if it is not an error.
     pub(super) fn failed(self) -> CellsError {
         match self {
@@ -46,6 +58,21 @@ impl Answer {
             Answer::Number(_) | Answer::Bytes(_) | Answer::List(_) | Answer::Strange => {
                 CellsError::Unreachable("an answer that cannot be".to_owned())
             }
+        }
+    }
+
+    /// What a clock shows, in microseconds since the epoch.
+    pub(super) fn micros(self) -> Result<u64, CellsError> {
+        let parts = match self {
+            Answer::List(parts) => parts.into_iter().map(Answer::bytes).collect::<Result<Vec<_>, _>>()?,
+            Answer::Number(_) | Answer::Bytes(_) | Answer::Error(_) | Answer::Strange => {
+                return Err(self.failed());
+            }
+        };
+        let number = |part: &Vec<u8>| std::str::from_utf8(part).ok()?.parse::<u64>().ok();
+        match parts.iter().map(number).collect::<Option<Vec<u64>>>().as_deref() {
+            Some(&[seconds, micros]) => Ok(seconds.saturating_mul(1_000_000).saturating_add(micros)),
+            Some(_) | None => Err(Answer::Strange.failed()),
         }
     }
 
@@ -82,8 +109,17 @@ impl State {
     }
 
     /// Whether it keeps what it is given, as far as it says.
-    pub(super) fn check(&self, config: &CellsConfig) -> Result<(), CellsError> {
-        self.master()?;
+    pub(super) fn check(&self, shared: &Shared) -> Result<(), CellsError> {
+        match (shared.place.is_cluster, self.get("cluster_enabled")) {
+            (true, "1") => {}
+            (false, "1") => return Err(self.unfit("cluster_enabled", "add cluster=true to the URL")),
+            (true, _) => {
+                let why = "it is not in a cluster: take cluster=true out of the URL";
+                return Err(self.unfit("cluster_enabled", why));
+            }
+            (false, _) => drop(self.master()?),
+        }
+        let config = &shared.config;
         let mut version = self.get("redis_version").split('.').map(|part| part.parse::<u32>().unwrap_or(0));
         let version = (version.next().unwrap_or(0), version.next().unwrap_or(0));
         if version < OLDEST {
@@ -113,9 +149,6 @@ pub(super) fn failed(error: &ServerError) -> CellsError {
         Some(ServerErrorKind::ReadOnly) => CellsError::Unfit(format!("role is not master: {text}")),
         Some(ServerErrorKind::NoPerm) => {
             CellsError::Unfit(format!("the user may not do what is needed: {text}"))
-        }
-        Some(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::CrossSlot) => {
-            CellsError::Unfit(format!("cluster_enabled is 1, and the keys are on several servers: {text}"))
         }
         _ => CellsError::Unreachable(format!("{} {text}", excerpt(error.code()))),
     }

@@ -1,7 +1,9 @@
 //! One connection to a server that was found fit for what is asked of it.
 
+use super::Shared;
 use super::answer::{Answer, State, failed, unreachable};
-use super::{SCRIPT, Shared};
+use super::script::{SCRIPT, Told};
+use crate::cells::url::Address;
 use crate::cells::{CellsConfig, CellsError, excerpt::excerpt, tls};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo};
@@ -9,6 +11,9 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+
+/// How often a batch is sent again of which a server forgot the script.
+const FORGOTTEN_MAX: usize = 3;
 
 /// A connection. The task that reads and writes ends with it, so that it is closed whatever it still waits for.
 pub(super) struct Line {
@@ -30,16 +35,13 @@ impl Line {
         self.driver.is_finished()
     }
 
-    pub(super) async fn connect(shared: &Shared) -> Result<Self, CellsError> {
-        let (place, config) = (&shared.place, &shared.config);
-        let cannot = |error: io::Error| {
-            CellsError::Unreachable(format!("{}: {}", config.url, excerpt(&error.to_string())))
-        };
-        let stream = TcpStream::connect((place.host.as_str(), place.port)).await.map_err(cannot)?;
+    pub(super) async fn connect(shared: &Shared, address: &Address) -> Result<Self, CellsError> {
+        let cannot = |error: io::Error| CellsError::Unreachable(excerpt(&error.to_string()));
+        let stream = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(cannot)?;
         stream.set_nodelay(true).map_err(cannot)?;
         let mut line = match &shared.tls {
             Some(connector) => {
-                let name = tls::server_name(&place.host).map_err(cannot)?;
+                let name = tls::server_name(&address.host).map_err(cannot)?;
                 let stream = connector.connect(name, stream).await.map_err(cannot)?;
                 Line::over(stream, shared).await?
             }
@@ -47,7 +49,7 @@ impl Line {
         };
         let mut info = Pipeline::new();
         info.cmd("INFO");
-        State::of(line.ask_one(&info).await?)?.check(config)?;
+        State::of(line.ask_one(&info).await?)?.check(shared)?;
         line.load_script().await?;
         Ok(line)
     }
@@ -85,11 +87,33 @@ impl Line {
         Ok(self.ask(pipeline).await?.pop().unwrap_or(Answer::Strange))
     }
 
-    pub(super) fn sha(&self) -> &str {
-        &self.sha
+    /// What the script answers to each of these swaps.
+    pub(super) async fn swap(&mut self, told: &[Told]) -> Result<Vec<Answer>, CellsError> {
+        let mut answers = self.evaluate(told.iter()).await?;
+        for _ in 0..FORGOTTEN_MAX {
+            let forgotten = (0..answers.len()).filter(|&at| answers[at].is_forgotten());
+            let forgotten: Vec<usize> = forgotten.collect();
+            if forgotten.is_empty() {
+                break;
+            }
+            self.load_script().await?;
+            let again = self.evaluate(forgotten.iter().map(|&at| &told[at])).await?;
+            forgotten.into_iter().zip(again).for_each(|(at, answer)| answers[at] = answer);
+        }
+        Ok(answers)
     }
 
-    pub(super) async fn load_script(&mut self) -> Result<(), CellsError> {
+    async fn evaluate(&mut self, told: impl Iterator<Item = &Told>) -> Result<Vec<Answer>, CellsError> {
+        let (mut pipeline, mut own) = (Pipeline::new(), vec![]);
+        for told in told {
+            let before = told.add_to(&mut pipeline, &self.sha);
+            own.extend(std::iter::repeat_n(false, before).chain([true]));
+        }
+        let answers = self.ask(&pipeline).await?.into_iter().zip(own);
+        Ok(answers.filter_map(|(answer, is_own)| is_own.then_some(answer)).collect())
+    }
+
+    async fn load_script(&mut self) -> Result<(), CellsError> {
         let mut load = Pipeline::new();
         load.cmd("SCRIPT").arg("LOAD").arg(SCRIPT);
         let sha = self.ask_one(&load).await?.bytes()?;

@@ -10,17 +10,18 @@ use std::time::Duration;
 
 macro_rules! behaviours {
     ($($behaviour:ident)*) => {
-        behaviours! { in memory of Memory: $($behaviour)* }
-        behaviours! { in redis of Redis: $($behaviour)* }
-        behaviours! { in postgres of Postgres: $($behaviour)* }
+        behaviours! { in memory by Store::of(StoreKind::Memory); $($behaviour)* }
+        behaviours! { in redis by Store::of(StoreKind::Redis); $($behaviour)* }
+        behaviours! { in cluster by Store::of_a_cluster(); $($behaviour)* }
+        behaviours! { in postgres by Store::of(StoreKind::Postgres); $($behaviour)* }
     };
-    (in $store:ident of $kind:ident: $($behaviour:ident)*) => {
+    (in $store:ident by $made:expr; $($behaviour:ident)*) => {
         mod $store {
-            use super::{Store, StoreKind};
+            use super::*;
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $behaviour() {
-                    super::$behaviour(Store::of(StoreKind::$kind).await).await;
+                    super::$behaviour($made.await).await;
                 }
             )*
         }

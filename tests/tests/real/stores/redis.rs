@@ -198,27 +198,6 @@ async fn a_user_who_may_do_what_is_needed_can_do_all() {
     assert_eq!(alone, Err(CellsError::NotDurable("it is on 0 replicas, of 1".to_owned())));
 }
 
-/// A script touches one key, so that a batch goes through although its keys belong to different parts of a cluster; but
-/// all parts must be on the one server that is asked.
-#[tokio::test]
-async fn a_cluster_of_one_server_does_what_a_server_does() {
-    let server = Arc::new(Server::start(REDIS, &[("cluster-enabled", "yes")]));
-    assert_eq!(server.tell("CLUSTER ADDSLOTSRANGE 0 16383"), "+OK");
-    let is_ok = |info: &String| info.contains("cluster_state:ok");
-    wait_for(async || Some(server.tell("CLUSTER INFO")), is_ok).await;
-    let mut store = Store::on(Arc::clone(&server)).await;
-    let batch: Vec<_> = (0..100).map(|n| swap(&format!("{n}"), None, Some(cell(n, "one")))).collect();
-    assert_eq!(store.try_swap(&batch).await, Ok(vec![Swapped::Done; 100]));
-    let timeline = store.timeline().await;
-    // One that is on its way to another server is said to be elsewhere.
-    let slot =
-        server.tell(&format!("CLUSTER KEYSLOT {}:{{7}}", store.config.as_ref().expect("it has one").prefix));
-    assert_eq!(server.tell(&format!("CLUSTER DELSLOTS {}", &slot[1..])), "+OK");
-    assert_eq!(server.tell("CONFIG SET cluster-require-full-coverage no"), "+OK");
-    let gone = store.cells.swap(&timeline, &[swap("7", Some(7), None)]).await;
-    assert!(matches!(&gone, Err(CellsError::Unreachable(text)) if text.contains("CLUSTERDOWN")), "{gone:?}");
-}
-
 #[tokio::test]
 async fn a_user_who_may_not_is_told_what() {
     let store = own().await;

@@ -1,6 +1,8 @@
 //! Both servers with TLS, and a certificate that no authority vouches for.
 
+use super::trouble::wait_for;
 use super::{Store, cell, swap};
+use lessor_allocator::cells::private::HeldPort;
 use lessor_allocator::cells::{Cells, CellsConfig, CellsError, StoreKind, Swapped};
 use scenarios::servers::Server;
 use std::os::unix::fs::{MetadataExt as _, chown};
@@ -65,6 +67,34 @@ async fn redis_is_talked_to_if_its_certificate_is_good() {
     // In clear it is not understood.
     let clear = Cells::connect(store.config.as_ref().expect("it has one")).await;
     assert!(matches!(clear, Err(CellsError::Unreachable(_))), "{clear:?}");
+}
+
+/// The servers say on which port they have TLS, and one that does not know its own name is at the name that the URL has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_talked_to_if_its_certificates_are_good() {
+    let bus = HeldPort::any().expect("a free port");
+    let bus = bus.address().port().to_string();
+    let cluster = [("cluster-enabled", "yes"), ("cluster-port", bus.as_str())];
+    let server = Arc::new(Server::start(StoreKind::Redis, &cluster));
+    assert_eq!(server.tell("CLUSTER ADDSLOTSRANGE 0 16383"), "+OK");
+    let store = Store::on(Arc::clone(&server)).await;
+    let (certificate, key) = certificate(&server.folder());
+    let port = server.address().port().to_string();
+    let with_tls = [
+        ("port", "0"),
+        ("tls-port", port.as_str()),
+        ("tls-cluster", "yes"),
+        ("tls-cert-file", certificate.as_str()),
+        ("tls-key-file", &key),
+        ("tls-ca-cert-file", &certificate),
+        ("tls-auth-clients", "no"),
+    ];
+    server.start_again(&[cluster.as_slice(), &with_tls].concat());
+    let url = format!("rediss://:{}@{}/?cluster=true", server.password(), server.address());
+    let good = config(&store, format!("{url}&sslrootcert={certificate}"));
+    let look = async || Cells::connect(&good).await.ok()?.load(&["a".to_owned()]).await.ok();
+    wait_for(look, |_| true).await;
+    only_who_is_vouched_for_is_talked_to(&store, &url, '&', &certificate).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
