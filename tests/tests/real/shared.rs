@@ -39,6 +39,7 @@ macro_rules! on_each_store {
 }
 
 mod alone;
+mod cluster;
 mod config;
 mod family;
 mod kinds;
@@ -47,6 +48,7 @@ mod trouble;
 /// A store for one test, in a server that others may use too.
 struct Store {
     server: Arc<Server>,
+    url: String,
     prefix: String,
 }
 
@@ -54,7 +56,7 @@ impl Store {
     async fn of(server: Arc<Server>, prefix: &str) -> Store {
         let mut cells = Cells::new(&server.config(prefix)).expect("a good configuration");
         cells.migrate().await.expect("it may be");
-        Store { server, prefix: prefix.to_owned() }
+        Store { url: server.url(), server, prefix: prefix.to_owned() }
     }
 
     /// A store that no other test stops or empties.
@@ -68,7 +70,7 @@ impl Store {
 
     /// The configuration of an allocator called `node`: so many calls in any second.
     fn config(&self, node: &str, limit: u64, version: u64) -> String {
-        self.config_at(&self.server.url(), node, limit, version)
+        self.config_at(&self.url, node, limit, version)
     }
 
     /// The same of one that finds the store there.
@@ -124,7 +126,10 @@ async fn call_for(vendor: &Vendor, limits: &[Limit; 2], span: Duration) -> Optio
 }
 
 async fn two_use_all_there_is_and_no_more(kind: StoreKind) {
-    let store = Store::shared(kind, "two").await;
+    two_use_all_of(&Store::shared(kind, "two").await, kind.name()).await;
+}
+
+async fn two_use_all_of(store: &Store, shown: &str) {
     let (east, west) = (store.allocator("east").await, store.allocator("west").await);
     let clients = [east.client("a").await, west.client("b").await];
     let limits = clients.each_ref().map(|client| client.limit("vendor"));
@@ -134,7 +139,7 @@ async fn two_use_all_there_is_and_no_more(kind: StoreKind) {
     let status = reqwest::get(format!("{}/v1/status", west.url)).await.expect("it answers");
     let status = status.text().await.expect("a text");
     assert!(status.contains(r#""sharing":["east","west"]"#), "by their names: {status}");
-    println!("{kind:?}: {} of {} used through two allocators", vendor.count(), 6 * LIMIT);
+    println!("{shown}: {} of {} used through two allocators", vendor.count(), 6 * LIMIT);
     let metrics = reqwest::get(format!("{}/metrics", east.url)).await.expect("it answers");
     let metrics = metrics.text().await.expect("a text");
     assert!(metrics.contains("\nlessor_store_allocators 2\n"), "each knows of the other: {metrics}");
@@ -415,6 +420,15 @@ fn what_no_shared_store_keeps_is_refused() {
             "store.kind is \"postgres\"",
         ),
         (format!("[store]\nkind = \"redis\"\nurl = \"http://:s3cret@h\"\n{sliding}"), "store.url"),
+        (format!("[store]\nkind = \"redis\"\nurl = \"redis://:s3cret@h,i\"\n{sliding}"), "add ?cluster=true"),
+        (
+            format!("[store]\nkind = \"redis\"\nurl = \"redis://:s3cret@h?cluster=s3cret\"\n{sliding}"),
+            "store.url: cluster is true or false",
+        ),
+        (
+            format!("[store]\nkind = \"redis\"\nurl = \"redis://:s3cret@h,i/3?cluster=true\"\n{sliding}"),
+            "store.url: a cluster has no database but 0",
+        ),
         (format!("{store}prefix = \"a b\"\n{sliding}"), "\"a b\""),
         (format!("{store}timeout = \"1h\"\n{sliding}"), "store.timeout is"),
         (format!("[store]\nkind = \"memory\"\nurl = \"redis://h\"\n{sliding}"), "store.url"),
