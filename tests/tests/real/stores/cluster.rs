@@ -6,6 +6,7 @@ use lessor_allocator::cells::{Cell, Cells, CellsConfig, CellsError, StoreKind, S
 use lessor_protocol::Clock;
 use scenarios::cluster::Cluster;
 use scenarios::servers::Server;
+use scenarios::wire::Wire;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -286,6 +287,8 @@ async fn while_one_master_is_gone_the_cells_of_the_others_go_on() {
     let server = node.server.address().to_string();
     let asked = [swap(&name, Some(1), Some(cell(2, "two")))];
     node.server.stop();
+    // The handle does not know yet that it stands still.
+    others_go_on(&mut store.cells, Duration::from_millis(900)).await;
     for _ in 0..2 {
         let late = text(store.cells.swap(&timeline, &asked).await);
         assert!(late.contains(&server) && late.contains("1s"), "{late}");
@@ -318,6 +321,42 @@ async fn while_one_master_is_gone_the_cells_of_the_others_go_on() {
     assert_eq!(store.timeline().await, moved);
 }
 
+/// The answer of one master is lost, and those of the others are not: what was done is not known of any.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_of_one_master_that_is_lost_says_nothing_of_what_was_done() {
+    let (cluster, mut store, names) = own().await;
+    // From here on clients are told to go through these.
+    let mut wires = vec![];
+    for node in cluster.nodes() {
+        let wire = Wire::to(node.server.address()).await;
+        let told = format!("CONFIG SET cluster-announce-port {}", wire.address().port());
+        assert_eq!(node.server.tell(&told), "+OK");
+        wires.push(wire);
+    }
+    let all_know =
+        |slots: &Vec<String>| slots.iter().all(|known| wires.iter().all(|wire| known.contains(&port(wire))));
+    let nodes = async || Some(cluster.nodes().iter().map(|node| node.server.tell("CLUSTER NODES")).collect());
+    wait_for(nodes, all_know).await;
+    store.cells = Cells::connect(&config(&store)).await.expect("it is there");
+    let timeline = store.timeline().await;
+    for round in 0..9 {
+        let wire = &wires[round % 3];
+        let names = names.each_ref().map(|name| format!("{name}}}{round}"));
+        wire.lose_an_answer();
+        let lost = text(store.cells.swap(&timeline, &names.each_ref().map(|name| make(name, 1))).await);
+        assert!(lost.contains(&port(wire)), "{lost}");
+        // All heard of it, and did it.
+        let found = store.cells.load(&names).await.expect("they are there");
+        assert_eq!(found, (timeline.clone(), vec![Some(cell(1, "made")); 3]));
+        let next = names.each_ref().map(|name| swap(name, Some(1), Some(cell(2, "next"))));
+        assert_eq!(store.cells.swap(&timeline, &next).await, Ok(vec![Swapped::Done; 3]));
+    }
+}
+
+fn port(wire: &Wire) -> String {
+    format!("127.0.0.1:{}", wire.address().port())
+}
+
 /// Of the hosts that a URL names any may be gone, or stand still. Those that it does not name are found.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_is_down_is_passed_over() {
@@ -327,7 +366,7 @@ async fn a_host_that_is_down_is_passed_over() {
     let silent = closed.local_addr().expect("it is bound");
     let gone = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
     let good = shared.nodes()[1].server.address();
-    let url = shared.url_by(&format!("{gone},{silent},no-such-host.invalid:1,{good}"));
+    let url = shared.url_by(&format!("{gone},{silent},{good}"));
     let config = CellsConfig { url: url.parse().expect("a URL"), ..shared.config(&prefix()) };
     let mut cells = Cells::connect(&config).await.expect("the last one is there");
     let timeline = cells.timeline().await.expect("it is there");
