@@ -15,6 +15,7 @@ const SLOTS: usize = 16_384;
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Node>,
+    gone_after: Duration,
 }
 
 /// A server of a cluster.
@@ -33,7 +34,7 @@ impl Cluster {
     pub async fn start(gone_after: Duration) -> Self {
         let first = Node::start(None, gone_after);
         let others = [(), ()].map(|()| Node::start(Some(&first), gone_after));
-        let cluster = Cluster { nodes: [first].into_iter().chain(others).collect() };
+        let cluster = Cluster { nodes: [first].into_iter().chain(others).collect(), gone_after };
         for (place, node) in cluster.nodes.iter().enumerate() {
             let (from, to) = (place * SLOTS / 3, (place + 1) * SLOTS / 3 - 1);
             assert_eq!(node.server.tell(&format!("CLUSTER ADDSLOTSRANGE {from} {to}")), "+OK");
@@ -67,7 +68,7 @@ impl Cluster {
 
     /// Adds a server without slots: a master, or a replica of the one at this place.
     pub async fn join(&mut self, master: Option<usize>) -> Arc<Server> {
-        let node = Node::start(Some(&self.nodes[0]), Duration::from_secs(60));
+        let node = Node::start(Some(&self.nodes[0]), self.gone_after);
         self.nodes.iter().for_each(|other| node.meet(other));
         self.nodes.push(node);
         self.is_whole().await;

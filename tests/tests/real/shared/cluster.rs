@@ -3,6 +3,7 @@
 use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for, two_use_all_of};
 use lessor_ledger::roots::{HEAD, cell_of};
 use scenarios::cluster::Cluster;
+use scenarios::fleet::eventually;
 use scenarios::vendor::Vendor;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,6 +88,31 @@ async fn a_replica_that_is_behind_takes_over_from_one_master() {
     assert_eq!(vendor.breach(), None);
     let lent = vendor.count_after(taken + Duration::from_millis(2_100)) - vendor.count_after(over);
     assert_eq!(lent, 0, "nothing is lent before all that may be out is over");
+    east.stop().await;
+    west.stop().await;
+}
+
+/// The other masters find out that it is gone, and elect its replica. Allocators are told nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_is_killed_is_replaced_by_the_cluster_itself() {
+    let mut cluster = Cluster::start(Duration::from_secs(1)).await;
+    let place = cluster.place(&key(HEAD));
+    let replica = cluster.join(Some(place)).await;
+    let store = store(&cluster, "lessor");
+    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
+    let clients = [east.client("a").await, west.client("b").await];
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    let vendor = Vendor::new(LIMIT, PER);
+    call_for(&vendor, &limits, PER).await.expect("it lends");
+    cluster.nodes()[place].server.kill();
+    let killed = CLOCK.now();
+    let is_elected = async || replica.tell("INFO replication").contains("role:master").then_some(());
+    tokio::join!(call_for(&vendor, &limits, 2 * PER), eventually("it is elected", is_elected));
+    let elected = CLOCK.now();
+    let first = call_for(&vendor, &limits, 8 * PER).await.expect("it goes on");
+    let (took, again) = (elected.since(killed), first.since(elected));
+    println!("cluster: a killed master was replaced within {took:?}, a call {again:?} after that");
+    assert_eq!(vendor.breach(), None);
     east.stop().await;
     west.stop().await;
 }
