@@ -9,6 +9,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const CLOCK: Clock = Clock::since_boot();
 
+/// The clock that the hot path reads.
+#[derive(Clone, Copy)]
+struct HotClock(Option<CoarseClock>);
+
+impl HotClock {
+    /// Whether it shows a time, which it always does.
+    #[inline(always)]
+    fn is_read(self) -> bool {
+        self.0.map_or_else(|| CLOCK.now().as_nanos(), |clock| clock.tick().number()) != u64::MAX
+    }
+}
+
 /// An atomic that no other is fetched with: common processors fetch two lines of 64 bytes at a time.
 #[repr(align(128))]
 struct Counter(AtomicU64);
@@ -21,6 +33,13 @@ impl Counter {
 
     fn subtract(&self) -> bool {
         self.0.fetch_sub(1, Ordering::AcqRel) > 0
+    }
+
+    /// For a counter that only this thread writes.
+    fn subtract_plainly(&self) -> bool {
+        let count = self.0.load(Ordering::Relaxed);
+        self.0.store(count.wrapping_sub(1), Ordering::Relaxed);
+        count > 0
     }
 
     fn exchange(&self) -> bool {
@@ -51,12 +70,17 @@ pub(super) fn cases() -> Vec<Case> {
     let (alone, swapped) = (Counter::full(), Counter::full());
     let (shared, contended) = (Counter::full(), Counter::full());
     let (one, other) = (Counter::full(), Counter::full());
-    let mut cases = clocks();
+    let (timed, plain) = (Counter::full(), Counter::full());
+    let clock = HotClock(CoarseClock::try_new());
+    let mut cases = clocks(clock);
     cases.extend([
         Case::new("floor/thread-local", decrement_own),
         Case::new("floor/thread-local-2-threads", decrement_own).on_two_threads(),
         Case::new("floor/fetch_sub", move || black_box(&alone).subtract()),
         Case::new("floor/cas", move || black_box(&swapped).exchange()),
+        // What both cost at once, which is less than one and the other: a processor overlaps them.
+        Case::new("floor/clock-and-cas", move || clock.is_read() && black_box(&timed).exchange()),
+        Case::new("floor/clock-and-store", move || clock.is_read() && black_box(&plain).subtract_plainly()),
         Case::new("floor/fetch_sub-2-threads", move || black_box(&shared).subtract()).on_two_threads(),
         Case::new("floor/cas-2-threads", move || black_box(&contended).exchange()).on_two_threads(),
         Case::new("floor/cas-2-threads-2-words", move || black_box(&one).exchange())
@@ -66,8 +90,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// `floor/clock` is the one that the hot path reads; the others are what it could have read.
-fn clocks() -> Vec<Case> {
-    let coarse = CoarseClock::try_new();
+fn clocks(hot: HotClock) -> Vec<Case> {
     let system = |name, id| {
         Case::new(name, move || {
             black_box(clock_gettime(id));
@@ -75,13 +98,8 @@ fn clocks() -> Vec<Case> {
         })
     };
     vec![
-        Case::new("floor/clock", move || {
-            match coarse {
-                Some(clock) => black_box(clock.tick().number()),
-                None => black_box(CLOCK.now().as_nanos()),
-            };
-            true
-        }),
+        Case::new("floor/clock", move || hot.is_read()),
+        Case::new("floor/clock-2-threads", move || hot.is_read()).on_two_threads(),
         Case::new("floor/clock-exact", || {
             black_box(CLOCK.now());
             true
