@@ -7,6 +7,7 @@
 //! leaves nothing behind that is believed later.
 
 mod ask;
+mod contention;
 mod follow;
 mod open;
 mod sweep;
@@ -16,6 +17,7 @@ use super::idle::Idle;
 use super::{Exchange, Head, RootAsk, RootClock, RootError, SIGN_EVERY, Signer, Watch};
 use crate::cells::{Cell, CellsError, Swap, Swapped, Timeline};
 use crate::overrides::{LimitOverrides, Suspensions, Version};
+use contention::Contention;
 use lessor_protocol::{Answer, Moment};
 use open::Found;
 use std::collections::BTreeMap;
@@ -181,6 +183,8 @@ pub struct Member {
     looked: Option<(Moment, (u64, u64))>,
     /// Roots that may be of no use after a while.
     idle: Idle,
+    /// How long it takes to swap roots.
+    contention: Contention,
     job: Job,
     step: Step,
     tries: u32,
@@ -263,6 +267,7 @@ impl Member {
             job: Job::Leave,
             step: Step::Nothing,
             tries: 0,
+            contention: Contention::default(),
         }
     }
 

@@ -228,3 +228,19 @@ fn what_is_wanted_of_a_steady_flow_is_used_through_a_store() {
 fn what_is_wanted_of_a_limit_is_used_through_regions() {
     used_at_least(60, 0.88, 0.97, topologies::regions_of_seconds);
 }
+
+/// What so many allocators of one root admit to callers that want twice what it sustains.
+fn admitted_by(allocators: usize) -> u64 {
+    let text = format!(
+        "seed=1 rules=token_bucket,10000/1000000000ns,capacity,10000,initial,0 \
+         allocators={allocators}/500000/500000 nodes=40 workload=steady demand=20000 one_way=500000 jitter=500000 lasts=6000000000"
+    );
+    clean(lessor_sim::text::read(&text).expect("a setup")).admissions
+}
+
+/// The bug: of many allocators that swap one root, each was nearly always late, and what it then was lent was over before its next turn.
+#[test]
+fn forty_allocators_of_one_root_use_nearly_what_five_do() {
+    let (few, many) = (admitted_by(5), admitted_by(40));
+    assert!(many * 10 >= few * 9, "{many} by forty, {few} by five");
+}

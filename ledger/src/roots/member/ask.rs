@@ -51,6 +51,7 @@ impl Member {
         let asks = asks.into_iter().flatten();
         let asks: Vec<_> =
             asks.map(|ask| (self.known.remove(&ask.name), ask)).map(|(cell, ask)| (ask, cell)).collect();
+        let rtt = self.contention.begins(now, rtt);
         let holder = Holder { id: SessionId(self.signer.session), share: Share::EVEN, rtt };
         self.tries = 0;
         self.try_swaps(Box::new(Exchange::new(holder, seq, asks)), places, now, host)
@@ -125,6 +126,7 @@ impl Member {
             }
             answers.push(answer);
         }
+        self.contention.ends(now, answers.iter().all(Option::is_some));
         let mut answers = answers.into_iter();
         Next::Done(Ok(places
             .iter()
