@@ -124,6 +124,8 @@ impl Pool {
         let is_nothing = permits == 0 && asker.want > 0 && !is_ample;
         let wait = if is_spent && others.count() > 0 { self.told_wait(id) } else { None };
         let permits = if wait.is_some() { 0 } else { permits };
+        // What a group is guaranteed is lent all the same, and not for nothing.
+        let is_hoarded = is_hoarded && permits == 0;
         let others = self.sessions.draws();
         Offer { permits, state, pace, is_greedy, is_hoarded, wait, hold, standing, is_nothing, others }
     }

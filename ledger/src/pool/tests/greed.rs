@@ -75,3 +75,24 @@ fn what_is_spent_as_fast_as_it_is_held_is_extended() {
         held = more.kept + more.permits;
     }
 }
+
+/// What a group is guaranteed is lent to a member that hoards, too: with a lease to spend it in.
+#[test]
+fn nothing_is_lent_without_a_lease() {
+    let sharing = Sharing { guaranteed: vec![25], ..Sharing::default() };
+    let plan = Plan { sharing, ..(*plan(vec![bucket(100, 100, SECOND)])).clone() };
+    let mut pool = Pool::new(Arc::new(plan), millis(0));
+    let member = Holder { share: Share { group: Some(0), ..Share::EVEN }, ..B };
+    let (mut held, mut later) = (0, 0);
+    for seq in 1..=10 {
+        held += grant(pool.renew(millis(0), member, seq, greedy(0, held))).permits;
+    }
+    for step in 1..=20 {
+        grant(pool.renew(millis(step * 33), A, step, greedy(0, 0)));
+        let more = grant(pool.renew(millis(step * 33), member, 10 + step, greedy(0, held)));
+        assert!(more.permits == 0 || !more.term.is_zero(), "{} after {step} terms", more.permits);
+        later += if step > 8 { more.permits } else { 0 };
+        held = more.kept + more.permits;
+    }
+    assert!(later > 0, "the group is owed some");
+}
