@@ -106,7 +106,7 @@ impl Rooted {
         }
     }
 
-    /// Says that this allocator is not there any more, if that is easily said.
+    /// Says that this allocator is not there any more, if it ever was.
     pub(super) async fn leave(&mut self, shared: &Shared) {
         let mut here = Here { shared, due: None, contested: &mut self.contested };
         let Some(first) = self.member.leave(shared.now(), &mut here) else { return };

@@ -231,10 +231,9 @@ impl Head {
         self.signed.insert(signer.session, Signed { node: signer.node.clone(), at: now.into() });
     }
 
-    /// The allocator that asks in `session` is not there any more.
-    pub fn leave(&mut self, session: u64, now: Moment) {
-        self.writes(now);
-        self.signed.remove(&session);
+    /// The allocator that asks in `session` is not there any more. Whether it was.
+    pub fn leave(&mut self, session: u64) -> bool {
+        self.signed.remove(&session).is_some()
     }
 
     /// Whether the clock of the store may have been set while no allocator watched. It is `now` by that clock, and `calendar` by

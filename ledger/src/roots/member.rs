@@ -9,6 +9,7 @@
 mod ask;
 mod contention;
 mod follow;
+mod leave;
 mod open;
 mod sweep;
 mod time;
@@ -206,6 +207,8 @@ enum Step {
     Time(Moment, AfterTime),
     /// The head, to go by it.
     LoadHead,
+    /// The head, by an allocator that leaves.
+    LoadToLeave,
     /// The head becomes this one. In doubt it is not gone by, even then.
     SwapHead {
         next: Cell,
@@ -299,16 +302,6 @@ impl Member {
         })
     }
 
-    /// Says that the allocator is not there any more, if that is easily said: `None` if it is not. Others that do not hear of it see
-    /// that it does not sign.
-    pub fn leave(&mut self, now: Moment, host: &mut impl Host) -> Option<Next> {
-        self.begin(self.signer.session, Job::Leave, now);
-        let ((cell, mut head), there) = self.head.take().zip(self.clock.now(now))?;
-        head.leave(self.signer.session, there);
-        let timeline = head.timeline();
-        Some(self.swap_head(&timeline, Some(cell), head, false, now, host))
-    }
-
     /// The store answered, or did not, by `now`.
     pub fn on_answer(&mut self, said: Result<Said, CellsError>, now: Moment, host: &mut impl Host) -> Next {
         let step = mem::replace(&mut self.step, Step::Nothing);
@@ -320,6 +313,9 @@ impl Member {
             (Step::Time(asked, after), Said::Time(said)) => self.on_time(said, asked, after, now, host),
             (Step::LoadHead, Said::Loaded(timeline, cells)) => {
                 self.read_head(timeline, cells.into_iter().next().flatten(), now, host)
+            }
+            (Step::LoadToLeave, Said::Loaded(timeline, cells)) => {
+                self.leave_head(&timeline, cells.into_iter().next().flatten(), now, host)
             }
             (Step::SwapHead { next, head, is_in_doubt, sent }, Said::Swapped(swapped)) => {
                 if swapped.first() == Some(&Swapped::Done) {

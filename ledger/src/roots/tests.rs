@@ -12,6 +12,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 mod kinds;
+mod leaving;
 mod several;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -176,7 +176,8 @@ impl Member {
         }
         match (is_in_doubt, self.job) {
             (true, _) => self.fail(MemberError::InDoubt, now),
-            (false, Job::Leave) => Next::Done(Ok(vec![])),
+            (false, Job::Leave) if is_done => Next::Done(Ok(vec![])),
+            (false, Job::Leave) => self.leave_again(),
             (false, _) if is_done => self.follow(next, head, now, host),
             (false, _) => self.open(now),
         }

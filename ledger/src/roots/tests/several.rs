@@ -6,9 +6,9 @@ use crate::overrides::{LimitOverrides, Suspensions};
 use std::collections::BTreeMap;
 
 /// Two servers, of which the first has all cells. The second has lost something each time its id changes.
-struct Servers {
-    ids: [u64; 2],
-    cells: BTreeMap<String, Cell>,
+pub(super) struct Servers {
+    pub(super) ids: [u64; 2],
+    pub(super) cells: BTreeMap<String, Cell>,
 }
 
 impl Servers {
@@ -17,7 +17,7 @@ impl Servers {
     }
 
     /// A swap looks at the first alone.
-    fn answer(&mut self, call: Call, now: Moment) -> Result<Said, CellsError> {
+    pub(super) fn answer(&mut self, call: Call, now: Moment) -> Result<Said, CellsError> {
         match call {
             Call::Time => Ok(Said::Time(now)),
             Call::Load(names) => {
@@ -47,13 +47,13 @@ impl Servers {
 }
 
 /// An allocator, and what it asks.
-struct Allocator {
-    member: Member,
-    session: u64,
-    host: Quiet,
+pub(super) struct Allocator {
+    pub(super) member: Member,
+    pub(super) session: u64,
+    pub(super) host: Quiet,
 }
 
-struct Quiet {
+pub(super) struct Quiet {
     drawn: u64,
     wall: Moment,
     asks: Vec<Option<RootAsk>>,
@@ -89,13 +89,13 @@ impl Host for Quiet {
 }
 
 impl Allocator {
-    fn new(session: u64) -> Self {
+    pub(super) fn new(session: u64) -> Self {
         let member = Member::new(session.to_string(), 0).on_several_servers();
         let host = Quiet { drawn: session << 32, wall: millis(0), asks: vec![] };
         Allocator { member, session, host }
     }
 
-    fn carry(&mut self, servers: &mut Servers, mut next: Next, now: Moment) -> Vec<u64> {
+    pub(super) fn carry(&mut self, servers: &mut Servers, mut next: Next, now: Moment) -> Vec<u64> {
         loop {
             match next {
                 Next::Call(call) => {
@@ -111,7 +111,7 @@ impl Allocator {
         }
     }
 
-    fn sign(&mut self, servers: &mut Servers, at: u64) {
+    pub(super) fn sign(&mut self, servers: &mut Servers, at: u64) {
         self.host.wall = millis(at);
         let first = self.member.sign(self.session, millis(at)).expect("it is time to");
         self.carry(servers, first, millis(at));

@@ -1,9 +1,11 @@
 //! Allocators that share a cluster: a slot moves under them, and a replica that is behind takes over from one of its masters.
 
 use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for, two_use_all_of};
+use lessor::{Client, Limit};
 use lessor_ledger::roots::{HEAD, cell_of};
+use lessor_protocol::Moment;
 use scenarios::cluster::Cluster;
-use scenarios::fleet::eventually;
+use scenarios::fleet::{Fleet, eventually};
 use scenarios::vendor::Vendor;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +19,36 @@ const OVER: Duration = Duration::from_millis(3_250);
 fn store(cluster: &Cluster, prefix: &str) -> Store {
     let server = Arc::clone(&cluster.nodes()[0].server);
     Store { server, url: cluster.url(), prefix: prefix.to_owned() }
+}
+
+/// Two allocators that share a cluster, a client of each, and the vendor that both call.
+struct Two {
+    allocators: [Fleet; 2],
+    clients: [Client; 2],
+    vendor: Vendor,
+}
+
+impl Two {
+    async fn of(cluster: &Cluster) -> Self {
+        let store = store(cluster, "lessor");
+        let allocators = [store.allocator("east").await, store.allocator("west").await];
+        let clients = [allocators[0].client("a").await, allocators[1].client("b").await];
+        Two { allocators, clients, vendor: Vendor::new(LIMIT, PER) }
+    }
+
+    /// Calls as often as it may for `span`. When the first call was admitted.
+    async fn call_for(&self, span: Duration) -> Option<Moment> {
+        let limits: [Limit; 2] = self.clients.each_ref().map(|client| client.limit("vendor"));
+        call_for(&self.vendor, &limits, span).await
+    }
+
+    /// The vendor has counted no call too many.
+    async fn stop(self) {
+        assert_eq!(self.vendor.breach(), None);
+        for allocator in self.allocators {
+            allocator.stop().await;
+        }
+    }
 }
 
 fn key(name: &str) -> String {
@@ -33,11 +65,7 @@ async fn two_use_all_there_is_and_no_more() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_move_are_lent_by_all_the_while() {
     let cluster = Cluster::start(NEVER).await;
-    let store = store(&cluster, "lessor");
-    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
-    let clients = [east.client("a").await, west.client("b").await];
-    let limits = clients.each_ref().map(|client| client.limit("vendor"));
-    let vendor = Vendor::new(LIMIT, PER);
+    let two = Two::of(&cluster).await;
     let keys = [key(HEAD), key(&cell_of("vendor", None))];
     let moving = async {
         for round in 0..6 {
@@ -52,12 +80,10 @@ async fn slots_that_move_are_lent_by_all_the_while() {
             }
         }
     };
-    tokio::join!(call_for(&vendor, &limits, 5 * PER), moving);
-    println!("cluster: {} of {} used while slots moved", vendor.count(), 5 * LIMIT);
-    assert_eq!(vendor.breach(), None);
-    assert!(vendor.count() >= 5 * LIMIT * USED_PERCENT / 100, "{} of {}", vendor.count(), 5 * LIMIT);
-    east.stop().await;
-    west.stop().await;
+    tokio::join!(two.call_for(5 * PER), moving);
+    println!("cluster: {} of {} used while slots moved", two.vendor.count(), 5 * LIMIT);
+    assert!(two.vendor.count() >= 5 * LIMIT * USED_PERCENT / 100, "{} of {}", two.vendor.count(), 5 * LIMIT);
+    two.stop().await;
 }
 
 /// What was charged in the last second is lost with the master.
@@ -66,30 +92,24 @@ async fn a_replica_that_is_behind_takes_over_from_one_master() {
     let mut cluster = Cluster::start(NEVER).await;
     let place = cluster.place(&key(&cell_of("vendor", None)));
     let replica = cluster.join(Some(place)).await;
-    let store = store(&cluster, "lessor");
-    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
-    let clients = [east.client("a").await, west.client("b").await];
-    let limits = clients.each_ref().map(|client| client.limit("vendor"));
-    let vendor = Vendor::new(LIMIT, PER);
-    call_for(&vendor, &limits, PER).await.expect("it lends");
+    let two = Two::of(&cluster).await;
+    two.call_for(PER).await.expect("it lends");
     let master = &cluster.nodes()[place].server;
     replica.stop();
     assert_eq!(master.tell("CLIENT KILL TYPE replica"), ":1");
-    call_for(&vendor, &limits, PER).await.expect("it lends");
+    two.call_for(PER).await.expect("it lends");
     master.kill();
     replica.go_on();
     let taken = CLOCK.now();
     assert_eq!(replica.tell("CLUSTER FAILOVER TAKEOVER"), "+OK");
     // What was lent before is used up within a lease.
-    call_for(&vendor, &limits, OVER).await;
+    two.call_for(OVER).await;
     let over = CLOCK.now();
-    let first = call_for(&vendor, &limits, 6 * PER).await.expect("it goes on");
+    let first = two.call_for(6 * PER).await.expect("it goes on");
     println!("cluster: a replica took over that was behind, a call {:?} after that", first.since(taken));
-    assert_eq!(vendor.breach(), None);
-    let lent = vendor.count_after(taken + Duration::from_millis(2_100)) - vendor.count_after(over);
+    let lent = two.vendor.count_after(taken + Duration::from_millis(2_100)) - two.vendor.count_after(over);
     assert_eq!(lent, 0, "nothing is lent before all that may be out is over");
-    east.stop().await;
-    west.stop().await;
+    two.stop().await;
 }
 
 /// The other masters find out that it is gone, and elect its replica. Allocators are told nothing.
@@ -98,21 +118,15 @@ async fn a_master_that_is_killed_is_replaced_by_the_cluster_itself() {
     let mut cluster = Cluster::start(Duration::from_secs(1)).await;
     let place = cluster.place(&key(HEAD));
     let replica = cluster.join(Some(place)).await;
-    let store = store(&cluster, "lessor");
-    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
-    let clients = [east.client("a").await, west.client("b").await];
-    let limits = clients.each_ref().map(|client| client.limit("vendor"));
-    let vendor = Vendor::new(LIMIT, PER);
-    call_for(&vendor, &limits, PER).await.expect("it lends");
+    let two = Two::of(&cluster).await;
+    two.call_for(PER).await.expect("it lends");
     cluster.nodes()[place].server.kill();
     let killed = CLOCK.now();
     let is_elected = async || replica.tell("INFO replication").contains("role:master").then_some(());
-    tokio::join!(call_for(&vendor, &limits, 2 * PER), eventually("it is elected", is_elected));
+    tokio::join!(two.call_for(2 * PER), eventually("it is elected", is_elected));
     let elected = CLOCK.now();
-    let first = call_for(&vendor, &limits, 8 * PER).await.expect("it goes on");
+    let first = two.call_for(8 * PER).await.expect("it goes on");
     let (took, again) = (elected.since(killed), first.since(elected));
     println!("cluster: a killed master was replaced within {took:?}, a call {again:?} after that");
-    assert_eq!(vendor.breach(), None);
-    east.stop().await;
-    west.stop().await;
+    two.stop().await;
 }
