@@ -169,7 +169,7 @@ impl Writer {
         shared.metrics().store().written(batch.pools.len(), shared.now().since(began), written.is_ok());
         match written {
             Ok(()) => {
-                shared.with(|registry, _| registry.raise_high_water(&batch));
+                shared.beside(|registry, _| registry.raise_high_water(&batch));
                 if is_failing {
                     tracing::info!("the store is written again");
                 }
@@ -200,7 +200,7 @@ fn gathered(shared: &Shared, is_failing: bool) -> Batch {
         false => registry.begin_batch(now),
     });
     loop {
-        let (is_all, took) = shared.with(|registry, now| {
+        let (is_all, took) = shared.beside(|registry, now| {
             let is_all = registry.gather(now, &mut gathering, POOLS_AT_ONCE);
             (is_all, shared.now().since(now))
         });

@@ -16,7 +16,7 @@
 //! let mut registry = Registry::new(&config.limits, config.clocks, Past::None, Moment::ORIGIN, 7);
 //! let caller = Caller { node: NodeName::try_new("checkout-1")?, session: 1, seq: 1, rtt: Duration::from_millis(2) };
 //! let ask = AskBody { limit: "vendor/rest".to_owned(), want: 300, waiting: 2, ..AskBody::default() };
-//! let grants = registry.leases(Moment::ORIGIN, &caller, &[Entry::Ask(ask)]);
+//! let grants = registry.leases(Moment::ORIGIN, &caller, &[Entry::Ask(ask)]).grants;
 //! assert_eq!((grants[0].permits, grants[0].term_ms), (300, 1_000));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -91,7 +91,7 @@ impl Server {
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
         let address = listener.local_addr()?;
-        let quarantined = self.shared.with(|registry, now| registry.quarantined(now).len());
+        let quarantined = self.shared.beside(|registry, now| registry.quarantined(now).len());
         tracing::info!(%address, limits = self.shared.config().limits.len(), quarantined, "listening");
         let mut peers = Peers::new(&self.shared);
         let uplinks = self.serve(&listener, &mut peers, shutdown).await;
@@ -124,7 +124,8 @@ impl Server {
                 () = &mut shutdown => return uplinks,
                 Some(()) = peers.ended() => {}
                 _ = sweep.tick() => {
-                    self.shared.with(|registry, now| registry.sweep(now, SWEEP_STEPS));
+                    self.shared.beside(|registry, now| registry.look_round(now, SWEEP_STEPS));
+                    self.shared.with(|registry, now| registry.sweep_retired(now, SWEEP_STEPS));
                     uplinks.keep_up(&self.shared);
                 }
                 _ = upkeep.tick() => self.shared.metrics().upkeep(),

@@ -1,5 +1,5 @@
-//! The one allocator of a server, behind a lock, with the clock that it goes by and its metrics. Handlers call [`Shared::with`];
-//! the lock is let go before anything waits.
+//! The one allocator of a server, with the clock that it goes by and its metrics. What nodes say goes through [`Shared::beside`], many
+//! threads at once; everything else has the allocator alone, in [`Shared::with`]. Either is over before anything waits.
 
 mod overrides;
 
@@ -21,7 +21,9 @@ use lessor_protocol::{Moment, PERMITS_MAX, entropy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use tokio::sync::watch;
 
 /// The allocator, its clock and its metrics.
@@ -47,7 +49,20 @@ pub(crate) struct Shared {
     file_problem: Mutex<Option<String>>,
     /// The limits as they are configured now, for a new life after a panic.
     limits: Mutex<BTreeMap<String, LimitConfig>>,
-    registry: Mutex<Registry>,
+    registry: RwLock<Registry>,
+    /// Whether a panic left its books half written.
+    is_broken: AtomicBool,
+}
+
+/// Says so, if the thread that has it panics. The lock of the registry is let go after that.
+struct Breaks<'a>(&'a AtomicBool);
+
+impl Drop for Breaks<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Relaxed);
+        }
+    }
 }
 
 impl Shared {
@@ -119,7 +134,8 @@ impl Shared {
             journal: OnceLock::new(),
             shared_store_status: SharedStoreStatus::new(&config),
             file_problem: Mutex::default(),
-            registry: Mutex::new(registry),
+            registry: RwLock::new(registry),
+            is_broken: AtomicBool::new(false),
             metrics: Metrics::new(&config, now),
             events: Events::new(config.server.connections_max),
             stop: watch::Sender::new(false),
@@ -295,32 +311,58 @@ impl Shared {
 
     /// Calls `act` with the allocator, now. No other thread uses the allocator meanwhile.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Registry, Moment) -> T) -> T {
-        let mut registry = match self.registry.lock() {
-            Ok(registry) => registry,
-            Err(poisoned) => self.start_over(poisoned),
-        };
+        let mut registry = self.alone();
+        let _breaks = Breaks(&self.is_broken);
         // Read under the lock: moments then come in the order in which they are used.
         let now = self.clock.now();
         let result = act(&mut registry, now);
+        self.wake_journal(&registry);
+        result
+    }
+
+    /// Calls `act` with the allocator, now. Other threads that call this use it meanwhile.
+    pub(crate) fn beside<T>(&self, act: impl FnOnce(&Registry, Moment) -> T) -> T {
+        let mut registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
+        while self.is_broken.load(Relaxed) {
+            drop(registry);
+            drop(self.alone());
+            registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
+        }
+        let _breaks = Breaks(&self.is_broken);
+        let now = self.clock.now();
+        let result = act(&registry, now);
+        self.wake_journal(&registry);
+        result
+    }
+
+    fn wake_journal(&self, registry: &Registry) {
         if let Some(journal) = self.journal.get()
             && registry.is_unwritten()
         {
             journal.wake();
         }
-        result
+    }
+
+    /// The allocator, alone. A life begins if the books of the one before are broken.
+    fn alone(&self) -> RwLockWriteGuard<'_, Registry> {
+        // `is_broken` says more: a thread may have panicked in the middle of an exchange beside others.
+        let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+        if self.is_broken.load(Relaxed) {
+            self.start_over(&mut registry);
+        }
+        registry
     }
 
     /// A panic left the books half written, so they are lost: what follows is what follows a crash, a new life
     /// that begins in quarantine. To go on with such books could lend a permit twice; to give up for good would
     /// be an outage where a wait of seconds is enough.
-    fn start_over<'a>(&self, poisoned: PoisonError<MutexGuard<'a, Registry>>) -> MutexGuard<'a, Registry> {
-        let mut registry = poisoned.into_inner();
+    fn start_over(&self, registry: &mut Registry) {
         let now = self.clock.now();
         let (was_stopping, batches) = (registry.is_stopping(), registry.batches());
         let limits = self.limits().values().cloned().collect();
         let config = Config { limits, ..self.config.clone() };
         let new = Registry::new(&config.limits, config.clocks, Past::Lost(now), now, epoch(now));
-        let mut broken = std::mem::replace(&mut *registry, new);
+        let mut broken = std::mem::replace(registry, new);
         registry.ask_above_as(entropy::number());
         registry.keep_decisions_of(&mut broken);
         if was_stopping {
@@ -330,8 +372,8 @@ impl Shared {
             registry.begin_writing(batches);
         }
         self.registry.clear_poison();
+        self.is_broken.store(false, Relaxed);
         tracing::error!("a bug broke the books: all limits are in quarantine, as after a crash");
-        registry
     }
 }
 

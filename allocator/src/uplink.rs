@@ -49,7 +49,7 @@ pub(crate) struct Uplinks {
 impl Uplinks {
     /// Starts what a limit needs that was added since the last call.
     pub(crate) fn keep_up(&mut self, shared: &Arc<Shared>) {
-        let mut upstreams = shared.with(|registry, _| registry.upstreams());
+        let mut upstreams = shared.beside(|registry, _| registry.upstreams());
         if shared.is_sharing() {
             // Whatever is leased from there now: others may put a limit that is.
             upstreams.insert(Upstream::Store);
@@ -95,7 +95,7 @@ enum Way {
 
 impl Uplink {
     fn try_new(shared: Arc<Shared>, upstream: Upstream) -> Result<Self, TransportError> {
-        let epoch = shared.with(|registry, _| registry.epoch());
+        let epoch = shared.beside(|registry, _| registry.epoch());
         let node = shared.config().server.node.as_ref();
         let node = node.map_or_else(|| format!("allocator-{epoch:x}"), |node| node.as_str().to_owned());
         let way = match &upstream {

@@ -90,7 +90,7 @@ fn config() -> String {
 fn micros(config: &Config, kind: Kind, asks: usize) -> Result<f64, Box<dyn Error>> {
     assert!(asks <= POOLS && POOLS <= ASKS_MAX, "one exchange holds them");
     let mut now = Moment::ORIGIN + Duration::from_secs(1);
-    let mut registry = Registry::new(&config.limits, config.clocks, Past::None, now, 1);
+    let registry = Registry::new(&config.limits, config.clocks, Past::None, now, 1);
     let mut caller =
         Caller { node: NodeName::try_new("node-1")?, session: 1, seq: 0, rtt: Duration::from_millis(1) };
     let mut entries: Vec<Entry> = (0..asks).map(|pool| Entry::Ask(kind.ask(pool))).collect();
@@ -98,7 +98,7 @@ fn micros(config: &Config, kind: Kind, asks: usize) -> Result<f64, Box<dyn Error
     for exchange in 0..EXCHANGES.0 + EXCHANGES.1 {
         (now, caller.seq) = (now + STEP, caller.seq + 1);
         let began = CLOCK.now();
-        let grants = registry.leases(now, &caller, &entries);
+        let grants = registry.leases(now, &caller, &entries).grants;
         if exchange >= EXCHANGES.0 {
             spent += CLOCK.now().since(began);
         }

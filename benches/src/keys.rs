@@ -84,7 +84,7 @@ impl Fleet {
                 Entry::Ask(ask)
             };
             let asks: Vec<Entry> = (first..self.keys.min(first + CHUNK)).map(ask).collect();
-            let grants = self.registry.leases(self.now, &self.caller, &asks);
+            let grants = self.registry.leases(self.now, &self.caller, &asks).grants;
             assert!(grants.iter().all(|grant| grant.error.is_none()), "{:?}", grants.first());
         }
     }

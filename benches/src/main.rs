@@ -11,6 +11,7 @@
 //! cargo run --release -p benches -- family             # what an ask costs below a parent
 //! cargo run --release -p benches -- sessions           # what an ask costs where many sessions share
 //! cargo run --release -p benches -- exchange           # what an ask costs an allocator, by the kind of limit
+//! cargo run --release -p benches -- threads            # what threads get that ask at once
 //! cargo run --release -p benches -- allocator          # what an exchange costs it over HTTP, beside a bare echo
 //! cargo run --release -p benches -- rivals             # a lease, Redis, PostgreSQL and nginx on a hot limit
 //! ```
@@ -18,7 +19,8 @@
 //! In reading order: `sample` (how a figure is taken), `quiet` (when it is taken again), `rows` (what is measured),
 //! `table` (how it is shown), `instructions` (what no noise can reach), `memory` and `keys` (what a key takes),
 //! `store` (what it costs to write down what is lent), `family` (what keys below a parent cost it), `sessions` (what sessions cost
-//! each other), `exchange` (what finding limit, pool and session costs), `allocator` (what a whole exchange costs).
+//! each other), `exchange` (what finding limit, pool and session costs), `threads` (what
+//! threads get that ask at once), `allocator` (what a whole exchange costs).
 
 mod allocator;
 mod batch;
@@ -34,6 +36,7 @@ mod sample;
 mod sessions;
 mod store;
 mod table;
+mod threads;
 
 use clap::{Parser, Subcommand};
 use rows::lessor::Fleet;
@@ -86,6 +89,8 @@ enum Command {
     Sessions,
     /// Shows what an ask costs an allocator, by the kind of limit that it is of.
     Exchange,
+    /// Shows what threads get that hand in asks at once.
+    Threads,
     /// Shows what an exchange costs an allocator over HTTP, beside a bare axum that answers the same bodies.
     Allocator {
         /// How long each row is measured, three times.
@@ -127,6 +132,7 @@ fn main() -> ExitCode {
         Command::Family => family::print(),
         Command::Sessions => sessions::print(),
         Command::Exchange => exchange::print(),
+        Command::Threads => threads::print(),
         Command::Allocator { seconds, nodes, asks, json } => allocator::print(seconds, nodes, asks, json),
         Command::Batch => batch::print(),
         Command::Rivals { seconds } => rivals::print(seconds),

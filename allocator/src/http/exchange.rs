@@ -7,6 +7,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use lessor_ledger::registry::{Caller, Exchanged};
 use lessor_protocol::trace;
 use lessor_protocol::wire::{GrantBody, LeasesResponse, code};
 use lessor_protocol::{Answer, Refusal, RefusalReason};
@@ -51,15 +52,10 @@ async fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
     let span = Span::current();
     span.record("node", exchange.caller.node.as_str()).record("asks", exchange.asks.len());
     let knows_limits = shared.knows_limits();
-    let (mut response, events, batch) = shared.with(|registry, now| {
-        let response = LeasesResponse {
-            epoch: registry.epoch(),
-            session: exchange.caller.session,
-            seq: exchange.caller.seq,
-            grants: registry.leases(now, &exchange.caller, &exchange.asks),
-        };
-        (response, registry.take_events(), registry.take_uncovered())
-    });
+    let (epoch, Exchanged { grants, events, waits_for }) = shared
+        .beside(|registry, now| (registry.epoch(), registry.leases(now, &exchange.caller, &exchange.asks)));
+    let Caller { session, seq, .. } = exchange.caller;
+    let mut response = LeasesResponse { epoch, session, seq, grants };
     if !knows_limits {
         response.grants.iter_mut().for_each(|grant| _ = unsure(grant));
     }
@@ -70,7 +66,7 @@ async fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
         shared.tell(event);
     }
     // What it lends is known only when it is written down. Who hears nothing has been lent nothing.
-    shared.durable(batch).await?;
+    shared.durable(waits_for).await?;
     let response = json(encoded(&response));
     let span = shared.now().since(began);
     shared.metrics().answered(exchange.asks.len(), span);
@@ -102,7 +98,7 @@ pub(super) async fn leave(
 
 fn goodbye(shared: &Shared, node: &str, body: &[u8]) -> Result<Response, Problem> {
     let (caller, spent) = decode::leave(node, body)?;
-    let response = shared.with(|registry, now| registry.leave(now, &caller, &spent));
+    let response = shared.beside(|registry, now| registry.leave(now, &caller, &spent));
     shared.was_asked();
     Ok(json(encoded(&response)))
 }

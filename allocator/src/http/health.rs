@@ -21,7 +21,7 @@ pub(super) async fn livez() -> Response {
 /// operator that moves traffic here should not yet take the old place away. In any case the answer says how each of the
 /// [`checks`] stands.
 pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
-    let (is_stopping, waits) = shared.with(|registry, now| {
+    let (is_stopping, waits) = shared.beside(|registry, now| {
         let waits = registry.quarantined(now).into_iter();
         let waits = waits.map(|(name, wait)| json!({ "limit": name, "quarantine_ms": millis_up(wait) }));
         (registry.is_stopping(), waits.collect::<Vec<Value>>())

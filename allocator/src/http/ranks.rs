@@ -71,7 +71,7 @@ async fn held_of(shared: &Shared, name: &str) -> Held {
 async fn nodes(shared: &Shared) -> HashMap<SessionId, u64> {
     let (mut nodes, mut last, mut number) = (HashMap::new(), None, 0);
     loop {
-        let page = shared.with(|registry, _| registry.sessions_after(last.as_ref(), STEP));
+        let page = shared.beside(|registry, _| registry.sessions_after(last.as_ref(), STEP));
         if page.is_empty() {
             return nodes;
         }

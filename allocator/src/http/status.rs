@@ -16,7 +16,7 @@ const NAMED_MAX: usize = 10;
 
 /// `GET /v1/status`
 pub(super) async fn status(State(shared): State<Arc<Shared>>) -> Response {
-    let (mut body, is_stopping, quarantined) = shared.with(|registry, now| {
+    let (mut body, is_stopping, quarantined) = shared.beside(|registry, now| {
         let waits = registry.quarantined(now);
         let longest = waits.iter().map(|(_, wait)| *wait).max().unwrap_or_default();
         let names: Vec<&str> = waits.iter().take(NAMED_MAX).map(|(name, _)| *name).collect();

@@ -84,7 +84,7 @@ pub(super) async fn of_limit(
     }
     let nodes = found.top_nodes(count);
     let ids: BTreeSet<SessionId> = nodes.iter().map(|(id, _)| *id).collect();
-    let names = shared.with(|registry, _| registry.nodes_of(&ids));
+    let names = shared.beside(|registry, _| registry.nodes_of(&ids));
     let nodes: Vec<Value> = nodes.iter().map(|(id, node)| node.shown(*id, names.get(id))).collect();
     let mut body = json!({
         "limit": name,

@@ -176,8 +176,8 @@ mod tests {
         let asks = ["a", "b", "c"].map(|limit| Entry::Ask(AskBody { want: 1, ..ask(limit) }));
         let node = NodeName::try_new("n").expect("valid");
         let caller = Caller { node, session: 1, seq: 1, rtt: Duration::ZERO };
-        let grants = shared.with(|registry, now| registry.leases(now, &caller, &asks));
-        for grant in grants {
+        let exchanged = shared.beside(|registry, now| registry.leases(now, &caller, &asks));
+        for grant in exchanged.grants {
             let error = grant.error.expect("nothing is lent");
             assert_eq!(error.code, "invalid");
             assert!(error.detail.contains("in a circle"), "{}", error.detail);

@@ -23,6 +23,25 @@ fn a_panic_in_the_core_is_a_crash_and_not_the_end() {
     }
 }
 
+/// One that had the allocator beside others: those that come after it find a new life, and those that have it with it see nothing
+/// of books that are half written.
+#[test]
+fn a_panic_in_an_exchange_beside_others_is_a_crash_too() {
+    let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
+    let shared = Shared::new(Config::parse(text).expect("valid"), true);
+    let life = || shared.beside(|registry, now| (registry.quarantined(now).len(), registry.epoch()));
+    let (quarantined, epoch) = life();
+    assert_eq!(quarantined, 0);
+    let bug = catch_unwind(AssertUnwindSafe(|| shared.beside(|_, _| panic!("a bug, for the test"))));
+    assert!(bug.is_err());
+    for _ in 0..2 {
+        let (quarantined, next) = life();
+        assert_eq!(quarantined, 1);
+        assert_ne!(next, epoch);
+    }
+    assert_eq!(shared.with(|registry, now| registry.quarantined(now).len()), 1);
+}
+
 /// The head that a task has just read may be older than what an operator has decided meanwhile.
 #[test]
 fn a_suspension_is_not_undone_by_a_task_that_read_the_store_before() {

@@ -207,7 +207,7 @@ impl Host for Here<'_> {
         let specs = {
             let overrides = self.shared.shared_store_status().overrides();
             let (version, known) = (|name: &str| overrides.version_of(name), overrides.newest());
-            self.shared.with(|registry, _| registry.specs(&due.askers, version, known))
+            self.shared.beside(|registry, _| registry.specs(&due.askers, version, known))
         };
         let asks = due.asks.iter().zip(specs).map(|(ask, spec)| {
             let name = cell_of(&ask.limit, ask.key.as_deref());

@@ -1,5 +1,6 @@
 //! Asks of all limits that are leased from one upstream, in one exchange, and the answers to them.
 
+use super::limits::Limits;
 use super::{Registry, Upstream};
 use crate::overrides::{News, Suspended, Suspensions, Version};
 use crate::pool::GrantOutcome;
@@ -9,7 +10,7 @@ use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::recovery::{Recovery, recovery};
 use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody};
 use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Asks that become due within this span go with those that are due now.
@@ -39,7 +40,7 @@ pub struct DueAbove {
 
 /// The `limits` that are leased from `upstream`, with their names.
 fn leased<'a>(
-    limits: &'a mut BTreeMap<String, Limit>,
+    limits: &'a mut Limits,
     upstream: &'a Upstream,
 ) -> impl Iterator<Item = (&'a String, &'a mut Limit)> {
     limits.iter_mut().filter(|(_, limit)| limit.upstream() == Some(upstream))
@@ -96,7 +97,7 @@ impl Registry {
         known: Version,
     ) -> Vec<Option<RootSpec>> {
         let spec = |asker: &Asker| {
-            let limit = self.limits.get(&asker.limit)?;
+            let limit = self.limits.lock(&asker.limit)?;
             limit.spec(&asker.pool, version(&asker.limit), known)
         };
         askers.iter().map(spec).collect()
@@ -111,7 +112,7 @@ impl Registry {
         now: Moment,
     ) -> Vec<Event> {
         let (mut events, none) = (vec![], Suspended::default());
-        for (name, limit) in &mut self.limits {
+        for (name, limit) in self.limits.iter_mut() {
             if limit.upstream() != Some(&Upstream::Store) {
                 continue;
             }
@@ -129,7 +130,7 @@ impl Registry {
 
     /// The upstreams of all limits.
     pub fn upstreams(&self) -> BTreeSet<Upstream> {
-        self.limits.values().filter_map(|limit| limit.upstream().cloned()).collect()
+        self.limits.locked().filter_map(|(_, limit)| limit.upstream().cloned()).collect()
     }
 
     /// The asks that are due to `upstream`, `rtt` away. A registry that stops gives all back, once.

@@ -3,7 +3,7 @@
 
 use super::family::Family;
 use super::sessions::SESSIONS_MAX;
-use super::{Caller, Entry, Registry, find, too_large, unanswered, unknown};
+use super::{Caller, Entry, LimitConfig, Registry, too_large, unanswered, unknown};
 use crate::pool::{Holder, SessionId};
 use crate::registry::limit::{Limit, PoolId};
 use crate::rejection::{AskRejection, Reason};
@@ -20,6 +20,17 @@ const STOPPING_RETRY: Duration = Duration::from_secs(1);
 const STOPPING: Answer =
     Answer::Refusal(Refusal { reason: RefusalReason::Stopping, retry_after: STOPPING_RETRY });
 
+/// What one exchange came to.
+#[derive(Debug)]
+pub struct Exchanged {
+    /// One answer for each entry, in order.
+    pub grants: Vec<GrantBody>,
+    /// For listeners: at most one for each ask.
+    pub events: Vec<Event>,
+    /// The number of the batch that has to be durable before the answers may be known; `None` if they may be at once.
+    pub waits_for: Option<u64>,
+}
+
 /// One exchange, as far as its entries have to know of each other.
 struct Exchange<'a> {
     now: Moment,
@@ -28,6 +39,9 @@ struct Exchange<'a> {
     pools: Option<HashSet<(&'a str, Option<&'a str>)>>,
     /// The session of the caller, once an entry was asked of a pool.
     session: Option<SessionId>,
+    events: Vec<Event>,
+    /// Whether one of the answers may not be known before it is written down.
+    is_uncovered: bool,
 }
 
 /// What an ask is answered, and what the node is told beside it.
@@ -41,12 +55,23 @@ struct Answered {
     fallback: Fallback,
 }
 
+/// What became of an ask at the limit that it is for.
+enum Asked {
+    Answered(Answered),
+    /// The pool has others above it, which are to be asked with it.
+    Below(Holder, PoolId),
+}
+
 impl Registry {
-    /// Answers one exchange: one answer for each entry, in order. A wrong entry changes nothing, and fails no
-    /// other entry.
-    pub fn leases(&mut self, now: Moment, caller: &Caller, asks: &[Entry]) -> Vec<GrantBody> {
+    /// Answers one exchange. A wrong entry changes nothing, and fails no other entry. Exchanges of several threads go on side by side:
+    /// each has the limit that it asks, and those above, for as long as that takes.
+    ///
+    /// # Panics
+    /// If a thread panicked in the middle of an exchange with one of the limits.
+    pub fn leases(&self, now: Moment, caller: &Caller, asks: &[Entry]) -> Exchanged {
         let pools = (asks.len() > 1).then(|| HashSet::with_capacity(asks.len()));
-        let mut exchange = Exchange { now, caller, pools, session: None };
+        let mut exchange =
+            Exchange { now, caller, pools, session: None, events: vec![], is_uncovered: false };
         let mut grants = Vec::with_capacity(asks.len());
         for entry in asks {
             grants.push(match entry {
@@ -57,16 +82,12 @@ impl Registry {
                 }
             });
         }
-        grants
+        let Exchange { events, is_uncovered, .. } = exchange;
+        Exchanged { grants, events, waits_for: is_uncovered.then(|| self.journaled.next()) }
     }
 
-    /// Returns the events for listeners since the last call.
-    pub fn take_events(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.events)
-    }
-
-    fn answer<'a>(&mut self, exchange: &mut Exchange<'a>, ask: &'a AskBody) -> GrantBody {
-        let body = match self.ask(exchange, ask) {
+    fn answer<'a>(&self, exchange: &mut Exchange<'a>, ask: &'a AskBody) -> GrantBody {
+        match self.ask(exchange, ask) {
             Ok(Answered { answer, safe, left, shadow, fallback }) => {
                 let (left, window) = left.unzip();
                 let safe = safe.map(SafeShareBody::of);
@@ -78,22 +99,42 @@ impl Registry {
                 self.count_wrong(wrong.reason);
                 let body = unanswered(&ask.limit, ask.key.as_deref(), wrong);
                 // A refusal says it too: a node needs it most then.
-                match self.limit_for(&ask.limit).map(|limit| limit.config()) {
-                    Some(config) => GrantBody { shadow: config.shadow, fallback: config.fallback, ..body },
+                match self.limits.lock_for(&ask.limit) {
+                    Some(limit) => {
+                        let LimitConfig { shadow, fallback, .. } = *limit.config();
+                        GrantBody { shadow, fallback, ..body }
+                    }
                     None => body,
                 }
             }
-        };
-        self.note_used(&ask.limit);
-        body
+        }
     }
 
-    fn ask<'a>(&mut self, exchange: &mut Exchange<'a>, ask: &'a AskBody) -> Result<Answered, AskRejection> {
-        let (now, caller) = (exchange.now, exchange.caller);
+    fn ask<'a>(&self, exchange: &mut Exchange<'a>, ask: &'a AskBody) -> Result<Answered, AskRejection> {
         if self.went_lately(&ask.limit) {
             return Err(unknown(&ask.limit));
         }
-        let (limit, pool) = find(&mut self.limits, &ask.limit, ask.key.as_deref())?;
+        let mut limit = self.limits.lock_for(&ask.limit).ok_or_else(|| unknown(&ask.limit))?;
+        let asked = self.ask_limit(exchange, &mut limit, ask);
+        exchange.is_uncovered |= self.journaled.sees(&mut limit);
+        match asked? {
+            Asked::Answered(answered) => Ok(answered),
+            Asked::Below(holder, pool) => {
+                let name = limit.config().name.to_string();
+                drop(limit);
+                self.ask_below(exchange, &name, holder, pool, ask)
+            }
+        }
+    }
+
+    fn ask_limit<'a>(
+        &self,
+        exchange: &mut Exchange<'a>,
+        limit: &mut Limit,
+        ask: &'a AskBody,
+    ) -> Result<Asked, AskRejection> {
+        let (now, caller) = (limit.not_before(exchange.now), exchange.caller);
+        let pool = limit.pool_id(&ask.limit, ask.key.as_deref())?;
         if let Some((field, value)) = ask.out_of_range() {
             return Err(too_large(field, value));
         }
@@ -105,44 +146,44 @@ impl Registry {
         if self.is_stopping {
             limit.count_stopping();
             limit.look(now, &pool);
-            return Ok(answered(limit, now, None, &pool, STOPPING));
+            return Ok(Asked::Answered(answered(limit, now, None, &pool, STOPPING)));
         }
         let entered = exchange.session.or_else(|| self.sessions.enter(now, &caller.node, caller.session));
         exchange.session = entered;
         let id = entered.ok_or_else(no_room_for_session)?;
         let holder = Holder { id, share: limit.config().share(&caller.node), rtt: caller.rtt };
-        self.events.extend(observe(limit, now, id, &pool, ask));
+        exchange.events.extend(observe(limit, now, id, &pool, ask));
         if limit.config().parent.is_some() {
-            return self.ask_below(now, caller, holder, pool, ask);
+            return Ok(Asked::Below(holder, pool));
         }
         let answer = match limit.suspension().refusal(now, &caller.node) {
             Some(refusal) => limit.refuse(now, &pool, holder, caller.seq, ask.ask(), refusal),
             None => limit.renew(now, &pool, holder, caller.seq, ask.ask()),
         };
-        Ok(answered(limit, now, Some(id), &pool, answer?))
+        Ok(Asked::Answered(answered(limit, now, Some(id), &pool, answer?)))
     }
 
-    /// Asks a pool that has others above it.
+    /// Asks a pool of the limit called `name`, and those above it.
     fn ask_below(
-        &mut self,
-        now: Moment,
-        caller: &Caller,
+        &self,
+        exchange: &mut Exchange<'_>,
+        name: &str,
         holder: Holder,
-        id: PoolId,
+        pool: PoolId,
         ask: &AskBody,
     ) -> Result<Answered, AskRejection> {
-        let refusal = self.refusal(now, &ask.limit, caller);
-        let name = self.limit_for(&ask.limit).ok_or_else(|| unknown(&ask.limit))?.config().name.to_string();
-        let mut family = Family::open(&mut self.limits, now, &name, id.clone())?;
-        let answer = family.with(&self.limits, caller, |pool, above| match refusal {
+        let caller = exchange.caller;
+        let mut family = Family::open(&self.limits, exchange.now, name, pool)?;
+        let refusal = family.refusal(caller);
+        let answer = family.with(caller, |pool, above, now| match refusal {
             Some(refusal) => pool.settle_below(above, now, holder, caller.seq, ask.ask(), refusal),
             None => pool.renew_below(above, now, holder, caller.seq, ask.ask()),
         });
-        family.close(&mut self.limits, now);
+        family.limits().for_each(|limit| exchange.is_uncovered |= self.journaled.sees(limit));
         let answer = answer?;
-        let limit = self.limits.get_mut(&name).ok_or_else(|| unknown(&ask.limit))?;
+        let (limit, pool, now) = family.lowest();
         limit.count_answer(&ask.ask(), &answer);
-        Ok(answered(limit, now, Some(holder.id), &id, answer))
+        Ok(answered(limit, now, Some(holder.id), pool, answer))
     }
 }
 

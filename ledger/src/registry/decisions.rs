@@ -95,7 +95,7 @@ impl Registry {
 
     /// All decisions are to be written.
     pub(super) fn write_decisions(&mut self) {
-        self.overrides.unwritten = self.limits.keys().chain(self.overrides.file.keys()).cloned().collect();
+        self.overrides.unwritten = self.limits.names().chain(self.overrides.file.keys()).cloned().collect();
     }
 
     /// The rows that are to be written `now`.
@@ -133,7 +133,7 @@ impl Registry {
     /// The decisions of a life whose books are `broken` hold. They are no part of the books.
     pub fn keep_decisions_of(&mut self, broken: &mut Registry) {
         std::mem::swap(&mut self.overrides.file, &mut broken.overrides.file);
-        for (name, limit) in &mut self.limits {
+        for (name, limit) in self.limits.iter_mut() {
             if let Some(before) = broken.limits.get_mut(name) {
                 *limit.suspension() = before.suspension().clone();
                 let names: Vec<String> = before.topped_up().map(str::to_owned).collect();

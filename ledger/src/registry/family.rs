@@ -1,108 +1,85 @@
-//! One exchange with a pool and the pools above it: takes them out of their limits, lends them to the exchange, and puts them
-//! back. The pools decide what is charged where.
+//! One exchange with a pool and the pools above it: locks their limits, from the lowest up, and lends the pools to the exchange. The
+//! pools decide what is charged where.
 
 use super::Caller;
-use super::{DEPTH_MAX, key_above};
-use crate::pool::Above;
-use crate::registry::limit::{Kept, Limit, PoolId};
-use crate::rejection::{AskRejection, Reason};
-use lessor_protocol::Moment;
-use std::collections::BTreeMap;
-
-/// A pool, the limit that it is of, and which of its pools.
-type Member = (String, PoolId, Box<Kept>);
+use super::limits::Limits;
+use crate::pool::{Above, Pool};
+use crate::registry::limit::{Limit, PoolId};
+use crate::rejection::AskRejection;
+use lessor_protocol::{Moment, Refusal};
+use std::sync::MutexGuard;
 
 /// The pools of an exchange, the lowest first.
 #[derive(Debug)]
-pub(super) struct Family {
-    members: Vec<Member>,
+pub(super) struct Family<'a> {
+    now: Moment,
+    members: Vec<(MutexGuard<'a, Limit>, PoolId)>,
 }
 
-/// The limit above the one called `name`, and its pool that is above `id`.
-fn parent(
-    limits: &BTreeMap<String, Limit>,
-    name: &str,
-    id: &PoolId,
-) -> Result<Option<(String, PoolId)>, AskRejection> {
-    let Some(parent) = limits.get(name).and_then(|limit| limit.config().parent.as_ref()) else {
-        return Ok(None);
-    };
-    let above = limits.get(parent.as_str()).ok_or_else(|| {
-        let detail = format!("{name:?} is below {:?}, which there is no limit of", parent.as_str());
-        AskRejection::new(Reason::LimitUnknown, "limit", detail)
-    })?;
-    if !above.is_keyed() {
-        return Ok(Some((parent.to_string(), PoolId::default())));
-    }
-    let key = key_above(name, id.key.as_ref(), parent)
-        .map_err(|detail| AskRejection::new(Reason::Invalid, "key", detail))?;
-    Ok(Some((parent.to_string(), PoolId::from(Some(key)))))
-}
-
-impl Family {
-    /// Takes the pools out of `limits`, from `id` of the limit called `name` up. Makes those that are not there yet.
+impl<'a> Family<'a> {
+    /// Locks the limits from the one called `name` up, and opens their pools from `id` on. Makes those that are not there yet.
     ///
     /// # Errors
-    /// If there is no room for one of them, or a key has no parent. All are back then.
+    /// If there is no room for one of them, or a key has no parent.
     pub(super) fn open(
-        limits: &mut BTreeMap<String, Limit>,
+        limits: &'a Limits,
         now: Moment,
         name: &str,
         id: PoolId,
     ) -> Result<Self, AskRejection> {
-        let mut family = Family { members: vec![] };
-        match family.open_all(limits, now, name, id) {
-            Ok(()) => Ok(family),
-            Err(wrong) => {
-                family.close(limits, now);
-                Err(wrong)
-            }
+        let chain = limits.chain(name, id)?.into_iter();
+        // Limits come and go only where the registry is alone.
+        let member = |(name, id): (String, PoolId)| (limits.lock(&name).expect("it was just there"), id);
+        let mut members: Vec<_> = chain.map(member).collect();
+        let now = members.iter_mut().fold(now, |now, (limit, _)| limit.not_before(now));
+        let mut opened = members.iter_mut().map(|(limit, id)| {
+            limit.not_before(now);
+            limit.open(now, id)
+        });
+        let is_open = opened.try_for_each(|opened| opened);
+        let mut family = Family { now, members };
+        if is_open.is_err() {
+            family.close();
         }
+        is_open.map(|()| family)
     }
 
-    fn open_all(
-        &mut self,
-        limits: &mut BTreeMap<String, Limit>,
-        now: Moment,
-        name: &str,
-        id: PoolId,
-    ) -> Result<(), AskRejection> {
-        let mut next = Some((name.to_owned(), id));
-        while let Some((name, id)) = next {
-            // Allocators that did not know of each other may have put limits that do not fit together.
-            if self.members.len() > DEPTH_MAX || self.members.iter().any(|(other, ..)| *other == name) {
-                let detail = format!(
-                    "limits are above each other in a circle, or more than {DEPTH_MAX}, from {name:?} on"
-                );
-                return Err(AskRejection::new(Reason::Invalid, "limit", detail));
-            }
-            next = parent(limits, &name, &id)?;
-            let limit = limits.get_mut(&name).expect("it was found a moment ago");
-            let kept = limit.open(now, &id)?;
-            self.members.push((name, id, kept));
-        }
-        Ok(())
+    /// The refusal that `caller` gets instead of a grant, if one of the limits is suspended.
+    pub(super) fn refusal(&mut self, caller: &Caller) -> Option<Refusal> {
+        let now = self.now;
+        self.members.iter_mut().find_map(|(limit, _)| limit.suspension().refusal(now, &caller.node))
     }
 
-    /// Puts the pools back, with their part of the sums.
-    pub(super) fn close(self, limits: &mut BTreeMap<String, Limit>, now: Moment) {
-        for (name, id, kept) in self.members {
-            limits.get_mut(&name).expect("none is taken out meanwhile").close(now, id, kept);
-        }
-    }
-
-    /// Runs `act` on the lowest pool and those above it, with the share of `caller` by each limit.
+    /// Runs `act` on the lowest pool and those above it, with the share of `caller` by each limit, and keeps the sums of the limits.
     pub(super) fn with<T>(
         &mut self,
-        limits: &BTreeMap<String, Limit>,
         caller: &Caller,
-        act: impl FnOnce(&mut crate::pool::Pool, &mut [Above<'_>]) -> T,
+        act: impl FnOnce(&mut Pool, &mut [Above<'_>], Moment) -> T,
     ) -> T {
-        let (lowest, rest) = self.members.split_first_mut().expect("there is one at least");
-        let above = rest.iter_mut().map(|(name, _, kept)| {
-            let share = limits[name.as_str()].config().share(&caller.node);
-            Above { pool: &mut kept.pool, share }
+        let mut pools = self.members.iter_mut().map(|(limit, id)| {
+            let share = limit.config().share(&caller.node);
+            Above { pool: limit.opened(id), share }
         });
-        act(&mut lowest.2.pool, &mut above.collect::<Vec<_>>())
+        let lowest = pools.next().expect("there is one at least");
+        let result = act(lowest.pool, &mut pools.collect::<Vec<_>>(), self.now);
+        self.close();
+        result
+    }
+
+    fn close(&mut self) {
+        let now = self.now;
+        let opened = self.members.iter_mut().filter(|(limit, id)| limit.has(id));
+        opened.for_each(|(limit, id)| limit.close(now, id));
+    }
+
+    /// The lowest limit, and which of its pools it is.
+    pub(super) fn lowest(&mut self) -> (&mut Limit, &PoolId, Moment) {
+        let (limit, id) = self.members.first_mut().expect("there is one at least");
+        (limit, id, self.now)
+    }
+
+    /// All limits.
+    pub(super) fn limits(&mut self) -> impl Iterator<Item = &mut Limit> {
+        self.members.iter_mut().map(|(limit, _)| &mut **limit)
     }
 }

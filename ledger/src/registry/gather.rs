@@ -63,7 +63,7 @@ impl Registry {
         let decisions = self.decision_rows(now);
         let journaled = &mut self.journaled;
         journaled.batches += 1;
-        journaled.is_unwritten = false;
+        journaled.has_no_more();
         let mut batch = Batch {
             number: journaled.batches,
             is_first: std::mem::take(&mut journaled.is_first),
@@ -84,21 +84,29 @@ impl Registry {
             rows.extend(row.map(|row| (name.clone(), row)));
             left.push_back(Unwritten { limit: name.clone(), version, pools: limit.take_unwritten().into() });
         }
-        let all: Vec<&LimitConfig> = self.limits.values().map(Limit::config).collect();
+        let all: Vec<&LimitConfig> = self.limits.values_mut().map(|limit| limit.config()).collect();
         for (name, row) in rows {
-            let basis = basis_of(&all, self.limits[&name].config(), self.clocks);
+            // All are in the order of their names.
+            let Ok(place) = all.binary_search_by_key(&name.as_str(), |config| config.name.as_str()) else {
+                continue;
+            };
+            let basis = basis_of(&all, all[place], self.clocks);
             batch.limits.insert(name, Some(LimitRow { basis, ..row }));
         }
         Gathering { batch, left }
     }
 
-    /// Copies up to `most` pools more. Returns whether these were all.
-    pub fn gather(&mut self, now: Moment, gathering: &mut Gathering, most: usize) -> bool {
+    /// Copies up to `most` pools more, beside exchanges with others. Returns whether these were all.
+    pub fn gather(&self, now: Moment, gathering: &mut Gathering, most: usize) -> bool {
         for _ in 0..most {
             let Some((name, version, id)) = gathering.next() else { return true };
             // One that was removed meanwhile goes with the next batch.
-            let Some(limit) = self.limit_or_retired(name) else { continue };
+            let Some(mut limit) = self.limits.lock(name).or_else(|| self.retired.lock(name)) else {
+                continue;
+            };
+            let now = limit.not_before(now);
             let Some(row) = limit.pool_row(now, &id, version) else { continue };
+            drop(limit);
             let place = PoolPlace { limit: name.to_owned(), id };
             if let Some((_, mark)) = &row {
                 gathering.batch.marks.push((place.clone(), *mark));

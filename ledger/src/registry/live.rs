@@ -1,15 +1,14 @@
 //! Limits are put, changed and removed while the allocator runs. No lease is taken back. A removed limit is remembered for as
 //! long as what it lent counts.
 
-use super::{Caller, Registry, keep};
-use super::{DEPTH_MAX, LimitConfig, wrong_parent};
+use super::limits::Limits;
+use super::{LimitConfig, Registry, keep, wrong_parent};
 use crate::CarryOver;
 use crate::named::LIMITS_MAX;
-use crate::named::named_for;
 use crate::pool::Past;
 use crate::registry::limit::Limit;
-use lessor_protocol::{Moment, Refusal};
-use std::collections::BTreeMap;
+use lessor_protocol::Moment;
+use std::sync::MutexGuard;
 
 /// There is no room for another limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,7 +66,7 @@ impl Registry {
             self.limits.insert(name.to_owned(), limit);
             Put::Created
         };
-        self.sessions.keep(keep(self.clocks, &self.limits));
+        self.sessions.keep(keep(self.clocks, &mut self.limits));
         self.note_put(name);
         Ok(put)
     }
@@ -78,7 +77,9 @@ impl Registry {
         let limit = self.limits.remove(name);
         let was_there = limit.is_some();
         self.note_removed(name);
-        self.retired.extend(limit.map(|limit| (name.to_owned(), limit)));
+        if let Some(limit) = limit {
+            self.retired.insert(name.to_owned(), limit);
+        }
         was_there
     }
 
@@ -87,23 +88,10 @@ impl Registry {
         self.retired.len()
     }
 
-    /// The refusal that `caller` gets instead of a grant, if the limit for `name` or one above it is suspended.
-    pub(super) fn refusal(&mut self, now: Moment, name: &str, caller: &Caller) -> Option<Refusal> {
-        let mut limit = self.limit_for(name)?;
-        for _ in 0..=DEPTH_MAX {
-            if let Some(refusal) = limit.suspension().refusal(now, &caller.node) {
-                return Some(refusal);
-            }
-            let parent = limit.config().parent.clone()?;
-            limit = self.limits.get_mut(&parent)?;
-        }
-        None
-    }
-
     /// A limit that is below the one called `name`.
     pub fn below(&self, name: &str) -> Option<&str> {
-        let is_below = |limit: &&Limit| limit.config().parent.as_deref() == Some(name);
-        self.limits.values().find(is_below).map(|limit| limit.config().name.as_str())
+        let mut limits = self.limits.locked();
+        limits.find(|(_, limit)| limit.config().parent.as_deref() == Some(name)).map(|(below, _)| below)
     }
 
     /// Checks that the limits called `removed` may go and all of `put` may come, in this order.
@@ -113,7 +101,7 @@ impl Registry {
     pub fn check(&self, removed: &[&str], put: &[&LimitConfig]) -> Result<(), Unfit> {
         let is_new = |config: &&&LimitConfig| {
             let name = config.name.as_str();
-            !self.limits.contains_key(name) && !self.retired.contains_key(name)
+            !self.limits.contains(name) && !self.retired.contains(name)
         };
         // Removed limits are remembered, and take room.
         if self.limits.len() + self.retired.len() + put.iter().filter(is_new).count() > LIMITS_MAX {
@@ -123,23 +111,25 @@ impl Registry {
     }
 
     fn wrong_family(&self, removed: &[&str], put: &[&LimitConfig]) -> Option<String> {
-        let stays = |config: &&LimitConfig| {
+        let stays = |config: &LimitConfig| {
             !removed.contains(&config.name.as_str()) && put.iter().all(|put| put.name != config.name)
         };
-        let stay = self.limits.values().map(Limit::config).filter(stays);
-        let all: Vec<LimitConfig> = stay.chain(put.iter().copied()).cloned().collect();
+        let stay = self.limits.locked().filter(|(_, limit)| stays(limit.config()));
+        let stay = stay.map(|(_, limit)| limit.config().clone());
+        let all: Vec<LimitConfig> = stay.chain(put.iter().map(|&put| put.clone())).collect();
         wrong_parent(&all)
     }
 
     /// The past of a limit that is new here, where `earlier` is what an earlier life left. A pattern that stood for its name, or
     /// for names that fall to it now, lent from pools of its own.
     fn past_of(&self, now: Moment, name: &str, earlier: Past) -> Past {
-        let before =
-            [&self.limits, &self.retired].into_iter().flat_map(|limits| match name.strip_suffix('*') {
-                None => lent_as(limits, name).into_iter().collect(),
-                Some(prefix) => lent_below(limits, prefix),
-            });
-        let pasts = before.map(|limit| limit.past_of_others(now));
+        let past_of = |limit: MutexGuard<'_, Limit>| limit.past_of_others(now);
+        let pasts = [&self.limits, &self.retired].into_iter().flat_map(|limits| -> Vec<Past> {
+            match name.strip_suffix('*') {
+                None => lent_as(limits, name).into_iter().map(past_of).collect(),
+                Some(prefix) => lent_below(limits, prefix).map(past_of).collect(),
+            }
+        });
         pasts.max_by_key(|past| past.calls_end()).unwrap_or(earlier)
     }
 
@@ -147,12 +137,12 @@ impl Registry {
     /// that limit lent.
     pub(super) fn went_lately(&self, name: &str) -> bool {
         // Most of the time no limit was removed, and no ask pays for a search.
-        !self.retired.is_empty() && !self.limits.contains_key(name) && lent_as(&self.retired, name).is_some()
+        !self.retired.is_empty() && !self.limits.contains(name) && lent_as(&self.retired, name).is_some()
     }
 
     /// Forgets removed limits that cannot be told from new ones.
-    pub(super) fn sweep_retired(&mut self, now: Moment, steps: usize) {
-        self.retired.retain(|_, limit| {
+    pub fn sweep_retired(&mut self, now: Moment, steps: usize) {
+        self.retired.retain(|limit| {
             limit.sweep(now, steps);
             !limit.is_forgettable(now)
         });
@@ -164,14 +154,14 @@ impl Registry {
 }
 
 /// The limit that lent to callers that asked for `name`.
-fn lent_as<'a>(limits: &'a BTreeMap<String, Limit>, name: &str) -> Option<&'a Limit> {
-    let limit = limits.get(&named_for(limits, name)?)?;
+fn lent_as<'a>(limits: &'a Limits, name: &str) -> Option<MutexGuard<'a, Limit>> {
+    let limit = limits.lock(&limits.named_for(name)?)?;
     (limit.config().name.as_str() == name || limit.stands_for(name)).then_some(limit)
 }
 
 /// The patterns among `limits` that lent by names that begin with `prefix`.
-fn lent_below<'a>(limits: &'a BTreeMap<String, Limit>, prefix: &str) -> Vec<&'a Limit> {
+fn lent_below<'a>(limits: &'a Limits, prefix: &'a str) -> impl Iterator<Item = MutexGuard<'a, Limit>> {
     let prefixes = (0..prefix.len()).filter_map(|end| prefix.get(..end));
-    let patterns = prefixes.filter_map(|shorter| limits.get(&format!("{shorter}*")));
-    patterns.filter(|limit| limit.stands_below(prefix)).collect()
+    let patterns = prefixes.filter_map(|shorter| limits.lock(&format!("{shorter}*")));
+    patterns.filter(move |limit| limit.stands_below(prefix))
 }

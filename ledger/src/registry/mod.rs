@@ -1,7 +1,7 @@
 //! All limits and sessions of one allocator. The HTTP service and `replay --nodes` drive it.
 //!
-//! In reading order: `config` (what is configured of a limit), [`limit`] (a limit and its pools), [`sessions`] (which node asks),
-//! `ask` (one exchange), `family` (the pools above one), `live` (limits come and go), `above` (what is leased from
+//! In reading order: `config` (what is configured of a limit), [`limit`] (a limit and its pools), `limits` (one lock for each),
+//! [`sessions`] (which node asks), `ask` (one exchange), `family` (the pools above one), `live` (limits come and go), `above` (what is leased from
 //! an upstream), `decisions` (of operators), `rows`, `gather` and `written` (what is written down).
 
 mod above;
@@ -14,6 +14,7 @@ mod family;
 mod fixtures;
 mod gather;
 pub mod limit;
+mod limits;
 mod live;
 mod parents;
 mod rows;
@@ -24,6 +25,7 @@ mod tests;
 mod written;
 
 pub use above::{Asker, DueAbove, ExchangeOutcome};
+pub use ask::Exchanged;
 pub use by_node::ByNode;
 pub(crate) use by_node::check_pattern;
 pub use config::{KEYS_MAX, Keyed, LESSEES_MAX, LimitConfig, Upstream};
@@ -34,18 +36,18 @@ pub(crate) use parents::too_short_for_flow;
 pub use parents::{DEPTH_MAX, check_parents, key_above, wrong_parent};
 pub use rows::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, PutRow, Written};
 
-use crate::named::named_for;
-use crate::pool::{Goodbye, Past, SessionId};
+use crate::pool::{Above, Goodbye, Past, Pool, SessionId};
 use crate::rejection::{AskRejection, Reason, quoted};
 use decisions::LocalOverrides;
 use family::Family;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
-use lessor_protocol::push::Event;
 use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SpentBody};
 use lessor_protocol::{ClockBounds, Moment, NodeName, PERMITS_MAX};
-use limit::{Figures, Limit, PoolId};
+use limit::{Figures, Limit};
+use limits::Limits;
 use sessions::{Keep, Sessions};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use written::Journaled;
 
@@ -71,12 +73,13 @@ pub enum Entry {
     Unread(GrantBody),
 }
 
-/// All limits and sessions of one allocator: one state machine.
+/// All limits and sessions of one allocator: one state machine. What nodes say ([`Registry::leases`], [`Registry::leave`]) several
+/// threads may hand in at once; everything else has the registry alone.
 #[derive(Debug)]
 pub struct Registry {
-    limits: BTreeMap<String, Limit>,
+    limits: Limits,
     /// Limits that were removed, while what they lent still counts.
-    retired: BTreeMap<String, Limit>,
+    retired: Limits,
     clocks: ClockBounds,
     /// What an earlier life may have left, for limits that are new.
     past: Past,
@@ -85,9 +88,7 @@ pub struct Registry {
     /// The session at upstreams.
     session_above: u64,
     is_stopping: bool,
-    wrong: WrongCounts,
-    /// Events for listeners: at most one for each ask of an exchange.
-    events: Vec<Event>,
+    wrong: Mutex<WrongCounts>,
     /// What is written down.
     journaled: Journaled,
     overrides: LocalOverrides,
@@ -100,24 +101,22 @@ impl Registry {
     /// A registry with the limits `configured`. Its `epoch` tells this life from others. Unless `past` is none, every pool is in
     /// quarantine until nothing counts that an earlier life may have lent.
     pub fn new(configured: &[LimitConfig], clocks: ClockBounds, past: Past, now: Moment, epoch: u64) -> Self {
-        let limit = |limit: &LimitConfig| {
-            let made = Limit::new(limit.clone(), clocks, past, now);
-            (limit.name.to_string(), made)
-        };
-        let limits: BTreeMap<String, Limit> = configured.iter().map(limit).collect();
+        let mut limits = Limits::default();
+        for limit in configured {
+            limits.insert(limit.name.to_string(), Limit::new(limit.clone(), clocks, past, now));
+        }
         Registry {
-            sessions: Sessions::new(keep(clocks, &limits)),
+            sessions: Sessions::new(keep(clocks, &mut limits)),
             limits,
-            retired: BTreeMap::new(),
+            retired: Limits::default(),
             clocks,
             past,
             epoch,
             session_above: epoch.clamp(1, PERMITS_MAX),
             is_stopping: false,
-            events: vec![],
             journaled: Journaled::default(),
             overrides: LocalOverrides::new(configured),
-            wrong: Reason::ALL.into_iter().map(|reason| (reason, 0)).collect(),
+            wrong: Mutex::new(Reason::ALL.into_iter().map(|reason| (reason, 0)).collect()),
         }
     }
 
@@ -127,7 +126,7 @@ impl Registry {
     }
 
     /// Ends a session. Returns its unspent permits to the pools that it names.
-    pub fn leave(&mut self, now: Moment, caller: &Caller, spent: &[SpentBody]) -> LeaveResponse {
+    pub fn leave(&self, now: Moment, caller: &Caller, spent: &[SpentBody]) -> LeaveResponse {
         let mut response = LeaveResponse { returned: 0, errors: vec![] };
         for (index, entry) in spent.iter().enumerate() {
             match self.leave_pool(now, caller, entry) {
@@ -151,20 +150,28 @@ impl Registry {
         self.is_stopping
     }
 
-    /// Looks at the next `steps` sessions, and at as many pools of each limit. Forgets sessions and pools that make no
-    /// difference any more.
+    /// Looks at the next sessions and pools, see [`Registry::look_round`], and forgets removed limits that make no difference any more.
     pub fn sweep(&mut self, now: Moment, steps: usize) {
-        self.sessions.sweep(now, steps);
-        for limit in self.limits.values_mut() {
-            limit.sweep(now, steps);
-            self.journaled.sees(limit);
-        }
+        self.look_round(now, steps);
         self.sweep_retired(now, steps);
+    }
+
+    /// Looks at the next `steps` sessions of each part, and at as many pools of each limit, one limit after the other. Forgets
+    /// sessions and pools that make no difference any more.
+    pub fn look_round(&self, now: Moment, steps: usize) {
+        self.sessions.sweep(now, steps);
+        for (_, mut limit) in self.limits.locked() {
+            let now = limit.not_before(now);
+            limit.sweep(now, steps);
+            if limit.is_unwritten() {
+                self.journaled.has_more();
+            }
+        }
     }
 
     /// Limits that lend nothing yet, and for how long.
     pub fn quarantined(&self, now: Moment) -> Vec<(&str, Duration)> {
-        let waits = self.limits.iter().map(|(name, limit)| (name.as_str(), limit.quarantine(now)));
+        let waits = self.limits.locked().map(|(name, limit)| (name, limit.quarantine(now)));
         waits.filter(|(_, wait)| !wait.is_zero()).collect()
     }
 
@@ -189,7 +196,7 @@ impl Registry {
 
     /// The limit of an ask for `name`: the one of that name, or else of the longest pattern that `name` fits.
     pub fn limit_for(&mut self, name: &str) -> Option<&mut Limit> {
-        limit_for(&mut self.limits, name)
+        self.limits.get_mut_for(name)
     }
 
     /// Sessions that are known.
@@ -212,14 +219,15 @@ impl Registry {
     }
 
     /// Rejected asks, by reason. Every reason is in it.
-    pub fn wrong(&self) -> &WrongCounts {
-        &self.wrong
+    pub fn wrong(&mut self) -> &WrongCounts {
+        self.wrong.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, AskRejection> {
-        let went = !self.limits.contains_key(&spent.limit) && self.retired.contains_key(&spent.limit);
-        let limits = if went { &mut self.retired } else { &mut self.limits };
-        let (limit, pool) = find(limits, &spent.limit, spent.key.as_deref())?;
+    fn leave_pool(&self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, AskRejection> {
+        let went = !self.limits.contains(&spent.limit) && self.retired.contains(&spent.limit);
+        let limits = if went { &self.retired } else { &self.limits };
+        let mut limit = limits.lock_for(&spent.limit).ok_or_else(|| unknown(&spent.limit))?;
+        let (pool, now) = (limit.pool_id(&spent.limit, spent.key.as_deref())?, limit.not_before(now));
         let said = [
             ("spent_total", spent.spent_total),
             ("running", spent.running.unwrap_or(0)),
@@ -243,45 +251,28 @@ impl Registry {
             return Ok(limit.leave(now, &pool, id, caller.seq, goodbye)?);
         }
         let name = limit.config().name.to_string();
-        let mut family = Family::open(&mut self.limits, now, &name, pool)?;
-        let returned = family
-            .with(&self.limits, caller, |pool, above| pool.leave_below(above, now, id, caller.seq, goodbye));
-        family.close(&mut self.limits, now);
-        Ok(returned?)
+        drop(limit);
+        let mut family = Family::open(&self.limits, now, &name, pool)?;
+        let leave = |pool: &mut Pool, above: &mut [Above<'_>], now| {
+            pool.leave_below(above, now, id, caller.seq, goodbye)
+        };
+        Ok(family.with(caller, leave)?)
     }
 
-    fn count_wrong(&mut self, reason: Reason) {
-        *self.wrong.entry(reason).or_default() += 1;
+    fn count_wrong(&self, reason: Reason) {
+        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        *wrong.entry(reason).or_default() += 1;
     }
 }
 
 /// How long idle sessions are remembered, for the rules of all `limits`.
-fn keep(clocks: ClockBounds, limits: &BTreeMap<String, Limit>) -> Keep {
-    let longest = limits.values().map(Limit::memory).max().unwrap_or_default();
+fn keep(clocks: ClockBounds, limits: &mut Limits) -> Keep {
+    let longest = limits.values_mut().map(|limit| limit.memory()).max().unwrap_or_default();
     Keep { roomy: longest + clocks.quarantine(), full: clocks.quarantine() }
-}
-
-fn find<'a>(
-    limits: &'a mut BTreeMap<String, Limit>,
-    name: &str,
-    key: Option<&str>,
-) -> Result<(&'a mut Limit, PoolId), AskRejection> {
-    let limit = limit_for(limits, name).ok_or_else(|| unknown(name))?;
-    let pool = limit.pool_id(name, key)?;
-    Ok((limit, pool))
 }
 
 fn unknown(name: &str) -> AskRejection {
     AskRejection::new(Reason::LimitUnknown, "limit", format!("there is no limit {}", quoted(name)))
-}
-
-/// See [`Registry::limit_for`].
-fn limit_for<'a>(limits: &'a mut BTreeMap<String, Limit>, name: &str) -> Option<&'a mut Limit> {
-    // The usual one costs no search: it has the name itself.
-    if !name.ends_with('*') && limits.contains_key(name) {
-        return limits.get_mut(name);
-    }
-    limits.get_mut(&named_for(limits, name)?)
 }
 
 fn too_large(field: &str, value: u64) -> AskRejection {

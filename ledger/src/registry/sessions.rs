@@ -5,7 +5,11 @@ use crate::pool::SessionId;
 use crate::registry::sweep::Sweep;
 use lessor_protocol::{Moment, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Bound;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Sessions that are remembered at once, some 200 bytes each. Ten times the largest fleet that one pool takes.
@@ -16,15 +20,27 @@ pub const SESSIONS_MAX: usize = 100_000;
 /// sessions sit just out of reach, more would make each of a flood of newcomers dearer.
 const STEPS_FOR_NEWCOMER: usize = 16;
 
-/// The sessions that are known.
+/// Parts of the sessions, each behind a lock of its own.
+const PARTS: usize = 16;
+
+/// The sessions that are known. Exchanges of different sessions mostly look into different parts.
 #[derive(Debug)]
 pub struct Sessions {
-    /// Ordered, so that the same calls always do the same.
-    known: BTreeMap<(NodeName, u64), Session>,
-    sweep: Sweep<(NodeName, u64)>,
+    parts: [Mutex<Part>; PARTS],
     /// The next identifier, never given to a session yet.
-    next: u64,
+    next: AtomicU64,
+    /// How many are known, those included for which room is made right now.
+    count: AtomicUsize,
     keep: Keep,
+}
+
+/// Ordered, so that the same calls always do the same.
+type Known = BTreeMap<(NodeName, u64), Session>;
+
+#[derive(Debug, Default)]
+struct Part {
+    known: Known,
+    sweep: Sweep<(NodeName, u64)>,
 }
 
 /// How long a session that says nothing is remembered. Beyond either it can make no difference to the cap: it
@@ -46,7 +62,7 @@ struct Session {
 impl Sessions {
     /// No sessions.
     pub fn new(keep: Keep) -> Self {
-        Sessions { known: BTreeMap::new(), sweep: Sweep::default(), next: 0, keep }
+        Sessions { parts: Default::default(), next: AtomicU64::new(0), count: AtomicUsize::new(0), keep }
     }
 
     /// Remembers for as long as `keep` from now on, if that is longer.
@@ -56,55 +72,88 @@ impl Sessions {
     }
 
     /// The identifier of `session` of `node`, new if need be; `None` if there is no room.
-    pub fn enter(&mut self, now: Moment, node: &NodeName, session: u64) -> Option<SessionId> {
+    pub fn enter(&self, now: Moment, node: &NodeName, session: u64) -> Option<SessionId> {
         let who = (node.clone(), session);
-        if let Some(known) = self.known.get_mut(&who) {
-            known.asked = now;
+        if let Some(known) = self.part(&who).known.get_mut(&who) {
+            known.asked = known.asked.max(now);
             return Some(known.id);
         }
-        if self.known.len() >= SESSIONS_MAX {
+        if self.count() >= SESSIONS_MAX {
             self.forget(now, STEPS_FOR_NEWCOMER, self.keep.full);
-            if self.known.len() >= SESSIONS_MAX {
-                return None;
-            }
         }
-        let id = SessionId(self.next);
-        self.next += 1;
-        self.known.insert(who, Session { id, asked: now });
+        let mut part = self.part(&who);
+        // Another exchange of the session may have been here meanwhile.
+        if let Some(known) = part.known.get(&who) {
+            return Some(known.id);
+        }
+        self.count
+            .fetch_update(Relaxed, Relaxed, |count| (count < SESSIONS_MAX).then_some(count + 1))
+            .ok()?;
+        let id = SessionId(self.next.fetch_add(1, Relaxed));
+        part.known.insert(who, Session { id, asked: now });
         Some(id)
     }
 
     /// The identifier of `session` of `node`, if it is known.
     pub fn find(&self, node: &NodeName, session: u64) -> Option<SessionId> {
-        self.known.get(&(node.clone(), session)).map(|known| known.id)
+        let who = (node.clone(), session);
+        self.part(&who).known.get(&who).map(|known| known.id)
     }
 
     /// Which node each of `ids` is a session of, as far as it is known. Looks at all that are.
     pub fn nodes(&self, ids: &BTreeSet<SessionId>) -> BTreeMap<SessionId, NodeName> {
-        let known = self.known.iter().filter(|(_, session)| ids.contains(&session.id));
-        known.map(|((node, _), session)| (session.id, node.clone())).collect()
+        let mut nodes = BTreeMap::new();
+        for part in &self.parts {
+            let part = locked(part);
+            let known = part.known.iter().filter(|(_, session)| ids.contains(&session.id));
+            nodes.extend(known.map(|((node, _), session)| (session.id, node.clone())));
+        }
+        nodes
     }
 
     /// Up to `count` of them after another one, those of a node one after the other.
     pub fn after(&self, after: Option<&(NodeName, u64)>, count: usize) -> Vec<((NodeName, u64), SessionId)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let page = self.known.range((from, Bound::Unbounded)).take(count);
-        page.map(|(who, session)| (who.clone(), session.id)).collect()
+        let mut page = vec![];
+        for part in &self.parts {
+            let part = locked(part);
+            let next = part.known.range((from, Bound::Unbounded)).take(count);
+            page.extend(next.map(|(who, session)| (who.clone(), session.id)));
+        }
+        page.sort_unstable();
+        page.truncate(count);
+        page
     }
 
-    /// Looks at the next `steps` sessions, and forgets those that can no longer matter.
-    pub fn sweep(&mut self, now: Moment, steps: usize) {
+    /// Looks at the next `steps` sessions of each part, and forgets those that can no longer matter.
+    pub fn sweep(&self, now: Moment, steps: usize) {
         self.forget(now, steps, self.keep.roomy);
     }
 
     /// How many are known.
     pub fn count(&self) -> usize {
-        self.known.len()
+        self.count.load(Relaxed)
     }
 
-    fn forget(&mut self, now: Moment, steps: usize, keep: Duration) {
-        self.sweep.run(&mut self.known, steps, |_, session| now.since(session.asked) > keep);
+    fn part(&self, (node, session): &(NodeName, u64)) -> MutexGuard<'_, Part> {
+        let mut hasher = DefaultHasher::new();
+        (node.as_str(), session).hash(&mut hasher);
+        let place = usize::try_from(hasher.finish() % PARTS as u64).unwrap_or(0);
+        locked(&self.parts[place])
     }
+
+    fn forget(&self, now: Moment, steps: usize, keep: Duration) {
+        for part in &self.parts {
+            let mut part = locked(part);
+            let Part { known, sweep } = &mut *part;
+            let gone = sweep.run(known, steps, |_, session| now.since(session.asked) > keep);
+            self.count.fetch_sub(gone.len(), Relaxed);
+        }
+    }
+}
+
+fn locked(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
+    part.lock().expect("no thread panicked while it changed these sessions")
 }
 
 #[cfg(test)]
@@ -123,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_session_keeps_its_id_and_a_restarted_node_gets_another() {
-        let mut sessions = Sessions::new(KEEP);
+        let sessions = Sessions::new(KEEP);
         let first = sessions.enter(seconds(0), &node("a"), 1);
         assert_eq!(sessions.enter(seconds(1), &node("a"), 1), first);
         assert_ne!(sessions.enter(seconds(1), &node("a"), 2), first);
@@ -134,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_idle_are_forgotten_once_they_can_no_longer_matter() {
-        let mut sessions = Sessions::new(KEEP);
+        let sessions = Sessions::new(KEEP);
         sessions.enter(seconds(0), &node("a"), 1);
         sessions.enter(seconds(20), &node("b"), 1);
         sessions.sweep(seconds(30), 10);
@@ -146,8 +195,41 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_bring_the_same_sessions_at_once_get_the_same_ids() {
+        let sessions = Sessions::new(KEEP);
+        let enter = || -> Vec<_> {
+            (0..500).map(|session| sessions.enter(seconds(0), &node("a"), session)).collect()
+        };
+        let (first, second) = std::thread::scope(|scope| {
+            let other = scope.spawn(enter);
+            (enter(), other.join().expect("it ends"))
+        });
+        assert_eq!(first, second);
+        assert_eq!(sessions.count(), 500);
+        assert_eq!(first.into_iter().collect::<BTreeSet<_>>().len(), 500);
+    }
+
+    /// Each part has its own order.
+    #[test]
+    fn pages_of_sessions_go_on_where_the_one_before_ended() {
+        let sessions = Sessions::new(KEEP);
+        let all: Vec<(NodeName, u64)> = (0..50).map(|n| (node(&format!("n-{}", n % 7)), n)).collect();
+        for (node, session) in &all {
+            assert!(sessions.enter(seconds(0), node, *session).is_some());
+        }
+        let (mut seen, mut last) = (vec![], None);
+        loop {
+            let page = sessions.after(last.as_ref(), 8);
+            let Some((who, _)) = page.last() else { break };
+            last = Some(who.clone());
+            seen.extend(page.into_iter().map(|(who, _)| who));
+        }
+        assert_eq!(seen, all.into_iter().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+    }
+
+    #[test]
     fn at_the_bound_the_idle_make_room_and_the_busy_do_not() {
-        let mut sessions = Sessions::new(KEEP);
+        let sessions = Sessions::new(KEEP);
         for session in 0..SESSIONS_MAX as u64 {
             assert!(sessions.enter(seconds(0), &node("a"), session).is_some());
         }

@@ -1,6 +1,7 @@
 //! Whole exchanges against the pure allocator: what is answered, and that wrong entries touch nothing.
 
 mod above;
+mod beside;
 mod gather;
 mod kinds;
 mod written;
@@ -77,7 +78,7 @@ fn one_wrong_entry_fails_no_other_entry() {
         ask(&long, None, 0, 0, 1),
         ask("export", Some("k"), 0, 0, 2),
     ];
-    let grants = registry.leases(millis(0), &caller(1), &asks);
+    let grants = registry.leases(millis(0), &caller(1), &asks).grants;
     assert_eq!((grants[0].permits, grants[9].permits), (10, 2));
     assert_eq!(error(&grants[1]), (code::LIMIT_UNKNOWN, "limit", "there is no limit \"nope\""));
     assert_eq!(
@@ -105,7 +106,7 @@ fn one_wrong_entry_fails_no_other_entry() {
 fn what_cannot_be_true_or_comes_too_late_changes_nothing() {
     let mut registry = registry(Past::None);
     let grant = |registry: &mut Registry, seq, entry| {
-        registry.leases(millis(1), &caller(seq), &[entry]).pop().expect("one each")
+        registry.leases(millis(1), &caller(seq), &[entry]).grants.pop().expect("one each")
     };
     let first = grant(&mut registry, 5, ask("vendor/rest", None, 0, 0, 10));
     assert_eq!(first.permits, 10);
@@ -121,7 +122,7 @@ fn what_cannot_be_true_or_comes_too_late_changes_nothing() {
 
 #[test]
 fn leaving_returns_what_is_unspent_and_names_what_is_wrong() {
-    let mut registry = registry(Past::None);
+    let registry = registry(Past::None);
     let asks = [ask("vendor/rest", None, 0, 0, 10), ask("export", Some("k"), 0, 0, 4)];
     registry.leases(millis(0), &caller(1), &asks);
     let spent = |limit: &str, key: Option<&str>, spent_total| SpentBody {
@@ -147,7 +148,7 @@ fn a_stopping_allocator_lends_nothing_and_takes_back() {
     let mut registry = registry(Past::None);
     registry.leases(millis(0), &caller(1), &[ask("vendor/rest", None, 0, 0, 10)]);
     registry.stop();
-    let grants = registry.leases(millis(1), &caller(2), &[ask("vendor/rest", None, 4, 6, 10)]);
+    let grants = registry.leases(millis(1), &caller(2), &[ask("vendor/rest", None, 4, 6, 10)]).grants;
     assert_eq!((grants[0].refused, grants[0].permits), (Some(Refused::Stopping), 0));
     assert_eq!(grants[0].retry_after_ms, Some(1_000));
     let spent = SpentBody {
@@ -162,15 +163,17 @@ fn a_stopping_allocator_lends_nothing_and_takes_back() {
 
 #[test]
 fn after_a_loss_every_limit_waits_for_its_own_window() {
-    let mut registry = registry(Past::Lost(millis(0)));
+    let registry = registry(Past::Lost(millis(0)));
     let waits = registry.quarantined(millis(0));
     let [("export", bucket), ("vendor/rest", window)] = waits[..] else { panic!("{waits:?}") };
     assert!(bucket < Duration::from_secs(3) && window > Duration::from_secs(31), "{waits:?}");
-    let grants = registry.leases(
-        millis(3_000),
-        &caller(1),
-        &[ask("export", Some("k"), 0, 0, 1), ask("vendor/rest", None, 0, 0, 1)],
-    );
+    let grants = registry
+        .leases(
+            millis(3_000),
+            &caller(1),
+            &[ask("export", Some("k"), 0, 0, 1), ask("vendor/rest", None, 0, 0, 1)],
+        )
+        .grants;
     assert_eq!((grants[0].refused, grants[1].refused), (None, Some(Refused::Quarantine)));
     assert!(registry.quarantined(millis(40_000)).is_empty());
 }
@@ -186,7 +189,7 @@ fn the_same_calls_get_the_same_answers() {
             let caller = Caller { node, session: 1, seq: step, rtt: Duration::ZERO };
             let key = (step * 7919 % 50).to_string();
             let asks = [ask("vendor/rest", None, 0, 0, step % 9), ask("export", Some(&key), 0, 0, 1)];
-            answers.push(registry.leases(millis(step), &caller, &asks));
+            answers.push(registry.leases(millis(step), &caller, &asks).grants);
             if step % 10 == 0 {
                 registry.sweep(millis(step), 5);
             }
@@ -326,7 +329,7 @@ impl Nodes {
                 self.seq += skip;
                 let (spent, held) = self.spend(place, spends, keeps);
                 let entry = ask(name(place), key(place).as_deref(), spent, held, want);
-                let grant = registry.leases(now, &caller(place, self.seq), &[entry]).pop()?;
+                let grant = registry.leases(now, &caller(place, self.seq), &[entry]).grants.pop()?;
                 let believed = match grant.answer() {
                     Ok(Answer::Grant(grant)) => (spent, grant.kept + grant.permits),
                     Ok(Answer::Refusal(_)) => (spent, held),
@@ -339,7 +342,7 @@ impl Nodes {
             Deed::Lie { place, spent, held, want } => {
                 self.seq += 1;
                 let entry = ask(name(place), key(place).as_deref(), spent, held, want);
-                return registry.leases(now, &caller(place, self.seq), &[entry]).pop();
+                return registry.leases(now, &caller(place, self.seq), &[entry]).grants.pop();
             }
             Deed::Leave { place, spends } => {
                 self.seq += 1;

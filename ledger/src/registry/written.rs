@@ -1,9 +1,8 @@
 //! What a registry writes down, and how it goes on with what an earlier life wrote. A journal takes batches and says when they
 //! are durable. An answer that lends beyond the last batch waits for the next one.
 
-use super::LimitConfig;
-use super::{Registry, limit_for};
-use crate::named::named_for;
+use super::limits::Limits;
+use super::{LimitConfig, Registry};
 use crate::pool::Past;
 use crate::registry::limit::Limit;
 use crate::registry::rows::{Batch, PoolPlace, Written};
@@ -11,6 +10,8 @@ use crate::rule::Gap;
 use lessor_protocol::{ClockBounds, Moment};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What is written down, as far as the registry knows.
 #[derive(Debug, Default)]
@@ -25,9 +26,7 @@ pub(super) struct Journaled {
     /// Limits that are no more.
     pub(super) gone: Vec<String>,
     /// Whether something is to be written.
-    pub(super) is_unwritten: bool,
-    /// Whether an answer of this exchange may not be known before that.
-    is_uncovered: bool,
+    is_unwritten: AtomicBool,
 }
 
 impl Journaled {
@@ -37,14 +36,26 @@ impl Journaled {
     }
 
     /// There is something to write.
-    pub(super) fn has_more(&mut self) {
-        self.is_unwritten = true;
+    pub(super) fn has_more(&self) {
+        self.is_unwritten.store(true, Relaxed);
     }
 
-    /// `limit` was used.
-    pub(super) fn sees(&mut self, limit: &mut Limit) {
-        self.is_uncovered |= limit.take_uncovered();
-        self.is_unwritten |= limit.is_unwritten();
+    /// All that there is to write goes into the batch that is made now.
+    pub(super) fn has_no_more(&self) {
+        self.is_unwritten.store(false, Relaxed);
+    }
+
+    /// `limit` was used. Returns whether an answer was given since the last question that may not be known before it is written.
+    pub(super) fn sees(&self, limit: &mut Limit) -> bool {
+        if limit.is_unwritten() {
+            self.has_more();
+        }
+        limit.take_uncovered()
+    }
+
+    /// The batch that has what is to be written now.
+    pub(super) fn next(&self) -> u64 {
+        self.batches + 1
     }
 }
 
@@ -61,7 +72,7 @@ impl Registry {
         let mut registry = Registry::new(configured, clocks, Past::Lost(now), now, epoch);
         let all: Vec<&LimitConfig> = configured.iter().collect();
         // Names of removed limits fall to these patterns, which know nothing of what those limits lent.
-        let gone = written.limits.keys().filter(|name| !registry.limits.contains_key(*name));
+        let gone = written.limits.keys().filter(|name| !registry.limits.contains(name));
         let heirs: BTreeSet<String> = gone.filter_map(|name| heir(&registry.limits, name)).collect();
         for limit in configured {
             let name = limit.name.to_string();
@@ -95,8 +106,9 @@ impl Registry {
     /// From now on what it lends is written down. The first batch, after so many `before` it, holds all that there is.
     pub fn begin_writing(&mut self, before: u64) {
         self.limits.values_mut().for_each(Limit::begin_writing);
-        let journaled = Journaled { is_on: true, is_first: true, is_unwritten: true, ..Journaled::default() };
+        let journaled = Journaled { is_on: true, is_first: true, ..Journaled::default() };
         self.journaled = Journaled { batches: before, versions: self.journaled.versions, ..journaled };
+        self.journaled.has_more();
         self.write_decisions();
     }
 
@@ -105,41 +117,22 @@ impl Registry {
         self.journaled.batches
     }
 
-    /// The number of the batch that has to be durable before what was answered since the last question may be known; `None`
-    /// if it may be at once.
-    pub fn take_uncovered(&mut self) -> Option<u64> {
-        std::mem::take(&mut self.journaled.is_uncovered).then_some(self.journaled.batches + 1)
-    }
-
     /// The number of the batch with which all that was decided until now is durable; `None` where nothing is written.
-    pub fn next_batch(&mut self) -> Option<u64> {
-        self.journaled.is_on.then_some(self.journaled.batches + 1)
+    pub fn next_batch(&self) -> Option<u64> {
+        self.journaled.is_on.then(|| self.journaled.next())
     }
 
     /// Whether there is something to write.
     pub fn is_unwritten(&self) -> bool {
-        self.journaled.is_unwritten
+        self.journaled.is_unwritten.load(Relaxed)
     }
 
     /// What may be lent, now that the batch is durable that it came with.
-    pub fn raise_high_water(&mut self, batch: &Batch) {
+    pub fn raise_high_water(&self, batch: &Batch) {
         for (place, mark) in &batch.marks {
-            if let Some(limit) = self.limits.get_mut(&place.limit) {
+            if let Some(mut limit) = self.limits.lock(&place.limit) {
                 limit.raise_high_water(&place.id, *mark);
             }
-        }
-    }
-
-    /// Notes what is to be written because the limit for `name` was used, and those above it.
-    pub(super) fn note_used(&mut self, name: &str) {
-        if !self.journaled.is_on {
-            return;
-        }
-        let mut next = limit_for(&mut self.limits, name);
-        while let Some(limit) = next {
-            self.journaled.sees(limit);
-            let parent = limit.config().parent.clone();
-            next = parent.and_then(|name| self.limits.get_mut(&name));
         }
     }
 
@@ -149,14 +142,14 @@ impl Registry {
         if !self.journaled.is_on {
             return;
         }
-        for (each, limit) in &mut self.limits {
+        for (each, limit) in self.limits.iter_mut() {
             // The basis of a limit names the limits above and below it.
             limit.write_row_soon();
             if each == name {
                 limit.begin_writing();
             }
         }
-        self.journaled.is_unwritten = true;
+        self.journaled.has_more();
     }
 
     /// The limit called `name` is no more.
@@ -164,15 +157,15 @@ impl Registry {
         self.note_decision(name);
         if self.journaled.is_on {
             self.journaled.gone.push(name.to_owned());
-            self.journaled.is_unwritten = true;
+            self.journaled.has_more();
         }
     }
 }
 
 /// The pattern to which the names fall that a limit called `name` was for, now that it is no more.
-fn heir(limits: &BTreeMap<String, Limit>, name: &str) -> Option<String> {
+fn heir(limits: &Limits, name: &str) -> Option<String> {
     // Of a pattern any name, as long as nothing else is called that.
-    named_for(limits, &name.replace('*', "\u{0}"))
+    limits.named_for(&name.replace('*', "\u{0}"))
 }
 
 /// The basis of the checkpoints of `limit`, one of `all`: they are of no use to pools of another basis.

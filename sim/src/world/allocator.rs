@@ -12,7 +12,7 @@ use crate::oracles::Stocks;
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{Past, PoolView};
 use lessor_ledger::registry::limit::PoolId;
-use lessor_ledger::registry::{Caller, Entry, Registry};
+use lessor_ledger::registry::{Caller, Entry, Exchanged, Registry};
 use lessor_ledger::rejection::Reason;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::moment::nanos;
@@ -124,7 +124,8 @@ impl World {
         let now = self.centre.clock.show(self.real);
         let pool = |ask: &DeskAsk| self.limits.pool(self.setup.limit(ask.desk));
         let asks: Vec<Entry> = message.asks.iter().map(|ask| entry(pool(ask), ask)).collect();
-        let grants = self.centre.registry.leases(now, &caller, &asks);
+        let Exchanged { grants, waits_for, .. } = self.centre.registry.leases(now, &caller, &asks);
+        self.centre.store.waits_for = waits_for;
         let after = self.made();
         let made: Vec<bool> = before.iter().zip(&after).map(|(before, after)| !before && *after).collect();
         self.are_made(&made);

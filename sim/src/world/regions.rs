@@ -226,7 +226,7 @@ impl World {
         let (caller, at) = (self.caller(&message), &mut self.regions[region]);
         let now = at.clock.show(self.real);
         let asks: Vec<Entry> = message.asks.iter().map(|ask| entry(self.limits.pool(0), ask)).collect();
-        let bodies = at.registry.leases(now, &caller, &asks);
+        let bodies = at.registry.leases(now, &caller, &asks).grants;
         let longest = self.setup.plan.longest().map(nanos);
         let (stocks, mut answers) = (self.stocks(), vec![]);
         for (ask, body) in message.asks.iter().zip(bodies) {

@@ -35,6 +35,8 @@ pub(super) struct Store {
     durable: Written,
     pause: Pause,
     writing: Option<Writing>,
+    /// The batch that the last answer of the allocator waits for.
+    pub(super) waits_for: Option<u64>,
     /// Answers, and the batch that each waits for.
     waiting: Vec<(u64, Reply)>,
 }
@@ -57,7 +59,7 @@ impl World {
 
     /// An answer leaves once all that it says is durable.
     pub(super) fn answer(&mut self, reply: Reply) {
-        match self.centre.registry.take_uncovered() {
+        match self.centre.store.waits_for.take() {
             Some(batch) => self.centre.store.waiting.push((batch, reply)),
             None => self.send_back(reply),
         }

@@ -3,6 +3,7 @@
 
 mod figures;
 mod forecasts;
+mod in_family;
 mod leased;
 mod live;
 mod pool_id;
@@ -75,6 +76,8 @@ pub struct Limit {
     unwritten: Unwritten,
     /// When it began with what an earlier life had written.
     restored: Option<Moment>,
+    /// When the last exchange was.
+    latest: Moment,
 }
 
 /// A pool, and its part of the sums.
@@ -112,6 +115,7 @@ impl Limit {
             has_lost_loans: false,
             unwritten: Unwritten::default(),
             restored: None,
+            latest: now,
             config,
         };
         if !limit.makes_pools() {
@@ -246,32 +250,9 @@ impl Limit {
         self.config.keyed != Keyed::No
     }
 
-    /// Takes a pool out, which is made if it is not there, for an exchange with it and those above or below it.
-    pub(crate) fn open(&mut self, now: Moment, id: &PoolId) -> Result<Box<Kept>, AskRejection> {
-        if !self.pools.contains_key(id) {
-            self.make_room(now, id)?;
-            self.make(now, id.clone());
-        }
-        let mut kept = self.pools.remove(id).expect("it was there or has been made");
-        self.tally.count(&mut kept.counted, kept.pool.view(now));
-        Ok(kept)
-    }
-
-    /// Puts a pool back.
-    pub(crate) fn close(&mut self, now: Moment, id: PoolId, mut kept: Box<Kept>) {
-        self.tally.count(&mut kept.counted, kept.pool.view(now));
-        self.pools.insert(id.clone(), kept);
-        self.note(&id);
-    }
-
     /// Whether there is this pool.
     pub fn has(&self, id: &PoolId) -> bool {
         self.pools.contains_key(id)
-    }
-
-    /// A pool of a family gave `answer` to `ask`.
-    pub(crate) fn count_answer(&mut self, ask: &Ask, answer: &Answer) {
-        self.tally.sums.answered.count(ask, answer);
     }
 
     /// An ask that got no answer from a pool, because the allocator is stopping.

@@ -16,7 +16,7 @@ fn a_pattern_serves_each_name_that_fits_it_apart() {
     let mut registry = config.registry(Past::None, millis(0), 7);
     let names = ["api/a", "api/b", "api/slow/x", "api/slow/one", "api/", "api/*", "api", "other"];
     let asks = names.map(|name| ask(name, None, 0, 0, 2));
-    let grants = registry.leases(millis(0), &caller(1), &asks);
+    let grants = registry.leases(millis(0), &caller(1), &asks).grants;
     let ceilings: Vec<Option<u64>> = grants.iter().map(|grant| grant.ceiling).collect();
     let some = |ceilings: &[u64]| ceilings.iter().copied().map(Some).collect::<Vec<_>>();
     assert_eq!(ceilings[..5], some(&[10, 10, 20, 30, 10]));
@@ -35,7 +35,7 @@ fn a_pattern_serves_each_name_that_fits_it_apart() {
         held: Some(PERMITS_MAX),
     };
     assert_eq!(registry.leave(millis(1), &caller(2), &[spent]).returned, 1);
-    let wrong = registry.leases(millis(2), &caller(3), &[ask("api/a b", None, 0, 0, 1)]);
+    let wrong = registry.leases(millis(2), &caller(3), &[ask("api/a b", None, 0, 0, 1)]).grants;
     assert_eq!(error(&wrong[0]).0, code::INVALID);
 }
 
@@ -52,7 +52,8 @@ fn what_was_let_pass_in_shadow_mode_is_counted_once() {
             shadow_refused,
             ..AskBody::default()
         };
-        let grants = registry.leases(millis(seq), &Caller { session, ..caller(seq) }, &[Entry::Ask(body)]);
+        let grants =
+            registry.leases(millis(seq), &Caller { session, ..caller(seq) }, &[Entry::Ask(body)]).grants;
         assert!(grants[0].shadow, "{:?}", grants[0]);
         let code = grants[0].error.as_ref().map(|error| error.code.clone());
         (registry.limits(millis(seq))[0].1.sums.shadow_refused, code)
@@ -71,7 +72,7 @@ fn what_was_let_pass_in_shadow_mode_is_counted_once() {
     assert_eq!(reported(3, 7, "l", 0), (9, Some(code::KEYS_FULL.to_owned())));
     registry.stop();
     let body = AskBody { limit: "a".to_owned(), key: Some("k".to_owned()), ..AskBody::default() };
-    assert!(registry.leases(millis(8), &caller(8), &[Entry::Ask(body)])[0].shadow);
+    assert!(registry.leases(millis(8), &caller(8), &[Entry::Ask(body)]).grants[0].shadow);
 }
 
 const FAMILY: &str = r#"
@@ -108,7 +109,7 @@ fn a_permit_is_charged_to_all_of_a_family_or_to_none() {
         ask("user", Some("acme/ann"), 0, 0, 4),
         ask("vendor", None, 0, 0, 2),
     ];
-    let grants = registry.leases(millis(0), &caller(1), &asks);
+    let grants = registry.leases(millis(0), &caller(1), &asks).grants;
     let permits: Vec<u64> = grants.iter().map(|grant| grant.permits).collect();
     assert_eq!(permits, [8, 4, 2]);
     assert_eq!(grants[0].ceiling, Some(30), "no tenant can hold more");
@@ -127,7 +128,7 @@ fn a_permit_is_charged_to_all_of_a_family_or_to_none() {
     assert_eq!(available(&mut registry, "vendor", None), Some(31));
     // A key that no tenant can be told from, and a tenant too many.
     let asks = ["bob", "/bob", "b/x", "c/x"].map(|key| ask("user", Some(key), 0, 0, 1));
-    let grants = registry.leases(millis(0), &caller(3), &asks);
+    let grants = registry.leases(millis(0), &caller(3), &asks).grants;
     let wrong = [(code::INVALID, "key"), (code::INVALID, "key")];
     for (grant, wrong) in grants.iter().zip(wrong) {
         assert_eq!((error(grant).0, error(grant).1), wrong, "{grant:?}");
@@ -159,7 +160,7 @@ fn a_name_that_falls_to_a_pattern_waits_for_what_the_limit_of_that_name_lent() {
     let mut seq = 0;
     let mut lent = |registry: &mut Registry, at: u64, name: &str| {
         seq += 1;
-        let grant = registry.leases(millis(at), &caller(seq), &[ask(name, None, 0, 0, 10)]).remove(0);
+        let grant = registry.leases(millis(at), &caller(seq), &[ask(name, None, 0, 0, 10)]).grants.remove(0);
         grant.error.as_ref().map_or(Ok(grant.permits > 0), |error| Err(error.code.clone()))
     };
     assert_eq!(lent(&mut registry, 0, "a/x"), Ok(true));
@@ -189,7 +190,7 @@ fn what_this_life_lent_to_a_name_is_known_to_a_limit_that_is_put_as_fresh() {
         let mut lent = |registry: &mut Registry, at: u64, name: &str| {
             seq += 1;
             let node = Caller { session: seq, ..caller(seq) };
-            registry.leases(millis(at), &node, &[ask(name, None, 0, 0, 10)]).remove(0).permits
+            registry.leases(millis(at), &node, &[ask(name, None, 0, 0, 10)]).grants.remove(0).permits
         };
         let first: u64 = (0..30).map(|_| lent(&mut registry, 0, "u/7")).sum();
         assert_eq!(first, 10);

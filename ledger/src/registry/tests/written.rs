@@ -1,6 +1,7 @@
 //! What is written down, and what an allocator that begins with it knows.
 
 use super::*;
+use crate::registry::limit::PoolId;
 use crate::registry::rows::Written;
 use crate::rule::Gap;
 
@@ -38,8 +39,10 @@ fn begun() -> (Registry, Written) {
     (registry, written)
 }
 
-fn lend(registry: &mut Registry, seq: u64, asks: &[Entry]) -> Vec<u64> {
-    registry.leases(millis(10 * seq), &caller(seq), asks).iter().map(|grant| grant.permits).collect()
+/// What is lent, and the batch that the answer waits for.
+fn lend(registry: &mut Registry, seq: u64, asks: &[Entry]) -> (Vec<u64>, Option<u64>) {
+    let Exchanged { grants, waits_for, .. } = registry.leases(millis(10 * seq), &caller(seq), asks);
+    (grants.iter().map(|grant| grant.permits).collect(), waits_for)
 }
 
 fn available(registry: &mut Registry, name: &str, now: Moment) -> u64 {
@@ -50,10 +53,10 @@ fn available(registry: &mut Registry, name: &str, now: Moment) -> u64 {
 #[test]
 fn what_was_lent_is_known_to_the_next_process_and_nothing_else_waits() {
     let (mut registry, mut written) = begun();
-    assert_eq!(lend(&mut registry, 1, &[ask("tenant", None, 0, 0, 20)]), [20]);
-    assert_eq!(registry.take_uncovered(), Some(2), "not before it is durable");
+    let lent = lend(&mut registry, 1, &[ask("tenant", None, 0, 0, 20)]);
+    assert_eq!(lent, (vec![20], Some(2)), "not before it is durable");
     let keys: Vec<Entry> = (0..3).map(|key| ask("user/a", Some(&format!("k{key}")), 0, 0, 5)).collect();
-    assert_eq!(lend(&mut registry, 2, &keys), [5; 3]);
+    assert_eq!(lend(&mut registry, 2, &keys).0, [5; 3]);
     assert!(registry.is_unwritten());
     let batch = registry.write_down(millis(30));
     assert_eq!((batch.number, batch.pools.len()), (2, 5), "the pool, that above it, and three keys");
@@ -69,7 +72,7 @@ fn what_was_lent_is_known_to_the_next_process_and_nothing_else_waits() {
         assert!((65..=80).contains(&above), "{above} of 80");
         // The pool of an unused key is whole, the pool of a used key is not.
         let asks = [ask("user/a", Some("k1"), 0, 0, 10), ask("user/a", Some("new"), 0, 0, 10)];
-        let lent = after.leases(millis(40), &caller(1), &asks);
+        let lent = after.leases(millis(40), &caller(1), &asks).grants;
         assert!(lent[0].permits < lent[1].permits, "{lent:?}");
         // What was out is over at the end of its lease, and stays spent for the day.
         assert!(available(&mut after, "tenant", millis(60_000)) <= 40);
@@ -104,8 +107,8 @@ fn an_answer_within_its_block_waits_for_nothing() {
         let mut waited = 0;
         for seq in first..first + 100 {
             let spent = if spends { seq - first } else { 0 };
-            lend(&mut registry, seq, &[ask("vendor", None, spent, 0, want)]);
-            waited += u64::from(registry.take_uncovered().is_some());
+            let (_, waits_for) = lend(&mut registry, seq, &[ask("vendor", None, spent, 0, want)]);
+            waited += u64::from(waits_for.is_some());
             if registry.is_unwritten() {
                 let batch = registry.write_down(millis(10 * seq));
                 registry.raise_high_water(&batch);
@@ -146,7 +149,7 @@ fn a_limit_that_was_changed_meanwhile_begins_anew() {
 #[test]
 fn a_cap_whose_pools_were_not_written_down_begins_anew() {
     let (mut registry, mut written) = begun();
-    assert!(lend(&mut registry, 1, &[ask("cap", None, 0, 0, 5)])[0] > 0);
+    assert!(lend(&mut registry, 1, &[ask("cap", None, 0, 0, 5)]).0[0] > 0);
     written.apply(&registry.write_down(millis(20)));
     let waits = |written: &Written| {
         let after = config(FAMILY).restored(written, Gap::Counted, millis(40), 8);
@@ -171,9 +174,9 @@ fn what_was_written_by_other_rules_is_of_no_use() {
     written.apply(&registry.write_down(millis(40)));
     // A store that missed the second half of what belongs together.
     written.pools = stale;
-    let mut after = other.restored(&written, Gap::Counted, millis(50), 8);
+    let after = other.restored(&written, Gap::Counted, millis(50), 8);
     let ask = [ask("user/a", Some("k"), 0, 0, 500)];
-    assert_eq!(after.leases(millis(50), &caller(1), &ask)[0].permits, 0, "as after a loss");
+    assert_eq!(after.leases(millis(50), &caller(1), &ask).grants[0].permits, 0, "as after a loss");
 }
 
 #[test]

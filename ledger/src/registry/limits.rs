@@ -1,0 +1,153 @@
+//! The limits of a registry by name, each behind a lock of its own, so that exchanges with different ones go on side by side. A
+//! thread that holds a limit locks nothing but the limit right above it, and circles are refused first. So no two threads wait for
+//! each other. What concerns all limits has the registry alone, and needs no lock.
+
+use super::{DEPTH_MAX, key_above};
+use crate::named::named_for;
+use crate::registry::limit::{Limit, PoolId};
+use crate::rejection::{AskRejection, Reason};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Limits by name or pattern.
+#[derive(Debug, Default)]
+pub(super) struct Limits(BTreeMap<String, Mutex<Limit>>);
+
+impl Limits {
+    /// The limit called `name`, alone.
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Limit> {
+        self.0.get_mut(name).map(alone)
+    }
+
+    /// The limit of an ask for `name`, alone: the one of that name, or else of the longest pattern that `name` fits.
+    pub(super) fn get_mut_for(&mut self, name: &str) -> Option<&mut Limit> {
+        match self.has_name(name) {
+            true => self.get_mut(name),
+            false => self.get_mut(&named_for(&self.0, name)?),
+        }
+    }
+
+    /// The limit called `name`, which other threads wait for until it is let go.
+    ///
+    /// # Panics
+    /// If a thread panicked in the middle of a change to it.
+    pub(super) fn lock(&self, name: &str) -> Option<MutexGuard<'_, Limit>> {
+        self.0.get(name).map(locked)
+    }
+
+    /// The limit of an ask for `name`, see [`Limits::get_mut_for`] and [`Limits::lock`].
+    pub(super) fn lock_for(&self, name: &str) -> Option<MutexGuard<'_, Limit>> {
+        match self.has_name(name) {
+            true => self.lock(name),
+            false => self.lock(&named_for(&self.0, name)?),
+        }
+    }
+
+    /// Whether a limit, and no pattern, has this name. The usual ask costs no search.
+    fn has_name(&self, name: &str) -> bool {
+        !name.ends_with('*') && self.0.contains_key(name)
+    }
+
+    /// The key under which the limit for `name` is here, see [`named_for`].
+    pub(super) fn named_for(&self, name: &str) -> Option<String> {
+        named_for(&self.0, name)
+    }
+
+    /// The pool `id` of the limit called `name` and those above it, the lowest first.
+    ///
+    /// # Errors
+    /// If a key has no parent, or parents are missing or lead in a circle.
+    pub(super) fn chain(&self, name: &str, id: PoolId) -> Result<Vec<(String, PoolId)>, AskRejection> {
+        let mut chain = vec![];
+        let mut next = Some((name.to_owned(), id));
+        while let Some((name, id)) = next {
+            // Allocators that did not know of each other may have put limits that do not fit together.
+            if chain.len() > DEPTH_MAX || chain.iter().any(|(other, _)| *other == name) {
+                let detail = format!(
+                    "limits are above each other in a circle, or more than {DEPTH_MAX}, from {name:?} on"
+                );
+                return Err(AskRejection::new(Reason::Invalid, "limit", detail));
+            }
+            next = self.above(&name, &id)?;
+            chain.push((name, id));
+        }
+        Ok(chain)
+    }
+
+    /// The limit above the one called `name`, and its pool that is above `id`.
+    fn above(&self, name: &str, id: &PoolId) -> Result<Option<(String, PoolId)>, AskRejection> {
+        let Some(parent) = self.lock(name).and_then(|limit| limit.config().parent.clone()) else {
+            return Ok(None);
+        };
+        let is_keyed = self.lock(&parent).map(|above| above.is_keyed()).ok_or_else(|| {
+            let detail = format!("{name:?} is below {parent:?}, which there is no limit of");
+            AskRejection::new(Reason::LimitUnknown, "limit", detail)
+        })?;
+        if !is_keyed {
+            return Ok(Some((parent, PoolId::default())));
+        }
+        let key = key_above(name, id.key.as_ref(), &parent)
+            .map_err(|detail| AskRejection::new(Reason::Invalid, "key", detail))?;
+        Ok(Some((parent, PoolId::from(Some(key)))))
+    }
+
+    /// All of them by name, each locked while it is looked at.
+    pub(super) fn locked(&self) -> impl Iterator<Item = (&str, MutexGuard<'_, Limit>)> {
+        self.0.iter().map(|(name, limit)| (name.as_str(), locked(limit)))
+    }
+
+    /// All of them by name, alone.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&String, &mut Limit)> {
+        self.0.iter_mut().map(|(name, limit)| (name, alone(limit)))
+    }
+
+    /// All of them, alone.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
+        self.0.values_mut().map(alone)
+    }
+
+    /// Their names and patterns.
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
+
+    /// Whether one is called so.
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Puts `limit` in, in place of one of that name.
+    pub(super) fn insert(&mut self, name: String, limit: Limit) {
+        self.0.insert(name, Mutex::new(limit));
+    }
+
+    /// Takes one out.
+    pub(super) fn remove(&mut self, name: &str) -> Option<Limit> {
+        let limit = self.0.remove(name)?;
+        Some(limit.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keeps those that `stays` says yes to.
+    pub(super) fn retain(&mut self, mut stays: impl FnMut(&mut Limit) -> bool) {
+        self.0.retain(|_, limit| stays(alone(limit)));
+    }
+}
+
+/// Books that a panic left half written are used for what is no part of them: what operators decided.
+fn alone(limit: &mut Mutex<Limit>) -> &mut Limit {
+    limit.get_mut().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn locked(limit: &Mutex<Limit>) -> MutexGuard<'_, Limit> {
+    limit.lock().expect("no thread panicked while it changed these books")
+}

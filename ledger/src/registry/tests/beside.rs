@@ -1,0 +1,98 @@
+//! Exchanges of several threads at once.
+
+use super::*;
+use crate::overrides::Decision;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+/// Two limits below one, and one that has nothing to do with them.
+const LIMITS: &str = r#"
+[[limit]]
+name = "vendor"
+ease_off = false
+rules = [{ kind = "fixed_window", limit = 1000, per = "1d" }]
+
+[[limit]]
+name = "tenant"
+keyed = true
+parent = "vendor"
+ease_off = false
+rules = [{ kind = "fixed_window", limit = 700, per = "1d" }]
+
+[[limit]]
+name = "batch"
+parent = "vendor"
+ease_off = false
+rules = [{ kind = "fixed_window", limit = 600, per = "1d" }]
+
+[[limit]]
+name = "other"
+ease_off = false
+rules = [{ kind = "fixed_window", limit = 500, per = "1d" }]
+"#;
+
+/// What one node does in a thread of its own, until nothing is left: asks for each pool in turn, in an order of its own, and spends
+/// all that it gets. Returns what it was lent of each.
+fn spend(registry: &Registry, time: &AtomicU64, node: usize) -> [u64; 4] {
+    const NAMES: [(&str, Option<&str>); 4] =
+        [("tenant", Some("a")), ("other", None), ("batch", None), ("tenant", Some("b"))];
+    let name = NodeName::try_new(&format!("node-{node}")).expect("valid");
+    let (mut lent, mut dry) = ([0; 4], 0);
+    for seq in 1.. {
+        let caller = Caller { node: name.clone(), session: 1, seq, rtt: Duration::ZERO };
+        let now = millis(time.fetch_add(50, Ordering::Relaxed));
+        let places: Vec<usize> = (0..4).map(|step| (node + step) % 4).collect();
+        let asks: Vec<Entry> =
+            places.iter().map(|&place| ask(NAMES[place].0, NAMES[place].1, lent[place], 0, 7)).collect();
+        let grants = registry.leases(now, &caller, &asks).grants;
+        let got: u64 = grants.iter().map(|grant| grant.permits).sum();
+        for (grant, &place) in grants.iter().zip(&places) {
+            assert_eq!(grant.error, None);
+            lent[place] += grant.permits;
+        }
+        dry = if got == 0 { dry + 1 } else { 0 };
+        if dry == 200 {
+            break;
+        }
+    }
+    lent
+}
+
+#[test]
+fn threads_that_ask_at_once_get_all_that_there_is_and_no_permit_twice() {
+    for _ in 0..5 {
+        let registry = Config::parse(LIMITS).expect("valid").registry(Past::None, millis(0), 7);
+        let time = AtomicU64::new(0);
+        let lent: Vec<[u64; 4]> = thread::scope(|scope| {
+            let spend = |node| {
+                scope.spawn({
+                    let (registry, time) = (&registry, &time);
+                    move || spend(registry, time, node)
+                })
+            };
+            let threads: Vec<_> = (0..4).map(spend).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it ends")).collect()
+        });
+        let sum = |place: usize| lent.iter().map(|lent| lent[place]).sum::<u64>();
+        let (of_vendor, other) = (sum(0) + sum(2) + sum(3), sum(1));
+        assert_eq!((of_vendor, other), (1_000, 500), "{lent:?}");
+        assert!(sum(0) <= 700 && sum(2) <= 600 && sum(3) <= 700, "{lent:?}");
+    }
+}
+
+/// A thread may read the clock, and wait for a limit that another one has, which read it later.
+#[test]
+fn an_exchange_that_had_to_wait_is_as_late_as_the_one_before_it() {
+    let mut registry = Config::parse(LIMITS).expect("valid").registry(Past::None, millis(0), 7);
+    for name in ["other", "batch"] {
+        let pause = Decision::Pause(Some(Duration::from_secs(10)));
+        assert_eq!(registry.decide(millis(0), name, &pause), Some(Ok(false)));
+        let second = Caller { node: NodeName::try_new("node-2").expect("valid"), ..caller(1) };
+        let lent = |at: u64, caller: &Caller| {
+            registry.leases(millis(at), caller, &[ask(name, None, 0, 0, 5)]).grants[0].permits
+        };
+        assert_eq!(lent(9_998, &caller(1)), 0, "it is paused");
+        assert_eq!(lent(10_001, &caller(2)), 5);
+        assert_eq!(lent(9_999, &second), 5, "the pause was over before");
+    }
+}
