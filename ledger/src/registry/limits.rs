@@ -21,10 +21,7 @@ impl Limits {
 
     /// The limit of an ask for `name`, alone: the one of that name, or else of the longest pattern that `name` fits.
     pub(super) fn get_mut_for(&mut self, name: &str) -> Option<&mut Limit> {
-        match self.has_name(name) {
-            true => self.get_mut(name),
-            false => self.get_mut(&named_for(&self.0, name)?),
-        }
+        self.get_mut(&named_for(&self.0, name)?)
     }
 
     /// The limit called `name`, which other threads wait for until it is let go.
@@ -37,15 +34,11 @@ impl Limits {
 
     /// The limit of an ask for `name`, see [`Limits::get_mut_for`] and [`Limits::lock`].
     pub(super) fn lock_for(&self, name: &str) -> Option<MutexGuard<'_, Limit>> {
-        match self.has_name(name) {
-            true => self.lock(name),
-            false => self.lock(&named_for(&self.0, name)?),
+        // The usual one has the name itself.
+        match self.lock(name).filter(|_| !name.ends_with('*')) {
+            None => self.lock(&named_for(&self.0, name)?),
+            limit => limit,
         }
-    }
-
-    /// Whether a limit, and no pattern, has this name. The usual ask costs no search.
-    fn has_name(&self, name: &str) -> bool {
-        !name.ends_with('*') && self.0.contains_key(name)
     }
 
     /// The key under which the limit for `name` is here, see [`named_for`].
