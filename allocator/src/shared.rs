@@ -205,7 +205,10 @@ impl Shared {
 
     /// A node has asked: there may be something to say to those that limits are leased from.
     pub(crate) fn was_asked(&self) {
-        self.asked.send_modify(|asked| *asked = asked.wrapping_add(1));
+        // Without an uplink there is none that waits for it. One that begins to wait later looks at the registry first.
+        if self.asked.receiver_count() > 0 {
+            self.asked.send_modify(|asked| *asked = asked.wrapping_add(1));
+        }
     }
 
     /// What was left to be done for the newest exchange of a node.

@@ -1,12 +1,12 @@
 //! Reading a request's body: JSON, not too large, not too slow. Handlers that take one call [`read`].
 
 use super::problem::Problem;
-use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::Request;
-use axum::http::HeaderMap;
+use axum::body::{Bytes, HttpBody};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, Request};
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 /// The largest body. A thousand asks with the longest names are 545 kB (a test measures it); twice that leaves
@@ -21,12 +21,19 @@ const DRAIN_MAX: usize = 16 << 20;
 const BODY_WAIT: Duration = Duration::from_secs(5);
 
 /// The body of `request`.
-pub(super) async fn read(request: Request) -> Result<Bytes, Problem> {
+pub(super) async fn read<B>(request: Request<B>) -> Result<Bytes, Problem>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
     check_media(request.headers())?;
     if declared_length(request.headers()) > DRAIN_MAX {
         return Err(too_large());
     }
-    match tokio::time::timeout(BODY_WAIT, collect(request.into_body())).await {
+    let mut collecting = pin!(collect(request.into_body()));
+    if let Some(body) = at_once(collecting.as_mut()).await {
+        return body;
+    }
+    match tokio::time::timeout(BODY_WAIT, collecting).await {
         Ok(body) => body,
         Err(_) => {
             let detail = format!("the body took longer than {} s to arrive", BODY_WAIT.as_secs());
@@ -35,7 +42,23 @@ pub(super) async fn read(request: Request) -> Result<Bytes, Problem> {
     }
 }
 
-async fn collect(mut body: Body) -> Result<Bytes, Problem> {
+/// What `reading` comes to, if all of it has arrived already. Nearly every body has, and needs no timer. The connection hands a body
+/// over once it was asked for it, so it is asked twice.
+async fn at_once<T>(mut reading: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    let mut was_asked = false;
+    poll_fn(|cx| match reading.as_mut().poll(cx) {
+        Poll::Ready(read) => Poll::Ready(Some(read)),
+        Poll::Pending if was_asked => Poll::Ready(None),
+        Poll::Pending => {
+            was_asked = true;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+async fn collect<B: HttpBody<Data = Bytes> + Unpin>(mut body: B) -> Result<Bytes, Problem> {
     let first = next_piece(&mut body).await?.unwrap_or_default();
     // Nearly all come in one piece, which need not be copied.
     if body.is_end_stream() && first.len() <= BODY_MAX {
@@ -59,7 +82,7 @@ async fn collect(mut body: Body) -> Result<Bytes, Problem> {
 }
 
 /// The next bytes, or `None` at the end.
-async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, Problem> {
+async fn next_piece<B: HttpBody<Data = Bytes> + Unpin>(body: &mut B) -> Result<Option<Bytes>, Problem> {
     let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await;
     match frame {
         None => Ok(None),

@@ -3,9 +3,10 @@
 use super::problem::Problem;
 use super::{body, decode, json};
 use crate::shared::Shared;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Request, State};
-use axum::http::HeaderMap;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Request};
 use axum::response::Response;
 use lessor_ledger::registry::{Caller, Exchanged};
 use lessor_protocol::trace;
@@ -20,16 +21,29 @@ use tracing::{Instrument as _, Span};
 /// there.
 const UNSURE_RETRY: Duration = Duration::from_millis(50);
 
+/// `POST /v1/leases` of a request that came by the routes.
+pub(super) async fn leases_by_route(
+    State(shared): State<Arc<Shared>>,
+    request: Request<Body>,
+) -> Result<Response, Problem> {
+    leases(&shared, request).await
+}
+
 /// `POST /v1/leases`
-pub(super) async fn leases(State(shared): State<Arc<Shared>>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn leases<B>(shared: &Shared, request: Request<B>) -> Result<Response, Problem>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
     let span = tracing::debug_span!(
         target: trace::TARGET, parent: None, "renew", otel.kind = "server", otel.status_code = Empty,
         node = Empty, asks = Empty,
     );
-    trace::lead(&span, said_once(request.headers()));
+    if !span.is_disabled() {
+        trace::lead(&span, said_once(request.headers()));
+    }
     let answered = async {
         let body = body::read(request).await?;
-        exchange(&shared, &body).await
+        exchange(shared, &body).await
     };
     let result = answered.instrument(span.clone()).await;
     if result.as_ref().is_err_and(Problem::is_ours) {
@@ -86,7 +100,7 @@ fn unsure(grant: &mut GrantBody) -> Option<()> {
 pub(super) async fn leave(
     State(shared): State<Arc<Shared>>,
     path: Result<Path<String>, PathRejection>,
-    request: Request,
+    request: Request<Body>,
 ) -> Result<Response, Problem> {
     let result = match path.ok().as_ref().and_then(|Path(rest)| rest.strip_suffix("/leave")) {
         Some(node) => body::read(request).await.and_then(|body| goodbye(&shared, node, &body)),

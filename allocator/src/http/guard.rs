@@ -19,15 +19,21 @@ use std::sync::Arc;
 /// What the paths begin with that a node goes to in its own name.
 const NODES_PATH: &str = "/v1/nodes/";
 
+/// How a browser says which site asks.
+static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
 /// Refuses to change anything for a request to another name or of another site.
 pub(super) async fn own_site(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
-    let (method, uri, headers) = (request.method(), request.uri(), request.headers());
-    let problem = misdirected(method, uri, headers, &shared.config().server.hosts)
-        .map_or_else(|| cross_site(method, uri, headers), Some);
-    match problem {
+    match refusal(&shared, request.method(), request.uri(), request.headers()) {
         None => next.run(request).await,
         Some(problem) => problem.into_response(),
     }
+}
+
+/// Why nothing is done for this request, if that is so.
+pub(super) fn refusal(shared: &Shared, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
+    misdirected(method, uri, headers, &shared.config().server.hosts)
+        .or_else(|| cross_site(method, uri, headers))
 }
 
 /// Refuses to change anything for another site. There is no password that a browser could be tricked into using, but
@@ -36,14 +42,14 @@ fn cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem
     if method.is_safe() {
         return None;
     }
-    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     // Browsers say it of addresses that they trust, and pages cannot set it. It also holds behind a proxy that sends
     // another host on.
-    let is_own = match (text(HeaderName::from_static("sec-fetch-site")), text(ORIGIN)) {
+    let is_own = match (text(&SEC_FETCH_SITE), text(&ORIGIN)) {
         (Some(site), _) => ["same-origin", "none"].contains(&site),
         (None, None) => true,
         (None, Some(origin)) => {
-            let host = text(HOST).or(uri.authority().map(|authority| authority.as_str()));
+            let host = text(&HOST).or(uri.authority().map(|authority| authority.as_str()));
             let from = origin.split_once("://").map(|(_, host)| host);
             from.is_some() && from == host
         }
@@ -58,7 +64,7 @@ fn cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem
 /// Refuses to change anything for a request to another name. A site may have its own name lead here: to a browser, that page
 /// and this allocator are one site then. An address, and a name without a dot, no site can have.
 fn misdirected(method: &Method, uri: &Uri, headers: &HeaderMap, hosts: &BTreeSet<String>) -> Option<Problem> {
-    let is_browser = headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site");
+    let is_browser = headers.contains_key(ORIGIN) || headers.contains_key(&SEC_FETCH_SITE);
     // Nodes are programs, and find the allocator by any name that leads to it.
     let is_of_node = uri.path() == LEASES_PATH || uri.path().starts_with(NODES_PATH);
     if method.is_safe() || (is_of_node && !is_browser) {

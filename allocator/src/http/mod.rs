@@ -14,6 +14,7 @@ mod page;
 mod problem;
 mod put;
 mod ranks;
+mod service;
 mod show;
 mod status;
 #[cfg(test)]
@@ -32,10 +33,11 @@ use axum::routing::{get, post};
 use lessor_protocol::push::EVENTS_PATH;
 use lessor_protocol::wire::LEASES_PATH;
 use problem::Problem;
+pub(crate) use service::Service;
 use std::sync::Arc;
 
 /// All routes there are.
-pub(crate) fn router(shared: Arc<Shared>) -> Router {
+fn router(shared: Arc<Shared>) -> Router {
     // What people look at and change. Browsers are told what to make of it; nodes need not carry those headers.
     let looked_at = Router::new()
         .route("/", get(page::index))
@@ -47,7 +49,8 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/events/recent", get(status::recent))
         .layer(from_fn(guard::private));
     Router::new()
-        .route(LEASES_PATH, post(exchange::leases))
+        // [`Service`] answers a POST without a look at the routes.
+        .route(LEASES_PATH, post(exchange::leases_by_route))
         // Names may hold slashes, written as such or as %2F: what follows the name is cut off by the handler.
         .route("/v1/nodes/{*rest}", post(exchange::leave))
         .route("/livez", get(health::livez))

@@ -13,7 +13,6 @@ use crate::config::Config;
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 const CONFIG: &str = r#"
 [[limit]]
@@ -37,7 +36,7 @@ const NUMBER: &str = "expected a whole number from 0 to 9007199254740991";
 /// An allocator and its routes.
 struct App {
     shared: Arc<Shared>,
-    router: Router,
+    service: Service,
 }
 
 /// What came back.
@@ -55,11 +54,11 @@ impl App {
 
     fn of(config: &str, fresh: bool) -> Self {
         let shared = Arc::new(Shared::new(Config::parse(config).expect("valid"), fresh));
-        App { router: router(shared.clone()), shared }
+        App { service: Service::new(shared.clone()), shared }
     }
 
     async fn send(&self, request: Request<Body>) -> Reply {
-        let response = self.router.clone().oneshot(request).await.expect("routes do not fail");
+        let response = self.service.clone().answer(request).await.expect("routes do not fail");
         let header = |name| {
             let value = response.headers().get(name)?;
             Some(value.to_str().expect("our headers are text").to_owned())

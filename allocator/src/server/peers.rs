@@ -7,7 +7,6 @@ mod tests;
 use super::patience::Patience;
 use crate::http;
 use crate::shared::Shared;
-use axum::Router;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -20,7 +19,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tower::ServiceExt;
 
 /// How long requests that are in flight may take to finish once it stops. With what the process does besides, it
 /// must be gone within five seconds of the signal.
@@ -44,7 +42,7 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 
 /// The connections, each with its task.
 pub(super) struct Peers {
-    router: Router,
+    service: http::Service,
     builder: Builder<TokioExecutor>,
     /// Tells connections to finish.
     graceful: GracefulShutdown,
@@ -55,7 +53,7 @@ impl Peers {
     /// None yet. All of them will talk to `shared`.
     pub(super) fn new(shared: &Arc<Shared>) -> Self {
         Peers {
-            router: http::router(shared.clone()),
+            service: http::Service::new(shared.clone()),
             builder: builder(),
             graceful: GracefulShutdown::new(),
             tasks: JoinSet::new(),
@@ -64,8 +62,9 @@ impl Peers {
 
     /// Serves one more.
     pub(super) fn serve(&mut self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        let (builder, router, watcher) = (self.builder.clone(), self.router.clone(), self.graceful.watcher());
-        self.tasks.spawn(serve_peer(stream, builder, router, watcher));
+        let (builder, service, watcher) =
+            (self.builder.clone(), self.service.clone(), self.graceful.watcher());
+        self.tasks.spawn(serve_peer(stream, builder, service, watcher));
     }
 
     /// Connections that are open, and those that have ended since [`Peers::ended`] was last polled.
@@ -113,7 +112,7 @@ fn builder() -> Builder<TokioExecutor> {
 async fn serve_peer(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     builder: Builder<TokioExecutor>,
-    router: Router,
+    service: http::Service,
     watcher: Watcher,
 ) {
     let spoke = Arc::new(Notify::new());
@@ -121,7 +120,7 @@ async fn serve_peer(
         let spoke = spoke.clone();
         service_fn(move |request: hyper::Request<Incoming>| {
             spoke.notify_one();
-            router.clone().oneshot(request)
+            service.clone().answer(request)
         })
     };
     let connection = builder.serve_connection(TokioIo::new(Patience::new(stream)), service).into_owned();

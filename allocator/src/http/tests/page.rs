@@ -16,7 +16,7 @@ impl App {
 
     async fn headers(&self, path: &str) -> BTreeMap<String, String> {
         let request = Request::get(path).body(Body::empty()).expect("a request");
-        let response = self.router.clone().oneshot(request).await.expect("routes do not fail");
+        let response = self.service.clone().answer(request).await.expect("routes do not fail");
         let text = |value: &axum::http::HeaderValue| value.to_str().expect("text").to_owned();
         response.headers().iter().map(|(name, value)| (name.to_string(), text(value))).collect()
     }

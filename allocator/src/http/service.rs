@@ -1,0 +1,42 @@
+//! What a connection hands its requests to: the routes, and past them the exchange, which nodes ask for all the time. The guard
+//! of the routes guards it, too.
+
+use super::{exchange, guard, router};
+use crate::shared::Shared;
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::{Method, Request};
+use axum::response::{IntoResponse as _, Response};
+use lessor_protocol::wire::LEASES_PATH;
+use std::convert::Infallible;
+use std::error::Error;
+use std::sync::Arc;
+use tower::ServiceExt as _;
+
+/// Answers the requests of all connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    shared: Arc<Shared>,
+    router: Router,
+}
+
+impl Service {
+    /// The one of `shared`.
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Service { router: router(shared.clone()), shared }
+    }
+
+    /// The answer to `request`.
+    pub(crate) async fn answer<B>(self, request: Request<B>) -> Result<Response, Infallible>
+    where
+        B: HttpBody<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
+    {
+        if request.uri().path() != LEASES_PATH || request.method() != Method::POST {
+            return self.router.oneshot(request.map(Body::new)).await;
+        }
+        Ok(match guard::refusal(&self.shared, request.method(), request.uri(), request.headers()) {
+            Some(problem) => problem.into_response(),
+            None => exchange::leases(&self.shared, request).await.into_response(),
+        })
+    }
+}
