@@ -5,9 +5,9 @@ use super::explain::{Fault, Kind, Shape, explain, shown};
 use super::problem::Problem;
 use lessor_ledger::registry::{Caller, Entry, unanswered};
 use lessor_ledger::rejection::{AskRejection, Reason};
-use lessor_protocol::wire::{ASKS_MAX, LeasesRequest, LeaveRequest, SpentBody};
+use lessor_protocol::wire::{ASKS_MAX, AskBody, LeasesRequest, LeaveRequest, SpentBody, Text};
 use lessor_protocol::{NodeName, PERMITS_MAX};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use std::time::Duration;
@@ -43,20 +43,38 @@ const SPENT: Shape = &[
     ("running", Kind::OptionalNumber),
 ];
 
-/// Who asks, and for what.
+/// Who asks, and for what. Names are lent by the body.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct Exchange<'a> {
     pub caller: Caller,
-    pub asks: Vec<Entry>,
+    asks: Vec<Said<'a>>,
+}
+
+impl<'a> Exchange<'a> {
+    /// What is asked for.
+    pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = &Entry<Text<'a>>> {
+        self.asks.iter().map(|Said(entry)| entry)
+    }
+}
+
+/// One entry, read into its place.
+#[derive(Debug)]
+struct Said<'a>(Entry<Text<'a>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Said<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        AskBody::deserialize(deserializer).map(|ask| Said(Entry::Ask(ask)))
+    }
 }
 
 /// The exchange in `body`.
-pub(super) fn leases(body: &[u8]) -> Result<Exchange, Problem> {
-    let (head, asks) = match serde_json::from_slice::<LeasesRequest>(body) {
-        Ok(LeasesRequest { node, session, seq, rtt_ms, asks }) => {
-            ((node, session, seq, rtt_ms), asks.into_iter().map(Entry::Ask).collect::<Vec<Entry>>())
-        }
-        Err(_) => one_by_one(body)?,
+pub(super) fn leases(body: &[u8]) -> Result<Exchange<'_>, Problem> {
+    // Checked once as a whole, which is cheaper than string by string.
+    let text = std::str::from_utf8(body).ok();
+    let whole = text.and_then(|text| serde_json::from_str::<LeasesRequest<Said<'_>, Text<'_>>>(text).ok());
+    let (head, asks) = match whole {
+        Some(LeasesRequest { node, session, seq, rtt_ms, asks }) => ((node, session, seq, rtt_ms), asks),
+        None => one_by_one(body)?,
     };
     check_count("asks", asks.len())?;
     let (node, session, seq, rtt_ms) = head;
@@ -65,18 +83,18 @@ pub(super) fn leases(body: &[u8]) -> Result<Exchange, Problem> {
     Ok(Exchange { caller, asks })
 }
 
-type Head = (String, u64, u64, u64);
+type Head<'a> = (Text<'a>, u64, u64, u64);
 
 /// The same, when something in it is wrong: with it, or with single entries.
-fn one_by_one(body: &[u8]) -> Result<(Head, Vec<Entry>), Problem> {
-    let request: LeasesRequest<&RawValue> = read(body, LEASES)?;
+fn one_by_one(body: &[u8]) -> Result<(Head<'_>, Vec<Said<'_>>), Problem> {
+    let request: LeasesRequest<&RawValue, Text<'_>> = read(body, LEASES)?;
     // Before any of them is looked at.
     check_count("asks", request.asks.len())?;
-    let asks = request.asks.into_iter().map(|ask| entry(ask.get()));
+    let asks = request.asks.into_iter().map(|ask| Said(entry(ask.get())));
     Ok(((request.node, request.session, request.seq, request.rtt_ms), asks.collect()))
 }
 
-fn entry(text: &str) -> Entry {
+fn entry(text: &str) -> Entry<Text<'_>> {
     let error = match serde_json::from_str(text) {
         Ok(ask) => return Entry::Ask(ask),
         Err(error) => error,
@@ -88,7 +106,8 @@ fn entry(text: &str) -> Entry {
     };
     // Said back as far as it can be read, so that the node knows whose answer this is.
     let limit = field(text, "limit").unwrap_or_default();
-    Entry::Unread(unanswered(&limit, field(text, "key").as_deref(), wrong))
+    let key = field(text, "key");
+    Entry::Unread(unanswered(&limit, key.as_deref(), wrong).renamed(Text::into_string))
 }
 
 fn unreadable(detail: String) -> AskRejection {
@@ -176,4 +195,26 @@ fn caller(node: &str, session: u64, seq: u64) -> Result<Caller, Problem> {
     let wrong = |error| Problem::invalid("node", format!("node {error}"));
     let node = NodeName::try_new(node).map_err(wrong)?;
     Ok(Caller { node, session, seq, rtt: Duration::ZERO })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever is read for each ask is read into its place: the names of a thousand asks are where they were sent.
+    #[test]
+    fn names_are_lent_by_the_body() {
+        let ask = r#"{"limit":"vendor/rest","key":"user 42","spent_total":0,"held":0,"want":1}"#;
+        let asks = vec![ask; ASKS_MAX].join(",");
+        let body = format!(r#"{{"node":"a","session":1,"seq":1,"asks":[{asks}]}}"#);
+        let exchange = leases(body.as_bytes()).expect("it is good");
+        assert_eq!(exchange.entries().len(), ASKS_MAX);
+        let sent = body.as_bytes().as_ptr_range();
+        for entry in exchange.entries() {
+            let Entry::Ask(ask) = entry else { panic!("{entry:?}") };
+            let key = ask.key.as_deref().expect("it has one");
+            assert_eq!((&*ask.limit, key), ("vendor/rest", "user 42"));
+            assert!(sent.contains(&ask.limit.as_ptr()) && sent.contains(&key.as_ptr()));
+        }
+    }
 }

@@ -9,9 +9,11 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Request};
 use axum::response::Response;
 use lessor_ledger::registry::{Caller, Exchanged};
+use lessor_protocol::clock::Stopwatch;
 use lessor_protocol::trace;
-use lessor_protocol::wire::{GrantBody, LeasesResponse, code};
+use lessor_protocol::wire::{GrantBody, LeasesResponse, Text, code};
 use lessor_protocol::{Answer, Refusal, RefusalReason};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::field::Empty;
@@ -20,6 +22,10 @@ use tracing::{Instrument as _, Span};
 /// When to ask again for a limit that the allocator does not know of yet. The store says within a few round trips whether it is
 /// there.
 const UNSURE_RETRY: Duration = Duration::from_millis(50);
+
+/// What an answer mostly takes: its head, and each grant with a name of usual length.
+const HEAD_BYTES: usize = 128;
+const GRANT_BYTES: usize = 256;
 
 /// `POST /v1/leases` of a request that came by the routes.
 pub(super) async fn leases_by_route(
@@ -43,9 +49,12 @@ where
     }
     let answered = async {
         let body = body::read(request).await?;
-        exchange(shared, &body).await
+        exchange(shared, &span, &body).await
     };
-    let result = answered.instrument(span.clone()).await;
+    let result = match span.is_disabled() {
+        true => answered.await,
+        false => answered.instrument(span.clone()).await,
+    };
     if result.as_ref().is_err_and(Problem::is_ours) {
         span.record("otel.status_code", "ERROR");
     }
@@ -60,39 +69,53 @@ fn said_once(headers: &HeaderMap) -> Option<&str> {
     said.next().is_none().then_some(first)
 }
 
-async fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
-    let began = shared.now();
+async fn exchange(shared: &Shared, span: &Span, body: &[u8]) -> Result<Response, Problem> {
+    let began = Stopwatch::start();
+    let Answered { body, asks, waits_for } = answered(shared, span, body)?;
+    // What it lends is known only when it is written down. Who hears nothing has been lent nothing.
+    shared.durable(waits_for).await?;
+    let response = json(body);
+    shared.metrics().answered(asks, began.elapsed());
+    Ok(response)
+}
+
+/// An exchange that was answered, and is not sent before the batch is durable that it waits for.
+struct Answered {
+    body: Vec<u8>,
+    asks: usize,
+    waits_for: Option<u64>,
+}
+
+fn answered(shared: &Shared, span: &Span, body: &[u8]) -> Result<Answered, Problem> {
     let exchange = decode::leases(body)?;
-    let span = Span::current();
-    span.record("node", exchange.caller.node.as_str()).record("asks", exchange.asks.len());
+    let asks = exchange.entries().len();
+    span.record("node", exchange.caller.node.as_str()).record("asks", asks);
     let knows_limits = shared.knows_limits();
-    let (epoch, Exchanged { grants, events, waits_for }) = shared
-        .beside(|registry, now| (registry.epoch(), registry.leases(now, &exchange.caller, &exchange.asks)));
+    let (epoch, Exchanged { grants, events, waits_for }) = shared.beside(|registry, now| {
+        (registry.epoch(), registry.answers(now, &exchange.caller, exchange.entries()))
+    });
     let Caller { session, seq, .. } = exchange.caller;
     let mut response = LeasesResponse { epoch, session, seq, grants };
     if !knows_limits {
         response.grants.iter_mut().for_each(|grant| _ = unsure(grant));
     }
-    shared.cause().note(&span);
+    shared.cause().note(span);
     shared.was_asked();
     for event in &events {
         tracing::info!(limit = event.limit, key = event.key, kind = ?event.kind, "a vendor counts otherwise");
         shared.tell(event);
     }
-    // What it lends is known only when it is written down. Who hears nothing has been lent nothing.
-    shared.durable(waits_for).await?;
-    let response = json(encoded(&response));
-    let span = shared.now().since(began);
-    shared.metrics().answered(exchange.asks.len(), span);
-    Ok(response)
+    let mut body = Vec::with_capacity(HEAD_BYTES + GRANT_BYTES * response.grants.len());
+    encode(&response, &mut body);
+    Ok(Answered { body, asks, waits_for })
 }
 
 /// Right after a start the allocator does not know whether there is no such limit, or it was put over the API of another
 /// allocator. A node that is told that there is none takes its time before it asks again.
-fn unsure(grant: &mut GrantBody) -> Option<()> {
+fn unsure(grant: &mut GrantBody<Text<'_>>) -> Option<()> {
     grant.error.as_ref().filter(|error| error.code == code::LIMIT_UNKNOWN)?;
     let refusal = Refusal { reason: RefusalReason::Other, retry_after: UNSURE_RETRY };
-    *grant = GrantBody::of(&grant.limit, grant.key.as_deref(), Answer::Refusal(refusal));
+    *grant = GrantBody::answering(mem::take(&mut grant.limit), grant.key.take(), Answer::Refusal(refusal));
     Some(())
 }
 
@@ -114,7 +137,9 @@ fn goodbye(shared: &Shared, node: &str, body: &[u8]) -> Result<Response, Problem
     let (caller, spent) = decode::leave(node, body)?;
     let response = shared.beside(|registry, now| registry.leave(now, &caller, &spent));
     shared.was_asked();
-    Ok(json(encoded(&response)))
+    let mut body = vec![];
+    encode(&response, &mut body);
+    Ok(json(body))
 }
 
 /// How a request ended, as metrics call it.
@@ -122,6 +147,6 @@ fn outcome(result: &Result<Response, Problem>) -> &'static str {
     result.as_ref().map_or_else(Problem::code, |_| "ok")
 }
 
-fn encoded(body: &impl serde::Serialize) -> String {
-    serde_json::to_string(body).expect("bodies are plain data: numbers, strings and lists")
+fn encode(body: &impl serde::Serialize, into: &mut Vec<u8>) {
+    serde_json::to_writer(into, body).expect("bodies are plain data: numbers, strings and lists");
 }

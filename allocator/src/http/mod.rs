@@ -73,8 +73,8 @@ async fn wrong_method() -> Problem {
 }
 
 /// `body`, which is JSON.
-fn json(body: String) -> Response {
-    let mut response = Response::new(Body::from(body));
+fn json(body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

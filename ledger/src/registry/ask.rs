@@ -3,13 +3,13 @@
 
 use super::family::Family;
 use super::sessions::SESSIONS_MAX;
-use super::{Caller, Entry, LimitConfig, Registry, too_large, unanswered, unknown};
+use super::{Caller, Entry, Registry, too_large, unanswered, unknown};
 use crate::pool::{Holder, SessionId};
 use crate::registry::limit::{Limit, PoolId};
 use crate::rejection::{AskRejection, Reason};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
-use lessor_protocol::wire::{AskBody, GrantBody, SafeShareBody};
+use lessor_protocol::wire::{AskBody, GrantBody, SafeShareBody, Text};
 use lessor_protocol::{Answer, Fallback, Moment, Refusal, RefusalReason, SafeShare};
 use std::collections::HashSet;
 use std::time::Duration;
@@ -20,11 +20,11 @@ const STOPPING_RETRY: Duration = Duration::from_secs(1);
 const STOPPING: Answer =
     Answer::Refusal(Refusal { reason: RefusalReason::Stopping, retry_after: STOPPING_RETRY });
 
-/// What one exchange came to.
+/// What one exchange came to. The names in its answers are strings, or lent by the asks.
 #[derive(Debug)]
-pub struct Exchanged {
+pub struct Exchanged<N = String> {
     /// One answer for each entry, in order.
-    pub grants: Vec<GrantBody>,
+    pub grants: Vec<GrantBody<N>>,
     /// For listeners: at most one for each ask.
     pub events: Vec<Event>,
     /// The number of the batch that has to be durable before the answers may be known; `None` if they may be at once.
@@ -32,9 +32,9 @@ pub struct Exchanged {
 }
 
 /// One exchange, as far as its entries have to know of each other.
-struct Exchange<'a> {
+struct Exchange<'c, 'a> {
     now: Moment,
-    caller: &'a Caller,
+    caller: &'c Caller,
     /// The pools of the entries before, where there are several.
     pools: Option<HashSet<(&'a str, Option<&'a str>)>>,
     /// The session of the caller, once an entry was asked of a pool.
@@ -63,12 +63,27 @@ enum Asked {
 }
 
 impl Registry {
-    /// Answers one exchange. A wrong entry changes nothing, and fails no other entry. Exchanges of several threads go on side by side:
-    /// each has the limit that it asks, and those above, for as long as that takes.
+    /// [`Registry::answers`] with names of their own.
+    ///
+    /// # Panics
+    /// As [`Registry::answers`].
+    pub fn leases(&self, now: Moment, caller: &Caller, asks: &[Entry]) -> Exchanged {
+        let Exchanged { grants, events, waits_for } = self.answers(now, caller, asks.iter());
+        let grants = grants.into_iter().map(|grant| grant.renamed(Text::into_string)).collect();
+        Exchanged { grants, events, waits_for }
+    }
+
+    /// Answers one exchange, with names that are lent by `asks`. A wrong entry changes nothing, and fails no other entry. Exchanges of
+    /// several threads go on side by side: each has the limit that it asks, and those above, for as long as that takes.
     ///
     /// # Panics
     /// If a thread panicked in the middle of an exchange with one of the limits.
-    pub fn leases(&self, now: Moment, caller: &Caller, asks: &[Entry]) -> Exchanged {
+    pub fn answers<'a, N: AsRef<str> + 'a>(
+        &self,
+        now: Moment,
+        caller: &Caller,
+        asks: impl ExactSizeIterator<Item = &'a Entry<N>>,
+    ) -> Exchanged<Text<'a>> {
         let pools = (asks.len() > 1).then(|| HashSet::with_capacity(asks.len()));
         let mut exchange =
             Exchange { now, caller, pools, session: None, events: vec![], is_uncovered: false };
@@ -78,7 +93,7 @@ impl Registry {
                 Entry::Ask(ask) => self.answer(&mut exchange, ask),
                 Entry::Unread(answer) => {
                     self.count_wrong(Reason::Invalid);
-                    answer.clone()
+                    answer.clone().renamed(Text::from)
                 }
             });
         }
@@ -86,35 +101,44 @@ impl Registry {
         Exchanged { grants, events, waits_for: is_uncovered.then(|| self.journaled.next()) }
     }
 
-    fn answer<'a>(&self, exchange: &mut Exchange<'a>, ask: &'a AskBody) -> GrantBody {
+    fn answer<'a, N: AsRef<str>>(
+        &self,
+        exchange: &mut Exchange<'_, 'a>,
+        ask: &'a AskBody<N>,
+    ) -> GrantBody<Text<'a>> {
+        let (name, key) = (ask.limit.as_ref(), ask.key.as_ref().map(N::as_ref));
         match self.ask(exchange, ask) {
             Ok(Answered { answer, safe, left, shadow, fallback }) => {
                 let (left, window) = left.unzip();
-                let safe = safe.map(SafeShareBody::of);
-                let window_ms = window.flatten().map(millis_up);
-                let body = GrantBody::of(&ask.limit, ask.key.as_deref(), answer);
-                GrantBody { safe, left, window_ms, shadow, fallback, ..body }
+                let mut body = GrantBody::answering(Text::from(name), key.map(Text::from), answer);
+                body.safe = safe.map(SafeShareBody::of);
+                body.left = left;
+                body.window_ms = window.flatten().map(millis_up);
+                (body.shadow, body.fallback) = (shadow, fallback);
+                body
             }
             Err(wrong) => {
                 self.count_wrong(wrong.reason);
-                let body = unanswered(&ask.limit, ask.key.as_deref(), wrong);
+                let mut body = unanswered(name, key, wrong);
                 // A refusal says it too: a node needs it most then.
-                match self.limits.lock_for(&ask.limit) {
-                    Some(limit) => {
-                        let LimitConfig { shadow, fallback, .. } = *limit.config();
-                        GrantBody { shadow, fallback, ..body }
-                    }
-                    None => body,
+                if let Some(limit) = self.limits.lock_for(name) {
+                    (body.shadow, body.fallback) = (limit.config().shadow, limit.config().fallback);
                 }
+                body
             }
         }
     }
 
-    fn ask<'a>(&self, exchange: &mut Exchange<'a>, ask: &'a AskBody) -> Result<Answered, AskRejection> {
-        if self.went_lately(&ask.limit) {
-            return Err(unknown(&ask.limit));
+    fn ask<'a, N: AsRef<str>>(
+        &self,
+        exchange: &mut Exchange<'_, 'a>,
+        ask: &'a AskBody<N>,
+    ) -> Result<Answered, AskRejection> {
+        let name = ask.limit.as_ref();
+        if self.went_lately(name) {
+            return Err(unknown(name));
         }
-        let mut limit = self.limits.lock_for(&ask.limit).ok_or_else(|| unknown(&ask.limit))?;
+        let mut limit = self.limits.lock_for(name).ok_or_else(|| unknown(name))?;
         let asked = self.ask_limit(exchange, &mut limit, ask);
         exchange.is_uncovered |= self.journaled.sees(&mut limit);
         match asked? {
@@ -127,19 +151,19 @@ impl Registry {
         }
     }
 
-    fn ask_limit<'a>(
+    fn ask_limit<'a, N: AsRef<str>>(
         &self,
-        exchange: &mut Exchange<'a>,
+        exchange: &mut Exchange<'_, 'a>,
         limit: &mut Limit,
-        ask: &'a AskBody,
+        ask: &'a AskBody<N>,
     ) -> Result<Asked, AskRejection> {
         let (now, caller) = (limit.not_before(exchange.now), exchange.caller);
-        let pool = limit.pool_id(&ask.limit, ask.key.as_deref())?;
+        let (name, key) = (ask.limit.as_ref(), ask.key.as_ref().map(N::as_ref));
+        let pool = limit.pool_id(name, key)?;
         if let Some((field, value)) = ask.out_of_range() {
             return Err(too_large(field, value));
         }
-        let entry = (ask.limit.as_str(), ask.key.as_deref());
-        if exchange.pools.as_mut().is_some_and(|pools| !pools.insert(entry)) {
+        if exchange.pools.as_mut().is_some_and(|pools| !pools.insert((name, key))) {
             let detail = "this pool is in the same exchange twice: the first entry was answered";
             return Err(AskRejection::new(Reason::Duplicate, "limit", detail));
         }
@@ -164,13 +188,13 @@ impl Registry {
     }
 
     /// Asks a pool of the limit called `name`, and those above it.
-    fn ask_below(
+    fn ask_below<N: AsRef<str>>(
         &self,
-        exchange: &mut Exchange<'_>,
+        exchange: &mut Exchange<'_, '_>,
         name: &str,
         holder: Holder,
         pool: PoolId,
-        ask: &AskBody,
+        ask: &AskBody<N>,
     ) -> Result<Answered, AskRejection> {
         let caller = exchange.caller;
         let mut family = Family::open(&self.limits, exchange.now, name, pool)?;
@@ -202,14 +226,21 @@ fn answered(
 }
 
 /// The pool takes in what the session `id` heard of the vendor, if `ask` says so. Listeners hear of a change.
-fn observe(limit: &mut Limit, now: Moment, id: SessionId, pool: &PoolId, ask: &AskBody) -> Option<Event> {
+fn observe<N: AsRef<str>>(
+    limit: &mut Limit,
+    now: Moment,
+    id: SessionId,
+    pool: &PoolId,
+    ask: &AskBody<N>,
+) -> Option<Event> {
     let effect = limit.observe(now, pool, id, &ask.observed.as_ref()?.observed());
     let kind = match (effect.pauses, effect.is_over) {
         (true, _) => Kind::Paused,
         (false, true) => Kind::Changed,
         (false, false) => return None,
     };
-    Some(Event { key: ask.key.clone(), ..Event::of(kind, &ask.limit) })
+    let key = ask.key.as_ref().map(|key| key.as_ref().to_owned());
+    Some(Event { key, ..Event::of(kind, ask.limit.as_ref()) })
 }
 
 fn no_room_for_session() -> AskRejection {

@@ -41,7 +41,7 @@ use crate::rejection::{AskRejection, Reason, quoted};
 use decisions::LocalOverrides;
 use family::Family;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
-use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SpentBody};
+use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SpentBody, Text};
 use lessor_protocol::{ClockBounds, Moment, NodeName, PERMITS_MAX};
 use limit::{Figures, Limit};
 use limits::Limits;
@@ -66,9 +66,9 @@ pub struct Caller {
 
 /// One entry of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum Entry<N = String> {
     /// An ask.
-    Ask(AskBody),
+    Ask(AskBody<N>),
     /// The answer to an entry that cannot be read.
     Unread(GrantBody),
 }
@@ -281,10 +281,9 @@ fn too_large(field: &str, value: u64) -> AskRejection {
 }
 
 /// The answer to an entry that was `wrong`. Names that are longer than any real one are not sent back.
-pub fn unanswered(limit: &str, key: Option<&str>, wrong: AskRejection) -> GrantBody {
-    let echo = |text: &str, max| if text.len() <= max { text.to_owned() } else { quoted(text) };
-    let key = key.map(|key| echo(key, KEY_MAX));
-    GrantBody::wrong(&echo(limit, NAME_MAX), key.as_deref(), wrong.body())
+pub fn unanswered<'a>(limit: &'a str, key: Option<&'a str>, wrong: AskRejection) -> GrantBody<Text<'a>> {
+    let echo = |text: &'a str, max| if text.len() <= max { text.into() } else { quoted(text).into() };
+    GrantBody::rejecting(echo(limit, NAME_MAX), key.map(|key| echo(key, KEY_MAX)), wrong.body())
 }
 
 /// `wrong` with the entry of a leave that it was in.

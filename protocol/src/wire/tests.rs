@@ -1,7 +1,8 @@
 //! Golden bodies: what these tests pin, a node of one version and an allocator of another rely on.
 
 use super::*;
-use crate::exchange::RefusalReason;
+use crate::exchange::{Answer, Ask, Grant, InFlight, Refusal, RefusalReason};
+use proptest::prelude::*;
 
 /// A body in the crate's own types and the same body as text, both ways.
 fn golden<T>(value: &T, text: &str)
@@ -113,9 +114,9 @@ fn what_is_in_flight_is_pinned() {
     assert_eq!(AskBody::of("a", None, ask).ask(), ask);
     let left = SpentBody { limit: "a".to_owned(), key: None, spent_total: 9, running: Some(6), held: None };
     golden(&left, r#"{"limit":"a","spent_total":9,"running":6}"#);
-    let body = GrantBody { longest_ms: Some(120_000), hold: Some(7), ..GrantBody::default() };
+    let body = GrantBody { longest_ms: Some(120_000), hold: Some(7), ..GrantBody::<String>::default() };
     golden(&body, r#"{"limit":"","permits":0,"held":0,"term_ms":0,"longest_ms":120000,"hold":7}"#);
-    let huge = AskBody { running: Some(1 << 53), ..AskBody::default() };
+    let huge = AskBody { running: Some(1 << 53), ..AskBody::<String>::default() };
     assert_eq!(huge.out_of_range(), Some(("running", 1 << 53)));
 }
 
@@ -153,7 +154,7 @@ fn numbers_that_are_no_permits_are_refused() {
         let text = format!(r#"{{"limit":"a","spent_total":0,"held":0,"want":{bad}}}"#);
         assert!(serde_json::from_str::<AskBody>(&text).is_err(), "{bad} was taken");
     }
-    let huge = AskBody { want: 1 << 53, ..AskBody::default() };
+    let huge = AskBody { want: 1 << 53, ..AskBody::<String>::default() };
     assert_eq!(huge.out_of_range(), Some(("want", 1 << 53)));
 }
 
@@ -164,5 +165,33 @@ fn what_is_said_of_a_rate_survives_the_wire() {
     for rate in [RateClaim::None, RateClaim::Holds(lease), let_go] {
         let ask = Ask { rate, ..Ask::default() };
         assert_eq!(AskBody::of("a", None, ask).ask(), ask);
+    }
+}
+
+/// A good request, with an escape in a name.
+const REQUEST: &str = concat!(
+    r#"{"node":"node-1","session":5,"seq":12,"rtt_ms":3,"asks":[{"limit":"vendor/rest","spent_total":1,"held":2,"want":3},"#,
+    r#"{"limit":"export","key":"user\u002d42","spent_total":9,"held":0,"want":1,"rate":{"number":77,"cap":2}}]}"#
+);
+
+proptest! {
+    /// An allocator lends names where others own them: of all that can arrive, both read the same, or nothing.
+    #[test]
+    fn what_lends_its_names_is_read_as_what_owns_them(
+        at in 0..REQUEST.len(),
+        byte in any::<u8>(),
+        end in REQUEST.len() - 8..=REQUEST.len(),
+    ) {
+        let mut bytes = REQUEST.as_bytes().to_vec();
+        bytes[at] = byte;
+        bytes.truncate(end);
+        let owned = serde_json::from_slice::<LeasesRequest>(&bytes).ok();
+        let text = std::str::from_utf8(&bytes).ok();
+        let lent = text.and_then(|text| serde_json::from_str::<LeasesRequest<AskBody<Text<'_>>, Text<'_>>>(text).ok());
+        let said = |body: serde_json::Result<String>| body.expect("bodies are plain data");
+        prop_assert_eq!(
+            lent.map(|body| said(serde_json::to_string(&body))),
+            owned.map(|body| said(serde_json::to_string(&body)))
+        );
     }
 }

@@ -1,0 +1,116 @@
+//! What a node says of one pool, on the wire.
+
+use super::observed::ObservedBody;
+use super::{RateBody, is_zero};
+use crate::exchange::{Ask, RateClaim};
+use crate::sizing::MILLI;
+use serde::{Deserialize, Serialize};
+
+/// [`Ask`] on the wire. Its names are of the type `N`: a body that is only read lends them, see [`super::Text`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "N: Deserialize<'de>"))]
+pub struct AskBody<N = String> {
+    /// The limit.
+    pub limit: N,
+    /// The key, if the limit is keyed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<N>,
+    /// Permits spent since the session began.
+    pub spent_total: u64,
+    /// Permits still held.
+    pub held: u64,
+    /// Permits wanted on top.
+    pub want: u64,
+    /// Permits a second, rounded up.
+    #[serde(default)]
+    pub demand: u64,
+    /// Permits that callers queue for.
+    #[serde(default)]
+    pub waiting: u64,
+    /// Permits that were spent and whose calls are in flight. Said where a grant told `longest_ms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<u64>,
+    /// Permits spent on calls whose end the session will never report, since the session began.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unguarded: u64,
+    /// Permits that are held and in use.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub busy: u64,
+    /// Permits let pass in shadow mode since the session began.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shadow_refused: u64,
+    /// The largest call so far.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub largest: u64,
+    /// The rate lease that it goes by, or has let go of; absent if there is none to speak of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RateBody>,
+    /// What the vendor said of its own count; absent if it said nothing lately.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<ObservedBody>,
+}
+
+impl<N> AskBody<N> {
+    /// The ask in it, with numbers as the core counts them.
+    pub fn ask(&self) -> Ask {
+        Ask {
+            spent_total: self.spent_total,
+            held: self.held,
+            want: self.want,
+            waiting: self.waiting,
+            demand_milli: self.demand.saturating_mul(MILLI),
+            largest: self.largest,
+            rate: self.rate.map_or(RateClaim::None, RateBody::claim),
+            running: self.running,
+            unguarded: self.unguarded,
+            busy: self.busy,
+            shadow_refused: self.shadow_refused,
+        }
+    }
+
+    /// The first number that is larger than anything can be: its field and its value.
+    pub fn out_of_range(&self) -> Option<(&'static str, u64)> {
+        let rate = self.rate.unwrap_or_default();
+        [
+            ("spent_total", self.spent_total),
+            ("held", self.held),
+            ("want", self.want),
+            ("demand", self.demand),
+            ("waiting", self.waiting),
+            ("largest", self.largest),
+            ("rate.number", rate.number),
+            ("rate.cap", rate.cap),
+            ("rate.interval_ns", rate.interval_ns),
+            ("rate.credit_ns", rate.credit_ns),
+            ("running", self.running.unwrap_or(0)),
+            ("unguarded", self.unguarded),
+            ("busy", self.busy),
+            ("shadow_refused", self.shadow_refused),
+        ]
+        .into_iter()
+        .find(|&(_, value)| value > crate::PERMITS_MAX)
+        .or_else(|| self.observed.as_ref()?.out_of_range())
+    }
+}
+
+impl AskBody {
+    /// `ask` for `limit` and `key`, for the wire.
+    pub fn of(limit: &str, key: Option<&str>, ask: Ask) -> Self {
+        AskBody {
+            limit: limit.to_owned(),
+            key: key.map(str::to_owned),
+            spent_total: ask.spent_total,
+            held: ask.held,
+            want: ask.want,
+            demand: ask.demand_milli.div_ceil(MILLI),
+            waiting: ask.waiting,
+            running: ask.running,
+            unguarded: ask.unguarded,
+            busy: ask.busy,
+            shadow_refused: ask.shadow_refused,
+            largest: ask.largest,
+            rate: RateBody::of_claim(ask.rate),
+            observed: None,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What an allocator answers to one ask, on the wire.
+
+use super::{ErrorBody, RateBody, Refused, SafeShareBody, is_false, is_zero};
+use crate::exchange::{Answer, Grant, InFlight, Rate, Refusal};
+use crate::fallback::Fallback;
+use crate::lease::{millis_up, whole_millis};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// [`Answer`] on the wire, or what was wrong with one ask. Its names are of the type `N`, see [`super::AskBody`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "N: Deserialize<'de>"))]
+pub struct GrantBody<N = String> {
+    /// The limit that was asked for.
+    pub limit: N,
+    /// The key that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<N>,
+    /// New permits.
+    pub permits: u64,
+    /// How much of what was held goes on.
+    #[serde(default)]
+    pub held: u64,
+    /// How long all of it lasts, counted from the first sending of the ask.
+    pub term_ms: u64,
+    /// For how long to hold permits in advance; the term if it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub horizon_ms: Option<u64>,
+    /// The most one call can ever take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<u64>,
+    /// Do not ask for more sooner than this.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ask_after_ms: u64,
+    /// When there will be a permit again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// Set if the limit has a steady flow: what of it is lent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RateBody>,
+    /// The longest that a call may take, where the limit caps what is in flight: say `running` from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_ms: Option<u64>,
+    /// With it, where a permit may be spent again when its call ends: the most to have in hand and in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<u64>,
+    /// Whether the limit is in shadow mode: what would be refused is let pass, and counted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shadow: bool,
+    /// What to do about the limit while no allocator answers.
+    #[serde(default, skip_serializing_if = "Fallback::is_closed")]
+    pub fallback: Fallback,
+    /// With [`Fallback::SafeShare`]: what this session may go on with, if there was a share left for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub safe: Option<SafeShareBody>,
+    /// Permits that the pool has left once this is granted. A number to show, that grants nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<u64>,
+    /// The window of the rule with the least limit, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_ms: Option<u64>,
+    /// Set on a refusal: nothing that is held was touched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Refused>,
+    /// Set if this ask was not understood or not believed. Nothing changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Box<ErrorBody>>,
+}
+
+impl GrantBody {
+    /// `answer` for `limit` and `key`, for the wire. Waits are rounded up, the term down.
+    pub fn of(limit: &str, key: Option<&str>, answer: Answer) -> Self {
+        GrantBody::answering(limit.to_owned(), key.map(str::to_owned), answer)
+    }
+
+    /// What was wrong with an ask for `limit` and `key`.
+    pub fn wrong(limit: &str, key: Option<&str>, error: ErrorBody) -> Self {
+        GrantBody::rejecting(limit.to_owned(), key.map(str::to_owned), error)
+    }
+}
+
+impl<N: Default> GrantBody<N> {
+    /// [`GrantBody::of`] with names of any type.
+    pub fn answering(limit: N, key: Option<N>, answer: Answer) -> Self {
+        let mut body = GrantBody { limit, key, ..GrantBody::default() };
+        match answer {
+            Answer::Grant(grant) => {
+                body.permits = grant.permits;
+                body.held = grant.kept;
+                body.term_ms = u64::try_from(whole_millis(grant.term).as_millis()).unwrap_or(u64::MAX);
+                body.horizon_ms = Some(millis_up(grant.horizon));
+                body.ceiling = Some(grant.ceiling);
+                body.ask_after_ms = millis_up(grant.ask_after);
+                body.retry_after_ms = grant.retry_after.map(millis_up);
+                body.rate = RateBody::of_rate(grant.rate);
+                body.longest_ms = grant.in_flight.map(|cap| millis_up(cap.longest));
+                body.hold = grant.in_flight.and_then(|cap| cap.hold);
+            }
+            Answer::Refusal(refusal) => {
+                body.retry_after_ms = Some(millis_up(refusal.retry_after));
+                body.refused = Some(refusal.reason.into());
+            }
+        }
+        body
+    }
+
+    /// [`GrantBody::wrong`] with names of any type.
+    pub fn rejecting(limit: N, key: Option<N>, error: ErrorBody) -> Self {
+        GrantBody { limit, key, error: Some(Box::new(error)), ..GrantBody::default() }
+    }
+}
+
+impl<N> GrantBody<N> {
+    /// The same, with its names made another type by `rename`.
+    pub fn renamed<M>(self, rename: impl Fn(N) -> M) -> GrantBody<M> {
+        GrantBody {
+            limit: rename(self.limit),
+            key: self.key.map(rename),
+            permits: self.permits,
+            held: self.held,
+            term_ms: self.term_ms,
+            horizon_ms: self.horizon_ms,
+            ceiling: self.ceiling,
+            ask_after_ms: self.ask_after_ms,
+            retry_after_ms: self.retry_after_ms,
+            rate: self.rate,
+            longest_ms: self.longest_ms,
+            hold: self.hold,
+            shadow: self.shadow,
+            fallback: self.fallback,
+            safe: self.safe,
+            left: self.left,
+            window_ms: self.window_ms,
+            refused: self.refused,
+            error: self.error,
+        }
+    }
+
+    /// The answer in it.
+    ///
+    /// # Errors
+    /// What the allocator found wrong with the ask.
+    pub fn answer(&self) -> Result<Answer, &ErrorBody> {
+        if let Some(error) = &self.error {
+            return Err(error);
+        }
+        let retry_after = self.retry_after_ms.map(Duration::from_millis);
+        Ok(match self.refused {
+            None => Answer::Grant(Grant {
+                kept: self.held,
+                permits: self.permits,
+                term: Duration::from_millis(self.term_ms),
+                horizon: Duration::from_millis(self.horizon_ms.unwrap_or(self.term_ms)),
+                ceiling: self.ceiling.unwrap_or(crate::PERMITS_MAX),
+                ask_after: Duration::from_millis(self.ask_after_ms),
+                retry_after,
+                rate: self.rate.map_or(Rate::Free, RateBody::rate),
+                in_flight: self
+                    .longest_ms
+                    .map(|longest| InFlight { longest: Duration::from_millis(longest), hold: self.hold }),
+            }),
+            Some(refused) => Answer::Refusal(Refusal {
+                reason: refused.into(),
+                retry_after: retry_after.unwrap_or_default(),
+            }),
+        })
+    }
+}
