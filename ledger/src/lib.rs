@@ -6,7 +6,8 @@
 //! [`sizing`], [`share`] and [`pacing`] (how big a lease is), [`pool`] (the books of one limit and key), [`overrides`] (what
 //! operators decide over the API), [`cells`] and [`roots`] (a pool in a store that allocators share), [`registry`] (all limits,
 //! keys and sessions of an allocator), [`named`] (how a limit is found), [`rule_text`] and [`limit_text`] (a rule and a limit as
-//! they are written), [`steering`] (how an allocator's clock goes), [`rejection`] (why an ask is refused). Beside them [`exact`]
+//! they are written), [`steering`] (how an allocator's clock goes), [`rejection`] (why an ask is refused), `packed` (values in few
+//! bytes). Beside them [`exact`]
 //! keeps the same promises in one place, to compare.
 //!
 //! ```
@@ -35,6 +36,7 @@ pub mod limit_text;
 pub mod named;
 pub mod overrides;
 pub mod pacing;
+mod packed;
 pub mod pool;
 pub mod registry;
 pub mod rejection;

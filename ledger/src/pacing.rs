@@ -3,6 +3,7 @@
 //! lends evenly at any level: what was spent in a burst does not come back and go out in a burst again. Pools call it; it never
 //! lends more than there is.
 
+use crate::packed::Carrier;
 use crate::rule::{At, Pace, Since};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Moment, PERMITS_MAX};
@@ -31,6 +32,19 @@ pub enum Pacer {
 }
 
 impl Pacer {
+    /// Carries what it is.
+    pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        let mut eases = match *self {
+            Pacer::Free => None,
+            Pacer::Easing { credit, at } => Some((credit, at)),
+        };
+        carrier.option(&mut eases, Default::default, |carrier, (credit, at)| {
+            carrier.wide(credit);
+            carrier.moment(at);
+        });
+        *self = eases.map_or(Pacer::Free, |(credit, at)| Pacer::Easing { credit, at });
+    }
+
     /// Permits that may be lent now, out of `left`. Credit is kept for at most `term`, or it would become the
     /// very burst that easing off is to avoid; but always for one permit, or a slow pace would never lend.
     pub fn lendable(&mut self, now: Moment, left: u64, pace: Pace, term: Duration) -> u64 {
@@ -101,6 +115,30 @@ pub struct SavedExcess {
 }
 
 impl Excess {
+    /// Carries what it is.
+    pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        let blank = Seen { since: Moment::ORIGIN, last: Moment::ORIGIN, was_low: false };
+        carrier.option(
+            &mut self.seen,
+            || blank,
+            |carrier, seen| {
+                carrier.moment(&mut seen.since);
+                carrier.moment(&mut seen.last);
+                carrier.flag(&mut seen.was_low);
+            },
+        );
+        let blank = (Pace { permits: 0, over: 0 }, Moment::ORIGIN);
+        carrier.option(
+            &mut self.planned,
+            || blank,
+            |carrier, (pace, at)| {
+                carrier.number(&mut pace.permits);
+                carrier.number(&mut pace.over);
+                carrier.moment(at);
+            },
+        );
+    }
+
     /// An ask finds that more is wanted than comes back, or not. For less than `pause` it may be not so.
     pub fn see(&mut self, now: Moment, is_excess: bool, pause: Duration) {
         let goes_on = self.seen.filter(|seen| now.since(seen.last) <= pause);

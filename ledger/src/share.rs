@@ -3,6 +3,7 @@
 
 mod trust;
 
+use crate::packed::Carrier;
 use crate::sizing::{Before, Supply};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
@@ -111,7 +112,21 @@ impl Guarantees {
     /// Full ones at `now`, of a limit that lends as much as it has in `span`.
     pub fn new(guaranteed: &[u64], span: Duration, now: Moment) -> Self {
         let levels = guaranteed.iter().map(|&most| Level { most, permits: most, fraction: 0 });
-        Guarantees { levels: levels.collect(), span: nanos(span).max(1), now }
+        // Without any it makes no difference.
+        let span = if guaranteed.is_empty() { 1 } else { nanos(span).max(1) };
+        Guarantees { levels: levels.collect(), span, now }
+    }
+
+    /// Carries how full each is; the plan of the pool says the rest.
+    pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        carrier.moment(&mut self.now);
+        if !self.levels.is_empty() {
+            carrier.number(&mut self.span);
+        }
+        for level in &mut self.levels {
+            carrier.number(&mut level.permits);
+            carrier.wide(&mut level.fraction);
+        }
     }
 
     /// Lets time pass.

@@ -3,6 +3,7 @@
 
 use super::orphaned_calls::OrphanedCalls;
 use super::session::Settlement;
+use crate::packed::Carrier;
 use crate::rule::{At, Since};
 use lessor_protocol::{Ask, Moment, PERMITS_MAX};
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,15 @@ pub(super) struct SavedCalls {
 }
 
 impl SessionCalls {
+    /// Carries them.
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        carrier.number(&mut self.running);
+        self.orphaned.carry(carrier);
+        carrier.flag(&mut self.unsaid);
+        carrier.number(&mut self.unguarded);
+        carrier.number(&mut self.busy);
+    }
+
     /// What is written of them; `None` if there is nothing to keep.
     pub(super) fn save(&self) -> Option<SavedCalls> {
         let saved = SavedCalls {

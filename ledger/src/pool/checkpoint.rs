@@ -14,6 +14,7 @@ use super::session::Session;
 use super::snapshot::Resumed;
 use super::{Plan, Pool, SessionId};
 use crate::Rule;
+use crate::packed::Carrier;
 use crate::rule::{At, Gap, Part, Saved, Since, Windows};
 use crate::share::Share;
 use lessor_protocol::{Moment, PERMITS_MAX};
@@ -103,6 +104,28 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
+    /// Carries what they are.
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        carrier.moment(&mut self.latest_end);
+        carrier.moment(&mut self.earlier);
+        carrier.number(&mut self.number);
+        carrier.moment(&mut self.last.0);
+        carrier.number(&mut self.last.1);
+        carrier.number(&mut self.last.2);
+        carrier.span(&mut self.span);
+        let blank = HighWater { pool: 0, number: 0, granted: 0, until: Moment::ORIGIN };
+        carrier.option(
+            &mut self.high_water,
+            || blank,
+            |carrier, mark| {
+                carrier.number(&mut mark.pool);
+                carrier.number(&mut mark.number);
+                carrier.number(&mut mark.granted);
+                carrier.moment(&mut mark.until);
+            },
+        );
+    }
+
     /// A lease until `end` is about to be granted.
     pub(super) fn on_lease(&mut self, end: Moment) {
         self.latest_end = self.latest_end.max(end);

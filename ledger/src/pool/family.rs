@@ -9,6 +9,7 @@
 use super::claims::Age;
 use super::session::Settlement;
 use super::{Pool, Session, SessionId};
+use crate::packed::Carrier;
 use crate::share::Share;
 use lessor_protocol::{Ask, Grant, InFlight};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +31,12 @@ impl Place {
     /// That of a session which asks the pool with this number, below.
     pub(super) fn below(pool: u64, session: SessionId) -> Self {
         Place { below: pool, session }
+    }
+
+    /// Carries it.
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        carrier.number(&mut self.below);
+        carrier.number(&mut self.session.0);
     }
 
     /// The session.

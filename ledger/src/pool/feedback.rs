@@ -6,6 +6,7 @@
 
 use super::{Above, Place, Pool, SessionId};
 use crate::Rule;
+use crate::packed::Carrier;
 use crate::rule::{At, Since};
 use crate::share::{Believe, Trust};
 use lessor_protocol::moment::nanos;
@@ -58,7 +59,7 @@ impl Trim {
 }
 
 /// What a pool knows of its vendor.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Feedback {
     /// Nothing is lent before this.
     paused_until: Moment,
@@ -86,6 +87,21 @@ pub(super) struct SavedFeedback {
 }
 
 impl Feedback {
+    /// Carries what it is.
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        carrier.unless(Feedback::default(), self, |carrier, feedback| {
+            carrier.moment(&mut feedback.paused_until);
+            carrier.span(&mut feedback.paused_for);
+            carrier.moment(&mut feedback.eases_from);
+            carrier.number(&mut feedback.eased);
+            for trim in [&mut feedback.missing, &mut feedback.lowered] {
+                carrier.number(&mut trim.permits);
+                carrier.moment(&mut trim.until);
+            }
+            carrier.moment(&mut feedback.notified_at);
+        });
+    }
+
     /// What is written down of it.
     pub(super) fn save(&self) -> SavedFeedback {
         SavedFeedback {

@@ -3,6 +3,7 @@
 
 use super::Plan;
 use super::loan::Loan;
+use crate::packed::Carrier;
 use crate::rule::{
     Account, BucketLedger, Calls, Draw, FixedLedger, Ledger, Pace, Saved, Since, SlidingLedger,
 };
@@ -330,6 +331,16 @@ impl Ledgers {
         let is_each = self.rules.len() == saved.len() && self.loan.is_none();
         let mut each = self.rules.iter_mut().zip(saved);
         is_each && each.all(|(ledger, saved)| ledger.account_mut().restore(saved, since, out))
+    }
+
+    /// Carries them, of which nothing is out; false if that cannot be.
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) -> bool {
+        self.loan.is_none() && self.rules.iter_mut().all(|ledger| ledger.carry(carrier))
+    }
+
+    /// Until when they lend as much as now and are as much like new ones, see [`Ledger::rests_until`].
+    pub(super) fn rests_until(&self) -> Moment {
+        self.rules.iter().map(Ledger::rests_until).min().unwrap_or(Moment::NEVER)
     }
 
     /// Each knows anew what may be spent beyond its window, by the `ends` of what is out.

@@ -26,6 +26,7 @@ mod plan;
 mod rates;
 mod renew;
 mod reset;
+mod resting;
 mod safe_shares;
 mod session;
 mod sessions;
@@ -43,6 +44,7 @@ pub use fixtures::Fixtures;
 pub use forecast::Forecast;
 pub use past::{Past, SavedPast};
 pub use plan::{AskError, Holder, Plan, PoolView};
+pub use resting::Resting;
 pub use safe_shares::safe_span;
 pub use session::{Goodbye, Holding, SessionId};
 pub use snapshot::Snapshot;
@@ -178,6 +180,11 @@ impl Pool {
             forecast,
             time_to_empty: forecast.time_to_empty(self.now),
         }
+    }
+
+    /// The same at the moment until which it has let time pass.
+    pub(crate) fn as_it_looks(&mut self) -> PoolView {
+        self.view(self.now)
     }
 
     /// The most that can ever be lent at once.

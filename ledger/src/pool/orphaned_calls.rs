@@ -1,6 +1,7 @@
 //! Permits of one session that are presumed in flight, because the end of their calls is never reported. Each is presumed so for
 //! as long as a call may take. `calls.rs` counts what one session has in flight; this file knows when which of it expires.
 
+use crate::packed::Carrier;
 use crate::rule::{At, Since};
 use lessor_protocol::Moment;
 use std::collections::VecDeque;
@@ -45,6 +46,20 @@ impl OrphanedCalls {
     /// When the first of them expire, if there are any.
     pub(super) fn next_expiry(&self) -> Option<Moment> {
         self.expiries.front().map(|expiry| expiry.at)
+    }
+
+    /// Carries them.
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        let blank = Expiry { permits: 0, first: Moment::ORIGIN, at: Moment::ORIGIN };
+        carrier.list(
+            &mut self.expiries,
+            || blank,
+            |carrier, expiry| {
+                carrier.number(&mut expiry.permits);
+                carrier.moment(&mut expiry.first);
+                carrier.moment(&mut expiry.at);
+            },
+        );
     }
 
     /// What is written of them: how many expire together, when the first of those could have, and when they do.

@@ -6,10 +6,11 @@
 
 use super::{Pool, SessionId};
 use crate::Rule;
+use crate::packed::Carrier;
 use crate::share::Safe;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment, SafeShare};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// The safe shares of one pool.
@@ -52,6 +53,31 @@ impl SafeShares {
     /// An earlier life of the allocator may have told of some until `lost`, in windows of up to `span`.
     pub(super) fn forget(&mut self, lost: Moment, span: Duration, clocks: ClockBounds) {
         self.opens = clocks.grantor_end(lost, SafeShare::LASTS_MAX) + clocks.stretched(span);
+    }
+
+    /// Carries what they are.
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        carrier.moment(&mut self.opens);
+        carrier.moment(&mut self.soonest);
+        carrier.number(&mut self.permits);
+        let blank = Taken { permits: 0, span: Duration::ZERO, free_from: Moment::ORIGIN };
+        let mut taken: VecDeque<(SessionId, Taken)> = std::mem::take(&mut self.taken).into_iter().collect();
+        carrier.list(
+            &mut taken,
+            || (SessionId(0), blank),
+            |carrier, (id, taken)| {
+                carrier.number(&mut id.0);
+                carrier.number(&mut taken.permits);
+                carrier.span(&mut taken.span);
+                carrier.moment(&mut taken.free_from);
+            },
+        );
+        self.taken.extend(taken);
+    }
+
+    /// Until when as many are taken as now.
+    pub(super) fn rest_until(&self) -> Moment {
+        self.soonest
     }
 
     /// Whether none is taken.

@@ -1,6 +1,7 @@
 //! What a pool remembers of one session: what is out, until when, and what it has said. Only its pool writes it.
 
 mod holdings;
+mod resting;
 
 pub use holdings::Holding;
 

@@ -3,6 +3,8 @@
 //! what they take. A session is changed by [`Sessions::update`] only, which keeps all of that true. So lending walks no sessions,
 //! but for the turns of a steady flow (`rates.rs`).
 
+mod resting;
+
 use super::agenda::Agenda;
 use super::claims::{Age, Ages};
 use super::family::Place;

@@ -16,6 +16,7 @@ mod greed;
 mod in_flight;
 mod kept;
 mod reset;
+mod resting;
 mod rows;
 mod safe_shares;
 mod snapshot;

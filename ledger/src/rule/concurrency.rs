@@ -8,6 +8,7 @@
 use super::{
     Account, Calls, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_permits, check_span,
 };
+use crate::packed::Carrier;
 use crate::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
@@ -59,6 +60,14 @@ impl ConcurrencyLedger {
     pub fn new(rule: &Concurrency, clocks: ClockBounds, now: Moment) -> Self {
         let longest = clocks.stretched(rule.longest());
         ConcurrencyLedger { limit: rule.limit(), longest, now, outstanding: 0, in_flight: 0 }
+    }
+}
+
+impl ConcurrencyLedger {
+    /// See [`super::Ledger::carry`].
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        carrier.moment(&mut self.now);
+        carrier.number(&mut self.in_flight);
     }
 }
 

@@ -7,6 +7,7 @@
 
 use super::{Account, Draw, Ends, Gap, Pace, RuleAccount, Saved, Since, scaled_up};
 use super::{FixedWindow, Windows};
+use crate::packed::Carrier;
 use crate::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
@@ -54,6 +55,32 @@ impl FirstUseLedger {
     /// What may be charged in a window.
     fn allowed(&self) -> u64 {
         self.limit.saturating_add(self.extra).min(PERMITS_MAX)
+    }
+}
+
+impl FirstUseLedger {
+    /// See [`super::Ledger::carry`].
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        carrier.moment(&mut self.now);
+        let blank = Open { since: self.now, ends: self.now, charged: 0, is_shut: false };
+        carrier.option(
+            &mut self.open,
+            || blank,
+            |carrier, open| {
+                carrier.moment(&mut open.since);
+                carrier.moment(&mut open.ends);
+                carrier.number(&mut open.charged);
+                carrier.flag(&mut open.is_shut);
+            },
+        );
+        carrier.number(&mut self.extra);
+        carrier.number(&mut self.adopted.0);
+        carrier.moment(&mut self.adopted.1);
+    }
+
+    /// See [`super::Ledger::rests_until`].
+    pub(super) fn rests_until(&self) -> Moment {
+        self.open.map_or(Moment::NEVER, |open| open.ends)
     }
 }
 

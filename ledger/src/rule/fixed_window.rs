@@ -9,6 +9,7 @@ use super::{
     Account, Calendar, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_per, check_permits,
     scaled_up,
 };
+use crate::packed::Carrier;
 use crate::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
@@ -338,6 +339,21 @@ impl RuleAccount for FixedLedger {
 }
 
 impl FixedLedger {
+    /// See [`super::Ledger::carry`].
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        for at in [&mut self.now, &mut self.since, &mut self.ends, &mut self.adopted.1] {
+            carrier.moment(at);
+        }
+        for permits in [&mut self.charged, &mut self.extra, &mut self.adopted.0] {
+            carrier.number(permits);
+        }
+    }
+
+    /// See [`super::Ledger::rests_until`].
+    pub(super) fn rests_until(&self) -> Moment {
+        if self.charged == 0 && self.extra == 0 { Moment::NEVER } else { self.ends }
+    }
+
     /// The instant that no lease may outlive at all.
     pub fn lease_end_ahead(&self) -> Option<Moment> {
         Some(end_after(&self.windows, self.ends))

@@ -6,6 +6,7 @@ use super::{
     SlidingLedger,
 };
 use crate::Rule;
+use crate::packed::Carrier;
 use lessor_protocol::{ClockBounds, Moment};
 
 /// The books of one rule. Copying one costs what it remembers.
@@ -98,6 +99,30 @@ impl Ledger {
     /// The books of a sliding window, if these are.
     pub fn sliding(&self) -> Option<&SlidingLedger> {
         if let Ledger::Sliding(ledger) = self { Some(ledger) } else { None }
+    }
+
+    /// Carries what it has charged, of which nothing is out; its rule says the rest. False if that cannot be carried.
+    pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) -> bool {
+        match self {
+            Ledger::Sliding(ledger) => ledger.carry(carrier),
+            Ledger::Fixed(ledger) => ledger.carry(carrier),
+            Ledger::FirstUse(ledger) => ledger.carry(carrier),
+            Ledger::Bucket(ledger) => ledger.carry(carrier),
+            Ledger::Concurrency(ledger) => ledger.carry(carrier),
+            Ledger::Flow(_) => return false,
+        }
+        true
+    }
+
+    /// Until when it lends as much as it does now and is as much like a new one, if nothing is out, and nothing begins or ends.
+    pub(crate) fn rests_until(&self) -> Moment {
+        match self {
+            Ledger::Sliding(ledger) => ledger.rests_until(),
+            Ledger::Fixed(ledger) => ledger.rests_until(),
+            Ledger::FirstUse(ledger) => ledger.rests_until(),
+            Ledger::Bucket(ledger) => ledger.rests_until(),
+            Ledger::Concurrency(_) | Ledger::Flow(_) => Moment::NEVER,
+        }
     }
 
     /// Whether a permit that is held unspent is missing later, too: it counts for a window after it was spent.

@@ -8,6 +8,7 @@
 mod change;
 mod even;
 mod lasts;
+mod resting;
 mod written;
 
 use super::{

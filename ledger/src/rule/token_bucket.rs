@@ -7,6 +7,7 @@
 
 mod coldness;
 pub(crate) mod refill;
+mod resting;
 mod style;
 #[cfg(test)]
 mod tests;

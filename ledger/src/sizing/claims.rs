@@ -6,6 +6,7 @@ use super::ranked::{Entry, Ranked};
 use crate::share::Share;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::collections::btree_map;
 use std::fmt::Debug;
 
 /// One session that shares in a pool.
@@ -101,8 +102,12 @@ impl<I: Name> Claims<I> {
         if class.by_share.is_empty() {
             self.classes.remove(place);
         }
-        if let Some(members) = claim.share.group.and_then(|group| self.groups.get_mut(&group)) {
-            *members -= 1;
+        let group = claim.share.group.map(|group| self.groups.entry(group));
+        if let Some(btree_map::Entry::Occupied(mut members)) = group {
+            *members.get_mut() -= 1;
+            if *members.get() == 0 {
+                members.remove();
+            }
         }
     }
 
@@ -154,6 +159,11 @@ impl<I: Name> Claims<I> {
             class.by_share.replace(&ByShare::new(id, before), ByShare::new(id, after));
         }
         class.lacking = class.lacking - u128::from(before.lacking()) + u128::from(after.lacking());
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.classes.is_empty()
     }
 
     /// What all of them need.

@@ -1,6 +1,6 @@
 //! A limit in one exchange with those above or below it: its pool is opened, the exchange uses it, and it is closed.
 
-use super::{Limit, PoolId};
+use super::{Limit, PoolId, Shelf};
 use crate::pool::Pool;
 use crate::rejection::AskRejection;
 use lessor_protocol::{Answer, Ask, Moment};
@@ -24,7 +24,7 @@ impl Limit {
 
     /// A pool that was opened.
     pub(crate) fn opened(&mut self, id: &PoolId) -> &mut Pool {
-        &mut self.pools.get_mut(id).expect("it was opened").pool
+        &mut self.pools.get_mut(id).expect("it was opened").wake().pool
     }
 
     /// The exchange with an open pool is over.
@@ -35,7 +35,7 @@ impl Limit {
 
     /// Brings the part of a pool in the sums up to date.
     fn count(&mut self, now: Moment, id: &PoolId) {
-        if let Some(kept) = self.pools.get_mut(id) {
+        if let Some(kept) = self.pools.get_mut(id).map(Shelf::wake) {
             self.tally.count(&mut kept.counted, kept.pool.view(now));
         }
     }

@@ -1,7 +1,7 @@
 //! A limit that is leased from an upstream: which of its pools ask there, and what becomes of the answers. Only pools in use are
 //! looked at.
 
-use super::{Limit, PoolId};
+use super::{Limit, PoolId, Shelf};
 use crate::Rule;
 use crate::overrides::Version;
 use crate::pool::{GrantOutcome, Plan, Pool};
@@ -120,7 +120,7 @@ impl Limit {
         // The last to be answered is on top, and makes way.
         let (mut first, mut next) = (BinaryHeap::new(), None::<Moment>);
         self.leasing.retain(|id| {
-            let Some(kept) = pools.get_mut(id) else { return false };
+            let Some(kept) = pools.get_mut(id).map(Shelf::wake) else { return false };
             let at = kept.pool.asks_above(now, rtt);
             tally.count(&mut kept.counted, kept.pool.view(now));
             if at <= soon {
@@ -144,7 +144,7 @@ impl Limit {
 
     /// What a pool has to say where an exchange takes `rtt`, and how far away to say that it is.
     pub(crate) fn ask_above(&mut self, now: Moment, id: &PoolId, rtt: Duration) -> Option<(Ask, Duration)> {
-        let pool = &mut self.pools.get_mut(id)?.pool;
+        let pool = &mut self.pools.get_mut(id)?.wake().pool;
         let distance = pool.distance_above(rtt);
         pool.ask_above(now, rtt).map(|ask| (ask, distance))
     }
@@ -154,7 +154,8 @@ impl Limit {
         let pools = &mut self.pools;
         let (mut asks, mut left) = (vec![], most);
         self.leasing.retain(|id| {
-            let Some(kept) = pools.get_mut(id).filter(|_| left > 0) else { return left == 0 };
+            let shelf = pools.get_mut(id).filter(|_| left > 0);
+            let Some(kept) = shelf.map(Shelf::wake) else { return left == 0 };
             if let Some(ask) = kept.pool.leave_above(now) {
                 asks.push((id.clone(), ask));
                 left -= 1;
@@ -195,8 +196,8 @@ impl Limit {
 
     /// No answer came to a pool.
     pub(crate) fn on_failure_above(&mut self, id: &PoolId) {
-        if let Some(kept) = self.pools.get_mut(id) {
-            kept.pool.on_failure_above();
+        if let Some(shelf) = self.pools.get_mut(id) {
+            shelf.wake().pool.on_failure_above();
         }
     }
 
@@ -207,8 +208,8 @@ impl Limit {
 
     /// The same of all of them: a new session begins.
     pub(crate) fn all_unrecognised_above(&mut self, now: Moment) {
-        for kept in self.pools.values_mut() {
-            kept.pool.on_unrecognised_above(now);
+        for shelf in self.pools.values_mut() {
+            shelf.wake().pool.on_unrecognised_above(now);
         }
     }
 }

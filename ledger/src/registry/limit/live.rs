@@ -59,8 +59,8 @@ impl Limit {
         }
         let plans = Plans::of(&config, self.plan.clocks);
         let past = self.past;
-        for (id, kept) in &mut self.pools {
-            change(kept, &mut self.tally, plans.of_pool(id), past, carry_over, now);
+        for (id, shelf) in &mut self.pools {
+            shelf.with(|kept| change(kept, &mut self.tally, plans.of_pool(id), past, carry_over, now));
         }
         if self.makes_pools() {
             let (from, to) = ((&self.plan, &self.overrides), (&plans.plan, &plans.overrides));
@@ -83,12 +83,9 @@ impl Limit {
         let must_reset = self.must_reset(config);
         let past = if must_reset { self.past_of_others(now) } else { self.past };
         let plans = Plans::of(config, self.plan.clocks);
-        let effects = page.map(|(id, kept)| {
+        let effects = page.map(|(id, shelf)| {
             let plan = plans.of_pool(id);
-            let (mut tally, mut copy) = (
-                Tally::default(),
-                Kept { name: None, pool: kept.pool.clone(), counted: PoolView::default(), is_queued: true },
-            );
+            let (mut tally, mut copy) = (Tally::default(), Kept::new(shelf.copy()));
             let before = copy.pool.view(now);
             tally.count(&mut copy.counted, before);
             match must_reset {
@@ -181,7 +178,7 @@ impl Limit {
         calls_have_ended
             && self.quarantine(now).is_zero()
             && match self.makes_pools() {
-                false => self.pools.values_mut().all(|kept| kept.pool.is_forgettable(now)),
+                false => self.pools.values_mut().all(|shelf| shelf.wake().pool.is_forgettable(now)),
                 true => self.pools.is_empty(),
             }
     }
@@ -203,7 +200,8 @@ impl Limit {
 
     fn reset_to(&mut self, config: LimitConfig, now: Moment) {
         self.has_lost_loans |= self.config.upstream.is_some();
-        for (_, mut kept) in std::mem::take(&mut self.pools) {
+        for (_, shelf) in std::mem::take(&mut self.pools) {
+            let mut kept = shelf.into_kept();
             self.tally.count(&mut kept.counted, kept.pool.view(now));
             // What is out is never heard of again.
             self.tally.sums.burned += kept.counted.books.outstanding;

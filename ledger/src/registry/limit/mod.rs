@@ -4,6 +4,7 @@
 mod figures;
 mod forecasts;
 mod in_family;
+mod kept;
 mod leased;
 mod live;
 mod pool_id;
@@ -15,6 +16,7 @@ mod written;
 
 pub use figures::{Answered, Disagreed, Figures};
 pub use forecasts::ForecastSum;
+pub(crate) use kept::Kept;
 pub(crate) use leased::Due;
 pub use live::{Effect, Preview};
 pub use pool_id::PoolId;
@@ -22,12 +24,13 @@ pub use pool_id::PoolId;
 use crate::Rule;
 use crate::named::Names;
 use crate::overrides::Suspension;
-use crate::pool::{AskError, Goodbye, Holder, ObservationEffect, Past, Plan, Pool, PoolView, SessionId};
+use crate::pool::{AskError, Goodbye, Holder, ObservationEffect, Past, Plan, Pool, SessionId};
 use crate::registry::sweep::Sweep;
 use crate::registry::{Keyed, LimitConfig};
 use crate::rejection::{AskRejection, Reason};
 use crate::share::Sharing;
 use figures::Tally;
+use kept::Shelf;
 use leased::CompiledPlans;
 use lessor_protocol::{Answer, Ask, ClockBounds, Key, LimitName, Moment, Observed, SafeShare};
 use live::TopUps;
@@ -57,7 +60,7 @@ pub struct Limit {
     memory: Duration,
     /// One for each name and key, and just one if the limit has neither. Ordered: pages and sweeps go by it, the same
     /// calls always do the same, and no choice of keys makes it slow. In boxes: a search reads identifiers only.
-    pools: BTreeMap<PoolId, Box<Kept>>,
+    pools: BTreeMap<PoolId, Shelf>,
     /// Names that have a pool, of a pattern.
     names: usize,
     sweep: Sweep<PoolId>,
@@ -78,16 +81,6 @@ pub struct Limit {
     restored: Option<Moment>,
     /// When the last exchange was.
     latest: Moment,
-}
-
-/// A pool, and its part of the sums.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    name: Option<LimitName>,
-    pub(crate) pool: Pool,
-    counted: PoolView,
-    /// Whether it is about to be written down.
-    is_queued: bool,
 }
 
 impl Limit {
@@ -228,7 +221,7 @@ impl Limit {
     /// What the session `id` may go on with of `pool` while no allocator answers it, if that is configured.
     pub fn safe_share(&mut self, now: Moment, pool: &PoolId, id: SessionId) -> Option<SafeShare> {
         self.config.sharing.safe?;
-        let kept = self.pools.get_mut(pool)?;
+        let kept = self.pools.get_mut(pool)?.wake();
         let share = kept.pool.safe_share(now, id);
         self.tally.count(&mut kept.counted, kept.pool.view(now));
         share
@@ -237,7 +230,7 @@ impl Limit {
     /// Permits that `pool` had left when it was last used or looked at, and the window of its rule with the least limit: for callers
     /// to be told.
     pub fn left(&self, pool: &PoolId) -> Option<(u64, Option<Duration>)> {
-        self.pools.get(pool).map(|kept| (kept.counted.available, kept.pool.window()))
+        self.pools.get(pool).map(|shelf| (shelf.counted().available, shelf.window()))
     }
 
     /// Lets time pass for `pool`, if there is one.
@@ -275,28 +268,40 @@ impl Limit {
         self.with_pool(now, pool, |pool| pool.leave(now, id, seq, goodbye)).unwrap_or(Ok(0))
     }
 
-    /// Looks at the next `steps` pools: brings their figures up to date, forgets their idle sessions, and drops
-    /// the pools of keys that cannot be told from new ones.
+    /// Looks at the next `steps` pools: brings their figures up to date, forgets their idle sessions, drops the pools of keys that
+    /// cannot be told from new ones, and lets those rest that no session uses. One that rests is passed over until there is
+    /// something to see.
     pub fn sweep(&mut self, now: Moment, steps: usize) {
-        let makes_pools = self.makes_pools();
+        let (makes_pools, is_written) = (self.makes_pools(), self.unwritten.is_on());
         self.unused.sweep(now);
         let (tally, unused, mut changed) = (&mut self.tally, &mut self.unused, vec![]);
-        let gone = self.sweep.run(&mut self.pools, steps, |id, kept| {
+        let gone = self.sweep.run(&mut self.pools, steps, |id, shelf| {
+            if shelf.rests(now, is_written) {
+                debug_assert!(shelf.is_asleep(now), "{shelf:?}");
+                return false;
+            }
+            let kept = shelf.wake();
             let forgettable = kept.pool.is_forgettable(now);
             tally.count(&mut kept.counted, kept.pool.view(now));
             if kept.pool.wants_checkpoint() && !kept.is_queued {
                 changed.push(id.clone());
             }
-            makes_pools && forgettable && unused.is_new(id.key.as_ref())
+            let is_gone = makes_pools && forgettable && unused.is_new(id.key.as_ref());
+            if makes_pools && !is_gone {
+                shelf.rest();
+            }
+            is_gone
         });
-        for (_, kept) in &gone {
-            self.tally.drop(kept.counted);
-        }
         changed.iter().for_each(|id| self.note(id));
-        self.drop_written(
-            gone.iter().filter(|(_, kept)| kept.pool.has_checkpoint()).map(|(id, _)| id.clone()),
-        );
-        let names: BTreeSet<LimitName> = gone.into_iter().filter_map(|(_, kept)| kept.name).collect();
+        let mut names = BTreeSet::new();
+        for (id, shelf) in gone {
+            let kept = shelf.into_kept();
+            self.tally.drop(kept.counted);
+            if kept.pool.has_checkpoint() {
+                self.drop_written(id.clone());
+            }
+            names.extend(id.name);
+        }
         self.names -= names.iter().filter(|name| !self.has_name(name)).count();
     }
 
@@ -330,12 +335,15 @@ impl Limit {
     /// Runs `act` on the pool, if there is one, and keeps the sums. Leases that ended until `now` burn
     /// before `act`, reports settle in it: counted apart, so that what was burned is a count that never falls.
     fn with_pool<T>(&mut self, now: Moment, id: &PoolId, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
-        let kept = self.pools.get_mut(id)?;
-        if kept.pool.let_pass(now).burned != kept.counted.books.burned {
-            self.tally.count(&mut kept.counted, kept.pool.view(now));
-        }
-        let result = act(&mut kept.pool);
-        self.tally.count(&mut kept.counted, kept.pool.view(now));
+        let tally = &mut self.tally;
+        let result = self.pools.get_mut(id)?.with(|kept| {
+            if kept.pool.let_pass(now).burned != kept.counted.books.burned {
+                tally.count(&mut kept.counted, kept.pool.view(now));
+            }
+            let result = act(&mut kept.pool);
+            tally.count(&mut kept.counted, kept.pool.view(now));
+            result
+        });
         self.note(id);
         Some(result)
     }
@@ -372,11 +380,10 @@ impl Limit {
     }
 
     fn make(&mut self, now: Moment, id: PoolId) {
-        let pool = self.new_pool(now, &id);
-        let mut kept = Kept { name: id.name.clone(), pool, counted: PoolView::default(), is_queued: false };
+        let mut kept = Kept::new(self.new_pool(now, &id));
         self.tally.count(&mut kept.counted, kept.pool.view(now));
         self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
-        self.pools.insert(id, Box::new(kept));
+        self.pools.insert(id, Shelf::of(Box::new(kept)));
     }
 
     /// Whether it is a pattern that has a pool of `name`.

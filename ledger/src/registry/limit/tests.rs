@@ -1,8 +1,10 @@
 //! Pools that come and go with their keys, and sums that stay right.
 
+mod resting;
+
 use super::*;
 use crate::CarryOver;
-use crate::pool::Books;
+use crate::pool::{Books, PoolView};
 use crate::registry::Upstream;
 use crate::registry::fixtures::Config;
 use crate::rule::{Gap, Ledger};
@@ -15,9 +17,8 @@ use std::ops::Bound;
 #[track_caller]
 fn audit(limit: &mut Limit, now: Moment) {
     let count = limit.pools.len();
-    for kept in limit.pools.values_mut() {
-        let view = kept.pool.view(now);
-        limit.tally.count(&mut kept.counted, view);
+    for shelf in limit.pools.values_mut() {
+        shelf.with(|kept| limit.tally.count(&mut kept.counted, kept.pool.view(now)));
     }
     let views = limit.views(now, Bound::Unbounded, count + 1);
     let total = views.iter().fold(Books::default(), |sum, (_, view)| sum.plus(view.books));

@@ -1,6 +1,6 @@
 //! How the pools of a limit look: one, or a page of them. Nothing of a pool changes but that time has passed in it.
 
-use super::{Kept, Limit, PoolId};
+use super::{Limit, PoolId, Shelf};
 use crate::pool::{Holding, PoolView};
 use lessor_protocol::Moment;
 use std::ops::Bound;
@@ -14,7 +14,7 @@ impl Limit {
     /// The pool, or how it would look if it was made at `now`.
     pub fn view_or_new(&mut self, now: Moment, id: &PoolId) -> PoolView {
         match self.pools.get_mut(id) {
-            Some(kept) => kept.pool.view(now),
+            Some(shelf) => shelf.with(|kept| kept.pool.view(now)),
             None => self.new_pool(now, id).view(now),
         }
     }
@@ -22,7 +22,7 @@ impl Limit {
     /// Up to `count` pools from `from` on, in order.
     pub fn views(&mut self, now: Moment, from: Bound<PoolId>, count: usize) -> Vec<(PoolId, PoolView)> {
         let page = self.pools.range_mut((from, Bound::Unbounded)).take(count);
-        page.map(|(id, kept)| (id.clone(), kept.pool.view(now))).collect()
+        page.map(|(id, shelf)| (id.clone(), shelf.with(|kept| kept.pool.view(now)))).collect()
     }
 
     /// The same, with the holdings of each.
@@ -33,8 +33,10 @@ impl Limit {
         count: usize,
     ) -> Vec<(PoolId, PoolView, Vec<Holding>)> {
         let page = self.pools.range_mut((from, Bound::Unbounded)).take(count);
-        let look = |(id, kept): (&PoolId, &mut Box<Kept>)| {
-            (id.clone(), kept.pool.view(now), kept.pool.holdings(now).collect())
+        let look = |(id, shelf): (&PoolId, &mut Shelf)| {
+            let (view, holdings) =
+                shelf.with(|kept| (kept.pool.view(now), kept.pool.holdings(now).collect()));
+            (id.clone(), view, holdings)
         };
         page.map(look).collect()
     }

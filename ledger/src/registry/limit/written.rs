@@ -1,9 +1,9 @@
 //! What is written down of a limit and of its pools, and when that has to be. The allocator collects it; a limit that
 //! nothing is written down of has no part in it.
 
-use super::{Kept, Limit, PoolId};
+use super::{Kept, Limit, PoolId, Shelf};
 use crate::Rule;
-use crate::pool::{CHECKPOINT_LASTS, HighWater, Past, Pool, PoolView};
+use crate::pool::{CHECKPOINT_LASTS, HighWater, Past, Pool};
 use crate::registry::rows::{LimitRow, PoolRow};
 use crate::registry::{Keyed, LimitConfig};
 use crate::rule::Gap;
@@ -22,6 +22,13 @@ pub(super) struct Unwritten {
     pools: Vec<PoolId>,
     /// Whether something was answered that may not be known before it is written.
     is_uncovered: bool,
+}
+
+impl Unwritten {
+    /// Whether anything is written down.
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
 }
 
 impl LimitConfig {
@@ -74,9 +81,11 @@ impl Limit {
         if !self.unwritten.is_on {
             return;
         }
-        let Some(kept) = self.pools.get(id) else { return };
-        self.unwritten.is_uncovered |= !kept.pool.may_be_known();
-        if kept.pool.wants_checkpoint() {
+        let Some(shelf) = self.pools.get_mut(id) else { return };
+        let (may_be_known, wants_checkpoint) =
+            shelf.with(|Kept { pool, .. }| (pool.may_be_known(), pool.wants_checkpoint()));
+        self.unwritten.is_uncovered |= !may_be_known;
+        if wants_checkpoint {
             self.queue(id);
         }
     }
@@ -90,18 +99,15 @@ impl Limit {
 
     /// A pool is to be written, or is gone and to be dropped.
     fn queue(&mut self, id: &PoolId) {
-        match self.pools.get_mut(id) {
-            Some(kept) if kept.is_queued => return,
-            Some(kept) => kept.is_queued = true,
-            None => {}
+        if !self.pools.get_mut(id).is_some_and(Shelf::queue) {
+            self.unwritten.pools.push(id.clone());
         }
-        self.unwritten.pools.push(id.clone());
     }
 
-    /// Pools that were dropped: what is written of them is of no use any more.
-    pub(super) fn drop_written(&mut self, ids: impl Iterator<Item = PoolId>) {
+    /// A pool was dropped: what is written of it is of no use any more.
+    pub(super) fn drop_written(&mut self, id: PoolId) {
         if self.unwritten.is_on {
-            self.unwritten.pools.extend(ids);
+            self.unwritten.pools.push(id);
         }
     }
 
@@ -136,13 +142,13 @@ impl Limit {
         version: u64,
     ) -> Option<Option<(PoolRow, HighWater)>> {
         let is_other = self.unwritten.version != Some(version);
-        let Some(kept) = self.pools.get_mut(id) else { return (!is_other).then_some(None) };
-        kept.is_queued = false;
+        let Some(shelf) = self.pools.get_mut(id) else { return (!is_other).then_some(None) };
+        shelf.take_from_queue();
         if is_other {
             self.queue(id);
             return None;
         }
-        let (checkpoint, mark) = kept.pool.checkpoint(now, CHECKPOINT_LASTS)?;
+        let (checkpoint, mark) = shelf.with(|kept| kept.pool.checkpoint(now, CHECKPOINT_LASTS))?;
         Some(Some((PoolRow { version, checkpoint }, mark)))
     }
 
@@ -157,15 +163,15 @@ impl Limit {
 
     /// What came with `mark` is durable.
     pub(crate) fn raise_high_water(&mut self, id: &PoolId, mark: HighWater) {
-        if let Some(kept) = self.pools.get_mut(id) {
-            kept.pool.raise_high_water(mark);
+        if let Some(shelf) = self.pools.get_mut(id) {
+            shelf.with(|kept| kept.pool.raise_high_water(mark));
         }
     }
 
     /// It goes on where an earlier life was until `now`, with pools that are still to be restored.
     pub(crate) fn resume(&mut self, now: Moment) {
         self.restored = Some(now);
-        self.pools.values_mut().for_each(|kept| kept.pool.forget_safe_shares(now));
+        self.pools.values_mut().for_each(|shelf| shelf.with(|kept| kept.pool.forget_safe_shares(now)));
     }
 
     /// Goes on with a pool as it was written down in `row`, of this `version` of its limit. One that is of no use begins
@@ -179,13 +185,17 @@ impl Limit {
             self.past.pool(&plan, now)
         });
         if let Some(old) = self.pools.remove(&id) {
-            self.tally.drop(old.counted);
+            self.tally.drop(old.counted());
         }
-        let name = id.name.clone();
-        let mut kept = Kept { name, pool, counted: PoolView::default(), is_queued: false };
+        let mut kept = Kept::new(pool);
         self.tally.count(&mut kept.counted, kept.pool.view(now));
         self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
         self.opens = self.opens.max(now + kept.counted.quarantine);
-        self.pools.insert(id, Box::new(kept));
+        let mut shelf = Shelf::of(Box::new(kept));
+        if self.makes_pools() {
+            // Most rested when they were written.
+            shelf.rest();
+        }
+        self.pools.insert(id, shelf);
     }
 }

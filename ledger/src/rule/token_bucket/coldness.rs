@@ -1,6 +1,7 @@
 //! How cold a bucket is that warms up: see [`WarmUp`] for the curve. Its refill asks it how slow to be; it is told of
 //! time without use and of permits that were reported spent. It rounds so that a bucket is never taken for too warm.
 
+use crate::packed::Carrier;
 use crate::rule::{TokenBucket, WarmUp};
 use lessor_protocol::ClockBounds;
 use lessor_protocol::moment::nanos;
@@ -72,6 +73,12 @@ impl Coldness {
     /// How cold it is: thousandths of a permit, and parts of one. Both are below 2^64.
     pub(super) fn save(&self) -> (u64, u64) {
         (u64::try_from(self.milli).unwrap_or(u64::MAX), u64::try_from(self.rest).unwrap_or(0))
+    }
+
+    /// Carries how cold it is.
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        carrier.wide(&mut self.milli);
+        carrier.wide(&mut self.rest);
     }
 
     /// As cold as that; `false` if it cannot be.

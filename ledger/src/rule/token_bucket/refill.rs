@@ -2,6 +2,7 @@
 //! as they have room; it counts no permit that is there already.
 
 use super::coldness::Coldness;
+use crate::packed::Carrier;
 use crate::rule::{Gap, RefillStyle, SavedRefill, Since, TokenBucket};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment};
@@ -148,6 +149,17 @@ impl Refill {
         match self {
             Refill::Even(even) => even.cold.as_ref().is_none_or(Coldness::is_coldest),
             Refill::Interval(_) => true,
+        }
+    }
+
+    /// Carries how far it is.
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        match self {
+            Refill::Even(even) => {
+                carrier.wide(&mut even.fraction);
+                even.cold.iter_mut().for_each(|cold| cold.carry(carrier));
+            }
+            Refill::Interval(interval) => carrier.moment(&mut interval.next),
         }
     }
 

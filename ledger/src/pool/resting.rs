@@ -1,0 +1,109 @@
+//! A pool at rest: one that no session uses and that cannot be forgotten yet, in as few bytes as it takes. Limits keep the pools of
+//! idle keys so, and wake one for each look at it. It wakes exactly as it was.
+
+use super::forecast::Forecast;
+use super::{Plan, Pool};
+use crate::packed::Carrier;
+use lessor_protocol::Moment;
+use std::sync::Arc;
+
+/// A pool at rest.
+#[derive(Clone, Debug)]
+pub struct Resting {
+    plan: Arc<Plan>,
+    rests_until: Moment,
+    bytes: Box<[u8]>,
+}
+
+impl Resting {
+    /// Until then it would look as it did when it was awake, and could not be forgotten either.
+    pub fn rests_until(&self) -> Moment {
+        self.rests_until
+    }
+
+    /// How many bytes it takes beside what all pools at rest take.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The pool.
+    pub fn wake(&self) -> Pool {
+        let mut pool = Pool::new(self.plan.clone(), Moment::ORIGIN);
+        let is_whole = pool.carry(&mut Carrier::of(&self.bytes));
+        debug_assert!(is_whole, "it was written by the same list");
+        pool
+    }
+}
+
+impl Pool {
+    /// The pool at rest, as it stands; `None` if it is in use, or never rests: what borrows, or keeps a steady flow, does not.
+    pub fn rest(&mut self) -> Option<Resting> {
+        if !self.is_at_rest() {
+            return None;
+        }
+        // Both have been over for long.
+        (self.forecast, self.walked) = (Forecast::default(), None);
+        let mut carrier = Carrier::to_bytes();
+        let is_whole = self.carry(&mut carrier);
+        let (plan, rests_until) = (self.plan.clone(), self.rests_until());
+        let resting = Resting { plan, rests_until, bytes: carrier.into_bytes() };
+        if is_whole && cfg!(debug_assertions) {
+            assert_eq!(format!("{self:?}"), format!("{:?}", resting.wake()));
+        }
+        is_whole.then_some(resting)
+    }
+
+    /// Whether no session uses it, and nothing of it changes from one instant to the next.
+    fn is_at_rest(&self) -> bool {
+        self.books.outstanding == 0
+            && self.flow.is_none()
+            && self.borrower.is_none()
+            && self.now >= self.quarantine_until
+            && self.vendor_is_content()
+            && self.forecast() == Forecast::default()
+            && self.sessions.are_at_rest()
+    }
+
+    /// Until when it looks as it does now, and is as far from being forgotten, if nothing is done with it.
+    fn rests_until(&self) -> Moment {
+        let earlier = Some(self.checkpoints.earlier()).filter(|earlier| *earlier > self.now);
+        if self.sessions.is_empty() && self.safe_shares.are_free() && earlier.is_none() && self.is_fresh() {
+            // It could be forgotten at once, as far as it knows.
+            return self.now;
+        }
+        let rests = [
+            self.ledgers.rests_until(),
+            self.safe_shares.rest_until(),
+            self.sessions.rest_until(self.memory()),
+        ];
+        rests.into_iter().chain(earlier).min().unwrap_or(Moment::NEVER)
+    }
+
+    /// Carries all that its plan does not say; false if that cannot be.
+    fn carry(&mut self, carrier: &mut Carrier<'_>) -> bool {
+        for at in [&mut self.now, &mut self.quarantine_until, &mut self.old_rules_until] {
+            carrier.moment(at);
+        }
+        let Self { books, .. } = self;
+        let counts = [
+            &mut self.number,
+            &mut books.granted,
+            &mut books.spent,
+            &mut books.returned,
+            &mut books.burned,
+            &mut self.shadow_refused,
+        ];
+        for count in counts {
+            carrier.number(count);
+        }
+        self.pacer.carry(carrier);
+        self.excess.carry(carrier);
+        self.guarantees.carry(carrier);
+        self.feedback.carry(carrier);
+        self.safe_shares.carry(carrier);
+        self.checkpoints.carry(carrier);
+        self.sessions.carry(carrier);
+        self.ledgers.carry(carrier)
+    }
+}

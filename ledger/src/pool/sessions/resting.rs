@@ -1,0 +1,53 @@
+//! Sessions of a pool while none of them makes a difference to the others: what it takes to keep them, and until when they stay as
+//! they are. What is known of all of them together follows from each.
+
+use super::Sessions;
+use crate::packed::Carrier;
+use crate::pool::family::Place;
+use crate::pool::session::{Session, SessionId};
+use crate::share::Share;
+use lessor_protocol::Moment;
+use std::time::Duration;
+
+/// More sessions than these are a lot to carry for each look at their pool.
+const FEW: usize = 64;
+
+impl Sessions {
+    /// Whether none holds, wants or awaits anything, and there are few.
+    pub(in crate::pool) fn are_at_rest(&self) -> bool {
+        self.len() <= FEW
+            && self.live() == 0
+            && self.ages.first().is_none()
+            && self.claims.is_empty()
+            && self.wanted.is_empty()
+            && self.values().all(Session::is_at_rest)
+    }
+
+    /// Carries them.
+    pub(in crate::pool) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        let mut count = self.len() as u64;
+        carrier.number(&mut count);
+        if !carrier.reads() {
+            for (place, session) in &mut self.by_place {
+                { *place }.carry(carrier);
+                session.carry(carrier);
+            }
+            return;
+        }
+        for _ in 0..count {
+            let mut place = Place::own(SessionId(0));
+            place.carry(carrier);
+            let mut session = Session::new(Share::EVEN, Moment::ORIGIN);
+            session.carry(carrier);
+            self.insert(place, session);
+        }
+    }
+
+    /// Until when there are as many as now and as much in flight, if an idle one is remembered for `memory`.
+    pub(in crate::pool) fn rest_until(&self, memory: Duration) -> Moment {
+        let idle = self.idle.first().map(|(since, _)| since + memory);
+        let others =
+            [self.call_expiries.first(), self.reviews.first()].into_iter().flatten().map(|(at, _)| at);
+        idle.into_iter().chain(others).min().unwrap_or(Moment::NEVER)
+    }
+}

@@ -1,0 +1,209 @@
+//! A limit whose pools rest at every chance does, shows and writes down what one does whose pools never rest.
+
+use super::*;
+use crate::registry::limit::kept::Shelf;
+use crate::registry::rows::PoolRow;
+use proptest::prelude::*;
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// A session asks for a key. It has spent so much in percent of what it holds.
+    Ask {
+        session: usize,
+        key: usize,
+        spends: u64,
+        want: u64,
+        demand_milli: u64,
+    },
+    Leave(usize, usize),
+    Sweep(usize),
+    TopUp(usize, u64),
+    /// It allows so much in percent.
+    Change(u64, CarryOver),
+    /// What is to be written is written, and durable at once or with the next.
+    Write(bool),
+}
+
+/// What a session holds of each key.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    spent: u64,
+    held: u64,
+    until: Moment,
+}
+
+fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
+    let ask = (0..2_usize, 0..3_usize, 0..=100_u64, 0..40_u64, 0..20_000_u64).prop_map(
+        |(session, key, spends, want, demand_milli)| Act::Ask { session, key, spends, want, demand_milli },
+    );
+    let change = (50..150_u64, prop::sample::select(CarryOver::ALL.to_vec()));
+    let act = prop_oneof![
+        8 => ask,
+        1 => (0..2_usize, 0..3_usize).prop_map(|(session, key)| Act::Leave(session, key)),
+        6 => (1..4_usize).prop_map(Act::Sweep),
+        1 => (0..3_usize, 1..20_u64).prop_map(|(key, permits)| Act::TopUp(key, permits)),
+        1 => change.prop_map(|(percent, carry_over)| Act::Change(percent, carry_over)),
+        3 => any::<bool>().prop_map(Act::Write),
+    ];
+    let wait = prop_oneof![4 => 0..500_u64, 4 => 1_000..6_000_u64, 1 => 10_000..40_000_u64];
+    prop::collection::vec((wait, act), 1..60)
+}
+
+fn config(kind: usize, percent: u64) -> LimitConfig {
+    let most = percent * 2;
+    let rule = [
+        format!("kind = \"sliding_window\", limit = {most}, per = \"10s\", margin = \"0s\""),
+        format!("kind = \"token_bucket\", capacity = {most}, refill = 20, per = \"1s\""),
+        format!("kind = \"fixed_window\", limit = {most}, per = \"20s\""),
+    ];
+    let rule = &rule[kind];
+    let text = format!("[[limit]]\nname = \"a\"\nkeyed = true\nkeys_max = 3\nrules = [{{ {rule} }}]\n");
+    Config::parse(&text).expect("valid").limits[0].clone()
+}
+
+/// A limit, and the marks of what was written and is not durable.
+struct Side {
+    limit: Limit,
+    marks: Vec<(PoolId, crate::pool::HighWater)>,
+    rests: bool,
+}
+
+impl Side {
+    fn new(kind: usize, is_written: bool, rests: bool) -> Self {
+        let mut limit =
+            Limit::new(config(kind, 100), lessor_protocol::ClockBounds::default(), Past::None, millis(0));
+        if is_written {
+            limit.begin_writing();
+        }
+        Side { limit, marks: vec![], rests }
+    }
+
+    /// Does `act`: what it comes to.
+    fn act(&mut self, now: Moment, act: Act, kind: usize, seq: u64, ask: Ask) -> String {
+        let limit = &mut self.limit;
+        let id = |key: usize| key_of(key);
+        let holder = |session: usize| Holder { id: SessionId(session as u64 + 1), ..A };
+        let came = match act {
+            Act::Ask { session, key, .. } => {
+                let answer = limit.renew(now, &id(key), holder(session), seq, ask);
+                format!("{answer:?} {:?}", limit.left(&id(key)))
+            }
+            Act::Leave(session, key) => {
+                let goodbye = Goodbye { spent_total: ask.spent_total, running: None, held: Some(ask.held) };
+                format!("{:?}", limit.leave(now, &id(key), holder(session).id, seq, goodbye))
+            }
+            Act::Sweep(steps) => format!("{:?}", limit.sweep(now, steps)),
+            Act::TopUp(key, permits) => format!("{:?}", limit.top_up(now, id(key), permits, None)),
+            Act::Change(percent, carry_over) => {
+                let (config, all) = (config(kind, percent), Bound::Unbounded);
+                let preview = limit.preview(&config, carry_over, now, all, 9);
+                format!("{preview:?} {:?}", limit.change(config, carry_over, now))
+            }
+            Act::Write(is_durable) => format!("{:?}", self.write(now, is_durable)),
+        };
+        for shelf in self.limit.pools.values_mut() {
+            match self.rests {
+                true => shelf.rest(),
+                false => _ = shelf.wake(),
+            }
+        }
+        came
+    }
+
+    fn write(&mut self, now: Moment, is_durable: bool) -> Vec<Option<Option<PoolRow>>> {
+        let (version, _) = self.limit.row(1);
+        let mut rows = vec![];
+        for id in self.limit.take_unwritten() {
+            let row = self.limit.pool_row(now, &id, version);
+            rows.push(row.map(|row| {
+                row.map(|(row, mark)| {
+                    self.marks.push((id, mark));
+                    row
+                })
+            }));
+        }
+        if is_durable {
+            for (id, mark) in std::mem::take(&mut self.marks) {
+                self.limit.raise_high_water(&id, mark);
+            }
+        }
+        rows
+    }
+
+    fn look(&mut self, now: Moment) -> String {
+        let views = self.limit.views(now, Bound::Unbounded, 9);
+        let holdings = self.limit.holdings(now, Bound::Unbounded, 9);
+        let known = (self.limit.take_uncovered(), self.limit.is_unwritten());
+        format!("{:?} {views:?} {holdings:?} {known:?}", self.limit.figures(now))
+    }
+}
+
+fn key_of(key: usize) -> PoolId {
+    super::key(["x", "y", "z"][key])
+}
+
+proptest! {
+    #[test]
+    fn resting_changes_nothing(kind in 0..3_usize, is_written: bool, acts in acts()) {
+        let [mut rests, mut awake] = [true, false].map(|rests| Side::new(kind, is_written, rests));
+        let mut held = [[Held::default(); 3]; 2];
+        let mut now = millis(0);
+        for (seq, (wait, act)) in (1..).zip(acts) {
+            now = now + Duration::from_millis(wait);
+            let mut ask = Ask::default();
+            if let Act::Ask { session, key, .. } | Act::Leave(session, key) = act {
+                let it = &mut held[session][key];
+                if now >= it.until {
+                    it.held = 0;
+                }
+                if let Act::Ask { spends, want, demand_milli, .. } = act {
+                    let spends = it.held * spends / 100;
+                    (it.spent, it.held) = (it.spent + spends, it.held - spends);
+                    ask = Ask { want, demand_milli, ..ask };
+                }
+                ask = Ask { spent_total: it.spent, held: it.held, ..ask };
+            }
+            let came = awake.act(now, act, kind, seq, ask);
+            prop_assert_eq!(&rests.act(now, act, kind, seq, ask), &came);
+            prop_assert_eq!(rests.look(now), awake.look(now));
+            if let Act::Ask { session, key, .. } = act {
+                let again = Holder { id: SessionId(session as u64 + 1), ..A };
+                let it = &mut held[session][key];
+                let answer = awake.limit.renew(now, &key_of(key), again, seq, ask);
+                prop_assert_eq!(&rests.limit.renew(now, &key_of(key), again, seq, ask), &answer);
+                match answer {
+                    Ok(Answer::Grant(grant)) => {
+                        it.held = grant.kept + grant.permits;
+                        it.until = now + grant.term * 9 / 10;
+                    }
+                    Ok(Answer::Refusal(_)) => {}
+                    Err(_) => *it = Held::default(),
+                }
+            } else if let Act::Leave(session, key) = act {
+                held[session][key] = Held::default();
+            }
+        }
+    }
+}
+
+/// A key of a day that a session used once, and that no session uses any more.
+#[test]
+fn the_pool_of_an_idle_key_rests_in_few_bytes_until_it_is_used() {
+    let rule = "{ kind = \"fixed_window\", limit = 100, per = \"1d\" }";
+    let text = format!("[[limit]]\nname = \"a\"\nkeyed = true\nrules = [{rule}]\n");
+    let config = Config::parse(&text).expect("valid");
+    let mut limit = Limit::new(config.limits[0].clone(), config.clocks, Past::None, millis(0));
+    assert_eq!(ask(&mut limit, 0, "x", 1, 0, 3), Ok(3));
+    assert_eq!(ask(&mut limit, 100, "x", 2, 3, 0), Ok(0));
+    let bytes = |limit: &Limit| limit.pools.values().map(Shelf::resting_bytes).collect::<Vec<_>>();
+    limit.sweep(millis(500), 1);
+    assert_eq!(bytes(&limit), [None], "its session may ask at any moment");
+    limit.sweep(millis(8_000), 1);
+    let rest = bytes(&limit)[0].expect("its session has been quiet for long");
+    assert!(rest <= 128, "{rest} bytes");
+    audit(&mut limit, millis(9_000));
+    assert_eq!(limit.view(millis(9_000), &key("x")).map(|view| view.available), Some(97));
+    assert!(bytes(&limit)[0].is_some(), "it woke for a moment only");
+    assert_eq!(ask(&mut limit, 10_000, "x", 3, 3, 9), Ok(9));
+    assert_eq!(bytes(&limit), [None], "it is in use");
+}
