@@ -1,6 +1,7 @@
 //! The allocator as a service: a function of a listener and of the moment to stop. Binaries and tests own both.
 //! It spawns a task for each connection, and none of them outlives it.
 
+mod head_timer;
 mod patience;
 mod peers;
 #[cfg(test)]

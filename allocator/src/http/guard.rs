@@ -36,10 +36,16 @@ pub(super) fn refusal(shared: &Shared, method: &Method, uri: &Uri, headers: &Hea
         .or_else(|| cross_site(method, uri, headers))
 }
 
+/// Whether one of the headers is there that only browsers send.
+fn is_of_browser(headers: &HeaderMap) -> bool {
+    // Programs send a handful of headers: to walk them costs less than to look two up.
+    headers.keys().any(|name| *name == ORIGIN || *name == SEC_FETCH_SITE)
+}
+
 /// Refuses to change anything for another site. There is no password that a browser could be tricked into using, but
 /// there is the place it runs in, from which it may reach what the site cannot.
 fn cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
-    if method.is_safe() {
+    if method.is_safe() || !is_of_browser(headers) {
         return None;
     }
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
@@ -47,10 +53,9 @@ fn cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem
     // another host on.
     let is_own = match (text(&SEC_FETCH_SITE), text(&ORIGIN)) {
         (Some(site), _) => ["same-origin", "none"].contains(&site),
-        (None, None) => true,
-        (None, Some(origin)) => {
+        (None, origin) => {
             let host = text(&HOST).or(uri.authority().map(|authority| authority.as_str()));
-            let from = origin.split_once("://").map(|(_, host)| host);
+            let from = origin.and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
             from.is_some() && from == host
         }
     };
@@ -64,7 +69,7 @@ fn cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem
 /// Refuses to change anything for a request to another name. A site may have its own name lead here: to a browser, that page
 /// and this allocator are one site then. An address, and a name without a dot, no site can have.
 fn misdirected(method: &Method, uri: &Uri, headers: &HeaderMap, hosts: &BTreeSet<String>) -> Option<Problem> {
-    let is_browser = headers.contains_key(ORIGIN) || headers.contains_key(&SEC_FETCH_SITE);
+    let is_browser = is_of_browser(headers);
     // Nodes are programs, and find the allocator by any name that leads to it.
     let is_of_node = uri.path() == LEASES_PATH || uri.path().starts_with(NODES_PATH);
     if method.is_safe() || (is_of_node && !is_browser) {

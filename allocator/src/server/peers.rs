@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::head_timer::HeadTimer;
 use super::patience::Patience;
 use crate::http;
 use crate::shared::Shared;
@@ -27,9 +28,6 @@ const DRAIN_WAIT: Duration = Duration::from_secs(4);
 /// How long the head of a request may take, and a connection may idle. Nodes at work say something every two
 /// seconds at least; longer would let silent peers hold connections that others need.
 const HEAD_WAIT: Duration = Duration::from_secs(10);
-
-/// Header fields of one request. Nodes send six, proxies add some.
-const HEADERS_MAX: usize = 64;
 
 /// Bytes of a request's head, or of what is buffered of its body.
 const BUFFER_MAX: usize = 64 << 10;
@@ -62,8 +60,9 @@ impl Peers {
 
     /// Serves one more.
     pub(super) fn serve(&mut self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        let (builder, service, watcher) =
+        let (mut builder, service, watcher) =
             (self.builder.clone(), self.service.clone(), self.graceful.watcher());
+        builder.http1().timer(HeadTimer::default());
         self.tasks.spawn(serve_peer(stream, builder, service, watcher));
     }
 
@@ -94,12 +93,8 @@ impl Peers {
 
 fn builder() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WAIT)
-        .max_headers(HEADERS_MAX)
-        .max_buf_size(BUFFER_MAX);
+    // Of header fields hyper takes a hundred at most. A bound of our own would cost each request two lists.
+    builder.http1().header_read_timeout(HEAD_WAIT).max_buf_size(BUFFER_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())

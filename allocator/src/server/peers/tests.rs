@@ -5,6 +5,7 @@ use super::*;
 use crate::config::Config;
 use crate::server::patience::WRITE_WAIT;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::time::sleep;
 
 const CONFIG: &str = r#"
 [[limit]]
@@ -48,6 +49,31 @@ async fn a_body_that_trickles_is_answered_408() {
     let mut peers = peers();
     let answer = answer_to(peer(&mut peers, BEGUN).await).await;
     assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_of_too_many_fields_is_answered_431() {
+    let mut peers = peers();
+    for (fields, status) in [(90, "200 OK"), (101, "431 Request Header Fields Too Large")] {
+        let many: String = (0..fields).map(|field| format!("x-{field}: a\r\n")).collect();
+        let text = format!("GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{many}\r\n");
+        let answer = answer_to(peer(&mut peers, &text).await).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{answer}");
+    }
+}
+
+/// The bug that must not come: the timer of a connection rings for a head that came long ago.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_says_something_in_time_is_never_cut_off_and_then_is() {
+    let mut peers = peers();
+    let mut peer = peer(&mut peers, LIVEZ).await;
+    for _ in 0..5 {
+        // Each head comes before its own deadline, and after that of the one before last.
+        sleep(HEAD_WAIT * 3 / 4).await;
+        peer.write_all(LIVEZ.as_bytes()).await.expect("it reads");
+    }
+    let answer = timeout(HEAD_WAIT * 5 / 4, answer_to(peer)).await.expect("it is cut off in time");
+    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 6, "{answer}");
 }
 
 #[tokio::test(start_paused = true)]

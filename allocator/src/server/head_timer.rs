@@ -1,0 +1,56 @@
+//! The timer for the heads of one connection. A connection waits for the next head after each answer, and nearly always gets it at
+//! once: the timer stays where it is, and looks how far the deadline has moved when it rings.
+
+use hyper::rt::{Sleep, Timer};
+use hyper_util::rt::TokioTimer;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use tokio::time::sleep_until;
+
+/// What rings, once there was something to wait for.
+type Bell = Arc<Mutex<Option<Pin<Box<tokio::time::Sleep>>>>>;
+
+/// The timer of one connection. Deadlines must come in order.
+#[derive(Debug, Default)]
+pub(super) struct HeadTimer(Bell);
+
+/// Waits for one deadline.
+struct Wait {
+    deadline: Instant,
+    bell: Bell,
+}
+
+impl Timer for HeadTimer {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
+        self.sleep_until(self.now() + duration)
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Wait { deadline, bell: self.0.clone() })
+    }
+
+    fn now(&self) -> Instant {
+        TokioTimer::new().now()
+    }
+}
+
+impl Sleep for Wait {}
+
+impl Future for Wait {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let deadline = self.deadline.into();
+        let mut bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
+        let bell = bell.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        loop {
+            ready!(bell.as_mut().poll(cx));
+            if bell.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+            bell.as_mut().reset(deadline);
+        }
+    }
+}
