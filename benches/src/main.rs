@@ -13,14 +13,15 @@
 //! cargo run --release -p benches -- exchange           # what an ask costs an allocator, by the kind of limit
 //! cargo run --release -p benches -- threads            # what threads get that ask at once
 //! cargo run --release -p benches -- allocator          # what an exchange costs it over HTTP, beside a bare echo
+//! cargo run --release -p benches -- wire               # what its bodies cost, and what a compact form could
 //! cargo run --release -p benches -- rivals             # a lease, Redis, PostgreSQL and nginx on a hot limit
 //! ```
 //!
 //! In reading order: `sample` (how a figure is taken), `quiet` (when it is taken again), `rows` (what is measured),
 //! `table` (how it is shown), `instructions` (what no noise can reach), `memory` and `keys` (what a key takes),
 //! `store` (what it costs to write down what is lent), `family` (what keys below a parent cost it), `sessions` (what sessions cost
-//! each other), `exchange` (what finding limit, pool and session costs), `threads` (what
-//! threads get that ask at once), `allocator` (what a whole exchange costs).
+//! each other), `exchange` (what finding limit, pool and session costs), `threads` (what threads get that ask at once), `allocator`
+//! (what a whole exchange costs), `wire` (what of that is the form of its bodies).
 
 mod allocator;
 mod batch;
@@ -37,6 +38,7 @@ mod sessions;
 mod store;
 mod table;
 mod threads;
+mod wire;
 
 use clap::{Parser, Subcommand};
 use rows::lessor::Fleet;
@@ -106,6 +108,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Shows what it costs to read asks and to write answers, as JSON and in the most compact form.
+    Wire,
     /// Shows how long exchanges wait while an allocator copies what it writes down.
     Batch,
     /// Shows what callers of a hot limit get from a lease, and from what a user would pick instead: Redis, PostgreSQL, nginx.
@@ -134,6 +138,7 @@ fn main() -> ExitCode {
         Command::Exchange => exchange::print(),
         Command::Threads => threads::print(),
         Command::Allocator { seconds, nodes, asks, json } => allocator::print(seconds, nodes, asks, json),
+        Command::Wire => wire::print(),
         Command::Batch => batch::print(),
         Command::Rivals { seconds } => rivals::print(seconds),
         Command::Calls { row, calls } => instructions::make_calls(&row, calls),
