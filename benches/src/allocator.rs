@@ -1,7 +1,9 @@
 //! What an exchange costs an allocator over HTTP, beside a bare axum that answers the same bodies. Each server has a thread of its
-//! own with one runtime; what is shown is the time that this thread runs, so that no load generator is measured.
+//! own with one runtime; what is shown is the time that this thread runs, so that no load generator is measured, nor a store that
+//! is another process or has a thread of its own.
 
 use crate::sample::median;
+use crate::store::place;
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::header;
@@ -25,6 +27,10 @@ use tokio::sync::oneshot;
 const NODES: [usize; 5] = [1, 10, 100, 1_000, 10_000];
 const ASKS: [usize; 2] = [1, 32];
 
+/// Where the books are. With the first one each number of nodes is measured, and so many with the others.
+pub(crate) const STORES: [&str; 4] = ["memory", "embedded", "redis", "postgres"];
+const NODES_OF_OTHERS: usize = 100;
+
 /// Connections that are kept, each of which has one exchange at a time.
 const CONNECTIONS: usize = 16;
 
@@ -43,6 +49,7 @@ const CLOCK: Clock = Clock::since_boot();
 /// One row of the table.
 #[derive(Debug, Serialize)]
 struct Row {
+    store: &'static str,
     nodes: usize,
     asks: usize,
     /// Microseconds an exchange, and what the echo takes for the same bodies.
@@ -54,34 +61,50 @@ struct Row {
     of_echo: f64,
 }
 
-/// Measures each row, or those of `nodes` and `asks` alone, for so many `seconds` a round. Prints a table, or `json`.
-pub(crate) fn print(
-    seconds: u64,
-    nodes: Option<usize>,
-    asks: Option<usize>,
-    json: bool,
-) -> Result<(), Box<dyn Error>> {
-    let (node_counts, ask_counts) =
-        (nodes.map_or(NODES.to_vec(), |one| vec![one]), asks.map_or(ASKS.to_vec(), |one| vec![one]));
-    let lasts = Duration::from_secs(seconds);
+/// Which rows are measured, and how long in each round.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) seconds: u64,
+    pub(crate) nodes: Option<usize>,
+    pub(crate) asks: Option<usize>,
+    pub(crate) store: Option<String>,
+}
+
+impl Chosen {
+    /// The rows: the store, the nodes, and the asks of an exchange.
+    fn rows(&self) -> Vec<(&'static str, usize, usize)> {
+        let mut rows = vec![];
+        let is_chosen = |store: &&str| self.store.as_deref().is_none_or(|chosen| chosen == *store);
+        for store in STORES.into_iter().filter(is_chosen) {
+            let usual = if store == STORES[0] { &NODES[..] } else { &[NODES_OF_OTHERS] };
+            for asks in self.asks.map_or(ASKS.to_vec(), |one| vec![one]) {
+                let nodes = self.nodes.map_or(usual.to_vec(), |one| vec![one]);
+                rows.extend(nodes.into_iter().map(|nodes| (store, nodes, asks)));
+            }
+        }
+        rows
+    }
+}
+
+/// Measures the rows that are `chosen`. Prints a table, or `json`.
+pub(crate) fn print(chosen: &Chosen, json: bool) -> Result<(), Box<dyn Error>> {
+    let lasts = Duration::from_secs(chosen.seconds);
     if !json {
         println!(
-            "| nodes | asks an exchange | µs an exchange | µs of the echo | asks/s of a core | of the echo |"
+            "| books | nodes | asks an exchange | µs an exchange | µs of the echo | asks/s of a core | of the echo |"
         );
-        println!("|---:|---:|---:|---:|---:|---:|");
+        println!("|---|---:|---:|---:|---:|---:|---:|");
     }
     let mut rows = vec![];
-    for asks in ask_counts {
-        for &nodes in &node_counts {
-            let row = measure(nodes, asks, lasts)?;
-            if !json {
-                let Row { exchange_us, echo_us, asks_per_second, of_echo, .. } = row;
-                println!(
-                    "| {nodes} | {asks} | {exchange_us:.1} | {echo_us:.1} | {asks_per_second:.0} | {of_echo:.2} |"
-                );
-            }
-            rows.push(row);
+    for (store, nodes, asks) in chosen.rows() {
+        let row = measure(store, nodes, asks, lasts)?;
+        if !json {
+            let Row { exchange_us, echo_us, asks_per_second, of_echo, .. } = row;
+            println!(
+                "| {store} | {nodes} | {asks} | {exchange_us:.1} | {echo_us:.1} | {asks_per_second:.0} | {of_echo:.2} |"
+            );
         }
+        rows.push(row);
     }
     if json {
         println!("{}", serde_json::to_string(&rows)?);
@@ -89,17 +112,21 @@ pub(crate) fn print(
     Ok(())
 }
 
-fn measure(nodes: usize, asks: usize, lasts: Duration) -> Result<Row, Box<dyn Error>> {
+fn measure(store: &'static str, nodes: usize, asks: usize, lasts: Duration) -> Result<Row, Box<dyn Error>> {
     if nodes == 0 || !(1..=ASKS_MAX).contains(&asks) {
         return Err(format!("nodes: at least 1, and asks: 1 to {ASKS_MAX}").into());
     }
+    let folder = tempfile::tempdir()?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (place, _server) = runtime.block_on(place(store, folder.path()))?;
+    let text = format!("[store]\nkind = \"{store}\"\n{place}\n{}", limits(asks));
     let allocator = Host::start(move |listener, stopped| {
-        let config = Config::parse(&config(asks))?;
+        let server = Server::open(Config::parse(&text)?, true)?;
         Ok(Box::pin(async move {
             let stopped = async {
                 let _ = stopped.await;
             };
-            Server::new(config, true).run(listener, stopped).await
+            server.run(listener, stopped).await
         }))
     })?;
     let mut load = Load::open(allocator.address, nodes, asks)?;
@@ -132,16 +159,16 @@ fn measure(nodes: usize, asks: usize, lasts: Duration) -> Result<Row, Box<dyn Er
     echo.stop()?;
     let (exchange_us, echo_us) = (median(exchange), median(bare));
     let asks_per_second = asks as f64 * 1e6 / exchange_us;
-    Ok(Row { nodes, asks, exchange_us, echo_us, asks_per_second, of_echo: echo_us / exchange_us })
+    Ok(Row { store, nodes, asks, exchange_us, echo_us, asks_per_second, of_echo: echo_us / exchange_us })
 }
 
-/// So many limits with plenty, and none that waits for a disk.
-fn config(limits: usize) -> String {
+/// So many limits with plenty.
+fn limits(count: usize) -> String {
     let limit = |number: usize| {
         let rules = "rules = [{ kind = \"sliding_window\", limit = 1000000000, per = \"30s\" }]";
         format!("[[limit]]\nname = \"limit/{number}\"\n{rules}\n")
     };
-    (0..limits).map(limit).fold("[store]\nkind = \"memory\"\n".to_owned(), |text, limit| text + &limit)
+    (0..count).map(limit).collect()
 }
 
 type Serving = std::pin::Pin<Box<dyn Future<Output = std::io::Result<()>>>>;

@@ -104,7 +104,10 @@ enum Command {
         /// Only the rows of so many asks an exchange.
         #[arg(long)]
         asks: Option<usize>,
-        /// Prints `[{nodes, asks, exchange_us, echo_us, asks_per_second, of_echo}]` instead.
+        /// Only the rows of this store: memory, embedded, redis or postgres.
+        #[arg(long, value_parser = allocator::STORES)]
+        store: Option<String>,
+        /// Prints `[{store, nodes, asks, exchange_us, echo_us, asks_per_second, of_echo}]` instead.
         #[arg(long)]
         json: bool,
     },
@@ -137,7 +140,9 @@ fn main() -> ExitCode {
         Command::Sessions => sessions::print(),
         Command::Exchange => exchange::print(),
         Command::Threads => threads::print(),
-        Command::Allocator { seconds, nodes, asks, json } => allocator::print(seconds, nodes, asks, json),
+        Command::Allocator { seconds, nodes, asks, store, json } => {
+            allocator::print(&allocator::Chosen { seconds, nodes, asks, store }, json)
+        }
         Command::Wire => wire::print(),
         Command::Batch => batch::print(),
         Command::Rivals { seconds } => rivals::print(seconds),

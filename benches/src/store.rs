@@ -117,7 +117,10 @@ async fn measure(
 }
 
 /// What a configuration says of the place of `store`, and the server that runs there, if it needs one.
-async fn place(store: &str, folder: &Path) -> Result<(String, Option<PrivateServer>), Box<dyn Error>> {
+pub(crate) async fn place(
+    store: &str,
+    folder: &Path,
+) -> Result<(String, Option<PrivateServer>), Box<dyn Error>> {
     let kind = match store {
         "memory" => return Ok((String::new(), None)),
         "embedded" => return Ok((format!("path = {:?}", folder.join("hot.redb")), None)),
