@@ -115,6 +115,9 @@ pub struct SavedExcess {
 }
 
 impl Excess {
+    /// No more is wanted.
+    pub(crate) const NONE: Excess = Excess { seen: None, planned: None };
+
     /// Carries what it is.
     pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         let blank = Seen { since: Moment::ORIGIN, last: Moment::ORIGIN, was_low: false };

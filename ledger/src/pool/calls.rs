@@ -2,6 +2,7 @@
 //! ended without a report. Sessions keep one of these; it knows neither rules nor other sessions.
 
 use super::orphaned_calls::OrphanedCalls;
+use super::rare::Usual;
 use super::session::Settlement;
 use crate::packed::Carrier;
 use crate::rule::{At, Since};
@@ -35,6 +36,11 @@ pub(super) struct SavedCalls {
     unsaid: bool,
     unguarded: u64,
     busy: u64,
+}
+
+impl Usual for SessionCalls {
+    const USUAL: &'static Self =
+        &SessionCalls { running: 0, orphaned: OrphanedCalls::NONE, unsaid: false, unguarded: 0, busy: 0 };
 }
 
 impl SessionCalls {

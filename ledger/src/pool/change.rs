@@ -1,9 +1,10 @@
 //! A pool whose limit is changed, topped up or tried on while leases are out. Limits call it; it takes back no lease:
 //! what is out stays charged, to every rule there is then, until it ends.
 
+use super::rare::Rare;
 use super::{Plan, Pool};
 use crate::CarryOver;
-use crate::pacing::{Excess, Pacer};
+use crate::pacing::Pacer;
 use crate::share::Guarantees;
 use lessor_protocol::{Moment, PERMITS_MAX};
 use std::sync::Arc;
@@ -60,7 +61,7 @@ impl Pool {
         self.checkpoints.forget();
         let span = self.safe_span();
         self.safe_shares.count(span);
-        (self.pacer, self.excess) = (Pacer::Free, Excess::default());
+        (self.pacer, self.excess) = (Pacer::Free, Rare::default());
         self.foresee_nothing();
         self.audit();
     }

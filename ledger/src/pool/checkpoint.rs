@@ -258,7 +258,7 @@ impl Pool {
         let end = until.max(quarantine_until);
         let mut earlier = Session::new(Share::EVEN, Moment::ORIGIN);
         (earlier.outstanding, earlier.end) = (out, end);
-        earlier.calls = checkpoint.calls(since)?;
+        earlier.calls = checkpoint.calls(since)?.into();
         let place = Place::own(EARLIER);
         let mut pool = Pool::resume(
             plan,
@@ -277,7 +277,7 @@ impl Pool {
             // What had been lent of a steady flow, and what was left, is unknown.
             let part = flow.whole();
             flow.recharge(Part::default(), part);
-            pool.sessions.update(place, |session| session.turn = Turn::silent(part, end));
+            pool.sessions.update(place, |session| session.turn = Turn::silent(part, end).into());
         }
         if pool.sessions[place].is_blank() {
             pool.sessions.remove(place);

@@ -32,10 +32,6 @@ const ACTIVE_TERMS: u32 = 3;
 pub(super) struct Ages {
     /// How long a lease of the pool lasts where nothing clips it.
     term: Duration,
-    /// What it is owed is kept for so long, and its way here.
-    kept: Duration,
-    /// It shares for so long.
-    active: Duration,
 }
 
 /// How long ago a session asked, as far as that changes what it claims.
@@ -55,7 +51,7 @@ pub(super) enum Age {
 impl Ages {
     /// Of a pool whose leases last for `term`.
     pub(super) fn new(term: Duration) -> Self {
-        Ages { term, kept: KEPT_POLLS * poll(term), active: term * ACTIVE_TERMS }
+        Ages { term }
     }
 
     /// How long a lease of the pool lasts where nothing clips it.
@@ -65,16 +61,21 @@ impl Ages {
 
     /// How long after its last ask a session counts among those that share.
     pub(super) fn active(&self) -> Duration {
-        self.active
+        self.term * ACTIVE_TERMS
+    }
+
+    /// What a session is owed is kept for so long, and its way here.
+    fn kept(&self) -> Duration {
+        KEPT_POLLS * poll(self.term)
     }
 
     /// The age that `session` has next, and when; `None` if it stays as it is.
     pub(super) fn next(&self, session: &Session) -> Option<(Moment, Age)> {
         let after = |span: Duration| session.answered + span + Duration::from_nanos(1);
-        let kept = self.kept + session.rtt;
+        let kept = self.kept() + session.rtt;
         match session.age {
-            Age::Fresh if kept < self.active => Some((after(kept), Age::Silent)),
-            Age::Fresh | Age::Silent => Some((after(self.active), Age::Gone)),
+            Age::Fresh if kept < self.active() => Some((after(kept), Age::Silent)),
+            Age::Fresh | Age::Silent => Some((after(self.active()), Age::Gone)),
             Age::Asking | Age::Gone => None,
         }
     }

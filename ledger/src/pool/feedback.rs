@@ -4,6 +4,7 @@
 //! Each word is believed for a bounded time, and what follows from it ends by itself. A pause is followed by as much time without
 //! one, whichever node says what. A part of the limit is always left.
 
+use super::rare::{Rare, Usual};
 use super::{Above, Place, Pool, SessionId};
 use crate::Rule;
 use crate::packed::Carrier;
@@ -59,21 +60,52 @@ impl Trim {
 }
 
 /// What a pool knows of its vendor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Feedback {
+    heard: Rare<Heard>,
+    /// What was lent since it eases in.
+    eased: u64,
+}
+
+/// What it heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Heard {
     /// Nothing is lent before this.
     paused_until: Moment,
     /// How long of the time before that it was paused, less what was made good since.
     paused_for: Duration,
-    /// Since when it eases in, and what was lent since.
+    /// Since when it eases in.
     eases_from: Moment,
-    eased: u64,
     /// What the vendor has less than these books.
     missing: Trim,
     /// By how much the vendor announces less than a rule allows.
     lowered: Trim,
     /// When nodes were last told that they hold too much.
     notified_at: Moment,
+}
+
+impl Usual for Heard {
+    const USUAL: &'static Self = &Heard {
+        paused_until: Moment::ORIGIN,
+        paused_for: Duration::ZERO,
+        eases_from: Moment::ORIGIN,
+        missing: Trim { permits: 0, until: Moment::ORIGIN },
+        lowered: Trim { permits: 0, until: Moment::ORIGIN },
+        notified_at: Moment::ORIGIN,
+    };
+}
+
+impl Heard {
+    fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        carrier.moment(&mut self.paused_until);
+        carrier.span(&mut self.paused_for);
+        carrier.moment(&mut self.eases_from);
+        for trim in [&mut self.missing, &mut self.lowered] {
+            carrier.number(&mut trim.permits);
+            carrier.moment(&mut trim.until);
+        }
+        carrier.moment(&mut self.notified_at);
+    }
 }
 
 /// What is written down of it: until when it was paused and for how long in all, since when it eases in and what was lent
@@ -89,65 +121,65 @@ pub(super) struct SavedFeedback {
 impl Feedback {
     /// Carries what it is.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
-        carrier.unless(Feedback::default(), self, |carrier, feedback| {
-            carrier.moment(&mut feedback.paused_until);
-            carrier.span(&mut feedback.paused_for);
-            carrier.moment(&mut feedback.eases_from);
-            carrier.number(&mut feedback.eased);
-            for trim in [&mut feedback.missing, &mut feedback.lowered] {
-                carrier.number(&mut trim.permits);
-                carrier.moment(&mut trim.until);
-            }
-            carrier.moment(&mut feedback.notified_at);
-        });
+        self.heard.carry(carrier, Heard::carry);
+        carrier.number(&mut self.eased);
     }
 
     /// What is written down of it.
     pub(super) fn save(&self) -> SavedFeedback {
         SavedFeedback {
-            paused: (self.paused_until.into(), self.paused_for),
-            eases: (self.eases_from.into(), self.eased),
-            missing: (self.missing.permits, self.missing.until.into()),
-            lowered: (self.lowered.permits, self.lowered.until.into()),
+            paused: (self.heard.paused_until.into(), self.heard.paused_for),
+            eases: (self.heard.eases_from.into(), self.eased),
+            missing: (self.heard.missing.permits, self.heard.missing.until.into()),
+            lowered: (self.heard.lowered.permits, self.heard.lowered.until.into()),
         }
     }
 
     /// Goes on with what was `saved`.
     pub(super) fn restore(&mut self, saved: &SavedFeedback, since: Since) {
         let trim = |(permits, until)| Trim { permits, until: since.moment(until) };
-        (self.paused_until, self.paused_for) = (since.moment(saved.paused.0), saved.paused.1);
-        (self.eases_from, self.eased) = (since.moment(saved.eases.0), saved.eases.1);
-        (self.missing, self.lowered) = (trim(saved.missing), trim(saved.lowered));
+        let heard = Heard {
+            paused_until: since.moment(saved.paused.0),
+            paused_for: saved.paused.1,
+            eases_from: since.moment(saved.eases.0),
+            missing: trim(saved.missing),
+            lowered: trim(saved.lowered),
+            ..*self.heard
+        };
+        self.eased = saved.eases.1;
+        if heard != *self.heard {
+            self.heard = heard.into();
+        }
     }
 
     /// Lends nothing for `wait`, as far as there may be pauses. Whether it lent before.
     fn pause(&mut self, now: Moment, wait: Duration, longest: Duration) -> bool {
-        let was_paused = now < self.paused_until;
-        let rested = now.since(self.paused_until);
-        let paused_for = self.paused_for.saturating_sub(rested);
-        let from = self.paused_until.max(now);
+        let was_paused = now < self.heard.paused_until;
+        let rested = now.since(self.heard.paused_until);
+        let paused_for = self.heard.paused_for.saturating_sub(rested);
+        let from = self.heard.paused_until.max(now);
         let wanted = (now + wait).since(from);
         let longer = wanted.min(longest.saturating_sub(paused_for));
         if longer.is_zero() {
             if !was_paused {
                 // It has been closed for as long as it may be: slowly, then, and without the first permit at once.
-                (self.eases_from, self.eased) = (now, 1);
+                (self.heard.eases_from, self.eased) = (now, 1);
             }
             return false;
         }
-        self.paused_for = paused_for + longer;
-        self.paused_until = from + longer;
-        (self.eases_from, self.eased) = (self.paused_until, 0);
+        self.heard.paused_for = paused_for + longer;
+        self.heard.paused_until = from + longer;
+        (self.heard.eases_from, self.eased) = (self.heard.paused_until, 0);
         !was_paused
     }
 
     /// The most that may be lent now of `ceiling`, while it eases in: the rate grows evenly, and one permit goes at once.
     fn most(&self, now: Moment, ceiling: impl FnOnce() -> u64, ease: Duration) -> u64 {
-        if now < self.paused_until {
+        if now < self.heard.paused_until {
             return 0;
         }
-        let over = now.since(self.eases_from);
-        if over >= ease || self.eases_from == Moment::ORIGIN {
+        let over = now.since(self.heard.eases_from);
+        if over >= ease || self.heard.eases_from == Moment::ORIGIN {
             return u64::MAX;
         }
         // In thousandths first: a square of nanoseconds times a limit is more than fits.
@@ -158,7 +190,7 @@ impl Feedback {
 
     fn withheld(&self, now: Moment, ease: Duration) -> u64 {
         // Both say the same of a contract that was lowered: it is not taken off twice.
-        self.missing.at(now, ease).max(self.lowered.at(now, ease))
+        self.heard.missing.at(now, ease).max(self.heard.lowered.at(now, ease))
     }
 
     /// Permits were lent.
@@ -168,8 +200,8 @@ impl Feedback {
 
     /// Whether nothing follows from it any more.
     fn is_over(&self, now: Moment, trust: Trust) -> bool {
-        let ends = self.paused_until + self.paused_for.max(trust.ease);
-        now >= ends.max(self.eases_from + trust.ease) && self.withheld(now, trust.ease) == 0
+        let ends = self.heard.paused_until + self.heard.paused_for.max(trust.ease);
+        now >= ends.max(self.heard.eases_from + trust.ease) && self.withheld(now, trust.ease) == 0
     }
 }
 
@@ -201,8 +233,8 @@ impl Pool {
         let was_over = self.is_over();
         effect.had_less = observed.left.is_some_and(|left| self.count_of_vendor(left, trust));
         (effect.lower, effect.higher) = self.contract_of_vendor(&observed.announced, trust);
-        if self.is_over() && !was_over && now.since(self.feedback.notified_at) >= TELL_EVERY {
-            (effect.is_over, self.feedback.notified_at) = (true, now);
+        if self.is_over() && !was_over && now.since(self.feedback.heard.notified_at) >= TELL_EVERY {
+            (effect.is_over, self.feedback.heard.notified_at) = (true, now);
         }
         effect
     }
@@ -221,7 +253,7 @@ impl Pool {
         if trust.believe == Believe::Trim {
             let lasts = left.lasts.unwrap_or(trust.longest).min(trust.longest);
             let until = self.now + lasts;
-            self.feedback.missing = match is_less {
+            self.feedback.heard.missing = match is_less {
                 true => Trim { permits: missing, until },
                 false => Trim::default(),
             };
@@ -248,7 +280,7 @@ impl Pool {
         }
         // What is not said any more ends by itself: another node may see another contract.
         if lower && trust.believe == Believe::Trim {
-            self.feedback.lowered = lowered;
+            self.feedback.heard.lowered = lowered;
         }
         (lower, higher)
     }
@@ -277,12 +309,12 @@ impl Pool {
 
     /// Until when it withholds what it does now.
     pub(super) fn withheld_until(&self) -> Moment {
-        self.feedback.missing.until.max(self.feedback.lowered.until)
+        self.feedback.heard.missing.until.max(self.feedback.heard.lowered.until)
     }
 
     /// How long nothing is lent because the vendor asked for it.
     pub(super) fn vendor_pause(&self) -> Duration {
-        self.feedback.paused_until.since(self.now)
+        self.feedback.heard.paused_until.since(self.now)
     }
 
     /// What is answered while the vendor of this pool, or of one `above`, asks to be left alone.

@@ -41,7 +41,7 @@ impl Pool {
     /// from a root does not ask for itself, and the root knows no answers.
     pub(super) fn told_wait(&self, id: Place) -> Option<Duration> {
         let session = &self.sessions[id];
-        let told = session.answer.grant().map_or(Duration::ZERO, |grant| grant.ask_after);
+        let told = session.told.answer().grant().map_or(Duration::ZERO, |grant| grant.ask_after);
         let left = told.saturating_sub(self.now.since(session.answered));
         let is_early = left > told / WAIT_SLACK + MILLISECOND && !self.plan.is_root;
         is_early.then(|| millis_above(left))

@@ -8,7 +8,7 @@ use super::family::{self, Above, Place};
 use super::loan::Loan;
 use super::rates::callable;
 use crate::Rule;
-use crate::pacing::{LOW_WATER_PERCENT, Pacer};
+use crate::pacing::{Excess, LOW_WATER_PERCENT, Pacer};
 use crate::rule::{Draw, Pace, THOUSAND_SECONDS};
 use crate::sizing::{self, Asker, Scarcity, Sized, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
@@ -278,7 +278,7 @@ impl Pool {
         let most = self.eased();
         let within = |span| self.ledgers.within(span).saturating_sub(kept_back).min(most).max(left);
         let low = u128::from(left) * 100 < u128::from(self.stock()) * u128::from(LOW_WATER_PERCENT);
-        if low {
+        if low && *self.excess != Excess::NONE {
             self.excess.found_low();
         }
         let is_even = even.is_some();
@@ -320,8 +320,10 @@ impl Pool {
     /// Notes whether more is wanted than comes back, where all sessions take `draw`.
     fn note_excess(&mut self, draw: Draw) {
         if self.evens_out().is_some() {
-            let comes = self.ledgers.sustained(THOUSAND_SECONDS);
-            self.excess.see(self.now, draw.demand_milli > comes, EXCESS_PAUSE.max(2 * self.term));
+            let is_excess = draw.demand_milli > self.ledgers.sustained(THOUSAND_SECONDS);
+            if is_excess || *self.excess != Excess::NONE {
+                self.excess.see(self.now, is_excess, EXCESS_PAUSE.max(2 * self.term));
+            }
         }
     }
 

@@ -23,6 +23,7 @@ mod loan;
 mod orphaned_calls;
 mod past;
 mod plan;
+mod rare;
 mod rates;
 mod renew;
 mod reset;
@@ -61,6 +62,7 @@ use feedback::Feedback;
 use ledgers::Ledgers;
 use lessor_protocol::Moment;
 use loan::Loan;
+use rare::Rare;
 use safe_shares::SafeShares;
 use session::Session;
 use sessions::Sessions;
@@ -91,7 +93,7 @@ pub struct Pool {
     books: Books,
     shadow_refused: u64,
     pacer: Pacer,
-    excess: Excess,
+    excess: Rare<Excess>,
     forecast: Forecast,
     guarantees: Guarantees,
     feedback: Feedback,
@@ -126,7 +128,7 @@ impl Pool {
             books: Books::default(),
             shadow_refused: 0,
             pacer: Pacer::Free,
-            excess: Excess::default(),
+            excess: Rare::default(),
             forecast: Forecast::default(),
             feedback: Feedback::default(),
             walked: None,

@@ -27,6 +27,9 @@ struct Expiry {
 }
 
 impl OrphanedCalls {
+    /// None.
+    pub(super) const NONE: OrphanedCalls = OrphanedCalls { expiries: VecDeque::new() };
+
     /// Those that expire as `expiries` say, soonest first.
     pub(super) fn of(expiries: impl Iterator<Item = (Moment, u64)>) -> Self {
         let expiries = expiries.map(|(at, permits)| Expiry { permits, first: at, at });

@@ -6,6 +6,7 @@
 
 use super::Pool;
 use super::family::Place;
+use super::rare::Usual;
 use super::session::Session;
 use crate::rule::{Flow, Part, SHARES};
 use lessor_protocol::moment::nanos;
@@ -72,6 +73,17 @@ pub(super) struct Turn {
     lasts: Option<Duration>,
     /// When it is expected to hand over.
     hands_over: Moment,
+}
+
+impl Usual for Turn {
+    const USUAL: &'static Self = &Turn {
+        lent: Lent { held: None, offered: None },
+        largest: 0,
+        waits_since: None,
+        expected: Moment::ORIGIN,
+        lasts: None,
+        hands_over: Moment::ORIGIN,
+    };
 }
 
 impl Turn {

@@ -3,7 +3,7 @@
 
 use super::claims::Age;
 use super::family::{Above, Place};
-use super::session::Settlement;
+use super::session::{Settlement, Told};
 use super::{AskError, Goodbye, Holder, Pool, RTTS_PER_TERM, SessionId};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::{Answer, Ask, Grant, Moment, RateClaim, Refusal, RefusalReason};
@@ -203,7 +203,7 @@ impl Pool {
             return Ok(None);
         }
         let gone = self.now.since(session.answered);
-        Ok(Some(match session.answer {
+        Ok(Some(match session.told.answer() {
             Answer::Grant(grant) => {
                 Answer::Grant(Grant { term: whole_millis(grant.term.saturating_sub(gone)), ..grant })
             }
@@ -291,7 +291,7 @@ impl Pool {
         let (now, kept) = (self.now, answer.grant().map_or(ask.held, |grant| grant.kept));
         self.sessions.update(id, |session| {
             session.seq = seq;
-            session.answer = answer;
+            session.told = Told::of(answer);
             (session.answered, session.age) = (now, Age::Fresh);
             session.demand_milli = ask.demand_milli;
             session.waiting = ask.waiting;

@@ -3,6 +3,7 @@
 
 use super::forecast::Forecast;
 use super::{Plan, Pool};
+use crate::pacing::Excess;
 use crate::packed::Carrier;
 use lessor_protocol::Moment;
 use std::sync::Arc;
@@ -98,7 +99,7 @@ impl Pool {
             carrier.number(count);
         }
         self.pacer.carry(carrier);
-        self.excess.carry(carrier);
+        self.excess.carry(carrier, Excess::carry);
         self.guarantees.carry(carrier);
         self.feedback.carry(carrier);
         self.safe_shares.carry(carrier);

@@ -2,14 +2,17 @@
 
 mod holdings;
 mod resting;
+mod told;
 
 pub use holdings::Holding;
+pub(super) use told::Told;
 
 use super::calls::SessionCalls;
 use super::claims::Age;
+use super::rare::Rare;
 use super::rates::Turn;
 use crate::share::Share;
-use lessor_protocol::{Answer, Ask, Moment};
+use lessor_protocol::{Ask, Moment};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -37,9 +40,9 @@ const BURNS_MAX: usize = 4;
 pub(super) struct Session {
     /// What it counts for, from the limit's configuration.
     pub share: Share,
-    /// Sequence number of the last ask that was answered, with the answer and when it was given.
+    /// Sequence number of the last ask that was answered, with what it was told and when.
     pub seq: u64,
-    pub answer: Answer,
+    pub told: Told,
     pub answered: Moment,
     /// How long ago that was, as far as it changes what the session claims, and when its pool looks at that again.
     pub age: Age,
@@ -77,11 +80,11 @@ pub(super) struct Session {
     /// It has said goodbye. Its number is not believed any more: what it asks for begins with another session.
     pub has_left: bool,
     /// What it may have in flight, where that counts.
-    pub calls: SessionCalls,
+    pub calls: Rare<SessionCalls>,
     /// How far away it is, as it says.
     pub rtt: Duration,
     /// Its part of a steady flow, if the limit has one.
-    pub turn: Turn,
+    pub turn: Rare<Turn>,
     /// When its pool looks whether it can be forgotten, if it is a mirror.
     pub reviewed: Moment,
 }
@@ -117,7 +120,7 @@ impl Session {
             term: Duration::ZERO,
             lent: Moment::ORIGIN,
             seq: 0,
-            answer: NOTHING,
+            told: Told::NOTHING,
             answered: now,
             age: Age::Fresh,
             age_reviewed: None,
@@ -136,9 +139,9 @@ impl Session {
             wanted: 0,
             held: 0,
             has_left: false,
-            calls: SessionCalls::default(),
+            calls: Rare::default(),
             rtt: Duration::ZERO,
-            turn: Turn::default(),
+            turn: Rare::default(),
             reviewed: now,
         }
     }
@@ -265,19 +268,6 @@ impl Session {
         self.burns = burns;
     }
 }
-
-/// What a session without any ask was answered.
-const NOTHING: Answer = Answer::Grant(lessor_protocol::Grant {
-    kept: 0,
-    permits: 0,
-    term: Duration::ZERO,
-    horizon: Duration::ZERO,
-    ceiling: 0,
-    ask_after: Duration::ZERO,
-    retry_after: None,
-    rate: lessor_protocol::Rate::Free,
-    in_flight: None,
-});
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,9 @@
 //! what they take. A session is changed by [`Sessions::update`] only, which keeps all of that true. So lending walks no sessions,
 //! but for the turns of a steady flow (`rates.rs`).
 
+mod orders;
+mod places;
+mod reading;
 mod resting;
 
 use super::agenda::Agenda;
@@ -10,9 +13,11 @@ use super::claims::{Age, Ages};
 use super::family::Place;
 use super::session::Session;
 use crate::rule::Draw;
-use crate::sizing::{Claim, Claims};
+use crate::sizing::Claims;
 use lessor_protocol::Moment;
-use std::collections::BTreeMap;
+use orders::Orders;
+use places::Places;
+use reading::{Entry, Reading, Totals};
 use std::ops::Index;
 use std::time::Duration;
 
@@ -25,37 +30,14 @@ const NEAR_PARTS: u32 = 8;
 /// The sessions of one pool.
 #[derive(Clone, Debug)]
 pub(super) struct Sessions {
-    /// Ordered, so that the same asks give the same answers. In boxes, so that a search reads places only.
-    by_place: BTreeMap<Place, Box<Session>>,
-    /// The end of each live lease.
-    expiries: Agenda,
-    /// When the next orphaned calls expire, for each session that has any.
-    call_expiries: Agenda,
-    /// When to look whether a mirror can be forgotten, for each mirror.
-    reviews: Agenda,
-    /// Since when each of the pool's own sessions has had nothing live and said nothing.
-    idle: Agenda,
-    /// When to look whether a session claims less because it has not asked for long. Each ask puts that off, so a look may find that it
-    /// is too early: most asks need not move it.
-    ages: Agenda,
+    by_place: Places,
+    /// All of them together; `None` while there is one at most.
+    orders: Option<Box<Orders>>,
     reading: Reading,
-    /// What those claim that share, and the same where permits are spent again.
-    claims: Claims<Place>,
-    wanted: Claims<Place>,
-    sums: Totals,
 }
 
-/// What sessions add up to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
-    /// Permits in flight, for people.
-    in_flight: u64,
-    /// What those that share take, want and wait for.
-    at_once: u128,
-    demand_milli: u128,
-    wanted: u128,
-    waiting: u128,
-}
+/// Of one session, while that asks.
+static NO_CLAIMS: Claims<Place> = Claims::new();
 
 /// What those that share take, want and wait for, as far as that can be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,87 +47,14 @@ pub(super) struct Sums {
     pub(super) waiting: u64,
 }
 
-/// Where a session stands in the order of time, and what it adds to the sums.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Entry {
-    /// It claims nothing meanwhile, and what it claimed is set aside.
-    is_asking: bool,
-    expires: Option<Moment>,
-    calls_expire: Option<Moment>,
-    reviewed: Option<Moment>,
-    idle: Option<Moment>,
-    ages: Option<Moment>,
-    claim: Option<Claim>,
-    wanted: Option<Claim>,
-    adds: Totals,
-}
-
-/// How sessions are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Reading {
-    ages: Ages,
-    /// Whether permits are spent again when their calls end.
-    are_reusable: bool,
-}
-
-impl Reading {
-    fn entry(&self, place: Place, session: &Session) -> Entry {
-        let shares = |number: u64| if session.shares() { u128::from(number) } else { 0 };
-        let draw = session.draw();
-        let adds = Totals {
-            in_flight: session.calls.in_flight(),
-            at_once: draw.at_once.into(),
-            demand_milli: draw.demand_milli.into(),
-            wanted: shares(session.wanted),
-            waiting: shares(session.waiting),
-        };
-        let (is_asking, is_live) = (session.age == Age::Asking, session.is_live());
-        let is_idle = !place.is_mirror() && !is_asking && !is_live && session.calls.next_expiry().is_none();
-        Entry {
-            is_asking,
-            // Most that have spent all are lent more at once.
-            expires: if is_asking && !is_live { session.expires } else { is_live.then_some(session.end) },
-            calls_expire: session.calls.next_expiry(),
-            reviewed: place.is_mirror().then_some(session.reviewed),
-            idle: is_idle.then(|| session.end.max(session.answered)),
-            ages: self.next_age(session).map(|(at, _)| at),
-            claim: self.ages.claim(session),
-            wanted: self.ages.wanted(session).filter(|_| self.are_reusable),
-            adds,
-        }
-    }
-
-    /// The age that `session` has next, and when. One that takes and wants nothing is the same at any age.
-    fn next_age(&self, session: &Session) -> Option<(Moment, Age)> {
-        let takes = !session.draw().is_none() || session.wanted > 0 || session.waiting > 0;
-        self.ages.next(session).filter(|_| takes)
-    }
-}
-
-/// The age of `session` is looked at again at `next` at the latest, if that is anything.
-fn review_age(ages: &mut Agenda, place: Place, session: &mut Session, next: Option<Moment>) {
-    let Some(next) = next.filter(|next| session.age_reviewed.is_none_or(|at| *next < at)) else { return };
-    if let Some(at) = session.age_reviewed.replace(next) {
-        ages.remove(at, place);
-    }
-    ages.insert(next, place);
-}
-
 impl Sessions {
     /// None, of a pool whose leases last for `term` where nothing clips them. Whether its permits are spent again when their calls
     /// end, `are_reusable` says.
     pub(super) fn new(term: Duration, are_reusable: bool) -> Self {
         Sessions {
-            by_place: BTreeMap::new(),
-            expiries: Agenda::default(),
-            call_expiries: Agenda::default(),
-            reviews: Agenda::default(),
-            idle: Agenda::default(),
-            ages: Agenda::default(),
+            by_place: Places::default(),
+            orders: None,
             reading: Reading { ages: Ages::new(term), are_reusable },
-            claims: Claims::default(),
-            wanted: Claims::default(),
-            sums: Totals::default(),
         }
     }
 
@@ -177,30 +86,67 @@ impl Sessions {
 
     /// What those claim that share, but for a session that asks.
     pub(super) fn claims(&self) -> &Claims<Place> {
-        &self.claims
+        debug_assert!(self.by_place.sole().is_none_or(|(_, it)| it.age == Age::Asking));
+        self.orders.as_deref().map_or(&NO_CLAIMS, |orders| &orders.claims)
     }
 
     /// The same where permits are spent again when their calls end.
     pub(super) fn wanted(&self) -> &Claims<Place> {
-        &self.wanted
+        debug_assert!(self.by_place.sole().is_none_or(|(_, it)| it.age == Age::Asking));
+        self.orders.as_deref().map_or(&NO_CLAIMS, |orders| &orders.wanted)
+    }
+
+    /// What they add up to.
+    fn totals(&self) -> Totals {
+        match &self.orders {
+            Some(orders) => orders.sums,
+            None => self.by_place.sole().map_or(Totals::default(), |(_, it)| self.reading.adds(it)),
+        }
+    }
+
+    /// The first session in an order, or the only one if it is in that: then `at` is its moment.
+    fn first(
+        &self,
+        order: impl FnOnce(&Orders) -> &Agenda,
+        at: impl FnOnce(Place, &Session) -> Option<Moment>,
+    ) -> Option<(Moment, Place)> {
+        match &self.orders {
+            Some(orders) => order(orders).first(),
+            None => self.by_place.sole().and_then(|(place, it)| Some((at(place, it)?, place))),
+        }
+    }
+
+    /// When the first age is looked at again, and whose.
+    fn first_age(&self) -> Option<(Moment, Place)> {
+        self.first(|orders| &orders.ages, |_, session| session.age_reviewed)
+    }
+
+    /// Since when the first has been idle, and which that is.
+    fn first_idle(&self) -> Option<(Moment, Place)> {
+        self.first(|orders| &orders.idle, |place, session| self.reading.idle(place, session))
+    }
+
+    /// When the first orphaned calls expire, and whose.
+    fn first_calls(&self) -> Option<(Moment, Place)> {
+        self.first(|orders| &orders.call_expiries, |_, session| session.calls.next_expiry())
     }
 
     /// What they take.
     pub(super) fn draws(&self) -> Draw {
-        let Totals { at_once, demand_milli, .. } = self.sums;
+        let Totals { at_once, demand_milli, .. } = self.totals();
         Draw { at_once: saturated(at_once), demand_milli: saturated(demand_milli) }
     }
 
     /// What they take, want and wait for.
     pub(super) fn sums(&self) -> Sums {
-        let Totals { demand_milli, wanted, waiting, .. } = self.sums;
+        let Totals { demand_milli, wanted, waiting, .. } = self.totals();
         Sums { demand_milli: saturated(demand_milli), wanted: saturated(wanted), waiting: saturated(waiting) }
     }
 
     /// Lets those claim less that have not asked for long when it is `now`.
     pub(super) fn age(&mut self, now: Moment) {
-        while let Some((at, place)) = self.ages.first().filter(|(at, _)| *at <= now) {
-            self.ages.remove(at, place);
+        while let Some((at, place)) = self.first_age().filter(|(at, _)| *at <= now) {
+            self.orders.iter_mut().for_each(|orders| orders.ages.remove(at, place));
             let reading = self.reading;
             self.update(place, |session| {
                 session.age_reviewed = None;
@@ -213,22 +159,22 @@ impl Sessions {
 
     /// The session at `place`.
     pub(super) fn get(&self, place: Place) -> Option<&Session> {
-        self.by_place.get(&place).map(|session| &**session)
+        self.by_place.get(place)
     }
 
     /// Whether there is one at `place`.
     pub(super) fn contains(&self, place: Place) -> bool {
-        self.by_place.contains_key(&place)
+        self.by_place.get(place).is_some()
     }
 
     /// All of them, with their places.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &Session)> {
-        self.by_place.iter().map(|(&place, session)| (place, &**session))
+        self.by_place.iter()
     }
 
     /// All of them.
     pub(super) fn values(&self) -> impl Iterator<Item = &Session> {
-        self.by_place.values().map(|session| &**session)
+        self.by_place.iter().map(|(_, session)| session)
     }
 
     /// How many there are, mirrors included.
@@ -238,60 +184,88 @@ impl Sessions {
 
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
-        self.by_place.is_empty()
+        self.by_place.len() == 0
     }
 
     /// How many there are that are no mirrors.
     pub(super) fn own(&self) -> usize {
-        self.by_place.len() - self.reviews.len()
+        match &self.orders {
+            Some(orders) => self.by_place.len() - orders.reviews.len(),
+            None => self.by_place.sole().into_iter().filter(|(place, _)| !place.is_mirror()).count(),
+        }
     }
 
     /// How many of them have a live lease.
     pub(super) fn live(&self) -> usize {
-        self.expiries.len()
+        match &self.orders {
+            Some(orders) => orders.expiries.len(),
+            None => self.by_place.sole().into_iter().filter(|(_, it)| it.expires.is_some()).count(),
+        }
     }
 
     /// Permits in flight.
     pub(super) fn in_flight(&self) -> u64 {
-        self.sums.in_flight
+        self.totals().in_flight
     }
 
     /// The permits that are out on each live lease, with its end, soonest first.
     pub(super) fn leases(&self) -> impl Iterator<Item = (Moment, u64)> {
-        self.expiries.iter().map(|(end, place)| (end, self[place].outstanding))
+        let sole = self.by_place.sole().and_then(|(_, it)| Some((it.expires?, it.outstanding)));
+        let orders = self.orders.as_deref().into_iter().flat_map(|orders| orders.expiries.iter());
+        sole.into_iter().chain(orders.map(|(end, place)| (end, self[place].outstanding)))
     }
 
     /// The end of the last live lease.
     pub(super) fn last_expiry(&self) -> Option<Moment> {
-        self.expiries.last().map(|(end, _)| end)
+        match &self.orders {
+            Some(orders) => orders.expiries.last().map(|(end, _)| end),
+            None => self.by_place.sole().and_then(|(_, it)| it.expires),
+        }
     }
 
     /// The first live lease that ends by `now`, with its end.
     pub(super) fn expired(&self, now: Moment) -> Option<(Moment, Place)> {
-        self.expiries.first().filter(|(end, _)| *end <= now)
+        self.first(|orders| &orders.expiries, |_, session| session.expires).filter(|(end, _)| *end <= now)
     }
 
     /// The first session that has orphaned calls which expire by `now`.
     pub(super) fn with_expired_calls(&self, now: Moment) -> Option<Place> {
-        self.call_expiries.first().filter(|(expires, _)| *expires <= now).map(|(_, place)| place)
+        self.first_calls().filter(|(expires, _)| *expires <= now).map(|(_, place)| place)
     }
 
     /// The mirror whose review comes first, and when that is.
     pub(super) fn next_review(&self) -> Option<(Moment, Place)> {
-        self.reviews.first()
+        self.first(|orders| &orders.reviews, |place, it| place.is_mirror().then_some(it.reviewed))
     }
 
     /// Adds `session`, in the place of one that is there. Returns whether none was.
     pub(super) fn insert(&mut self, place: Place, session: Session) -> bool {
         let was_there = self.contains(place);
         self.remove(place);
-        let session = self.by_place.entry(place).or_insert(Box::new(session));
+        if self.orders.is_none() && !self.is_empty() {
+            self.orders = Some(Box::new(self.ordered()));
+        }
+        let mut session = Box::new(session);
         (session.age_reviewed, session.expires) = (None, None);
-        let after = self.reading.entry(place, session);
-        session.expires = after.expires;
-        review_age(&mut self.ages, place, session, after.ages);
-        self.index(place, Entry::default(), after);
+        let orders = self.orders.as_deref_mut();
+        if let Some(orders) = orders {
+            self.reading.note(place, &mut session, Some(&mut orders.ages));
+            orders.index(place, Entry::default(), self.reading.entry(place, &session));
+        } else {
+            self.reading.note(place, &mut session, None);
+        }
+        self.by_place.insert(place, session);
         !was_there
+    }
+
+    /// All that there are in each order.
+    fn ordered(&self) -> Orders {
+        let mut orders = Orders::default();
+        for (place, session) in self.iter() {
+            orders.index(place, Entry::default(), self.reading.entry(place, session));
+            session.age_reviewed.into_iter().for_each(|at| orders.ages.insert(at, place));
+        }
+        orders
     }
 
     /// Changes the session at `place`.
@@ -299,13 +273,16 @@ impl Sessions {
     /// # Panics
     /// If there is none: the caller has admitted it.
     pub(super) fn update<R>(&mut self, place: Place, change: impl FnOnce(&mut Session) -> R) -> R {
-        let session = self.by_place.get_mut(&place).expect("it was admitted");
-        let before = Entry { expires: session.expires, ..self.reading.entry(place, session) };
+        let session = self.by_place.get_mut(place).expect("it was admitted");
+        let Some(orders) = self.orders.as_deref_mut() else {
+            let result = change(session);
+            self.reading.note(place, session, None);
+            return result;
+        };
+        let before = self.reading.entry(place, session);
         let result = change(session);
-        let after = self.reading.entry(place, session);
-        session.expires = after.expires;
-        review_age(&mut self.ages, place, session, after.ages);
-        self.index(place, before, after);
+        self.reading.note(place, session, Some(&mut orders.ages));
+        orders.index(place, before, self.reading.entry(place, session));
         result
     }
 
@@ -314,7 +291,7 @@ impl Sessions {
     /// # Panics
     /// If there is none: the caller has admitted it.
     pub(super) fn note(&mut self, place: Place, change: impl FnOnce(&mut Session)) {
-        let session = self.by_place.get_mut(&place).expect("it was admitted");
+        let session = self.by_place.get_mut(place).expect("it was admitted");
         let before = cfg!(debug_assertions).then(|| self.reading.entry(place, session));
         change(session);
         debug_assert_eq!(before, Some(self.reading.entry(place, session)), "{session:?}");
@@ -322,49 +299,21 @@ impl Sessions {
 
     /// Forgets the session at `place`.
     pub(super) fn remove(&mut self, place: Place) {
-        if let Some(session) = self.by_place.remove(&place) {
-            if let Some(at) = session.age_reviewed {
-                self.ages.remove(at, place);
-            }
-            let before = Entry { expires: session.expires, ..self.reading.entry(place, &session) };
-            self.index(place, before, Entry::default());
+        let Some(session) = self.by_place.remove(place) else { return };
+        if self.len() < 2 {
+            self.orders = None;
+        }
+        if let Some(orders) = self.orders.as_deref_mut() {
+            session.age_reviewed.into_iter().for_each(|at| orders.ages.remove(at, place));
+            orders.index(place, self.reading.entry(place, &session), Entry::default());
         }
     }
 
     /// Forgets each of the pool's own sessions that has been idle since `then`, or for longer.
     pub(super) fn forget_idle(&mut self, then: Moment) {
-        while let Some((_, place)) = self.idle.first().filter(|(since, _)| *since <= then) {
+        while let Some((_, place)) = self.first_idle().filter(|(since, _)| *since <= then) {
             self.remove(place);
         }
-    }
-
-    fn index(&mut self, place: Place, before: Entry, after: Entry) {
-        if before == after {
-            return;
-        }
-        let moved = |agenda: &mut Agenda, before: Option<Moment>, after: Option<Moment>| {
-            if before != after {
-                before.into_iter().for_each(|at| agenda.remove(at, place));
-                after.into_iter().for_each(|at| agenda.insert(at, place));
-            }
-        };
-        moved(&mut self.expiries, before.expires, after.expires);
-        moved(&mut self.call_expiries, before.calls_expire, after.calls_expire);
-        moved(&mut self.reviews, before.reviewed, after.reviewed);
-        moved(&mut self.idle, before.idle, after.idle);
-        let has_asked = before.is_asking && !after.is_asking;
-        let claimed =
-            |claims: &mut Claims<Place>, before: Option<Claim>, claim: Option<Claim>| match (before, claim) {
-                (Some(before), _) if after.is_asking => claims.set_aside(place, before),
-                (Some(before), Some(claim)) => claims.replace(place, before, claim),
-                (Some(before), None) => claims.remove(place, before),
-                (None, Some(claim)) => claims.insert(place, claim),
-                (None, None) if has_asked => claims.drop_aside(place),
-                (None, None) => {}
-            };
-        claimed(&mut self.claims, before.claim, after.claim);
-        claimed(&mut self.wanted, before.wanted, after.wanted);
-        self.sums = self.sums.less(before.adds).plus(after.adds);
     }
 
     /// What is known in the order of time is true of each session, or there is a bug here.
@@ -374,47 +323,26 @@ impl Sessions {
             return;
         }
         let entries = || self.iter().map(|(place, it)| (place, self.reading.entry(place, it)));
+        debug_assert!(self.iter().all(|(_, session)| {
+            let next = self.reading.next_age(session);
+            let is_looked_at = next.is_none_or(|(next, _)| session.age_reviewed.is_some_and(|at| at <= next));
+            is_looked_at && session.expires == self.reading.expires(session)
+        }));
+        debug_assert_eq!(self.orders.is_some(), self.len() > 1);
+        let Some(orders) = self.orders.as_deref() else { return };
         let order = |at: fn(Entry) -> Option<Moment>| {
             entries().filter_map(|(place, entry)| Some((at(entry)?, place))).collect::<Agenda>()
         };
-        debug_assert_eq!(self.expiries, order(|entry| entry.expires));
-        debug_assert_eq!(self.call_expiries, order(|entry| entry.calls_expire));
-        debug_assert_eq!(self.reviews, order(|entry| entry.reviewed));
-        debug_assert_eq!(self.idle, order(|entry| entry.idle));
+        debug_assert_eq!(orders.expiries, order(|entry| entry.expires));
+        debug_assert_eq!(orders.call_expiries, order(|entry| entry.calls_expire));
+        debug_assert_eq!(orders.reviews, order(|entry| entry.reviewed));
+        debug_assert_eq!(orders.idle, order(|entry| entry.idle));
         let reviews = self.iter().filter_map(|(place, session)| Some((session.age_reviewed?, place)));
-        debug_assert_eq!(self.ages, reviews.collect());
-        debug_assert!(self.iter().all(|(place, session)| {
-            let ages = self.reading.entry(place, session).ages;
-            ages.is_none_or(|ages| session.age_reviewed.is_some_and(|at| at <= ages))
-        }));
-        debug_assert_eq!(
-            self.sums,
-            entries().fold(Totals::default(), |sums, (_, entry)| sums.plus(entry.adds))
-        );
-        self.claims.audit(entries().filter_map(|(place, entry)| Some((place, entry.claim?))));
-        self.wanted.audit(entries().filter_map(|(place, entry)| Some((place, entry.wanted?))));
-    }
-}
-
-impl Totals {
-    fn plus(self, more: Totals) -> Totals {
-        Totals {
-            in_flight: self.in_flight + more.in_flight,
-            at_once: self.at_once + more.at_once,
-            demand_milli: self.demand_milli + more.demand_milli,
-            wanted: self.wanted + more.wanted,
-            waiting: self.waiting + more.waiting,
-        }
-    }
-
-    fn less(self, fewer: Totals) -> Totals {
-        Totals {
-            in_flight: self.in_flight - fewer.in_flight,
-            at_once: self.at_once - fewer.at_once,
-            demand_milli: self.demand_milli - fewer.demand_milli,
-            wanted: self.wanted - fewer.wanted,
-            waiting: self.waiting - fewer.waiting,
-        }
+        debug_assert_eq!(orders.ages, reviews.collect());
+        let sums = entries().fold(Totals::default(), |sums, (_, entry)| sums.plus(entry.adds));
+        debug_assert_eq!(orders.sums, sums);
+        orders.claims.audit(entries().filter_map(|(place, entry)| Some((place, entry.claim?))));
+        orders.wanted.audit(entries().filter_map(|(place, entry)| Some((place, entry.wanted?))));
     }
 }
 
@@ -428,6 +356,6 @@ impl Index<Place> for Sessions {
     /// # Panics
     /// If there is none at `place`: the caller has admitted it.
     fn index(&self, place: Place) -> &Session {
-        &self.by_place[&place]
+        self.get(place).expect("it was admitted")
     }
 }

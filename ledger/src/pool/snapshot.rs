@@ -6,6 +6,7 @@
 use super::calls::{SavedCalls, SessionCalls};
 use super::family::Place;
 use super::feedback::SavedFeedback;
+use super::rare::Rare;
 use super::session::{Burn, Session};
 use super::{Books, Plan, Pool, SessionId};
 use crate::pacing::{Excess, Pacer, SavedExcess};
@@ -142,7 +143,7 @@ impl Pool {
             Some((credit, at)) => Pacer::Easing { credit: credit.into(), at: since.moment(at).min(now) },
             None => Pacer::Free,
         };
-        pool.excess = Excess::restore(snapshot.excess, since);
+        pool.excess = Excess::restore(snapshot.excess, since).into();
         pool.advance(now);
         pool.audit();
         Some(pool)
@@ -223,8 +224,8 @@ impl SavedSession {
         let burns = self.burns.iter().map(|&(at, permits)| Burn { at: since.moment(at), permits });
         session.restore_burned(self.burned, burns);
         session.calls = match &self.calls {
-            Some(calls) => SessionCalls::restore(calls, since)?,
-            None => SessionCalls::default(),
+            Some(calls) => SessionCalls::restore(calls, since)?.into(),
+            None => Rare::default(),
         };
         Some((Place::own(SessionId(self.id)), session))
     }

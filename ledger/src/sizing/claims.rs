@@ -78,11 +78,16 @@ pub struct Before {
 
 impl<I: Name> Default for Claims<I> {
     fn default() -> Self {
-        Claims { classes: vec![], groups: BTreeMap::new(), aside: None }
+        Claims::new()
     }
 }
 
 impl<I: Name> Claims<I> {
+    /// None.
+    pub const fn new() -> Self {
+        Claims { classes: vec![], groups: BTreeMap::new(), aside: None }
+    }
+
     /// Adds the `claim` of the session `id`, which has none, or one that was set aside.
     pub fn insert(&mut self, id: I, claim: Claim) {
         match self.aside.take_if(|(aside, _)| *aside == id) {
@@ -159,11 +164,6 @@ impl<I: Name> Claims<I> {
             class.by_share.replace(&ByShare::new(id, before), ByShare::new(id, after));
         }
         class.lacking = class.lacking - u128::from(before.lacking()) + u128::from(after.lacking());
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.classes.is_empty()
     }
 
     /// What all of them need.

@@ -1,6 +1,6 @@
 //! A session that has no lease and is none that shares: what it takes to keep.
 
-use super::{Burn, NOTHING, Session};
+use super::{Burn, Session, SessionCalls, Told};
 use crate::packed::Carrier;
 use crate::pool::claims::Age;
 use crate::pool::rates::Turn;
@@ -26,8 +26,8 @@ const AGES: [Age; 4] = [Age::Gone, Age::Silent, Age::Fresh, Age::Asking];
 impl Session {
     /// Whether nothing of it is live and it has no part in a steady flow.
     pub(in crate::pool) fn is_at_rest(&self) -> bool {
-        let has_rate = self.answer.grant().is_some_and(|grant| !RATES.contains(&grant.rate));
-        !self.is_live() && self.age != Age::Asking && self.turn == Turn::default() && !has_rate
+        let has_rate = self.told.answer().grant().is_some_and(|grant| !RATES.contains(&grant.rate));
+        !self.is_live() && self.age != Age::Asking && *self.turn == Turn::default() && !has_rate
     }
 
     /// Carries it.
@@ -38,7 +38,11 @@ impl Session {
             carrier.moment(at);
         }
         carrier.number(&mut self.seq);
-        carrier.unless(NOTHING, &mut self.answer, carry_answer);
+        carrier.unless(Told::NOTHING, &mut self.told, |carrier, told| {
+            let mut answer = told.answer();
+            carry_answer(carrier, &mut answer);
+            *told = Told::of(answer);
+        });
         carry_one_of(&AGES, &mut self.age, carrier);
         carrier.span(&mut self.term);
         carrier.span(&mut self.rtt);
@@ -67,7 +71,7 @@ impl Session {
                 carrier.number(&mut burn.permits);
             },
         );
-        self.calls.carry(carrier);
+        self.calls.carry(carrier, SessionCalls::carry);
     }
 }
 

@@ -17,10 +17,11 @@ impl Sessions {
     pub(in crate::pool) fn are_at_rest(&self) -> bool {
         self.len() <= FEW
             && self.live() == 0
-            && self.ages.first().is_none()
-            && self.claims.is_empty()
-            && self.wanted.is_empty()
-            && self.values().all(Session::is_at_rest)
+            && self.first_age().is_none()
+            && self.iter().all(|(place, session)| {
+                let entry = self.reading.entry(place, session);
+                session.is_at_rest() && entry.claim.is_none() && entry.wanted.is_none()
+            })
     }
 
     /// Carries them.
@@ -28,8 +29,8 @@ impl Sessions {
         let mut count = self.len() as u64;
         carrier.number(&mut count);
         if !carrier.reads() {
-            for (place, session) in &mut self.by_place {
-                { *place }.carry(carrier);
+            for (mut place, session) in self.by_place.iter_mut() {
+                place.carry(carrier);
                 session.carry(carrier);
             }
             return;
@@ -45,9 +46,8 @@ impl Sessions {
 
     /// Until when there are as many as now and as much in flight, if an idle one is remembered for `memory`.
     pub(in crate::pool) fn rest_until(&self, memory: Duration) -> Moment {
-        let idle = self.idle.first().map(|(since, _)| since + memory);
-        let others =
-            [self.call_expiries.first(), self.reviews.first()].into_iter().flatten().map(|(at, _)| at);
+        let idle = self.first_idle().map(|(since, _)| since + memory);
+        let others = [self.first_calls(), self.next_review()].into_iter().flatten().map(|(at, _)| at);
         idle.into_iter().chain(others).min().unwrap_or(Moment::NEVER)
     }
 }

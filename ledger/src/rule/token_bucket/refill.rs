@@ -25,7 +25,7 @@ impl Refill {
                 Refill::Interval(Interval { refill, per, next: now + Duration::from_nanos(per) })
             }
             RefillStyle::Greedy => {
-                let cold = rule.warm_up().map(|warm_up| Coldness::new(rule, warm_up, clocks));
+                let cold = rule.warm_up().map(|warm_up| Box::new(Coldness::new(rule, warm_up, clocks)));
                 Refill::Even(Even { refill, per, fraction: 0, cold })
             }
         }
@@ -138,7 +138,7 @@ impl Refill {
         match self {
             Refill::Even(even) => {
                 even.fraction = 0;
-                even.cold.iter_mut().for_each(Coldness::freeze);
+                even.cold.iter_mut().for_each(|cold| cold.freeze());
             }
             Refill::Interval(interval) => interval.next = now + Duration::from_nanos(interval.per),
         }
@@ -147,7 +147,7 @@ impl Refill {
     /// Whether one that begins now mints no later. A full bucket gains nothing from the instants at which it was refilled.
     pub(crate) fn is_fresh(&self) -> bool {
         match self {
-            Refill::Even(even) => even.cold.as_ref().is_none_or(Coldness::is_coldest),
+            Refill::Even(even) => even.cold.as_deref().is_none_or(Coldness::is_coldest),
             Refill::Interval(_) => true,
         }
     }
@@ -169,7 +169,7 @@ impl Refill {
             Refill::Even(even) => SavedRefill::Even {
                 // A permit has less than 2^64 parts.
                 fraction: u64::try_from(even.fraction).unwrap_or(0),
-                cold: even.cold.as_ref().map(Coldness::save),
+                cold: even.cold.as_deref().map(Coldness::save),
             },
             Refill::Interval(interval) => SavedRefill::Interval { next: interval.next.into() },
         }
@@ -219,7 +219,8 @@ pub(crate) struct Even {
     per: u64,
     /// What was minted since the last whole permit, in 1/`per` of a permit. Zero while the bucket is full.
     fraction: u128,
-    cold: Option<Coldness>,
+    /// In a box: few buckets warm up.
+    cold: Option<Box<Coldness>>,
 }
 
 impl Even {

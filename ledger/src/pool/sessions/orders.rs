@@ -1,0 +1,60 @@
+//! What is known of several sessions together, in the order of time and as sums. Of a single one its session says all of that: a
+//! pool has these from the second session on.
+
+use super::reading::{Entry, Totals};
+use crate::pool::agenda::Agenda;
+use crate::pool::family::Place;
+use crate::sizing::{Claim, Claims};
+use lessor_protocol::Moment;
+
+/// Two sessions or more, in each order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Orders {
+    /// The end of each live lease.
+    pub(super) expiries: Agenda,
+    /// When the next orphaned calls expire, for each session that has any.
+    pub(super) call_expiries: Agenda,
+    /// When to look whether a mirror can be forgotten, for each mirror.
+    pub(super) reviews: Agenda,
+    /// Since when each of the pool's own sessions has had nothing live and said nothing.
+    pub(super) idle: Agenda,
+    /// When to look whether a session claims less because it has not asked for long. Each ask puts that off, so a look may find that it
+    /// is too early: most asks need not move it.
+    pub(super) ages: Agenda,
+    /// What those claim that share, and the same where permits are spent again.
+    pub(super) claims: Claims<Place>,
+    pub(super) wanted: Claims<Place>,
+    pub(super) sums: Totals,
+}
+
+impl Orders {
+    /// The session at `place` is `after` where it was `before`.
+    pub(super) fn index(&mut self, place: Place, before: Entry, after: Entry) {
+        if before == after {
+            return;
+        }
+        let moved = |agenda: &mut Agenda, before: Option<Moment>, after: Option<Moment>| {
+            if before != after {
+                before.into_iter().for_each(|at| agenda.remove(at, place));
+                after.into_iter().for_each(|at| agenda.insert(at, place));
+            }
+        };
+        moved(&mut self.expiries, before.expires, after.expires);
+        moved(&mut self.call_expiries, before.calls_expire, after.calls_expire);
+        moved(&mut self.reviews, before.reviewed, after.reviewed);
+        moved(&mut self.idle, before.idle, after.idle);
+        let has_asked = before.is_asking && !after.is_asking;
+        let claimed =
+            |claims: &mut Claims<Place>, before: Option<Claim>, claim: Option<Claim>| match (before, claim) {
+                (Some(before), _) if after.is_asking => claims.set_aside(place, before),
+                (Some(before), Some(claim)) => claims.replace(place, before, claim),
+                (Some(before), None) => claims.remove(place, before),
+                (None, Some(claim)) => claims.insert(place, claim),
+                (None, None) if has_asked => claims.drop_aside(place),
+                (None, None) => {}
+            };
+        claimed(&mut self.claims, before.claim, after.claim);
+        claimed(&mut self.wanted, before.wanted, after.wanted);
+        self.sums = self.sums.less(before.adds).plus(after.adds);
+    }
+}

@@ -1,0 +1,125 @@
+//! How one session of a pool is read: where it stands in each order of time, what it claims, and what it adds to the sums.
+
+use crate::pool::agenda::Agenda;
+use crate::pool::claims::{Age, Ages};
+use crate::pool::family::Place;
+use crate::pool::session::Session;
+use crate::sizing::Claim;
+use lessor_protocol::Moment;
+
+/// Where a session stands in the order of time, and what it adds to the sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// It claims nothing meanwhile, and what it claimed is set aside.
+    pub(super) is_asking: bool,
+    pub(super) expires: Option<Moment>,
+    pub(super) calls_expire: Option<Moment>,
+    pub(super) reviewed: Option<Moment>,
+    pub(super) idle: Option<Moment>,
+    pub(super) claim: Option<Claim>,
+    pub(super) wanted: Option<Claim>,
+    pub(super) adds: Totals,
+}
+
+/// How sessions are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reading {
+    pub(super) ages: Ages,
+    /// Whether permits are spent again when their calls end.
+    pub(super) are_reusable: bool,
+}
+
+impl Reading {
+    /// When the lease of `session` is taken to end.
+    pub(super) fn expires(&self, session: &Session) -> Option<Moment> {
+        let (is_asking, is_live) = (session.age == Age::Asking, session.is_live());
+        // Most that have spent all are lent more at once.
+        if is_asking && !is_live { session.expires } else { is_live.then_some(session.end) }
+    }
+
+    /// When `session` has neither had anything live nor said anything since, if it is the pool's own.
+    pub(super) fn idle(&self, place: Place, session: &Session) -> Option<Moment> {
+        let is_idle = !place.is_mirror()
+            && session.age != Age::Asking
+            && !session.is_live()
+            && session.calls.next_expiry().is_none();
+        is_idle.then(|| session.end.max(session.answered))
+    }
+
+    pub(super) fn adds(&self, session: &Session) -> Totals {
+        let shares = |number: u64| if session.shares() { u128::from(number) } else { 0 };
+        let draw = session.draw();
+        Totals {
+            in_flight: session.calls.in_flight(),
+            at_once: draw.at_once.into(),
+            demand_milli: draw.demand_milli.into(),
+            wanted: shares(session.wanted),
+            waiting: shares(session.waiting),
+        }
+    }
+
+    pub(super) fn entry(&self, place: Place, session: &Session) -> Entry {
+        Entry {
+            is_asking: session.age == Age::Asking,
+            expires: self.expires(session),
+            calls_expire: session.calls.next_expiry(),
+            reviewed: place.is_mirror().then_some(session.reviewed),
+            idle: self.idle(place, session),
+            claim: self.ages.claim(session),
+            wanted: self.ages.wanted(session).filter(|_| self.are_reusable),
+            adds: self.adds(session),
+        }
+    }
+
+    /// Notes of `session` when its lease is taken to end, and when its age is looked at again at the latest.
+    pub(super) fn note(&self, place: Place, session: &mut Session, ages: Option<&mut Agenda>) {
+        session.expires = self.expires(session);
+        let next = self.next_age(session).map(|(at, _)| at);
+        let Some(next) = next.filter(|next| session.age_reviewed.is_none_or(|at| *next < at)) else { return };
+        let before = session.age_reviewed.replace(next);
+        if let Some(ages) = ages {
+            before.into_iter().for_each(|at| ages.remove(at, place));
+            ages.insert(next, place);
+        }
+    }
+
+    /// The age that `session` has next, and when. One that takes and wants nothing is the same at any age.
+    pub(super) fn next_age(&self, session: &Session) -> Option<(Moment, Age)> {
+        let takes = !session.draw().is_none() || session.wanted > 0 || session.waiting > 0;
+        self.ages.next(session).filter(|_| takes)
+    }
+}
+
+/// What sessions add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    /// Permits in flight, for people.
+    pub(super) in_flight: u64,
+    /// What those that share take, want and wait for.
+    pub(super) at_once: u128,
+    pub(super) demand_milli: u128,
+    pub(super) wanted: u128,
+    pub(super) waiting: u128,
+}
+
+impl Totals {
+    pub(super) fn plus(self, more: Totals) -> Totals {
+        Totals {
+            in_flight: self.in_flight + more.in_flight,
+            at_once: self.at_once + more.at_once,
+            demand_milli: self.demand_milli + more.demand_milli,
+            wanted: self.wanted + more.wanted,
+            waiting: self.waiting + more.waiting,
+        }
+    }
+
+    pub(super) fn less(self, fewer: Totals) -> Totals {
+        Totals {
+            in_flight: self.in_flight - fewer.in_flight,
+            at_once: self.at_once - fewer.at_once,
+            demand_milli: self.demand_milli - fewer.demand_milli,
+            wanted: self.wanted - fewer.wanted,
+            waiting: self.waiting - fewer.waiting,
+        }
+    }
+}
