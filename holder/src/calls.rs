@@ -265,3 +265,6 @@ impl Usage {
         self.area += u128::from(new) * mean;
     }
 }
+
+#[cfg(test)]
+mod tests;

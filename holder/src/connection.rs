@@ -230,4 +230,13 @@ mod tests {
         let next = connection.begin(at(10));
         assert_eq!((next.session, next.seq), (21, 1));
     }
+
+    #[test]
+    fn after_a_failure_another_allocator_is_asked() {
+        let mut connection = Connection::new(2, SECOND, 0, 0);
+        assert_eq!(connection.place(), 0);
+        connection.begin(at(0));
+        connection.on_failure(at(250), 9, 0);
+        assert_eq!(connection.place(), 1);
+    }
 }

@@ -93,3 +93,19 @@ pub struct Gait {
     /// The time in which the bucket fills up. A call that costs more is never let through.
     pub depth: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hand::Bucket;
+
+    #[test]
+    fn a_shared_bucket_goes_and_stops_as_its_own() {
+        let (bucket, now) = (Arc::<Bucket>::default(), Moment::from_nanos(100));
+        assert_eq!(bucket.take(1, now), Err(Short::Early), "no rate is lent");
+        Pacer::go(&bucket, Gait { interval: 10, depth: 40 }, 20, now);
+        assert_eq!(bucket.take(1, now), Ok(()));
+        assert_eq!(Pacer::stop(&bucket, now), Some(10));
+        assert_eq!(bucket.take(1, now), Err(Short::Early));
+    }
+}

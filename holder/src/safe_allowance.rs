@@ -158,6 +158,17 @@ mod tests {
         assert!(!allowance.take(1, at(20_201)), "the later one was spent");
     }
 
+    /// A limit that is forgotten and used again: what was spent of the share before counts.
+    #[test]
+    fn what_an_earlier_allowance_spent_is_paid_first() {
+        let mut earlier = allowance(10);
+        assert!(earlier.take(5, at(20_000)));
+        let mut later = allowance(10);
+        later.inherit(&earlier);
+        assert_eq!(later.wait(1, at(20_000)), Some(Duration::from_millis(500)));
+        assert!(!later.is_forgettable(at(21_499)) && later.is_forgettable(at(21_500)));
+    }
+
     #[test]
     fn a_node_that_was_told_of_nothing_takes_nothing_and_what_was_told_holds_until_its_end() {
         let mut allowance = SafeAllowance::default();

@@ -5,6 +5,7 @@ use crate::hand::{Bucket, Hand};
 use lessor_protocol::{Rate, RateClaim, RateLease};
 
 mod aside;
+mod due;
 mod in_flight;
 mod reserved;
 mod unrecognised;

@@ -134,3 +134,14 @@ fn what_was_given_back_was_tried_for() {
     refill.reserve(&slot, 1, millis(50)).expect("one is there");
     assert!(refill.has_tried(&slot, Seen::default()), "one more was reserved");
 }
+
+#[test]
+fn what_was_set_aside_is_reserved_as_it_is() {
+    let (slot, mut refill) = holding(5);
+    slot.hold(3, millis(10)).expect("five are there");
+    let (number, left) = refill.reserve_held(&slot, 3, millis(20));
+    assert_eq!((left, slot.balance().held, refill.reserved()), (2, 0, 3));
+    assert_eq!(refill.give_back(&slot, number, 1, millis(30)), 1);
+    refill.settle(number);
+    assert_eq!((slot.balance().free, refill.spent(&slot)), (3, 2));
+}

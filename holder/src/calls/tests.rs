@@ -1,0 +1,44 @@
+//! What is in flight, worked out by hand: which calls end first, and how long a refused one would have lasted.
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn at(seconds: u64) -> Moment {
+    Moment::from_nanos(seconds * 1_000_000_000)
+}
+
+/// As a grant makes them whose permits are spent again, up to `hold`, or are spent.
+fn counted(hold: Option<u64>) -> SessionCalls {
+    let mut calls = SessionCalls::default();
+    calls.on_grant(Some(InFlight { longest: SECOND, hold }), 0, 0);
+    calls
+}
+
+#[test]
+fn a_grant_says_whether_calls_are_counted() {
+    let mut calls = counted(None);
+    assert!(calls.count());
+    calls.on_grant(None, 0, 0);
+    assert!(!calls.count());
+}
+
+#[test]
+fn calls_that_the_allocator_has_forgotten_end_first() {
+    let mut calls = counted(None);
+    calls.take(3, at(0));
+    calls.forget();
+    calls.take(5, at(1));
+    assert_eq!(calls.hand_back(4, 0, false, at(2)), Ended::default());
+    assert_eq!((calls.are_forgotten(), calls.running()), (false, Some(4)));
+}
+
+/// In thousandths of a permit and second.
+#[test]
+fn a_refused_call_would_have_lasted_as_long_as_others_do() {
+    let mut calls = counted(Some(9));
+    assert_eq!(calls.usage(3, 2 * SECOND, at(0)), 6_000, "none was served, so the guess stands");
+    calls.take(2, at(0));
+    assert_eq!(calls.usage(3, 2 * SECOND, at(4)), 6_000 + 8_000, "those three are counted already");
+    assert_eq!(calls.usage(4, 2 * SECOND, at(4)), 14_000 + 4_000, "one more, for four seconds");
+}
