@@ -35,3 +35,16 @@ impl CarryOver {
         CarryOver::ALL.into_iter().find(|carry_over| carry_over.name() == name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_named_by_its_own_word() {
+        let named = ["as_is", "proportional", "additive", "reset"].map(CarryOver::named);
+        assert_eq!(named, CarryOver::ALL.map(Some));
+        assert_eq!(CarryOver::ALL.map(CarryOver::name), ["as_is", "proportional", "additive", "reset"]);
+        assert_eq!(CarryOver::named(""), None);
+    }
+}
