@@ -124,6 +124,19 @@ fn a_turn_is_given_up_early_only_where_callers_wait_and_nothing_is_left() {
     assert_eq!([0, 1].map(|waiting| due(&refill, waiting)), [millis(100), millis(20)]);
 }
 
+/// The bug: what is left was taken to last a billion times as long, so that no ask was ahead of its end.
+#[test]
+fn what_the_allocator_does_not_know_is_used_until_it_runs_dry_at_the_known_demand() {
+    let (slot, mut refill) = holding(60);
+    spend(&slot, 50, millis(100));
+    let ask = refill.write(&slot, Seen { waiting: 10, ..Seen::default() }, millis(100), RTT);
+    assert_eq!((ask.held, ask.demand_milli / 1_000), (10, 33));
+    refill.on_unrecognised(&slot, millis(100));
+    // Ten last 300 ms at 33 a second. The answer is to be here by then: 40 ms with what is kept in reserve.
+    let due = refill.due(&slot, Seen::default(), millis(100), RTT);
+    assert!((millis(350)..millis(370)).contains(&due), "{due:?}");
+}
+
 /// What a new session tells begins with what the one before has not told.
 #[test]
 fn calls_let_pass_are_told_once_though_the_allocator_does_not_know_the_lease() {
