@@ -19,16 +19,15 @@ pub(crate) struct Kept {
 pub(super) enum Shelf {
     /// A session uses it, or did a moment ago.
     InUse(Box<Kept>),
-    /// In as few bytes as it takes.
-    AtRest(Box<AtRest>),
+    /// In as few bytes as it takes, and counted as it looks.
+    AtRest(Marks, Box<Resting>),
+    /// The same, but counted when it looked otherwise.
+    Miscounted(Marks, Box<(Resting, PoolView)>),
 }
 
-/// A pool at rest.
-#[derive(Debug)]
-pub(super) struct AtRest {
-    pool: Resting,
-    /// How it was counted, if it looked otherwise when it came to rest.
-    counted: Option<Box<PoolView>>,
+/// What a limit knows of a pool at rest without a look at it. They are beside the box, where they take no room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Marks {
     is_queued: bool,
     /// Whether another checkpoint is worth its write.
     wants_checkpoint: bool,
@@ -41,19 +40,20 @@ impl Kept {
     }
 
     /// The same at rest; `None` if it is in use.
-    fn rest(&mut self) -> Option<AtRest> {
-        let pool = self.pool.rest()?;
-        let counted = (self.pool.as_it_looks() != self.counted).then(|| Box::new(self.counted));
-        let wants_checkpoint = self.pool.wants_checkpoint();
-        Some(AtRest { pool, counted, is_queued: self.is_queued, wants_checkpoint })
+    fn rest(&mut self) -> Option<Shelf> {
+        let resting = self.pool.rest()?;
+        let marks = Marks { is_queued: self.is_queued, wants_checkpoint: self.pool.wants_checkpoint() };
+        Some(match self.pool.as_it_looks() == self.counted {
+            true => Shelf::AtRest(marks, Box::new(resting)),
+            false => Shelf::Miscounted(marks, Box::new((resting, self.counted))),
+        })
     }
-}
 
-impl AtRest {
-    fn wake(&self) -> Kept {
-        let mut pool = self.pool.wake();
-        let counted = self.counted.as_deref().copied().unwrap_or_else(|| pool.as_it_looks());
-        Kept { pool, counted, is_queued: self.is_queued }
+    /// A pool that was `resting`, awake. It was `counted` so, or as it looks.
+    fn awake(marks: Marks, resting: &Resting, counted: Option<PoolView>) -> Self {
+        let mut pool = resting.wake();
+        let counted = counted.unwrap_or_else(|| pool.as_it_looks());
+        Kept { pool, counted, is_queued: marks.is_queued }
     }
 }
 
@@ -63,28 +63,47 @@ impl Shelf {
         Shelf::InUse(kept)
     }
 
+    /// The pool awake, if it is at rest.
+    fn awake(&self) -> Option<Kept> {
+        match self {
+            Shelf::InUse(_) => None,
+            Shelf::AtRest(marks, resting) => Some(Kept::awake(*marks, resting, None)),
+            Shelf::Miscounted(marks, both) => Some(Kept::awake(*marks, &both.0, Some(both.1))),
+        }
+    }
+
+    /// The pool at rest, if it is.
+    fn at_rest(&self) -> Option<&Resting> {
+        match self {
+            Shelf::InUse(_) => None,
+            Shelf::AtRest(_, resting) => Some(resting),
+            Shelf::Miscounted(_, both) => Some(&both.0),
+        }
+    }
+
     /// The pool, which is in use from now on.
     pub(super) fn wake(&mut self) -> &mut Kept {
-        if let Shelf::AtRest(at_rest) = self {
-            *self = Shelf::InUse(Box::new(at_rest.wake()));
+        if let Some(kept) = self.awake() {
+            *self = Shelf::InUse(Box::new(kept));
         }
         match self {
             Shelf::InUse(kept) => kept,
-            Shelf::AtRest(_) => unreachable!("it is awake"),
+            Shelf::AtRest(..) | Shelf::Miscounted(..) => unreachable!("it is awake"),
         }
     }
 
     /// The same, to be kept elsewhere.
-    pub(super) fn into_kept(self) -> Box<Kept> {
+    pub(super) fn into_kept(mut self) -> Box<Kept> {
+        self.wake();
         match self {
             Shelf::InUse(kept) => kept,
-            Shelf::AtRest(at_rest) => Box::new(at_rest.wake()),
+            Shelf::AtRest(..) | Shelf::Miscounted(..) => unreachable!("it is awake"),
         }
     }
 
     /// Runs `act` on the pool. One that rested rests again, if it still can.
     pub(super) fn with<T>(&mut self, act: impl FnOnce(&mut Kept) -> T) -> T {
-        let rested = matches!(self, Shelf::AtRest(_));
+        let rested = self.at_rest().is_some();
         let result = act(self.wake());
         if rested {
             self.rest();
@@ -96,7 +115,8 @@ impl Shelf {
     pub(super) fn copy(&self) -> Pool {
         match self {
             Shelf::InUse(kept) => kept.pool.clone(),
-            Shelf::AtRest(at_rest) => at_rest.pool.wake(),
+            Shelf::AtRest(_, resting) => resting.wake(),
+            Shelf::Miscounted(_, both) => both.0.wake(),
         }
     }
 
@@ -104,7 +124,8 @@ impl Shelf {
     pub(super) fn counted(&self) -> PoolView {
         match self {
             Shelf::InUse(kept) => kept.counted,
-            Shelf::AtRest(at_rest) => at_rest.wake().counted,
+            Shelf::AtRest(_, resting) => resting.wake().as_it_looks(),
+            Shelf::Miscounted(_, both) => both.1,
         }
     }
 
@@ -113,64 +134,58 @@ impl Shelf {
         if let Shelf::InUse(kept) = self
             && let Some(at_rest) = kept.rest()
         {
-            *self = Shelf::AtRest(Box::new(at_rest));
+            *self = at_rest;
         }
     }
 
     /// Whether there is nothing to see or to do at `now`, where pools are written down if `is_written`.
     pub(super) fn rests(&self, now: Moment, is_written: bool) -> bool {
         match self {
-            Shelf::InUse(_) => false,
-            Shelf::AtRest(at_rest) => {
-                let is_known = !is_written || at_rest.is_queued || !at_rest.wants_checkpoint;
-                is_known && at_rest.counted.is_none() && now < at_rest.pool.rests_until()
+            Shelf::AtRest(marks, resting) => {
+                let is_known = !is_written || marks.is_queued || !marks.wants_checkpoint;
+                is_known && now < resting.rests_until()
             }
+            Shelf::InUse(_) | Shelf::Miscounted(..) => false,
+        }
+    }
+
+    fn is_queued_mut(&mut self) -> &mut bool {
+        match self {
+            Shelf::InUse(kept) => &mut kept.is_queued,
+            Shelf::AtRest(marks, _) | Shelf::Miscounted(marks, _) => &mut marks.is_queued,
         }
     }
 
     /// It is about to be written down. Returns whether it was already.
     pub(super) fn queue(&mut self) -> bool {
-        let is_queued = match self {
-            Shelf::InUse(kept) => &mut kept.is_queued,
-            Shelf::AtRest(at_rest) => &mut at_rest.is_queued,
-        };
-        std::mem::replace(is_queued, true)
+        std::mem::replace(self.is_queued_mut(), true)
     }
 
     /// It is not about to be written down any more.
     pub(super) fn take_from_queue(&mut self) {
-        match self {
-            Shelf::InUse(kept) => kept.is_queued = false,
-            Shelf::AtRest(at_rest) => at_rest.is_queued = false,
-        }
+        *self.is_queued_mut() = false;
     }
 
     /// The window of the rule with the least limit of the pool, if that has one.
     pub(super) fn window(&self) -> Option<Duration> {
         match self {
             Shelf::InUse(kept) => kept.pool.window(),
-            Shelf::AtRest(at_rest) => at_rest.pool.wake().window(),
+            Shelf::AtRest(_, resting) => resting.wake().window(),
+            Shelf::Miscounted(_, both) => both.0.wake().window(),
         }
     }
 
     /// Whether a pool that rests at `now` looks as it was counted and cannot be forgotten, for assertions.
     pub(super) fn is_asleep(&self, now: Moment) -> bool {
-        match self {
-            Shelf::InUse(_) => false,
-            Shelf::AtRest(at_rest) => {
-                let Kept { mut pool, counted, .. } = at_rest.wake();
-                let is_forgettable = pool.is_forgettable(now);
-                !is_forgettable && pool.view(now) == counted
-            }
-        }
+        self.awake().is_some_and(|Kept { mut pool, counted, .. }| {
+            let is_forgettable = pool.is_forgettable(now);
+            !is_forgettable && pool.view(now) == counted
+        })
     }
 
     /// In how many bytes the pool rests, if it does.
     #[cfg(test)]
     pub(super) fn resting_bytes(&self) -> Option<usize> {
-        match self {
-            Shelf::InUse(_) => None,
-            Shelf::AtRest(at_rest) => Some(at_rest.pool.len()),
-        }
+        self.at_rest().map(Resting::len)
     }
 }
