@@ -4,7 +4,6 @@
 use super::rare::Rare;
 use super::{Plan, Pool};
 use crate::CarryOver;
-use crate::pacing::Pacer;
 use crate::share::Guarantees;
 use lessor_protocol::{Moment, PERMITS_MAX};
 use std::sync::Arc;
@@ -61,7 +60,7 @@ impl Pool {
         self.checkpoints.forget();
         let span = self.safe_span();
         self.safe_shares.count(span);
-        (self.pacer, self.excess) = (Pacer::Free, Rare::default());
+        (self.pacer, self.excess) = (Rare::default(), Rare::default());
         self.foresee_nothing();
         self.audit();
     }

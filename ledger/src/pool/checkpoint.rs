@@ -9,6 +9,7 @@ use super::calls::SessionCalls;
 use super::family::Place;
 use super::feedback::SavedFeedback;
 use super::orphaned_calls::OrphanedCalls;
+use super::rare::{Rare, Usual};
 use super::rates::Turn;
 use super::session::Session;
 use super::snapshot::Resumed;
@@ -86,8 +87,18 @@ impl HighWater {
 }
 
 /// What a pool knows of its checkpoints.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Checkpoints {
+    /// The latest end of any lease that was granted, also of one that holds nothing.
+    latest_end: Moment,
+    /// Until then nodes may go by what an earlier life told them.
+    earlier: Moment,
+    made: Rare<Made>,
+}
+
+/// What is to be known once there is one. Without a store there is none.
+#[derive(Clone, Copy, Debug)]
+struct Made {
     /// So many were made, or could not be used any more.
     number: u64,
     /// What it may lend, by the newest that is durable and by all that have been made since: any of those may be the one
@@ -97,17 +108,16 @@ pub(super) struct Checkpoints {
     last: (Moment, u64, u64),
     /// How long it should last.
     span: Duration,
-    /// The latest end of any lease that was granted, also of one that holds nothing.
-    latest_end: Moment,
-    /// Until then nodes may go by what an earlier life told them.
-    earlier: Moment,
 }
 
-impl Checkpoints {
-    /// Carries what they are.
-    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
-        carrier.moment(&mut self.latest_end);
-        carrier.moment(&mut self.earlier);
+impl Usual for Made {
+    const USUAL: &'static Self =
+        &Made { number: 0, high_water: None, last: (Moment::ORIGIN, 0, 0), span: Duration::ZERO };
+}
+
+impl Made {
+    /// Carries what it is.
+    fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.number(&mut self.number);
         carrier.moment(&mut self.last.0);
         carrier.number(&mut self.last.1);
@@ -124,6 +134,15 @@ impl Checkpoints {
                 carrier.moment(&mut mark.until);
             },
         );
+    }
+}
+
+impl Checkpoints {
+    /// Carries what they are.
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        carrier.moment(&mut self.latest_end);
+        carrier.moment(&mut self.earlier);
+        self.made.carry(carrier, Made::carry);
     }
 
     /// A lease until `end` is about to be granted.
@@ -143,14 +162,15 @@ impl Checkpoints {
 
     /// Goes on with the pool that has this `number`, by a checkpoint that allows no more than is `granted`, `until` a moment.
     fn resume(&mut self, pool: u64, granted: u64, until: Moment) {
-        (self.latest_end, self.number) = (until, 1);
-        self.high_water = Some(HighWater { pool, number: 1, granted, until });
+        self.latest_end = until;
+        let high_water = Some(HighWater { pool, number: 1, granted, until });
+        self.made = Made { number: 1, high_water, ..*Made::USUAL }.into();
     }
 
     /// The rules are others: by no checkpoint that there is may anything be lent.
     pub(super) fn forget(&mut self) {
-        self.number += 1;
-        self.high_water = None;
+        self.made.number += 1;
+        self.made.high_water = None;
     }
 }
 
@@ -192,19 +212,19 @@ impl Pool {
             rules: ledgers.save()?,
             vendor: self.feedback.save(),
         };
-        self.checkpoints.number += 1;
-        self.checkpoints.last = (self.now, self.books.granted, ahead);
-        self.checkpoints.span = span;
+        self.checkpoints.made.number += 1;
+        self.checkpoints.made.last = (self.now, self.books.granted, ahead);
+        self.checkpoints.made.span = span;
         let granted = self.books.granted + ahead;
-        let mark = HighWater { pool: self.number, number: self.checkpoints.number, granted, until };
-        self.checkpoints.high_water = self.checkpoints.high_water.map(|old| old.within(mark));
+        let mark = HighWater { pool: self.number, number: self.checkpoints.made.number, granted, until };
+        self.checkpoints.made.high_water = self.checkpoints.made.high_water.map(|old| old.within(mark));
         Some((checkpoint, mark))
     }
 
     /// The checkpoint that came with `mark` is durable. Of an older one, or another pool, nothing follows.
     pub fn raise_high_water(&mut self, mark: HighWater) {
-        if (mark.pool, mark.number) == (self.number, self.checkpoints.number) {
-            self.checkpoints.high_water = Some(mark);
+        if (mark.pool, mark.number) == (self.number, self.checkpoints.made.number) {
+            self.checkpoints.made.high_water = Some(mark);
         }
     }
 
@@ -214,7 +234,7 @@ impl Pool {
         if !self.plan.has_checkpoints() {
             return true;
         }
-        match self.checkpoints.high_water {
+        match self.checkpoints.made.high_water {
             Some(mark) => self.books.granted <= mark.granted && self.checkpoints.latest_end <= mark.until,
             None => self.books.granted == 0 && self.checkpoints.latest_end == Moment::ORIGIN,
         }
@@ -231,18 +251,18 @@ impl Pool {
         if !self.is_covered() {
             return true;
         }
-        let Some(mark) = self.checkpoints.high_water else { return false };
-        let (_, granted, ahead) = self.checkpoints.last;
+        let Some(mark) = self.checkpoints.made.high_water else { return false };
+        let (_, granted, ahead) = self.checkpoints.made.last;
         if self.sessions.live() == 0 {
             return ahead > 0 || self.books.granted > granted;
         }
         mark.granted - self.books.granted.min(mark.granted) < ahead.div_ceil(2)
-            || (ahead > 0 && self.checkpoints.latest_end + self.checkpoints.span / 2 > mark.until)
+            || (ahead > 0 && self.checkpoints.latest_end + self.checkpoints.made.span / 2 > mark.until)
     }
 
     /// Whether there is a checkpoint of it, durable or about to be.
     pub fn has_checkpoint(&self) -> bool {
-        self.checkpoints.number > 0
+        self.checkpoints.made.number > 0
     }
 
     /// Returns the pool of `checkpoint`, as it stands at `now`; `None` if no pool by this plan can have been so. What was out, or may
@@ -317,7 +337,7 @@ impl Pool {
         if self.now < self.quarantine_until || self.sessions.live() == 0 || self.plan.opens_windows() {
             return 0;
         }
-        let (at, granted, ahead) = self.checkpoints.last;
+        let (at, granted, ahead) = self.checkpoints.made.last;
         let lent = u128::from(self.books.granted.saturating_sub(granted));
         // A burst is no rate.
         let over = self.now.since(at).max(span).as_nanos().max(1);

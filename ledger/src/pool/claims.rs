@@ -92,12 +92,12 @@ impl Ages {
             out => out.saturating_sub(need(session.demand_milli, poll(self.term) / 2)),
         };
         let bare = if session.age == Age::Fresh { claim.bare } else { 0 };
-        Some(Claim { share: session.share, holds, bare, ..claim }).filter(|claim| claim.need > 0)
+        Some(Claim { share: *session.share, holds, bare, ..claim }).filter(|claim| claim.need > 0)
     }
 
     /// The same where permits are spent again when their calls end: all that it would have in hand and in use.
     pub(super) fn wanted(&self, session: &Session) -> Option<Claim> {
-        (session.shares() && session.wanted > 0).then(|| of_all(session.share, session.wanted))
+        (session.shares() && session.wanted > 0).then(|| of_all(*session.share, session.wanted))
     }
 
     /// The claim of a session with that demand, and a queue on top, that holds nothing.
@@ -149,7 +149,7 @@ impl Pool {
         let claim = self.sessions.ages().claim_to(ask.demand_milli, queue);
         Asker {
             want: ask.want.min(self.plan.sharing.lease_max.saturating_sub(kept)),
-            claim: Claim { share: session.share, holds, ..claim },
+            claim: Claim { share: *session.share, holds, ..claim },
             since: self.now.since(session.lent).min(self.term),
         }
     }

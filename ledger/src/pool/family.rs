@@ -77,7 +77,7 @@ impl Pool {
     /// nothing out, and nothing that burned comes back here any more: it begins anew.
     pub(super) fn mirror(&mut self, place: Place, session: &Session, ask: &Ask, settlement: &Settlement) {
         if !self.mirrors(place) {
-            let mut newcomer = self.newcomer(session.share);
+            let mut newcomer = self.newcomer(*session.share);
             // It goes by the same deadline here.
             newcomer.end = newcomer.end.max(session.end);
             newcomer.spent = session.spent.saturating_sub(settlement.spent + settlement.spent_late);

@@ -211,17 +211,17 @@ impl Pool {
         self.advance(now);
         let now = self.now;
         let place = Place::own(id);
-        if self.sessions.get(place).is_none_or(|session| observed.number <= session.observed) {
+        if self.sessions.get(place).is_none_or(|session| observed.number <= session.said.observed) {
             return ObservationEffect::default();
         }
         let refused = self.sessions.update(place, |session| {
-            let refused = match session.observed {
+            let refused = match session.said.observed {
                 // A session that was forgotten says its whole total again.
                 0 => observed.refused_total.min(u64::from(observed.wait.is_some())),
-                _ => observed.refused_total.saturating_sub(session.refused),
+                _ => observed.refused_total.saturating_sub(session.said.refused),
             };
-            session.observed = observed.number;
-            session.refused = session.refused.max(observed.refused_total);
+            session.said.observed = observed.number;
+            session.said.refused = session.said.refused.max(observed.refused_total);
             refused
         });
         let trust = self.plan.sharing.vendor;

@@ -8,7 +8,7 @@ use super::family::{self, Above, Place};
 use super::loan::Loan;
 use super::rates::callable;
 use crate::Rule;
-use crate::pacing::{Excess, LOW_WATER_PERCENT, Pacer};
+use crate::pacing::{Excess, LOW_WATER_PERCENT};
 use crate::rule::{Draw, Pace, THOUSAND_SECONDS};
 use crate::sizing::{self, Asker, Scarcity, Sized, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
@@ -196,7 +196,7 @@ impl Pool {
         let session = &self.sessions[id];
         self.ledgers.release_ahead(session.outstanding, session.end);
         self.ledgers.charge(permits);
-        self.pacer.lent(permits);
+        self.pacer.unusual().into_iter().for_each(|pacer| pacer.lent(permits));
         self.feedback.lent(permits);
         self.guarantees.lent(session.share.group, permits);
         self.books.granted += permits;
@@ -296,7 +296,7 @@ impl Pool {
             }
             None => {
                 let (soon, within_term) = (within(poll) - left, within(term));
-                self.pacer = Pacer::Free;
+                self.pacer.reset();
                 Supply { left, stock, soon, within_term, sustained, term, poll }
             }
         };

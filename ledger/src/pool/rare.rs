@@ -1,7 +1,10 @@
 //! A part of a pool or of a session that few have: it takes room once it is changed, and is the usual one until then.
 
-use crate::pacing::Excess;
+use super::session::{Burn, Said};
+use crate::pacing::{Excess, Pacer};
 use crate::packed::Carrier;
+use crate::share::Share;
+use std::collections::VecDeque;
 use std::fmt::{self, Debug};
 use std::ops::{Deref, DerefMut};
 
@@ -13,6 +16,22 @@ pub(super) trait Usual: Clone + 'static {
 
 impl Usual for Excess {
     const USUAL: &'static Self = &Excess::NONE;
+}
+
+impl Usual for Pacer {
+    const USUAL: &'static Self = &Pacer::Free;
+}
+
+impl Usual for Share {
+    const USUAL: &'static Self = &Share::EVEN;
+}
+
+impl Usual for Said {
+    const USUAL: &'static Self = &Said::NOTHING;
+}
+
+impl Usual for VecDeque<Burn> {
+    const USUAL: &'static Self = &VecDeque::new();
 }
 
 /// A value that is mostly the usual one.
@@ -31,7 +50,24 @@ impl<T> From<T> for Rare<T> {
     }
 }
 
+impl<T: Usual + PartialEq> Rare<T> {
+    /// That `value`, in no room if it is the usual one.
+    pub(super) fn of(value: T) -> Self {
+        if value == *T::USUAL { Rare(None) } else { Rare::from(value) }
+    }
+}
+
 impl<T: Usual> Rare<T> {
+    /// It is the usual one again.
+    pub(super) fn reset(&mut self) {
+        self.0 = None;
+    }
+
+    /// What is not the usual one, to be changed.
+    pub(super) fn unusual(&mut self) -> Option<&mut T> {
+        self.0.as_deref_mut()
+    }
+
     /// Carries it, as `carry` does if there is more to it than the usual.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>, carry: fn(&mut T, &mut Carrier<'_>)) {
         let blank = || Box::new(T::USUAL.clone());

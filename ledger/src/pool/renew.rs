@@ -3,6 +3,7 @@
 
 use super::claims::Age;
 use super::family::{Above, Place};
+use super::rare::Rare;
 use super::session::{Settlement, Told};
 use super::{AskError, Goodbye, Holder, Pool, RTTS_PER_TERM, SessionId};
 use lessor_protocol::lease::whole_millis;
@@ -244,10 +245,10 @@ impl Pool {
                 out: session.outstanding + session.burned,
             });
         };
-        self.shadow_refused += ask.shadow_refused.saturating_sub(session.shadow_refused);
-        self.sessions.note(id, |session| {
-            session.shadow_refused = session.shadow_refused.max(ask.shadow_refused);
-        });
+        self.shadow_refused += ask.shadow_refused.saturating_sub(session.said.shadow_refused);
+        if ask.shadow_refused > session.said.shadow_refused {
+            self.sessions.note(id, |session| session.said.shadow_refused = ask.shadow_refused);
+        }
         self.settle_by(id, ask, &settlement);
         Ok(settlement)
     }
@@ -268,7 +269,7 @@ impl Pool {
         self.ledgers.settle(settlement.spent, self.now);
         self.ledgers.release(settlement.returned);
         self.guarantees.returned(group, settlement.returned + settlement.credited);
-        self.pacer.returned(settlement.returned);
+        self.pacer.unusual().into_iter().for_each(|pacer| pacer.returned(settlement.returned));
         for credit in &settlement.credits {
             self.ledgers.credit(credit.permits, credit.at);
         }
@@ -283,7 +284,10 @@ impl Pool {
     fn meet(&mut self, id: Place, holder: Holder) {
         let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(self.plan.sharing.term_max);
         self.sessions.note(id, |session| {
-            (session.share, session.term, session.rtt) = (holder.share, whole_millis(term), holder.rtt);
+            if *session.share != holder.share {
+                session.share = Rare::of(holder.share);
+            }
+            (session.term, session.rtt) = (whole_millis(term), holder.rtt);
         });
     }
 

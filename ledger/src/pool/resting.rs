@@ -3,7 +3,7 @@
 
 use super::forecast::Forecast;
 use super::{Plan, Pool};
-use crate::pacing::Excess;
+use crate::pacing::{Excess, Pacer};
 use crate::packed::Carrier;
 use lessor_protocol::Moment;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Pool {
         for count in counts {
             carrier.number(count);
         }
-        self.pacer.carry(carrier);
+        self.pacer.carry(carrier, Pacer::carry);
         self.excess.carry(carrier, Excess::carry);
         self.guarantees.carry(carrier);
         self.feedback.carry(carrier);

@@ -4,6 +4,7 @@
 //! A safe share is free again once its holder may not spend on it any more and what it spent has left every window. So what all of
 //! them together allow in any window is at most what is kept back, whichever session dies, is cut off or begins anew.
 
+use super::rare::{Rare, Usual};
 use super::{Pool, SessionId};
 use crate::Rule;
 use crate::packed::Carrier;
@@ -16,13 +17,23 @@ use std::time::Duration;
 /// The safe shares of one pool.
 #[derive(Clone, Debug)]
 pub(super) struct SafeShares {
-    taken: BTreeMap<SessionId, Taken>,
     /// No session is told of one before this: an earlier life may have told others.
     opens: Moment,
+    given: Rare<Given>,
+}
+
+/// Those that are taken.
+#[derive(Clone, Debug)]
+struct Given {
+    taken: BTreeMap<SessionId, Taken>,
     /// When the first of them is free, or before.
     soonest: Moment,
     /// What all of them together allow in one window of the rules that hold now.
     permits: u64,
+}
+
+impl Usual for Given {
+    const USUAL: &'static Self = &Given { taken: BTreeMap::new(), soonest: Moment::NEVER, permits: 0 };
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +58,7 @@ impl Taken {
 impl SafeShares {
     /// None is taken.
     pub(super) fn new(now: Moment) -> Self {
-        SafeShares { taken: BTreeMap::new(), opens: now, soonest: Moment::NEVER, permits: 0 }
+        SafeShares { opens: now, given: Rare::default() }
     }
 
     /// An earlier life of the allocator may have told of some until `lost`, in windows of up to `span`.
@@ -58,6 +69,79 @@ impl SafeShares {
     /// Carries what they are.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.moment(&mut self.opens);
+        self.given.carry(carrier, Given::carry);
+    }
+
+    /// Until when as many are taken as now.
+    pub(super) fn rest_until(&self) -> Moment {
+        self.given.soonest
+    }
+
+    /// Whether none is taken.
+    pub(super) fn are_free(&self) -> bool {
+        self.given.taken.is_empty()
+    }
+
+    /// What must be kept back for them.
+    pub(super) fn permits(&self) -> u64 {
+        self.given.permits
+    }
+
+    /// Lets time pass. `span` is that of the rules.
+    pub(super) fn advance(&mut self, now: Moment, span: Option<Duration>) {
+        if self.given.soonest <= now {
+            self.given.taken.retain(|_, taken| taken.free_from > now);
+            self.count(span);
+        }
+    }
+
+    /// The windows that count are `span` long now.
+    pub(super) fn count(&mut self, span: Option<Duration>) {
+        match self.given.unusual() {
+            Some(given) if !given.taken.is_empty() => given.count(span),
+            Some(_) | None => self.given = Rare::default(),
+        }
+    }
+
+    /// The session goes without having spent after `now`.
+    fn leave(&mut self, id: SessionId, now: Moment, clocks: ClockBounds, span: Option<Duration>) {
+        if let Some(taken) = self.given.unusual().and_then(|given| given.taken.get_mut(&id)) {
+            taken.free_from = taken.free_from.min(now + clocks.stretched(taken.span));
+            self.count(span);
+        }
+    }
+
+    /// Whether `id` has a safe share like `share` from now on, of which there are as many as `reserve` pays for, and no more than
+    /// `most`. One that has another, from before a change, keeps that until it ends.
+    fn take(
+        &mut self,
+        id: SessionId,
+        share: SafeShare,
+        (reserve, most): (u64, usize),
+        now: Moment,
+        clocks: ClockBounds,
+    ) -> bool {
+        let is_same = |taken: &Taken| (taken.permits, taken.span) == (share.permits, share.span);
+        let has_room =
+            self.given.taken.len() < most && share.permits <= reserve.saturating_sub(self.given.permits);
+        let is_granted = match self.given.taken.get(&id) {
+            Some(taken) => is_same(taken),
+            None => has_room && now >= self.opens,
+        };
+        if is_granted {
+            let ends = clocks.grantor_end(now, share.lasts);
+            let free_from = ends + clocks.stretched(share.span);
+            let taken = Taken { permits: share.permits, span: share.span, free_from };
+            self.given.taken.insert(id, taken);
+            self.count(Some(share.span));
+        }
+        is_granted
+    }
+}
+
+impl Given {
+    /// Carries what they are.
+    fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.moment(&mut self.soonest);
         carrier.number(&mut self.permits);
         let blank = Taken { permits: 0, span: Duration::ZERO, free_from: Moment::ORIGIN };
@@ -75,67 +159,11 @@ impl SafeShares {
         self.taken.extend(taken);
     }
 
-    /// Until when as many are taken as now.
-    pub(super) fn rest_until(&self) -> Moment {
-        self.soonest
-    }
-
-    /// Whether none is taken.
-    pub(super) fn are_free(&self) -> bool {
-        self.taken.is_empty()
-    }
-
-    /// What must be kept back for them.
-    pub(super) fn permits(&self) -> u64 {
-        self.permits
-    }
-
-    /// Lets time pass. `span` is that of the rules.
-    pub(super) fn advance(&mut self, now: Moment, span: Option<Duration>) {
-        if self.soonest <= now {
-            self.taken.retain(|_, taken| taken.free_from > now);
-            self.count(span);
-        }
-    }
-
-    /// The windows that count are `span` long now.
-    pub(super) fn count(&mut self, span: Option<Duration>) {
+    /// As [`SafeShares::count`].
+    fn count(&mut self, span: Option<Duration>) {
         let within = |taken: &Taken| span.map_or(taken.permits, |span| taken.within(span));
         self.permits = self.taken.values().map(within).fold(0, u64::saturating_add);
         self.soonest = self.taken.values().map(|taken| taken.free_from).min().unwrap_or(Moment::NEVER);
-    }
-
-    /// The session goes without having spent after `now`.
-    fn leave(&mut self, id: SessionId, now: Moment, clocks: ClockBounds, span: Option<Duration>) {
-        if let Some(taken) = self.taken.get_mut(&id) {
-            taken.free_from = taken.free_from.min(now + clocks.stretched(taken.span));
-            self.count(span);
-        }
-    }
-
-    /// Whether `id` has a safe share like `share` from now on, of which there are as many as `reserve` pays for, and no more than
-    /// `most`. One that has another, from before a change, keeps that until it ends.
-    fn take(
-        &mut self,
-        id: SessionId,
-        share: SafeShare,
-        (reserve, most): (u64, usize),
-        now: Moment,
-        clocks: ClockBounds,
-    ) -> bool {
-        let is_same = |taken: &Taken| (taken.permits, taken.span) == (share.permits, share.span);
-        let has_room = self.taken.len() < most && share.permits <= reserve.saturating_sub(self.permits);
-        let is_granted = match self.taken.get(&id) {
-            Some(taken) => is_same(taken),
-            None => has_room && now >= self.opens,
-        };
-        if is_granted {
-            let ends = clocks.grantor_end(now, share.lasts);
-            let free_from = ends + clocks.stretched(share.span);
-            self.taken.insert(id, Taken { permits: share.permits, span: share.span, free_from });
-            self.count(Some(share.span));
-        }
-        is_granted
     }
 }
 

@@ -39,7 +39,7 @@ const BURNS_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     /// What it counts for, from the limit's configuration.
-    pub share: Share,
+    pub share: Rare<Share>,
     /// Sequence number of the last ask that was answered, with what it was told and when.
     pub seq: u64,
     pub told: Told,
@@ -64,12 +64,8 @@ pub(super) struct Session {
     /// Presumed spent and not yet confirmed either way.
     pub burned: u64,
     /// The part of `burned` that a report could still free, with the instant it was settled at; newest last.
-    burns: VecDeque<Burn>,
-    /// The highest total that it said it let pass in shadow mode.
-    pub shadow_refused: u64,
-    /// The number of the last thing that it heard of the vendor, and how many refusals it has said.
-    pub observed: u64,
-    pub refused: u64,
+    burns: Rare<VecDeque<Burn>>,
+    pub said: Rare<Said>,
     /// What it said of its demand, for the shares of others.
     pub demand_milli: u64,
     pub waiting: u64,
@@ -87,6 +83,20 @@ pub(super) struct Session {
     pub turn: Rare<Turn>,
     /// When its pool looks whether it can be forgotten, if it is a mirror.
     pub reviewed: Moment,
+}
+
+/// What few sessions say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    /// The highest total that it said it let pass in shadow mode.
+    pub shadow_refused: u64,
+    /// The number of the last thing that it heard of the vendor, and how many refusals it has said.
+    pub observed: u64,
+    pub refused: u64,
+}
+
+impl Said {
+    pub(super) const NOTHING: Said = Said { shadow_refused: 0, observed: 0, refused: 0 };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +126,7 @@ pub(super) struct Settlement {
 impl Session {
     pub(super) fn new(share: Share, now: Moment) -> Self {
         Session {
-            share,
+            share: Rare::of(share),
             term: Duration::ZERO,
             lent: Moment::ORIGIN,
             seq: 0,
@@ -130,10 +140,8 @@ impl Session {
             outstanding: 0,
             end: now,
             burned: 0,
-            burns: VecDeque::new(),
-            shadow_refused: 0,
-            observed: 0,
-            refused: 0,
+            burns: Rare::default(),
+            said: Rare::default(),
             demand_milli: 0,
             waiting: 0,
             wanted: 0,
@@ -185,14 +193,15 @@ impl Session {
 
     /// It had `burned` so much in all before it was put away, and of that `burns` could still be freed.
     pub(super) fn restore_burned(&mut self, burned: u64, burns: impl Iterator<Item = Burn>) {
-        (self.burned, self.burns) = (burned, burns.collect());
+        (self.burned, self.burns) = (burned, Rare::of(burns.collect()));
     }
 
     /// It counts from zero, and will not say what became of leases that ended unheard: that stays spent.
     pub(super) fn reset_totals(&mut self) {
-        (self.spent, self.burned, self.shadow_refused) = (0, 0, 0);
+        (self.spent, self.burned) = (0, 0);
+        self.said.unusual().into_iter().for_each(|said| said.shadow_refused = 0);
         self.turned_over.1 = 0;
-        self.burns.clear();
+        self.burns = Rare::default();
     }
 
     /// What `ask` says about the permits that are out, or `None` if it cannot be true: more spent and held than
@@ -265,7 +274,7 @@ impl Session {
                 burns.push_front(Burn { at: burn.at, permits: open });
             }
         }
-        self.burns = burns;
+        self.burns = Rare::of(burns);
     }
 }
 
@@ -325,7 +334,7 @@ mod tests {
         assert_eq!(settlement.credits, credits);
         late.settle(&settlement);
         assert_eq!((late.spent, late.burned), (4, 5));
-        assert_eq!(late.burns, [Burn { at: at(200), permits: 5 }]);
+        assert_eq!(*late.burns, [Burn { at: at(200), permits: 5 }]);
         // The next report says that none of the 5 was spent.
         let settlement = late.settlement(&ask(4, 0)).expect("true");
         assert_eq!(settlement.credits, [Burn { at: at(200), permits: 5 }]);

@@ -98,7 +98,7 @@ impl Pool {
         }
         self.advance(now);
         let Books { granted, spent, returned, burned, outstanding: _ } = self.books;
-        let pacer = match self.pacer {
+        let pacer = match *self.pacer {
             Pacer::Free => None,
             // No more than fits: it is less than what may be lent.
             Pacer::Easing { credit, at } => Some((u64::try_from(credit).unwrap_or(u64::MAX), at.into())),
@@ -140,8 +140,10 @@ impl Pool {
             },
         )?;
         pool.pacer = match snapshot.pacer {
-            Some((credit, at)) => Pacer::Easing { credit: credit.into(), at: since.moment(at).min(now) },
-            None => Pacer::Free,
+            Some((credit, at)) => {
+                Pacer::Easing { credit: credit.into(), at: since.moment(at).min(now) }.into()
+            }
+            None => Rare::default(),
         };
         pool.excess = Excess::restore(snapshot.excess, since).into();
         pool.advance(now);

@@ -1,11 +1,12 @@
 //! A session that has no lease and is none that shares: what it takes to keep.
 
-use super::{Burn, Session, SessionCalls, Told};
+use super::{Burn, Said, Session, SessionCalls, Told};
 use crate::packed::Carrier;
 use crate::pool::claims::Age;
 use crate::pool::rates::Turn;
 use crate::share::Share;
 use lessor_protocol::{Answer, Grant, InFlight, Moment, Rate, Refusal, RefusalReason};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// What is told of a rate where there is no steady flow, in the order in which they are numbered.
@@ -54,23 +55,14 @@ impl Session {
             &mut self.waiting,
             &mut self.wanted,
             &mut self.held,
-            &mut self.shadow_refused,
-            &mut self.observed,
-            &mut self.refused,
         ];
         for count in counts {
             carrier.number(count);
         }
         carrier.flag(&mut self.has_left);
-        carrier.unless(Share::EVEN, &mut self.share, carry_share);
-        carrier.list(
-            &mut self.burns,
-            || Burn { at: Moment::ORIGIN, permits: 0 },
-            |carrier, burn| {
-                carrier.moment(&mut burn.at);
-                carrier.number(&mut burn.permits);
-            },
-        );
+        self.share.carry(carrier, carry_share);
+        self.said.carry(carrier, carry_said);
+        self.burns.carry(carrier, carry_burns);
         self.calls.carry(carrier, SessionCalls::carry);
     }
 }
@@ -82,7 +74,21 @@ fn carry_one_of<T: Copy + PartialEq>(all: &[T], value: &mut T, carrier: &mut Car
     *value = usize::try_from(place).ok().and_then(|place| all.get(place)).copied().unwrap_or(*value);
 }
 
-fn carry_share(carrier: &mut Carrier<'_>, share: &mut Share) {
+fn carry_said(said: &mut Said, carrier: &mut Carrier<'_>) {
+    for count in [&mut said.shadow_refused, &mut said.observed, &mut said.refused] {
+        carrier.number(count);
+    }
+}
+
+fn carry_burns(burns: &mut VecDeque<Burn>, carrier: &mut Carrier<'_>) {
+    let blank = || Burn { at: Moment::ORIGIN, permits: 0 };
+    carrier.list(burns, blank, |carrier, burn| {
+        carrier.moment(&mut burn.at);
+        carrier.number(&mut burn.permits);
+    });
+}
+
+fn carry_share(share: &mut Share, carrier: &mut Carrier<'_>) {
     carrier.number(&mut share.weight);
     carrier.number(&mut share.priority);
     let mut group = share.group.map(|group| group as u64);

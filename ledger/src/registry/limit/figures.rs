@@ -2,7 +2,7 @@
 //! costs the same for one key and for a million. Counts never fall, also when pools are dropped.
 
 use super::forecasts::{ForecastSum, Forecasts};
-use crate::pool::{Forecast, ObservationEffect, PoolView};
+use crate::pool::{Books, Forecast, ObservationEffect, PoolView};
 use crate::sizing::Scarcity;
 use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX, RefusalReason};
 use std::time::Duration;
@@ -47,6 +47,55 @@ impl Figures {
     }
 }
 
+/// What a pool adds to the sums. It is kept beside each pool, so it is no more than they take.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    pub(super) available: u64,
+    pub(super) books: Books,
+    sessions: u64,
+    forecast: Forecast,
+    /// `None` if it is all zero.
+    rare: Option<Box<RareCounts>>,
+}
+
+/// What few pools add.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct RareCounts {
+    in_flight: u64,
+    shadow_refused: u64,
+    withheld: u64,
+    vendor_pauses: u64,
+}
+
+impl Counted {
+    fn rare(&self) -> RareCounts {
+        self.rare.as_deref().copied().unwrap_or_default()
+    }
+
+    /// That of a pool that looks like `view`.
+    pub(super) fn of(view: &PoolView) -> Self {
+        let rare = RareCounts::of(view);
+        Counted {
+            available: view.available,
+            books: view.books,
+            sessions: view.sessions,
+            forecast: view.forecast,
+            rare: (rare != RareCounts::default()).then(|| Box::new(rare)),
+        }
+    }
+}
+
+impl RareCounts {
+    fn of(view: &PoolView) -> Self {
+        RareCounts {
+            in_flight: view.in_flight,
+            shadow_refused: view.shadow_refused,
+            withheld: view.withheld,
+            vendor_pauses: u64::from(!view.vendor_pause.is_zero()),
+        }
+    }
+}
+
 /// What a limit knows of all its pools together.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
@@ -56,13 +105,13 @@ pub(super) struct Tally {
 
 impl Tally {
     /// The pool that was counted as `counted` looks like `view` now.
-    pub(super) fn count(&mut self, counted: &mut PoolView, view: PoolView) {
+    pub(super) fn count(&mut self, counted: &mut Counted, view: PoolView) {
         self.forecasts.count(counted.forecast, view.forecast);
         self.sums.count(counted, view);
     }
 
     /// The pool that was counted as `counted` is gone. What it ever did stays counted.
-    pub(super) fn drop(&mut self, counted: PoolView) {
+    pub(super) fn drop(&mut self, counted: Counted) {
         self.forecasts.count(counted.forecast, Forecast::default());
         self.sums.drop(counted);
     }
@@ -161,41 +210,39 @@ pub struct Answered {
 
 impl Sums {
     /// The pool that was counted as `counted` looks like `view` now.
-    fn count(&mut self, counted: &mut PoolView, view: PoolView) {
+    fn count(&mut self, counted: &mut Counted, view: PoolView) {
         let (old, new) = (counted.books, view.books);
+        let (was, is) = (counted.rare(), RareCounts::of(&view));
         self.available = self.available - u128::from(counted.available) + u128::from(view.available);
         self.outstanding = self.outstanding - old.outstanding + new.outstanding;
-        self.in_flight = self.in_flight - counted.in_flight + view.in_flight;
+        self.in_flight = self.in_flight - was.in_flight + is.in_flight;
         self.sessions = self.sessions - counted.sessions + view.sessions;
         self.granted += new.granted - old.granted;
         self.spent += new.spent - old.spent;
         self.returned += new.returned - old.returned;
         self.burned += new.burned.saturating_sub(old.burned);
-        self.shadow_refused += view.shadow_refused - counted.shadow_refused;
+        self.shadow_refused += is.shadow_refused - was.shadow_refused;
         self.reported_late += old.burned.saturating_sub(new.burned);
-        self.withheld = self.withheld - counted.withheld + view.withheld;
-        self.vendor_pauses = self.vendor_pauses - pauses(counted) + pauses(&view);
-        *counted = view;
+        self.withheld = self.withheld - was.withheld + is.withheld;
+        self.vendor_pauses = self.vendor_pauses - was.vendor_pauses + is.vendor_pauses;
+        *counted = Counted::of(&view);
     }
 
     /// The pool that was counted as `counted` is gone. What it ever did stays counted.
-    fn drop(&mut self, counted: PoolView) {
+    fn drop(&mut self, counted: Counted) {
+        let was = counted.rare();
         self.available -= u128::from(counted.available);
         self.outstanding -= counted.books.outstanding;
-        self.in_flight -= counted.in_flight;
+        self.in_flight -= was.in_flight;
         self.sessions -= counted.sessions;
-        self.withheld -= counted.withheld;
-        self.vendor_pauses -= pauses(&counted);
+        self.withheld -= was.withheld;
+        self.vendor_pauses -= was.vendor_pauses;
     }
 
     /// Whether every permit that was ever granted is accounted for.
     pub fn balance(&self) -> bool {
         self.granted + self.reported_late == self.spent + self.returned + self.burned + self.outstanding
     }
-}
-
-fn pauses(view: &PoolView) -> u64 {
-    u64::from(!view.vendor_pause.is_zero())
 }
 
 impl Answered {

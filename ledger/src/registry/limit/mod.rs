@@ -280,10 +280,11 @@ impl Limit {
                 debug_assert!(shelf.is_asleep(now), "{shelf:?}");
                 return false;
             }
+            let is_queued = shelf.is_queued();
             let kept = shelf.wake();
             let forgettable = kept.pool.is_forgettable(now);
             tally.count(&mut kept.counted, kept.pool.view(now));
-            if kept.pool.wants_checkpoint() && !kept.is_queued {
+            if kept.pool.wants_checkpoint() && !is_queued {
                 changed.push(id.clone());
             }
             let is_gone = makes_pools && forgettable && unused.is_new(id.key.as_ref());

@@ -188,9 +188,10 @@ impl Limit {
             self.tally.drop(old.counted());
         }
         let mut kept = Kept::new(pool);
-        self.tally.count(&mut kept.counted, kept.pool.view(now));
+        let view = kept.pool.view(now);
+        self.tally.count(&mut kept.counted, view);
         self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
-        self.opens = self.opens.max(now + kept.counted.quarantine);
+        self.opens = self.opens.max(now + view.quarantine);
         let mut shelf = Shelf::of(Box::new(kept));
         if self.makes_pools() {
             // Most rested when they were written.
