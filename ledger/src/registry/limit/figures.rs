@@ -74,13 +74,20 @@ impl Counted {
 
     /// That of a pool that looks like `view`.
     pub(super) fn of(view: &PoolView) -> Self {
+        let mut counted = Counted::default();
+        counted.become_as(view);
+        counted
+    }
+
+    /// The pool looks like `view` now. A box that is there stays for as long as it is needed: every exchange comes here.
+    fn become_as(&mut self, view: &PoolView) {
+        (self.available, self.books) = (view.available, view.books);
+        (self.sessions, self.forecast) = (view.sessions, view.forecast);
         let rare = RareCounts::of(view);
-        Counted {
-            available: view.available,
-            books: view.books,
-            sessions: view.sessions,
-            forecast: view.forecast,
-            rare: (rare != RareCounts::default()).then(|| Box::new(rare)),
+        match &mut self.rare {
+            kept if rare == RareCounts::default() => *kept = None,
+            Some(kept) => **kept = rare,
+            None => self.rare = Some(Box::new(rare)),
         }
     }
 }
@@ -225,7 +232,7 @@ impl Sums {
         self.reported_late += old.burned.saturating_sub(new.burned);
         self.withheld = self.withheld - was.withheld + is.withheld;
         self.vendor_pauses = self.vendor_pauses - was.vendor_pauses + is.vendor_pauses;
-        *counted = Counted::of(&view);
+        counted.become_as(&view);
     }
 
     /// The pool that was counted as `counted` is gone. What it ever did stays counted.

@@ -1,4 +1,5 @@
-//! A limit in one exchange with those above or below it: its pool is opened, the exchange uses it, and it is closed.
+//! A limit in one exchange: the moment by which the exchange goes; and with limits above or below it, its pool is opened, the
+//! exchange uses it, and it is closed.
 
 use super::{Limit, PoolId, Shelf};
 use crate::pool::Pool;

@@ -176,6 +176,14 @@ impl Shelf {
         *self.is_queued_mut() = false;
     }
 
+    /// Permits that the pool had left when it was counted.
+    pub(super) fn available(&self) -> u64 {
+        match self {
+            Shelf::InUse(_, kept) => kept.counted.available,
+            Shelf::AtRest(..) | Shelf::Miscounted(..) => self.counted().available,
+        }
+    }
+
     /// The window of the rule with the least limit of the pool, if that has one.
     pub(super) fn window(&self) -> Option<Duration> {
         match self {

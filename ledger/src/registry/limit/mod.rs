@@ -230,7 +230,7 @@ impl Limit {
     /// Permits that `pool` had left when it was last used or looked at, and the window of its rule with the least limit: for callers
     /// to be told.
     pub fn left(&self, pool: &PoolId) -> Option<(u64, Option<Duration>)> {
-        self.pools.get(pool).map(|shelf| (shelf.counted().available, shelf.window()))
+        self.pools.get(pool).map(|shelf| (shelf.available(), shelf.window()))
     }
 
     /// Lets time pass for `pool`, if there is one.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::overrides::Decision;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -95,4 +96,26 @@ fn an_exchange_that_had_to_wait_is_as_late_as_the_one_before_it() {
         assert_eq!(lent(10_001, &caller(2)), 5);
         assert_eq!(lent(9_999, &second), 5, "the pause was over before");
     }
+}
+
+/// A thread that panics with a limit leaves its books half written. Nothing is lent by them, and other limits go on until a new life
+/// begins.
+#[test]
+fn books_that_a_panic_left_half_written_lend_nothing() {
+    let registry = Config::parse(LIMITS).expect("valid").registry(Past::None, millis(0), 7);
+    let bug = thread::scope(|scope| {
+        let panics = scope.spawn(|| {
+            let _limit = registry.limits.lock("vendor").expect("it is there");
+            panic!("a bug, for the test");
+        });
+        panics.join()
+    });
+    assert!(bug.is_err());
+    for name in ["vendor", "batch"] {
+        let ask = [ask(name, None, 0, 0, 5)];
+        let asked = catch_unwind(AssertUnwindSafe(|| registry.leases(millis(1), &caller(1), &ask)));
+        assert!(asked.is_err(), "{name}: {asked:?}");
+    }
+    let other = registry.leases(millis(1), &caller(2), &[ask("other", None, 0, 0, 5)]);
+    assert_eq!(other.grants[0].permits, 5);
 }
