@@ -8,13 +8,12 @@ mod transport;
 
 pub(crate) use publish::{Unpublished, change, decide};
 
-use crate::config::Upstream;
+use crate::config::{StoreConfig, Upstream};
 use crate::metrics::UpstreamMetrics;
 use crate::shared::Shared;
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_ledger::registry::{Asker, DueAbove};
-use lessor_ledger::roots::SIGN_EVERY;
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
 use lessor_protocol::{Moment, trace};
 use rooted::Rooted;
@@ -50,9 +49,9 @@ impl Uplinks {
     /// Starts what a limit needs that was added since the last call.
     pub(crate) fn keep_up(&mut self, shared: &Arc<Shared>) {
         let mut upstreams = shared.beside(|registry, _| registry.upstreams());
-        if shared.is_sharing() {
+        if let StoreConfig::Shared(store) = &shared.config().server.store {
             // Whatever is leased from there now: others may put a limit that is.
-            upstreams.insert(Upstream::Store);
+            upstreams.insert(Upstream::Store(store.time_source()));
         }
         for upstream in upstreams {
             if self.known.contains(&upstream) {
@@ -100,7 +99,7 @@ impl Uplink {
         let node = node.map_or_else(|| format!("allocator-{epoch:x}"), |node| node.as_str().to_owned());
         let way = match &upstream {
             Upstream::Address(address) => Way::Http(Transport::try_new(address, EXCHANGE_TIMEOUT)?),
-            Upstream::Store => Way::Store(Box::new(Rooted::try_new(&shared, &node)?)),
+            Upstream::Store(_) => Way::Store(Box::new(Rooted::try_new(&shared, &node)?)),
         };
         Ok(Uplink {
             node,
@@ -156,12 +155,13 @@ impl Uplink {
                 rooted.sign(&self.shared, due.session).await;
             }
             if due.asks.is_empty() {
-                let again = match self.way {
+                let now = self.shared.now();
+                let again = match &self.way {
                     Way::Http(_) => LOOK_AGAIN,
                     // What others decide is heard of when it signs.
-                    Way::Store(_) => SIGN_EVERY,
+                    Way::Store(rooted) => rooted.signs_next().since(now),
                 };
-                let wait = due.next.map_or(again, |next| next.since(self.shared.now())).min(again);
+                let wait = due.next.map_or(again, |next| next.since(now)).min(again);
                 // An error says that no node asked meanwhile.
                 let _ = timeout(wait, self.asked.changed()).await;
                 sleep(LOOK_EVERY.max(took * LOOKS_REST)).await;

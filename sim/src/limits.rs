@@ -76,7 +76,7 @@ impl Limits {
             upstream: match setup.topology {
                 Topology::Allocator => None,
                 Topology::Regions(_) => Some(Upstream::Address("http://allocator".to_owned())),
-                Topology::Store(_) => Some(Upstream::Store),
+                Topology::Store(ref shared) => Some(Upstream::Store(shared.time_source())),
             },
         }
     }
@@ -147,7 +147,7 @@ impl Limits {
     /// In an old configuration that limit is below no other one.
     pub fn leased(&self, is_old: bool) -> Vec<LimitConfig> {
         let mut configs = self.configs(&self.plan.rules);
-        let is_stored = *self.upstream() == Upstream::Store;
+        let is_stored = self.upstream().is_store();
         configs.truncate(if is_stored && !is_old { self.count() } else { 1 });
         for config in &mut configs {
             config.upstream = self.upstream.clone();

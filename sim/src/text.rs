@@ -193,7 +193,7 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "lease_max" => setup.plan.sharing.lease_max = number(value)?,
         "guaranteed" => setup.plan.sharing.guaranteed.push(number(value)?),
         "regions" => setup.topology = Topology::Regions(regions(value)?),
-        "allocators" | "fates" | "ways" | "of_two_minds" | "lag" => {
+        "allocators" | "fates" | "ways" | "clockless" | "of_two_minds" | "lag" => {
             hear_shared(&mut setup.topology, name, value)?;
         }
         "nodes" => setup.nodes = number(value)?,
@@ -245,7 +245,8 @@ fn regions(text: &str) -> Result<Regions, String> {
 
 /// A store that allocators share, in words.
 fn say_shared(shared: &Shared, say: &mut impl FnMut(&str, &dyn Display)) {
-    let Shared { count, far: Latency { one_way, jitter }, ways, fates, of_two_minds, lag } = shared;
+    let Shared { count, far: Latency { one_way, jitter }, ways, fates, is_clockless, of_two_minds, lag } =
+        shared;
     say("allocators", &format!("{count}/{one_way}/{jitter}"));
     if !fates.is_empty() {
         say("fates", &fates.iter().map(|fate| fate.name()).collect::<Vec<_>>().join(","));
@@ -255,6 +256,9 @@ fn say_shared(shared: &Shared, say: &mut impl FnMut(&str, &dyn Display)) {
             "ways",
             &ways.iter().map(|(there, back)| format!("{there}/{back}")).collect::<Vec<_>>().join(","),
         );
+    }
+    if *is_clockless {
+        say("clockless", is_clockless);
     }
     if *of_two_minds {
         say("of_two_minds", of_two_minds);
@@ -270,7 +274,8 @@ fn hear_shared(topology: &mut Topology, name: &str, value: &str) -> Result<(), S
     if name == "allocators" {
         let Regions { count, far } = regions(value)?;
         let (ways, fates) = (vec![], vec![]);
-        *topology = Topology::Store(Shared { count, far, ways, fates, of_two_minds: false, lag: None });
+        let (is_clockless, of_two_minds, lag) = (false, false, None);
+        *topology = Topology::Store(Shared { count, far, ways, fates, is_clockless, of_two_minds, lag });
         return Ok(());
     }
     let Topology::Store(shared) = topology else {
@@ -286,6 +291,7 @@ fn hear_shared(topology: &mut Topology, name: &str, value: &str) -> Result<(), S
             shared.fates = fates.collect::<Result<_, _>>()?;
         }
         "ways" => shared.ways = value.split(',').map(way).collect::<Result<_, _>>()?,
+        "clockless" => shared.is_clockless = number(value)?,
         "of_two_minds" => shared.of_two_minds = number(value)?,
         _ => shared.lag = Some(if value == "stalled" { Lag::Stalled } else { Lag::Slewed(number(value)?) }),
     }

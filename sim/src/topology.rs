@@ -1,6 +1,7 @@
 //! Who lends to nodes, and where that is leased from. It is data of a setup; the world has the hosts.
 
 use crate::network::Latency;
+use lessor_ledger::roots::TimeSource;
 
 /// Who lends to nodes. Nodes go round.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +35,8 @@ pub struct Shared {
     pub ways: Vec<(u64, u64)>,
     /// What may become of the store when [`Fault::StoreTrouble`](crate::faults::Fault::StoreTrouble) strikes.
     pub fates: Vec<Fate>,
+    /// Whether it has no clock, so that one of the allocators keeps the time.
+    pub is_clockless: bool,
     /// Whether the last allocator knows an older configuration, in which the limit is below no other one.
     pub of_two_minds: bool,
     /// What is wrong with the clock of the first allocator, which then lends to no node.
@@ -89,6 +92,16 @@ pub enum Lag {
     /// A daemon slews the disciplined clock by so many parts per million from then on. The allocator goes by what the shipping code
     /// makes of that.
     Slewed(i64),
+}
+
+impl Shared {
+    /// Who tells the time of its roots.
+    pub fn time_source(&self) -> TimeSource {
+        match self.is_clockless {
+            true => TimeSource::Allocators,
+            false => TimeSource::Store,
+        }
+    }
 }
 
 impl Topology {

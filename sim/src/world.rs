@@ -214,7 +214,10 @@ impl World {
                 boot: 0,
                 store: Store::default(),
             },
-            shared: setup.topology.shared().map(|_| shared::Store::new(&limits, plan.clocks)),
+            shared: setup
+                .topology
+                .shared()
+                .map(|shared| shared::Store::new(&limits, plan.clocks, shared.is_clockless)),
             outside: None,
             network: Network::new(setup.latency, setup.nodes + adversaries.len())
                 .with_far(setup.topology.far(), setup.topology.regions()),

@@ -3,6 +3,7 @@
 use super::raw::RawStore;
 use super::{LimitConfig, SharedStore, StoreConfig, Upstream, upstream};
 use crate::cells::{Cells, CellsConfig, StoreUrl};
+use lessor_ledger::roots::TimeSource;
 use lessor_ledger::rule_text::{Count, Timespan};
 use std::time::Duration;
 
@@ -87,6 +88,11 @@ impl SharedStore {
         self.cells.url.kind().name()
     }
 
+    /// Who tells the time that limits in it go by.
+    pub(crate) fn time_source(&self) -> TimeSource {
+        TimeSource::Store
+    }
+
     /// All but a password.
     fn shown(&self) -> (String, &str, u32, bool, Duration, u64) {
         let CellsConfig { url, prefix, replicas, synced, timeout, .. } = &self.cells;
@@ -126,13 +132,15 @@ impl StoreConfig {
     /// # Errors
     /// If there is something in it that such a store does not keep; the problem begins with the key.
     pub(crate) fn lends(&self, limit: &mut LimitConfig) -> Result<(), String> {
-        if !matches!(self, StoreConfig::Shared(_)) || limit.upstream.is_some() {
+        let StoreConfig::Shared(shared) = self else { return Ok(()) };
+        if limit.upstream.is_some() {
             return Ok(());
         }
-        if let Some(problem) = upstream::unshared(limit) {
+        let source = shared.time_source();
+        if let Some(problem) = upstream::unshared(limit, source) {
             return Err(problem);
         }
-        limit.upstream = Some(Upstream::Store);
+        limit.upstream = Some(Upstream::Store(source));
         Ok(())
     }
 }

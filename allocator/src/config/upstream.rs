@@ -3,7 +3,7 @@
 
 use super::{LimitConfig, Upstream};
 use axum::http::Uri;
-use lessor_ledger::roots::stricter;
+use lessor_ledger::roots::{TimeSource, stricter};
 
 /// The allocator at the address `text`.
 pub(super) fn address(text: &str) -> Result<Upstream, String> {
@@ -20,9 +20,9 @@ pub(super) fn address(text: &str) -> Result<Upstream, String> {
 }
 
 /// What a limit in a store that several allocators share may not say, or what its rules may not be.
-pub(super) fn unshared(limit: &LimitConfig) -> Option<String> {
+pub(super) fn unshared(limit: &LimitConfig, source: TimeSource) -> Option<String> {
     let of_all = || limit.overrides.values().flatten().chain(&limit.rules);
-    let unkept = of_all().find_map(|rule| stricter(rule).err());
+    let unkept = of_all().find_map(|rule| stricter(rule, source).err());
     let said = [("guaranteed", !limit.sharing.guaranteed.is_empty()), ("safe", limit.sharing.safe.is_some())];
     let said = said.into_iter().find(|(_, is_said)| *is_said);
     let said =
@@ -77,7 +77,7 @@ mod tests {
             Config::parse(&format!("{store}[[limit]]\nname = \"all\"\n{more}\n{limits}"))
         };
         let all = config(rules, BELOW_MAX).expect("valid");
-        assert!(all.limits.iter().all(|limit| limit.upstream == Some(Upstream::Store)));
+        assert!(all.limits.iter().all(|limit| limit.upstream.as_ref().is_some_and(Upstream::is_store)));
         let error = config(rules, BELOW_MAX + 1).expect_err("too many");
         let words = format!("limit \"a{BELOW_MAX}\": parent is said, as of more than {BELOW_MAX} limits");
         assert!(error.problem().contains(&words), "{}", error.problem());

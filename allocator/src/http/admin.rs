@@ -92,7 +92,7 @@ async fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, P
         let limit = registry.limit_for(name).ok_or_else(|| show::limit_unknown(name))?;
         let detail = match &limit.config().upstream {
             Some(Upstream::Address(upstream)) => Some(format!("is leased from {upstream}: top it up there")),
-            Some(Upstream::Store) => {
+            Some(Upstream::Store(_)) => {
                 Some("is in a store that several allocators share: no pool there is topped up".to_owned())
             }
             None => None,
@@ -139,7 +139,7 @@ async fn block(shared: &Shared, name: &str, node: &NodeName) -> Result<Response,
 async fn decide(shared: &Shared, name: &str, decision: &Decision) -> Result<bool, Problem> {
     let unknown = || show::limit_unknown(name);
     let upstream = shared.with(|registry, _| Some(registry.limit(name)?.upstream().cloned()));
-    if upstream.ok_or_else(unknown)? == Some(Upstream::Store) {
+    if upstream.ok_or_else(unknown)?.is_some_and(|upstream| upstream.is_store()) {
         return Ok(decide_for_all(shared, name, decision).await?);
     }
     let was_so = shared.with(|registry, now| registry.decide(now, name, decision)).ok_or_else(unknown)?;

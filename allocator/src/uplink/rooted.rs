@@ -5,7 +5,7 @@ use super::contested::Contested;
 use super::random;
 use super::transport::TransportError;
 use crate::cells::{BATCH_MAX, Cells, CellsError, Swap, Swapped, batches};
-use crate::config::{StoreConfig, Upstream};
+use crate::config::StoreConfig;
 use crate::shared::Shared;
 use lessor_ledger::overrides::{LimitOverrides, Suspensions, Version};
 use lessor_ledger::registry::DueAbove;
@@ -42,7 +42,8 @@ impl Rooted {
             return Err(TransportError::Unreachable("there is no store that is shared".to_owned()));
         };
         let cells = Cells::new(&store.cells).map_err(|error| broken(&error.into()))?;
-        let mut member = Member::new(node.to_owned(), shared.config().clocks.drift_ppm());
+        let mut member =
+            Member::new(node.to_owned(), shared.config().clocks.drift_ppm(), store.time_source());
         if store.cells.url.is_cluster() {
             member = member.on_several_servers();
         }
@@ -88,8 +89,8 @@ impl Rooted {
     /// Says that this allocator is there, if it is time to. If that fails again and again the allocator is not reported as
     /// ready, though there may be nothing to exchange.
     pub(super) async fn sign(&mut self, shared: &Shared, session: u64) {
-        let Some(first) = self.member.sign(session, shared.now()) else { return };
         let mut here = Here { shared, due: None, contested: &mut self.contested };
+        let Some(first) = self.member.sign(session, shared.now(), &mut here) else { return };
         let signed = carry(&mut self.cells, &mut self.member, &mut here, first).await;
         if let (Some(head), Some(now)) = (self.member.head(), self.member.time(shared.now())) {
             shared.metrics().roots().allocators(shared.shared_store_status().are_here(head.here(now)));
@@ -104,6 +105,11 @@ impl Rooted {
             }
             Err(error) => tracing::debug!(%error, "the store's head is not signed"),
         }
+    }
+
+    /// When it is time to say so again.
+    pub(super) fn signs_next(&self) -> Moment {
+        self.member.signs_next()
     }
 
     /// Says that this allocator is not there any more, if it ever was.
@@ -238,7 +244,7 @@ impl Host for Here<'_> {
     }
 
     fn hold_back(&mut self) {
-        self.shared.with(|registry, now| registry.hold_back_above(now, &Upstream::Store));
+        self.shared.with(|registry, now| registry.hold_back_store(now));
     }
 
     fn tell(&mut self, notice: Notice) {
@@ -253,6 +259,11 @@ impl Host for Here<'_> {
             Notice::Unwatched => tracing::warn!(
                 "no allocator watched the clock of the store: what was lent counts as if that were now"
             ),
+            Notice::TimeBegins => tracing::warn!(
+                "no allocator knew the time of the store: it goes on by the clock of this one, and what was lent counts as if that \
+                 were now"
+            ),
+            Notice::KeepsTime => tracing::info!("this allocator keeps the time of the store from now on"),
             Notice::OwnStepped => tracing::error!(
                 "the clock of this machine stood still or was slewed: others agree with that of the store"
             ),

@@ -113,7 +113,7 @@ impl Registry {
     ) -> Vec<Event> {
         let (mut events, none) = (vec![], Suspended::default());
         for (name, limit) in self.limits.iter_mut() {
-            if limit.upstream() != Some(&Upstream::Store) {
+            if !limit.upstream().is_some_and(Upstream::is_store) {
                 continue;
             }
             for news in limit.suspension().follow(suspensions.of(name).unwrap_or(&none), there, now) {
@@ -226,9 +226,10 @@ impl Registry {
         outcome
     }
 
-    /// Lends on nothing more of what `upstream` has lent, because the clock may have stood still.
-    pub fn hold_back_above(&mut self, now: Moment, upstream: &Upstream) {
-        let leased = self.limits.values_mut().filter(|limit| limit.upstream() == Some(upstream));
+    /// Lends on nothing more of what a shared store has lent, because the clock may have stood still.
+    pub fn hold_back_store(&mut self, now: Moment) {
+        let leased =
+            self.limits.values_mut().filter(|limit| limit.upstream().is_some_and(Upstream::is_store));
         leased.for_each(|limit| limit.hold_back_above(now));
     }
 

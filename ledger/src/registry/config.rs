@@ -4,6 +4,7 @@
 use super::ByNode;
 use crate::Rule;
 use crate::named::Named;
+use crate::roots::TimeSource;
 use crate::share::{Share, Sharing};
 use lessor_protocol::{Fallback, Key, NodeName};
 use std::collections::BTreeMap;
@@ -66,7 +67,7 @@ impl LimitConfig {
     pub fn leased_from(&self) -> Option<&str> {
         match self.upstream.as_ref()? {
             Upstream::Address(address) => Some(address),
-            Upstream::Store => None,
+            Upstream::Store(_) => None,
         }
     }
 
@@ -83,17 +84,23 @@ impl LimitConfig {
 /// Where a limit is leased from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Upstream {
-    /// The store that several allocators share. The limit has its rules here: those of its roots there.
-    Store,
+    /// The store that several allocators share, whose time that source tells. The limit has its rules here: those of its roots
+    /// there.
+    Store(TimeSource),
     /// Another allocator: `http://host:port`, and a path where it is behind something.
     Address(String),
 }
 
 impl Upstream {
+    /// Whether it is a store that several allocators share.
+    pub fn is_store(&self) -> bool {
+        matches!(self, Upstream::Store(_))
+    }
+
     /// As it was written, without a slash at its end; of a store, what it is.
     pub fn as_str(&self) -> &str {
         match self {
-            Upstream::Store => "store",
+            Upstream::Store(_) => "store",
             Upstream::Address(address) => address,
         }
     }

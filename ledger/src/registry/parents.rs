@@ -31,7 +31,9 @@ pub fn key_above(limit: &str, key: Option<&Key>, parent: &str) -> Result<Key, St
 
 /// What is wrong with the parents of `limits`: with which limit, and in words.
 pub fn check_parents(limits: &[LimitConfig]) -> Result<(), (usize, String)> {
-    let in_store = |limit: &&LimitConfig| limit.parent.is_some() && limit.upstream == Some(Upstream::Store);
+    let in_store = |limit: &&LimitConfig| {
+        limit.parent.is_some() && limit.upstream.as_ref().is_some_and(Upstream::is_store)
+    };
     if limits.iter().filter(in_store).count() > BELOW_MAX {
         let last = limits.iter().rposition(|limit| in_store(&limit)).unwrap_or_default();
         let problem = format!(

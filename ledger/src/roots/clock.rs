@@ -4,14 +4,11 @@
 //!
 //! No allocator relies on a store whose clock is set: what it says then fits none of what it said before.
 
+use super::TimeSource;
 use crate::cells::Timeline;
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
-
-/// How far apart two allocators may be about the time. Rules of roots are that much stricter, and leases from there that much
-/// shorter. An allocator that cannot tell the time so well lends nothing. A round trip must be shorter.
-pub const CLOCK_UNCERTAINTY: Duration = Duration::from_millis(10);
 
 const MILLION: u128 = 1_000_000;
 
@@ -20,16 +17,15 @@ const MILLION: u128 = 1_000_000;
 pub struct RootClock {
     /// How much the clocks of both may drift apart, in a million.
     drift_ppm: u32,
+    source: TimeSource,
     /// The server whose time this is.
     timeline: Option<Timeline>,
-    known: Option<Known>,
-}
-
-/// It was `early.0` or later at `early.1` on the own clock, and `late.0` or earlier at `late.1`.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    early: (Moment, Moment),
-    late: (Moment, Moment),
+    /// It was that time or later at that instant on the own clock.
+    early: Option<(Moment, Moment)>,
+    /// It was that time or earlier.
+    late: Option<(Moment, Moment)>,
+    /// After that instant on the own clock nothing is known, where that is said.
+    until: Option<Moment>,
 }
 
 /// The store said what cannot be, if it went on as before: its clock was set.
@@ -37,9 +33,10 @@ struct Known {
 pub struct Stepped;
 
 impl RootClock {
-    /// One that knows nothing yet, where either clock may be off by `drift_ppm`.
-    pub const fn new(drift_ppm: u32) -> Self {
-        RootClock { drift_ppm: drift_ppm.saturating_mul(2), timeline: None, known: None }
+    /// One that knows nothing yet of the time of `source`, where either clock may be off by `drift_ppm`.
+    pub const fn new(drift_ppm: u32, source: TimeSource) -> Self {
+        let drift_ppm = drift_ppm.saturating_mul(2);
+        RootClock { drift_ppm, source, timeline: None, early: None, late: None, until: None }
     }
 
     /// Goes by the time of the server of `timeline`. `false` if it went by another one, whose time it forgets: ask again.
@@ -48,8 +45,13 @@ impl RootClock {
             return true;
         }
         self.timeline = Some(timeline.clone());
-        self.known = None;
+        self.forget();
         false
+    }
+
+    /// Who tells that time.
+    pub fn source(&self) -> TimeSource {
+        self.source
     }
 
     /// The server whose time it goes by.
@@ -57,9 +59,9 @@ impl RootClock {
         self.timeline.as_ref()
     }
 
-    /// Forgets what the server said of the time.
+    /// Forgets what is known of the time.
     pub fn forget(&mut self) {
-        self.known = None;
+        (self.early, self.late, self.until) = (None, None, None);
     }
 
     /// The store was asked at `asked` on the own clock, answered by `answered`, and said that it was `said`.
@@ -67,41 +69,75 @@ impl RootClock {
     /// # Errors
     /// If that fits nothing of what it said before. It knows nothing of the time then but for this.
     pub fn on_answer(&mut self, said: Moment, asked: Moment, answered: Moment) -> Result<(), Stepped> {
-        let fresh = Known { early: (said, answered), late: (said, asked) };
-        let Some(old) = self.known.replace(fresh) else { return Ok(()) };
-        let (early, late) = (self.early(old, answered), self.late(old, answered));
-        let (fresh_early, fresh_late) = (self.early(fresh, answered), self.late(fresh, answered));
-        if early > fresh_late || fresh_early > late {
+        let (early, late) = (self.early(answered), self.late(answered));
+        let (fresh_early, fresh_late) = (said, self.later((said, asked), answered));
+        if early.is_some_and(|early| early > fresh_late) || late.is_some_and(|late| fresh_early > late) {
+            (self.early, self.late) = (Some((said, answered)), Some((said, asked)));
             return Err(Stepped);
         }
-        let known = Known {
-            early: if early > fresh_early { old.early } else { fresh.early },
-            late: if late < fresh_late { old.late } else { fresh.late },
-        };
-        self.known = Some(known);
+        self.is_at_least(said, answered, answered);
+        self.is_at_most(said, asked, answered);
         Ok(())
+    }
+
+    /// It was `said` or later at `at` on the own clock, as is known `now`.
+    pub(super) fn is_at_least(&mut self, said: Moment, at: Moment, now: Moment) {
+        if self.early(now).is_none_or(|early| early <= self.earlier((said, at), now)) {
+            self.early = Some((said, at));
+        }
+    }
+
+    /// It was `said` or earlier at `at` on the own clock, as is known `now`.
+    pub(super) fn is_at_most(&mut self, said: Moment, at: Moment, now: Moment) {
+        if self.late(now).is_none_or(|late| late >= self.later((said, at), now)) {
+            self.late = Some((said, at));
+        }
+    }
+
+    /// Forgets how late it is at least.
+    pub(super) fn forget_early(&mut self) {
+        self.early = None;
+    }
+
+    /// What is known holds no longer than that on the own clock.
+    pub(super) fn holds_until(&mut self, until: Moment) {
+        self.until = Some(until);
     }
 
     /// The time at `local` on the own clock, or a little before it; `None` if it cannot be told well enough.
     pub fn now(&self, local: Moment) -> Option<Moment> {
-        let known = self.known?;
-        let (early, late) = (self.early(known, local), self.late(known, local));
-        (late.since(early) <= CLOCK_UNCERTAINTY).then_some(early)
+        let holds = self.until.is_none_or(|until| local < until);
+        let early = self.early(local).filter(|_| holds)?;
+        (self.span(local)? <= self.source.span()).then_some(early)
     }
 
-    /// The time at `local` on the own clock, or a little after it, if [`RootClock::now`] can tell.
+    /// The time at `local` on the own clock, or a little after it, if [`RootClock::now`] can tell. It is no earlier by whichever
+    /// source another allocator goes.
     pub fn latest(&self, local: Moment) -> Option<Moment> {
-        self.known.map(|known| self.late(known, local))
+        Some(self.late(local)? + self.source.step())
     }
 
-    fn early(&self, known: Known, local: Moment) -> Moment {
-        let (said, at) = known.early;
+    /// In how long a span the time is known to be.
+    pub(super) fn span(&self, local: Moment) -> Option<Duration> {
+        Some(self.late(local)?.since(self.early(local)?))
+    }
+
+    /// The earliest time that it can be.
+    pub(super) fn early(&self, local: Moment) -> Option<Moment> {
+        Some(self.earlier(self.early?, local))
+    }
+
+    /// The latest time that it can be.
+    pub(super) fn late(&self, local: Moment) -> Option<Moment> {
+        Some(self.later(self.late?, local))
+    }
+
+    fn earlier(&self, (said, at): (Moment, Moment), local: Moment) -> Moment {
         let passed = u128::from(nanos(local.since(at)));
         said + span(passed - passed * u128::from(self.drift_ppm) / MILLION)
     }
 
-    fn late(&self, known: Known, local: Moment) -> Moment {
-        let (said, at) = known.late;
+    fn later(&self, (said, at): (Moment, Moment), local: Moment) -> Moment {
         let passed = u128::from(nanos(local.since(at)));
         said + span(passed + (passed * u128::from(self.drift_ppm)).div_ceil(MILLION))
     }
@@ -121,7 +157,7 @@ mod tests {
 
     #[test]
     fn it_is_never_ahead_of_the_store_and_as_exact_as_the_quickest_answer() {
-        let mut clock = RootClock::new(0);
+        let mut clock = RootClock::new(0, TimeSource::Store);
         assert_eq!(clock.now(at(5)), None);
         clock.on_answer(at(1_010), at(0), at(30)).expect("it said nothing before");
         assert_eq!(clock.now(at(30)), None, "it may be any time from 1,010 to 1,040");
@@ -133,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_time_of_one_server_says_nothing_of_another_one() {
-        let mut clock = RootClock::new(0);
+        let mut clock = RootClock::new(0, TimeSource::Store);
         assert!(!clock.follow(&Timeline::new("a")));
         clock.on_answer(at(1_010), at(0), at(1)).expect("the first");
         assert!(clock.follow(&Timeline::new("a")));
@@ -146,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_it_knows_fades() {
-        let mut clock = RootClock::new(1_000);
+        let mut clock = RootClock::new(1_000, TimeSource::Store);
         clock.on_answer(at(1_000), at(0), at(1)).expect("the first");
         assert_eq!(clock.now(at(1)), Some(at(1_000)));
         assert!(clock.now(at(1_001)).is_some_and(|now| now <= at(1_998)));
@@ -156,7 +192,7 @@ mod tests {
     #[test]
     fn a_store_whose_clock_is_set_is_noticed_either_way() {
         for said in [900, 1_400] {
-            let mut clock = RootClock::new(1_000);
+            let mut clock = RootClock::new(1_000, TimeSource::Store);
             clock.on_answer(at(1_000), at(0), at(1)).expect("the first");
             assert_eq!(clock.on_answer(at(said), at(100), at(101)), Err(Stepped));
             assert_eq!(clock.now(at(101)), Some(at(said)), "from then on it goes by that");

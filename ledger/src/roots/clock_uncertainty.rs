@@ -1,39 +1,39 @@
-//! Rules that hold by the time of the store when they are kept by allocators that are up to [`CLOCK_UNCERTAINTY`] behind it: windows let a
+//! Rules that hold by the time of the store when they are kept by allocators that are up to [`TimeSource::uncertainty`] behind it: windows let a
 //! permit go that much later, and calls may take as much longer. A bucket waits for itself, see
 //! [`BucketLedger::doubt`](crate::rule::BucketLedger::doubt), but for how warm it is. A steady flow is kept as the bucket that promises as much.
 
-use super::CLOCK_UNCERTAINTY;
+use super::TimeSource;
 use crate::rule::{Concurrency, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WarmUp};
 use crate::{Rule, RuleError};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::{Answer, Grant};
 use std::time::Duration;
 
-/// `rule`, as a root keeps it.
+/// `rule`, as a root keeps it in a store whose time comes from `source`.
 ///
 /// # Errors
 /// If none does; the problem begins with the key.
-pub fn stricter(rule: &Rule) -> Result<Rule, String> {
+pub fn stricter(rule: &Rule, source: TimeSource) -> Result<Rule, String> {
+    let uncertainty = source.uncertainty();
     let of_store = "in a store that several allocators share";
     let wrong = |key: &str, problem: &dyn std::fmt::Display| format!("{key}: {problem} {of_store}");
     match rule {
         Rule::SlidingWindow(rule) => {
-            let stricter =
-                SlidingWindow::try_new(rule.limit(), rule.per(), rule.margin() + CLOCK_UNCERTAINTY);
+            let stricter = SlidingWindow::try_new(rule.limit(), rule.per(), rule.margin() + uncertainty);
             stricter.map(Rule::SlidingWindow).map_err(|error| wrong("limit", &error))
         }
         Rule::SlidingLog(rule) => {
-            let stricter = SlidingLog::try_new(rule.limit(), rule.per(), rule.margin() + CLOCK_UNCERTAINTY);
+            let stricter = SlidingLog::try_new(rule.limit(), rule.per(), rule.margin() + uncertainty);
             stricter.map(Rule::SlidingLog).map_err(|error| wrong("limit", &error))
         }
         Rule::FixedWindow(_) => Ok(*rule),
         Rule::TokenBucket(rule) => match rule.warm_up() {
-            Some(warm_up) => warming(rule, warm_up),
+            Some(warm_up) => warming(rule, warm_up, uncertainty),
             None => Ok(Rule::TokenBucket(*rule)),
         },
         Rule::LeakyBucket(rule) => as_bucket(rule).map_err(|error| wrong("burst", &error)),
         Rule::Concurrency(rule) => {
-            let longer = Concurrency::try_new(rule.limit(), rule.longest() + CLOCK_UNCERTAINTY);
+            let longer = Concurrency::try_new(rule.limit(), rule.longest() + uncertainty);
             longer.map(Rule::Concurrency).map_err(|error| wrong("longest", &error))
         }
     }
@@ -48,19 +48,19 @@ fn as_bucket(rule: &LeakyBucket) -> Result<Rule, RuleError> {
 }
 
 /// How fast one that warms up refills depends on how long it was idle, which no allocator knows to the millisecond.
-fn warming(rule: &TokenBucket, warm_up: WarmUp) -> Result<Rule, String> {
-    let (capacity, per) = later(rule)?;
+fn warming(rule: &TokenBucket, warm_up: WarmUp, uncertainty: Duration) -> Result<Rule, String> {
+    let (capacity, per) = later(rule, uncertainty)?;
     let made = TokenBucket::try_new(capacity, rule.refill(), per, rule.initial().min(capacity));
     let made = made.and_then(|made| made.with_warm_up(warm_up));
     made.map(Rule::TokenBucket).map_err(|error| format!("capacity: {error}"))
 }
 
 /// The capacity and the period of a bucket that holds by the time of the store: it holds less, by what it refills in
-/// [`CLOCK_UNCERTAINTY`], or each permit takes that much longer, whichever costs less of it.
-fn later(rule: &TokenBucket) -> Result<(u64, Duration), String> {
+/// `uncertainty`, or each permit takes that much longer, whichever costs less of it.
+fn later(rule: &TokenBucket, uncertainty: Duration) -> Result<(u64, Duration), String> {
     let (capacity, refill, per) = (u128::from(rule.capacity()), u128::from(rule.refill()), rule.per());
-    // All permits of a period later, by [`CLOCK_UNCERTAINTY`] each.
-    let behind = refill * CLOCK_UNCERTAINTY.as_nanos();
+    // All permits of a period later, by `uncertainty` each.
+    let behind = refill * uncertainty.as_nanos();
     if behind == 0 || capacity == 0 {
         return Ok((rule.capacity(), per));
     }
@@ -82,10 +82,10 @@ fn later(rule: &TokenBucket) -> Result<(u64, Duration), String> {
 }
 
 /// What a root that goes by an early time answers a session: its lease ends that much sooner than the root takes it to.
-pub(super) fn shorter(answer: Answer) -> Answer {
+pub(super) fn shorter(answer: Answer, uncertainty: Duration) -> Answer {
     match answer {
         Answer::Grant(grant) => {
-            Answer::Grant(Grant { term: whole_millis(grant.term.saturating_sub(CLOCK_UNCERTAINTY)), ..grant })
+            Answer::Grant(Grant { term: whole_millis(grant.term.saturating_sub(uncertainty)), ..grant })
         }
         refusal @ Answer::Refusal(_) => refusal,
     }
@@ -95,11 +95,13 @@ pub(super) fn shorter(answer: Answer) -> Answer {
 mod tests {
     use super::*;
 
+    const UNCERTAINTY: Duration = TimeSource::Store.uncertainty();
+
     fn stricter_bucket(capacity: u64, refill: u64, per: Duration) -> Result<(u64, u64, Duration), String> {
         let warm_up = WarmUp::try_new(Duration::from_secs(10), 3).expect("a curve");
         let bucket = TokenBucket::try_new(capacity, refill, per, capacity).expect("a bucket");
         let bucket = bucket.with_warm_up(warm_up).expect("it can");
-        let made = stricter(&Rule::TokenBucket(bucket))?;
+        let made = stricter(&Rule::TokenBucket(bucket), TimeSource::Store)?;
         let Rule::TokenBucket(made) = made else { panic!("a bucket became {made:?}") };
         Ok((made.capacity(), made.refill(), made.per()))
     }
@@ -108,13 +110,13 @@ mod tests {
     fn one_that_warms_up_loses_what_costs_it_least() {
         let second = Duration::from_secs(1);
         let cases = [
-            // Ten are refilled in [`CLOCK_UNCERTAINTY`].
+            // Ten are refilled in [`UNCERTAINTY`].
             ((100, 1_000, second), (90, 1_000, second)),
             ((1_000, 1_000, second), (990, 1_000, second)),
             ((20, 1_000, second), (10, 1_000, second)),
             // One of two is half of it, and 10 ms of a second is little.
-            ((2, 1, second), (2, 1, second + CLOCK_UNCERTAINTY)),
-            ((5, 10, second), (5, 10, second + CLOCK_UNCERTAINTY * 10)),
+            ((2, 1, second), (2, 1, second + UNCERTAINTY)),
+            ((5, 10, second), (5, 10, second + UNCERTAINTY * 10)),
             ((1, 100, second), (1, 100, second * 2)),
             ((100, 0, second), (100, 0, second)),
             ((0, 10, second), (0, 10, second)),
@@ -146,8 +148,8 @@ mod tests {
                 };
                 assert_eq!(refill_made, refill);
                 for millis in [1_u64, 9, 10, 11, 50, 333, 1_000, 1_010, 2_020, 60_000] {
-                    let (nanos, blur) = (u128::from(millis) * 1_000_000, CLOCK_UNCERTAINTY.as_nanos());
-                    // Two allocators may take a span of the store for one that is longer by [`CLOCK_UNCERTAINTY`].
+                    let (nanos, blur) = (u128::from(millis) * 1_000_000, UNCERTAINTY.as_nanos());
+                    // Two allocators may take a span of the store for one that is longer by [`UNCERTAINTY`].
                     let through = u128::from(less) + u128::from(refill) * (nanos + blur) / longer.as_nanos();
                     let allowed = u128::from(capacity) + u128::from(refill) * nanos / per.as_nanos();
                     assert!(through <= allowed, "{through} of {allowed}: {capacity}, {refill}, {millis} ms");

@@ -1,5 +1,6 @@
 //! What a root is made of, with its rules as they are written in its cell: once for all that is asked of it.
 
+use super::TimeSource;
 use crate::Rule;
 use crate::pool::Plan;
 use crate::rule_text;
@@ -11,18 +12,24 @@ use std::sync::Arc;
 pub struct CompiledPlan {
     plan: Arc<Plan>,
     rules: Arc<RawValue>,
+    source: TimeSource,
 }
 
 impl CompiledPlan {
-    /// Roots by `plan`.
-    pub fn new(plan: Plan) -> Self {
+    /// Roots by `plan`, whose rules are kept by the time of `source`.
+    pub fn new(plan: Plan, source: TimeSource) -> Self {
         let rules = rule_text::write(&plan.rules).into();
-        CompiledPlan { plan: Arc::new(plan), rules }
+        CompiledPlan { plan: Arc::new(plan), rules, source }
     }
 
     /// What must hold, and how it is shared.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
+    }
+
+    /// Who tells the time that they go by.
+    pub(super) fn time_source(&self) -> TimeSource {
+        self.source
     }
 
     /// The same, but for the rules, which are those that an allocator wrote. `None` if this version does not know such rules.

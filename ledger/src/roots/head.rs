@@ -1,7 +1,7 @@
 //! What all allocators of a store know together: which time its roots are on, whether anything of it was lost, and who is
 //! there. It is one cell, which each of them looks at and signs a few times a second.
 
-use super::{CLOCK_UNCERTAINTY, Families};
+use super::{Families, TimeSource};
 use crate::cells::Timeline;
 use crate::overrides::{Suspensions, Version};
 use crate::rule::{At, Gap};
@@ -61,6 +61,9 @@ pub struct Head {
     /// Which limits are below which.
     #[serde(default, skip_serializing_if = "Families::is_empty")]
     families: Families,
+    /// In which life of the time this era began, where allocators keep that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    time: Option<u64>,
 }
 
 /// What files are that say no version.
@@ -109,6 +112,7 @@ impl Head {
             suspensions: Suspensions::default(),
             newest: Version::default(),
             families: Families::default(),
+            time: None,
         }
     }
 
@@ -172,6 +176,16 @@ impl Head {
     /// An allocator knows of these.
     pub fn keep_families(&mut self, known: &Families) {
         self.families.keep(known);
+    }
+
+    /// The life of the time in which its era began, where allocators keep that.
+    pub(super) fn time(&self) -> Option<u64> {
+        self.time
+    }
+
+    /// Its era begins in that life of the time.
+    pub(super) fn goes_by_time(&mut self, life: Option<u64>) {
+        self.time = life;
     }
 
     /// The time that it is of.
@@ -266,7 +280,7 @@ impl Head {
 
     fn was_just_signed(&self, now: Moment) -> bool {
         let signed = self.now.as_calendar();
-        signed <= now + CLOCK_UNCERTAINTY && now.since(signed) < WATCHED
+        signed <= now + TimeSource::Store.uncertainty() && now.since(signed) < WATCHED
     }
 
     /// Another time begins, at `now`. How long ago something was written before that is unknown.
@@ -279,8 +293,8 @@ impl Head {
     }
 
     /// The store is on another `timeline`, and may have lost what was last done on the one before.
-    pub fn lose(&mut self, timeline: &Timeline, now: Moment) {
-        if now + CLOCK_UNCERTAINTY < self.now.as_calendar() {
+    pub fn lose(&mut self, timeline: &Timeline, source: TimeSource, now: Moment) {
+        if now + source.uncertainty() < self.now.as_calendar() {
             // Another server shows an earlier time. Nothing that was written before counts by it, so the loss was not later than now.
             self.signed.clear();
             self.now = now.into();

@@ -67,6 +67,7 @@ mod tests {
     use super::*;
     use crate::overrides::Version;
     use crate::pool::Plan;
+    use crate::roots::TimeSource;
     use crate::roots::{CompiledPlan, ParentRef};
     use crate::share::Sharing;
     use lessor_protocol::{Ask, ClockBounds};
@@ -83,7 +84,7 @@ mod tests {
             sharing: Sharing::default(),
         };
         let spec = RootSpec {
-            compiled: CompiledPlan::new(plan),
+            compiled: CompiledPlan::new(plan, TimeSource::Store),
             version: Version::of_file(1),
             parent_ref: ParentRef::default(),
         };

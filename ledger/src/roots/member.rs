@@ -10,12 +10,14 @@ mod ask;
 mod contention;
 mod follow;
 mod leave;
+mod notice;
 mod open;
 mod sweep;
 mod time;
 
 use super::idle::Idle;
-use super::{Exchange, Head, RootAsk, RootClock, RootError, SIGN_EVERY, Signer, Watch};
+use super::timekeeping::Timekeeping;
+use super::{Exchange, Head, RootAsk, RootClock, RootError, SIGN_EVERY, Signer, TimeSource, Watch};
 use crate::cells::{Cell, CellsError, Swap, Swapped, Timeline};
 use crate::overrides::{LimitOverrides, Suspensions, Version};
 use contention::Contention;
@@ -25,6 +27,8 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
 use sweep::Sweep;
+
+pub use notice::{MemberError, Notice};
 
 /// How often another allocator may be faster, in one exchange or with one head.
 const TRIES: u32 = 6;
@@ -69,70 +73,6 @@ pub enum Next {
     Done(Result<Vec<Option<Result<Answer, RootError>>>, MemberError>),
 }
 
-/// Why a job came to nothing.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MemberError {
-    /// The store does not answer, or not well. Whether it did what it was told is not known.
-    #[error(transparent)]
-    Store(#[from] CellsError),
-    /// The time of the store is not known well enough.
-    #[error(transparent)]
-    Time(RootError),
-    /// Which clock is wrong is not known.
-    #[error("its clock was set, or that of this machine stood still: it waits until others show which")]
-    InDoubt,
-    /// Other allocators changed the head with each try.
-    #[error("its head changes all the time")]
-    Busy,
-    /// The head went while it was used, or another one is there.
-    #[error("its head is another one now")]
-    OtherHead,
-    /// Another version wrote the head, or another program.
-    #[error("its head is of no use: {0}")]
-    Head(String),
-    /// The same of the cell of the limits that operators have put and removed.
-    #[error("the cell of its limits is of no use: {0}")]
-    Overrides(String),
-    /// The head was not signed for so long that another allocator may have found a loss meanwhile.
-    #[error("its head was not signed for {HEAD_HOLDS:?}")]
-    NotSigned,
-    /// The shell answered another call than it was given.
-    #[error("an answer to another call")]
-    Mismatch,
-}
-
-/// What an operator or a metric hears of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// The store has no head: its time begins, on this timeline.
-    Begins(Timeline),
-    /// The clock of the store was set: another era begins.
-    StoreStepped,
-    /// The clock of the store was watched by no allocator: another era begins.
-    Unwatched,
-    /// The clock of this machine was wrong: other allocators agree with the store.
-    OwnStepped,
-    /// The store went from the first timeline to the second, and may have lost what was written last.
-    Moved(Timeline, Timeline),
-    /// The store had lost what was put and removed over the API, and was told again.
-    OverridesRewritten,
-    /// The same, but there is no room for it any more.
-    NoRoom,
-    /// The root in this cell goes by other rules under the same version of the configuration.
-    Contested(String),
-    /// Roots were written, so many of them and so many in vain, and that took so long.
-    Swapped {
-        /// Roots that were written.
-        done: usize,
-        /// Roots that another allocator wrote first.
-        late: usize,
-        /// How long the call took.
-        took: Duration,
-    },
-    /// A call that writes so many roots failed.
-    NotSwapped(usize),
-}
-
 /// What a [`Member`] knows and does through the allocator that it belongs to.
 pub trait Host {
     /// A number that no other call has drawn or will draw.
@@ -165,6 +105,8 @@ pub struct Member {
     signer: Signer,
     /// What is known of the time of the store, in the era that is known.
     clock: RootClock,
+    /// What is known of that where the store has no clock.
+    timekeeping: Option<Timekeeping>,
     /// Which clock is wrong if that does not fit.
     watch: Watch,
     era: Option<u64>,
@@ -205,6 +147,10 @@ enum Step {
     Nothing,
     /// The time, which was asked for at that instant on the own clock.
     Time(Moment, AfterTime),
+    /// The cell of the time, which was read first at the first instant, and is read since the second.
+    LoadStamp(Moment, Moment, AfterTime),
+    /// It becomes this allocator's, since the second instant.
+    SwapStamp(Moment, Moment, AfterTime),
     /// The head, to go by it.
     LoadHead,
     /// The head, by an allocator that leaves.
@@ -251,11 +197,13 @@ enum AfterTime {
 }
 
 impl Member {
-    /// One that knows nothing of the store yet. It is called `node`, and its clock and the store's may each be off by `drift_ppm`.
-    pub fn new(node: String, drift_ppm: u32) -> Self {
+    /// One that knows nothing yet of a store whose time comes from `source`. It is called `node`, and its clock and the store's may
+    /// each be off by `drift_ppm`.
+    pub fn new(node: String, drift_ppm: u32, source: TimeSource) -> Self {
         Member {
             signer: Signer { session: 0, node },
-            clock: RootClock::new(drift_ppm),
+            clock: RootClock::new(drift_ppm, source),
+            timekeeping: (source == TimeSource::Allocators).then(|| Timekeeping::new(drift_ppm)),
             watch: Watch::default(),
             era: None,
             has_stepped: false,
@@ -286,20 +234,28 @@ impl Member {
         self.begin(session, Job::Ask { rtt, seq }, now);
         match self.head.is_some() && self.head_holds(now) {
             true => self.ask_roots(now, host),
-            false => self.open(now),
+            false => self.open(now, host),
         }
     }
 
     /// Says that the allocator is there, if it is time to: `None` if it is not. Roots of no use are taken away with it.
-    pub fn sign(&mut self, session: u64, now: Moment) -> Option<Next> {
-        if now.since(self.signed) < SIGN_EVERY {
+    pub fn sign(&mut self, session: u64, now: Moment, host: &mut impl Host) -> Option<Next> {
+        if now < self.signs_next() {
             return None;
         }
         self.begin(session, Job::Sign, now);
         Some(match self.head.is_some() {
-            true => self.ask_time(now, AfterTime::SignHead),
-            false => self.open(now),
+            true => self.ask_time(now, AfterTime::SignHead, host),
+            false => self.open(now, host),
         })
+    }
+
+    /// When it is time to sign, on the own clock. A follower of a keeper reads the time as it signs, so it does that when the next
+    /// stamp is expected.
+    pub fn signs_next(&self) -> Moment {
+        let stamp = self.timekeeping.as_ref().and_then(|time| time.next_read(&self.clock, self.signed));
+        let (least, most) = (self.signed + SIGN_EVERY / 2, self.signed + SIGN_EVERY * 3 / 2);
+        stamp.map_or(self.signed + SIGN_EVERY, |stamp| stamp.clamp(least, most))
     }
 
     /// The store answered, or did not, by `now`.
@@ -311,6 +267,13 @@ impl Member {
         };
         match (step, said) {
             (Step::Time(asked, after), Said::Time(said)) => self.on_time(said, asked, after, now, host),
+            (Step::LoadStamp(began, asked, after), Said::Loaded(timeline, cells)) => {
+                let cell = cells.into_iter().next().flatten();
+                self.on_stamp(&timeline, cell, (began, asked), after, now, host)
+            }
+            (Step::SwapStamp(began, asked, after), Said::Swapped(swapped)) => {
+                self.stamp_swapped(swapped, (began, asked), after, now, host)
+            }
             (Step::LoadHead, Said::Loaded(timeline, cells)) => {
                 self.read_head(timeline, cells.into_iter().next().flatten(), now, host)
             }
@@ -352,7 +315,11 @@ impl Member {
 
     /// The job is given up: no answer comes any more, or it would be too late.
     pub fn give_up(&mut self, now: Moment) {
-        if let Step::LoadIdle(sweep) | Step::SwapIdle(sweep) = mem::replace(&mut self.step, Step::Nothing) {
+        let step = mem::replace(&mut self.step, Step::Nothing);
+        if let Step::SwapStamp(..) = step {
+            self.timekeeping.iter_mut().for_each(Timekeeping::is_unsure);
+        }
+        if let Step::LoadIdle(sweep) | Step::SwapIdle(sweep) = step {
             self.keep_all_idle(sweep, now);
         }
         self.forget();
@@ -361,6 +328,11 @@ impl Member {
     /// The time of the store at `local` on the own clock, or a little before it, if that is known.
     pub fn time(&self, local: Moment) -> Option<Moment> {
         self.clock.now(local)
+    }
+
+    /// The latest time that another allocator may take it to be at `local` on the own clock, if that is known.
+    pub fn latest(&self, local: Moment) -> Option<Moment> {
+        self.clock.latest(local)
     }
 
     /// The head that it goes by.
@@ -429,6 +401,9 @@ impl Member {
             self.keep_all_idle(sweep, now);
             (self.signed, self.head) = (now, None);
             return Next::Done(Ok(vec![]));
+        }
+        if let Step::SwapStamp(..) = step {
+            self.timekeeping.iter_mut().for_each(Timekeeping::is_unsure);
         }
         if let Step::SwapRoots { exchange, .. } = step {
             host.tell(Notice::NotSwapped(exchange.waiting()));

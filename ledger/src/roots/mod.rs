@@ -13,9 +13,11 @@ mod member;
 mod root;
 #[cfg(test)]
 mod tests;
+mod time_source;
+mod timekeeping;
 mod watch;
 
-pub use clock::{CLOCK_UNCERTAINTY, RootClock, Stepped};
+pub use clock::{RootClock, Stepped};
 pub use clock_uncertainty::stricter;
 pub use compiled_plan::CompiledPlan;
 pub use exchange::{Exchange, RootAnswer, RootAsk};
@@ -23,6 +25,7 @@ pub use families::{BELOW_MAX, Families, ParentRef};
 pub use head::{Head, SIGN_EVERY, Signed, Signer};
 pub use member::{Call, Host, Member, MemberError, Next, Notice, Said};
 pub use root::{Read, RootError, RootSpec, is_forgettable, read, to_pool};
+pub use time_source::TimeSource;
 pub use watch::{Verdict, Watch};
 
 /// The cell of the head.

@@ -205,7 +205,9 @@ pub(super) fn ask(
     let Read { pool, now, is_contested, .. } = &mut read;
     let (now, is_contested) = (*now, *is_contested);
     pool.doubt(latest);
-    let answer = pool.renew(now, holder, seq, ask).map(clock_uncertainty::shorter);
+    let answer = pool
+        .renew(now, holder, seq, ask)
+        .map(|answer| clock_uncertainty::shorter(answer, spec.compiled.time_source().uncertainty()));
     read.version = read.version.max(spec.version);
     Ok(Asked { value: write(&spec.compiled, head, &mut read), answer, is_contested })
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 mod kinds;
 mod leaving;
 mod several;
+mod timekeeping;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -28,7 +29,7 @@ fn spec(limit: u64, version: u64) -> RootSpec {
 fn crowded(limit: u64, version: u64, lessees_max: usize) -> RootSpec {
     let rule = SlidingWindow::try_new(limit, SECOND, Duration::ZERO).expect("valid");
     let plan = Plan {
-        rules: vec![stricter(&Rule::SlidingWindow(rule)).expect("it can be kept")],
+        rules: vec![stricter(&Rule::SlidingWindow(rule), TimeSource::Store).expect("it can be kept")],
         is_borrowed: false,
         is_root: true,
         clocks: ClockBounds::default(),
@@ -37,7 +38,7 @@ fn crowded(limit: u64, version: u64, lessees_max: usize) -> RootSpec {
         sharing: Sharing::default(),
     };
     RootSpec {
-        compiled: CompiledPlan::new(plan),
+        compiled: CompiledPlan::new(plan, TimeSource::Store),
         version: Version::of_file(version),
         parent_ref: ParentRef::default(),
     }
@@ -58,7 +59,7 @@ struct World {
 impl World {
     fn new(fresh: bool) -> World {
         let timeline = Timeline::new("a");
-        let mut clock = RootClock::new(0);
+        let mut clock = RootClock::new(0, TimeSource::Store);
         clock.on_answer(millis(0), millis(0), millis(0)).expect("it said nothing before");
         let head = Head::begin(1, &timeline, millis(0), fresh);
         World { table: Table::new(timeline), head, clock, drawn: 0 }
@@ -169,23 +170,23 @@ fn a_lease_is_told_to_end_sooner_than_the_root_takes_it_to() {
 #[test]
 fn a_bucket_refills_from_when_the_store_had_heard_of_the_permit_for_sure() {
     let rule = TokenBucket::try_new(1, 1, SECOND, 1).expect("valid");
-    let rules = vec![stricter(&Rule::TokenBucket(rule)).expect("it can be kept")];
+    let rules = vec![stricter(&Rule::TokenBucket(rule), TimeSource::Store).expect("it can be kept")];
     let clocks = ClockBounds::try_new(0).expect("no drift");
     let plan = Plan { rules, clocks, ..(**spec(1, 1).compiled.plan()).clone() };
     let spec = RootSpec {
-        compiled: CompiledPlan::new(plan),
+        compiled: CompiledPlan::new(plan, TimeSource::Store),
         version: Version::of_file(1),
         parent_ref: ParentRef::default(),
     };
     let mut world = World::new(true);
     assert_eq!(world.lent(1, 1, 0, &spec, wants(1)).permits, 1);
     // At the next look it took the store 8 ms to answer. When in those 8 ms it looked at its clock is unknown.
-    world.clock = RootClock::new(0);
+    world.clock = RootClock::new(0, TimeSource::Store);
     world.clock.on_answer(millis(12), millis(12), millis(20)).expect("the first");
     let spent = Ask { spent_total: 1, ..wants(1) };
     assert_eq!(world.lent(1, 2, 20, &spec, spent).permits, 0);
     // It was 12 to 20, so that is over at 1,020: by the clock of an allocator that knows the time there.
-    world.clock = RootClock::new(0);
+    world.clock = RootClock::new(0, TimeSource::Store);
     world.clock.on_answer(millis(1_019), millis(1_019), millis(1_019)).expect("the first");
     assert_eq!(world.lent(1, 3, 1_019, &spec, spent).permits, 0);
     assert_eq!(world.lent(1, 4, 1_020, &spec, spent).permits, 1);
@@ -241,7 +242,7 @@ fn after_a_loss_nothing_is_lent_before_all_that_was_is_over() {
     assert!(refused(world.ask(1, 2, 2_900, &spec, wants(10))), "leases of two seconds, and a window");
     assert!(world.lent(1, 3, 3_200, &spec, wants(10)).permits > 0);
     // Another timeline: what is written may not be the last that was.
-    world.head.lose(&Timeline::new("b"), millis(4_000));
+    world.head.lose(&Timeline::new("b"), TimeSource::Store, millis(4_000));
     world.table.move_to(Timeline::new("b"));
     assert!(refused(world.ask(2, 1, 4_000, &spec, wants(10))));
 }
@@ -252,7 +253,7 @@ fn a_server_whose_clock_is_behind_is_waited_out_by_its_own_clock() {
     let (mut world, spec) = (World::new(true), spec(100, 1));
     let signer = Signer { session: 1, node: String::new() };
     world.head.sign(&signer, millis(60_000));
-    world.head.lose(&Timeline::new("b"), millis(15_000));
+    world.head.lose(&Timeline::new("b"), TimeSource::Store, millis(15_000));
     let quarantine = |at| {
         let read = read(&spec, &world.head, None, millis(at)).expect("it can be read");
         let mut pool = read.pool;
@@ -272,7 +273,7 @@ fn a_time_that_began_anew_lets_nothing_go_sooner() {
     let lent = world.lent(1, 1, 0, &spec, wants(100)).permits;
     // The clock of the store was set a minute ahead.
     world.head.begin_era(millis(60_000));
-    world.clock = RootClock::new(0);
+    world.clock = RootClock::new(0, TimeSource::Store);
     world.clock.on_answer(millis(60_000), millis(60_000), millis(60_000)).expect("the first");
     let value = world.cell().expect("it is written").value;
     let mut pool = read(&spec, &world.head, Some(&value), millis(60_000)).expect("it can be read").pool;

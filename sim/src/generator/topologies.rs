@@ -1,5 +1,9 @@
 //! Draws fleets whose nodes lease from regions.
 
+mod clockless;
+
+pub use clockless::{store_clockless, store_clockless_close, store_of_seconds_clockless};
+
 use crate::faults::{Fault, Faults};
 use crate::live::{Act, Live};
 use crate::network::Latency;
@@ -22,6 +26,7 @@ pub fn any(seed: u64) -> Setup {
         0 => regions(seed),
         1 => store_decided(seed),
         2 => regions_capped(seed),
+        3 if seed / 14 % 2 == 1 => store_clockless(seed),
         3 => store(seed),
         4 => store_capped(seed),
         5 => store_family(seed),
@@ -326,7 +331,8 @@ fn store_by(rules: Vec<Rule>, above: usize, seed: u64, rng: &mut fastrand::Rng) 
     let (count, far) = (setup.topology.regions(), Latency { one_way, jitter: one_way });
     let fates = vec![Fate::Copied, Fate::Set, Fate::Emptied, Fate::Behind, Fate::Started];
     let ways = vec![];
-    setup.topology = Topology::Store(Shared { count, far, ways, fates, of_two_minds: false, lag: None });
+    let (is_clockless, of_two_minds, lag) = (false, false, None);
+    setup.topology = Topology::Store(Shared { count, far, ways, fates, is_clockless, of_two_minds, lag });
     setup
 }
 

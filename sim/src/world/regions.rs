@@ -10,6 +10,7 @@ use crate::clock::HostClock;
 use crate::limits::Limits;
 use crate::oracle::{Asked, Instant, Stock, Verdict, must};
 use crate::setup::Setup;
+use crate::topology::Shared;
 use crate::{MILLI, SECOND};
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
@@ -59,13 +60,14 @@ impl Region {
     ) -> Self {
         let (now, clocks) = (clock.show(real), setup.plan.clocks);
         let leased = limits.leased(setup.is_old(region));
+        let source = setup.topology.shared().map(Shared::time_source).unwrap_or_default();
         Region {
             clock,
             up: true,
             life: 0,
             registry: Registry::new(&leased, clocks, Past::Lost(now), now, session),
             connection: Connection::new(1, EXCHANGE_TIMEOUT, 0, session - 1),
-            link: StoreLink::new(clocks),
+            link: StoreLink::new(clocks, source),
             decisions: Decisions::default(),
             horizons: vec![Duration::MAX; limits.count()],
             exchange: None,

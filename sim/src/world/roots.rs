@@ -11,10 +11,11 @@ use crate::{MILLI, SECOND};
 use lessor_ledger::cells::CellsError;
 use lessor_ledger::overrides::{LimitOverrides, Suspensions, Version};
 use lessor_ledger::pool::AskError;
-use lessor_ledger::registry::{DueAbove, Registry, Upstream};
+use lessor_ledger::registry::{DueAbove, Registry};
 use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::roots::{
-    Call, Host, Member, MemberError, Next, Notice, RootAsk, RootError, SIGN_EVERY, Said, cell_of, to_pool,
+    Call, Host, Member, MemberError, Next, Notice, RootAsk, RootError, SIGN_EVERY, Said, TimeSource, cell_of,
+    to_pool,
 };
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::moment::nanos;
@@ -38,8 +39,8 @@ pub(super) struct StoreLink {
 }
 
 impl StoreLink {
-    pub(super) fn new(clocks: ClockBounds) -> Self {
-        let member = Member::new(String::new(), clocks.drift_ppm());
+    pub(super) fn new(clocks: ClockBounds, source: TimeSource) -> Self {
+        let member = Member::new(String::new(), clocks.drift_ppm(), source);
         StoreLink { member, waits: None, asks: false, asks_next: false }
     }
 }
@@ -102,7 +103,7 @@ impl Host for Here<'_> {
     }
 
     fn hold_back(&mut self) {
-        self.registry.hold_back_above(self.local, &Upstream::Store);
+        self.registry.hold_back_store(self.local);
     }
 
     fn tell(&mut self, _: Notice) {}
@@ -155,9 +156,8 @@ impl World {
             self.push(self.real + MILLI, Event::Signs { region, life });
             return Ok(());
         }
-        let (session, now) = (at.connection.session(), at.clock.show(self.real));
-        let signed = at.link.member.signed();
-        match at.link.member.sign(session, now) {
+        let (session, due) = (at.connection.session(), at.link.member.signs_next());
+        match self.as_member(region, |member, now, here| member.sign(session, now, here)) {
             Some(next) => {
                 self.push(self.real + nanos(SIGN_EVERY), Event::Signs { region, life });
                 self.goes_on_at_store(region, next)
@@ -165,7 +165,7 @@ impl World {
             None => {
                 // A clock may stand still meanwhile.
                 let most = self.real + nanos(SIGN_EVERY);
-                let due = at.clock.when(signed + SIGN_EVERY).clamp(self.real + 1, most);
+                let due = self.regions[region].clock.when(due).clamp(self.real + 1, most);
                 self.push(due, Event::Signs { region, life });
                 Ok(())
             }
@@ -191,7 +191,7 @@ impl World {
         let limits = self.limits.leased(is_old).into_iter();
         let parents = limits.filter_map(|limit| Some((limit.name.to_string(), limit.parent?))).collect();
         let version = Version::of_file(if is_old { 1 } else { 2 });
-        let wall = self.centre.clock.show(self.real);
+        let wall = self.calendar(region);
         let Region { clock, link, registry, due, decisions, .. } = &mut self.regions[region];
         let (local, due) = (clock.show(self.real), link.asks.then_some(&*due));
         let mut here =
@@ -201,6 +201,21 @@ impl World {
         let shut_until = limit.suspension().paused_until(local);
         self.oracles.of(region).shut(shut_until.unwrap_or(Moment::ORIGIN));
         done
+    }
+
+    /// What the calendar of an allocator shows. Where the store has no clock, that of each process is off by up to two minutes.
+    fn calendar(&self, region: usize) -> Moment {
+        let right = self.centre.clock.show(self.real);
+        match self.setup.topology.shared().is_some_and(|shared| shared.is_clockless) {
+            true => {
+                let life = self.regions[region].life << 8 | region as u64;
+                right
+                    + Duration::from_nanos(
+                        fastrand::Rng::with_seed(self.setup.seed ^ life).u64(..120 * SECOND),
+                    )
+            }
+            false => right,
+        }
     }
 
     /// The member of an allocator has said what comes next.

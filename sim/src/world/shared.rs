@@ -11,7 +11,9 @@ use lessor_ledger::cells::{CellsError, Table, Timeline};
 use lessor_ledger::overrides::Version;
 use lessor_ledger::pool::{Past, Pool, PoolView};
 use lessor_ledger::registry::Registry;
-use lessor_ledger::roots::{self, Call, HEAD, Head, OVERRIDES, RootSpec, SIGN_EVERY, Said, cell_of};
+use lessor_ledger::roots::{
+    self, Call, HEAD, Head, OVERRIDES, RootSpec, SIGN_EVERY, Said, TimeSource, cell_of,
+};
 use lessor_ledger::rule::RefillStyle;
 use lessor_protocol::{ClockBounds, Moment};
 use std::collections::BTreeMap;
@@ -38,6 +40,10 @@ pub(super) struct Store {
     /// What a replica has of it.
     behind: Table,
     timelines: u64,
+    is_clockless: bool,
+    /// Of each life of the time that allocators keep, the least by which any of them took it to be later than the time that really
+    /// passed, were that as fast as a clock may be.
+    paces: BTreeMap<u64, i128>,
     /// Whether no allocator has written to it yet.
     pub(super) is_new: bool,
     /// Whether it is emptied as soon as an allocator asks for the first time, and before what of that.
@@ -67,7 +73,7 @@ enum Letter {
 
 impl Store {
     /// An empty one, for roots of `limits`.
-    pub(super) fn new(limits: &Limits, clocks: ClockBounds) -> Self {
+    pub(super) fn new(limits: &Limits, clocks: ClockBounds, is_clockless: bool) -> Self {
         // What roots are made of is asked of a registry that is none of the allocators.
         let now = Moment::ORIGIN;
         let mut registry = Registry::new(&limits.leased(false), clocks, Past::None, now, 1);
@@ -84,6 +90,8 @@ impl Store {
             behind: table.clone(),
             table,
             timelines: 0,
+            is_clockless,
+            paces: BTreeMap::new(),
             is_new: true,
             doom: None,
             set: 0,
@@ -126,13 +134,15 @@ impl Store {
 
     /// Returns the roots, as an observer that is never behind the time sees them; `None` for a root that is unknown.
     fn views(&mut self, clock: Moment, real: u64) -> Vec<Option<PoolView>> {
-        let set = self.set;
+        let (set, is_clockless) = (self.set, self.is_clockless);
         let view = |root: &mut Option<(Pool, Moment, u64)>| {
             let (root, then, at) = root.as_mut()?;
-            let now = if set == 0 { clock } else { *then + Duration::from_nanos(real - *at) };
+            let now =
+                if set == 0 && !is_clockless { clock } else { *then + Duration::from_nanos(real - *at) };
             let view = root.view(now);
             // Where the clock was set, no allocator lends by what this observer takes the time to be.
-            Some(PoolView { available: if set == 0 { view.available } else { 0 }, ..view })
+            let is_known = set == 0 && *then > Moment::ORIGIN;
+            Some(PoolView { available: if is_known { view.available } else { 0 }, ..view })
         };
         self.roots.iter_mut().map(view).collect()
     }
@@ -194,7 +204,8 @@ impl Store {
             Call::Load(names) => Ok(Said::Loaded(self.table.timeline().clone(), self.table.load(&names))),
             Call::Swap(timeline, swaps) => {
                 let swapped = self.table.swap(&timeline, &swaps);
-                self.is_new = false;
+                // The time of a store without a clock is written before its head.
+                self.is_new &= swaps.iter().all(|swap| swap.name != HEAD);
                 self.read_roots(real, clock);
                 swapped.map(Said::Swapped)
             }
@@ -207,6 +218,17 @@ impl Store {
 impl World {
     fn shared(&self) -> &Shared {
         self.setup.topology.shared().expect("there is a store")
+    }
+
+    /// The time that roots go by: the clock of the store or, where allocators keep the time, the latest that any of them takes it to
+    /// be in its last life; the origin while none knows it.
+    fn root_time(&self) -> Moment {
+        if !self.shared().is_clockless {
+            return self.root_clock();
+        }
+        let members = self.regions.iter().map(|at| (&at.link.member, at.clock.show(self.real)));
+        let times = members.filter_map(|(member, local)| Some((member.life()?, member.time(local)?)));
+        times.max().map(|(_, time)| time).unwrap_or_default()
     }
 
     /// What the clock of the store shows, or of the only allocator.
@@ -231,7 +253,7 @@ impl World {
 
     /// A letter of `region` reaches the store.
     pub(super) fn at_store(&mut self, region: usize, letter: u64) -> Verdict {
-        let (clock, real) = (self.root_clock(), self.real);
+        let (clock, real) = (self.root_time(), self.real);
         let is_first = self.regions[region].asks() <= 1;
         let Some(store) = &mut self.shared else { return Ok(()) };
         store.empty_if_doomed(letter, is_first);
@@ -302,16 +324,63 @@ impl World {
     }
 
     /// K9: an allocator may not take it to be later than the clock of the server shows by which it goes.
-    pub(super) fn is_not_ahead(&self, region: usize) -> Verdict {
+    pub(super) fn is_not_ahead(&mut self, region: usize) -> Verdict {
         let Some(store) = &self.shared else { return Ok(()) };
         let at = &self.regions[region];
         let member = &at.link.member;
         let Some(now) = member.time(at.clock.show(self.real)) else { return Ok(()) };
+        if self.shared().is_clockless {
+            self.agrees(region, now)?;
+            return self.goes_no_faster(region, now);
+        }
         // Where a clock is set, allocators know it from the next answer.
         let is_set = self.shared().fates.iter().any(|fate| matches!(fate, Fate::Set | Fate::SetTwice));
         let (clock, is_same) = (self.root_clock(), member.timeline() == Some(store.table.timeline()));
         must("K9", is_set || !is_same || now <= clock, || {
             format!("an allocator takes it to be {:?} later than its store", now.since(clock))
+        })
+    }
+
+    /// K9, where allocators keep the time: no two that know the same life of it are further apart than that allows, and none takes it
+    /// to be later than it can be by another one.
+    fn agrees(&self, region: usize, now: Moment) -> Verdict {
+        let life = |region: usize| self.regions[region].link.member.life();
+        let seen = |region: usize| {
+            let at = &self.regions[region];
+            let (local, member) = (at.clock.show(self.real), &at.link.member);
+            Some((member.time(local)?, member.latest(local)?))
+        };
+        let Some((_, latest)) = seen(region) else { return Ok(()) };
+        for other in (0..self.regions.len()).filter(|other| life(*other) == life(region)) {
+            let Some((then, other_latest)) = seen(other) else { continue };
+            let apart = now.since(then).max(then.since(now));
+            let is_near = apart <= TimeSource::Allocators.uncertainty();
+            must("K9", is_near && now <= other_latest && then <= latest, || {
+                let ahead = now.since(other_latest).max(then.since(latest));
+                format!(
+                    "two allocators are {apart:?} apart about the time, and {ahead:?} later than it can be"
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// K9: no allocator takes that time to have gone faster than it did since another one said what it was.
+    fn goes_no_faster(&mut self, region: usize, now: Moment) -> Verdict {
+        let Some(life) = self.regions[region].link.member.life() else { return Ok(()) };
+        // The keeper goes towards its calendar by less than 10 millionths.
+        let drift = if self.setup.drifting { i128::from(self.setup.plan.clocks.drift_ppm()) } else { 10 };
+        let passed = i128::from(self.real) * (1_000_000 + drift) / 1_000_000;
+        let pace = i128::from(now.as_nanos()) - passed;
+        let Some(store) = &mut self.shared else { return Ok(()) };
+        let least = store.paces.entry(life).or_insert(pace);
+        *least = pace.min(*least);
+        let ahead = pace - *least;
+        must("K9", ahead <= TimeSource::Allocators.uncertainty().as_nanos().cast_signed(), || {
+            format!(
+                "an allocator takes it to be {} µs later than by what another one said before",
+                ahead / 1_000
+            )
         })
     }
 

@@ -120,6 +120,8 @@ pub enum Scenario {
     StoreClose,
     /// The same in full use of a bucket of a few permits.
     StoreSmall,
+    /// Where the store has no clock: in full use of a short window, or in trouble.
+    StoreClockless,
     /// The same while operators pause and block, and the store loses what it had.
     StoreDecided,
     /// The same where the limit is below another one.
@@ -157,6 +159,8 @@ impl Scenario {
             Scenario::StoreEmptied => topologies::store_emptied(seed),
             Scenario::StoreClose => topologies::store_close(seed),
             Scenario::StoreSmall => topologies::store_small(seed),
+            Scenario::StoreClockless if seed.is_multiple_of(2) => topologies::store_clockless_close(seed),
+            Scenario::StoreClockless => topologies::store_clockless(seed),
             Scenario::StoreFamily => topologies::store_family(seed),
             Scenario::StoreDecided => topologies::store_decided(seed),
             Scenario::StoreCapped => topologies::store_capped(seed),

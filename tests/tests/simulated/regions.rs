@@ -83,6 +83,16 @@ fn allocators_that_share_a_store_hold_the_cap_and_strand_nothing() {
     assert!(sum.calls > 100 * seeds(), "{sum:?}");
 }
 
+/// One allocator after the other keeps the time.
+#[test]
+fn allocators_of_a_store_without_a_clock_hold_the_cap_and_strand_nothing() {
+    let sum = all_hold(50, seeds(), topologies::store_clockless);
+    assert!(sum.calls > 100 * seeds(), "{sum:?}");
+    let admissions: u64 =
+        (0..seeds() / 2).map(|seed| clean(topologies::store_clockless_close(seed)).admissions).sum();
+    assert!(admissions > seeds(), "too few to say anything: {admissions}");
+}
+
 #[test]
 fn a_limit_below_another_one_in_a_store_is_charged_to_both() {
     let sum = all_hold(50, seeds(), topologies::store_family);
@@ -196,6 +206,11 @@ fn used_at_least(fleets: u64, worst: f64, median: f64, draw: impl Fn(u64) -> Set
 #[test]
 fn what_is_wanted_of_a_limit_is_used_through_a_store() {
     used_at_least(60, 0.88, 0.97, |seed| topologies::store_of_seconds(seed, false));
+}
+
+#[test]
+fn what_is_wanted_of_a_limit_is_used_through_a_store_without_a_clock() {
+    used_at_least(60, 0.88, 0.97, topologies::store_of_seconds_clockless);
 }
 
 /// Of what one limiter admits that is asked about each call.

@@ -6,7 +6,7 @@ use crate::Rule;
 use crate::overrides::Version;
 use crate::pool::{GrantOutcome, Plan, Pool};
 use crate::registry::{LimitConfig, Upstream};
-use crate::roots::{CLOCK_UNCERTAINTY, CompiledPlan, ParentRef, RootSpec, stricter};
+use crate::roots::{CompiledPlan, ParentRef, RootSpec, TimeSource, stricter};
 use crate::share::Sharing;
 use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Key, Moment};
 use std::collections::{BTreeMap, BinaryHeap};
@@ -16,7 +16,13 @@ use std::time::Duration;
 const ALLOCATORS_MAX: usize = 1_000;
 
 /// The shortest term of a lease from a root: it ends so much sooner than the root takes it to, and a half of it is lent on.
-const TERM_MIN: Duration = CLOCK_UNCERTAINTY.saturating_mul(10);
+const fn term_min(source: TimeSource) -> Duration {
+    let times = match source {
+        TimeSource::Store => 10,
+        TimeSource::Allocators => 4,
+    };
+    source.uncertainty().saturating_mul(times)
+}
 
 /// What is due of a limit to its upstream.
 #[derive(Debug, Default)]
@@ -32,7 +38,7 @@ pub(crate) struct Due {
 pub(super) fn ceiling(config: &LimitConfig, own: u64) -> u64 {
     match config.upstream {
         None => own,
-        Some(Upstream::Store) => {
+        Some(Upstream::Store(_)) => {
             let least = config.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
             least.saturating_sub(config.sharing.reserve)
         }
@@ -51,28 +57,29 @@ pub(super) struct CompiledPlans {
 impl CompiledPlans {
     /// Those by `config`.
     pub(super) fn of(config: &LimitConfig, clocks: ClockBounds) -> Self {
-        if config.upstream != Some(Upstream::Store) {
+        let Some(Upstream::Store(source)) = config.upstream else {
             return CompiledPlans { of_limit: None, of_keys: BTreeMap::new() };
-        }
+        };
         let own = &config.sharing;
         // Each allocator shares what it has as it was told; here it is one of a few.
         let sharing = Sharing {
             reserve: own.reserve,
-            term_min: own.term_min.max(TERM_MIN).min(own.term_max),
+            term_min: own.term_min.max(term_min(source)).min(own.term_max),
             term_max: own.term_max,
             ..Sharing::default()
         };
         let compiled = |rules: &Vec<Rule>| {
-            CompiledPlan::new(Plan {
+            let plan = Plan {
                 // All were looked at when the limit was configured.
-                rules: rules.iter().filter_map(|rule| stricter(rule).ok()).collect(),
+                rules: rules.iter().filter_map(|rule| stricter(rule, source).ok()).collect(),
                 is_borrowed: false,
                 is_root: true,
                 clocks,
                 ease_off: config.ease_off,
                 lessees_max: ALLOCATORS_MAX,
                 sharing: sharing.clone(),
-            })
+            };
+            CompiledPlan::new(plan, source)
         };
         let of_keys = config.overrides.iter().map(|(key, rules)| (key.clone(), compiled(rules)));
         CompiledPlans { of_limit: Some(compiled(&config.rules)), of_keys: of_keys.collect() }

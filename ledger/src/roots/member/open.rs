@@ -14,13 +14,13 @@ pub(super) struct Found {
 
 impl Member {
     /// Reads the head, and makes it or changes it where that must be.
-    pub(super) fn open(&mut self, now: Moment) -> Next {
+    pub(super) fn open(&mut self, now: Moment, host: &mut impl Host) -> Next {
         self.head = None;
         if self.tries == TRIES {
             return self.fail(MemberError::Busy, now);
         }
         self.tries += 1;
-        self.ask_time(now, AfterTime::LoadHead)
+        self.ask_time(now, AfterTime::LoadHead, host)
     }
 
     pub(super) fn load_head(&mut self) -> Next {
@@ -35,10 +35,10 @@ impl Member {
         now: Moment,
         host: &mut impl Host,
     ) -> Next {
-        let is_same_clock = self.clock.follow(&timeline);
+        let is_same_clock = self.goes_by(&timeline);
         let found = Found { timeline, cell };
         if !is_same_clock {
-            return self.ask_time(now, AfterTime::Read(found));
+            return self.ask_time(now, AfterTime::Read(found), host);
         }
         match self.clock.now(now) {
             Some(there) => self.follow_era(found, there, now, host),
@@ -64,16 +64,26 @@ impl Member {
                 // An allocator that knew a head before has lent by it.
                 let is_fresh = host.is_fresh() && self.era.is_none();
                 let mut head = Head::begin(host.draw(), &found.timeline, there, is_fresh);
+                head.goes_by_time(self.life());
                 self.date_loss(&mut head);
                 head
             }
         };
+        if let Some(life) = self.life() {
+            if head.time().is_some_and(|time| time > life) {
+                // What is known of the time is over.
+                self.forget_time();
+                return self.fail(MemberError::Time(RootError::NoTime), now);
+            }
+            self.has_stepped = head.time() != Some(life);
+            return self.judge(found, head, there, now, host);
+        }
         if self.era.is_none_or(|era| era == head.era()) {
             return self.judge(found, head, there, now, host);
         }
         self.clock.forget();
         self.watch.forget();
-        self.ask_time(now, AfterTime::Judge(found, Box::new(head)))
+        self.ask_time(now, AfterTime::Judge(found, Box::new(head)), host)
     }
 
     /// Begins another era where that must be, and signs; while it is not known which clock is wrong it does neither.
@@ -104,18 +114,22 @@ impl Member {
             }
         }
         if self.has_stepped {
-            host.tell(Notice::StoreStepped);
+            host.tell(if self.timekeeping.is_some() { Notice::TimeBegins } else { Notice::StoreStepped });
             head.begin_era(there);
+            head.goes_by_time(self.life());
             self.date_loss(&mut head);
             self.watch.forget();
-        } else if self.era.is_none() && head.may_have_stepped(there, host.wall()) {
+        } else if self.era.is_none()
+            && self.timekeeping.is_none()
+            && head.may_have_stepped(there, host.wall())
+        {
             host.tell(Notice::Unwatched);
             head.begin_era(there);
             self.date_loss(&mut head);
         }
         if head.timeline() != timeline {
             host.tell(Notice::Moved(head.timeline(), timeline.clone()));
-            head.lose(&timeline, there);
+            head.lose(&timeline, self.clock.source(), there);
             self.date_loss(&mut head);
         }
         head.sign(&self.signer, there);
@@ -132,7 +146,7 @@ impl Member {
     /// Signs the head that is known. The time of the store is known by now.
     pub(super) fn sign_head(&mut self, there: Moment, now: Moment, host: &mut impl Host) -> Next {
         let Some((cell, mut head)) = self.head.take().filter(|_| !self.has_stepped) else {
-            return self.open(now);
+            return self.open(now, host);
         };
         head.sign(&self.signer, there);
         let timeline = head.timeline();
@@ -179,7 +193,7 @@ impl Member {
             (false, Job::Leave) if is_done => Next::Done(Ok(vec![])),
             (false, Job::Leave) => self.leave_again(),
             (false, _) if is_done => self.follow(next, head, now, host),
-            (false, _) => self.open(now),
+            (false, _) => self.open(now, host),
         }
     }
 

@@ -1,14 +1,21 @@
-//! The time of the store as this allocator knows it.
+//! The time of the store as this allocator knows it: what the store's clock shows, or what the allocator that keeps the time has
+//! written.
 
 use super::super::RootError;
-use super::{AfterTime, Call, Host, Member, MemberError, Next, Step};
+use super::{AfterTime, Call, Host, Member, MemberError, Next, Notice, Step};
+use crate::cells::{Cell, Swapped, Timeline};
 use crate::roots::Stepped;
+use crate::roots::timekeeping::{CLOCK, Reading, Timekeeping, Todo};
 use lessor_protocol::Moment;
 
 impl Member {
-    /// Asks the store for the time, and then does what comes after.
-    pub(super) fn ask_time(&mut self, now: Moment, after: AfterTime) -> Next {
-        self.call(Step::Time(now, after), Call::Time)
+    /// Asks what time it is, and then does what comes after.
+    pub(super) fn ask_time(&mut self, now: Moment, after: AfterTime, host: &mut impl Host) -> Next {
+        let Some(timekeeping) = &mut self.timekeeping else {
+            return self.call(Step::Time(now, after), Call::Time);
+        };
+        let todo = timekeeping.begin(now, &self.clock, host.wall(), host.draw());
+        self.keep_time(todo, now, after, now, host)
     }
 
     /// The store was asked at `asked`, and `said` what time it is.
@@ -32,6 +39,113 @@ impl Member {
                 host.hold_back();
             }
         }
+        self.time_known(after, now, host)
+    }
+
+    /// The cell of the time was read, first at the first instant and last at the second.
+    pub(super) fn on_stamp(
+        &mut self,
+        timeline: &Timeline,
+        cell: Option<Cell>,
+        (began, asked): (Moment, Moment),
+        after: AfterTime,
+        now: Moment,
+        host: &mut impl Host,
+    ) -> Next {
+        self.goes_by(timeline);
+        let Some(timekeeping) = &mut self.timekeeping else { return self.fail(MemberError::Mismatch, now) };
+        let life = timekeeping.life();
+        let reading = Reading { cell, began, asked, answered: now };
+        let todo = timekeeping.on_read(reading, &mut self.clock, host.wall(), || host.draw());
+        if timekeeping.life() != life {
+            self.time_begins(host);
+        }
+        match todo {
+            Ok(todo) => self.keep_time(todo, began, after, now, host),
+            Err(why) => self.fail(MemberError::Stamp(why), now),
+        }
+    }
+
+    /// What came of the swap of the cell of the time, which was sent at the second instant.
+    pub(super) fn stamp_swapped(
+        &mut self,
+        swapped: Vec<Swapped>,
+        (began, sent): (Moment, Moment),
+        after: AfterTime,
+        now: Moment,
+        host: &mut impl Host,
+    ) -> Next {
+        let (Some(timekeeping), Some(timeline)) = (&mut self.timekeeping, self.clock.timeline().cloned())
+        else {
+            return self.fail(MemberError::Mismatch, now);
+        };
+        match swapped.into_iter().next() {
+            Some(Swapped::Done) => {
+                let (life, kept) = (timekeeping.life(), timekeeping.is_keeper());
+                timekeeping.on_written(&mut self.clock, sent, now);
+                if timekeeping.life() != life {
+                    self.time_begins(host);
+                }
+                if !kept {
+                    host.tell(Notice::KeepsTime);
+                }
+                self.time_known(after, now, host)
+            }
+            // Another allocator was faster: this is in the cell since then.
+            Some(Swapped::Other(cell)) => self.on_stamp(&timeline, cell, (began, sent), after, now, host),
+            None => self.fail(MemberError::Mismatch, now),
+        }
+    }
+
+    /// The life of the time that it knows, where allocators keep that.
+    pub fn life(&self) -> Option<u64> {
+        self.timekeeping.as_ref().and_then(Timekeeping::life)
+    }
+
+    /// What is known of the time is over.
+    pub(super) fn forget_time(&mut self) {
+        self.clock.forget();
+        self.timekeeping.iter_mut().for_each(Timekeeping::forget);
+    }
+
+    /// Goes by the time of the server of `timeline`. `false` if it went by another one, whose time it forgets.
+    pub(super) fn goes_by(&mut self, timeline: &Timeline) -> bool {
+        let is_same = self.clock.follow(timeline);
+        if !is_same {
+            self.timekeeping.iter_mut().for_each(Timekeeping::forget);
+        }
+        is_same
+    }
+
+    /// Another life of the time began. What is known of roots goes by the one before.
+    fn time_begins(&mut self, host: &mut impl Host) {
+        self.head = None;
+        host.hold_back();
+    }
+
+    fn keep_time(
+        &mut self,
+        todo: Todo,
+        began: Moment,
+        after: AfterTime,
+        now: Moment,
+        host: &mut impl Host,
+    ) -> Next {
+        match todo {
+            Todo::Know => self.time_known(after, now, host),
+            Todo::Read => self.call(Step::LoadStamp(began, now, after), Call::Load(vec![CLOCK.to_owned()])),
+            Todo::Write(swap) => match self.clock.timeline().cloned() {
+                Some(timeline) => {
+                    self.call(Step::SwapStamp(began, now, after), Call::Swap(timeline, vec![swap]))
+                }
+                None => self.fail(MemberError::Mismatch, now),
+            },
+            Todo::Wait => self.fail(MemberError::Time(RootError::NoTime), now),
+        }
+    }
+
+    /// What comes after the time.
+    fn time_known(&mut self, after: AfterTime, now: Moment, host: &mut impl Host) -> Next {
         let Some(there) = self.clock.now(now) else {
             return self.fail(MemberError::Time(RootError::NoTime), now);
         };

@@ -5,13 +5,13 @@ use crate::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, Windows};
 use lessor_protocol::InFlight;
 
 fn by(rule: Rule, version: u64) -> RootSpec {
-    let rules = vec![stricter(&rule).expect("it can be kept")];
+    let rules = vec![stricter(&rule, TimeSource::Store).expect("it can be kept")];
     let plan = Plan {
         rules,
         clocks: ClockBounds::try_new(0).expect("no drift"),
         ..(**spec(1, 1).compiled.plan()).clone()
     };
-    RootSpec { compiled: CompiledPlan::new(plan), ..spec(1, version) }
+    RootSpec { compiled: CompiledPlan::new(plan, TimeSource::Store), ..spec(1, version) }
 }
 
 /// At most nine at once, for so many seconds each.
@@ -42,7 +42,7 @@ impl World {
 
     /// Goes by a clock that is exact.
     fn at(&mut self, at: u64) {
-        self.clock = RootClock::new(0);
+        self.clock = RootClock::new(0, TimeSource::Store);
         self.clock.on_answer(millis(at), millis(at), millis(at)).expect("the first");
     }
 
@@ -55,7 +55,10 @@ impl World {
 fn what_an_allocator_has_in_flight_is_kept_with_the_root() {
     let (mut world, spec) = (World::new(true), cap(5, 1));
     let (seq, first) = world.takes(1, 0, &spec, 6);
-    assert_eq!(first.in_flight, Some(InFlight { longest: 5 * SECOND + CLOCK_UNCERTAINTY, hold: Some(9) }));
+    assert_eq!(
+        first.in_flight,
+        Some(InFlight { longest: 5 * SECOND + TimeSource::Store.uncertainty(), hold: Some(9) })
+    );
     assert!(world.text().starts_with(r#"{"format":3,"#), "older versions leave it alone: {}", world.text());
     // Four were spent, and run; two came back.
     assert_eq!(world.lent(1, seq + 1, 100, &spec, runs(4, 4, 0)).permits, 0);
@@ -103,7 +106,7 @@ fn no_lease_reaches_over_the_instant_at_which_a_bucket_refills() {
     world.at(900);
     let (_, last) = world.takes(2, 900, &spec, 3);
     // It refills a second after it was made, by the clock of the store.
-    assert!(last.term <= Duration::from_millis(100) - CLOCK_UNCERTAINTY, "{last:?}");
+    assert!(last.term <= Duration::from_millis(100) - TimeSource::Store.uncertainty(), "{last:?}");
     // An allocator that is up to 10 ms behind may take it for not over yet, and lends none of what has come.
     world.at(995);
     assert_eq!(world.lent(3, 1, 995, &spec, wants(9)).permits, 0);

@@ -27,7 +27,7 @@ fn leave(allocator: &mut Allocator, servers: &mut Servers) {
 #[test]
 fn it_leaves_in_the_middle_of_a_call() {
     let (mut servers, mut east, _) = both();
-    let first = east.member.sign(1, millis(260)).expect("it is time to");
+    let first = east.member.sign(1, millis(260), &mut east.host).expect("it is time to");
     let Next::Call(call) = first else { panic!("{first:?}") };
     let said = servers.answer(call, millis(260));
     let Next::Call(swap) = east.member.on_answer(said, millis(260), &mut east.host) else {

@@ -90,7 +90,7 @@ impl Host for Quiet {
 
 impl Allocator {
     pub(super) fn new(session: u64) -> Self {
-        let member = Member::new(session.to_string(), 0).on_several_servers();
+        let member = Member::new(session.to_string(), 0, TimeSource::Store).on_several_servers();
         let host = Quiet { drawn: session << 32, wall: millis(0), asks: vec![] };
         Allocator { member, session, host }
     }
@@ -113,7 +113,7 @@ impl Allocator {
 
     pub(super) fn sign(&mut self, servers: &mut Servers, at: u64) {
         self.host.wall = millis(at);
-        let first = self.member.sign(self.session, millis(at)).expect("it is time to");
+        let first = self.member.sign(self.session, millis(at), &mut self.host).expect("it is time to");
         self.carry(servers, first, millis(at));
     }
 

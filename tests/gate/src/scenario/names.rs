@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All kinds.
-    pub const ALL: [Scenario; 48] = [
+    pub const ALL: [Scenario; 49] = [
         Scenario::Any,
         Scenario::FullWindow,
         Scenario::TinyBucket,
@@ -46,6 +46,7 @@ impl Scenario {
         Scenario::StoreSetTwice,
         Scenario::StoreClose,
         Scenario::StoreSmall,
+        Scenario::StoreClockless,
         Scenario::StoreFamily,
         Scenario::StoreDecided,
         Scenario::RegionsCapped,

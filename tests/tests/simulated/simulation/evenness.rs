@@ -30,7 +30,15 @@ fn clean(setup: Setup) -> Report {
 /// milliseconds away from what they lease from, and hold some of it.
 fn topologies() -> [(Topology, f64); 3] {
     let (count, far) = (3, Latency { one_way: 2 * MILLI, jitter: MILLI / 10 });
-    let shared = Shared { count, far, ways: vec![], fates: vec![], of_two_minds: false, lag: None };
+    let shared = Shared {
+        count,
+        far,
+        ways: vec![],
+        fates: vec![],
+        is_clockless: false,
+        of_two_minds: false,
+        lag: None,
+    };
     let regions = Topology::Regions(Regions { count, far });
     [(Topology::Allocator, 0.98), (regions, 0.975), (Topology::Store(shared), 0.97)]
 }

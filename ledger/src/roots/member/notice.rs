@@ -1,0 +1,77 @@
+//! What a member tells: why a job came to nothing, and what an operator or a metric hears of.
+
+use super::HEAD_HOLDS;
+use crate::cells::{CellsError, Timeline};
+use crate::roots::RootError;
+use std::time::Duration;
+
+/// Why a job came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemberError {
+    /// The store does not answer, or not well. Whether it did what it was told is not known.
+    #[error(transparent)]
+    Store(#[from] CellsError),
+    /// The time of the store is not known well enough.
+    #[error(transparent)]
+    Time(RootError),
+    /// Which clock is wrong is not known.
+    #[error("its clock was set, or that of this machine stood still: it waits until others show which")]
+    InDoubt,
+    /// Other allocators changed the head with each try.
+    #[error("its head changes all the time")]
+    Busy,
+    /// The head went while it was used, or another one is there.
+    #[error("its head is another one now")]
+    OtherHead,
+    /// Another version wrote the head, or another program.
+    #[error("its head is of no use: {0}")]
+    Head(String),
+    /// The same of the cell of the limits that operators have put and removed.
+    #[error("the cell of its limits is of no use: {0}")]
+    Overrides(String),
+    /// The same of the cell of its time.
+    #[error("the cell of its time is of no use: {0}")]
+    Stamp(String),
+    /// The head was not signed for so long that another allocator may have found a loss meanwhile.
+    #[error("its head was not signed for {HEAD_HOLDS:?}")]
+    NotSigned,
+    /// The shell answered another call than it was given.
+    #[error("an answer to another call")]
+    Mismatch,
+}
+
+/// What an operator or a metric hears of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The store has no head: its time begins, on this timeline.
+    Begins(Timeline),
+    /// The clock of the store was set: another era begins.
+    StoreStepped,
+    /// The clock of the store was watched by no allocator: another era begins.
+    Unwatched,
+    /// No allocator was left that knew the time of the store: it goes by the calendar of this one, and another era begins.
+    TimeBegins,
+    /// This allocator keeps the time of the store from now on.
+    KeepsTime,
+    /// The clock of this machine was wrong: other allocators agree with the store.
+    OwnStepped,
+    /// The store went from the first timeline to the second, and may have lost what was written last.
+    Moved(Timeline, Timeline),
+    /// The store had lost what was put and removed over the API, and was told again.
+    OverridesRewritten,
+    /// The same, but there is no room for it any more.
+    NoRoom,
+    /// The root in this cell goes by other rules under the same version of the configuration.
+    Contested(String),
+    /// Roots were written, so many of them and so many in vain, and that took so long.
+    Swapped {
+        /// Roots that were written.
+        done: usize,
+        /// Roots that another allocator wrote first.
+        late: usize,
+        /// How long the call took.
+        took: Duration,
+    },
+    /// A call that writes so many roots failed.
+    NotSwapped(usize),
+}
