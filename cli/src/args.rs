@@ -70,8 +70,8 @@ Example:
 
 Prints one line with the address once it listens. The file is read again when it changes and on SIGHUP. Limits whose entry
 changed continue by the new entry. A file with an error is refused whole. Each limit has one owner: two allocators with a store each
-lend it twice. Several allocators share a store ([store] kind = \"redis\" or \"postgres\"), or lease from one (upstream). SIGTERM and
-SIGINT stop it; requests in flight are finished.
+lend it twice. Several allocators share a store ([store] kind = \"redis\", \"postgres\" or \"etcd\"), or lease from one (upstream).
+SIGTERM and SIGINT stop it; requests in flight are finished.
 Exit codes: 0 stopped, 1 broken, 2 bad command line or configuration.";
 
 const CHECK_EXAMPLE: &str = "\
@@ -244,15 +244,15 @@ pub(crate) struct DemoArgs {
     /// from the first one on (`longest_gap_ms`).
     #[arg(long, value_name = "SECONDS", conflicts_with = "played", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) kill_every: Option<u64>,
-    /// Number of allocators. Each node knows all of them, and asks any. They share a store, if that is redis or postgres.
+    /// Number of allocators. Each node knows all of them, and asks any. They share a store, if that is redis, postgres or etcd.
     /// Otherwise they lease the contract from one more allocator and lend it on. --kill-every kills each in turn, and that one too.
     #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "played", value_parser = value_parser!(u8).range(1..=8))]
     pub(crate) allocators: u8,
     /// Where allocators keep their books. Allocators are processes of their own then. Default for such processes: embedded. For
-    /// redis and postgres the demo starts a server on a free port.
+    /// redis, postgres and etcd the demo starts a server on a free port.
     #[arg(long, value_name = "KIND", conflicts_with = "trace")]
     pub(crate) store: Option<Store>,
-    /// The server to use as --store: redis://… or postgres://…. All names that the demo writes there begin with demo-.
+    /// The server to use as --store: redis://…, postgres://… or etcd://…. All names that the demo writes there begin with demo-.
     #[arg(long, value_name = "URL", requires = "store")]
     pub(crate) store_url: Option<String>,
     /// After this many seconds, and after it was halved, the contract is the first one again; the headers announce that too.
@@ -304,6 +304,8 @@ pub(crate) enum Store {
     Redis,
     /// In PostgreSQL, which all allocators share: a restart continues at once.
     Postgres,
+    /// In etcd, which all allocators share: a restart continues at once.
+    Etcd,
 }
 
 impl Store {
@@ -314,12 +316,13 @@ impl Store {
             Store::Embedded => "embedded",
             Store::Redis => "redis",
             Store::Postgres => "postgres",
+            Store::Etcd => "etcd",
         }
     }
 
     /// Whether several allocators share it.
     pub(crate) fn is_shared(self) -> bool {
-        matches!(self, Store::Redis | Store::Postgres)
+        matches!(self, Store::Redis | Store::Postgres | Store::Etcd)
     }
 }
 

@@ -40,8 +40,8 @@ enum StoreCommand {
     },
     /// Create the tables of a PostgreSQL store that several allocators share. Existing tables stay as they are.
     Migrate {
-        /// Address of the store: postgres://user@host/database, or redis://host, which needs no tables. The password is a part
-        /// of it, or the environment variable LESSOR_STORE_PASSWORD.
+        /// Address of the store: postgres://user@host/database, or redis://host or etcd://host, which need no tables. The password
+        /// is a part of it, or the environment variable LESSOR_STORE_PASSWORD.
         #[arg(long, value_name = "URL", env = "LESSOR_STORE_URL", hide_env_values = true)]
         store_url: String,
         /// Prefix of the names of tables.

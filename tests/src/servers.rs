@@ -82,7 +82,7 @@ impl Server {
         Server::of(started.unwrap_or_else(|error| panic!("beside: {error}")), folder)
     }
 
-    fn of(server: PrivateServer, folder: TempDir) -> Self {
+    pub(crate) fn of(server: PrivateServer, folder: TempDir) -> Self {
         Server { address: server.address(), server: Mutex::new(server), _folder: folder }
     }
 
@@ -159,7 +159,7 @@ impl Server {
     pub fn promote(&self) {
         match self.with(|server| server.kind()) {
             StoreKind::Redis => assert_eq!(self.tell("REPLICAOF NO ONE"), "+OK"),
-            StoreKind::Memory | StoreKind::Postgres => {
+            StoreKind::Memory | StoreKind::Postgres | StoreKind::Etcd => {
                 self.with(|server| server.promote()).unwrap_or_else(|error| panic!("promote: {error}"))
             }
         }
@@ -195,11 +195,13 @@ impl Server {
         [server].into_iter().chain(children).collect()
     }
 
-    /// Does a command of Redis, or a statement of PostgreSQL, as a user with all rights: the first line of the answer.
+    /// Does a command of Redis or a statement of PostgreSQL, or posts a path and a body to etcd, as a user with all rights: the
+    /// first line of the answer.
     pub fn tell(&self, what: &str) -> String {
         match self.with(|server| server.kind()) {
             StoreKind::Redis => self.tell_redis(what),
             StoreKind::Memory | StoreKind::Postgres => self.tell_postgres(what),
+            StoreKind::Etcd => self.tell_etcd(what),
         }
     }
 
@@ -221,6 +223,12 @@ impl Server {
         };
         assert_eq!(ask(&format!("AUTH {}", self.password())), "+OK");
         ask(command)
+    }
+
+    fn tell_etcd(&self, what: &str) -> String {
+        let (path, body) = what.split_once(' ').expect("a path and a body");
+        let told = self.with(|server| server.tell_etcd(path, body));
+        told.unwrap_or_else(|error| panic!("{what}: {error}")).trim_end().to_owned()
     }
 
     fn tell_postgres(&self, statement: &str) -> String {

@@ -2,8 +2,10 @@
 //! version, on the timeline that was expected. Nothing here knows what a permit is.
 
 mod check;
+mod etcd;
 mod excerpt;
 mod memory;
+mod outcome;
 mod postgres;
 #[cfg(unix)]
 pub mod private;
@@ -11,6 +13,7 @@ mod redis;
 mod tls;
 mod url;
 
+pub use etcd::Etcd;
 pub use lessor_ledger::cells::{
     BATCH_BYTES_MAX, BATCH_MAX, Cell, CellsError, NAME_MAX, Swap, Swapped, Table, Timeline, VALUE_MAX,
     batches,
@@ -35,9 +38,10 @@ pub struct CellsConfig {
     pub password: Option<Password>,
     /// What the names of keys or tables begin with: letters, digits, `_`, `-` and `.`, at most 32 of them.
     pub prefix: String,
-    /// On so many replicas a swap must be before it is done.
+    /// On so many replicas a swap must be before it is done. None may be asked for of etcd, where a majority always has it.
     pub replicas: u32,
-    /// Whether it must be synced to a disk before it is done. PostgreSQL always does that; Redis only if it is told to.
+    /// Whether it must be synced to a disk before it is done. PostgreSQL and etcd always do that; Redis only if
+    /// it is told to.
     pub synced: bool,
     /// No call takes longer.
     pub timeout: Duration,
@@ -96,6 +100,8 @@ pub enum Cells {
     Cluster(Cluster),
     /// In a table of PostgreSQL.
     Postgres(Postgres),
+    /// In keys of etcd.
+    Etcd(Etcd),
 }
 
 impl Cells {
@@ -107,6 +113,7 @@ impl Cells {
             Place::Redis(place) if place.is_cluster => Ok(Cells::Cluster(Cluster::new(place, config)?)),
             Place::Redis(place) => Ok(Cells::Redis(Redis::new(place, config)?)),
             Place::Postgres(place) => Ok(Cells::Postgres(Postgres::new(place, config)?)),
+            Place::Etcd(place) => Ok(Cells::Etcd(Etcd::new(place, config)?)),
         }
     }
 
@@ -124,6 +131,7 @@ impl Cells {
             Cells::Redis(redis) => Cells::Redis(redis.another()),
             Cells::Cluster(cluster) => Cells::Cluster(cluster.another()),
             Cells::Postgres(postgres) => Cells::Postgres(postgres.another()),
+            Cells::Etcd(etcd) => Cells::Etcd(etcd.another()),
         }
     }
 
@@ -134,17 +142,21 @@ impl Cells {
             Cells::Redis(redis) => redis.timeline().await,
             Cells::Cluster(cluster) => cluster.timeline().await,
             Cells::Postgres(postgres) => postgres.timeline().await,
+            Cells::Etcd(etcd) => etcd.timeline().await,
         }
     }
 
     /// What the clock of the store shows, since the epoch. The caller bounds when that was by when it asked and when it
-    /// heard.
+    /// heard. etcd has none: that is an error ([`StoreUrl::has_clock`]).
     pub async fn time(&mut self) -> Result<Moment, CellsError> {
         let micros = match self {
             Cells::Memory(_) => return Ok(wall()),
             Cells::Redis(redis) => redis.time().await?,
             Cells::Cluster(cluster) => cluster.time().await?,
             Cells::Postgres(postgres) => postgres.time().await?,
+            Cells::Etcd(_) => {
+                return Err(CellsError::Unfit("store.kind is \"etcd\": etcd has no clock to ask".to_owned()));
+            }
         };
         Ok(Moment::from_nanos(micros.saturating_mul(1_000)))
     }
@@ -157,10 +169,11 @@ impl Cells {
             Cells::Redis(redis) => redis.load(names).await,
             Cells::Cluster(cluster) => cluster.load(names).await,
             Cells::Postgres(postgres) => postgres.load(names).await,
+            Cells::Etcd(etcd) => etcd.load(names).await,
         }
     }
 
-    /// Does these swaps, in one round trip if no server of a cluster says that a key moved, if the store is on this timeline. Each is done as a whole or not at all,
+    /// Does these swaps, in one round trip if no server of a cluster says that a key moved and etcd takes as much in one request, if the store is on this timeline. Each is done as a whole or not at all,
     /// whatever becomes of the others, in no order that can be relied on.
     pub async fn swap(&mut self, timeline: &Timeline, swaps: &[Swap]) -> Result<Vec<Swapped>, CellsError> {
         check::swaps(swaps)?;
@@ -169,13 +182,14 @@ impl Cells {
             Cells::Redis(redis) => redis.swap(timeline, swaps).await,
             Cells::Cluster(cluster) => cluster.swap(timeline, swaps).await,
             Cells::Postgres(postgres) => postgres.swap(timeline, swaps).await,
+            Cells::Etcd(etcd) => etcd.swap(timeline, swaps).await,
         }
     }
 
     /// Makes what the store needs before there can be cells, and says what it made: nothing, if all is there.
     pub async fn migrate(&mut self) -> Result<Vec<String>, CellsError> {
         match self {
-            Cells::Memory(_) | Cells::Redis(_) | Cells::Cluster(_) => Ok(vec![]),
+            Cells::Memory(_) | Cells::Redis(_) | Cells::Cluster(_) | Cells::Etcd(_) => Ok(vec![]),
             Cells::Postgres(postgres) => postgres.migrate().await,
         }
     }

@@ -1,6 +1,7 @@
 //! Private servers for demos and tests: on a free port of loopback, in a given folder, with a password that no other program
 //! knows. A server is gone with its handle. Nothing that serves nodes uses this.
 
+mod etcd;
 mod find;
 mod port;
 mod postgres;
@@ -39,6 +40,8 @@ pub struct PrivateServer {
     port: HeldPort,
     password: String,
     environment: Vec<(OsString, OsString)>,
+    /// Which member of its cluster an etcd is.
+    member: Option<etcd::Member>,
     child: Option<Child>,
 }
 
@@ -48,6 +51,7 @@ pub fn is_installed(kind: StoreKind) -> bool {
         StoreKind::Memory => false,
         StoreKind::Redis => find::redis().is_some(),
         StoreKind::Postgres => find::postgres("postgres").is_some(),
+        StoreKind::Etcd => find::on_path("etcd").is_some(),
     }
 }
 
@@ -64,8 +68,46 @@ impl PrivateServer {
             StoreKind::Memory => return Err(io::Error::other("memory: needs no server")),
             StoreKind::Redis => {}
             StoreKind::Postgres => postgres::prepare(folder, &password)?,
+            StoreKind::Etcd => {
+                let one = Self::start_etcd(&[folder.to_owned()], settings)?;
+                return one.into_iter().next().ok_or_else(|| io::Error::other("no member"));
+            }
         }
         Self::on_a_free_port(kind, folder, password, settings)
+    }
+
+    /// The members of an etcd, one for each of these folders, with all that it writes in it.
+    pub fn start_etcd(folders: &[PathBuf], settings: &[Setting]) -> io::Result<Vec<Self>> {
+        let password = password();
+        let members = etcd::members(folders.len())?;
+        let make = |(folder, member): (&PathBuf, _)| {
+            let (kind, password) = (StoreKind::Etcd, password.clone());
+            let mut server = Self::not_started(kind, folder, password)?;
+            server.member = Some(member);
+            Ok(server)
+        };
+        let mut servers = folders.iter().zip(members).map(make).collect::<io::Result<Vec<_>>>()?;
+        // None is ready before most are there.
+        thread::scope(|scope| {
+            let starting = servers.iter_mut().map(|server| scope.spawn(|| server.start_again(settings)));
+            let starting: Vec<_> = starting.collect();
+            let started = |starting: thread::ScopedJoinHandle<'_, _>| {
+                starting.join().unwrap_or_else(|_| Err(io::Error::other("a panic at the start")))
+            };
+            starting.into_iter().try_for_each(started)
+        })?;
+        if let Some(first) = servers.first() {
+            etcd::secure(first.address(), &password)?;
+        }
+        Ok(servers)
+    }
+
+    /// Does something at an etcd by its JSON gateway, as the user that may do everything.
+    ///
+    /// # Errors
+    /// If it does not answer, or refuses.
+    pub fn tell_etcd(&self, path: &str, body: &str) -> io::Result<String> {
+        etcd::tell(self.address(), &self.password, path, body)
     }
 
     /// Makes a PostgreSQL cluster in this folder, for servers to begin with a copy of. That takes a tenth of the processor time
@@ -91,6 +133,7 @@ impl PrivateServer {
                 all.push(("replicaof", master.as_str()));
             }
             StoreKind::Postgres => postgres::copy(port, &self.password, folder)?,
+            StoreKind::Etcd => return Err(io::Error::other("an etcd has members")),
         }
         all.extend_from_slice(settings);
         Self::on_a_free_port(self.kind, folder, self.password.clone(), &all)
@@ -98,8 +141,10 @@ impl PrivateServer {
 
     /// Another server of the same kind and with the same password, which knows nothing of this one. All it writes is in this folder.
     pub fn beside(&self, folder: &Path, settings: &[Setting]) -> io::Result<Self> {
-        if self.kind == StoreKind::Postgres {
-            postgres::prepare(folder, &self.password)?;
+        match self.kind {
+            StoreKind::Memory | StoreKind::Redis => {}
+            StoreKind::Postgres => postgres::prepare(folder, &self.password)?,
+            StoreKind::Etcd => return Err(io::Error::other("an etcd draws its own password")),
         }
         Self::on_a_free_port(self.kind, folder, self.password.clone(), settings)
     }
@@ -110,10 +155,14 @@ impl PrivateServer {
         password: String,
         settings: &[Setting],
     ) -> io::Result<Self> {
-        let (folder, port) = (folder.to_owned(), HeldPort::any()?);
-        let mut server = PrivateServer { kind, folder, port, password, environment: vec![], child: None };
+        let mut server = Self::not_started(kind, folder, password)?;
         server.start_again(settings)?;
         Ok(server)
+    }
+
+    fn not_started(kind: StoreKind, folder: &Path, password: String) -> io::Result<Self> {
+        let (folder, port) = (folder.to_owned(), HeldPort::any()?);
+        Ok(PrivateServer { kind, folder, port, password, environment: vec![], member: None, child: None })
     }
 
     /// Starts it with these settings, on its port and with what is in its folder. One that runs is killed before.
@@ -123,6 +172,7 @@ impl PrivateServer {
         let ready = match self.kind {
             StoreKind::Memory | StoreKind::Redis => redis::READY,
             StoreKind::Postgres => postgres::READY,
+            StoreKind::Etcd => etcd::READY,
         };
         loop {
             let mut command = match self.kind {
@@ -130,6 +180,10 @@ impl PrivateServer {
                     redis::command(&self.folder, port, &self.password, settings)
                 }
                 StoreKind::Postgres => postgres::command(&self.folder, port, settings),
+                StoreKind::Etcd => match &self.member {
+                    Some(member) => etcd::command(&self.folder, member, self.address(), settings),
+                    None => Err(io::Error::other("an etcd is a member")),
+                },
             }?;
             command.envs(self.environment.iter().map(|(name, value)| (name, value)));
             match spawn(&mut command, ready) {
@@ -194,13 +248,14 @@ impl PrivateServer {
         match self.kind {
             StoreKind::Memory | StoreKind::Redis => format!("redis://:{password}@{address}"),
             StoreKind::Postgres => format!("postgres://{USER}:{password}@{address}/{USER}"),
+            StoreKind::Etcd => format!("etcd://{}:{password}@{address}", etcd::ROOT),
         }
     }
 
     /// The URL of the user that may do everything there.
     pub fn admin_url(&self) -> String {
         match self.kind {
-            StoreKind::Memory | StoreKind::Redis => self.url(),
+            StoreKind::Memory | StoreKind::Redis | StoreKind::Etcd => self.url(),
             StoreKind::Postgres => {
                 let (admin, address) = (postgres::ADMIN, self.address());
                 format!("postgres://{admin}:{}@{address}/{USER}", self.password)
@@ -211,7 +266,9 @@ impl PrivateServer {
     /// Makes a standby the primary. Redis is told so itself: `REPLICAOF NO ONE`.
     pub fn promote(&self) -> io::Result<()> {
         match self.kind {
-            StoreKind::Memory | StoreKind::Redis => Err(io::Error::other("only a standby of postgres")),
+            StoreKind::Memory | StoreKind::Redis | StoreKind::Etcd => {
+                Err(io::Error::other("only a standby of postgres"))
+            }
             StoreKind::Postgres => postgres::promote(&self.folder),
         }
     }

@@ -13,7 +13,7 @@ use self::line::Line;
 use self::script::Told;
 use super::tls;
 use super::url::{Address, RedisPlace};
-use super::{Cell, CellsConfig, CellsError, Swap, Swapped, Timeline};
+use super::{Cell, CellsConfig, CellsError, Swap, Swapped, Timeline, outcome};
 use ::redis::Pipeline;
 use std::fmt;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl Redis {
             let answers = line.swap(&told).await?;
             let outcomes =
                 swaps.iter().zip(answers).map(|(swap, answer)| script::swapped(&swap.name, answer));
-            let swapped = script::of_batch(outcomes)?;
+            let swapped = outcome::of_batch(outcomes)?;
             if swapped.contains(&Swapped::Done) {
                 line.wait(&shared.config).await?;
             }

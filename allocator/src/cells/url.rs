@@ -1,5 +1,9 @@
 //! Where a store is, as an operator writes it. Nothing shows the password that may be in it.
 
+mod etcd;
+
+pub(super) use self::etcd::EtcdPlace;
+
 use super::Password;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use std::fmt;
@@ -7,8 +11,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use tokio_postgres::config::{Host, SslMode};
 
-/// The URL of a store: `redis://`, `rediss://`, `postgres://`, `postgresql://`, or `memory:` for cells that no other
-/// process sees and that end with the process.
+/// The URL of a store: `redis://`, `rediss://`, `postgres://`, `postgresql://`, `etcd://`, `etcds://`, or `memory:` for cells
+/// that no other process sees and that end with the process.
 #[derive(Clone)]
 pub struct StoreUrl {
     /// As it was written, with whatever is secret in it.
@@ -25,6 +29,8 @@ pub enum StoreKind {
     Redis,
     /// PostgreSQL.
     Postgres,
+    /// etcd.
+    Etcd,
 }
 
 impl StoreKind {
@@ -34,6 +40,7 @@ impl StoreKind {
             StoreKind::Memory => "memory",
             StoreKind::Redis => "redis",
             StoreKind::Postgres => "postgres",
+            StoreKind::Etcd => "etcd",
         }
     }
 }
@@ -43,6 +50,7 @@ pub(super) enum Place {
     Memory,
     Redis(RedisPlace),
     Postgres(Box<PostgresPlace>),
+    Etcd(EtcdPlace),
 }
 
 #[derive(Clone)]
@@ -91,10 +99,10 @@ pub(super) struct Roots(pub(super) Option<PathBuf>);
 #[error("{0}")]
 pub struct UrlError(String);
 
-/// Hosts of a cluster that a URL names: of those that are down the next one is asked.
+/// Hosts that a URL names of servers that are one store: of those that are down the next one is asked.
 const HOSTS_MAX: usize = 32;
 
-const SCHEMES: &str = "redis://, rediss://, postgres:// or postgresql://";
+const SCHEMES: &str = "redis://, rediss://, postgres://, postgresql://, etcd:// or etcds://";
 
 impl StoreUrl {
     /// What kind of store it is.
@@ -103,12 +111,18 @@ impl StoreUrl {
             Place::Memory => StoreKind::Memory,
             Place::Redis(_) => StoreKind::Redis,
             Place::Postgres(_) => StoreKind::Postgres,
+            Place::Etcd(_) => StoreKind::Etcd,
         }
     }
 
     /// Whether it is a cluster: several servers, each of which can fail alone.
     pub fn is_cluster(&self) -> bool {
         matches!(&self.place, Place::Redis(place) if place.is_cluster)
+    }
+
+    /// Whether the store has a clock that can be asked for the time: all but etcd have one.
+    pub fn has_clock(&self) -> bool {
+        !matches!(self.place, Place::Etcd(_))
     }
 }
 
@@ -121,6 +135,8 @@ impl FromStr for StoreUrl {
             Some(("redis", rest)) => Place::Redis(redis(rest, false)?),
             Some(("rediss", rest)) => Place::Redis(redis(rest, true)?),
             Some(("postgres" | "postgresql", rest)) => Place::Postgres(Box::new(postgres(rest)?)),
+            Some(("etcd", rest)) => Place::Etcd(etcd::place(rest, false)?),
+            Some(("etcds", rest)) => Place::Etcd(etcd::place(rest, true)?),
             _ => return Err(UrlError(format!("the URL of a store begins with {SCHEMES}"))),
         };
         Ok(StoreUrl { text: text.to_owned(), place })
@@ -270,6 +286,7 @@ impl fmt::Display for StoreUrl {
                     false => write!(f, "{scheme}://{hosts}/{}", place.db),
                 }
             }
+            Place::Etcd(place) => write!(f, "{place}"),
             Place::Postgres(place) => {
                 let config = &place.config;
                 let ports = config.get_ports();
@@ -322,6 +339,10 @@ mod tests {
             ("postgresql://u:s3?cr/et@h:1,i:2/d", "postgres://h:1,i:2/d"),
             ("postgres://h/d?user=u", "postgres://h:5432/d"),
             ("postgres://u:s3cret@/d?host=/run/postgresql", "postgres:///run/postgresql/d"),
+            ("etcd://h", "etcd://h:2379"),
+            ("etcd://h:7/", "etcd://h:7"),
+            ("etcd://u:s3c,ret@a:1,b-c.d,[::1]:3/", "etcd://a:1,b-c.d:2379,[::1]:3"),
+            ("etcds://u:s3%40cr/et@[::1]?sslrootcert=/ca.pem", "etcds://[::1]:2379"),
             ("memory:", "memory:"),
         ] {
             let url: StoreUrl = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -354,6 +375,20 @@ mod tests {
             "postgres://u:s3cret@h/d?sslrootcert=/ca.pem",
             "postgres://u:s3cret@h/d?port=x",
             "postgres://h/d?user=u&password=a@s3cret",
+            "etcd://",
+            "etcd:s3cret",
+            "etcd://u:s3cret@",
+            "etcd://:s3cret@h",
+            "etcd://u:s3%zzcret@h",
+            "etcd://u:s3%ffcret@h",
+            "etcd://u:s3cret@h:0",
+            "etcd://u:s3cret@h:99999",
+            "etcd://u:s3cret@h,",
+            "etcd://u:s3cret@h/s3",
+            "etcd://u:s3cret@[h]",
+            "etcd://u:s3cret@h s3",
+            "etcd://u:s3cret@h?cluster=true",
+            "etcd://u:s3cret@h?sslrootcert=/ca.pem",
         ] {
             let error = text.parse::<StoreUrl>().expect_err(text).to_string();
             assert!(!error.contains("s3"), "{text}: {error}");

@@ -90,7 +90,7 @@ pub struct SharedStore {
 
 impl StoreConfig {
     /// All kinds, as they are written.
-    pub const KINDS: [&str; 4] = ["embedded", "memory", "redis", "postgres"];
+    pub const KINDS: [&str; 5] = ["embedded", "memory", "redis", "postgres", "etcd"];
 
     /// The default file.
     pub const FILE: &str = "lessor.redb";

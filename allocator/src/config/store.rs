@@ -13,7 +13,7 @@ const TIMEOUT: (Duration, Duration) = (Duration::from_millis(10), Duration::from
 
 pub(super) fn store(raw: &RawStore) -> Result<StoreConfig, String> {
     let kind = raw.kind.as_deref().unwrap_or("embedded");
-    let is_shared = kind == "redis" || kind == "postgres";
+    let is_shared = ["redis", "postgres", "etcd"].contains(&kind);
     let own = [
         ("url", raw.url.is_some()),
         ("prefix", raw.prefix.is_some()),
@@ -36,10 +36,10 @@ pub(super) fn store(raw: &RawStore) -> Result<StoreConfig, String> {
         ("memory", Some(path)) => {
             Err(format!("store.path is {path:?}: a store in memory has none, leave it out"))
         }
-        ("redis" | "postgres", Some(path)) => {
-            Err(format!("store.path is {path:?}: a {kind} store has none, use store.url"))
+        ("redis" | "postgres" | "etcd", Some(path)) => {
+            Err(format!("store.path is {path:?}: a store of kind {kind} has none, use store.url"))
         }
-        ("redis" | "postgres", None) => Ok(StoreConfig::Shared(shared(kind, raw)?)),
+        ("redis" | "postgres" | "etcd", None) => Ok(StoreConfig::Shared(shared(kind, raw)?)),
         _ => Err(format!("store.kind is {kind:?}: use one of {}", StoreConfig::KINDS.join(", "))),
     }
 }
@@ -47,6 +47,7 @@ pub(super) fn store(raw: &RawStore) -> Result<StoreConfig, String> {
 fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
     let example = match kind {
         "redis" => "redis://127.0.0.1:6379",
+        "etcd" => "etcd://127.0.0.1:2379",
         _ => "postgres://lessor@127.0.0.1/lessor",
     };
     let Some(url) = &raw.url else {
@@ -69,6 +70,11 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
             .ok()
             .filter(|replicas| *replicas <= most)
             .ok_or_else(|| format!("store.replicas is {replicas}: use at most {most}"))?;
+        if kind == "etcd" && replicas > 0 {
+            return Err(format!(
+                "store.replicas is {replicas}: a majority of an etcd always has a change, leave it out"
+            ));
+        }
     }
     cells.synced = raw.synced.unwrap_or(cells.synced);
     if let Some(Timespan(timeout)) = raw.timeout {
@@ -142,5 +148,42 @@ impl StoreConfig {
         }
         limit.upstream = Some(Upstream::Store(source));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::*;
+
+    fn store_of(lines: &str) -> Result<StoreConfig, String> {
+        let limit = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
+        let parsed = Config::parse(&format!("[store]\n{lines}\n{limit}"));
+        parsed.map(|config| config.server.store).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_etcd_has_a_url_and_no_replicas() {
+        let url = "kind = \"etcd\"\nurl = \"etcd://u@a,b:7\"\nsynced = true";
+        let store = store_of(url).expect("it is one");
+        let StoreConfig::Shared(shared) = &store else { panic!("{store:?}") };
+        assert_eq!((store.kind(), shared.cells.url.to_string().as_str()), ("etcd", "etcd://a:2379,b:7"));
+        for (lines, said) in [
+            ("kind = \"etcd\"", "store.url is missing: say for example url = \"etcd://127.0.0.1:2379\""),
+            ("kind = \"etcd\"\nurl = \"http://s3cret@h\"", "store.url: the URL of a store begins with"),
+            (
+                "kind = \"etcd\"\nurl = \"redis://s3cret@h\"",
+                "store.url is one of redis, and store.kind is \"etcd\"",
+            ),
+            (
+                "kind = \"redis\"\nurl = \"etcd://s3cret@h\"",
+                "store.url is one of etcd, and store.kind is \"redis\"",
+            ),
+            (&format!("{url}\nreplicas = 2"), "store.replicas is 2: a majority of an etcd"),
+            (&format!("{url}\npath = \"p\""), "store.path is \"p\": a store of kind etcd has none"),
+        ] {
+            let error = store_of(lines).expect_err(lines);
+            assert!(error.contains(said) && !error.contains("s3cret"), "{error}");
+        }
     }
 }

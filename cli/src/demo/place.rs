@@ -31,6 +31,7 @@ impl Place {
             }
             Store::Redis => StoreKind::Redis,
             Store::Postgres => StoreKind::Postgres,
+            Store::Etcd => StoreKind::Etcd,
         };
         let (url, server, folder) = match url {
             Some(url) => (url.to_owned(), None, None),
@@ -78,6 +79,7 @@ impl Place {
 pub(crate) fn shown(config: &str, store: Store, folder: &Path) -> Result<String, Failure> {
     let url = match store {
         Store::Redis => "redis://127.0.0.1:6379",
+        Store::Etcd => "etcd://127.0.0.1:2379",
         Store::Memory | Store::Embedded | Store::Postgres => "postgres://lessor@127.0.0.1/lessor",
     };
     with_store(config, store, folder, url, CellsConfig::PREFIX)
@@ -94,7 +96,7 @@ fn with_store(config: &str, store: Store, folder: &Path, url: &str, prefix: &str
                 .ok_or_else(|| Failure::Run(format!("a configuration cannot name {}", file.display())))?;
             format!("path = {}\n", toml::Value::from(path))
         }
-        Store::Redis | Store::Postgres => {
+        Store::Redis | Store::Postgres | Store::Etcd => {
             format!("url = {}\nprefix = {}\n", toml::Value::from(url), toml::Value::from(prefix))
         }
     };

@@ -46,8 +46,8 @@ pub enum Swapped {
     Other(Option<Cell>),
 }
 
-/// What tells that a store is the one it was: the replication id of Redis, the system and the timeline of PostgreSQL. On
-/// the same timeline nothing that was done is undone.
+/// What tells that a store is the one it was: the replication id of Redis, the system and the timeline of PostgreSQL, the
+/// cluster and a mark in etcd. On the same timeline nothing that was done is undone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timeline(String);
 

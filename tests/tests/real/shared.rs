@@ -295,7 +295,9 @@ async fn one_that_is_emptied_is_waited_out(kind: StoreKind) {
         call_for(&vendor, &limits, PER / 2).await;
         match kind {
             StoreKind::Redis => _ = store.server.tell("FLUSHALL"),
-            StoreKind::Memory | StoreKind::Postgres => _ = store.server.tell("DELETE FROM lessor_cells"),
+            StoreKind::Memory | StoreKind::Postgres | StoreKind::Etcd => {
+                _ = store.server.tell("DELETE FROM lessor_cells")
+            }
         }
     }
     call_for(&vendor, &limits, 6 * PER).await.expect("it goes on");
@@ -314,7 +316,7 @@ async fn keys_that_are_not_used_are_taken_away(kind: StoreKind) {
         StoreKind::Redis => {
             store.server.tell("DBSIZE").trim_start_matches(':').parse::<u64>().expect("a number") - 1
         }
-        StoreKind::Memory | StoreKind::Postgres => {
+        StoreKind::Memory | StoreKind::Postgres | StoreKind::Etcd => {
             let count = store.server.tell("SELECT count(*) FROM lessor_cells WHERE name <> 'head'");
             count.parse().expect("a number")
         }
@@ -353,7 +355,9 @@ async fn what_an_operator_decides_holds_for_all(kind: StoreKind) {
     assert_eq!(call_until(&nothing, &late.limit("vendor"), CLOCK.now() + PER).await, None, "for all");
     match kind {
         StoreKind::Redis => _ = store.server.tell("FLUSHALL"),
-        StoreKind::Memory | StoreKind::Postgres => _ = store.server.tell("DELETE FROM lessor_cells"),
+        StoreKind::Memory | StoreKind::Postgres | StoreKind::Etcd => {
+            _ = store.server.tell("DELETE FROM lessor_cells")
+        }
     }
     assert_eq!(call_for(&nothing, &limits, 5 * PER).await, None, "though the store forgot it");
     tell(&west, "resume").await;

@@ -1,9 +1,10 @@
-//! What is promised of cells, by each store that there is: the same list of behaviours against a map, Redis, a cluster of Redis, and
-//! PostgreSQL.
+//! What is promised of cells, by each store that there is: the same list of behaviours against a map, Redis, a cluster of Redis,
+//! PostgreSQL, and etcd.
 //! What is true of one kind of server alone is in a file of its own.
 
 mod behaviours;
 mod cluster;
+mod etcd;
 mod figures;
 mod migrate;
 mod postgres;
@@ -13,6 +14,7 @@ mod trouble;
 
 use lessor_allocator::cells::{Cell, Cells, CellsConfig, CellsError, StoreKind, Swap, Swapped, Timeline};
 use scenarios::cluster::Cluster;
+use scenarios::etcd::Etcd;
 use scenarios::servers::Server;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +25,9 @@ struct Store {
     /// No other test has the cells of this prefix.
     config: Option<CellsConfig>,
     server: Option<Arc<Server>>,
-    /// Ends with the tests that use it.
+    /// End with the tests that use them.
     _cluster: Option<Arc<Cluster>>,
+    _etcd: Option<Arc<Etcd>>,
 }
 
 /// A prefix that no other test has.
@@ -38,7 +41,7 @@ impl Store {
         if kind == StoreKind::Memory {
             let config = CellsConfig::new("memory:".parse().expect("a URL"));
             let cells = Cells::connect(&config).await.expect("nothing can go wrong");
-            return Store { cells, config: None, server: None, _cluster: None };
+            return Store { cells, config: None, server: None, _cluster: None, _etcd: None };
         }
         // It may start one, which takes a while.
         let server = tokio::task::block_in_place(|| Server::shared(kind));
@@ -50,7 +53,7 @@ impl Store {
         let config = server.config(&prefix());
         let mut cells = Cells::new(&config).expect("a good configuration");
         cells.migrate().await.expect("what it needs");
-        Store { cells, config: Some(config), server: Some(server), _cluster: None }
+        Store { cells, config: Some(config), server: Some(server), _cluster: None, _etcd: None }
     }
 
     /// The same of a cluster that other tests use, too.
@@ -59,10 +62,18 @@ impl Store {
         Store { _cluster: Some(Arc::clone(&cluster)), ..Store::on_all(&cluster) }
     }
 
+    /// The same of an etcd with three members.
+    async fn of_an_etcd() -> Self {
+        let etcd = Etcd::shared();
+        let config = etcd.config(&prefix());
+        let cells = Cells::new(&config).expect("a good configuration");
+        Store { cells, config: Some(config), server: None, _cluster: None, _etcd: Some(etcd) }
+    }
+
     fn on_all(cluster: &Cluster) -> Self {
         let config = cluster.config(&prefix());
         let cells = Cells::new(&config).expect("a good configuration");
-        Store { cells, config: Some(config), server: None, _cluster: None }
+        Store { cells, config: Some(config), server: None, _cluster: None, _etcd: None }
     }
 
     async fn load(&mut self, name: &str) -> Option<Cell> {

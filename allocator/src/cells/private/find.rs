@@ -28,7 +28,8 @@ fn newest(name: &str) -> Option<PathBuf> {
     found.into_iter().rev().map(path).find(|path| path.is_file())
 }
 
-fn on_path(name: &str) -> Option<PathBuf> {
+/// A program on the path.
+pub(super) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }

@@ -16,7 +16,7 @@ use super::answer::Answer;
 use super::script::{self, Told};
 use super::{Shared, at};
 use crate::cells::url::{Address, RedisPlace};
-use crate::cells::{Cell, CellsConfig, CellsError, Swap, Swapped, Timeline};
+use crate::cells::{Cell, CellsConfig, CellsError, Swap, Swapped, Timeline, outcome};
 use lessor_protocol::{Clock, Moment};
 use redis::Pipeline;
 use std::collections::BTreeMap;
@@ -187,7 +187,7 @@ impl Cluster {
     ) -> Result<Vec<Swapped>, CellsError> {
         let mut outcomes = vec![None; swaps.len()];
         let outcome = self.swap_all(timeline, swaps, &mut outcomes).await.and_then(|()| {
-            let outcome = script::of_batch(outcomes.iter().flatten().cloned());
+            let outcome = outcome::of_batch(outcomes.iter().flatten().cloned());
             outcome.map_err(|error| self.stale(error))
         });
         outcome.map_err(|error| error.of_batch(outcomes.contains(&Some(Ok(Swapped::Done)))))

@@ -84,23 +84,6 @@ pub(super) fn swapped(name: &str, answer: Answer) -> Result<Swapped, CellsError>
     }
 }
 
-/// What came of a batch: of each swap, or why that is not known of all.
-pub(super) fn of_batch(
-    outcomes: impl Iterator<Item = Result<Swapped, CellsError>>,
-) -> Result<Vec<Swapped>, CellsError> {
-    let (mut swapped, mut broken) = (vec![], None);
-    for outcome in outcomes {
-        match outcome {
-            Ok(outcome) => swapped.push(outcome),
-            Err(error) => broken = broken.or(Some(error)),
-        }
-    }
-    match broken {
-        None => Ok(swapped),
-        Some(error) => Err(error.of_batch(swapped.contains(&Swapped::Done))),
-    }
-}
-
 /// The cell that a server answered with: an empty string is what it says of a key that is not there.
 pub(super) fn cell(name: &str, answer: Answer) -> Result<Option<Cell>, CellsError> {
     let mut bytes = answer.bytes()?;

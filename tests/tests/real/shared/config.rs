@@ -67,7 +67,9 @@ fn shown(answer: &(u16, String)) -> (u16, String) {
 async fn empty(store: &Store, kind: StoreKind) {
     match kind {
         StoreKind::Redis => _ = store.server.tell("FLUSHALL"),
-        StoreKind::Memory | StoreKind::Postgres => _ = store.server.tell("DELETE FROM lessor_cells"),
+        StoreKind::Memory | StoreKind::Postgres | StoreKind::Etcd => {
+            _ = store.server.tell("DELETE FROM lessor_cells")
+        }
     }
 }
 

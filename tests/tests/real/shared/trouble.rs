@@ -172,7 +172,7 @@ fn shown(server: &Server, kind: StoreKind) -> i64 {
             let said = server.tell("EVAL \"return redis.call('TIME')[1]\" 0");
             said.parse().unwrap_or_else(|_| panic!("no seconds: {said}"))
         }
-        StoreKind::Memory | StoreKind::Postgres => {
+        StoreKind::Memory | StoreKind::Postgres | StoreKind::Etcd => {
             let said = server.tell("SELECT extract(epoch FROM clock_timestamp())::bigint");
             said.parse().unwrap_or_else(|_| panic!("no seconds: {said}"))
         }

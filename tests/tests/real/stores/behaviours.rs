@@ -14,6 +14,7 @@ macro_rules! behaviours {
         behaviours! { in redis by Store::of(StoreKind::Redis); $($behaviour)* }
         behaviours! { in cluster by Store::of_a_cluster(); $($behaviour)* }
         behaviours! { in postgres by Store::of(StoreKind::Postgres); $($behaviour)* }
+        behaviours! { in etcd by Store::of_an_etcd(); $($behaviour)* }
     };
     (in $store:ident by $made:expr; $($behaviour:ident)*) => {
         mod $store {

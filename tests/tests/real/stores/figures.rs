@@ -16,7 +16,7 @@ async fn a_swap_is_done_in_one_round_trip() {
     println!(
         "| store | bytes | swaps in a batch | swaps/s | median | 99th |\n|---|---:|---:|---:|---:|---:|"
     );
-    for kind in [StoreKind::Memory, StoreKind::Redis, StoreKind::Postgres] {
+    for kind in [StoreKind::Memory, StoreKind::Redis, StoreKind::Postgres, StoreKind::Etcd] {
         for bytes in [100, 10_000] {
             for batch in [1, BATCH] {
                 let (took, mut each) = timed(kind, bytes, batch).await;
@@ -31,7 +31,10 @@ async fn a_swap_is_done_in_one_round_trip() {
 
 /// How long it took to swap each cell of a batch over and over, and each round trip.
 async fn timed(kind: StoreKind, bytes: usize, batch: usize) -> (Duration, Vec<Duration>) {
-    let mut store = Store::of(kind).await;
+    let mut store = match kind {
+        StoreKind::Etcd => Store::of_an_etcd().await,
+        StoreKind::Memory | StoreKind::Redis | StoreKind::Postgres => Store::of(kind).await,
+    };
     let timeline = store.timeline().await;
     let mut dice = fastrand::Rng::with_seed(7);
     let value: Vec<u8> = (0..bytes).map(|_| dice.u8(..)).collect();

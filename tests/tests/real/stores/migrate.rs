@@ -34,3 +34,15 @@ async fn it_makes_the_tables_once_and_says_so() {
         assert!(told.starts_with("lessor: --store-url: ") && !told.contains("s3cret"), "{told}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_etcd_needs_nothing_made() {
+    let server = tokio::task::block_in_place(|| Server::shared(StoreKind::Etcd));
+    let (address, password) = (server.address(), server.password());
+    let url = format!("etcd://root@{address}");
+    let told = format!("etcd://{address}: made nothing, all is there\n");
+    assert_eq!(migrate(&url, &password), (Some(0), told));
+    let (code, told) = migrate(&url, "s3cret");
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("password") && !told.contains("s3cret"), "{told}");
+}

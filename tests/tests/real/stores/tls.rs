@@ -1,4 +1,4 @@
-//! Both servers with TLS, and a certificate that no authority vouches for.
+//! Each kind of server with TLS, and a certificate that no authority vouches for.
 
 use super::trouble::wait_for;
 use super::{Store, cell, swap};
@@ -108,4 +108,20 @@ async fn postgres_is_talked_to_if_its_certificate_is_good() {
     assert!(clear.as_ref().is_err_and(|error| error.to_string().contains("TLS")), "{clear:?}");
     server.start_again(&[("ssl", "on"), ("ssl_cert_file", &certificate), ("ssl_key_file", &key)]);
     only_who_is_vouched_for_is_talked_to(&store, &url, '&', &certificate).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd_is_talked_to_if_its_certificate_is_good() {
+    let server = Arc::new(Server::start(StoreKind::Etcd, &[]));
+    let store = Store::on(Arc::clone(&server)).await;
+    let (certificate, key) = certificate(&server.folder());
+    let client = format!("https://{}", server.address());
+    let files = [("cert-file", certificate.as_str()), ("key-file", &key)];
+    let urls = [("listen-client-urls", client.as_str()), ("advertise-client-urls", &client)];
+    server.start_again(&[urls, files].concat());
+    let url = format!("etcds://root:{}@{}", server.password(), server.address());
+    only_who_is_vouched_for_is_talked_to(&store, &url, '?', &certificate).await;
+    // In clear it is not understood.
+    let clear = Cells::connect(store.config.as_ref().expect("it has one")).await;
+    assert!(matches!(clear, Err(CellsError::Unreachable(_))), "{clear:?}");
 }

@@ -1,0 +1,78 @@
+//! A real etcd of three members, a test's own: its leader is killed or stopped, over the heads of those who use it.
+
+use crate::servers::Server;
+use lessor_allocator::cells::CellsConfig;
+use lessor_allocator::cells::private::{PrivateServer, Setting};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Members of each.
+const MEMBERS: usize = 3;
+
+/// Three members, all of which end with this.
+#[derive(Debug)]
+pub struct Etcd {
+    members: Vec<Server>,
+}
+
+impl Etcd {
+    /// One that no other test uses. It takes a while.
+    pub fn start(settings: &[Setting]) -> Self {
+        let folders = [(); MEMBERS].map(|()| tempfile::tempdir().expect("a folder"));
+        let paths: Vec<PathBuf> = folders.iter().map(|folder: &TempDir| folder.path().to_owned()).collect();
+        let started = PrivateServer::start_etcd(&paths, settings);
+        let started = started.unwrap_or_else(|error| panic!("etcd: {error}"));
+        let members = started.into_iter().zip(folders).map(|(server, folder)| Server::of(server, folder));
+        Etcd { members: members.collect() }
+    }
+
+    /// One that other tests use, too, each with a prefix of its own.
+    pub fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Etcd>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().expect("no test panics in here");
+        if let Some(etcd) = shared.upgrade() {
+            return etcd;
+        }
+        let etcd = Arc::new(Etcd::start(&[]));
+        *shared = Arc::downgrade(&etcd);
+        etcd
+    }
+
+    /// Its members.
+    pub fn members(&self) -> &[Server] {
+        &self.members
+    }
+
+    /// Which member leads.
+    ///
+    /// # Panics
+    /// If one does not answer, or none leads.
+    pub fn leader(&self) -> usize {
+        let leads = |member: &Server| {
+            let status = member.tell("/v3/maintenance/status {}");
+            let status: serde_json::Value = serde_json::from_str(&status).expect("it is JSON");
+            status["header"]["member_id"] == status["leader"]
+        };
+        self.members.iter().position(leads).expect("one leads")
+    }
+
+    /// The URL of its store, with the password in it, and all members as hosts.
+    pub fn url(&self) -> String {
+        let hosts: Vec<String> = self.members.iter().map(|member| member.address().to_string()).collect();
+        self.url_by(&hosts.join(","))
+    }
+
+    /// The same with other hosts.
+    pub fn url_by(&self, hosts: &str) -> String {
+        format!("etcd://root:{}@{hosts}", self.members[0].password())
+    }
+
+    /// What a handle on its cells needs, with this prefix.
+    pub fn config(&self, prefix: &str) -> CellsConfig {
+        let url = self.url().parse().expect("a URL of ours");
+        // A machine that builds something else meanwhile answers late.
+        CellsConfig { prefix: prefix.to_owned(), timeout: Duration::from_secs(5), ..CellsConfig::new(url) }
+    }
+}

@@ -1,0 +1,236 @@
+//! etcd alone: what it lets in, what it has room for, and what it says of it.
+
+mod members;
+mod timeline;
+
+use super::trouble::settle;
+use super::{Store, cell, prefix, swap};
+use lessor_allocator::cells::{Cells, CellsConfig, CellsError, StoreKind, Swapped, VALUE_MAX};
+use scenarios::etcd::Etcd;
+use scenarios::servers::Server;
+use scenarios::wire::Wire;
+use std::sync::Arc;
+use std::time::Duration;
+
+const ETCD: StoreKind = StoreKind::Etcd;
+
+/// One member alone.
+async fn own() -> Store {
+    Store::on(Arc::new(tokio::task::block_in_place(|| Server::start(ETCD, &[])))).await
+}
+
+fn server(store: &Store) -> Arc<Server> {
+    store.server.clone().expect("it has one")
+}
+
+/// Three members with a call that takes at most this long.
+fn config(etcd: &Etcd, timeout: Duration) -> CellsConfig {
+    CellsConfig { timeout, ..etcd.config(&prefix()) }
+}
+
+fn config_of(config: &CellsConfig, url: &str) -> CellsConfig {
+    CellsConfig { url: url.parse().expect("a URL"), ..config.clone() }
+}
+
+/// The mark of the timeline: the key that is the prefix and a slash, in base64.
+fn mark(store: &Store) -> String {
+    base64(&format!("{}/", store.config.as_ref().expect("it has one").prefix))
+}
+
+fn base64(text: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let groups = text.as_bytes().chunks(3).map(|group| {
+        let bits = (0..3).fold(0, |bits, at| bits << 8 | u32::from(*group.get(at).unwrap_or(&0)));
+        let digit = |at: usize| match at <= group.len() {
+            true => char::from(DIGITS[(bits >> (18 - 6 * at) & 63) as usize]),
+            false => '=',
+        };
+        (0..4).map(digit).collect::<String>()
+    });
+    groups.collect()
+}
+
+/// A cell is known by its version alone, to any handle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handle_that_never_loaded_a_cell_swaps_it() {
+    let mut store = Store::of_an_etcd().await;
+    let timeline = store.timeline().await;
+    let mut other = Cells::new(store.config.as_ref().expect("it has one")).expect("a good configuration");
+    for version in 0..6_u64 {
+        let handle = if version % 2 == 0 { &mut store.cells } else { &mut other };
+        let next = [swap("a", version.checked_sub(1), Some(cell(version, "")))];
+        assert_eq!(handle.swap(&timeline, &next).await, Ok(vec![Swapped::Done]));
+    }
+    assert_eq!(store.cells.swap(&timeline, &[swap("a", Some(5), None)]).await, Ok(vec![Swapped::Done]));
+    let late = other.swap(&timeline, &[swap("a", Some(5), None)]).await;
+    assert_eq!(late, Ok(vec![Swapped::Other(None)]));
+}
+
+/// More than one transaction takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_is_large_is_done_in_parts() {
+    let mut store = Store::of_an_etcd().await;
+    let config =
+        CellsConfig { timeout: Duration::from_secs(30), ..store.config.clone().expect("it has one") };
+    store.cells = Cells::new(&config).expect("a good configuration");
+    let names: Vec<String> = (0..200).map(|n| format!("{n}{}", "x".repeat(500))).collect();
+    let value = |n: usize| vec![n as u8; if n.is_multiple_of(80) { VALUE_MAX } else { 100 }];
+    let make = names.iter().enumerate().map(|(n, name)| swap(name, None, Some(cell(n as u64, value(n)))));
+    let made = store.try_swap(&make.collect::<Vec<_>>()).await;
+    assert_eq!(made, Ok(vec![Swapped::Done; names.len()]));
+    let (_, found) = store.cells.load(&names).await.expect("it is there");
+    for (n, found) in found.into_iter().enumerate() {
+        assert_eq!(found, Some(cell(n as u64, value(n))), "{n}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_lost_says_nothing_of_what_was_done() {
+    let server = server(&own().await);
+    let wire = Wire::to(server.address()).await;
+    super::trouble::an_answer_that_is_lost_says_nothing_of_what_was_done(&server, &wire).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_stopped_is_not_waited_for() {
+    super::trouble::a_server_that_is_stopped_is_not_waited_for(own().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_is_told_and_not_shown() {
+    super::trouble::a_wrong_password_is_told_and_not_shown(ETCD).await;
+    let store = own().await;
+    let config = store.config.as_ref().expect("it has one");
+    let nameless = config_of(config, &format!("etcd://{}", server(&store).address()));
+    let error = Cells::connect(&nameless).await.expect_err("it does not say who asks").to_string();
+    assert!(error.contains("not let in") && error.contains("the URL names no user"), "{error}");
+}
+
+/// A connection that was closed while it was unused is not missed, with one member or with three.
+#[tokio::test]
+async fn a_connection_that_was_closed_meanwhile_is_made_again() {
+    let etcd = Etcd::start(&[]);
+    let [first, second, _] = etcd.members() else { panic!("three") };
+    let wire = Wire::to(first.address()).await;
+    let config = config_of(&etcd.config("test"), &etcd.url_by(&wire.address().to_string()));
+    let mut cells = Cells::connect(&config).await.expect("it is there");
+    let timeline = cells.timeline().await.expect("it is there");
+    for version in 0..6_u64 {
+        wire.lead_to([second, first][version as usize % 2].address());
+        // The wire ends the connection, and then its end is seen.
+        settle().await;
+        settle().await;
+        let next = [swap("a", version.checked_sub(1), Some(cell(version, "one")))];
+        assert_eq!(cells.swap(&timeline, &next).await, Ok(vec![Swapped::Done]));
+    }
+}
+
+/// It forgets who was let in, and nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_and_started_again_it_is_the_one_it_was() {
+    let mut store = own().await;
+    let before = store.timeline().await;
+    for version in 0..20_u64 {
+        let expected = version.checked_sub(1);
+        assert_eq!(store.swap(swap("a", expected, Some(cell(version, "one")))).await, Swapped::Done);
+    }
+    server(&store).kill();
+    let lost = store.cells.timeline().await;
+    assert!(matches!(lost, Err(CellsError::Unreachable(_))), "{lost:?}");
+    server(&store).start_again(&[]);
+    assert_eq!(store.cells.swap(&before, &[swap("a", Some(19), None)]).await, Ok(vec![Swapped::Done]));
+    assert_eq!(store.timeline().await, before);
+}
+
+/// What docs/stores.md says that a user needs is enough, and less is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_may_do_what_is_needed_can_do_all() {
+    let store = own().await;
+    let (server, mut config) = (server(&store), store.config.clone().expect("it has one"));
+    let (key, end) = (base64(&format!("{}/", config.prefix)), base64(&format!("{}0", config.prefix)));
+    for told in [
+        r#"/v3/auth/role/add {"name":"narrow"}"#,
+        &format!(
+            r#"/v3/auth/role/grant {{"name":"narrow","perm":{{"permType":"READWRITE","key":"{key}","range_end":"{end}"}}}}"#
+        ),
+        r#"/v3/auth/user/add {"name":"narrow","password":"na:rr@w"}"#,
+        r#"/v3/auth/user/add {"name":"none","password":"none"}"#,
+        r#"/v3/auth/user/grant {"user":"narrow","role":"narrow"}"#,
+    ] {
+        server.tell(told);
+    }
+    config.url = format!("etcd://narrow:na:rr%40w@{}", server.address()).parse().expect("a URL");
+    let mut cells = Cells::connect(&config).await.expect("it may do that");
+    let timeline = cells.timeline().await.expect("it may do that");
+    for (expected, next) in [(None, Some(cell(1, "one"))), (Some(1), Some(cell(2, "two"))), (Some(2), None)] {
+        assert_eq!(cells.swap(&timeline, &[swap("a", expected, next)]).await, Ok(vec![Swapped::Done]));
+    }
+    config.url = format!("etcd://none:none@{}", server.address()).parse().expect("a URL");
+    let error = Cells::connect(&config).await.expect_err("it may not");
+    assert!(matches!(&error, CellsError::Unfit(text) if text.contains("permission denied")), "{error:?}");
+    // The password may be apart from the URL.
+    config.url = format!("etcd://narrow@{}", server.address()).parse().expect("a URL");
+    config.password = Some(lessor_allocator::cells::Password::new("na:rr@w"));
+    Cells::connect(&config).await.expect("it may do that");
+}
+
+/// A server that has no room left says so, by its alarm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_full_is_refused() {
+    let quota = [("quota-backend-bytes", "200000")];
+    let mut store = Store::on(Arc::new(tokio::task::block_in_place(|| Server::start(ETCD, &quota)))).await;
+    let timeline = store.timeline().await;
+    let mut full = None;
+    // Its size is counted ten times a second.
+    for n in 0..400 {
+        let made = [swap(&format!("{n}"), None, Some(cell(1, vec![7; 50_000])))];
+        if let Err(error) = store.cells.swap(&timeline, &made).await {
+            full = Some(error);
+            break;
+        }
+    }
+    // The swap may be done: only the next one is not.
+    assert!(
+        matches!(&full, Some(CellsError::Unreachable(text)) if text.contains("database space exceeded")),
+        "{full:?}"
+    );
+    let refused = Cells::connect(store.config.as_ref().expect("it has one")).await;
+    assert!(matches!(&refused, Err(CellsError::Unfit(text)) if text.contains("NOSPACE")), "{refused:?}");
+}
+
+/// What others wrote under names of ours is no cell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_cell_is_not_taken_for_one() {
+    let mut store = own().await;
+    let prefix = store.config.clone().expect("it has one").prefix;
+    let long = base64(&"x".repeat(1_500_000));
+    for (name, value) in [("short", "eA=="), ("long", long.as_str()), ("marked", "AAAAAAAAAAAC")] {
+        let key = base64(&format!("{prefix}/{name}"));
+        server(&store).tell(&format!("/v3/kv/put {{\"key\":\"{key}\",\"value\":\"{value}\"}}"));
+    }
+    let timeline = store.timeline().await;
+    for name in ["short", "long", "marked"] {
+        let loaded = store.cells.load(&[name.to_owned()]).await;
+        assert!(matches!(&loaded, Err(CellsError::Invalid(text)) if text.contains(name)), "{loaded:?}");
+        let swapped = store.cells.swap(&timeline, &[swap(name, None, Some(cell(1, "")))]).await;
+        assert!(matches!(&swapped, Err(CellsError::Invalid(text)) if text.contains(name)), "{swapped:?}");
+    }
+    // The error does not say that nothing was done where something was.
+    let batch = [swap("a", None, Some(cell(1, "one"))), swap("short", None, None)];
+    let partly = store.cells.swap(&timeline, &batch).await;
+    assert!(matches!(&partly, Err(CellsError::Unreachable(text)) if text.contains("short")), "{partly:?}");
+    assert_eq!(store.load("a").await, Some(cell(1, "one")));
+}
+
+/// It has no clock, and says so; nor can it be asked for more replicas than it has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_it_does_not_have_is_told() {
+    let mut store = Store::of_an_etcd().await;
+    let mut config = store.config.clone().expect("it has one");
+    assert!(!config.url.has_clock());
+    let time = store.cells.time().await;
+    assert!(matches!(&time, Err(CellsError::Unfit(text)) if text.contains("etcd has no clock")), "{time:?}");
+    config.replicas = 1;
+    let error = Cells::new(&config).expect_err("it has a majority");
+    assert!(matches!(&error, CellsError::Unfit(text) if text.contains("store.replicas is 1")), "{error:?}");
+}
