@@ -207,7 +207,7 @@ impl Etcd {
 
     /// Says which timeline the store is on, which is not this one.
     async fn moved(&mut self, timeline: &Timeline) -> CellsError {
-        match Box::pin(self.load_all(&[])).await {
+        match self.load_all(&[]).await {
             Ok((found, _)) if found != *timeline => CellsError::Moved { found },
             Ok(_) => became_another(),
             Err(error) => error,

@@ -125,6 +125,21 @@ async fn a_connection_that_was_closed_meanwhile_is_made_again() {
     }
 }
 
+/// Whose token is not good any more is let in again, over the same connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_was_taken_away_is_replaced() {
+    let mut store = own().await;
+    let timeline = store.timeline().await;
+    let password = server(&store).password();
+    for version in 0..3_u64 {
+        // A new password, though it is the same, ends all tokens of the user.
+        let change = format!("/v3/auth/user/changepw {{\"name\":\"root\",\"password\":\"{password}\"}}");
+        server(&store).tell(&change);
+        let next = [swap("a", version.checked_sub(1), Some(cell(version, "one")))];
+        assert_eq!(store.cells.swap(&timeline, &next).await, Ok(vec![Swapped::Done]));
+    }
+}
+
 /// It forgets who was let in, and nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_and_started_again_it_is_the_one_it_was() {
