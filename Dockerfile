@@ -16,6 +16,7 @@ COPY Cargo.toml Cargo.lock ./
 COPY protocol/Cargo.toml protocol/
 COPY holder/Cargo.toml holder/
 COPY ledger/Cargo.toml ledger/
+COPY tls/Cargo.toml tls/
 COPY allocator/Cargo.toml allocator/
 COPY client/Cargo.toml client/
 COPY client/examples client/examples
@@ -24,8 +25,8 @@ COPY cli/Cargo.toml cli/
 COPY tests/Cargo.toml tests/
 COPY tests/gate/Cargo.toml tests/gate/
 COPY benches/Cargo.toml benches/
-RUN mkdir protocol/src holder/src ledger/src allocator/src client/src sim/src cli/src tests/src tests/gate/src benches/src \
-    && touch protocol/src/lib.rs holder/src/lib.rs ledger/src/lib.rs allocator/src/lib.rs client/src/lib.rs sim/src/lib.rs tests/src/lib.rs benches/src/lib.rs \
+RUN mkdir protocol/src holder/src ledger/src tls/src allocator/src client/src sim/src cli/src tests/src tests/gate/src benches/src \
+    && touch protocol/src/lib.rs holder/src/lib.rs ledger/src/lib.rs tls/src/lib.rs allocator/src/lib.rs client/src/lib.rs sim/src/lib.rs tests/src/lib.rs benches/src/lib.rs \
     && touch tests/gate/src/lib.rs \
     && echo 'fn main() {}' > cli/src/main.rs \
     && cargo build --release --locked --package lessor-cli
@@ -33,12 +34,13 @@ RUN mkdir protocol/src holder/src ledger/src allocator/src client/src sim/src cl
 COPY protocol protocol
 COPY holder holder
 COPY ledger ledger
+COPY tls tls
 COPY allocator allocator
 COPY client client
 COPY sim sim
 COPY cli cli
 # Files keep their age when they are copied, and older than the empty crates they would not be built.
-RUN touch protocol/src/lib.rs holder/src/lib.rs ledger/src/lib.rs allocator/src/lib.rs client/src/lib.rs sim/src/lib.rs cli/src/main.rs \
+RUN touch protocol/src/lib.rs holder/src/lib.rs ledger/src/lib.rs tls/src/lib.rs allocator/src/lib.rs client/src/lib.rs sim/src/lib.rs cli/src/main.rs \
     && cargo build --release --locked --package lessor-cli \
     && mkdir /state
 

@@ -44,4 +44,4 @@ pub mod store;
 mod uplink;
 
 pub use config::{Config, ConfigError};
-pub use server::{Server, listen};
+pub use server::{OpenError, Server, listen};

@@ -13,6 +13,7 @@ use crate::reload::Reloads;
 use crate::shared::Shared;
 use crate::store::StoreError;
 use crate::uplink::Uplinks;
+use lessor_tls::{Acceptor, TlsError};
 use peers::Peers;
 use std::io;
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
 /// How often to look for sessions and pools that no longer matter, and how many are looked at then. A hundred thousand pools
@@ -47,33 +49,48 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// Why an allocator cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Its store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Its certificates cannot be used.
+    #[error("server.tls: {0}")]
+    Tls(#[from] TlsError),
+}
+
 /// The allocator, ready to serve.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
+    /// Of a configuration with `tls`, once that was read.
+    tls: Option<Arc<Acceptor>>,
 }
 
 impl Server {
     /// A new life of the allocator. `fresh` states that no earlier life can have lent anything that is still
     /// being spent; without it every limit begins in quarantine.
     pub fn new(config: Config, fresh: bool) -> Self {
-        Server { shared: Arc::new(Shared::new(config, fresh)) }
+        Server { shared: Arc::new(Shared::new(config, fresh)), tls: None }
     }
 
     /// A life of the allocator that writes down what it lends to the store of `config`, if that names one, and goes on with
     /// what an earlier life has written there. `fresh` as for [`Server::new`]: then of that only what operators have decided.
     ///
     /// # Errors
-    /// If the store cannot be used.
-    pub fn open(config: Config, fresh: bool) -> Result<Self, StoreError> {
-        match config.server.store.clone() {
+    /// If the store or the certificates cannot be used.
+    pub fn open(config: Config, fresh: bool) -> Result<Self, OpenError> {
+        let tls = acceptor(&config)?;
+        let shared = match config.server.store.clone() {
             // What is leased from a shared store is in no danger: that counts it until its term is over.
-            StoreConfig::Memory | StoreConfig::Shared(_) => Ok(Server::new(config, fresh)),
+            StoreConfig::Memory | StoreConfig::Shared(_) => Arc::new(Shared::new(config, fresh)),
             StoreConfig::Embedded { path } => {
                 let path = path.unwrap_or_else(|| PathBuf::from(StoreConfig::FILE));
-                Ok(Server { shared: Shared::open(config, fresh, &path)? })
+                Shared::open(config, fresh, &path)?
             }
-        }
+        };
+        Ok(Server { shared, tls })
     }
 
     /// The way to it for the watcher of its file.
@@ -85,21 +102,29 @@ impl Server {
     /// within five seconds, whatever its peers do.
     ///
     /// # Errors
-    /// If the listener has no address.
+    /// If the listener has no address, or the certificates cannot be used.
     pub async fn run(
-        self,
+        mut self,
         listener: TcpListener,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
         let address = listener.local_addr()?;
+        if self.tls.is_none() {
+            self.tls = acceptor(self.shared.config()).map_err(io::Error::other)?;
+        }
+        // Certificates are looked at for as long as it serves.
+        let mut looks = JoinSet::new();
+        if let Some(tls) = &self.tls {
+            looks.spawn(tls.clone().watch());
+        }
         let quarantined = self.shared.beside(|registry, now| registry.quarantined(now).len());
-        tracing::info!(%address, limits = self.shared.config().limits.len(), quarantined, "listening");
-        let mut peers = Peers::new(&self.shared);
+        tracing::info!(%address, tls = self.tls.is_some(), limits = self.shared.config().limits.len(), quarantined, "listening");
+        let mut peers = Peers::new(&self.shared, self.tls.clone());
         let uplinks = self.serve(&listener, &mut peers, shutdown).await;
         self.shared.stop();
         tracing::info!(connections = peers.count(), "stopping: nothing is lent any more");
         drop(listener);
-        tokio::join!(peers.finish(), uplinks.finish());
+        tokio::join!(peers.finish(), uplinks.finish(), looks.shutdown());
         let shared = self.shared.clone();
         if tokio::task::spawn_blocking(move || shared.close_store()).await.is_err() {
             tracing::error!("the store could not be closed");
@@ -137,6 +162,11 @@ impl Server {
             }
         }
     }
+}
+
+/// What makes encrypted connections, if `config` says that they are.
+fn acceptor(config: &Config) -> Result<Option<Arc<Acceptor>>, TlsError> {
+    config.server.tls.as_ref().map(|files| Acceptor::load(files).map(Arc::new)).transpose()
 }
 
 /// Sends what it is given at once: answers are small, and a peer waits for each.

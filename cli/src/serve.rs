@@ -30,10 +30,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let listen = args.listen.unwrap_or(config.server.listen);
         let cannot = |error| Failure::Run(format!("cannot listen on {listen}: {error}"));
         let listener = lessor_allocator::listen(listen).map_err(cannot)?;
+        let scheme = if config.server.tls.is_some() { "https" } else { "http" };
         let server = Server::open(config, args.fresh).map_err(|error| Failure::Input(error.to_string()))?;
         let watch = Watch::install(args.config.clone(), text, server.reloads())?;
         // A signal that comes once it has said so must not be lost, nor kill.
-        announce(&listener).map_err(cannot)?;
+        announce(&listener, scheme).map_err(cannot)?;
         tell_manager(NotifyState::Ready);
         // It ends with the server, whatever it is waiting for.
         let ran = tokio::select! {
@@ -58,10 +59,10 @@ fn tell_manager(state: NotifyState<'_>) {
 }
 
 /// The one line on stdout. No log filter hides it: with port 0 it is the only way to learn the address.
-fn announce(listener: &TcpListener) -> std::io::Result<()> {
+fn announce(listener: &TcpListener, scheme: &str) -> std::io::Result<()> {
     let address = listener.local_addr()?;
     // The line needs no reader: a closed stdout is no reason not to serve.
     let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "listening on http://{address}").and_then(|()| stdout.flush());
+    let _ = writeln!(stdout, "listening on {scheme}://{address}").and_then(|()| stdout.flush());
     Ok(())
 }

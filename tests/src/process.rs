@@ -90,7 +90,7 @@ impl Drop for Running {
 pub struct Allocator {
     /// The process.
     pub running: Running,
-    /// `http://127.0.0.1:…`
+    /// `http://127.0.0.1:…`, or `https://` if its configuration has certificates.
     pub url: String,
     folder: tempfile::TempDir,
     /// The port of all its lives, if the system chose it.
@@ -176,7 +176,7 @@ impl Allocator {
 
     /// The address without the scheme.
     pub fn address(&self) -> &str {
-        self.url.trim_start_matches("http://")
+        self.url.split_once("://").map_or(&self.url, |(_, address)| address)
     }
 }
 

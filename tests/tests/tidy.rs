@@ -9,21 +9,29 @@ use std::process::Command;
 
 /// The arrows: folder and name of each crate, and the crates beside it that it may see, be it to build, to run or
 /// to test. Nothing sees the last three, so that what they need for themselves reaches no user.
-const ARROWS: [(&str, &str, &[&str]); 10] = [
+const ARROWS: [(&str, &str, &[&str]); 11] = [
     ("protocol", "lessor-protocol", &[]),
     ("holder", "lessor-holder", &["lessor-protocol"]),
     ("ledger", "lessor-ledger", &["lessor-protocol"]),
-    ("allocator", "lessor-allocator", &["lessor-protocol", "lessor-holder", "lessor-ledger"]),
-    ("client", "lessor", &["lessor-protocol", "lessor-holder"]),
+    ("tls", "lessor-tls", &[]),
+    ("allocator", "lessor-allocator", &["lessor-protocol", "lessor-holder", "lessor-ledger", "lessor-tls"]),
+    ("client", "lessor", &["lessor-protocol", "lessor-holder", "lessor-tls"]),
     ("sim", "lessor-sim", &["lessor-protocol", "lessor-holder", "lessor-ledger", "lessor"]),
     ("cli", "lessor-cli", WITH_SIM),
     ("tests", "scenarios", WITH_SIM),
     ("tests/gate", "gate", &["lessor-protocol", "lessor-ledger", "lessor-sim"]),
     ("benches", "benches", BOTH_SIDES),
 ];
-const BOTH_SIDES: &[&str] = &["lessor-protocol", "lessor-ledger", "lessor-allocator", "lessor"];
-const WITH_SIM: &[&str] =
-    &["lessor-protocol", "lessor-holder", "lessor-ledger", "lessor-allocator", "lessor", "lessor-sim"];
+const BOTH_SIDES: &[&str] = &["lessor-protocol", "lessor-ledger", "lessor-tls", "lessor-allocator", "lessor"];
+const WITH_SIM: &[&str] = &[
+    "lessor-protocol",
+    "lessor-holder",
+    "lessor-ledger",
+    "lessor-tls",
+    "lessor-allocator",
+    "lessor",
+    "lessor-sim",
+];
 
 /// The core: each a file `….rs`, a folder, or both. It takes `now` and dice as arguments, and counts in integers.
 const CORE: &str = "

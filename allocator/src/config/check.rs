@@ -3,6 +3,7 @@
 use super::place;
 use super::raw::{RawConfig, RawServer, RawStore};
 use super::store;
+use super::tls;
 use super::{CONNECTIONS_MAX, Config, ConfigError, LISTEN, LimitConfig, ServerConfig, upstream};
 use lessor_ledger::limit_text::{self, RawLimit, at_least_one};
 use lessor_ledger::registry::check_parents;
@@ -61,7 +62,8 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
     let upstreams = raw.upstreams.iter().map(|address| upstream::address(address));
     let upstreams =
         upstreams.collect::<Result<_, _>>().map_err(|problem| format!("server.upstreams: {problem}"))?;
-    Ok(ServerConfig { listen, connections_max, node, hosts, upstreams, store: store::store(raw_store)? })
+    let tls = raw.tls.as_ref().map(tls::server).transpose()?;
+    Ok(ServerConfig { listen, connections_max, node, hosts, upstreams, tls, store: store::store(raw_store)? })
 }
 
 /// `name` as a request's `Host` has it, without a port.

@@ -10,6 +10,7 @@ mod show;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod upstream;
 
 pub use error::ConfigError;
@@ -24,6 +25,7 @@ use crate::cells::CellsConfig;
 use lessor_ledger::Rule;
 use lessor_ledger::rule::SlidingWindow;
 use lessor_protocol::{ClockBounds, NodeName};
+use lessor_tls::ServerFiles;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -61,6 +63,8 @@ pub struct ServerConfig {
     pub hosts: BTreeSet<String>,
     /// Allocators that limits may be leased from which are put over the API, beside those that the file leases limits from.
     pub upstreams: BTreeSet<Upstream>,
+    /// The files by which connections are encrypted; `None` if they are not.
+    pub tls: Option<ServerFiles>,
     /// Where pools outlive the process.
     pub store: StoreConfig,
 }

@@ -11,11 +11,12 @@ use serde_path_to_error::{Path, Segment};
 const LATER: [&str; 1] = ["priority"];
 
 /// Keys that have no default, each with an example of what is right.
-const NEEDED: [(&str, &str); 5] = [
+const NEEDED: [(&str, &str); 6] = [
     ("name", "\"vendor/rest\""),
     ("rules", RULES_EXAMPLE),
     ("kind", "\"sliding_window\""),
     ("key", "\"acme\""),
+    ("certificate", "\"server.crt\""),
     ("over", "\"10s\""),
 ];
 
@@ -41,6 +42,15 @@ pub(super) struct RawServer {
     pub hosts: Vec<String>,
     #[serde(default)]
     pub upstreams: Vec<String>,
+    pub tls: Option<RawServerTls>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawServerTls {
+    pub certificate: String,
+    pub key: String,
+    pub client_ca: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -4,6 +4,7 @@
 use super::{Config, SharedStore, StoreConfig, Upstream};
 use lessor_ledger::limit_text::RawLimit;
 use lessor_ledger::rule_text::{RawRule, Timespan};
+use lessor_tls::ServerFiles;
 use serde::Serialize;
 use std::fmt;
 
@@ -19,6 +20,9 @@ impl fmt::Display for Config {
         line(f, "hosts", &self.server.hosts)?;
         let upstreams: Vec<&str> = self.server.upstreams.iter().map(Upstream::as_str).collect();
         line(f, "upstreams", &upstreams)?;
+        if let Some(files) = &self.server.tls {
+            server_tls(f, files)?;
+        }
         writeln!(f, "\n[store]")?;
         line(f, "kind", &self.server.store.kind())?;
         match &self.server.store {
@@ -32,6 +36,18 @@ impl fmt::Display for Config {
         }
         Ok(())
     }
+}
+
+/// The names of files alone.
+fn server_tls(f: &mut fmt::Formatter<'_>, files: &ServerFiles) -> fmt::Result {
+    let mut parts = vec![
+        format!("certificate = {}", inline(&files.certificate)?),
+        format!("key = {}", inline(&files.key)?),
+    ];
+    if let Some(client_ca) = &files.client_ca {
+        parts.push(format!("client_ca = {}", inline(client_ca)?));
+    }
+    writeln!(f, "tls = {{ {} }}", parts.join(", "))
 }
 
 /// All but a password that may be in its URL.

@@ -13,11 +13,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use lessor_tls::{Acceptor, Identity};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -42,18 +43,24 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 pub(super) struct Peers {
     service: http::Service,
     builder: Builder<TokioExecutor>,
+    /// What encrypts them, if they are encrypted.
+    tls: Option<Arc<Acceptor>>,
     /// Tells connections to finish.
     graceful: GracefulShutdown,
+    /// Tells handshakes to end: nothing was asked for in them yet.
+    handshakes: watch::Sender<()>,
     tasks: JoinSet<()>,
 }
 
 impl Peers {
-    /// None yet. All of them will talk to `shared`.
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+    /// None yet. All of them will talk to `shared`, by `tls` if that is there.
+    pub(super) fn new(shared: &Arc<Shared>, tls: Option<Arc<Acceptor>>) -> Self {
         Peers {
             service: http::Service::new(shared.clone()),
             builder: builder(),
+            tls,
             graceful: GracefulShutdown::new(),
+            handshakes: watch::Sender::new(()),
             tasks: JoinSet::new(),
         }
     }
@@ -63,7 +70,22 @@ impl Peers {
         let (mut builder, service, watcher) =
             (self.builder.clone(), self.service.clone(), self.graceful.watcher());
         builder.http1().timer(HeadTimer::default());
-        self.tasks.spawn(serve_peer(stream, builder, service, watcher));
+        let Some(tls) = self.tls.clone() else {
+            self.tasks.spawn(serve_peer(stream, builder, service, watcher, None));
+            return;
+        };
+        let mut ends = self.handshakes.subscribe();
+        self.tasks.spawn(async move {
+            let shaken = tokio::select! {
+                shaken = tls.accept(stream) => shaken,
+                // An error means that there is no server any more.
+                _ = ends.changed() => return,
+            };
+            match shaken {
+                Ok((stream, identity)) => serve_peer(stream, builder, service, watcher, identity).await,
+                Err(error) => tracing::debug!(%error, "a handshake came to nothing"),
+            }
+        });
     }
 
     /// Connections that are open, and those that have ended since [`Peers::ended`] was last polled.
@@ -84,6 +106,7 @@ impl Peers {
 
     /// Lets requests in flight finish, for a while, and ends the rest.
     pub(super) async fn finish(mut self) {
+        self.handshakes.send_replace(());
         if timeout(DRAIN_WAIT, self.graceful.shutdown()).await.is_err() {
             tracing::info!("ending connections that did not finish by themselves");
         }
@@ -109,12 +132,19 @@ async fn serve_peer(
     builder: Builder<TokioExecutor>,
     service: http::Service,
     watcher: Watcher,
+    identity: Option<Identity>,
 ) {
+    if let Some(identity) = &identity {
+        tracing::debug!(peer = %identity, "a peer was let in by its certificate");
+    }
     let spoke = Arc::new(Notify::new());
     let service = {
         let spoke = spoke.clone();
-        service_fn(move |request: hyper::Request<Incoming>| {
+        service_fn(move |mut request: hyper::Request<Incoming>| {
             spoke.notify_one();
+            if let Some(identity) = &identity {
+                request.extensions_mut().insert(identity.clone());
+            }
             service.clone().answer(request)
         })
     };

@@ -25,6 +25,7 @@ mod shared;
 mod store;
 mod stores;
 mod strangers;
+mod tls;
 mod transport;
 #[cfg(target_os = "linux")]
 mod trouble;

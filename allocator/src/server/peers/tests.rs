@@ -4,6 +4,8 @@
 use super::*;
 use crate::config::Config;
 use crate::server::patience::WRITE_WAIT;
+use lessor_tls::dev_ca::{DevCa, Purpose, VALID};
+use lessor_tls::{HANDSHAKE_WAIT, ServerFiles};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::sleep;
 
@@ -26,7 +28,19 @@ const SILENT: [&str; 4] = ["", "PRI * HT", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "
 const LESS_THAN_AN_ANSWER: usize = 64;
 
 fn peers() -> Peers {
-    Peers::new(&Arc::new(Shared::new(Config::parse(CONFIG).expect("valid"), true)))
+    peers_by(None)
+}
+
+fn peers_by(tls: Option<Arc<Acceptor>>) -> Peers {
+    Peers::new(&Arc::new(Shared::new(Config::parse(CONFIG).expect("valid"), true)), tls)
+}
+
+/// What encrypts connections with throw-away certificates.
+fn acceptor() -> Arc<Acceptor> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let signed = DevCa::try_new().and_then(|ca| ca.sign(Purpose::Server, VALID)).expect("good");
+    let (certificate, key) = signed.write(folder.path(), "server").expect("a folder to write in");
+    Arc::new(Acceptor::load(&ServerFiles { certificate, key, client_ca: None }).expect("good"))
 }
 
 /// A peer that has said `text`.
@@ -179,4 +193,40 @@ async fn it_finishes_in_time_whatever_its_peers_do() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(peers.count(), held.len());
     timeout(Duration::from_secs(5), peers.finish()).await.expect("in time");
+}
+
+/// A peer that begins a handshake and falls silent holds a place among the connections, but no longer than others do.
+#[tokio::test(start_paused = true)]
+async fn a_handshake_counts_as_a_connection_and_is_cut() {
+    for begun in ["", "\u{16}\u{3}\u{1}\u{2}\u{0}"] {
+        let mut peers = peers_by(Some(acceptor()));
+        let _silent = peer(&mut peers, begun).await;
+        assert!(
+            timeout(HANDSHAKE_WAIT - Duration::from_secs(1), peers.ended()).await.is_err(),
+            "it has time"
+        );
+        assert_eq!(peers.count(), 1);
+        assert_eq!(timeout(Duration::from_secs(2), peers.ended()).await, Ok(Some(())));
+        assert_eq!(peers.count(), 0);
+    }
+}
+
+/// What is only a handshake when the server stops has asked for nothing: it is not waited for.
+#[tokio::test(start_paused = true)]
+async fn a_handshake_does_not_hold_up_a_stop() {
+    let mut peers = peers_by(Some(acceptor()));
+    let _silent = peer(&mut peers, "").await;
+    sleep(Duration::from_secs(1)).await;
+    timeout(Duration::from_secs(1), peers.finish())
+        .await
+        .expect("long before those that were asked something");
+}
+
+/// Nothing of what it said is answered, and it is not kept waiting.
+#[tokio::test]
+async fn a_peer_that_speaks_no_tls_is_closed_at_once() {
+    let mut peers = peers_by(Some(acceptor()));
+    let answer = answer_to(peer(&mut peers, LIVEZ).await).await;
+    assert!(!answer.contains("HTTP"), "{answer}");
+    assert_eq!(timeout(HEAD_WAIT / 2, peers.ended()).await, Ok(Some(())));
 }

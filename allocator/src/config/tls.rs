@@ -1,0 +1,56 @@
+//! Files of certificates and keys, as they are written. Nothing is read here: a configuration is checked on other machines, too.
+
+use super::raw::RawServerTls;
+use lessor_tls::ServerFiles;
+use std::path::PathBuf;
+
+/// Those of a server.
+pub(super) fn server(raw: &RawServerTls) -> Result<ServerFiles, String> {
+    let file = |key: &str, name: &str| file(&format!("server.tls.{key}"), name);
+    Ok(ServerFiles {
+        certificate: file("certificate", &raw.certificate)?,
+        key: file("key", &raw.key)?,
+        client_ca: raw.client_ca.as_deref().map(|name| file("client_ca", name)).transpose()?,
+    })
+}
+
+fn file(key: &str, name: &str) -> Result<PathBuf, String> {
+    match name {
+        "" => Err(format!("{key} is \"\": name a file in PEM form")),
+        name => Ok(PathBuf::from(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    const LIMIT: &str =
+        "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
+
+    #[test]
+    fn what_is_printed_of_the_files_means_the_same() {
+        for more in ["", ", client_ca = \"ca.crt\""] {
+            let tls = format!("tls = {{ certificate = \"a b.crt\", key = \"/etc/a.key\"{more} }}");
+            let config = Config::parse(&format!("[server]\n{tls}\n{LIMIT}")).expect("valid");
+            assert!(config.server.tls.is_some());
+            assert_eq!(Config::parse(&config.to_string()), Ok(config));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_names_its_line_and_its_key() {
+        for (tls, line, said) in [
+            ("tls = { certificate = \"a.crt\" }", 2, "server.tls.key is missing"),
+            ("tls = { key = \"a.key\" }", 2, "server.tls.certificate is missing"),
+            ("\ntls = { certificate = \"\", key = \"a\" }", 3, "server.tls.certificate is \"\""),
+            ("tls = { certificate = 7, key = \"a\" }", 2, "server.tls.certificate"),
+            ("tls = true", 2, "server.tls"),
+            ("tls = { certificate = \"a\", key = \"a\", ca = \"b\" }", 2, "unknown field `ca`"),
+        ] {
+            let error = Config::parse(&format!("[server]\n{tls}\n{LIMIT}")).expect_err("it is wrong");
+            assert_eq!(error.line(), line, "{error}");
+            assert!(error.problem().contains(said), "{error}");
+        }
+    }
+}

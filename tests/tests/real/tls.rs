@@ -1,0 +1,115 @@
+//! An allocator that encrypts, with throw-away certificates: who is let in, what is not understood, and certificates that change
+//! while it serves.
+
+mod desk;
+mod rotate;
+
+use desk::{Desk, get, serve};
+use lessor_tls::dev_ca::Purpose;
+use lessor_tls::{HttpClient, Tls};
+use scenarios::fleet::eventually;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Longer than any answer takes on a busy machine, and shorter than a handshake may.
+const SOON: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn a_peer_needs_a_certificate_of_the_authority_that_is_named() {
+    let (desk, other) = (Desk::new(), Desk::new());
+    let allocator = serve(&desk, true);
+    let url = format!("{}/livez", allocator.url);
+    assert!(url.starts_with("https://"), "{url}");
+    assert_eq!(get(&desk.client(), &url).await, Ok(200));
+    // Not by a name that the certificate lacks, though it leads there.
+    assert!(get(&desk.client(), &url.replace("127.0.0.1", "127.0.0.2")).await.is_err());
+    let expired = desk.signed(Purpose::Client, Duration::ZERO, "expired");
+    let server = desk.signed(Purpose::Server, SOON, "of-a-server");
+    let trusts = |(certificate, key)| Tls::new().ca(desk.ca()).certificate(certificate, key);
+    for (tls, said) in [
+        (Tls::new().ca(desk.ca()), "CertificateRequired"),
+        (trusts(other.files("client")), "UnknownCA"),
+        (trusts(expired), "CertificateExpired"),
+        (trusts(server), "alert"),
+    ] {
+        let client = HttpClient::try_new(SOON, Some(tls)).expect("good files");
+        let error = get(&client, &url).await.expect_err("it is not let in");
+        assert!(error.contains(said), "{said}: {error}");
+    }
+    // Nor does a client believe an authority that it was not told of.
+    let strange = HttpClient::try_new(SOON, Some(Tls::new().ca(other.ca()))).expect("good files");
+    let error = get(&strange, &url).await.expect_err("it does not trust it");
+    assert!(error.contains("invalid peer certificate"), "{error}");
+    assert_eq!(get(&desk.client(), &url).await, Ok(200), "all others go on");
+}
+
+#[tokio::test]
+async fn without_an_authority_of_clients_any_client_is_served() {
+    let desk = Desk::new();
+    let allocator = serve(&desk, false);
+    let anyone = HttpClient::try_new(SOON, Some(Tls::new().ca(desk.ca()))).expect("good files");
+    assert_eq!(get(&anyone, &format!("{}/readyz", allocator.url)).await, Ok(200));
+}
+
+#[tokio::test]
+async fn what_is_no_tls_is_closed_and_not_answered() {
+    let desk = Desk::new();
+    let allocator = serve(&desk, true);
+    for said in [
+        "GET /livez HTTP/1.1\r\nhost: a\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "\u{16}garbage\r\n\r\n",
+    ] {
+        let mut peer = TcpStream::connect(allocator.address()).await.expect("it listens");
+        peer.write_all(said.as_bytes()).await.expect("it reads");
+        let mut answer = vec![];
+        // An error is a connection that was reset.
+        let _ =
+            timeout(SOON, peer.read_to_end(&mut answer)).await.expect("it is closed, and not left waiting");
+        assert!(!String::from_utf8_lossy(&answer).contains("HTTP"), "{answer:?}");
+    }
+    let plain = HttpClient::try_new(SOON, None).expect("no files");
+    assert!(get(&plain, &format!("http://{}/livez", allocator.address())).await.is_err());
+    assert_eq!(get(&desk.client(), &format!("{}/livez", allocator.url)).await, Ok(200));
+}
+
+/// A broken file is named in the log, with nothing of what it holds, and the old certificate stays in force.
+#[tokio::test]
+async fn a_broken_new_certificate_keeps_the_old_one() {
+    let desk = Desk::new();
+    let allocator = serve(&desk, true);
+    let shown = desk.shown_by(&allocator).await;
+    let (certificate, key) = desk.files("server");
+    for (file, text) in [
+        (&certificate, "-----BEGIN CERTIFICATE-----\nMIIB"),
+        (&key, "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"),
+    ] {
+        let good = std::fs::read(file).expect("it is there");
+        std::fs::write(file, text).expect("it is ours");
+        let name = file.display().to_string();
+        let line = eventually("the log names it", async || desk.logged(&[&name, "are refused"])).await;
+        assert!(!line.contains("c2VjcmV0") && !line.contains("MIIB"), "{line}");
+        assert_eq!(desk.shown_by(&allocator).await, shown);
+        std::fs::write(file, good).expect("it is ours");
+    }
+    let renewed = desk.renew();
+    eventually("it is taken over", async || (desk.shown_by(&allocator).await == renewed).then_some(())).await;
+}
+
+#[test]
+fn a_key_that_all_can_read_is_a_warning_and_files_that_are_none_are_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let desk = Desk::new();
+    let (_, key) = desk.files("server");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+    drop(serve(&desk, true));
+    let line = desk.logged(&["WARN", "can read the key"]).expect("it is said");
+    assert!(line.contains(&key.display().to_string()), "{line}");
+    std::fs::write(&key, "").expect("it is ours");
+    let output = desk.command(true).output().expect("it runs");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("server.tls: ") && said.contains(&key.display().to_string()), "{said}");
+}

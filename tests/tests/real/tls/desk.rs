@@ -1,0 +1,149 @@
+//! A folder with a throw-away authority, certificates by it, and an allocator that uses them.
+
+use lessor_tls::dev_ca::{DevCa, Purpose, VALID};
+use lessor_tls::{HttpClient, Tls};
+use scenarios::process::{Running, lessor};
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The folder.
+pub(super) struct Desk {
+    folder: TempDir,
+    authority: DevCa,
+}
+
+/// An allocator that is killed when it is let go of.
+pub(super) struct Allocator {
+    _running: Running,
+    /// `https://127.0.0.1:…`
+    pub(super) url: String,
+}
+
+impl Allocator {
+    pub(super) fn address(&self) -> &str {
+        self.url.trim_start_matches("https://")
+    }
+}
+
+impl Desk {
+    pub(super) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let authority = DevCa::open(folder.path()).expect("a folder to write in");
+        let desk = Desk { folder, authority };
+        desk.signed(Purpose::Server, VALID, "server");
+        desk.signed(Purpose::Client, VALID, "client");
+        desk
+    }
+
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(super) fn ca(&self) -> PathBuf {
+        self.file("ca.crt")
+    }
+
+    /// The certificate and the key of that name.
+    pub(super) fn files(&self, name: &str) -> (PathBuf, PathBuf) {
+        (self.file(&format!("{name}.crt")), self.file(&format!("{name}.key")))
+    }
+
+    /// A new certificate of that name; without any time left it was over before now.
+    pub(super) fn signed(&self, purpose: Purpose, left: Duration, name: &str) -> (PathBuf, PathBuf) {
+        let signed = match left.is_zero() {
+            true => self.authority.sign_until(purpose, SystemTime::UNIX_EPOCH + VALID),
+            false => self.authority.sign(purpose, left),
+        };
+        signed.expect("good").write(self.folder.path(), name).expect("a folder to write in")
+    }
+
+    /// A new certificate for the server, as it shows it from then on.
+    pub(super) fn renew(&self) -> Vec<u8> {
+        let (certificate, _) = self.signed(Purpose::Server, VALID, "server");
+        CertificateDer::from_pem_file(certificate).expect("it is there").to_vec()
+    }
+
+    /// How a client with a good certificate speaks.
+    pub(super) fn tls(&self) -> Tls {
+        let (certificate, key) = self.files("client");
+        Tls::new().ca(self.ca()).certificate(certificate, key)
+    }
+
+    /// Such a client, without a connection yet.
+    pub(super) fn client(&self) -> HttpClient {
+        HttpClient::try_new(PATIENCE, Some(self.tls())).expect("good files")
+    }
+
+    /// `lessor serve` by these files. It logs into one of them.
+    pub(super) fn command(&self, is_mutual: bool) -> Command {
+        let (certificate, key) = self.files("server");
+        let client_ca = if is_mutual { format!(", client_ca = {:?}", self.ca()) } else { String::new() };
+        let config = format!(
+            "[server]\ntls = {{ certificate = {certificate:?}, key = {key:?}{client_ca} }}\n\
+             [store]\nkind = \"memory\"\n[[limit]]\nname = \"vendor\"\n\
+             rules = [{{ kind = \"sliding_window\", limit = 600, per = \"2s\", margin = \"0s\" }}]\n"
+        );
+        fs::write(self.file("lessor.toml"), config).expect("a file in it");
+        let mut command = Command::new(lessor());
+        command
+            .args(["serve", "--fresh", "--listen", "127.0.0.1:0", "--config"])
+            .arg(self.file("lessor.toml"));
+        command
+    }
+
+    /// The first line of the log that has all these words.
+    pub(super) fn logged(&self, words: &[&str]) -> Option<String> {
+        let log = fs::read_to_string(self.file("log")).expect("it logs");
+        log.lines().find(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned)
+    }
+
+    /// The certificate that a new connection is shown.
+    pub(super) async fn shown_by(&self, allocator: &Allocator) -> Vec<u8> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(self.ca()).expect("it is there")).expect("an authority");
+        let (certificate, key) = self.files("client");
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_client_auth_cert(
+                vec![CertificateDer::from_pem_file(certificate).expect("it is there")],
+                PrivateKeyDer::from_pem_file(key).expect("it is there"),
+            );
+        let connector = TlsConnector::from(Arc::new(config.expect("they go together")));
+        let stream = TcpStream::connect(allocator.address()).await.expect("it listens");
+        let name = ServerName::try_from("127.0.0.1").expect("a name");
+        let stream = connector.connect(name, stream).await.expect("it is trusted");
+        stream.get_ref().1.peer_certificates().expect("it shows one")[0].to_vec()
+    }
+}
+
+/// Starts an allocator, which lets in only clients with a certificate if `is_mutual`.
+pub(super) fn serve(desk: &Desk, is_mutual: bool) -> Allocator {
+    let log = File::create(desk.file("log")).expect("a file in it");
+    let mut running = Running::start(desk.command(is_mutual).stderr(log));
+    let line = running.line();
+    let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
+    Allocator { _running: running, url }
+}
+
+/// The status of `url`, or what went wrong.
+pub(super) async fn get(client: &HttpClient, url: &str) -> Result<u16, String> {
+    let request = http::Request::get(url).body(vec![]).expect("a request");
+    let mut answer = client.send(request, PATIENCE).await.map_err(|error| error.to_string())?;
+    while answer.chunk().await.map_err(|error| error.to_string())?.is_some() {}
+    Ok(answer.status().as_u16())
+}

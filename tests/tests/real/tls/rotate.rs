@@ -1,0 +1,44 @@
+//! Certificates that are renewed over and over while calls go on.
+
+use super::desk::{Desk, get, serve};
+use lessor_tls::HttpClient;
+use scenarios::fleet::eventually;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::task::JoinSet;
+
+/// Renewals, each of which is in force before the next.
+const ROTATIONS: usize = 100;
+
+/// Calls until it is told to stop: on a connection that is kept, or on a new one for each. How many there were.
+async fn calls(client: impl Fn() -> HttpClient, url: String, is_over: Arc<AtomicBool>, done: Arc<AtomicU64>) {
+    let kept = client();
+    while !is_over.load(Ordering::Relaxed) {
+        assert_eq!(get(&kept, &url).await, Ok(200), "on a connection that is kept");
+        assert_eq!(get(&client(), &url).await, Ok(200), "on a new connection");
+        done.fetch_add(2, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn no_call_fails_while_a_certificate_is_renewed_a_hundred_times() {
+    let desk = Arc::new(Desk::new());
+    let allocator = serve(&desk, true);
+    let (is_over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let mut callers = JoinSet::new();
+    for _ in 0..2 {
+        let (desk, url) = (desk.clone(), format!("{}/livez", allocator.url));
+        callers.spawn(calls(move || desk.client(), url, is_over.clone(), done.clone()));
+    }
+    for rotation in 0..ROTATIONS {
+        let renewed = desk.renew();
+        eventually("it is in force", async || (desk.shown_by(&allocator).await == renewed).then_some(()))
+            .await;
+        assert!(callers.try_join_next().is_none(), "a call failed at renewal {rotation}");
+    }
+    is_over.store(true, Ordering::Relaxed);
+    while let Some(ended) = callers.join_next().await {
+        ended.expect("no call failed");
+    }
+    assert!(done.load(Ordering::Relaxed) > ROTATIONS as u64, "there were calls all the while");
+}

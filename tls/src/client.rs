@@ -1,0 +1,64 @@
+//! The client's side of TLS: which authorities it believes, and the certificate that it shows.
+
+use crate::file::{self, TlsError};
+use crate::provider;
+use crate::reloading::Reloading;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio_rustls::rustls::{self, ClientConfig};
+
+/// How `https://` is spoken: with the authorities that this machine trusts and without a certificate, unless it is said
+/// otherwise. Files are looked at again before each new connection. What is broken then leaves the last good ones in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    ca: Option<PathBuf>,
+    certificate: Option<(PathBuf, PathBuf)>,
+}
+
+impl Tls {
+    /// The authorities of this machine, no certificate.
+    pub fn new() -> Self {
+        Tls::default()
+    }
+
+    /// Believes only the authorities in `file`, in PEM form.
+    #[must_use]
+    pub fn ca(mut self, file: impl Into<PathBuf>) -> Self {
+        self.ca = Some(file.into());
+        self
+    }
+
+    /// Shows the certificate in `certificate`, with those that lead to its authority, to servers that ask for one. `key` has its
+    /// private key. Both are in PEM form, and the key is not encrypted.
+    #[must_use]
+    pub fn certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.certificate = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// Reads the files.
+    pub(crate) fn load(self) -> Result<Arc<Reloading<ClientConfig>>, TlsError> {
+        let (certificate, key) = self.certificate.clone().unzip();
+        let files = [self.ca.clone(), certificate, key].into_iter().flatten().collect();
+        Ok(Arc::new(Reloading::load("client", files, Box::new(move || config(&self)))?))
+    }
+}
+
+fn config(tls: &Tls) -> Result<ClientConfig, TlsError> {
+    let roots = match &tls.ca {
+        Some(file) => file::authorities(file)?,
+        None => file::authorities_of_machine()?,
+    };
+    let unfit = |error: rustls::Error| TlsError::Unfit(error.to_string());
+    let builder = ClientConfig::builder_with_provider(provider());
+    let builder = builder.with_safe_default_protocol_versions().map_err(unfit)?.with_root_certificates(roots);
+    let Some((certificate, key)) = &tls.certificate else {
+        return Ok(builder.with_no_client_auth());
+    };
+    if file::is_open_to_all(key) {
+        tracing::warn!(file = %key.display(), "every user of this machine can read the key: take that right away");
+    }
+    builder.with_client_auth_cert(file::certificates(certificate)?, file::key(key)?).map_err(|error| {
+        TlsError::Unfit(format!("{} is not the key of {}: {error}", key.display(), certificate.display()))
+    })
+}

@@ -1,0 +1,124 @@
+//! Makes the connections of an HTTP client: plain, or encrypted with the certificates that are in force then.
+
+use crate::reloading::Reloading;
+use http::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::TokioIo;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tower_service::Service;
+
+type Problem = Box<dyn std::error::Error + Send + Sync>;
+
+/// Connects to what a URI names.
+#[derive(Clone, Debug)]
+pub(crate) struct Connector {
+    plain: HttpConnector,
+    tls: Option<Arc<Reloading<ClientConfig>>>,
+    patience: Duration,
+}
+
+impl Connector {
+    /// A connection must be there within `patience`, its handshake included. Without `tls` no `https://` is spoken.
+    pub(crate) fn new(tls: Option<Arc<Reloading<ClientConfig>>>, patience: Duration) -> Self {
+        let mut plain = HttpConnector::new();
+        plain.set_nodelay(true);
+        plain.enforce_http(false);
+        plain.set_connect_timeout(Some(patience));
+        Connector { plain, tls, patience }
+    }
+
+    async fn connect(mut self, uri: Uri) -> Result<TokioIo<Stream>, Problem> {
+        let is_encrypted = uri.scheme_str() == Some("https");
+        let name = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let stream = self.plain.call(uri).await?.into_inner();
+        if !is_encrypted {
+            return Ok(TokioIo::new(Stream(Box::new(stream))));
+        }
+        let tls = self.tls.ok_or("there are no certificates to speak TLS with")?;
+        // A disk may take its time; other connections do not wait for it.
+        let config = tokio::task::spawn_blocking(move || {
+            tls.look();
+            tls.current()
+        });
+        let connector = TlsConnector::from(config.await?);
+        let stream = connector.connect(ServerName::try_from(name)?, stream).await?;
+        Ok(TokioIo::new(Stream(Box::new(stream))))
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Stream>;
+    type Error = Problem;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Problem>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Problem>> {
+        self.plain.poll_ready(cx).map_err(Problem::from)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connector = self.clone();
+        let patience = self.patience;
+        Box::pin(async move {
+            timeout(patience, connector.connect(uri)).await.map_err(|_| "no connection in time")?
+        })
+    }
+}
+
+/// What bytes go over.
+trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Wire for S {}
+
+/// A connection, encrypted or not.
+pub(crate) struct Stream(Box<dyn Wire>);
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,36 @@
+//! TLS of Lessor, for both sides: certificates and keys from files that are looked at again, the handshakes of a server, and
+//! HTTP to a server by `http://` or `https://`.
+//!
+//! One provider of cryptography, `ring`, is named wherever a connection is configured. None is installed for the process, so a
+//! program that links this keeps its own choice.
+//!
+//! In reading order: `file` (what is read, and what is wrong with it), `reloading` (files that change while they are in use),
+//! `identity` (the name of a peer), `server`, `client` and `http`. The feature `dev-ca` adds `dev_ca`, which makes throw-away
+//! certificates. No key, nor any part of one, is in an error, a log or a `Debug`.
+
+mod client;
+mod connector;
+#[cfg(feature = "dev-ca")]
+pub mod dev_ca;
+mod file;
+mod http;
+mod identity;
+mod reloading;
+mod server;
+#[cfg(all(test, feature = "dev-ca"))]
+mod tests;
+
+pub use client::Tls;
+pub use file::TlsError;
+pub use http::{HttpClient, HttpError, Response};
+pub use identity::Identity;
+pub use reloading::Look;
+pub use server::{Acceptor, HANDSHAKE_WAIT, ServerFiles};
+
+use std::sync::Arc;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+
+/// What all connections encrypt with.
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}

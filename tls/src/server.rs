@@ -1,0 +1,119 @@
+//! The handshakes of a server. Its files may change while it runs: each handshake goes by those in force when it begins.
+
+use crate::file::{self, TlsError};
+use crate::identity::Identity;
+use crate::provider;
+use crate::reloading::{Look, Reloading};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio_rustls::rustls::{self, ServerConfig};
+use tokio_rustls::server::TlsStream;
+
+/// How long a handshake may take. It is two round trips and some milliseconds of arithmetic; longer would let silent peers hold
+/// connections that others need.
+pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
+
+/// How often the files are looked at: three calls of the system. Longer, and an operator that has just renewed a certificate
+/// would wonder; shorter gains nothing.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What is spoken inside, the better first.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// The files of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFiles {
+    /// The certificate, followed by those that lead to its authority, in PEM form.
+    pub certificate: PathBuf,
+    /// Its private key, in PEM form and not encrypted.
+    pub key: PathBuf,
+    /// The authorities of peers, in PEM form. If there are any, a peer needs a certificate that one of them vouches for.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// Makes an encrypted stream of each connection.
+#[derive(Debug)]
+pub struct Acceptor {
+    config: Reloading<ServerConfig>,
+}
+
+impl Acceptor {
+    /// Reads `files`. A key that every user of the machine can read is a warning.
+    ///
+    /// # Errors
+    /// If one of them cannot be used.
+    pub fn load(files: &ServerFiles) -> Result<Self, TlsError> {
+        let all = [Some(&files.certificate), Some(&files.key), files.client_ca.as_ref()];
+        let all = all.into_iter().flatten().cloned().collect();
+        let files = files.clone();
+        Ok(Acceptor { config: Reloading::load("server", all, Box::new(move || config(&files)))? })
+    }
+
+    /// Looks at the files. Reads the disk: not for a thread that others wait for.
+    pub fn look(&self) -> Look {
+        self.config.look()
+    }
+
+    /// Looks at the files every so often until it is dropped.
+    pub async fn watch(self: Arc<Self>) {
+        loop {
+            sleep(LOOK_EVERY).await;
+            let acceptor = self.clone();
+            // A disk may take its time; connections do not wait for it.
+            if let Err(error) = tokio::task::spawn_blocking(move || acceptor.look()).await {
+                tracing::error!(%error, "certificates cannot be looked at: this is a bug");
+            }
+        }
+    }
+
+    /// The handshake with the peer on `stream`, and its name if it had to show a certificate.
+    ///
+    /// # Errors
+    /// If it comes to nothing within [`HANDSHAKE_WAIT`].
+    pub async fn accept<S>(&self, stream: S) -> io::Result<(TlsStream<S>, Option<Identity>)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let handshake = tokio_rustls::TlsAcceptor::from(self.config.current()).accept(stream);
+        let stream = timeout(HANDSHAKE_WAIT, handshake).await??;
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let identity = shown.and_then(Identity::of);
+        Ok((stream, identity))
+    }
+}
+
+fn config(files: &ServerFiles) -> Result<ServerConfig, TlsError> {
+    let (chain, key) = (file::certificates(&files.certificate)?, file::key(&files.key)?);
+    if file::is_open_to_all(&files.key) {
+        let file = files.key.display();
+        tracing::warn!(%file, "every user of this machine can read the key: take that right away");
+    }
+    let unfit = |error: rustls::Error| TlsError::Unfit(error.to_string());
+    let builder = ServerConfig::builder_with_provider(provider());
+    let builder = builder.with_safe_default_protocol_versions().map_err(unfit)?;
+    let builder = match &files.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(authorities) => {
+            let roots = Arc::new(file::authorities(authorities)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
+            builder.with_client_cert_verifier(verifier.map_err(|error| TlsError::of(authorities, error))?)
+        }
+    };
+    let certified = builder.with_single_cert(chain, key);
+    let mut config = certified.map_err(|error| {
+        let (certificate, key) = (files.certificate.display(), files.key.display());
+        TlsError::Unfit(format!("{key} is not the key of {certificate}: {error}"))
+    })?;
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    if files.client_ca.is_some() {
+        // A session that goes on would not be asked for its certificate again.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
+    Ok(config)
+}

@@ -1,0 +1,145 @@
+//! Files that change, are broken, or are in another's hands; handshakes that come to nothing; names of peers.
+
+use crate::dev_ca::{CLIENT, DevCa, Purpose, VALID};
+use crate::{Acceptor, HANDSHAKE_WAIT, HttpClient, Look, ServerFiles, Tls};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+use tokio::time::timeout;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+
+/// A folder with an authority, a server's certificate and a client's.
+fn desk() -> (TempDir, DevCa, ServerFiles) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ca = DevCa::open(folder.path()).expect("a folder to write in");
+    let sign = |purpose, name| {
+        ca.sign(purpose, VALID).expect("good").write(folder.path(), name).expect("a folder to write in")
+    };
+    let (certificate, key) = sign(Purpose::Server, "server");
+    sign(Purpose::Client, "client");
+    let files = ServerFiles { certificate, key, client_ca: Some(folder.path().join("ca.crt")) };
+    (folder, ca, files)
+}
+
+fn renew(ca: &DevCa, files: &ServerFiles) {
+    let signed = ca.sign(Purpose::Server, VALID).expect("good");
+    signed.write(files.key.parent().expect("a folder"), "server").expect("a folder to write in");
+}
+
+#[test]
+fn new_files_are_taken_over_once_they_go_together() {
+    let (_folder, ca, files) = desk();
+    let acceptor = Acceptor::load(&files).expect("good");
+    assert_eq!(acceptor.look(), Look::Same);
+    renew(&ca, &files);
+    assert_eq!((acceptor.look(), acceptor.look()), (Look::Taken, Look::Same));
+    // One file after the other: halfway they do not go together, and no operator is bothered with it.
+    let signed = ca.sign(Purpose::Server, VALID).expect("good");
+    fs::write(&files.certificate, &signed.certificate).expect("it is ours");
+    assert_eq!(acceptor.look(), Look::Unfinished);
+    fs::write(&files.key, &signed.key).expect("it is ours");
+    assert_eq!(acceptor.look(), Look::Taken);
+}
+
+#[test]
+fn broken_files_leave_the_old_ones_in_force_and_are_named() {
+    let (_folder, ca, files) = desk();
+    let acceptor = Acceptor::load(&files).expect("good");
+    let broken: [(&Path, &str); 4] = [
+        (&files.certificate, "-----BEGIN CERTIFICATE-----\nMIIB"),
+        (&files.key, "no key"),
+        (&files.key, "-----BEGIN PRIVATE KEY-----\nsecret!\n-----END PRIVATE KEY-----\n"),
+        (files.client_ca.as_ref().expect("it has one"), ""),
+    ];
+    for (file, text) in broken {
+        let good = fs::read(file).expect("it is there");
+        fs::write(file, text).expect("it is ours");
+        assert_eq!(acceptor.look(), Look::Unfinished, "it may be half written");
+        let (first, again) = (acceptor.look(), acceptor.look());
+        let Look::Refused(problem) = &first else { panic!("{first:?}") };
+        assert_eq!(first, again);
+        let said = problem.to_string();
+        assert!(said.contains(&file.display().to_string()) && !said.contains("secret"), "{said}");
+        fs::write(file, good).expect("it is ours");
+        assert_eq!(acceptor.look(), Look::Taken);
+    }
+    fs::remove_file(&files.key).expect("it is ours");
+    assert_eq!(acceptor.look(), Look::Unfinished);
+    assert!(matches!(acceptor.look(), Look::Refused(_)));
+    renew(&ca, &files);
+    assert_eq!(acceptor.look(), Look::Taken);
+}
+
+#[test]
+fn what_cannot_be_used_at_the_start_is_named() {
+    let (folder, ca, files) = desk();
+    let loads = |files: &ServerFiles| Acceptor::load(files).map(|_| ()).map_err(|error| error.to_string());
+    let nowhere = PathBuf::from("/nowhere/server.crt");
+    let said = loads(&ServerFiles { certificate: nowhere, ..files.clone() }).expect_err("it is not there");
+    assert!(said.starts_with("/nowhere/server.crt: cannot be read: "), "{said}");
+    let said = loads(&ServerFiles { key: folder.path().to_owned(), ..files.clone() }).expect_err("a folder");
+    assert!(said.contains("it is no regular file"), "{said}");
+    let other = ca.sign(Purpose::Client, VALID).expect("good");
+    let (_, key) = other.write(folder.path(), "other").expect("a folder to write in");
+    let said = loads(&ServerFiles { key: key.clone(), ..files.clone() }).expect_err("of another");
+    assert!(said.contains(&format!("{} is not the key of ", key.display())), "{said}");
+    let tls = Tls::new().ca(folder.path().join("ca.crt")).certificate(&files.certificate, &key);
+    let said = HttpClient::try_new(Duration::from_secs(1), Some(tls)).expect_err("of another").to_string();
+    assert!(said.contains("is not the key of"), "{said}");
+}
+
+#[test]
+fn keys_that_are_made_are_for_their_owner_alone() {
+    let (folder, ..) = desk();
+    for name in ["ca.key", "server.key", "client.key"] {
+        let mode = fs::metadata(folder.path().join(name)).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    let again = DevCa::open(folder.path()).expect("it is there");
+    let signed = again.sign(Purpose::Server, VALID).expect("good");
+    assert!(!format!("{signed:?}").contains(&signed.key));
+}
+
+#[test]
+fn a_peer_is_named_by_its_spiffe_id_or_else_its_host() {
+    let (folder, ..) = desk();
+    let name = |file: &str| {
+        let certificate = CertificateDer::from_pem_file(folder.path().join(file)).expect("it is there");
+        crate::Identity::of(&certificate).map(|identity| identity.to_string())
+    };
+    assert_eq!(name("client.crt").as_deref(), Some(CLIENT));
+    assert_eq!(name("server.crt").as_deref(), Some("localhost"));
+    assert_eq!(name("ca.crt"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_stalls_is_cut() {
+    let (_folder, _, files) = desk();
+    let acceptor = Acceptor::load(&files).expect("good");
+    // A record of 512 bytes, of which no more comes.
+    for begun in ["", "\u{16}\u{3}\u{1}\u{2}\u{0}"] {
+        let (mut peer, ours) = duplex(1 << 10);
+        peer.write_all(begun.as_bytes()).await.expect("it is read");
+        let second = Duration::from_secs(1);
+        let mut handshake = std::pin::pin!(acceptor.accept(ours));
+        assert!(timeout(HANDSHAKE_WAIT - second, &mut handshake).await.is_err(), "it has time");
+        let cut = timeout(2 * second, handshake).await.expect("no more than that");
+        assert_eq!(cut.expect_err("nothing more comes").kind(), std::io::ErrorKind::TimedOut);
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_speaks_no_tls_is_told_so_and_closed() {
+    let (_folder, _, files) = desk();
+    let acceptor = Acceptor::load(&files).expect("good");
+    let (mut peer, ours) = duplex(1 << 10);
+    peer.write_all(b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("it is read");
+    assert!(acceptor.accept(ours).await.is_err());
+    let mut said = vec![];
+    peer.read_to_end(&mut said).await.expect("it is closed");
+    assert_eq!(said.first(), Some(&21), "an alert: {said:?}");
+}
