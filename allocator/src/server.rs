@@ -13,7 +13,7 @@ use crate::reload::Reloads;
 use crate::shared::Shared;
 use crate::store::StoreError;
 use crate::uplink::Uplinks;
-use lessor_tls::{Acceptor, TlsError};
+use lessor_tls::{Acceptor, Tls, TlsError};
 use peers::Peers;
 use std::io;
 use std::net::SocketAddr;
@@ -58,6 +58,9 @@ pub enum OpenError {
     /// Its certificates cannot be used.
     #[error("server.tls: {0}")]
     Tls(#[from] TlsError),
+    /// The certificates that it shows to others cannot be used.
+    #[error("upstream_tls: {0}")]
+    UpstreamTls(TlsError),
 }
 
 /// The allocator, ready to serve.
@@ -82,6 +85,7 @@ impl Server {
     /// If the store or the certificates cannot be used.
     pub fn open(config: Config, fresh: bool) -> Result<Self, OpenError> {
         let tls = acceptor(&config)?;
+        config.upstream_tls.as_ref().map_or(Ok(()), Tls::check).map_err(OpenError::UpstreamTls)?;
         let shared = match config.server.store.clone() {
             // What is leased from a shared store is in no danger: that counts it until its term is over.
             StoreConfig::Memory | StoreConfig::Shared(_) => Arc::new(Shared::new(config, fresh)),

@@ -98,7 +98,10 @@ impl Uplink {
         let node = shared.config().server.node.as_ref();
         let node = node.map_or_else(|| format!("allocator-{epoch:x}"), |node| node.as_str().to_owned());
         let way = match &upstream {
-            Upstream::Address(address) => Way::Http(Transport::try_new(address, EXCHANGE_TIMEOUT)?),
+            Upstream::Address(address) => {
+                let tls = shared.config().upstream_tls.clone().unwrap_or_default();
+                Way::Http(Transport::try_new(address, EXCHANGE_TIMEOUT, tls)?)
+            }
             Upstream::Store(_) => Way::Store(Box::new(Rooted::try_new(&shared, &node)?)),
         };
         Ok(Uplink {

@@ -9,6 +9,7 @@ use crate::manual::{CompletionsArgs, ManArgs};
 use crate::simulate::SimulateArgs;
 use crate::status::{STATUS_EXAMPLE, StatusArgs};
 use crate::store::{STORE_EXAMPLE, StoreArgs};
+use crate::tls::{TLS_EXAMPLE, TlsArgs};
 use crate::top::{TOP_EXAMPLE, TopArgs};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -44,6 +45,9 @@ pub(crate) enum Command {
     /// Check or export an allocator's store, import it on another machine, or prepare a store that several allocators share.
     #[command(after_help = STORE_EXAMPLE)]
     Store(StoreArgs),
+    /// Make throw-away certificates, to try encryption out.
+    #[command(after_help = TLS_EXAMPLE)]
+    Tls(TlsArgs),
     /// Run a fleet of processes that share a vendor's contract, or replay real traffic.
     #[command(after_help = DEMO_EXAMPLE)]
     Demo(DemoArgs),
@@ -435,6 +439,9 @@ mod tests {
         check("lessor replay --config x --json");
         check("lessor replay --config x --nodes 0");
         check("lessor store migrate");
+        check("lessor tls");
+        check("lessor tls dev-ca x --valid 0s");
+        check("lessor tls dev-ca x --valid 4000d");
         check("lessor top --every 1ms");
         check("lessor top --sort what");
         check("lessor nothing");

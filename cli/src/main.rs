@@ -16,6 +16,7 @@ mod simulate;
 mod status;
 mod stop;
 mod store;
+mod tls;
 mod top;
 mod watch;
 
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Store(args) => store::run(&args),
+        Command::Tls(args) => tls::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Simulate(args) => simulate::run(&args),

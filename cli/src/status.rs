@@ -2,7 +2,7 @@
 //! nothing.
 
 use crate::failure::Failure;
-use crate::limits::{Server, table};
+use crate::limits::{AddressArgs, Server, table};
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -14,15 +14,15 @@ Examples:
   lessor status
   lessor status --server http://centre:7400 --json | jq .status.reasons
   lessor status --ready                                    the health check of a container
+  lessor status --server https://centre:7400 --ca ca.crt --cert client.crt --key client.key
 
 Exit codes: 0 the allocator is ready, 1 it is not ready or cannot be asked, 2 bad command line.";
 
 /// `lessor status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Address of the allocator.
-    #[arg(long, value_name = "URL", env = "LESSOR_SERVER", default_value = "http://127.0.0.1:7400")]
-    pub(crate) server: String,
+    #[command(flatten)]
+    pub(crate) server: AddressArgs,
     /// Print one JSON object: `status` and `limits`, as the allocator answers.
     #[arg(long)]
     pub(crate) json: bool,

@@ -69,7 +69,9 @@ impl Watch {
             Ok(done) => {
                 tracing::info!(put = ?done.put, removed = ?done.removed, "the configuration was read again");
                 if done.needs_restart {
-                    tracing::warn!("clock_drift_ppm and [server] have changed: they need a restart");
+                    tracing::warn!(
+                        "clock_drift_ppm, [server] and [upstream_tls] need a restart: one has changed"
+                    );
                 }
             }
             Err(problem) => {

@@ -7,7 +7,7 @@ use crate::refiller::Refiller;
 use crate::session_numbers::SessionNumbers;
 use crate::shared::Shared;
 use crate::ticks::{HotClock, Ticks};
-use crate::transport::{ExchangeError, Transport, shown};
+use crate::transport::{Certificates, ExchangeError, Transport, shown};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_protocol::{ClockBounds, NodeName};
 use std::fmt;
@@ -52,6 +52,7 @@ pub struct Builder {
     timeout: Duration,
     seed: Option<u64>,
     clock: HotClock,
+    certificates: Certificates,
 }
 
 /// What a client has done so far.
@@ -69,7 +70,7 @@ pub struct Stats {
 }
 
 impl Client {
-    /// A client of the allocator at `url` (`http://host:port`) that has answered once.
+    /// A client of the allocator at `url` (`http://host:port` or `https://host:port`) that has answered once.
     ///
     /// # Errors
     /// If the address is no good, no allocator answers there, or no tokio runtime is running. Use [`Builder::build`] to start
@@ -87,6 +88,7 @@ impl Client {
             timeout: EXCHANGE_TIMEOUT,
             seed: None,
             clock: HotClock::default(),
+            certificates: Certificates::default(),
         }
     }
 
@@ -203,10 +205,27 @@ impl Builder {
         self
     }
 
+    /// How `https://` addresses are spoken to. Default: with the authorities that this machine trusts, and without a certificate.
+    /// Addresses with `http://` are spoken to in clear all the same.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tls = lessor::Tls::new().ca("ca.crt").certificate("client.crt", "client.key");
+    /// let lessor = lessor::Client::builder("https://10.0.0.1:7400").tls(tls).connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: lessor_tls::Tls) -> Self {
+        self.certificates.tls = tls;
+        self
+    }
+
     /// Starts the client without waiting for an answer.
     ///
     /// # Errors
-    /// If an address or the node's name is no good, or no tokio runtime is running.
+    /// If a file of certificates, an address or the node's name is no good, or no tokio runtime is running.
     pub fn build(self) -> Result<Client, ExchangeError> {
         let (refiller, listener, shared) = self.prepare()?;
         Ok(start(refiller, listener, shared))
@@ -231,8 +250,8 @@ impl Builder {
             let reason = format!("the node's name {error}");
             return Err(ExchangeError::Address { url: shown(&self.urls[0]), reason });
         }
-        let ways: Vec<Transport> =
-            self.urls.iter().map(|url| Transport::try_new(url, self.timeout)).collect::<Result<_, _>>()?;
+        let way = |url: &String| Transport::try_new(url, self.timeout, &self.certificates);
+        let ways: Vec<Transport> = self.urls.iter().map(way).collect::<Result<_, _>>()?;
         let ticks = Ticks::try_new(self.clock).map_err(|error| ExchangeError::NoThread(error.to_string()))?;
         let (mut rng, numbers) = match self.seed {
             Some(seed) => {

@@ -31,6 +31,7 @@
 //! None is on by default. The bare client is 86 crates, itself, `lessor-holder` and `lessor-protocol` among them. Most are those of
 //! `reqwest` and `tokio` (`cargo tree -p lessor --edges normal --prefix none`, each counted once).
 //!
+//! - `tls`: [`Builder`]`::tls`, and `https://` addresses. Twenty-one crates more.
 //! - `tower`: `lessor::layer`, for servers that speak HTTP or gRPC. No crate more.
 //! - `reqwest-middleware`: `lessor::outgoing`, for requests that are sent. Three crates more.
 //! - `opentelemetry`: spans lead on in the traces of the process. Seventeen crates more.
@@ -103,6 +104,8 @@ pub use guard::Guard;
 /// The crate whose headers [`Limit::observe`] reads.
 pub use http;
 pub use lessor_protocol::Fallback;
+#[cfg(feature = "tls")]
+pub use lessor_tls::{Tls, TlsError};
 pub use limit::Limit;
 pub use peek::Peek;
 pub use priority::Priority;

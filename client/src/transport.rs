@@ -1,8 +1,12 @@
 //! HTTP to the allocator. It sends one body and reads one bounded body back; it never retries: what to do about a
 //! failure is the background task's to say.
 
+mod http;
+
+use http::Http;
+pub(crate) use http::Response;
 use lessor_protocol::push::EVENTS_PATH;
-use lessor_protocol::trace::{TRACEPARENT, traceparent};
+use lessor_protocol::trace::traceparent;
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse, LeaveRequest};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +46,10 @@ pub enum ExchangeError {
     /// A body that is not an answer.
     #[error("the allocator's answer is not one: {0}")]
     Rubbish(String),
+    /// The certificates cannot be used.
+    #[cfg(feature = "tls")]
+    #[error("TLS: {0}")]
+    Tls(#[from] lessor_tls::TlsError),
     /// Called outside a tokio runtime.
     #[error("a client needs a tokio runtime with time and IO enabled to refill its leases")]
     NoRuntime,
@@ -53,34 +61,51 @@ pub enum ExchangeError {
 /// The way to one allocator.
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
-    http: reqwest::Client,
+    http: Http,
     base: reqwest::Url,
     name: Arc<str>,
+    timeout: Duration,
+}
+
+/// How `https://` is spoken, if this build speaks it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Certificates {
+    #[cfg(feature = "tls")]
+    pub(crate) tls: lessor_tls::Tls,
 }
 
 impl Transport {
-    pub(crate) fn try_new(url: &str, timeout: Duration) -> Result<Self, ExchangeError> {
+    pub(crate) fn try_new(
+        url: &str,
+        timeout: Duration,
+        certificates: &Certificates,
+    ) -> Result<Self, ExchangeError> {
         let address = |reason: String| ExchangeError::Address { url: shown(url), reason };
         let base = reqwest::Url::parse(url).map_err(|error| address(error.to_string()))?;
-        if base.scheme() != "http" || base.cannot_be_a_base() {
-            return Err(address("use http://host:port".to_owned()));
+        let is_encrypted = base.scheme() == "https";
+        if !(is_encrypted || base.scheme() == "http") || base.cannot_be_a_base() {
+            return Err(address("use http://host:port or https://host:port".to_owned()));
         }
         if !base.username().is_empty() || base.password().is_some() {
             return Err(address("an allocator asks for no user or password: leave them out".to_owned()));
         }
-        let http = reqwest::Client::builder()
-            .timeout(timeout)
-            .connect_timeout(timeout)
-            .tcp_nodelay(true)
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|error| address(error.to_string()))?;
+        let http = match is_encrypted {
+            false => Http::plain(timeout).map_err(|error| address(error.to_string()))?,
+            #[cfg(feature = "tls")]
+            true => Http::encrypted(timeout, certificates)?,
+            #[cfg(not(feature = "tls"))]
+            true => {
+                let Certificates {} = certificates;
+                return Err(address(
+                    "this build speaks no TLS: turn on the feature tls of the crate lessor".to_owned(),
+                ));
+            }
+        };
         let name = base.origin().ascii_serialization().into();
-        Ok(Transport { http, base, name })
+        Ok(Transport { http, base, name, timeout })
     }
 
-    /// `http://host:port`, and nothing that may be a secret.
+    /// `http://host:port` or `https://host:port`, and nothing that may be a secret.
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -99,36 +124,32 @@ impl Transport {
     }
 
     /// What the allocator says by itself, without end.
-    pub(crate) async fn events(&self) -> Result<reqwest::Response, ExchangeError> {
+    pub(crate) async fn events(&self) -> Result<Response, ExchangeError> {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{EVENTS_PATH}", self.base.path().trim_end_matches('/')));
-        let request = self.http.get(url).timeout(STREAM_MAX);
-        let response = request.send().await.map_err(|error| ExchangeError::Unreachable(chain(&error)))?;
+        let response = self.http.get(url, STREAM_MAX).await?;
         match response.status() {
-            reqwest::StatusCode::OK => Ok(response),
+            ::http::StatusCode::OK => Ok(response),
             // What it says is of no use, however long it is.
             status => Err(ExchangeError::Status { status: status.as_u16(), excerpt: String::new() }),
         }
     }
 
     async fn post<T: serde::Serialize>(&self, path: &str, body: &T) -> Result<Vec<u8>, ExchangeError> {
-        let unreachable = |error: reqwest::Error| ExchangeError::Unreachable(chain(&error));
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
-        let mut request = self.http.post(url).json(body);
-        if let Some(traceparent) = traceparent(&tracing::Span::current()) {
-            request = request.header(TRACEPARENT, traceparent);
-        }
-        let mut response = request.send().await.map_err(unreachable)?;
+        let body = serde_json::to_vec(body).map_err(|error| ExchangeError::Rubbish(error.to_string()))?;
+        let span = traceparent(&tracing::Span::current());
+        let mut response = self.http.post(url, body, span, self.timeout).await?;
         let status = response.status();
         let mut read = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+        while let Some(chunk) = response.chunk().await? {
             if read.len() + chunk.len() > BODY_MAX {
                 return Err(ExchangeError::Rubbish(format!("more than {BODY_MAX} bytes")));
             }
             read.extend_from_slice(&chunk);
         }
-        if status != reqwest::StatusCode::OK {
+        if status != ::http::StatusCode::OK {
             let excerpt = excerpt(&String::from_utf8_lossy(&read));
             return Err(ExchangeError::Status { status: status.as_u16(), excerpt });
         }
@@ -166,14 +187,19 @@ mod tests {
     #[test]
     fn an_address_that_cannot_be_spoken_to_is_refused_with_a_reason() {
         let error = |url: &str| {
-            Transport::try_new(url, Duration::from_secs(1)).map(|_| ()).map_err(|e| e.to_string())
+            Transport::try_new(url, Duration::from_secs(1), &Certificates::default())
+                .map(|_| ())
+                .map_err(|e| e.to_string())
         };
         assert_eq!(
             error("localhost:7400"),
-            Err("\"localhost:7400\" is not the address of an allocator: use http://host:port".to_owned())
+            Err("\"localhost:7400\" is not the address of an allocator: use http://host:port or https://host:port".to_owned())
         );
         assert!(error("").is_err());
-        assert!(error("https://a:1").is_err(), "this build speaks no TLS");
+        #[cfg(not(feature = "tls"))]
+        assert!(error("https://a:1").is_err_and(|error| error.contains("this build speaks no TLS")));
+        #[cfg(feature = "tls")]
+        assert!(error("https://a:1").is_ok());
         assert!(error("http://127.0.0.1:7400/behind/a/proxy").is_ok());
     }
 
@@ -185,11 +211,13 @@ mod tests {
             "ops:secret@a:7400",
             "http://ops:secret@a:7400/x?y",
         ] {
-            let error =
-                Transport::try_new(url, Duration::from_secs(1)).map(|_| ()).expect_err("none of them is one");
+            let error = Transport::try_new(url, Duration::from_secs(1), &Certificates::default())
+                .map(|_| ())
+                .expect_err("none of them is one");
             assert!(!error.to_string().contains("cret"), "{error}");
         }
-        let good = Transport::try_new("http://a:7400/x?y", Duration::from_secs(1)).expect("it is one");
+        let good = Transport::try_new("http://a:7400/x?y", Duration::from_secs(1), &Certificates::default())
+            .expect("it is one");
         assert_eq!(&**good.name(), "http://a:7400");
     }
 

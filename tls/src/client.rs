@@ -3,7 +3,7 @@
 use crate::file::{self, TlsError};
 use crate::provider;
 use crate::reloading::Reloading;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_rustls::rustls::{self, ClientConfig};
 
@@ -34,6 +34,24 @@ impl Tls {
     pub fn certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.certificate = Some((certificate.into(), key.into()));
         self
+    }
+
+    /// The file of authorities that was named.
+    pub fn ca_file(&self) -> Option<&Path> {
+        self.ca.as_deref()
+    }
+
+    /// The files of the certificate and of its key, if there are any.
+    pub fn certificate_files(&self) -> Option<(&Path, &Path)> {
+        self.certificate.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()))
+    }
+
+    /// Reads the files once.
+    ///
+    /// # Errors
+    /// If one of them cannot be used, or they do not go together.
+    pub fn check(&self) -> Result<(), TlsError> {
+        config(self).map(|_| ())
     }
 
     /// Reads the files.

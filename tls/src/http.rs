@@ -11,6 +11,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use std::error::Error;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
@@ -28,7 +29,7 @@ pub enum HttpError {
 /// Sends requests. Clones share connections.
 #[derive(Clone, Debug)]
 pub struct HttpClient {
-    client: Client<Connector, Full<Bytes>>,
+    client: Arc<Client<Connector, Full<Bytes>>>,
 }
 
 impl HttpClient {
@@ -40,7 +41,7 @@ impl HttpClient {
         let connector = Connector::new(tls.map(Tls::load).transpose()?, patience);
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new());
-        Ok(HttpClient { client: builder.build(connector) })
+        Ok(HttpClient { client: Arc::new(builder.build(connector)) })
     }
 
     /// The answer to `request`, all of which must be there within `patience`.

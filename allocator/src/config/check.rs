@@ -34,7 +34,8 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
     if limits.is_empty() {
         return Err(ConfigError::at(text, 0, "there is no [[limit]]: say at least one"));
     }
-    Ok(Config { clocks: clocks(raw.clock_drift_ppm).map_err(wrong)?, server, limits })
+    let upstream_tls = raw.upstream_tls.as_ref().map(tls::upstream).transpose().map_err(wrong)?;
+    Ok(Config { clocks: clocks(raw.clock_drift_ppm).map_err(wrong)?, server, upstream_tls, limits })
 }
 
 fn clocks(raw: Option<Count>) -> Result<ClockBounds, String> {

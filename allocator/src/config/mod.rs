@@ -25,7 +25,7 @@ use crate::cells::CellsConfig;
 use lessor_ledger::Rule;
 use lessor_ledger::rule::SlidingWindow;
 use lessor_protocol::{ClockBounds, NodeName};
-use lessor_tls::ServerFiles;
+use lessor_tls::{ServerFiles, Tls};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -45,6 +45,8 @@ pub struct Config {
     pub clocks: ClockBounds,
     /// How the service is reached.
     pub server: ServerConfig,
+    /// How allocators with `https://` are asked that limits are leased from; `None` if nothing is said of it.
+    pub upstream_tls: Option<Tls>,
     /// The limits, at least one, no two of the same name.
     pub limits: Vec<LimitConfig>,
 }

@@ -26,6 +26,7 @@ pub(super) struct RawConfig {
     pub clock_drift_ppm: Option<Count>,
     #[serde(default)]
     pub server: RawServer,
+    pub upstream_tls: Option<RawTls>,
     #[serde(default)]
     pub store: RawStore,
     #[serde(default)]
@@ -51,6 +52,14 @@ pub(super) struct RawServerTls {
     pub certificate: String,
     pub key: String,
     pub client_ca: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawTls {
+    pub ca: Option<String>,
+    pub certificate: Option<String>,
+    pub key: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

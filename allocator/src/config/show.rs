@@ -4,7 +4,7 @@
 use super::{Config, SharedStore, StoreConfig, Upstream};
 use lessor_ledger::limit_text::RawLimit;
 use lessor_ledger::rule_text::{RawRule, Timespan};
-use lessor_tls::ServerFiles;
+use lessor_tls::{ServerFiles, Tls};
 use serde::Serialize;
 use std::fmt;
 
@@ -22,6 +22,9 @@ impl fmt::Display for Config {
         line(f, "upstreams", &upstreams)?;
         if let Some(files) = &self.server.tls {
             server_tls(f, files)?;
+        }
+        if let Some(tls) = &self.upstream_tls {
+            upstream_tls(f, tls)?;
         }
         writeln!(f, "\n[store]")?;
         line(f, "kind", &self.server.store.kind())?;
@@ -48,6 +51,18 @@ fn server_tls(f: &mut fmt::Formatter<'_>, files: &ServerFiles) -> fmt::Result {
         parts.push(format!("client_ca = {}", inline(client_ca)?));
     }
     writeln!(f, "tls = {{ {} }}", parts.join(", "))
+}
+
+fn upstream_tls(f: &mut fmt::Formatter<'_>, tls: &Tls) -> fmt::Result {
+    writeln!(f, "\n[upstream_tls]")?;
+    if let Some(ca) = tls.ca_file() {
+        line(f, "ca", &ca)?;
+    }
+    if let Some((certificate, key)) = tls.certificate_files() {
+        line(f, "certificate", &certificate)?;
+        line(f, "key", &key)?;
+    }
+    Ok(())
 }
 
 /// All but a password that may be in its URL.

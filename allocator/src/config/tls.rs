@@ -1,7 +1,7 @@
 //! Files of certificates and keys, as they are written. Nothing is read here: a configuration is checked on other machines, too.
 
-use super::raw::RawServerTls;
-use lessor_tls::ServerFiles;
+use super::raw::{RawServerTls, RawTls};
+use lessor_tls::{ServerFiles, Tls};
 use std::path::PathBuf;
 
 /// Those of a server.
@@ -12,6 +12,27 @@ pub(super) fn server(raw: &RawServerTls) -> Result<ServerFiles, String> {
         key: file("key", &raw.key)?,
         client_ca: raw.client_ca.as_deref().map(|name| file("client_ca", name)).transpose()?,
     })
+}
+
+/// Those of a client of other allocators.
+pub(super) fn upstream(raw: &RawTls) -> Result<Tls, String> {
+    let file = |key: &str, name: &Option<String>| {
+        name.as_deref().map(|name| file(&format!("upstream_tls.{key}"), name)).transpose()
+    };
+    let tls = match file("ca", &raw.ca)? {
+        Some(ca) => Tls::new().ca(ca),
+        None => Tls::new(),
+    };
+    match (file("certificate", &raw.certificate)?, file("key", &raw.key)?) {
+        (None, None) => Ok(tls),
+        (Some(certificate), Some(key)) => Ok(tls.certificate(certificate, key)),
+        (Some(_), None) => {
+            Err("upstream_tls.certificate is said without upstream_tls.key: say both".to_owned())
+        }
+        (None, Some(_)) => {
+            Err("upstream_tls.key is said without upstream_tls.certificate: say both".to_owned())
+        }
+    }
 }
 
 fn file(key: &str, name: &str) -> Result<PathBuf, String> {
@@ -35,6 +56,28 @@ mod tests {
             let config = Config::parse(&format!("[server]\n{tls}\n{LIMIT}")).expect("valid");
             assert!(config.server.tls.is_some());
             assert_eq!(Config::parse(&config.to_string()), Ok(config));
+        }
+    }
+
+    #[test]
+    fn what_upstreams_are_shown_is_printed_as_it_is_meant() {
+        for tls in [
+            "",
+            "ca = \"a\"",
+            "certificate = \"a\"\nkey = \"b\"",
+            "ca = \"c\"\ncertificate = \"a\"\nkey = \"b\"",
+        ] {
+            let config = Config::parse(&format!("[upstream_tls]\n{tls}\n{LIMIT}")).expect("valid");
+            assert!(config.upstream_tls.is_some());
+            assert_eq!(Config::parse(&config.to_string()), Ok(config));
+        }
+        for (tls, said) in [
+            ("key = \"a\"", "upstream_tls.key is said without upstream_tls.certificate"),
+            ("certificate = \"a\"", "upstream_tls.certificate is said without upstream_tls.key"),
+            ("ca = \"\"", "upstream_tls.ca is \"\""),
+        ] {
+            let error = Config::parse(&format!("[upstream_tls]\n{tls}\n{LIMIT}")).expect_err("it is wrong");
+            assert_eq!((error.line(), error.problem().starts_with(said)), (2, true), "{error}");
         }
     }
 

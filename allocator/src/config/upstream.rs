@@ -11,10 +11,16 @@ pub(super) fn address(text: &str) -> Result<Upstream, String> {
         // Not shown: it may be a secret.
         return Err("upstream has a name or a password in it, before an @: leave that out".to_owned());
     }
-    let wrong = || format!("upstream is {text:?}: use the address of an allocator, http://host:port");
+    let wrong = || {
+        format!(
+            "upstream is {text:?}: use the address of an allocator, http://host:port or https://host:port"
+        )
+    };
     let uri: Uri = text.parse().map_err(|_| wrong())?;
     match (uri.scheme_str(), uri.authority(), uri.query()) {
-        (Some("http"), Some(_), None) => Ok(Upstream::Address(text.trim_end_matches('/').to_owned())),
+        (Some("http" | "https"), Some(_), None) => {
+            Ok(Upstream::Address(text.trim_end_matches('/').to_owned()))
+        }
         _ => Err(wrong()),
     }
 }
@@ -88,10 +94,12 @@ mod tests {
 
     #[test]
     fn an_address_that_is_none_is_refused_with_its_value() {
-        for address in ["", "centre:7400", "https://centre", "http://", "http://a/?b"] {
+        for address in ["", "centre:7400", "ftp://centre", "http://", "https://a/?b"] {
             let text = format!("[[limit]]\nname = \"a\"\nupstream = {address:?}");
             let error = Config::parse(&text).expect_err("it is wrong");
-            let words = format!("upstream is {address:?}: use the address of an allocator, http://host:port");
+            let words = format!(
+                "upstream is {address:?}: use the address of an allocator, http://host:port or https://host:port"
+            );
             assert!(error.problem().contains(&words), "{}", error.problem());
             assert_eq!(error.line(), 3);
         }

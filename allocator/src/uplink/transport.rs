@@ -1,8 +1,10 @@
 //! The way to an upstream: one request, one answer, bounded in size and time.
 
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
 use lessor_protocol::trace::{TRACEPARENT, traceparent};
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse};
-use std::error::Error;
+use lessor_tls::{HttpClient, HttpError, Tls};
 use std::time::Duration;
 
 /// More is no answer: as many entries as an exchange may have, each as long as it may be.
@@ -27,29 +29,30 @@ pub(super) enum TransportError {
 /// The way to one upstream.
 #[derive(Debug)]
 pub(super) struct Transport {
-    http: reqwest::Client,
+    http: HttpClient,
     leases: String,
+    timeout: Duration,
 }
 
 impl Transport {
-    pub(super) fn try_new(upstream: &str, timeout: Duration) -> Result<Self, TransportError> {
-        let http = reqwest::Client::builder()
-            .timeout(timeout)
-            .connect_timeout(timeout)
-            .tcp_nodelay(true)
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(unreachable)?;
-        Ok(Transport { http, leases: format!("{upstream}{LEASES_PATH}") })
+    /// The way to the allocator at `upstream`, by `tls` if that is `https://`.
+    pub(super) fn try_new(upstream: &str, timeout: Duration, tls: Tls) -> Result<Self, TransportError> {
+        // A machine without authorities has none to read.
+        let tls = upstream.starts_with("https:").then_some(tls);
+        let http = HttpClient::try_new(timeout, tls);
+        let http = http.map_err(|error| TransportError::Unreachable(excerpt(&error.to_string())))?;
+        Ok(Transport { http, leases: format!("{upstream}{LEASES_PATH}"), timeout })
     }
 
     pub(super) async fn leases(&self, request: &LeasesRequest) -> Result<LeasesResponse, TransportError> {
-        let mut asked = self.http.post(&self.leases).json(request);
+        let invalid = |error: &dyn std::error::Error| TransportError::Invalid(excerpt(&error.to_string()));
+        let mut asked = http::Request::post(&self.leases).header(CONTENT_TYPE, "application/json");
         if let Some(traceparent) = traceparent(&tracing::Span::current()) {
             asked = asked.header(TRACEPARENT, traceparent);
         }
-        let mut response = asked.send().await.map_err(unreachable)?;
+        let body = serde_json::to_vec(request).map_err(|error| invalid(&error))?;
+        let asked = asked.body(body).map_err(|error| invalid(&error))?;
+        let mut response = self.http.send(asked, self.timeout).await.map_err(unreachable)?;
         let status = response.status();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
@@ -58,23 +61,19 @@ impl Transport {
             }
             body.extend_from_slice(&chunk);
         }
-        if status != reqwest::StatusCode::OK {
+        if status != StatusCode::OK {
             let excerpt = excerpt(&String::from_utf8_lossy(&body));
             return Err(TransportError::Status { status: status.as_u16(), excerpt });
         }
-        serde_json::from_slice(&body).map_err(|error| TransportError::Invalid(excerpt(&error.to_string())))
+        serde_json::from_slice(&body).map_err(|error| invalid(&error))
     }
 }
 
-/// An error and what caused it, in one line.
-fn unreachable(error: reqwest::Error) -> TransportError {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
+fn unreachable(error: HttpError) -> TransportError {
+    match error {
+        HttpError::TimedOut => TransportError::TimedOut,
+        HttpError::Failed(problem) => TransportError::Unreachable(excerpt(&problem)),
     }
-    TransportError::Unreachable(excerpt(&text))
 }
 
 /// The beginning of a text that another program wrote, harmless in a log line.

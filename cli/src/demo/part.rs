@@ -6,6 +6,7 @@ mod page;
 mod vendor;
 
 use crate::failure::Failure;
+use crate::limits::TlsArgs;
 use clap::{Args, Subcommand, value_parser};
 use std::net::SocketAddr;
 
@@ -60,6 +61,8 @@ pub(crate) struct NodeArgs {
         default_value = "http://127.0.0.1:7400"
     )]
     allocators: Vec<String>,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// Address of the vendor.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7401")]
     vendor: String,

@@ -1,20 +1,14 @@
 //! The command line of `lessor limits`. Parsing only.
 
+use super::AddressArgs;
 use clap::{Args, Subcommand, ValueEnum, value_parser};
 use std::path::PathBuf;
 
 /// `lessor limits`.
 #[derive(Debug, Args)]
 pub(crate) struct LimitsArgs {
-    /// The URL of the allocator.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "LESSOR_SERVER",
-        default_value = "http://127.0.0.1:7400",
-        global = true
-    )]
-    pub(crate) server: String,
+    #[command(flatten)]
+    pub(crate) server: AddressArgs,
     /// Print JSON, as the allocator answers.
     #[arg(long, global = true)]
     pub(crate) json: bool,

@@ -1,16 +1,18 @@
 //! `lessor limits`: what operators do to the limits of an allocator that runs, for people and for scripts. It decides
 //! nothing; it asks the admin API and shows what that answers.
 
+mod address;
 mod args;
 mod server;
 pub(crate) mod table;
 
+pub(crate) use address::{AddressArgs, TlsArgs};
 pub(crate) use args::LimitsArgs;
 pub(crate) use server::Server;
 
 use crate::failure::Failure;
 use args::{LimitsCommand, SetArgs};
-use reqwest::{Method, StatusCode};
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 

@@ -1,7 +1,12 @@
 //! The admin API of an allocator, as `lessor limits` speaks it: one request, one answer, and what is wrong in one line.
 
+use super::AddressArgs;
 use crate::failure::Failure;
-use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
+use http::header::CONTENT_TYPE;
+use http::request::Builder;
+use http::{Method, Request, StatusCode};
+use lessor_tls::{HttpClient, HttpError};
+use reqwest::Url;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -14,7 +19,7 @@ const BODY_MAX: usize = 64 << 20;
 /// An allocator.
 #[derive(Debug)]
 pub(crate) struct Server {
-    http: Client,
+    http: HttpClient,
     base: Url,
 }
 
@@ -27,14 +32,20 @@ pub(crate) struct Reply {
 }
 
 impl Server {
-    pub(crate) fn try_new(url: &str) -> Result<Self, Failure> {
+    /// The one that `args` name.
+    ///
+    /// # Errors
+    /// If the address is none, or a file of certificates cannot be used.
+    pub(crate) fn try_new(args: &AddressArgs) -> Result<Self, Failure> {
+        let url = &args.server;
         let wrong = |problem: String| Failure::Input(format!("--server is {url:?}: {problem}"));
         let base = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
-        if base.scheme() != "http" || base.cannot_be_a_base() {
-            return Err(wrong("use http://host:port".to_owned()));
+        if !["http", "https"].contains(&base.scheme()) || base.cannot_be_a_base() {
+            return Err(wrong("use http://host:port or https://host:port".to_owned()));
         }
-        let http = Client::builder().timeout(PATIENCE).no_proxy().build();
-        let http = http.map_err(|error| Failure::Run(format!("cannot speak HTTP: {error}")))?;
+        let tls = (base.scheme() == "https").then(|| args.tls.tls()).transpose()?;
+        let http =
+            HttpClient::try_new(PATIENCE, tls).map_err(|error| Failure::Input(format!("TLS: {error}")))?;
         Ok(Server { http, base })
     }
 
@@ -54,19 +65,19 @@ impl Server {
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        let mut request = self.http.request(method, url);
+        let mut request = Request::builder().method(method).uri(url.as_str());
         if let Some(condition) = condition {
             request = request.header("if-match", condition);
         }
-        if let Some(body) = body {
-            request = request.json(body);
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
         }
-        self.send(request).await
+        self.send(request, body.map(Value::to_string).unwrap_or_default()).await
     }
 
     /// What it shows at the path of these `steps`.
     pub(crate) async fn look(&self, steps: &[&str]) -> Result<Reply, Failure> {
-        self.send(self.http.get(self.url(steps))).await
+        self.send(Request::get(self.url(steps).as_str()), String::new()).await
     }
 
     /// Its address.
@@ -82,11 +93,12 @@ impl Server {
         url
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<Reply, Failure> {
-        let unreachable = |error: reqwest::Error| {
-            Failure::Run(format!("cannot ask {}: {}", self.base, with_causes(&error)))
-        };
-        let mut response = request.send().await.map_err(unreachable)?;
+    async fn send(&self, request: Builder, body: String) -> Result<Reply, Failure> {
+        let unreachable = |error: HttpError| Failure::Run(format!("cannot ask {}: {error}", self.base));
+        let request = request.body(body.into_bytes());
+        let request =
+            request.map_err(|error| Failure::Input(format!("cannot ask {}: {error}", self.base)))?;
+        let mut response = self.http.send(request, PATIENCE).await.map_err(unreachable)?;
         let status = response.status();
         let etag = response.headers().get("etag").and_then(|etag| etag.to_str().ok()).map(str::to_owned);
         let mut read = vec![];
@@ -111,15 +123,4 @@ impl Reply {
         let said = format!("{detail} ({})", self.status.as_u16());
         Err(if self.status.is_client_error() { Failure::Input(said) } else { Failure::Run(said) })
     }
-}
-
-/// `error` with its causes, in one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut said = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        said = format!("{said}: {error}");
-        cause = error.source();
-    }
-    said
 }

@@ -1,5 +1,6 @@
 //! The command line of `lessor top`. Parsing only.
 
+use crate::limits::AddressArgs;
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 
@@ -16,9 +17,8 @@ Exit codes: 0 done, 1 the allocator cannot be asked, 2 bad command line.";
 /// `lessor top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// The URL of the allocator.
-    #[arg(long, value_name = "URL", env = "LESSOR_SERVER", default_value = "http://127.0.0.1:7400")]
-    pub(crate) server: String,
+    #[command(flatten)]
+    pub(crate) server: AddressArgs,
     /// The time between two looks.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_every)]
     pub(crate) every: Duration,

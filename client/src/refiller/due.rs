@@ -62,14 +62,15 @@ mod tests {
     use crate::session_numbers::SessionNumbers;
     use crate::shared::Shared;
     use crate::ticks::{HotClock, Ticks};
-    use crate::transport::Transport;
+    use crate::transport::{Certificates, Transport};
     use lessor_protocol::wire::ASKS_MAX;
     use std::collections::BTreeSet;
     use std::time::Duration;
 
     fn refiller(shared: &Arc<Shared>) -> Refiller {
         let second = Duration::from_secs(1);
-        let slow_path = Transport::try_new("http://127.0.0.1:1", second).expect("an address");
+        let slow_path =
+            Transport::try_new("http://127.0.0.1:1", second, &Certificates::default()).expect("an address");
         let numbers = (fastrand::Rng::with_seed(1), SessionNumbers::System);
         Refiller::new(shared.clone(), vec![slow_path], second, "a".to_owned(), Default::default(), numbers)
     }

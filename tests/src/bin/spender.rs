@@ -4,7 +4,7 @@
 //! the machine's clock; `rush MILLIS GAP_US`, which calls from a thread of its own, with one for each millisecond in which some were; `leave` ends
 //! the calls that were entered; `available` with a number; `quit` gives everything back and ends it.
 
-use lessor::{Client, Limit};
+use lessor::{Builder, Client, Limit, Tls};
 use lessor_protocol::Clock;
 use std::future::poll_fn;
 use std::io::BufRead;
@@ -19,7 +19,8 @@ async fn main() {
     let mut args = std::env::args().skip(1);
     let mut next = || args.next().expect("usage: spender URL LIMIT NAME");
     let (url, limit, name) = (next(), next(), next());
-    let client = Client::builder(&url).node(&name).connect().await.expect("the allocator answers");
+    let client =
+        by_certificate(Client::builder(&url)).node(&name).connect().await.expect("the allocator answers");
     let limit = client.limit(&limit);
     println!("connected");
     let mut orders = orders();
@@ -52,6 +53,17 @@ async fn main() {
         }
     }
     client.shutdown().await;
+}
+
+/// With the certificates that the environment names, if any.
+fn by_certificate(builder: Builder) -> Builder {
+    let file = |name| std::env::var_os(name);
+    match (file("LESSOR_CA"), file("LESSOR_CERT"), file("LESSOR_KEY")) {
+        (Some(ca), Some(certificate), Some(key)) => {
+            builder.tls(Tls::new().ca(ca).certificate(certificate, key))
+        }
+        _ => builder,
+    }
 }
 
 /// The lines of stdin, read aside: a lease is refilled while no line comes.

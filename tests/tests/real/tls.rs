@@ -2,6 +2,8 @@
 //! while it serves.
 
 mod desk;
+mod document;
+mod nodes;
 mod rotate;
 
 use desk::{Desk, get, serve};

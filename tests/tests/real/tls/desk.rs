@@ -4,7 +4,7 @@ use lessor_tls::dev_ca::{DevCa, Purpose, VALID};
 use lessor_tls::{HttpClient, Tls};
 use scenarios::process::{Running, lessor};
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -76,25 +76,36 @@ impl Desk {
         CertificateDer::from_pem_file(certificate).expect("it is there").to_vec()
     }
 
-    /// How a client with a good certificate speaks.
-    pub(super) fn tls(&self) -> Tls {
-        let (certificate, key) = self.files("client");
-        Tls::new().ca(self.ca()).certificate(certificate, key)
+    /// A client with a good certificate, without a connection yet.
+    pub(super) fn client(&self) -> HttpClient {
+        self.client_of(self.ca())
     }
 
-    /// Such a client, without a connection yet.
-    pub(super) fn client(&self) -> HttpClient {
-        HttpClient::try_new(PATIENCE, Some(self.tls())).expect("good files")
+    /// The same, which believes the authorities in `ca`.
+    pub(super) fn client_of(&self, ca: PathBuf) -> HttpClient {
+        let (certificate, key) = self.files("client");
+        let tls = Tls::new().ca(ca).certificate(certificate, key);
+        HttpClient::try_new(PATIENCE, Some(tls)).expect("good files")
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// `lessor serve` by these files. It logs into one of them.
     pub(super) fn command(&self, is_mutual: bool) -> Command {
+        let limit = "[[limit]]\nname = \"vendor\"\n\
+                     rules = [{ kind = \"sliding_window\", limit = 600, per = \"60s\", margin = \"0s\" }]\n";
+        self.command_with(is_mutual, limit)
+    }
+
+    /// The same with other limits.
+    pub(super) fn command_with(&self, is_mutual: bool, limits: &str) -> Command {
         let (certificate, key) = self.files("server");
         let client_ca = if is_mutual { format!(", client_ca = {:?}", self.ca()) } else { String::new() };
         let config = format!(
             "[server]\ntls = {{ certificate = {certificate:?}, key = {key:?}{client_ca} }}\n\
-             [store]\nkind = \"memory\"\n[[limit]]\nname = \"vendor\"\n\
-             rules = [{{ kind = \"sliding_window\", limit = 600, per = \"2s\", margin = \"0s\" }}]\n"
+             [store]\nkind = \"memory\"\n{limits}"
         );
         fs::write(self.file("lessor.toml"), config).expect("a file in it");
         let mut command = Command::new(lessor());
@@ -133,8 +144,13 @@ impl Desk {
 
 /// Starts an allocator, which lets in only clients with a certificate if `is_mutual`.
 pub(super) fn serve(desk: &Desk, is_mutual: bool) -> Allocator {
+    serve_by(desk, desk.command(is_mutual))
+}
+
+/// The same by a command of its own.
+pub(super) fn serve_by(desk: &Desk, mut command: Command) -> Allocator {
     let log = File::create(desk.file("log")).expect("a file in it");
-    let mut running = Running::start(desk.command(is_mutual).stderr(log));
+    let mut running = Running::start(command.stderr(log));
     let line = running.line();
     let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
     Allocator { _running: running, url }
@@ -146,4 +162,15 @@ pub(super) async fn get(client: &HttpClient, url: &str) -> Result<u16, String> {
     let mut answer = client.send(request, PATIENCE).await.map_err(|error| error.to_string())?;
     while answer.chunk().await.map_err(|error| error.to_string())?.is_some() {}
     Ok(answer.status().as_u16())
+}
+
+/// The body of `url`, or what went wrong.
+pub(super) async fn text(client: &HttpClient, url: &str) -> Result<String, String> {
+    let request = http::Request::get(url).body(vec![]).expect("a request");
+    let mut answer = client.send(request, PATIENCE).await.map_err(|error| error.to_string())?;
+    let mut read = vec![];
+    while let Some(piece) = answer.chunk().await.map_err(|error| error.to_string())? {
+        read.extend_from_slice(&piece);
+    }
+    String::from_utf8(read).map_err(|error| error.to_string())
 }

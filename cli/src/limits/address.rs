@@ -1,0 +1,59 @@
+//! Which allocator a command asks, and by which certificates.
+
+use crate::failure::Failure;
+use clap::Args;
+use lessor_tls::Tls;
+use std::path::PathBuf;
+
+/// The allocator that is asked.
+#[derive(Debug, Args)]
+pub(crate) struct AddressArgs {
+    /// The URL of the allocator: http://host:port or https://host:port.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "LESSOR_SERVER",
+        default_value = "http://127.0.0.1:7400",
+        global = true
+    )]
+    pub(crate) server: String,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+}
+
+/// Certificates for `https://`. All files are in PEM form.
+#[derive(Debug, Args)]
+pub(crate) struct TlsArgs {
+    /// The authorities to believe in place of those of this machine, for https://.
+    #[arg(long, value_name = "FILE", env = "LESSOR_CA", global = true)]
+    ca: Option<PathBuf>,
+    /// The certificate to show to an allocator that asks for one.
+    #[arg(long, value_name = "FILE", env = "LESSOR_CERT", global = true)]
+    cert: Option<PathBuf>,
+    /// The private key of that certificate.
+    #[arg(long, value_name = "FILE", env = "LESSOR_KEY", global = true)]
+    key: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    /// How `https://` is spoken.
+    ///
+    /// # Errors
+    /// If there is a certificate without a key, or a key without a certificate.
+    pub(crate) fn tls(&self) -> Result<Tls, Failure> {
+        let tls = match &self.ca {
+            Some(ca) => Tls::new().ca(ca),
+            None => Tls::new(),
+        };
+        match (&self.cert, &self.key) {
+            (None, None) => Ok(tls),
+            (Some(certificate), Some(key)) => Ok(tls.certificate(certificate, key)),
+            (Some(file), None) => {
+                Err(Failure::Input(format!("--cert is {} without --key: give both", file.display())))
+            }
+            (None, Some(file)) => {
+                Err(Failure::Input(format!("--key is {} without --cert: give both", file.display())))
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `lessor tls`: throw-away certificates for a desk. They are no way to run a fleet: the key of the authority lies beside them.
+
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
+use lessor_tls::TlsError;
+use lessor_tls::dev_ca::{DevCa, Purpose};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Shown below its help.
+pub(crate) const TLS_EXAMPLE: &str = "\
+Example:
+  lessor tls dev-ca certificates
+
+  [server]
+  tls = { certificate = \"certificates/server.crt\", key = \"certificates/server.key\", client_ca = \"certificates/ca.crt\" }
+
+  lessor status --server https://localhost:7400 \\
+    --ca certificates/ca.crt --cert certificates/client.crt --key certificates/client.key
+
+A running allocator takes new certificates over. An authority that is in the folder is kept, and signs again.
+Exit codes: 0 done, 1 stdout cannot be written, 2 bad command line, or a folder that cannot be used.";
+
+/// `lessor tls`.
+#[derive(Debug, Args)]
+pub(crate) struct TlsArgs {
+    #[command(subcommand)]
+    command: TlsCommand,
+}
+
+/// What to make.
+#[derive(Debug, Subcommand)]
+enum TlsCommand {
+    /// Make an authority, a certificate for a server at localhost, 127.0.0.1 and ::1, and one for a client. Only to try things out.
+    DevCa {
+        /// The folder for the files: ca, server and client, each with .crt and .key.
+        folder: PathBuf,
+        /// How long the two certificates hold.
+        #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = parse_valid)]
+        valid: Duration,
+    },
+}
+
+/// Makes what was asked for, and says which files it is.
+pub(crate) fn run(args: &TlsArgs) -> Result<(), Failure> {
+    let TlsCommand::DevCa { folder, valid } = &args.command;
+    let said = make(folder, *valid).map_err(|error| Failure::Input(error.to_string()))?;
+    let printed = std::io::stdout().write_all(said.as_bytes());
+    printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
+}
+
+fn make(folder: &Path, valid: Duration) -> Result<String, TlsError> {
+    let ca = DevCa::open(folder)?;
+    let mut said = format!("{}  the authority\n", folder.join("ca.crt").display());
+    for (purpose, name) in [(Purpose::Server, "server"), (Purpose::Client, "client")] {
+        let (certificate, key) = ca.sign(purpose, valid)?.write(folder, name)?;
+        said.push_str(&format!("{}  {}  for a {name}\n", certificate.display(), key.display()));
+    }
+    Ok(said)
+}
+
+/// Ten years are more than any trial takes; calendars of certificates end.
+fn parse_valid(text: &str) -> Result<Duration, String> {
+    let valid = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let is_fit = !valid.is_zero() && valid <= Duration::from_secs(10 * 365 * 24 * 60 * 60);
+    if is_fit { Ok(valid) } else { Err("not between 1s and 3650d".to_owned()) }
+}

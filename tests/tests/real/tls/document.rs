@@ -1,0 +1,49 @@
+//! The commands of docs/security.md, as they are written there.
+
+use lessor_allocator::cells::private::HeldPort;
+use scenarios::process::{Running, lessor};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const DOCUMENT: &str = include_str!("../../../../docs/security.md");
+
+/// The blocks of commands, on a port that is free.
+fn blocks(port: u16) -> Vec<String> {
+    let parts = DOCUMENT.split("```sh\n").skip(1);
+    let blocks = parts.map(|part| part.split("```").next().unwrap_or_default());
+    blocks.map(|block| block.replace("7400", &port.to_string())).collect()
+}
+
+/// A shell in `folder` that finds the `lessor` of this build.
+fn shell(folder: &Path, script: &str) -> Command {
+    let binary = lessor();
+    let programs = binary.parent().expect("a folder").display().to_string();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new("sh");
+    command.args(["-ec", script]).current_dir(folder).env("PATH", format!("{programs}:{path}"));
+    command
+}
+
+#[test]
+fn the_commands_of_the_document_lead_to_certificates_on_both_sides() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let port = HeldPort::any().expect("a free port");
+    let [make, serve, ask, renew] = &blocks(port.address().port())[..] else { panic!("other blocks") };
+    let run = |script: &str| {
+        let output = shell(folder.path(), script).output().expect("a shell");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{script}: {said}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    run(make);
+    // One command, which is the process that is ended with the test.
+    let mut allocator = Running::start(shell(folder.path(), &format!("exec {serve}")).stderr(Stdio::null()));
+    assert!(allocator.line().starts_with("listening on https://"));
+    assert!(run(ask).contains("ready"));
+    let refused =
+        shell(folder.path(), &format!("{}\nunset LESSOR_CERT LESSOR_KEY\nlessor status", ask)).output();
+    let refused = refused.expect("a shell");
+    assert_eq!(refused.status.code(), Some(1), "without a certificate it is not let in");
+    run(renew);
+    assert!(run(ask).contains("ready"));
+}
