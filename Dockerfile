@@ -1,4 +1,5 @@
-# The image of `lessor`: one static binary on an empty file system, for a user that owns nothing but the folder of its store.
+# The image of `lessor`: one static binary on an empty file system, for a user that owns nothing but the folder of its store. Other
+# containers reach the address that it listens on: so [server] in lessor.toml needs tls with client_ca, or insecure = true.
 #
 #     docker build --tag lessor .
 #     docker run --rm -p 127.0.0.1:7400:7400 -v ./lessor.toml:/etc/lessor/lessor.toml:ro -v lessor:/var/lib/lessor lessor

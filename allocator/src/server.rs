@@ -123,6 +123,10 @@ impl Server {
         }
         let quarantined = self.shared.beside(|registry, now| registry.quarantined(now).len());
         tracing::info!(%address, tls = self.tls.is_some(), limits = self.shared.config().limits.len(), quarantined, "listening");
+        if let Some(exposure) = self.shared.config().server.exposure(address) {
+            tracing::warn!("{exposure}");
+            self.shared.is_exposed(exposure);
+        }
         let mut peers = Peers::new(&self.shared, self.tls.clone());
         let uplinks = self.serve(&listener, &mut peers, shutdown).await;
         self.shared.stop();

@@ -4,7 +4,7 @@
 mod overrides;
 
 use crate::clock::{EpochClock, begin};
-use crate::config::{Config, LimitConfig};
+use crate::config::{Config, Exposure, LimitConfig};
 use crate::earlier_decisions::{Dropped, limits_with_overrides};
 use crate::events::Events;
 use crate::journal::{Journal, NotDurable};
@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     shared_store_status: SharedStoreStatus,
     /// What is wrong with the file.
     file_problem: Mutex<Option<String>>,
+    /// Where it lets in any peer of another machine.
+    exposure: OnceLock<Exposure>,
     /// The limits as they are configured now, for a new life after a panic.
     limits: Mutex<BTreeMap<String, LimitConfig>>,
     registry: RwLock<Registry>,
@@ -134,6 +136,7 @@ impl Shared {
             journal: OnceLock::new(),
             shared_store_status: SharedStoreStatus::new(&config),
             file_problem: Mutex::default(),
+            exposure: OnceLock::new(),
             registry: RwLock::new(registry),
             is_broken: AtomicBool::new(false),
             metrics: Metrics::new(&config, now),
@@ -283,6 +286,17 @@ impl Shared {
     /// Why the file is of no use as it was read last, if it is: what it said before holds.
     pub(crate) fn file_fails(&self) -> Option<String> {
         self.file_problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Where it lets in any peer of another machine, if it does.
+    pub(crate) fn exposure(&self) -> Option<Exposure> {
+        self.exposure.get().copied()
+    }
+
+    /// It serves so from now on.
+    pub(crate) fn is_exposed(&self, exposure: Exposure) {
+        // A server serves once.
+        let _ = self.exposure.set(exposure);
     }
 
     /// The file was read, and is of no use for that reason, or it is.

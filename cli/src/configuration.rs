@@ -8,6 +8,7 @@ use lessor_allocator::{Config, ConfigError};
 use rustix::fs::OFlags;
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -91,6 +92,19 @@ pub(crate) fn of_allocator(file: &Path, text: &str) -> Result<Config, Failure> {
     place_store(&mut config, file);
     unlock_store(&mut config);
     Ok(config)
+}
+
+/// Refuses an address that lets in any peer of another machine, unless the operator accepts that.
+///
+/// # Errors
+/// If it does: names the address, and what to say.
+pub(crate) fn is_closed(config: &Config, listen: SocketAddr) -> Result<(), Failure> {
+    match config.server.exposure(listen).filter(|exposure| !exposure.is_accepted) {
+        None => Ok(()),
+        Some(exposure) => Err(Failure::Input(format!(
+            "{exposure}: say tls with client_ca in [server], listen on 127.0.0.1, or say insecure = true there"
+        ))),
+    }
 }
 
 /// Says where the store is, where `config`, which is from `file`, does not: in the folder that a service manager has made for

@@ -30,6 +30,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let listen = args.listen.unwrap_or(config.server.listen);
         let cannot = |error| Failure::Run(format!("cannot listen on {listen}: {error}"));
         let listener = lessor_allocator::listen(listen).map_err(cannot)?;
+        configuration::is_closed(&config, listen)?;
         let scheme = if config.server.tls.is_some() { "https" } else { "http" };
         let server = Server::open(config, args.fresh).map_err(|error| Failure::Input(error.to_string()))?;
         let watch = Watch::install(args.config.clone(), text, server.reloads())?;

@@ -79,6 +79,9 @@ fn head(address: &str, status: &Value) -> String {
         let store = format!("store {}", table::text(&status["store"]));
         rows.push([store, "shared".to_owned(), format!("{} allocators: {}", here.len(), here.join(", "))]);
     }
+    for warning in status["warnings"].as_array().into_iter().flatten() {
+        rows.push(["warning".to_owned(), "insecure".to_owned(), table::text(warning)]);
+    }
     for (check, what) in [("store", "store"), ("config", "configuration")] {
         if let Some(reason) = status["checks"][check]["reason"].as_str() {
             rows.push([what.to_owned(), "not well".to_owned(), reason.to_owned()]);
@@ -120,6 +123,7 @@ mod tests {
             "reasons": ["store_failing", "quarantine"],
             "quarantine": { "limits": 2, "longest_ms": 1_500 },
             "upstreams": [{ "url": "http://centre:7400", "is": "down" }],
+            "warnings": ["any is let in"],
             "checks": { "store": { "ok": false, "reason": "cannot write: no space" }, "config": { "ok": true } },
         });
         let shown = head("http://here:7400", &status);
@@ -129,9 +133,10 @@ mod tests {
             lines[0],
             format!("http://here:7400    {reasons}  version 1.0.0, up 1m 1s, 3 sessions, store embedded")
         );
-        assert!(lines[1].contains("not well") && lines[1].ends_with("cannot write: no space"), "{shown}");
-        assert!(lines[2].starts_with("http://centre:7400  does not answer "), "{shown}");
-        assert_eq!(lines.len(), 3);
+        assert!(lines[1].starts_with("warning ") && lines[1].ends_with("any is let in"), "{shown}");
+        assert!(lines[2].contains("not well") && lines[2].ends_with("cannot write: no space"), "{shown}");
+        assert!(lines[3].starts_with("http://centre:7400  does not answer "), "{shown}");
+        assert_eq!(lines.len(), 4);
     }
 
     #[test]

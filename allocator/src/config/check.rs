@@ -64,7 +64,8 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
     let upstreams =
         upstreams.collect::<Result<_, _>>().map_err(|problem| format!("server.upstreams: {problem}"))?;
     let tls = raw.tls.as_ref().map(tls::server).transpose()?;
-    Ok(ServerConfig { listen, connections_max, node, hosts, upstreams, tls, store: store::store(raw_store)? })
+    let (insecure, store) = (raw.insecure, store::store(raw_store)?);
+    Ok(ServerConfig { listen, connections_max, node, hosts, upstreams, tls, insecure, store })
 }
 
 /// `name` as a request's `Host` has it, without a port.

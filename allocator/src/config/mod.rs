@@ -3,6 +3,7 @@
 
 mod check;
 mod error;
+mod exposure;
 mod one;
 mod place;
 mod raw;
@@ -14,6 +15,7 @@ mod tls;
 mod upstream;
 
 pub use error::ConfigError;
+pub use exposure::Exposure;
 pub use lessor_ledger::named::{NAMES_MAX, Named, Names, named_for};
 pub use lessor_ledger::registry::{
     ByNode, DEPTH_MAX, KEYS_MAX, Keyed, LESSEES_MAX, LimitConfig, Upstream, key_above,
@@ -67,6 +69,8 @@ pub struct ServerConfig {
     pub upstreams: BTreeSet<Upstream>,
     /// The files by which connections are encrypted; `None` if they are not.
     pub tls: Option<ServerFiles>,
+    /// Whether other machines may reach it though it lets in any peer.
+    pub insecure: bool,
     /// Where pools outlive the process.
     pub store: StoreConfig,
 }

@@ -44,6 +44,8 @@ pub(super) struct RawServer {
     #[serde(default)]
     pub upstreams: Vec<String>,
     pub tls: Option<RawServerTls>,
+    #[serde(default)]
+    pub insecure: bool,
 }
 
 #[derive(Debug, Deserialize)]

@@ -23,6 +23,7 @@ impl fmt::Display for Config {
         if let Some(files) = &self.server.tls {
             server_tls(f, files)?;
         }
+        line(f, "insecure", &self.server.insecure)?;
         if let Some(tls) = &self.upstream_tls {
             upstream_tls(f, tls)?;
         }

@@ -196,7 +196,7 @@ fn what_is_no_configuration_is_refused() {
     );
     refused(
         &format!("[server]\nport = 1\n{limit}"),
-        "line 2: server.port: unknown field `port`, expected one of `listen`, `connections_max`, `node`, `hosts`, `upstreams`, `tls`",
+        "line 2: server.port: unknown field `port`, expected one of `listen`, `connections_max`, `node`, `hosts`, `upstreams`, `tls`, `insecure`",
     );
 }
 

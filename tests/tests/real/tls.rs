@@ -3,6 +3,7 @@
 
 mod desk;
 mod document;
+mod exposed;
 mod nodes;
 mod rotate;
 
