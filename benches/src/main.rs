@@ -13,6 +13,7 @@
 //! cargo run --release -p benches -- exchange           # what an ask costs an allocator, by the kind of limit
 //! cargo run --release -p benches -- threads            # what threads get that ask at once
 //! cargo run --release -p benches -- allocator          # what an exchange costs it over HTTP, beside a bare echo
+//! cargo run --release -p benches -- tls                # what encryption costs an exchange
 //! cargo run --release -p benches -- wire               # what its bodies cost, and what a compact form could
 //! cargo run --release -p benches -- rivals             # a lease, Redis, PostgreSQL and nginx on a hot limit
 //! ```
@@ -21,7 +22,7 @@
 //! `table` (how it is shown), `instructions` (what no noise can reach), `memory` and `keys` (what a key takes),
 //! `store` (what it costs to write down what is lent), `family` (what keys below a parent cost it), `sessions` (what sessions cost
 //! each other), `exchange` (what finding limit, pool and session costs), `threads` (what threads get that ask at once), `allocator`
-//! (what a whole exchange costs), `wire` (what of that is the form of its bodies).
+//! (what a whole exchange costs), `wire` (what of that is the form of its bodies), `tls` (what encryption adds).
 
 mod allocator;
 mod batch;
@@ -38,6 +39,7 @@ mod sessions;
 mod store;
 mod table;
 mod threads;
+mod tls;
 mod wire;
 
 use clap::{Parser, Subcommand};
@@ -113,6 +115,12 @@ enum Command {
     },
     /// Shows what it costs to read asks and to write answers, as JSON and in the most compact form.
     Wire,
+    /// Shows what encryption costs an exchange, with connections that are kept and with new ones.
+    Tls {
+        /// How long each row is measured, in each of three rounds.
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
+        seconds: u64,
+    },
     /// Shows how long exchanges wait while an allocator copies what it writes down.
     Batch,
     /// Shows what callers of a hot limit get from a lease, and from what a user would pick instead: Redis, PostgreSQL, nginx.
@@ -144,6 +152,7 @@ fn main() -> ExitCode {
             allocator::print(&allocator::Chosen { seconds, nodes, asks, store }, json)
         }
         Command::Wire => wire::print(),
+        Command::Tls { seconds } => tls::print(seconds),
         Command::Batch => batch::print(),
         Command::Rivals { seconds } => rivals::print(seconds),
         Command::Calls { row, calls } => instructions::make_calls(&row, calls),
