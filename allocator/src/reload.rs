@@ -55,8 +55,8 @@ impl Reloads {
         let store = last.server.store.as_of(&config.server.store);
         let server = ServerConfig { store, ..last.server.clone() };
         let done = Reloaded {
-            needs_restart: (&server, last.clocks, &last.upstream_tls)
-                != (&config.server, config.clocks, &config.upstream_tls),
+            needs_restart: (&server, last.clocks, &last.admin, &last.upstream_tls)
+                != (&config.server, config.clocks, &config.admin, &config.upstream_tls),
             put: changes.put.iter().map(|limit| limit.name.to_string()).collect(),
             removed: changes.gone,
         };

@@ -1,37 +1,40 @@
 //! The allocator as a service: a function of a listener and of the moment to stop. Binaries and tests own both.
 //! It spawns a task for each connection, and none of them outlives it.
 
+mod doors;
 mod head_timer;
 mod patience;
 mod peers;
 #[cfg(test)]
 mod tests;
 
-use crate::config::{Config, StoreConfig};
+use crate::config::{Config, Exposure, StoreConfig};
+use crate::http::Part;
 use crate::metrics::UPKEEP_EVERY;
 use crate::reload::Reloads;
 use crate::shared::Shared;
 use crate::store::StoreError;
 use crate::uplink::Uplinks;
-use lessor_tls::{Acceptor, Tls, TlsError};
-use peers::Peers;
+use doors::{Door, Doors};
+use lessor_tls::{Acceptor, ServerFiles, Tls, TlsError};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
-use tokio::time::{interval, sleep};
+use tokio::time::interval;
 
 /// How often to look for sessions and pools that no longer matter, and how many are looked at then. A hundred thousand pools
 /// take 20 s; the allocator is busy with it for about a hundredth of its time.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 const SWEEP_STEPS: usize = 500;
 
-/// How long to wait when there are no files left for another connection. Others will close.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections of operators that are open at once: browsers, commands and Prometheus. They have places of their own, so that nodes
+/// cannot keep them out.
+const ADMIN_CONNECTIONS_MAX: usize = 256;
 
 /// Connections that wait to be accepted: a fleet that is started at once, or that lost its allocator, comes at once. The system
 /// may allow fewer (`net.core.somaxconn`); those beyond it try again after a second.
@@ -57,7 +60,10 @@ pub enum OpenError {
     Store(#[from] StoreError),
     /// Its certificates cannot be used.
     #[error("server.tls: {0}")]
-    Tls(#[from] TlsError),
+    Tls(TlsError),
+    /// The certificates for operators cannot be used.
+    #[error("admin.tls: {0}")]
+    AdminTls(TlsError),
     /// The certificates that it shows to others cannot be used.
     #[error("upstream_tls: {0}")]
     UpstreamTls(TlsError),
@@ -67,15 +73,15 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
-    /// Of a configuration with `tls`, once that was read.
-    tls: Option<Arc<Acceptor>>,
+    /// Of its configuration, once they were read.
+    certificates: Option<Certificates>,
 }
 
 impl Server {
     /// A new life of the allocator. `fresh` states that no earlier life can have lent anything that is still
     /// being spent; without it every limit begins in quarantine.
     pub fn new(config: Config, fresh: bool) -> Self {
-        Server { shared: Arc::new(Shared::new(config, fresh)), tls: None }
+        Server { shared: Arc::new(Shared::new(config, fresh)), certificates: None }
     }
 
     /// A life of the allocator that writes down what it lends to the store of `config`, if that names one, and goes on with
@@ -84,7 +90,7 @@ impl Server {
     /// # Errors
     /// If the store or the certificates cannot be used.
     pub fn open(config: Config, fresh: bool) -> Result<Self, OpenError> {
-        let tls = acceptor(&config)?;
+        let certificates = Some(Certificates::load(&config)?);
         config.upstream_tls.as_ref().map_or(Ok(()), Tls::check).map_err(OpenError::UpstreamTls)?;
         let shared = match config.server.store.clone() {
             // What is leased from a shared store is in no danger: that counts it until its term is over.
@@ -94,7 +100,7 @@ impl Server {
                 Shared::open(config, fresh, &path)?
             }
         };
-        Ok(Server { shared, tls })
+        Ok(Server { shared, certificates })
     }
 
     /// The way to it for the watcher of its file.
@@ -108,31 +114,37 @@ impl Server {
     /// # Errors
     /// If the listener has no address, or the certificates cannot be used.
     pub async fn run(
-        mut self,
+        self,
         listener: TcpListener,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
-        let address = listener.local_addr()?;
-        if self.tls.is_none() {
-            self.tls = acceptor(self.shared.config()).map_err(io::Error::other)?;
+        self.run_apart(listener, None, shutdown).await
+    }
+
+    /// The same, where operators are served on `admin`, if that is there: `listener` has only what nodes ask for then.
+    ///
+    /// # Errors
+    /// As [`Server::run`].
+    pub async fn run_apart(
+        mut self,
+        listener: TcpListener,
+        admin: Option<TcpListener>,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        if self.certificates.is_none() {
+            self.certificates = Some(Certificates::load(self.shared.config()).map_err(io::Error::other)?);
         }
-        // Certificates are looked at for as long as it serves.
+        let certificates = self.certificates.take().unwrap_or_default();
+        // They are looked at for as long as it serves.
         let mut looks = JoinSet::new();
-        if let Some(tls) = &self.tls {
-            looks.spawn(tls.clone().watch());
+        for acceptor in [&certificates.nodes, &certificates.admin].into_iter().flatten() {
+            looks.spawn(acceptor.clone().watch());
         }
-        let quarantined = self.shared.beside(|registry, now| registry.quarantined(now).len());
-        tracing::info!(%address, tls = self.tls.is_some(), limits = self.shared.config().limits.len(), quarantined, "listening");
-        if let Some(exposure) = self.shared.config().server.exposure(address) {
-            tracing::warn!("{exposure}");
-            self.shared.is_exposed(exposure);
-        }
-        let mut peers = Peers::new(&self.shared, self.tls.clone());
-        let uplinks = self.serve(&listener, &mut peers, shutdown).await;
+        let mut doors = self.doors(listener, admin, certificates)?;
+        let uplinks = self.serve(&mut doors, shutdown).await;
         self.shared.stop();
-        tracing::info!(connections = peers.count(), "stopping: nothing is lent any more");
-        drop(listener);
-        tokio::join!(peers.finish(), uplinks.finish(), looks.shutdown());
+        tracing::info!(connections = doors.count(), "stopping: nothing is lent any more");
+        tokio::join!(doors.finish(), uplinks.finish(), looks.shutdown());
         let shared = self.shared.clone();
         if tokio::task::spawn_blocking(move || shared.close_store()).await.is_err() {
             tracing::error!("the store could not be closed");
@@ -141,55 +153,74 @@ impl Server {
         Ok(())
     }
 
-    async fn serve(
+    /// The doors, and a word of each in the log.
+    fn doors(
         &self,
-        listener: &TcpListener,
-        peers: &mut Peers,
-        shutdown: impl Future<Output = ()>,
-    ) -> Uplinks {
+        listener: TcpListener,
+        admin: Option<TcpListener>,
+        certificates: Certificates,
+    ) -> io::Result<Doors> {
+        let config = self.shared.config();
+        let (address, metrics) =
+            (listener.local_addr()?, config.admin.as_ref().is_none_or(|admin| admin.metrics));
+        let quarantined = self.shared.beside(|registry, now| registry.quarantined(now).len());
+        let (limits, tls) = (config.limits.len(), certificates.nodes.is_some());
+        tracing::info!(%address, tls, limits, quarantined, "listening");
+        let mut exposures: Vec<Exposure> = config.server.exposure(address).into_iter().collect();
+        let part = if admin.is_some() { Part::Nodes { metrics: !metrics } } else { Part::Whole };
+        let nodes =
+            Door::new(&self.shared, listener, (part, certificates.nodes), config.server.connections_max);
+        let admin = match admin {
+            None => None,
+            Some(listener) => {
+                let (address, tls) = (listener.local_addr()?, certificates.admin.is_some());
+                tracing::info!(%address, tls, "listening for operators");
+                exposures.extend(config.admin.as_ref().and_then(|admin| admin.exposure(address)));
+                let part = (Part::Admin { metrics }, certificates.admin);
+                Some(Door::new(&self.shared, listener, part, ADMIN_CONNECTIONS_MAX))
+            }
+        };
+        for exposure in &exposures {
+            tracing::warn!("{exposure}");
+        }
+        self.shared.is_exposed(exposures);
+        Ok(Doors { nodes, admin })
+    }
+
+    async fn serve(&self, doors: &mut Doors, shutdown: impl Future<Output = ()>) -> Uplinks {
         let mut shutdown = pin!(shutdown);
         let mut sweep = interval(SWEEP_EVERY);
         let mut upkeep = interval(UPKEEP_EVERY);
         let mut uplinks = Uplinks::default();
-        let connections_max = self.shared.config().server.connections_max;
         loop {
-            self.shared.metrics().connections(peers.count());
+            self.shared.metrics().connections(doors.count());
             tokio::select! {
                 () = &mut shutdown => return uplinks,
-                Some(()) = peers.ended() => {}
                 _ = sweep.tick() => {
                     self.shared.beside(|registry, now| registry.look_round(now, SWEEP_STEPS));
                     self.shared.with(|registry, now| registry.sweep_retired(now, SWEEP_STEPS));
                     uplinks.keep_up(&self.shared);
                 }
                 _ = upkeep.tick() => self.shared.metrics().upkeep(),
-                accepted = listener.accept(), if peers.count() < connections_max => match accepted {
-                    Ok((stream, _)) => peers.serve(without_delay(stream)),
-                    Err(error) => pause(&error).await,
-                },
+                () = doors.next() => {}
             }
         }
     }
 }
 
-/// What makes encrypted connections, if `config` says that they are.
-fn acceptor(config: &Config) -> Result<Option<Arc<Acceptor>>, TlsError> {
-    config.server.tls.as_ref().map(|files| Acceptor::load(files).map(Arc::new)).transpose()
+/// What encrypts connections, where they are encrypted.
+#[derive(Debug, Default)]
+struct Certificates {
+    nodes: Option<Arc<Acceptor>>,
+    admin: Option<Arc<Acceptor>>,
 }
 
-/// Sends what it is given at once: answers are small, and a peer waits for each.
-fn without_delay(stream: TcpStream) -> TcpStream {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "cannot send without delay");
-    }
-    stream
-}
-
-/// Waits, if `error` is about us and not about one peer that gave up.
-async fn pause(error: &io::Error) {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    if ![ConnectionAborted, ConnectionRefused, ConnectionReset].contains(&error.kind()) {
-        tracing::warn!(%error, "cannot accept connections");
-        sleep(ACCEPT_PAUSE).await;
+impl Certificates {
+    fn load(config: &Config) -> Result<Self, OpenError> {
+        let load = |files: &ServerFiles| Acceptor::load(files).map(Arc::new);
+        let nodes = config.server.tls.as_ref().map(load).transpose().map_err(OpenError::Tls)?;
+        let admin = config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
+        let admin = admin.map(load).transpose().map_err(OpenError::AdminTls)?;
+        Ok(Certificates { nodes, admin })
     }
 }

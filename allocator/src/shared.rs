@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     /// What is wrong with the file.
     file_problem: Mutex<Option<String>>,
     /// Where it lets in any peer of another machine.
-    exposure: OnceLock<Exposure>,
+    exposures: OnceLock<Vec<Exposure>>,
     /// The limits as they are configured now, for a new life after a panic.
     limits: Mutex<BTreeMap<String, LimitConfig>>,
     registry: RwLock<Registry>,
@@ -136,7 +136,7 @@ impl Shared {
             journal: OnceLock::new(),
             shared_store_status: SharedStoreStatus::new(&config),
             file_problem: Mutex::default(),
-            exposure: OnceLock::new(),
+            exposures: OnceLock::new(),
             registry: RwLock::new(registry),
             is_broken: AtomicBool::new(false),
             metrics: Metrics::new(&config, now),
@@ -288,15 +288,15 @@ impl Shared {
         self.file_problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Where it lets in any peer of another machine, if it does.
-    pub(crate) fn exposure(&self) -> Option<Exposure> {
-        self.exposure.get().copied()
+    /// Where it lets in any peer of another machine.
+    pub(crate) fn exposures(&self) -> &[Exposure] {
+        self.exposures.get().map_or(&[], Vec::as_slice)
     }
 
     /// It serves so from now on.
-    pub(crate) fn is_exposed(&self, exposure: Exposure) {
+    pub(crate) fn is_exposed(&self, exposures: Vec<Exposure>) {
         // A server serves once.
-        let _ = self.exposure.set(exposure);
+        let _ = self.exposures.set(exposures);
     }
 
     /// The file was read, and is of no use for that reason, or it is.

@@ -76,7 +76,7 @@ Prints one line with the address once it listens. The file is read again when it
 changed continue by the new entry. A file with an error is refused whole. Each limit has one owner: two allocators with a store each
 lend it twice. Several allocators share a store ([store] kind = \"redis\", \"postgres\" or \"etcd\"), or lease from one (upstream).
 SIGTERM and SIGINT stop it; requests in flight are finished.
-An address that other machines reach is refused, unless [server] has tls with client_ca, or insecure = true.
+An address that other machines reach is refused, unless its section has tls with client_ca, or insecure = true.
 Exit codes: 0 stopped, 1 broken, 2 bad command line or configuration.";
 
 const CHECK_EXAMPLE: &str = "\

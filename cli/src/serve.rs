@@ -8,6 +8,7 @@ use crate::logging;
 use crate::stop::{self, Stop};
 use crate::watch::Watch;
 use lessor_allocator::Server;
+use lessor_allocator::config::AdminConfig;
 use sd_notify::NotifyState;
 use std::io::Write as _;
 use tokio::net::TcpListener;
@@ -31,15 +32,16 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let cannot = |error| Failure::Run(format!("cannot listen on {listen}: {error}"));
         let listener = lessor_allocator::listen(listen).map_err(cannot)?;
         configuration::is_closed(&config, listen)?;
+        let admin = config.admin.as_ref().map(listen_apart).transpose()?;
         let scheme = if config.server.tls.is_some() { "https" } else { "http" };
         let server = Server::open(config, args.fresh).map_err(|error| Failure::Input(error.to_string()))?;
         let watch = Watch::install(args.config.clone(), text, server.reloads())?;
         // A signal that comes once it has said so must not be lost, nor kill.
-        announce(&listener, scheme).map_err(cannot)?;
+        announce(&listener, scheme, admin.as_ref()).map_err(cannot)?;
         tell_manager(NotifyState::Ready);
         // It ends with the server, whatever it is waiting for.
         let ran = tokio::select! {
-            ran = server.run(listener, async move {
+            ran = server.run_apart(listener, admin.map(|(listener, _)| listener), async move {
                 stop.asked().await;
                 tell_manager(NotifyState::Stopping);
             }) => ran,
@@ -52,6 +54,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     ran
 }
 
+/// A listener for operators, and how they speak there.
+fn listen_apart(admin: &AdminConfig) -> Result<(TcpListener, &'static str), Failure> {
+    let cannot = |error| Failure::Run(format!("cannot listen on {} for operators: {error}", admin.listen));
+    let scheme = if admin.tls.is_some() { "https" } else { "http" };
+    Ok((lessor_allocator::listen(admin.listen).map_err(cannot)?, scheme))
+}
+
 /// Tells the service manager how far this process is. Without a manager it tells nothing.
 fn tell_manager(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(false, &[state]) {
@@ -59,11 +68,18 @@ fn tell_manager(state: NotifyState<'_>) {
     }
 }
 
-/// The one line on stdout. No log filter hides it: with port 0 it is the only way to learn the address.
-fn announce(listener: &TcpListener, scheme: &str) -> std::io::Result<()> {
-    let address = listener.local_addr()?;
+/// The line on stdout, and one more where operators are served apart. No log filter hides it: with port 0 it is the only way to learn the address.
+fn announce(
+    listener: &TcpListener,
+    scheme: &str,
+    admin: Option<&(TcpListener, &str)>,
+) -> std::io::Result<()> {
+    let mut said = format!("listening on {scheme}://{}\n", listener.local_addr()?);
+    if let Some((admin, scheme)) = admin {
+        said.push_str(&format!("listening for operators on {scheme}://{}\n", admin.local_addr()?));
+    }
     // The line needs no reader: a closed stdout is no reason not to serve.
     let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "listening on {scheme}://{address}").and_then(|()| stdout.flush());
+    let _ = stdout.write_all(said.as_bytes()).and_then(|()| stdout.flush());
     Ok(())
 }

@@ -70,7 +70,7 @@ impl Watch {
                 tracing::info!(put = ?done.put, removed = ?done.removed, "the configuration was read again");
                 if done.needs_restart {
                     tracing::warn!(
-                        "clock_drift_ppm, [server] and [upstream_tls] need a restart: one has changed"
+                        "clock_drift_ppm, [server], [admin] and [upstream_tls] need a restart: one has changed"
                     );
                 }
             }

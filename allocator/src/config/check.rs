@@ -1,10 +1,10 @@
 //! Raw → checked. Every error names the limit, the key and the value, and says what would be right.
 
 use super::place;
-use super::raw::{RawConfig, RawServer, RawStore};
+use super::raw::{RawAdmin, RawConfig, RawServer, RawStore};
 use super::store;
 use super::tls;
-use super::{CONNECTIONS_MAX, Config, ConfigError, LISTEN, LimitConfig, ServerConfig, upstream};
+use super::{AdminConfig, CONNECTIONS_MAX, Config, ConfigError, LISTEN, LimitConfig, ServerConfig, upstream};
 use lessor_ledger::limit_text::{self, RawLimit, at_least_one};
 use lessor_ledger::registry::check_parents;
 use lessor_ledger::rule_text::Count;
@@ -34,8 +34,9 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
     if limits.is_empty() {
         return Err(ConfigError::at(text, 0, "there is no [[limit]]: say at least one"));
     }
+    let admin = raw.admin.as_ref().map(|raw| admin(raw, &server)).transpose().map_err(wrong)?;
     let upstream_tls = raw.upstream_tls.as_ref().map(tls::upstream).transpose().map_err(wrong)?;
-    Ok(Config { clocks: clocks(raw.clock_drift_ppm).map_err(wrong)?, server, upstream_tls, limits })
+    Ok(Config { clocks: clocks(raw.clock_drift_ppm).map_err(wrong)?, server, admin, upstream_tls, limits })
 }
 
 fn clocks(raw: Option<Count>) -> Result<ClockBounds, String> {
@@ -53,9 +54,7 @@ fn clocks(raw: Option<Count>) -> Result<ClockBounds, String> {
 
 fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String> {
     let address = raw.listen.as_deref().unwrap_or(LISTEN);
-    let listen = address.parse::<SocketAddr>().map_err(|_| {
-        format!("server.listen is {address:?}: use an IP address and a port, for example {LISTEN:?}")
-    })?;
+    let listen = socket("server.listen", address)?;
     let connections_max = at_least_one("server.connections_max", raw.connections_max, CONNECTIONS_MAX)?;
     let node = raw.node.as_deref().map(NodeName::try_new).transpose();
     let node = node.map_err(|error| format!("server.node {error}"))?;
@@ -63,9 +62,24 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
     let upstreams = raw.upstreams.iter().map(|address| upstream::address(address));
     let upstreams =
         upstreams.collect::<Result<_, _>>().map_err(|problem| format!("server.upstreams: {problem}"))?;
-    let tls = raw.tls.as_ref().map(tls::server).transpose()?;
+    let tls = raw.tls.as_ref().map(|raw| tls::server("server", raw)).transpose()?;
     let (insecure, store) = (raw.insecure, store::store(raw_store)?);
     Ok(ServerConfig { listen, connections_max, node, hosts, upstreams, tls, insecure, store })
+}
+
+/// What operators see and change, on an address of its own.
+fn admin(raw: &RawAdmin, server: &ServerConfig) -> Result<AdminConfig, String> {
+    let listen = socket("admin.listen", &raw.listen)?;
+    if listen == server.listen && listen.port() != 0 {
+        return Err(format!("admin.listen is {listen}, as server.listen is: use another address"));
+    }
+    let tls = raw.tls.as_ref().map(|raw| tls::server("admin", raw)).transpose()?;
+    Ok(AdminConfig { listen, tls, insecure: raw.insecure, metrics: raw.metrics })
+}
+
+fn socket(key: &str, address: &str) -> Result<SocketAddr, String> {
+    let wrong = || format!("{key} is {address:?}: use an IP address and a port, for example {LISTEN:?}");
+    address.parse().map_err(|_| wrong())
 }
 
 /// `name` as a request's `Host` has it, without a port.

@@ -1,12 +1,15 @@
 //! Whether an address that is listened on lets in any peer of another machine.
 
-use super::ServerConfig;
+use super::{AdminConfig, ServerConfig};
+use lessor_tls::ServerFiles;
 use std::fmt;
 use std::net::SocketAddr;
 
 /// An address that other machines reach, where a peer needs no certificate. Its `Display` says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposure {
+    /// The section of the configuration that has the address.
+    pub section: &'static str,
     address: SocketAddr,
     is_encrypted: bool,
     /// The operator has said `insecure = true`.
@@ -14,23 +17,35 @@ pub struct Exposure {
 }
 
 impl ServerConfig {
-    /// The exposure of a service at `address`; `None` if only this machine reaches it, or peers need a certificate.
+    /// The exposure of a service for nodes at `address`; `None` if only this machine reaches it, or peers need a certificate.
     pub fn exposure(&self, address: SocketAddr) -> Option<Exposure> {
-        let is_mutual = self.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
-        let is_exposed = !is_mutual && !address.ip().to_canonical().is_loopback();
-        is_exposed.then_some(Exposure {
-            address,
-            is_encrypted: self.tls.is_some(),
-            is_accepted: self.insecure,
-        })
+        exposure("server", address, self.tls.as_ref(), self.insecure)
     }
+}
+
+impl AdminConfig {
+    /// The same of the service for operators.
+    pub fn exposure(&self, address: SocketAddr) -> Option<Exposure> {
+        exposure("admin", address, self.tls.as_ref(), self.insecure)
+    }
+}
+
+fn exposure(
+    section: &'static str,
+    address: SocketAddr,
+    tls: Option<&ServerFiles>,
+    is_accepted: bool,
+) -> Option<Exposure> {
+    let is_mutual = tls.is_some_and(|files| files.client_ca.is_some());
+    let is_exposed = !is_mutual && !address.ip().to_canonical().is_loopback();
+    is_exposed.then_some(Exposure { section, address, is_encrypted: tls.is_some(), is_accepted })
 }
 
 impl fmt::Display for Exposure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = self.address;
-        let clear = if self.is_encrypted { "" } else { " and is spoken in clear" };
-        write!(f, "server.listen is {address}, which other machines reach: any of them is let in{clear}")
+        let Exposure { section, address, is_encrypted, .. } = self;
+        let clear = if *is_encrypted { "" } else { " and is spoken in clear" };
+        write!(f, "{section}.listen is {address}, which other machines reach: any of them is let in{clear}")
     }
 }
 

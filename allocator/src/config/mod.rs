@@ -47,6 +47,8 @@ pub struct Config {
     pub clocks: ClockBounds,
     /// How the service is reached.
     pub server: ServerConfig,
+    /// Where operators see and change it, apart from nodes; `None` if that is where nodes are.
+    pub admin: Option<AdminConfig>,
     /// How allocators with `https://` are asked that limits are leased from; `None` if nothing is said of it.
     pub upstream_tls: Option<Tls>,
     /// The limits, at least one, no two of the same name.
@@ -73,6 +75,19 @@ pub struct ServerConfig {
     pub insecure: bool,
     /// Where pools outlive the process.
     pub store: StoreConfig,
+}
+
+/// Where operators see and change it, apart from nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminConfig {
+    /// The address that the binary binds.
+    pub listen: SocketAddr,
+    /// The files by which connections are encrypted; `None` if they are not.
+    pub tls: Option<ServerFiles>,
+    /// Whether other machines may reach it though it lets in any peer.
+    pub insecure: bool,
+    /// Whether `/metrics` is here, and not where nodes are.
+    pub metrics: bool,
 }
 
 /// Where pools outlive the process.

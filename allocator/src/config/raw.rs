@@ -11,12 +11,13 @@ use serde_path_to_error::{Path, Segment};
 const LATER: [&str; 1] = ["priority"];
 
 /// Keys that have no default, each with an example of what is right.
-const NEEDED: [(&str, &str); 6] = [
+const NEEDED: [(&str, &str); 7] = [
     ("name", "\"vendor/rest\""),
     ("rules", RULES_EXAMPLE),
     ("kind", "\"sliding_window\""),
     ("key", "\"acme\""),
     ("certificate", "\"server.crt\""),
+    ("listen", "\"127.0.0.1:7401\""),
     ("over", "\"10s\""),
 ];
 
@@ -26,6 +27,7 @@ pub(super) struct RawConfig {
     pub clock_drift_ppm: Option<Count>,
     #[serde(default)]
     pub server: RawServer,
+    pub admin: Option<RawAdmin>,
     pub upstream_tls: Option<RawTls>,
     #[serde(default)]
     pub store: RawStore,
@@ -46,6 +48,21 @@ pub(super) struct RawServer {
     pub tls: Option<RawServerTls>,
     #[serde(default)]
     pub insecure: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawAdmin {
+    pub listen: String,
+    pub tls: Option<RawServerTls>,
+    #[serde(default)]
+    pub insecure: bool,
+    #[serde(default = "yes")]
+    pub metrics: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 #[derive(Debug, Deserialize)]

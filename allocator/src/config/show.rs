@@ -24,6 +24,15 @@ impl fmt::Display for Config {
             server_tls(f, files)?;
         }
         line(f, "insecure", &self.server.insecure)?;
+        if let Some(admin) = &self.admin {
+            writeln!(f, "\n[admin]")?;
+            line(f, "listen", &admin.listen.to_string())?;
+            if let Some(files) = &admin.tls {
+                server_tls(f, files)?;
+            }
+            line(f, "insecure", &admin.insecure)?;
+            line(f, "metrics", &admin.metrics)?;
+        }
         if let Some(tls) = &self.upstream_tls {
             upstream_tls(f, tls)?;
         }

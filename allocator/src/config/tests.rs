@@ -154,7 +154,7 @@ fn what_is_no_configuration_is_refused() {
     refused("\nlimit = 3", "line 2: limit: invalid type: integer `3`, expected a sequence");
     refused(
         "\n\nlimt = 3",
-        "line 3: limt: unknown field `limt`, expected one of `clock_drift_ppm`, `server`, `upstream_tls`, `store`, `limit`",
+        "line 3: limt: unknown field `limt`, expected one of `clock_drift_ppm`, `server`, `admin`, `upstream_tls`, `store`, `limit`",
     );
     refused(
         "[[limit]]\nname = a",

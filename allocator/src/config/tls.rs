@@ -5,8 +5,8 @@ use lessor_tls::{ServerFiles, Tls};
 use std::path::PathBuf;
 
 /// Those of a server.
-pub(super) fn server(raw: &RawServerTls) -> Result<ServerFiles, String> {
-    let file = |key: &str, name: &str| file(&format!("server.tls.{key}"), name);
+pub(super) fn server(section: &str, raw: &RawServerTls) -> Result<ServerFiles, String> {
+    let file = |key: &str, name: &str| file(&format!("{section}.tls.{key}"), name);
     Ok(ServerFiles {
         certificate: file("certificate", &raw.certificate)?,
         key: file("key", &raw.key)?,

@@ -36,28 +36,56 @@ use problem::Problem;
 pub(crate) use service::Service;
 use std::sync::Arc;
 
-/// All routes there are.
-fn router(shared: Arc<Shared>) -> Router {
-    // What people look at and change. Browsers are told what to make of it; nodes need not carry those headers.
-    let looked_at = Router::new()
-        .route("/", get(page::index))
-        .route("/page/{file}", get(page::file))
-        .route("/v1/status", get(status::status))
-        .route("/v1/limits", get(show::limits))
-        .route("/v1/limits/{*rest}", get(show::of_limit).put(put::put).post(admin::act).delete(admin::delete))
-        .route(EVENTS_PATH, get(events::listen))
-        .route("/v1/events/recent", get(status::recent))
-        .layer(from_fn(guard::private));
-    Router::new()
-        // [`Service`] answers a POST without a look at the routes.
-        .route(LEASES_PATH, post(exchange::leases_by_route))
-        // Names may hold slashes, written as such or as %2F: what follows the name is cut off by the handler.
-        .route("/v1/nodes/{*rest}", post(exchange::leave))
+/// What is served at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All there is.
+    Whole,
+    /// What nodes ask for.
+    Nodes {
+        /// And `/metrics`.
+        metrics: bool,
+    },
+    /// What operators see and change.
+    Admin {
+        /// And `/metrics`.
+        metrics: bool,
+    },
+}
+
+/// All routes of a part. Others are not found, as if they were nowhere.
+fn router(shared: Arc<Shared>, part: Part) -> Router {
+    // Where the process stands, for whatever runs it.
+    let mut routes = Router::new()
         .route("/livez", get(health::livez))
         .route("/healthz", get(health::livez))
-        .route("/readyz", get(health::readyz))
-        .route("/metrics", get(health::metrics))
-        .merge(looked_at)
+        .route("/readyz", get(health::readyz));
+    if matches!(part, Part::Whole | Part::Nodes { .. }) {
+        routes = routes
+            // [`Service`] answers a POST without a look at the routes.
+            .route(LEASES_PATH, post(exchange::leases_by_route))
+            // Names may hold slashes, written as such or as %2F: what follows the name is cut off by the handler.
+            .route("/v1/nodes/{*rest}", post(exchange::leave));
+    }
+    if matches!(part, Part::Whole | Part::Nodes { metrics: true } | Part::Admin { metrics: true }) {
+        routes = routes.route("/metrics", get(health::metrics));
+    }
+    // Nodes listen to what happens, as the page does. Browsers are told what to make of it, and of what people look at and change.
+    let mut looked_at = Router::new().route(EVENTS_PATH, get(events::listen));
+    if matches!(part, Part::Whole | Part::Admin { .. }) {
+        looked_at = looked_at
+            .route("/", get(page::index))
+            .route("/page/{file}", get(page::file))
+            .route("/v1/status", get(status::status))
+            .route("/v1/limits", get(show::limits))
+            .route(
+                "/v1/limits/{*rest}",
+                get(show::of_limit).put(put::put).post(admin::act).delete(admin::delete),
+            )
+            .route("/v1/events/recent", get(status::recent));
+    }
+    routes
+        .merge(looked_at.layer(from_fn(guard::private)))
         .layer(from_fn_with_state(shared.clone(), guard::own_site))
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)

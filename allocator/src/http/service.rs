@@ -1,7 +1,7 @@
 //! What a connection hands its requests to: the routes, and past them the exchange, which nodes ask for all the time. The guard
 //! of the routes guards it, too.
 
-use super::{exchange, guard, router};
+use super::{Part, exchange, guard, router};
 use crate::shared::Shared;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
@@ -18,12 +18,15 @@ use tower::ServiceExt as _;
 pub(crate) struct Service {
     shared: Arc<Shared>,
     router: Router,
+    /// Whether it answers nodes.
+    lends: bool,
 }
 
 impl Service {
-    /// The one of `shared`.
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Service { router: router(shared.clone()), shared }
+    /// The one of `shared` for a `part`.
+    pub(crate) fn new(shared: Arc<Shared>, part: Part) -> Self {
+        let lends = !matches!(part, Part::Admin { .. });
+        Service { router: router(shared.clone(), part), shared, lends }
     }
 
     /// The answer to `request`.
@@ -31,7 +34,7 @@ impl Service {
     where
         B: HttpBody<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
     {
-        if request.uri().path() != LEASES_PATH || request.method() != Method::POST {
+        if !self.lends || request.uri().path() != LEASES_PATH || request.method() != Method::POST {
             return self.router.oneshot(request.map(Body::new)).await;
         }
         Ok(match guard::refusal(&self.shared, request.method(), request.uri(), request.headers()) {

@@ -3,6 +3,7 @@
 
 use super::health::checks;
 use super::json;
+use crate::config::Exposure;
 use crate::metrics::Stands;
 use crate::shared::Shared;
 use axum::extract::State;
@@ -42,7 +43,7 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>) -> Response {
     body["status"] = json!(if reasons.is_empty() { "ready" } else { "not_ready" });
     body["reasons"] = json!(reasons);
     body["checks"] = checks(&shared, quarantined);
-    body["warnings"] = shared.exposure().map(|exposure| exposure.to_string()).into_iter().collect();
+    body["warnings"] = shared.exposures().iter().map(Exposure::to_string).collect();
     body["node"] = json!(shared.config().server.node.as_ref().map(|node| node.as_str()));
     let kind = shared.config().server.store.kind();
     // One that is asked not to use its file keeps books in memory all the same.

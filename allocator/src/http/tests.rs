@@ -54,7 +54,7 @@ impl App {
 
     fn of(config: &str, fresh: bool) -> Self {
         let shared = Arc::new(Shared::new(Config::parse(config).expect("valid"), fresh));
-        App { service: Service::new(shared.clone()), shared }
+        App { service: Service::new(shared.clone(), Part::Whole), shared }
     }
 
     async fn send(&self, request: Request<Body>) -> Reply {

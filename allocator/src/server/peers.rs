@@ -53,10 +53,10 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// None yet. All of them will talk to `shared`, by `tls` if that is there.
-    pub(super) fn new(shared: &Arc<Shared>, tls: Option<Arc<Acceptor>>) -> Self {
+    /// None yet. All of them will ask `part` of `shared`, by `tls` if that is there.
+    pub(super) fn new(shared: &Arc<Shared>, part: http::Part, tls: Option<Arc<Acceptor>>) -> Self {
         Peers {
-            service: http::Service::new(shared.clone()),
+            service: http::Service::new(shared.clone(), part),
             builder: builder(),
             tls,
             graceful: GracefulShutdown::new(),

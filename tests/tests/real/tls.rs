@@ -1,6 +1,7 @@
 //! An allocator that encrypts, with throw-away certificates: who is let in, what is not understood, and certificates that change
 //! while it serves.
 
+mod admin;
 mod desk;
 mod document;
 mod exposed;

@@ -32,7 +32,7 @@ fn peers() -> Peers {
 }
 
 fn peers_by(tls: Option<Arc<Acceptor>>) -> Peers {
-    Peers::new(&Arc::new(Shared::new(Config::parse(CONFIG).expect("valid"), true)), tls)
+    Peers::new(&Arc::new(Shared::new(Config::parse(CONFIG).expect("valid"), true)), http::Part::Whole, tls)
 }
 
 /// What encrypts connections with throw-away certificates.

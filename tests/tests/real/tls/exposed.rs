@@ -1,6 +1,7 @@
 //! An address that other machines reach.
 
-use super::desk::Desk;
+use super::desk::{Desk, get};
+use scenarios::fleet::eventually;
 use scenarios::process::{Running, lessor};
 use std::fs::{self, File};
 use std::process::{Command, Output};
@@ -30,21 +31,23 @@ fn an_address_that_other_machines_reach_is_refused_at_the_start() {
         ("listen = \"0.0.0.0:0\"", None),
         (encrypted.as_str(), Some("0.0.0.0:0")),
     ] {
-        let output = command(&desk, server, listen).output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{said}");
-        assert!(said.contains("which other machines reach") && said.contains("insecure = true"), "{said}");
+        let log = File::create(desk.file("log")).expect("a file in it");
+        let mut running = Running::start(command(&desk, server, listen).stderr(log));
+        assert_eq!(running.line(), "", "it does not listen");
+        assert_eq!(running.wait().code(), Some(2));
+        assert!(desk.logged(&["which other machines reach", "insecure = true"]).is_some());
     }
 }
 
-#[test]
-fn what_is_insecure_is_said_as_long_as_it_serves() {
+#[tokio::test]
+async fn what_is_insecure_is_said_as_long_as_it_serves() {
     let desk = Desk::new();
     let log = File::create(desk.file("log")).expect("a file in it");
     let mut running = Running::start(command(&desk, "insecure = true", Some("0.0.0.0:0")).stderr(log));
     let line = running.line();
     let port = line.rsplit(':').next().expect("a port");
-    assert!(desk.logged(&["WARN", "any of them is let in and is spoken in clear"]).is_some());
+    let words = ["WARN", "any of them is let in and is spoken in clear"];
+    eventually("it is said", async || desk.logged(&words)).await;
     let url = format!("http://127.0.0.1:{port}");
     let output: Output = Command::new(lessor()).args(["status", "--server", &url]).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -55,7 +58,9 @@ fn what_is_insecure_is_said_as_long_as_it_serves() {
         format!("tls = {{ certificate = {certificate:?}, key = {key:?}, client_ca = {:?} }}", desk.ca());
     let log = File::create(desk.file("log")).expect("a file in it");
     let mut running = Running::start(command(&desk, &server, Some("0.0.0.0:0")).stderr(log));
-    assert!(running.line().starts_with("listening on https://"));
+    let line = running.line();
+    let url = line.strip_prefix("listening on ").expect("it listens").replace("0.0.0.0", "127.0.0.1");
+    assert_eq!(get(&desk.client(), &format!("{url}/livez")).await, Ok(200));
     assert_eq!(desk.logged(&["WARN"]), None);
 }
 

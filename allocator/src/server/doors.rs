@@ -1,0 +1,100 @@
+//! The addresses that a server listens on: one for nodes, and maybe one for operators. Each has connections of its own.
+
+use super::peers::Peers;
+use crate::http::Part;
+use crate::shared::Shared;
+use lessor_tls::Acceptor;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+/// How long to wait when there are no files left for another connection. Others will close.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// An address that is listened on.
+pub(super) struct Door {
+    listener: TcpListener,
+    peers: Peers,
+    connections_max: usize,
+}
+
+/// All of them.
+pub(super) struct Doors {
+    pub(super) nodes: Door,
+    pub(super) admin: Option<Door>,
+}
+
+impl Door {
+    /// Serves a part of `shared`, by certificates if there are any.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        listener: TcpListener,
+        (part, tls): (Part, Option<Arc<Acceptor>>),
+        connections_max: usize,
+    ) -> Self {
+        Door { listener, peers: Peers::new(shared, part, tls), connections_max }
+    }
+
+    /// Waits until a connection has come or ended. Cancel-safe.
+    async fn next(&mut self) {
+        tokio::select! {
+            Some(()) = self.peers.ended() => {}
+            accepted = self.listener.accept(), if self.peers.count() < self.connections_max => match accepted {
+                Ok((stream, _)) => self.peers.serve(without_delay(stream)),
+                Err(error) => pause(&error).await,
+            },
+        }
+    }
+
+    async fn finish(self) {
+        drop(self.listener);
+        self.peers.finish().await;
+    }
+}
+
+impl Doors {
+    /// Waits until a connection has come or ended. Cancel-safe.
+    pub(super) async fn next(&mut self) {
+        match &mut self.admin {
+            None => self.nodes.next().await,
+            Some(admin) => tokio::select! {
+                () = self.nodes.next() => {}
+                () = admin.next() => {}
+            },
+        }
+    }
+
+    /// Connections that are open.
+    pub(super) fn count(&self) -> usize {
+        self.nodes.peers.count() + self.admin.as_ref().map_or(0, |admin| admin.peers.count())
+    }
+
+    /// Lets requests in flight finish, for a while, and ends the rest.
+    pub(super) async fn finish(self) {
+        let admin = async {
+            if let Some(admin) = self.admin {
+                admin.finish().await;
+            }
+        };
+        tokio::join!(self.nodes.finish(), admin);
+    }
+}
+
+/// Sends what it is given at once: answers are small, and a peer waits for each.
+fn without_delay(stream: TcpStream) -> TcpStream {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot send without delay");
+    }
+    stream
+}
+
+/// Waits, if `error` is about us and not about one peer that gave up.
+async fn pause(error: &io::Error) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    if ![ConnectionAborted, ConnectionRefused, ConnectionReset].contains(&error.kind()) {
+        tracing::warn!(%error, "cannot accept connections");
+        sleep(ACCEPT_PAUSE).await;
+    }
+}
