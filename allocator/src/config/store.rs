@@ -96,7 +96,10 @@ impl SharedStore {
 
     /// Who tells the time that limits in it go by.
     pub(crate) fn time_source(&self) -> TimeSource {
-        TimeSource::Store
+        match self.cells.url.has_clock() {
+            true => TimeSource::Store,
+            false => TimeSource::Allocators,
+        }
     }
 
     /// All but a password.
