@@ -179,7 +179,7 @@ impl Head {
     }
 
     /// The life of the time in which its era began, where allocators keep that.
-    pub(super) fn time(&self) -> Option<u64> {
+    pub fn time(&self) -> Option<u64> {
         self.time
     }
 

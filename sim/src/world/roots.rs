@@ -203,7 +203,7 @@ impl World {
         done
     }
 
-    /// What the calendar of an allocator shows. Where the store has no clock, that of each process is off by up to two minutes.
+    /// What the calendar of an allocator shows. Where the store has no clock, that of each process is off by up to a second.
     fn calendar(&self, region: usize) -> Moment {
         let right = self.centre.clock.show(self.real);
         match self.setup.topology.shared().is_some_and(|shared| shared.is_clockless) {
@@ -211,7 +211,7 @@ impl World {
                 let life = self.regions[region].life << 8 | region as u64;
                 right
                     + Duration::from_nanos(
-                        fastrand::Rng::with_seed(self.setup.seed ^ life).u64(..120 * SECOND),
+                        fastrand::Rng::with_seed(self.setup.seed ^ life).u64(..SECOND),
                     )
             }
             false => right,

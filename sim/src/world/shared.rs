@@ -106,11 +106,12 @@ impl Store {
     }
 
     /// Reads what the roots are, if they can be read.
-    fn read_roots(&mut self, real: u64, clock: Moment) {
+    fn read_roots(&mut self, real: u64, life: Option<u64>, clock: Moment) {
         let names: Vec<String> = self.specs.iter().map(|(name, _)| name.clone()).collect();
         let cells = self.table.load(&names);
-        // No allocator lends by the head of another timeline.
-        let head = self.head().filter(|head| head.timeline() == *self.table.timeline());
+        // No allocator lends by the head of another timeline, nor of another life of the time.
+        let is_of_now = |head: &Head| head.timeline() == *self.table.timeline() && head.time() == life;
+        let head = self.head().filter(is_of_now);
         // Where the clock was set, allocators go by it only once they have noticed.
         let now = if self.set == 0 { clock } else { Moment::ORIGIN };
         self.has_eras |= head.as_ref().is_some_and(|head| head.era() > FIRST_ERA);
@@ -196,7 +197,7 @@ impl Store {
     }
 
     /// `letter` arrives at `clock` of its own, and is answered. False if it is none.
-    fn answer(&mut self, letter: u64, real: u64, clock: Moment) -> bool {
+    fn answer(&mut self, letter: u64, real: u64, (life, clock): (Option<u64>, Moment)) -> bool {
         let Some(Letter::Call(call)) = self.letters.remove(&letter) else { return false };
         let said = match call {
             // As exact as a store tells it.
@@ -206,7 +207,7 @@ impl Store {
                 let swapped = self.table.swap(&timeline, &swaps);
                 // The time of a store without a clock is written before its head.
                 self.is_new &= swaps.iter().all(|swap| swap.name != HEAD);
-                self.read_roots(real, clock);
+                self.read_roots(real, life, clock);
                 swapped.map(Said::Swapped)
             }
         };
@@ -221,14 +222,14 @@ impl World {
     }
 
     /// The time that roots go by: the clock of the store or, where allocators keep the time, the latest that any of them takes it to
-    /// be in its last life; the origin while none knows it.
-    fn root_time(&self) -> Moment {
+    /// be in its last life, with that; the origin while none knows it.
+    fn root_time(&self) -> (Option<u64>, Moment) {
         if !self.shared().is_clockless {
-            return self.root_clock();
+            return (None, self.root_clock());
         }
         let members = self.regions.iter().map(|at| (&at.link.member, at.clock.show(self.real)));
-        let times = members.filter_map(|(member, local)| Some((member.life()?, member.time(local)?)));
-        times.max().map(|(_, time)| time).unwrap_or_default()
+        let times = members.filter_map(|(member, local)| Some((Some(member.life()?), member.time(local)?)));
+        times.max().unwrap_or_default()
     }
 
     /// What the clock of the store shows, or of the only allocator.
@@ -253,11 +254,11 @@ impl World {
 
     /// A letter of `region` reaches the store.
     pub(super) fn at_store(&mut self, region: usize, letter: u64) -> Verdict {
-        let (clock, real) = (self.root_time(), self.real);
+        let (time, real) = (self.root_time(), self.real);
         let is_first = self.regions[region].asks() <= 1;
         let Some(store) = &mut self.shared else { return Ok(()) };
         store.empty_if_doomed(letter, is_first);
-        if store.answer(letter, real, clock) {
+        if store.answer(letter, real, time) {
             self.answer_of_store(region, letter);
         }
         let (now, stocks) = (self.now(), self.stocks());
