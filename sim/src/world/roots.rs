@@ -209,10 +209,7 @@ impl World {
         match self.setup.topology.shared().is_some_and(|shared| shared.is_clockless) {
             true => {
                 let life = self.regions[region].life << 8 | region as u64;
-                right
-                    + Duration::from_nanos(
-                        fastrand::Rng::with_seed(self.setup.seed ^ life).u64(..SECOND),
-                    )
+                right + Duration::from_nanos(fastrand::Rng::with_seed(self.setup.seed ^ life).u64(..SECOND))
             }
             false => right,
         }
