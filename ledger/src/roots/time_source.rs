@@ -8,7 +8,7 @@ pub enum TimeSource {
     /// The store has a clock, and says what it shows.
     #[default]
     Store,
-    /// The store has none. One of the allocators keeps the time and writes it to a cell; see [`Timekeeping`](super::timekeeping::Timekeeping).
+    /// The store has none. One of the allocators keeps the time and writes it to a cell.
     Allocators,
 }
 

@@ -203,15 +203,17 @@ impl World {
         done
     }
 
-    /// What the calendar of an allocator shows. Where the store has no clock, that of each process is off by up to a second.
+    /// What the calendar of an allocator shows. Where the store has no clock, that of each process is off.
     fn calendar(&self, region: usize) -> Moment {
         let right = self.centre.clock.show(self.real);
-        match self.setup.topology.shared().is_some_and(|shared| shared.is_clockless) {
-            true => {
+        match self.setup.topology.shared().filter(|shared| shared.is_clockless) {
+            // With more, a store that is emptied is not lent of for as long as two calendars are apart.
+            Some(shared) => {
+                let most = if shared.fates.is_empty() { 120 * SECOND } else { SECOND };
                 let life = self.regions[region].life << 8 | region as u64;
-                right + Duration::from_nanos(fastrand::Rng::with_seed(self.setup.seed ^ life).u64(..SECOND))
+                right + Duration::from_nanos(fastrand::Rng::with_seed(self.setup.seed ^ life).u64(..most))
             }
-            false => right,
+            None => right,
         }
     }
 

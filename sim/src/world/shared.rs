@@ -44,6 +44,8 @@ pub(super) struct Store {
     /// Of each life of the time that allocators keep, the least by which any of them took it to be later than the time that really
     /// passed, were that as fast as a clock may be.
     paces: BTreeMap<u64, i128>,
+    /// The same of the last keeper of that time when it began to keep it, and the number of its allocator's process.
+    kept: BTreeMap<u64, (i128, u64)>,
     /// Whether no allocator has written to it yet.
     pub(super) is_new: bool,
     /// Whether it is emptied as soon as an allocator asks for the first time, and before what of that.
@@ -92,6 +94,7 @@ impl Store {
             timelines: 0,
             is_clockless,
             paces: BTreeMap::new(),
+            kept: BTreeMap::new(),
             is_new: true,
             doom: None,
             set: 0,
@@ -382,6 +385,20 @@ impl World {
                 "an allocator takes it to be {} µs later than by what another one said before",
                 ahead / 1_000
             )
+        })?;
+        let at = &self.regions[region];
+        if !at.link.member.keeps_time() {
+            return Ok(());
+        }
+        let process = at.life << 8 | region as u64;
+        let (before, of) = *store.kept.entry(life).or_insert((pace, process));
+        if of == process {
+            return Ok(());
+        }
+        store.kept.insert(life, (pace, process));
+        must("K9", pace <= before + i128::from(MILLI), || {
+            let ahead = (pace - before) / 1_000;
+            format!("an allocator that takes over goes on {ahead} µs later than the one before")
         })
     }
 

@@ -102,6 +102,11 @@ impl Member {
         self.timekeeping.as_ref().and_then(Timekeeping::life)
     }
 
+    /// Whether it keeps the time, as far as it knows.
+    pub fn keeps_time(&self) -> bool {
+        self.timekeeping.as_ref().is_some_and(Timekeeping::is_keeper)
+    }
+
     /// What is known of the time is over.
     pub(super) fn forget_time(&mut self) {
         self.clock.forget();
