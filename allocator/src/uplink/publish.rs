@@ -106,6 +106,9 @@ async fn carry<E>(
 ) -> Outcome<E> {
     let mut contested = Contested::default();
     let mut here = Here { shared, due: None, contested: &mut contested };
+    if let StoreConfig::Shared(store) = &shared.config().server.store {
+        publish = publish.by_time_of(store.time_source());
+    }
     let mut next = publish.begin();
     loop {
         next = match next {

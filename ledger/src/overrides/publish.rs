@@ -11,7 +11,7 @@ mod tests;
 
 use super::{Decision, LimitOverrides, OverridesFull, SuspensionsFull, Version};
 use crate::cells::{Cell, CellsError, Swap, Swapped, Timeline};
-use crate::roots::{Call, HEAD, Head, Host, OVERRIDES, Said};
+use crate::roots::{Call, HEAD, Head, Host, OVERRIDES, Said, TimeSource};
 use lessor_protocol::Moment;
 use serde_json::Value;
 use std::mem;
@@ -68,6 +68,7 @@ pub enum PublishError {
 pub struct Publish {
     job: Job,
     step: Step,
+    source: TimeSource,
 }
 
 /// What is published.
@@ -86,8 +87,8 @@ enum Job {
 enum Step {
     Nothing,
     Time,
-    /// The cells, when it was that instant on the clock of the store.
-    Load(Moment),
+    /// The cells, when it was that instant on the clock of the store, if that has one.
+    Load(Option<Moment>),
     /// The head, to see whether it says the version.
     LoadNewest,
     Pause,
@@ -117,25 +118,37 @@ type Turn = Result<(Step, Next), PublishError>;
 impl Publish {
     /// Decides about the suspension of `limit`.
     pub fn suspension(limit: &str, decision: Decision) -> Self {
-        Publish { job: Job::Suspension(limit.to_owned(), decision), step: Step::Nothing }
+        Publish {
+            job: Job::Suspension(limit.to_owned(), decision),
+            step: Step::Nothing,
+            source: TimeSource::Store,
+        }
     }
 
     /// Puts the limit called `name`, or removes it.
     pub fn limit(name: &str, put: Option<Value>) -> Self {
-        Publish { job: Job::Limit(name.to_owned(), put), step: Step::Nothing }
+        Publish { job: Job::Limit(name.to_owned(), put), step: Step::Nothing, source: TimeSource::Store }
     }
 
     /// Tells the head the newest version, after a limit was published. An allocator that does not hear it reads the overrides
     /// itself now and then.
     pub fn newest(version: Version) -> Self {
-        Publish { job: Job::Newest(version), step: Step::Nothing }
+        Publish { job: Job::Newest(version), step: Step::Nothing, source: TimeSource::Store }
+    }
+
+    /// The same in a store whose time `source` tells. Where allocators do, it is taken to be that of the head, which each of them
+    /// signs four times a second.
+    pub fn by_time_of(self, source: TimeSource) -> Self {
+        Publish { source, ..self }
     }
 
     /// Begins.
     pub fn begin(&mut self) -> Next {
-        let turn = match self.job {
-            Job::Suspension(..) | Job::Limit(..) => (Step::Time, Next::Call(Call::Time)),
-            Job::Newest(_) => load(Step::LoadNewest, &[HEAD]),
+        let turn = match (&self.job, self.source) {
+            (Job::Suspension(..) | Job::Limit(..), TimeSource::Store) => (Step::Time, Next::Call(Call::Time)),
+            (Job::Suspension(..), TimeSource::Allocators) => load(Step::Load(None), &[HEAD]),
+            (Job::Limit(..), TimeSource::Allocators) => load(Step::Load(None), &[HEAD, OVERRIDES]),
+            (Job::Newest(_), _) => load(Step::LoadNewest, &[HEAD]),
         };
         self.take(Ok(turn))
     }
@@ -174,7 +187,9 @@ impl Publish {
 
     fn turn(&self, step: Step, said: Said, host: &mut impl Host) -> Turn {
         match (&self.job, step, said) {
-            (Job::Suspension(..), Step::Time, Said::Time(there)) => Ok(load(Step::Load(there), &[HEAD])),
+            (Job::Suspension(..), Step::Time, Said::Time(there)) => {
+                Ok(load(Step::Load(Some(there)), &[HEAD]))
+            }
             (Job::Suspension(limit, decision), Step::Load(there), Said::Loaded(timeline, cells)) => {
                 suspend(limit, decision, there, &timeline, cells, host)
             }
@@ -186,7 +201,7 @@ impl Publish {
                 Ok(done(was_so, head.newest()))
             }
             (Job::Limit(..), Step::Time, Said::Time(there)) => {
-                Ok(load(Step::Load(there), &[HEAD, OVERRIDES]))
+                Ok(load(Step::Load(Some(there)), &[HEAD, OVERRIDES]))
             }
             (Job::Limit(..), Step::Load(there), Said::Loaded(timeline, cells)) => {
                 follow(there, timeline, cells, host)
@@ -211,7 +226,7 @@ impl Publish {
 fn suspend(
     limit: &str,
     decision: &Decision,
-    there: Moment,
+    there: Option<Moment>,
     timeline: &Timeline,
     cells: Vec<Option<Cell>>,
     host: &mut impl Host,
@@ -221,13 +236,14 @@ fn suspend(
     let mut head = Head::read(&cell.value).map_err(PublishError::Unreadable)?;
     // A store that lost something may know less than this allocator: a decision upon that would be overruled here.
     head.keep_suspensions(&host.suspensions());
+    let there = there.unwrap_or_else(|| head.written());
     let was_so = head.suspensions_mut().decide(limit, decision, there)?;
     let call = swap(timeline, HEAD, Some(cell.version), head.write(), host);
     Ok((Step::SwapHead(Box::new(head), was_so, there), call))
 }
 
 /// Follows the overrides of the store, so that the precondition is asked of the newest limits.
-fn follow(there: Moment, timeline: Timeline, cells: Vec<Option<Cell>>, host: &mut impl Host) -> Turn {
+fn follow(there: Option<Moment>, timeline: Timeline, cells: Vec<Option<Cell>>, host: &mut impl Host) -> Turn {
     let mut cells = cells.into_iter();
     let (head, cell) = (cells.next().flatten(), cells.next().flatten());
     let Some(head) = head else { return Ok(pause()) };
@@ -240,6 +256,7 @@ fn follow(there: Moment, timeline: Timeline, cells: Vec<Option<Cell>>, host: &mu
     let overrides = host.overrides();
     let newest = host.configuration().0.or_newer(head.newest());
     let expected = cell.map(|cell| cell.version);
+    let there = there.unwrap_or_else(|| head.written());
     let found = Found { there, timeline, head, expected, overrides, newest };
     Ok((Step::Check(Box::new(found)), Next::Check))
 }

@@ -269,7 +269,7 @@ impl Head {
     }
 
     /// When it was written last, or in doubt a while before that.
-    pub(super) fn written(&self) -> Moment {
+    pub(crate) fn written(&self) -> Moment {
         self.now.as_calendar()
     }
 

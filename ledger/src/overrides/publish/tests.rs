@@ -209,6 +209,27 @@ fn a_suspension_is_followed_here_once_the_head_has_it() {
     assert!(again.was_so, "it was paused");
 }
 
+/// The bug: no decision of an operator got into a store without a clock, for that was asked what time it is.
+#[test]
+fn in_a_store_without_a_clock_the_time_is_that_of_the_head() {
+    let mut world = World::with_head();
+    let until = world.head().written() + Duration::from_secs(60);
+    for publish in [
+        Publish::suspension("a", Decision::Pause(Some(Duration::from_secs(60)))),
+        Publish::limit("b", limit(1)),
+    ] {
+        let mut publish = publish.by_time_of(TimeSource::Allocators);
+        let first = publish.begin();
+        assert!(matches!(first, Next::Call(Call::Load(_))), "{first:?}");
+        assert!(world.finish(&mut publish, first).is_ok());
+    }
+    assert!(world.here.is_paused("a"));
+    let head = world.head();
+    let paused = head.suspensions().of("a").and_then(Suspended::until);
+    assert_eq!(paused, Some(until), "it is paused");
+    assert!(world.cell(OVERRIDES).is_some(), "it is put");
+}
+
 #[test]
 fn a_suspension_is_decided_again_where_another_allocator_was_faster() {
     let mut world = World::with_head();
