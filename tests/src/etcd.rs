@@ -14,7 +14,7 @@ const MEMBERS: usize = 3;
 /// Three members, all of which end with this.
 #[derive(Debug)]
 pub struct Etcd {
-    members: Vec<Server>,
+    members: Vec<Arc<Server>>,
 }
 
 impl Etcd {
@@ -24,7 +24,8 @@ impl Etcd {
         let paths: Vec<PathBuf> = folders.iter().map(|folder: &TempDir| folder.path().to_owned()).collect();
         let started = PrivateServer::start_etcd(&paths, settings);
         let started = started.unwrap_or_else(|error| panic!("etcd: {error}"));
-        let members = started.into_iter().zip(folders).map(|(server, folder)| Server::of(server, folder));
+        let members =
+            started.into_iter().zip(folders).map(|(server, folder)| Arc::new(Server::of(server, folder)));
         Etcd { members: members.collect() }
     }
 
@@ -41,7 +42,7 @@ impl Etcd {
     }
 
     /// Its members.
-    pub fn members(&self) -> &[Server] {
+    pub fn members(&self) -> &[Arc<Server>] {
         &self.members
     }
 
@@ -50,7 +51,7 @@ impl Etcd {
     /// # Panics
     /// If one does not answer, or none leads.
     pub fn leader(&self) -> usize {
-        let leads = |member: &Server| {
+        let leads = |member: &Arc<Server>| {
             let status = member.tell("/v3/maintenance/status {}");
             let status: serde_json::Value = serde_json::from_str(&status).expect("it is JSON");
             status["header"]["member_id"] == status["leader"]

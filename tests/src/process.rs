@@ -4,6 +4,7 @@
 use lessor_allocator::cells::private::HeldPort;
 use lessor_protocol::Moment;
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -95,6 +96,16 @@ pub struct Allocator {
     folder: tempfile::TempDir,
     /// The port of all its lives, if the system chose it.
     port: Option<HeldPort>,
+    log: Log,
+}
+
+/// Where an allocator writes its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Log {
+    /// Errors, to the output of the test.
+    Errors,
+    /// More than errors, to a file in its folder.
+    File,
 }
 
 impl Allocator {
@@ -105,7 +116,24 @@ impl Allocator {
         std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
         let port = (listen == ANYWHERE).then(|| HeldPort::any().expect("a free port"));
         let listen = port.as_ref().map_or_else(|| listen.to_owned(), |port| port.address().to_string());
-        Self::start_in(folder, port, &listen, fresh, &mut Command::new(lessor()))
+        Self::start_in(folder, port, Log::Errors, &listen, fresh, &mut Command::new(lessor()))
+    }
+
+    /// The same on any free port, with a log that [`Allocator::log`] reads.
+    pub fn start_with_log(config: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
+        let port = HeldPort::any().expect("a free port");
+        let listen = port.address().to_string();
+        Self::start_in(folder, Some(port), Log::File, &listen, true, &mut Command::new(lessor()))
+    }
+
+    /// What it has logged in all its lives, if it was started by [`Allocator::start_with_log`].
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).expect("a file in its folder")
     }
 
     /// The same of a process that outlives it when a file becomes longer than a test allows it to. Its log is a file in its
@@ -115,8 +143,8 @@ impl Allocator {
         std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(lessor());
-        let log = std::fs::File::create(folder.path().join("log")).expect("a file in it");
-        Self::start_in(folder, None, ANYWHERE, true, command.stderr(log))
+        let log = File::create(folder.path().join("log")).expect("a file in it");
+        Self::start_in(folder, None, Log::Errors, ANYWHERE, true, command.stderr(log))
     }
 
     /// Kills it and starts it again at once, on the same address and with the same files.
@@ -130,20 +158,20 @@ impl Allocator {
     /// If it has failed.
     pub fn replace(self, pause: Duration) -> Self {
         let listen = self.address().to_owned();
-        let Allocator { running, folder, port, .. } = self;
+        let Allocator { running, folder, port, log, .. } = self;
         running.signal(Signal::TERM);
         assert!(running.wait().success());
         std::thread::park_timeout(pause);
-        Self::start_in(folder, port, &listen, false, &mut Command::new(lessor()))
+        Self::start_in(folder, port, log, &listen, false, &mut Command::new(lessor()))
     }
 
     /// The same, once something was done to its folder.
     pub fn restart_after(self, act: impl FnOnce(&Path)) -> Self {
         let listen = self.address().to_owned();
-        let Allocator { running, folder, port, .. } = self;
+        let Allocator { running, folder, port, log, .. } = self;
         running.kill();
         act(folder.path());
-        Self::start_in(folder, port, &listen, false, &mut Command::new(lessor()))
+        Self::start_in(folder, port, log, &listen, false, &mut Command::new(lessor()))
     }
 
     /// The folder that its configuration and its store are in.
@@ -154,19 +182,28 @@ impl Allocator {
     fn start_in(
         folder: tempfile::TempDir,
         port: Option<HeldPort>,
+        log: Log,
         listen: &str,
         fresh: bool,
         command: &mut Command,
     ) -> Self {
         let file = folder.path().join("lessor.toml");
-        command.arg("serve").arg("--config").arg(&file).args(["--listen", listen, "--log-level", "error"]);
+        let level = match log {
+            Log::Errors => "error",
+            Log::File => {
+                let file = File::options().create(true).append(true).open(folder.path().join("log"));
+                command.stderr(file.expect("a file in it"));
+                "info"
+            }
+        };
+        command.arg("serve").arg("--config").arg(&file).args(["--listen", listen, "--log-level", level]);
         if fresh {
             command.arg("--fresh");
         }
         let mut running = Running::start(command);
         let line = running.line();
         let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
-        Allocator { running, url, folder, port }
+        Allocator { running, url, folder, port, log }
     }
 
     /// Writes another configuration into its file.

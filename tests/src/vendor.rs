@@ -77,6 +77,13 @@ impl Vendor {
         self.admissions().iter().filter(|admission| admission.after > moment).count()
     }
 
+    /// The longest time without a call, between the first and the last that was admitted.
+    pub fn longest_gap(&self) -> Duration {
+        let mut by: Vec<Moment> = self.admissions().iter().map(|admission| admission.by).collect();
+        by.sort_unstable();
+        by.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap_or_default()
+    }
+
     /// Counts what another vendor counted, as if it had come here.
     pub fn merge(&self, other: &Vendor) {
         self.admissions().extend_from_slice(&other.admissions());

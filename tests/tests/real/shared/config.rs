@@ -64,15 +64,6 @@ fn shown(answer: &(u16, String)) -> (u16, String) {
     (200, answer.1.clone())
 }
 
-async fn empty(store: &Store, kind: StoreKind) {
-    match kind {
-        StoreKind::Redis => _ = store.server.tell("FLUSHALL"),
-        StoreKind::Memory | StoreKind::Postgres | StoreKind::Etcd => {
-            _ = store.server.tell("DELETE FROM lessor_cells")
-        }
-    }
-}
-
 async fn what_is_put_and_removed_at_one_is_so_at_all(kind: StoreKind) {
     let store = Store::shared(kind, "put").await;
     let (east, west) = (store.allocator("east").await, store.allocator("west").await);
@@ -130,7 +121,7 @@ async fn a_store_that_is_emptied_is_told_again(kind: StoreKind) {
     let made = put(&east.url, "new", LIMIT).await;
     assert_eq!(tell("DELETE", &west.url, "brief", Some("*"), None).await.0, 204);
     comes(&east.url, "brief", &unknown()).await;
-    empty(&store, kind).await;
+    store.empty(kind);
     sleep(SOON).await;
     let north = store.allocator("north").await;
     let took =
@@ -150,7 +141,7 @@ async fn what_one_knows_and_what_others_decided_since_both_hold(kind: StoreKind)
     let changed = put(&east.url, "both", LIMIT / 2).await;
     assert_eq!((made.0, both.0, changed.0), (201, 201, 200));
     east.running.signal(Signal::STOP);
-    empty(&store, kind).await;
+    store.empty(kind);
     let west = store.allocator("west").await;
     let since = put(&west.url, "since", LIMIT).await;
     assert_eq!((since.0, put(&west.url, "both", LIMIT).await.0), (201, 201));

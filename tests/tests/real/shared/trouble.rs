@@ -215,7 +215,6 @@ on_each_store!(
     an_allocator_without_a_store_is_not_ready_though_no_node_asks,
     who_is_cut_off_from_the_store_lends_nothing_and_the_other_all,
     answers_of_the_store_that_are_lost_cost_nothing_twice,
-    a_store_that_is_slow_lends_nothing_and_goes_on,
-    a_server_that_is_behind_takes_over,
-    the_clock_of_the_store_is_set,
+    a_store_that_is_slow_lends_nothing_and_goes_on;
+    with_a_clock: a_server_that_is_behind_takes_over, the_clock_of_the_store_is_set,
 );

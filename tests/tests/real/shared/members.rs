@@ -1,0 +1,173 @@
+//! Allocators that share an etcd of three members, which has no clock: its leader is killed or stopped, and so are the allocator
+//! that keeps the time, and all that know it.
+
+use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for, two_use_all_of};
+use lessor::{Client, Limit};
+use lessor_protocol::Moment;
+use scenarios::etcd::Etcd;
+use scenarios::fleet::eventually;
+use scenarios::process::Allocator;
+use scenarios::vendor::Vendor;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::{block_in_place, spawn_blocking};
+
+/// What an allocator logs when it begins to keep the time.
+const KEEPS: &str = "keeps the time of the store from now on";
+
+/// What it logs when it begins another life of the time, but the first.
+const BEGINS: &str = "no allocator knew the time of the store";
+
+/// What it logs when the store is on another timeline.
+const LOST: &str = "may have lost what was written last";
+
+fn store(etcd: &Etcd, prefix: &str) -> Store {
+    Store { server: Arc::clone(&etcd.members()[0]), url: etcd.url(), prefix: prefix.to_owned() }
+}
+
+/// Two allocators that share an etcd, a client of each, and the vendor that both call. The first one keeps the time.
+struct Two {
+    allocators: Vec<Allocator>,
+    clients: [Client; 2],
+    vendor: Vendor,
+}
+
+impl Two {
+    async fn of(etcd: &Etcd) -> Self {
+        let store = store(etcd, "lessor");
+        let start = |node| Allocator::start_with_log(&store.config(node, LIMIT, 1));
+        let east = start("east");
+        eventually("it keeps the time", async || east.log().contains(KEEPS).then_some(())).await;
+        let west = start("west");
+        let client = |first: &Allocator, other: &Allocator| {
+            Client::builder(&first.url).or(&other.url).node(first.url.as_str()).connect()
+        };
+        let clients =
+            [client(&east, &west).await.expect("it is up"), client(&west, &east).await.expect("it is up")];
+        let two = Two { allocators: vec![east, west], clients, vendor: Vendor::new(LIMIT, PER) };
+        for client in &two.clients {
+            assert!(two.vendor.wait(&client.limit("vendor"), 5 * PER).await, "they lend");
+        }
+        two.call_for(PER).await;
+        two
+    }
+
+    /// Calls as often as it may for `span`. When the first call was admitted.
+    async fn call_for(&self, span: Duration) -> Option<Moment> {
+        let limits: [Limit; 2] = self.clients.each_ref().map(|client| client.limit("vendor"));
+        call_for(&self.vendor, &limits, span).await
+    }
+
+    /// Calls for five seconds, in which nearly all there is must be used.
+    async fn use_all(&self) {
+        let before = self.vendor.count();
+        self.call_for(5 * PER).await.expect("they lend");
+        let used = self.vendor.count() - before;
+        println!("{used} of {} used in the five seconds after that", 5 * LIMIT);
+        assert!(used >= 4 * LIMIT * USED_PERCENT / 100, "{used} of {}", 5 * LIMIT);
+    }
+
+    /// How often both have logged this.
+    fn logged(&self, what: &str) -> usize {
+        self.allocators.iter().map(|allocator| allocator.log().matches(what).count()).sum()
+    }
+
+    /// The vendor has counted no call too many, and no allocator took the store for another one, or for one that lost anything.
+    fn is_kept(&self, what: &str) {
+        println!(
+            "{what}: {} admitted, none for {:?} at most; the time was kept by {} in turn and began anew {} times",
+            self.vendor.count(),
+            self.vendor.longest_gap(),
+            self.logged(KEEPS),
+            self.logged(BEGINS)
+        );
+        assert_eq!(self.vendor.breach(), None);
+        assert_eq!(self.logged(LOST), 0, "{what}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_use_all_there_is_and_no_more() {
+    let etcd = block_in_place(Etcd::shared);
+    let store = store(&etcd, "two");
+    two_use_all_of(&store, "three members").await;
+}
+
+/// Another member leads after a second or two. The first one is started again meanwhile, and follows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_killed_costs_a_pause_and_no_quarantine() {
+    let etcd = Arc::new(block_in_place(|| Etcd::start(&[])));
+    let two = Two::of(&etcd).await;
+    let leader = etcd.leader();
+    etcd.members()[leader].kill();
+    two.call_for(4 * PER).await;
+    let again = Arc::clone(&etcd);
+    let started = spawn_blocking(move || again.members()[leader].start_again(&[]));
+    two.use_all().await;
+    started.await.expect("it starts");
+    two.is_kept("the leader was killed");
+}
+
+/// It answers no member and no allocator, and goes on later as if nothing had been.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_stopped_costs_a_pause_and_no_quarantine() {
+    let etcd = block_in_place(|| Etcd::start(&[]));
+    let two = Two::of(&etcd).await;
+    let leader = &etcd.members()[etcd.leader()];
+    leader.stop();
+    two.call_for(4 * PER).await;
+    leader.go_on();
+    two.use_all().await;
+    two.is_kept("the leader was stopped");
+}
+
+/// The other one goes on with the time where it was, and keeps it when the first one is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_allocator_that_keeps_the_time_is_killed_and_another_one_keeps_it() {
+    let etcd = block_in_place(Etcd::shared);
+    let mut two = Two::of(&etcd).await;
+    assert_eq!(two.logged(KEEPS), 1, "the first one keeps it");
+    for round in 1..=2 {
+        let keeper = two.allocators.remove(0);
+        let away = spawn_blocking(|| keeper.restart_after(|_| std::thread::park_timeout(3 * PER)));
+        assert!(two.call_for(4 * PER).await.is_some(), "the other one lends");
+        two.allocators.push(away.await.expect("it starts"));
+        assert_eq!(two.logged(KEEPS), round + 1, "the other one keeps the time");
+        println!("round {round}: time began anew {} times", two.logged(BEGINS));
+    }
+    two.use_all().await;
+    two.is_kept("who kept the time was killed twice");
+}
+
+/// None knows how long they were away: what was lent before counts as if it had been lent when the first one is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_are_killed_and_started_again_in_another_life_of_the_time() {
+    let etcd = block_in_place(|| Etcd::start(&[]));
+    let mut two = Two::of(&etcd).await;
+    let yearly = two.clients[0].limit("yearly");
+    let mut admitted = 0;
+    for _ in 0..20 {
+        admitted += u64::from(yearly.acquire_within(1, 2 * PER).await.is_ok());
+    }
+    assert_eq!(admitted, 20, "of 60");
+    let away = two
+        .allocators
+        .drain(..)
+        .map(|allocator| spawn_blocking(|| allocator.restart_after(|_| std::thread::park_timeout(4 * PER))));
+    let away: Vec<_> = away.collect();
+    two.call_for(3 * PER).await;
+    for allocator in away {
+        two.allocators.push(allocator.await.expect("it starts"));
+    }
+    let again = CLOCK.now();
+    let first = two.call_for(6 * PER).await.expect("they lend again");
+    println!("a call {:?} after both were back", first.since(again));
+    two.use_all().await;
+    assert_eq!(two.logged(BEGINS), 1, "another life");
+    while yearly.acquire_within(1, 2 * PER).await.is_ok() {
+        admitted += 1;
+    }
+    println!("{admitted} of 60 in a year");
+    assert!((30..=60).contains(&admitted), "{admitted} of 60 in a year");
+    two.is_kept("all were killed");
+}
