@@ -110,6 +110,8 @@ pub struct Member {
     /// Which clock is wrong if that does not fit.
     watch: Watch,
     era: Option<u64>,
+    /// Whether another allocator had written to the store, as far as this one has read.
+    has_seen: bool,
     /// Whether the clock of the store was found to have been set.
     has_stepped: bool,
     head: Option<(Cell, Head)>,
@@ -206,6 +208,7 @@ impl Member {
             timekeeping: (source == TimeSource::Allocators).then(|| Timekeeping::new(drift_ppm)),
             watch: Watch::default(),
             era: None,
+            has_seen: false,
             has_stepped: false,
             head: None,
             wrote_head: Moment::ORIGIN,

@@ -270,7 +270,9 @@ impl Timekeeping {
         }
         let before = self.seen.take();
         if let Some(seen) = before.as_ref().filter(|seen| seen.version == version) {
-            let Seen { since, not_before, .. } = *seen;
+            let Seen { since, read, not_before, .. } = *seen;
+            // While it could not read, the keeper could not write, perhaps.
+            let since = if reading.asked.since(read) > HOLDS { reading.answered } else { since };
             self.seen = Some(Seen { version, stamp, since, read: reading.asked, not_before });
         } else {
             let not_before = before.as_ref().map(|seen| seen.read);

@@ -36,6 +36,7 @@ impl Member {
         host: &mut impl Host,
     ) -> Next {
         let is_same_clock = self.goes_by(&timeline);
+        self.has_seen |= cell.is_some();
         let found = Found { timeline, cell };
         if !is_same_clock {
             return self.ask_time(now, AfterTime::Read(found), host);
@@ -61,8 +62,8 @@ impl Member {
             },
             None => {
                 host.tell(Notice::Begins(found.timeline.clone()));
-                // An allocator that knew a head before has lent by it.
-                let is_fresh = host.is_fresh() && self.era.is_none();
+                // An allocator that knew a head before has lent by it, and others by one that was read or that a stamp was before.
+                let is_fresh = host.is_fresh() && self.era.is_none() && !self.has_seen;
                 let mut head = Head::begin(host.draw(), &found.timeline, there, is_fresh);
                 head.goes_by_time(self.life());
                 self.date_loss(&mut head);

@@ -53,6 +53,7 @@ impl Member {
         host: &mut impl Host,
     ) -> Next {
         self.goes_by(timeline);
+        self.has_seen |= cell.is_some();
         let Some(timekeeping) = &mut self.timekeeping else { return self.fail(MemberError::Mismatch, now) };
         let life = timekeeping.life();
         let reading = Reading { cell, began, asked, answered: now };

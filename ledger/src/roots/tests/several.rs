@@ -170,3 +170,28 @@ fn a_head_that_was_written_too_long_ago_is_not_lent_by() {
     assert!(matches!(&next, Next::Done(Err(MemberError::NotSigned))), "{next:?}");
     assert_eq!(servers.cells.len(), 1, "the head alone");
 }
+
+/// An allocator that is started as a fresh one has read a stamp of another one, and not yet its head, when the store is emptied. The
+/// other one may have lent.
+#[test]
+fn a_store_is_not_new_to_one_that_has_read_a_stamp_of_another() {
+    let mut servers = Servers { ids: [1, 1], cells: BTreeMap::new() };
+    let (mut east, mut west) = (Allocator::new(1), Allocator::new(2));
+    for allocator in [&mut east, &mut west] {
+        allocator.member = Member::new(allocator.session.to_string(), 0, TimeSource::Allocators);
+    }
+    let loses = |servers: &Servers| {
+        let head = Head::read(&servers.cells[HEAD].value).expect("a head");
+        head.lost().is_some()
+    };
+    east.sign(&mut servers, 0);
+    assert!(!loses(&servers), "the store was new to the first");
+    let first = west.member.sign(2, millis(10), &mut west.host).expect("it is time to");
+    let Next::Call(call) = first else { panic!("{first:?}") };
+    let said = servers.answer(call, millis(11));
+    let next = west.member.on_answer(said, millis(11), &mut west.host);
+    assert!(matches!(&next, Next::Call(Call::Load(_))), "it reads until it knows the time: {next:?}");
+    servers.cells.clear();
+    west.carry(&mut servers, next, millis(12));
+    assert!(loses(&servers), "what the first one lent is waited out");
+}

@@ -38,7 +38,7 @@ impl Store {
 fn flow_percent(kind: StoreKind) -> u64 {
     match kind {
         StoreKind::Redis | StoreKind::Postgres | StoreKind::Memory => 90,
-        StoreKind::Etcd => 40,
+        StoreKind::Etcd => 20,
     }
 }
 
