@@ -8,6 +8,7 @@ use crate::SECOND;
 use crate::limits::FIRST;
 use crate::live::Act;
 use crate::oracle::{Verdict, must};
+use crate::topology::Shared;
 use lessor_ledger::cells::CellsError;
 use lessor_ledger::overrides::{Decision, Next, Publish, Suspended, Suspensions};
 use lessor_ledger::roots::Said;
@@ -64,9 +65,10 @@ impl World {
                 (decisions.is_contested, is_contested) = (true, true);
             }
         }
+        let source = self.setup.topology.shared().map(Shared::time_source).unwrap_or_default();
         let at = &mut self.regions[region];
         at.decisions.is_contested = is_contested;
-        let mut publish = Publish::suspension(FIRST, decision.clone());
+        let mut publish = Publish::suspension(FIRST, decision.clone()).by_time_of(source);
         let next = publish.begin();
         at.decisions.publish = Some((publish, decision));
         at.decisions.number += 1;

@@ -203,6 +203,7 @@ impl Store {
     fn answer(&mut self, letter: u64, real: u64, (life, clock): (Option<u64>, Moment)) -> bool {
         let Some(Letter::Call(call)) = self.letters.remove(&letter) else { return false };
         let said = match call {
+            Call::Time if self.is_clockless => Err(CellsError::Unfit("it has no clock".to_owned())),
             // As exact as a store tells it.
             Call::Time => Ok(Said::Time(Moment::from_nanos(clock.as_nanos() / 1_000 * 1_000))),
             Call::Load(names) => Ok(Said::Loaded(self.table.timeline().clone(), self.table.load(&names))),

@@ -62,7 +62,7 @@ impl Member {
             },
             None => {
                 host.tell(Notice::Begins(found.timeline.clone()));
-                // An allocator that knew a head before has lent by it, and others by one that was read or that a stamp was before.
+                // An allocator that knew a head has lent by it. Another one may have lent if it wrote a head or a stamp.
                 let is_fresh = host.is_fresh() && self.era.is_none() && !self.has_seen;
                 let mut head = Head::begin(host.draw(), &found.timeline, there, is_fresh);
                 head.goes_by_time(self.life());
