@@ -35,7 +35,7 @@ const SECONDS: [f64; 12] =
 const ASKS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, wire::ASKS_MAX as f64];
 
 /// How a request can end: well, or with one of these problems.
-const OUTCOMES: [&str; 8] = [
+const OUTCOMES: [&str; 11] = [
     "ok",
     "malformed",
     "invalid",
@@ -44,7 +44,13 @@ const OUTCOMES: [&str; 8] = [
     "timeout",
     "unsupported_media_type",
     "store_failing",
+    "unauthenticated",
+    "forbidden",
+    "session_of_another",
 ];
+
+/// Why a request can be refused for the peer that sent it.
+const REFUSED: [&str; 2] = ["unauthenticated", "forbidden"];
 
 /// The metrics of one server.
 pub(crate) struct Metrics {
@@ -53,6 +59,7 @@ pub(crate) struct Metrics {
     handle: PrometheusHandle,
     exchanges: Outcomes,
     leaves: Outcomes,
+    refused: Outcomes,
     exchange_seconds: Histogram,
     exchange_asks: Histogram,
     connections: Gauge,
@@ -98,6 +105,9 @@ impl Metrics {
             recorder: recorder.clone(),
             exchanges: Outcomes::new("lessor_exchanges_total"),
             leaves: Outcomes::new("lessor_leaves_total"),
+            refused: Outcomes(
+                REFUSED.map(|reason| (reason, counter!("lessor_refused_total", "reason" => reason))).into(),
+            ),
             exchange_seconds: histogram!("lessor_exchange_seconds"),
             exchange_asks: histogram!("lessor_exchange_asks"),
             connections: gauge!("lessor_connections"),
@@ -147,6 +157,11 @@ impl Metrics {
     /// Goodbyes, by how they ended.
     pub(crate) fn leaves(&self) -> &Outcomes {
         &self.leaves
+    }
+
+    /// A request was refused for who sent it: it proved no identity, or had no right.
+    pub(crate) fn refused(&self, why: &'static str) {
+        self.refused.count(why);
     }
 
     /// An exchange of `asks` was answered, in `span` from its last byte in to its first byte out.
@@ -270,6 +285,10 @@ fn describe() {
         "How long exchanges took, from the last byte in to the first out"
     );
     describe_histogram!("lessor_exchange_asks", "Asks in one exchange");
+    describe_counter!(
+        "lessor_refused_total",
+        "Requests that were refused for the peer that sent them: no identity was proven, or it has no right"
+    );
     describe_counter!(
         "lessor_asks_wrong_total",
         "Asks that were not answered because something was wrong with them"

@@ -7,6 +7,7 @@ use crate::overrides::Changes;
 use crate::shared::Shared;
 use lessor_ledger::registry::Unfit;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Characters of what is wrong with a file that are shown to a client that asks for the health of a server.
@@ -55,11 +56,21 @@ impl Reloads {
         let store = last.server.store.as_of(&config.server.store);
         let server = ServerConfig { store, ..last.server.clone() };
         let done = Reloaded {
-            needs_restart: (&server, last.clocks, &last.admin, &last.upstream_tls)
-                != (&config.server, config.clocks, &config.admin, &config.upstream_tls),
+            needs_restart: (&server, last.clocks, &last.admin, &last.upstream_tls, &last.upstream_token)
+                != (
+                    &config.server,
+                    config.clocks,
+                    &config.admin,
+                    &config.upstream_tls,
+                    &config.upstream_token,
+                )
+                || tokens(&last) != tokens(config),
             put: changes.put.iter().map(|limit| limit.name.to_string()).collect(),
             removed: changes.gone,
         };
+        if let (Some(access), Some(auth)) = (self.shared.access(), &config.auth) {
+            access.roles_are(&auth.roles);
+        }
         *last = config.clone();
         self.shared.metrics().reloaded(true);
         self.shared.file_was_read(None);
@@ -88,6 +99,11 @@ impl Reloads {
         let shown: String = problem.chars().take(PROBLEM_MAX).collect();
         self.shared.file_was_read(Some(shown));
     }
+}
+
+/// Where tokens are, and whether identities are asked for at all.
+fn tokens(config: &Config) -> Option<Option<&Path>> {
+    config.auth.as_ref().map(|auth| auth.tokens.as_deref())
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod peers;
 #[cfg(test)]
 mod tests;
 
+use crate::access::Access;
 use crate::config::{Config, Exposure, StoreConfig};
 use crate::http::Part;
 use crate::metrics::UPKEEP_EVERY;
@@ -16,6 +17,7 @@ use crate::shared::Shared;
 use crate::store::StoreError;
 use crate::uplink::Uplinks;
 use doors::{Door, Doors};
+use lessor_files::{FileError, Token};
 use lessor_tls::{Acceptor, ServerFiles, Tls, TlsError};
 use std::io;
 use std::net::SocketAddr;
@@ -64,6 +66,12 @@ pub enum OpenError {
     /// The certificates for operators cannot be used.
     #[error("admin.tls: {0}")]
     AdminTls(TlsError),
+    /// Its tokens cannot be used.
+    #[error("auth.tokens: {0}")]
+    Tokens(FileError),
+    /// The token that it shows to others cannot be used.
+    #[error("upstream_auth.token_file: {0}")]
+    UpstreamToken(FileError),
     /// The certificates that it shows to others cannot be used.
     #[error("upstream_tls: {0}")]
     UpstreamTls(TlsError),
@@ -91,7 +99,10 @@ impl Server {
     /// If the store or the certificates cannot be used.
     pub fn open(config: Config, fresh: bool) -> Result<Self, OpenError> {
         let certificates = Some(Certificates::load(&config)?);
+        let access = config.auth.as_ref().map(Access::load).transpose().map_err(OpenError::Tokens)?;
         config.upstream_tls.as_ref().map_or(Ok(()), Tls::check).map_err(OpenError::UpstreamTls)?;
+        let token = config.upstream_token.as_ref().map(|file| Token::file(file).shown());
+        token.transpose().map_err(OpenError::UpstreamToken)?;
         let shared = match config.server.store.clone() {
             // What is leased from a shared store is in no danger: that counts it until its term is over.
             StoreConfig::Memory | StoreConfig::Shared(_) => Arc::new(Shared::new(config, fresh)),
@@ -100,6 +111,9 @@ impl Server {
                 Shared::open(config, fresh, &path)?
             }
         };
+        if let Some(access) = access {
+            shared.lets_in(access);
+        }
         Ok(Server { shared, certificates })
     }
 
@@ -135,8 +149,14 @@ impl Server {
             self.certificates = Some(Certificates::load(self.shared.config()).map_err(io::Error::other)?);
         }
         let certificates = self.certificates.take().unwrap_or_default();
+        if let (Some(auth), None) = (&self.shared.config().auth, self.shared.access()) {
+            self.shared.lets_in(Access::load(auth).map_err(io::Error::other)?);
+        }
         // They are looked at for as long as it serves.
         let mut looks = JoinSet::new();
+        if let Some(tokens) = self.shared.access().and_then(Access::tokens) {
+            looks.spawn(tokens.watch());
+        }
         for acceptor in [&certificates.nodes, &certificates.admin].into_iter().flatten() {
             looks.spawn(acceptor.clone().watch());
         }
@@ -166,7 +186,7 @@ impl Server {
         let quarantined = self.shared.beside(|registry, now| registry.quarantined(now).len());
         let (limits, tls) = (config.limits.len(), certificates.nodes.is_some());
         tracing::info!(%address, tls, limits, quarantined, "listening");
-        let mut exposures: Vec<Exposure> = config.server.exposure(address).into_iter().collect();
+        let mut exposures: Vec<Exposure> = config.exposure(address).into_iter().collect();
         let part = if admin.is_some() { Part::Nodes { metrics: !metrics } } else { Part::Whole };
         let nodes =
             Door::new(&self.shared, listener, (part, certificates.nodes), config.server.connections_max);
@@ -175,7 +195,7 @@ impl Server {
             Some(listener) => {
                 let (address, tls) = (listener.local_addr()?, certificates.admin.is_some());
                 tracing::info!(%address, tls, "listening for operators");
-                exposures.extend(config.admin.as_ref().and_then(|admin| admin.exposure(address)));
+                exposures.extend(config.admin_exposure(address));
                 let part = (Part::Admin { metrics }, certificates.admin);
                 Some(Door::new(&self.shared, listener, part, ADMIN_CONNECTIONS_MAX))
             }

@@ -3,6 +3,7 @@
 
 mod overrides;
 
+use crate::access::Access;
 use crate::clock::{EpochClock, begin};
 use crate::config::{Config, Exposure, LimitConfig};
 use crate::earlier_decisions::{Dropped, limits_with_overrides};
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     file_problem: Mutex<Option<String>>,
     /// Where it lets in any peer of another machine.
     exposures: OnceLock<Vec<Exposure>>,
+    /// Who may do what, once that was read.
+    access: OnceLock<Access>,
     /// The limits as they are configured now, for a new life after a panic.
     limits: Mutex<BTreeMap<String, LimitConfig>>,
     registry: RwLock<Registry>,
@@ -137,6 +140,7 @@ impl Shared {
             shared_store_status: SharedStoreStatus::new(&config),
             file_problem: Mutex::default(),
             exposures: OnceLock::new(),
+            access: OnceLock::new(),
             registry: RwLock::new(registry),
             is_broken: AtomicBool::new(false),
             metrics: Metrics::new(&config, now),
@@ -291,6 +295,17 @@ impl Shared {
     /// Where it lets in any peer of another machine.
     pub(crate) fn exposures(&self) -> &[Exposure] {
         self.exposures.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Who may do what; `None` if no identity is asked for, or what proves one was not read yet.
+    pub(crate) fn access(&self) -> Option<&Access> {
+        self.access.get()
+    }
+
+    /// That is who may do what from now on.
+    pub(crate) fn lets_in(&self, access: Access) {
+        // A server serves once.
+        let _ = self.access.set(access);
     }
 
     /// It serves so from now on.

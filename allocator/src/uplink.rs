@@ -11,6 +11,7 @@ pub(crate) use publish::{Unpublished, change, decide};
 use crate::config::{StoreConfig, Upstream};
 use crate::metrics::UpstreamMetrics;
 use crate::shared::Shared;
+use lessor_files::Token;
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_ledger::registry::{Asker, DueAbove};
@@ -100,7 +101,8 @@ impl Uplink {
         let way = match &upstream {
             Upstream::Address(address) => {
                 let tls = shared.config().upstream_tls.clone().unwrap_or_default();
-                Way::Http(Transport::try_new(address, EXCHANGE_TIMEOUT, tls)?)
+                let token = shared.config().upstream_token.as_ref().map(Token::file);
+                Way::Http(Transport::try_new(address, EXCHANGE_TIMEOUT, tls, token)?)
             }
             Upstream::Store(_) => Way::Store(Box::new(Rooted::try_new(&shared, &node)?)),
         };

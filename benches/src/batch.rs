@@ -54,7 +54,13 @@ fn parts(pools: usize, most: usize) -> Result<Vec<Duration>, Box<dyn Error>> {
         Entry::Ask(AskBody { limit, key, want: 10, ..AskBody::default() })
     };
     for (seq, keys) in (0..pools).collect::<Vec<usize>>().chunks(ASKS_MAX).enumerate() {
-        let caller = Caller { node: node.clone(), session: 1, seq: seq as u64 + 1, rtt: Duration::ZERO };
+        let caller = Caller {
+            node: node.clone(),
+            session: 1,
+            seq: seq as u64 + 1,
+            rtt: Duration::ZERO,
+            owner: Default::default(),
+        };
         registry.leases(now, &caller, &keys.iter().map(ask).collect::<Vec<Entry>>());
     }
     let mut spans = vec![];

@@ -91,8 +91,13 @@ fn micros(config: &Config, kind: Kind, asks: usize) -> Result<f64, Box<dyn Error
     assert!(asks <= POOLS && POOLS <= ASKS_MAX, "one exchange holds them");
     let mut now = Moment::ORIGIN + Duration::from_secs(1);
     let registry = Registry::new(&config.limits, config.clocks, Past::None, now, 1);
-    let mut caller =
-        Caller { node: NodeName::try_new("node-1")?, session: 1, seq: 0, rtt: Duration::from_millis(1) };
+    let mut caller = Caller {
+        node: NodeName::try_new("node-1")?,
+        session: 1,
+        seq: 0,
+        rtt: Duration::from_millis(1),
+        owner: Default::default(),
+    };
     let mut entries: Vec<Entry> = (0..asks).map(|pool| Entry::Ask(kind.ask(pool))).collect();
     let mut spent = Duration::ZERO;
     for exchange in 0..EXCHANGES.0 + EXCHANGES.1 {

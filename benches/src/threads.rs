@@ -90,7 +90,13 @@ fn asks_per_second(config: &Config, kind: Kind, threads: usize) -> Result<f64, B
             let (registry, one_lock, start) = (&registry, &one_lock, &start);
             scope.spawn(move || -> Result<u64, String> {
                 let node = NodeName::try_new(&format!("node-{thread}")).map_err(|error| error.to_string())?;
-                let mut caller = Caller { node, session: 1, seq: 0, rtt: Duration::from_millis(1) };
+                let mut caller = Caller {
+                    node,
+                    session: 1,
+                    seq: 0,
+                    rtt: Duration::from_millis(1),
+                    owner: Default::default(),
+                };
                 let mut entries: Vec<Entry> = (0..ASKS).map(|pool| kind.entry(thread, pool)).collect();
                 start.wait();
                 let mut now = CLOCK.now();

@@ -88,7 +88,8 @@ fn settled(asks: usize) -> Result<(LeasesRequest, Registry, Caller), Box<dyn Err
     let mut now = Moment::ORIGIN + Duration::from_secs(1);
     let registry = Registry::new(&config.limits, config.clocks, Past::None, now, 1);
     let rtt = Duration::from_millis(1);
-    let mut caller = Caller { node: NodeName::try_new("node-1")?, session: 1, seq: 0, rtt };
+    let mut caller =
+        Caller { node: NodeName::try_new("node-1")?, session: 1, seq: 0, rtt, owner: Default::default() };
     let ask = |limit| AskBody {
         limit: format!("limit/{limit}"),
         want: 10,

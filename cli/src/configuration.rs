@@ -99,12 +99,13 @@ pub(crate) fn of_allocator(file: &Path, text: &str) -> Result<Config, Failure> {
 /// # Errors
 /// If it does: names the address, and what to say.
 pub(crate) fn is_closed(config: &Config, listen: SocketAddr) -> Result<(), Failure> {
-    let admin = config.admin.as_ref().and_then(|admin| admin.exposure(admin.listen));
-    let mut exposures = config.server.exposure(listen).into_iter().chain(admin);
+    let admin = config.admin.as_ref().and_then(|admin| config.admin_exposure(admin.listen));
+    let mut exposures = config.exposure(listen).into_iter().chain(admin);
     match exposures.find(|exposure| !exposure.is_accepted) {
         None => Ok(()),
         Some(exposure) => Err(Failure::Input(format!(
-            "{exposure}: say tls with client_ca in [{}], listen on 127.0.0.1, or say insecure = true there",
+            "{exposure}: say tls with client_ca in [{}], or identities in [auth] and [[role]], listen on 127.0.0.1, or say \
+             insecure = true there",
             exposure.section
         ))),
     }

@@ -17,6 +17,7 @@ mod status;
 mod stop;
 mod store;
 mod tls;
+mod token;
 mod top;
 mod watch;
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Tls(args) => tls::run(&args),
+        Command::Token(args) => token::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Simulate(args) => simulate::run(&args),

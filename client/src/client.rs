@@ -7,7 +7,7 @@ use crate::refiller::Refiller;
 use crate::session_numbers::SessionNumbers;
 use crate::shared::Shared;
 use crate::ticks::{HotClock, Ticks};
-use crate::transport::{Certificates, ExchangeError, Transport, shown};
+use crate::transport::{Credentials, ExchangeError, Transport, shown};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_protocol::{ClockBounds, NodeName};
 use std::fmt;
@@ -52,7 +52,7 @@ pub struct Builder {
     timeout: Duration,
     seed: Option<u64>,
     clock: HotClock,
-    certificates: Certificates,
+    credentials: Credentials,
 }
 
 /// What a client has done so far.
@@ -88,7 +88,7 @@ impl Client {
             timeout: EXCHANGE_TIMEOUT,
             seed: None,
             clock: HotClock::default(),
-            certificates: Certificates::default(),
+            credentials: Credentials::default(),
         }
     }
 
@@ -205,6 +205,21 @@ impl Builder {
         self
     }
 
+    /// The token that proves to allocators who this client is. Once it is refused it is read again, and shown if it is another one.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let token = lessor::Token::file("/run/secrets/lessor");
+    /// let lessor = lessor::Client::builder("http://127.0.0.1:7400").token(token).connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn token(mut self, token: lessor_files::Token) -> Self {
+        self.credentials.token = Some(token);
+        self
+    }
+
     /// How `https://` addresses are spoken to. Default: with the authorities that this machine trusts, and without a certificate.
     /// Addresses with `http://` are spoken to in clear all the same.
     ///
@@ -218,14 +233,14 @@ impl Builder {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: lessor_tls::Tls) -> Self {
-        self.certificates.tls = tls;
+        self.credentials.tls = tls;
         self
     }
 
     /// Starts the client without waiting for an answer.
     ///
     /// # Errors
-    /// If a file of certificates, an address or the node's name is no good, or no tokio runtime is running.
+    /// If a file of certificates, a token, an address or the node's name is no good, or no tokio runtime is running.
     pub fn build(self) -> Result<Client, ExchangeError> {
         let (refiller, listener, shared) = self.prepare()?;
         Ok(start(refiller, listener, shared))
@@ -250,7 +265,7 @@ impl Builder {
             let reason = format!("the node's name {error}");
             return Err(ExchangeError::Address { url: shown(&self.urls[0]), reason });
         }
-        let way = |url: &String| Transport::try_new(url, self.timeout, &self.certificates);
+        let way = |url: &String| Transport::try_new(url, self.timeout, &self.credentials);
         let ways: Vec<Transport> = self.urls.iter().map(way).collect::<Result<_, _>>()?;
         let ticks = Ticks::try_new(self.clock).map_err(|error| ExchangeError::NoThread(error.to_string()))?;
         let (mut rng, numbers) = match self.seed {

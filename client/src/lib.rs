@@ -103,6 +103,7 @@ pub use events::{Event, Events};
 pub use guard::Guard;
 /// The crate whose headers [`Limit::observe`] reads.
 pub use http;
+pub use lessor_files::{FileError, Token};
 pub use lessor_protocol::Fallback;
 #[cfg(feature = "tls")]
 pub use lessor_tls::{Tls, TlsError};

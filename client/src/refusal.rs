@@ -33,7 +33,8 @@ pub enum Refusal {
         /// When an allocator is asked again.
         retry_after: Duration,
     },
-    /// The allocator has no such limit, or counts it by key and the handle has none, or the other way round.
+    /// The allocator has no such limit, or this client has no right to it, or the limit is counted by key and the handle has none, or the
+    /// other way round.
     UnknownLimit,
     /// No key can have this text: it is empty, too long, or has characters that no key has.
     BadKey,
@@ -76,7 +77,9 @@ impl fmt::Display for Refusal {
             Refusal::Unreachable { retry_after } => {
                 write!(f, "no live lease, and no allocator answers, try again in {retry_after:?}")
             }
-            Refusal::UnknownLimit => f.write_str("the allocator has no such limit, or not with such a key"),
+            Refusal::UnknownLimit => {
+                f.write_str("the allocator has no such limit for this client, or not with such a key")
+            }
             Refusal::BadKey => f.write_str("no key can have this text"),
             Refusal::Full { retry_after } => {
                 write!(f, "the limit has as many keys as it may, try again in {retry_after:?}")

@@ -5,6 +5,7 @@ mod http;
 
 use http::Http;
 pub(crate) use http::Response;
+use lessor_files::{FileError, Token};
 use lessor_protocol::push::EVENTS_PATH;
 use lessor_protocol::trace::traceparent;
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse, LeaveRequest};
@@ -50,6 +51,9 @@ pub enum ExchangeError {
     #[cfg(feature = "tls")]
     #[error("TLS: {0}")]
     Tls(#[from] lessor_tls::TlsError),
+    /// There is no token where one was named.
+    #[error("token: {0}")]
+    Token(FileError),
     /// Called outside a tokio runtime.
     #[error("a client needs a tokio runtime with time and IO enabled to refill its leases")]
     NoRuntime,
@@ -67,9 +71,10 @@ pub(crate) struct Transport {
     timeout: Duration,
 }
 
-/// How `https://` is spoken, if this build speaks it.
+/// What this client proves who it is with, and how `https://` is spoken, if this build speaks it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Certificates {
+pub(crate) struct Credentials {
+    pub(crate) token: Option<Token>,
     #[cfg(feature = "tls")]
     pub(crate) tls: lessor_tls::Tls,
 }
@@ -78,7 +83,7 @@ impl Transport {
     pub(crate) fn try_new(
         url: &str,
         timeout: Duration,
-        certificates: &Certificates,
+        credentials: &Credentials,
     ) -> Result<Self, ExchangeError> {
         let address = |reason: String| ExchangeError::Address { url: shown(url), reason };
         let base = reqwest::Url::parse(url).map_err(|error| address(error.to_string()))?;
@@ -89,13 +94,13 @@ impl Transport {
         if !base.username().is_empty() || base.password().is_some() {
             return Err(address("an allocator asks for no user or password: leave them out".to_owned()));
         }
+        credentials.token.as_ref().map(Token::shown).transpose().map_err(ExchangeError::Token)?;
         let http = match is_encrypted {
-            false => Http::plain(timeout).map_err(|error| address(error.to_string()))?,
+            false => Http::plain(timeout, credentials).map_err(|error| address(error.to_string()))?,
             #[cfg(feature = "tls")]
-            true => Http::encrypted(timeout, certificates)?,
+            true => Http::encrypted(timeout, credentials)?,
             #[cfg(not(feature = "tls"))]
             true => {
-                let Certificates {} = certificates;
                 return Err(address(
                     "this build speaks no TLS: turn on the feature tls of the crate lessor".to_owned(),
                 ));
@@ -187,7 +192,7 @@ mod tests {
     #[test]
     fn an_address_that_cannot_be_spoken_to_is_refused_with_a_reason() {
         let error = |url: &str| {
-            Transport::try_new(url, Duration::from_secs(1), &Certificates::default())
+            Transport::try_new(url, Duration::from_secs(1), &Credentials::default())
                 .map(|_| ())
                 .map_err(|e| e.to_string())
         };
@@ -211,12 +216,12 @@ mod tests {
             "ops:secret@a:7400",
             "http://ops:secret@a:7400/x?y",
         ] {
-            let error = Transport::try_new(url, Duration::from_secs(1), &Certificates::default())
+            let error = Transport::try_new(url, Duration::from_secs(1), &Credentials::default())
                 .map(|_| ())
                 .expect_err("none of them is one");
             assert!(!error.to_string().contains("cret"), "{error}");
         }
-        let good = Transport::try_new("http://a:7400/x?y", Duration::from_secs(1), &Certificates::default())
+        let good = Transport::try_new("http://a:7400/x?y", Duration::from_secs(1), &Credentials::default())
             .expect("it is one");
         assert_eq!(&**good.name(), "http://a:7400");
     }

@@ -41,11 +41,15 @@ pub enum Reason {
     TotalsWrong,
     /// See [`code::LEASE_UNKNOWN`].
     LeaseUnknown,
+    /// See [`code::SESSION_OF_ANOTHER`].
+    SessionOfAnother,
+    /// See [`code::FORBIDDEN`].
+    Forbidden,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 10] = [
+    pub const ALL: [Reason; 12] = [
         Reason::Invalid,
         Reason::LimitUnknown,
         Reason::KeyMismatch,
@@ -56,6 +60,8 @@ impl Reason {
         Reason::Duplicate,
         Reason::TotalsWrong,
         Reason::LeaseUnknown,
+        Reason::SessionOfAnother,
+        Reason::Forbidden,
     ];
 
     /// The one with that word.
@@ -76,6 +82,8 @@ impl Reason {
             Reason::Duplicate => code::DUPLICATE,
             Reason::TotalsWrong => code::TOTALS_WRONG,
             Reason::LeaseUnknown => code::LEASE_UNKNOWN,
+            Reason::SessionOfAnother => code::SESSION_OF_ANOTHER,
+            Reason::Forbidden => code::FORBIDDEN,
         }
     }
 }

@@ -18,7 +18,7 @@ pub enum Recovery {
 pub fn recovery(code: &str) -> Recovery {
     match code {
         code::LEASE_UNKNOWN => Recovery::Unrecognised,
-        code::TOTALS_WRONG | code::STALE_SEQUENCE => Recovery::BeginSession,
+        code::TOTALS_WRONG | code::STALE_SEQUENCE | code::SESSION_OF_ANOTHER => Recovery::BeginSession,
         _ => Recovery::LookAgain,
     }
 }

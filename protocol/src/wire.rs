@@ -111,6 +111,10 @@ pub mod code {
     pub const TOTALS_WRONG: &str = "totals_wrong";
     /// The allocator does not know this session's lease: start again from a total of 0.
     pub const LEASE_UNKNOWN: &str = "lease_unknown";
+    /// Another identity began this session: begin another session.
+    pub const SESSION_OF_ANOTHER: &str = "session_of_another";
+    /// The identity of the node has no right to it, whether or not it is there.
+    pub const FORBIDDEN: &str = "forbidden";
 }
 
 /// A node says goodbye: `POST /v1/nodes/{node}/leave`. What it says that it still held is returned.

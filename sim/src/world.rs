@@ -23,6 +23,7 @@ mod shared;
 mod stock;
 mod store;
 mod tasks;
+mod thief;
 mod trouble;
 mod vendor;
 mod watch;

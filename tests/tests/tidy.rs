@@ -9,13 +9,19 @@ use std::process::Command;
 
 /// The arrows: folder and name of each crate, and the crates beside it that it may see, be it to build, to run or
 /// to test. Nothing sees the last three, so that what they need for themselves reaches no user.
-const ARROWS: [(&str, &str, &[&str]); 11] = [
+const ARROWS: [(&str, &str, &[&str]); 13] = [
     ("protocol", "lessor-protocol", &[]),
     ("holder", "lessor-holder", &["lessor-protocol"]),
     ("ledger", "lessor-ledger", &["lessor-protocol"]),
-    ("tls", "lessor-tls", &[]),
-    ("allocator", "lessor-allocator", &["lessor-protocol", "lessor-holder", "lessor-ledger", "lessor-tls"]),
-    ("client", "lessor", &["lessor-protocol", "lessor-holder", "lessor-tls"]),
+    ("files", "lessor-files", &[]),
+    ("tls", "lessor-tls", &["lessor-files"]),
+    ("access", "lessor-access", &[]),
+    (
+        "allocator",
+        "lessor-allocator",
+        &["lessor-protocol", "lessor-holder", "lessor-ledger", "lessor-files", "lessor-tls", "lessor-access"],
+    ),
+    ("client", "lessor", &["lessor-protocol", "lessor-holder", "lessor-files", "lessor-tls"]),
     ("sim", "lessor-sim", &["lessor-protocol", "lessor-holder", "lessor-ledger", "lessor"]),
     ("cli", "lessor-cli", WITH_SIM),
     ("tests", "scenarios", WITH_SIM),
@@ -27,7 +33,9 @@ const WITH_SIM: &[&str] = &[
     "lessor-protocol",
     "lessor-holder",
     "lessor-ledger",
+    "lessor-files",
     "lessor-tls",
+    "lessor-access",
     "lessor-allocator",
     "lessor",
     "lessor-sim",

@@ -1,8 +1,9 @@
 //! The client's side of TLS: which authorities it believes, and the certificate that it shows.
 
+use crate::connector::Certificates;
 use crate::file::{self, TlsError};
 use crate::provider;
-use crate::reloading::Reloading;
+use lessor_files::Reloading;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_rustls::rustls::{self, ClientConfig};
@@ -55,10 +56,10 @@ impl Tls {
     }
 
     /// Reads the files.
-    pub(crate) fn load(self) -> Result<Arc<Reloading<ClientConfig>>, TlsError> {
+    pub(crate) fn load(self) -> Result<Arc<Certificates>, TlsError> {
         let (certificate, key) = self.certificate.clone().unzip();
         let files = [self.ca.clone(), certificate, key].into_iter().flatten().collect();
-        Ok(Arc::new(Reloading::load("client", files, Box::new(move || config(&self)))?))
+        Ok(Arc::new(Reloading::load("certificates of a client", files, Box::new(move || config(&self)))?))
     }
 }
 
@@ -73,7 +74,7 @@ fn config(tls: &Tls) -> Result<ClientConfig, TlsError> {
     let Some((certificate, key)) = &tls.certificate else {
         return Ok(builder.with_no_client_auth());
     };
-    if file::is_open_to_all(key) {
+    if lessor_files::is_open_to_all(key) {
         tracing::warn!(file = %key.display(), "every user of this machine can read the key: take that right away");
     }
     builder.with_client_auth_cert(file::certificates(certificate)?, file::key(key)?).map_err(|error| {

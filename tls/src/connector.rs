@@ -1,9 +1,10 @@
 //! Makes the connections of an HTTP client: plain, or encrypted with the certificates that are in force then.
 
-use crate::reloading::Reloading;
+use crate::file::TlsError;
 use http::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
+use lessor_files::Reloading;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,19 +17,22 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tower_service::Service;
 
+/// Those that a connection is made with, from files that may change.
+pub(crate) type Certificates = Reloading<ClientConfig, TlsError>;
+
 type Problem = Box<dyn std::error::Error + Send + Sync>;
 
 /// Connects to what a URI names.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     plain: HttpConnector,
-    tls: Option<Arc<Reloading<ClientConfig>>>,
+    tls: Option<Arc<Certificates>>,
     patience: Duration,
 }
 
 impl Connector {
     /// A connection must be there within `patience`, its handshake included. Without `tls` no `https://` is spoken.
-    pub(crate) fn new(tls: Option<Arc<Reloading<ClientConfig>>>, patience: Duration) -> Self {
+    pub(crate) fn new(tls: Option<Arc<Certificates>>, patience: Duration) -> Self {
         let mut plain = HttpConnector::new();
         plain.set_nodelay(true);
         plain.enforce_http(false);

@@ -1,10 +1,7 @@
-//! Certificates and keys as files: read whole, within a bound, and told apart by their marks in the file system. An error names
-//! the file and shows nothing of what a key file holds.
+//! Certificates and keys in files of PEM form. An error names the file and shows nothing of what a key file holds.
 
-use std::fs::{Metadata, OpenOptions};
-use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use lessor_files::FileError;
+use std::path::Path;
 use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -12,23 +9,12 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 /// The largest file, in bytes. All roots of a machine together take about a quarter of it.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Opens without waiting, as a pipe would make the reader do (`O_NONBLOCK` of Linux).
-const NONBLOCK: i32 = 0o4000;
-
-/// Users other than the owner and its group may read.
-const OTHERS_READ: u32 = 0o004;
-
 /// Why there is no TLS with these files. It names the file, and nothing that is secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be used.
-    #[error("{}: {problem}", file.display())]
-    File {
-        /// Which one.
-        file: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The machine has no root certificates.
     #[error("this machine has no root certificates: name a file with those of your own authority")]
     NoRoots,
@@ -39,30 +25,8 @@ pub enum TlsError {
 
 impl TlsError {
     pub(crate) fn of(file: &Path, problem: impl ToString) -> Self {
-        TlsError::File { file: file.to_owned(), problem: problem.to_string() }
+        TlsError::File(FileError::of(file, problem))
     }
-}
-
-/// What tells two states of a file apart without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
-    device: u64,
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-/// The mark of what `path` leads to now; `None` if it cannot be seen.
-pub(crate) fn mark(path: &Path) -> Option<Mark> {
-    let of = |data: Metadata| Mark {
-        device: data.dev(),
-        inode: data.ino(),
-        length: data.len(),
-        modified: (data.mtime(), data.mtime_nsec()),
-        changed: (data.ctime(), data.ctime_nsec()),
-    };
-    std::fs::metadata(path).ok().map(of)
 }
 
 /// The certificates in `file`, at least one.
@@ -84,11 +48,6 @@ pub(crate) fn key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(&bytes(file)?).map_err(wrong)
 }
 
-/// Whether others than the owner of `file` and its group may read it.
-pub(crate) fn is_open_to_all(file: &Path) -> bool {
-    std::fs::metadata(file).is_ok_and(|data| data.mode() & OTHERS_READ != 0)
-}
-
 /// The authorities in `file`.
 pub(crate) fn authorities(file: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
@@ -106,18 +65,5 @@ pub(crate) fn authorities_of_machine() -> Result<RootCertStore, TlsError> {
 }
 
 fn bytes(file: &Path) -> Result<Vec<u8>, TlsError> {
-    let read = || {
-        let opened = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(file)?;
-        if !opened.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-        }
-        let mut bytes = vec![];
-        opened.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = read().map_err(|error| TlsError::of(file, format!("cannot be read: {error}")))?;
-    if bytes.len() as u64 > FILE_MAX {
-        return Err(TlsError::of(file, format!("it is larger than {} MiB", FILE_MAX >> 20)));
-    }
-    Ok(bytes)
+    Ok(lessor_files::read(file, FILE_MAX)?)
 }

@@ -4,11 +4,13 @@
 use crate::client::Tls;
 use crate::connector::Connector;
 use crate::file::TlsError;
-use http::{HeaderMap, Request, StatusCode};
+use http::header::{AUTHORIZATION, InvalidHeaderValue};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use lessor_files::Token;
 use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,6 +32,7 @@ pub enum HttpError {
 #[derive(Clone, Debug)]
 pub struct HttpClient {
     client: Arc<Client<Connector, Full<Bytes>>>,
+    token: Option<Token>,
 }
 
 impl HttpClient {
@@ -41,7 +44,17 @@ impl HttpClient {
         let connector = Connector::new(tls.map(Tls::load).transpose()?, patience);
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new());
-        Ok(HttpClient { client: Arc::new(builder.build(connector)) })
+        Ok(HttpClient { client: Arc::new(builder.build(connector)), token: None })
+    }
+
+    /// Shows `token` with each request. Once it is refused, it is read again; if there is another one then, the request is sent once
+    /// more: what is refused so has changed nothing.
+    ///
+    /// # Errors
+    /// If there is no token.
+    pub fn with_token(self, token: Option<Token>) -> Result<Self, TlsError> {
+        token.as_ref().map(Token::shown).transpose()?;
+        Ok(HttpClient { token, ..self })
     }
 
     /// The answer to `request`, all of which must be there within `patience`.
@@ -52,14 +65,51 @@ impl HttpClient {
     /// # Cancel safety
     /// Dropping the future ends the request; the server may have done what it asks for.
     pub async fn send(&self, request: Request<Vec<u8>>, patience: Duration) -> Result<Response, HttpError> {
-        let mut ends = Box::pin(sleep(patience));
-        let request = request.map(|body| Full::new(body.into()));
+        let ends = Box::pin(sleep(patience));
+        let mut request = request.map(Bytes::from);
+        let Some(token) = &self.token else { return self.send_once(request, ends).await };
+        let shown = token.shown().map_err(|error| HttpError::Failed(error.to_string()))?;
+        show(&mut request, &shown);
+        let answer = self.send_once(request.clone(), ends).await?;
+        if answer.status != StatusCode::UNAUTHORIZED {
+            return Ok(answer);
+        }
+        let token = token.clone();
+        // A disk may take its time.
+        let again = tokio::task::spawn_blocking(move || token.after(&shown)).await.unwrap_or_default();
+        let Some(again) = again else { return Ok(answer) };
+        show(&mut request, &again);
+        self.send_once(request, answer.ends).await
+    }
+
+    async fn send_once(
+        &self,
+        request: Request<Bytes>,
+        mut ends: Pin<Box<Sleep>>,
+    ) -> Result<Response, HttpError> {
         let answer = tokio::select! {
-            answer = self.client.request(request) => answer,
+            answer = self.client.request(request.map(Full::new)) => answer,
             () = &mut ends => return Err(HttpError::TimedOut),
         };
         let (head, body) = answer.map_err(|error| HttpError::Failed(with_causes(&error)))?.into_parts();
         Ok(Response { status: head.status, headers: head.headers, body, ends })
+    }
+}
+
+/// What a request says that shows `token`. It is kept out of logs and of tables of headers.
+///
+/// # Errors
+/// If `token` has a character that no header has.
+fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
+    let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn show(request: &mut Request<Bytes>, token: &str) {
+    // A token that was read has no other characters.
+    if let Ok(value) = bearer(token) {
+        request.headers_mut().insert(AUTHORIZATION, value);
     }
 }
 

@@ -4,8 +4,7 @@
 //! One provider of cryptography, `ring`, is named wherever a connection is configured. None is installed for the process, so a
 //! program that links this keeps its own choice.
 //!
-//! In reading order: `file` (what is read, and what is wrong with it), `reloading` (files that change while they are in use),
-//! `identity` (the name of a peer), `server`, `client` and `http`. The feature `dev-ca` adds `dev_ca`, which makes throw-away
+//! In reading order: `file` (what is read, and what is wrong with it), `identity` (the name in a certificate), `server`, `client` and `http`. The feature `dev-ca` adds `dev_ca`, which makes throw-away
 //! certificates. No key, nor any part of one, is in an error, a log or a `Debug`.
 
 mod client;
@@ -14,8 +13,7 @@ mod connector;
 pub mod dev_ca;
 mod file;
 mod http;
-mod identity;
-mod reloading;
+mod peer_name;
 mod server;
 #[cfg(all(test, feature = "dev-ca"))]
 mod tests;
@@ -23,8 +21,8 @@ mod tests;
 pub use client::Tls;
 pub use file::TlsError;
 pub use http::{HttpClient, HttpError, Response};
-pub use identity::Identity;
-pub use reloading::Look;
+pub use lessor_files::Token;
+pub use peer_name::PeerName;
 pub use server::{Acceptor, HANDSHAKE_WAIT, ServerFiles};
 
 use std::sync::Arc;

@@ -1,15 +1,15 @@
 //! The handshakes of a server. Its files may change while it runs: each handshake goes by those in force when it begins.
 
 use crate::file::{self, TlsError};
-use crate::identity::Identity;
+use crate::peer_name::PeerName;
 use crate::provider;
-use crate::reloading::{Look, Reloading};
+use lessor_files::{Look, Reloading};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
@@ -17,10 +17,6 @@ use tokio_rustls::server::TlsStream;
 /// How long a handshake may take. It is two round trips and some milliseconds of arithmetic; longer would let silent peers hold
 /// connections that others need.
 pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
-
-/// How often the files are looked at: three calls of the system. Longer, and an operator that has just renewed a certificate
-/// would wonder; shorter gains nothing.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What is spoken inside, the better first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -39,7 +35,7 @@ pub struct ServerFiles {
 /// Makes an encrypted stream of each connection.
 #[derive(Debug)]
 pub struct Acceptor {
-    config: Reloading<ServerConfig>,
+    config: Arc<Reloading<ServerConfig, TlsError>>,
 }
 
 impl Acceptor {
@@ -51,45 +47,39 @@ impl Acceptor {
         let all = [Some(&files.certificate), Some(&files.key), files.client_ca.as_ref()];
         let all = all.into_iter().flatten().cloned().collect();
         let files = files.clone();
-        Ok(Acceptor { config: Reloading::load("server", all, Box::new(move || config(&files)))? })
+        let config = Reloading::load("certificates of a server", all, Box::new(move || config(&files)))?;
+        Ok(Acceptor { config: Arc::new(config) })
     }
 
     /// Looks at the files. Reads the disk: not for a thread that others wait for.
-    pub fn look(&self) -> Look {
+    pub fn look(&self) -> Look<TlsError> {
         self.config.look()
     }
 
     /// Looks at the files every so often until it is dropped.
     pub async fn watch(self: Arc<Self>) {
-        loop {
-            sleep(LOOK_EVERY).await;
-            let acceptor = self.clone();
-            // A disk may take its time; connections do not wait for it.
-            if let Err(error) = tokio::task::spawn_blocking(move || acceptor.look()).await {
-                tracing::error!(%error, "certificates cannot be looked at: this is a bug");
-            }
-        }
+        self.config.clone().watch().await;
     }
 
     /// The handshake with the peer on `stream`, and its name if it had to show a certificate.
     ///
     /// # Errors
     /// If it comes to nothing within [`HANDSHAKE_WAIT`].
-    pub async fn accept<S>(&self, stream: S) -> io::Result<(TlsStream<S>, Option<Identity>)>
+    pub async fn accept<S>(&self, stream: S) -> io::Result<(TlsStream<S>, Option<PeerName>)>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let handshake = tokio_rustls::TlsAcceptor::from(self.config.current()).accept(stream);
         let stream = timeout(HANDSHAKE_WAIT, handshake).await??;
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let identity = shown.and_then(Identity::of);
-        Ok((stream, identity))
+        let name = shown.and_then(PeerName::of);
+        Ok((stream, name))
     }
 }
 
 fn config(files: &ServerFiles) -> Result<ServerConfig, TlsError> {
     let (chain, key) = (file::certificates(&files.certificate)?, file::key(&files.key)?);
-    if file::is_open_to_all(&files.key) {
+    if lessor_files::is_open_to_all(&files.key) {
         let file = files.key.display();
         tracing::warn!(%file, "every user of this machine can read the key: take that right away");
     }

@@ -1,7 +1,8 @@
 //! Files that change, are broken, or are in another's hands; handshakes that come to nothing; names of peers.
 
 use crate::dev_ca::{CLIENT, DevCa, Purpose, VALID};
-use crate::{Acceptor, HANDSHAKE_WAIT, HttpClient, Look, ServerFiles, Tls};
+use crate::{Acceptor, HANDSHAKE_WAIT, HttpClient, ServerFiles, Tls};
+use lessor_files::Look;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -109,7 +110,7 @@ fn a_peer_is_named_by_its_spiffe_id_or_else_its_host() {
     let (folder, ..) = desk();
     let name = |file: &str| {
         let certificate = CertificateDer::from_pem_file(folder.path().join(file)).expect("it is there");
-        crate::Identity::of(&certificate).map(|identity| identity.to_string())
+        crate::PeerName::of(&certificate).map(|name| name.to_string())
     };
     assert_eq!(name("client.crt").as_deref(), Some(CLIENT));
     assert_eq!(name("server.crt").as_deref(), Some("localhost"));

@@ -1,5 +1,6 @@
 //! Raw → checked. Every error names the limit, the key and the value, and says what would be right.
 
+use super::auth;
 use super::place;
 use super::raw::{RawAdmin, RawConfig, RawServer, RawStore};
 use super::store;
@@ -36,7 +37,12 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
     }
     let admin = raw.admin.as_ref().map(|raw| admin(raw, &server)).transpose().map_err(wrong)?;
     let upstream_tls = raw.upstream_tls.as_ref().map(tls::upstream).transpose().map_err(wrong)?;
-    Ok(Config { clocks: clocks(raw.clock_drift_ppm).map_err(wrong)?, server, admin, upstream_tls, limits })
+    let upstream_token = raw.upstream_auth.as_ref().map(auth::upstream_token).transpose().map_err(wrong)?;
+    let files = [server.tls.as_ref(), admin.as_ref().and_then(|admin| admin.tls.as_ref())];
+    let by_certificates = files.into_iter().flatten().any(|files| files.client_ca.is_some());
+    let auth = auth::auth(raw.auth.as_ref(), &raw.role, by_certificates).map_err(wrong)?;
+    let clocks = clocks(raw.clock_drift_ppm).map_err(wrong)?;
+    Ok(Config { clocks, server, admin, upstream_tls, upstream_token, auth, limits })
 }
 
 fn clocks(raw: Option<Count>) -> Result<ClockBounds, String> {

@@ -1,49 +1,60 @@
-//! Whether an address that is listened on lets in any peer of another machine.
+//! Whether an address that is listened on lets in any peer of another machine, or lets others read what is said there.
 
-use super::{AdminConfig, ServerConfig};
+use super::Config;
 use lessor_tls::ServerFiles;
 use std::fmt;
 use std::net::SocketAddr;
 
-/// An address that other machines reach, where a peer needs no certificate. Its `Display` says so.
+/// An address that other machines reach, where a peer needs to prove no identity, or proves it in clear. Its `Display` says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposure {
     /// The section of the configuration that has the address.
     pub section: &'static str,
     address: SocketAddr,
     is_encrypted: bool,
-    /// The operator has said `insecure = true`.
+    is_authenticated: bool,
+    /// The operator has said `insecure = true`, or peers prove an identity.
     pub is_accepted: bool,
 }
 
-impl ServerConfig {
-    /// The exposure of a service for nodes at `address`; `None` if only this machine reaches it, or peers need a certificate.
+impl Config {
+    /// The exposure of the service for nodes at `address`; `None` if only this machine reaches it, or peers prove who they are and
+    /// nothing is said in clear.
     pub fn exposure(&self, address: SocketAddr) -> Option<Exposure> {
-        exposure("server", address, self.tls.as_ref(), self.insecure)
+        self.exposed("server", address, self.server.tls.as_ref(), self.server.insecure)
     }
-}
 
-impl AdminConfig {
     /// The same of the service for operators.
-    pub fn exposure(&self, address: SocketAddr) -> Option<Exposure> {
-        exposure("admin", address, self.tls.as_ref(), self.insecure)
+    pub fn admin_exposure(&self, address: SocketAddr) -> Option<Exposure> {
+        let admin = self.admin.as_ref()?;
+        self.exposed("admin", address, admin.tls.as_ref(), admin.insecure)
     }
-}
 
-fn exposure(
-    section: &'static str,
-    address: SocketAddr,
-    tls: Option<&ServerFiles>,
-    is_accepted: bool,
-) -> Option<Exposure> {
-    let is_mutual = tls.is_some_and(|files| files.client_ca.is_some());
-    let is_exposed = !is_mutual && !address.ip().to_canonical().is_loopback();
-    is_exposed.then_some(Exposure { section, address, is_encrypted: tls.is_some(), is_accepted })
+    fn exposed(
+        &self,
+        section: &'static str,
+        address: SocketAddr,
+        tls: Option<&ServerFiles>,
+        is_insecure: bool,
+    ) -> Option<Exposure> {
+        let (is_encrypted, is_authenticated) = (tls.is_some(), self.auth.is_some());
+        let is_mutual = tls.is_some_and(|files| files.client_ca.is_some());
+        let is_closed = is_mutual || (is_encrypted && is_authenticated);
+        let is_accepted = is_insecure || is_authenticated;
+        let exposure = Exposure { section, address, is_encrypted, is_authenticated, is_accepted };
+        (!is_closed && !address.ip().to_canonical().is_loopback()).then_some(exposure)
+    }
 }
 
 impl fmt::Display for Exposure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Exposure { section, address, is_encrypted, .. } = self;
+        let Exposure { section, address, is_encrypted, is_authenticated, .. } = self;
+        if *is_authenticated {
+            return write!(
+                f,
+                "{section}.listen is {address}, which other machines reach: tokens are sent to it in clear, say tls"
+            );
+        }
         let clear = if *is_encrypted { "" } else { " and is spoken in clear" };
         write!(f, "{section}.listen is {address}, which other machines reach: any of them is let in{clear}")
     }
@@ -58,7 +69,7 @@ mod tests {
             "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
         let config = Config::parse(&format!("[server]\n{server}\n{limit}")).expect("valid");
         assert_eq!(Config::parse(&config.to_string()), Ok(config.clone()));
-        let exposure = config.server.exposure(address.parse().expect("an address"));
+        let exposure = config.exposure(address.parse().expect("an address"));
         exposure.map(|exposure| (exposure.is_accepted, exposure.to_string()))
     }
 
@@ -77,5 +88,20 @@ mod tests {
                 exposure(&format!("insecure = true\n{tls}"), address).expect("it is exposed");
             assert!(is_accepted && !said.contains("in clear"), "{said}");
         }
+    }
+
+    #[test]
+    fn identities_close_an_address_and_tokens_in_clear_are_a_warning() {
+        let limit =
+            "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
+        let auth =
+            "[auth]\ntokens = \"t\"\n[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\nread = [\"*\"]\n";
+        let exposure = |server: &str| {
+            let config = Config::parse(&format!("[server]\n{server}\n{auth}{limit}")).expect("valid");
+            config.exposure("10.0.0.1:7400".parse().expect("an address"))
+        };
+        let clear = exposure("").expect("tokens can be read on the way");
+        assert!(clear.is_accepted && clear.to_string().contains("tokens are sent to it in clear"));
+        assert_eq!(exposure("tls = { certificate = \"a\", key = \"b\" }"), None);
     }
 }

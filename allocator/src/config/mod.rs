@@ -1,6 +1,7 @@
 //! What an operator writes: TOML text → raw structs → checked types. The binary parses it before anything is
 //! bound; behind [`Config::parse`] nothing is checked twice. It reads no file and no environment.
 
+mod auth;
 mod check;
 mod error;
 mod exposure;
@@ -14,6 +15,7 @@ mod tests;
 mod tls;
 mod upstream;
 
+pub use auth::AuthConfig;
 pub use error::ConfigError;
 pub use exposure::Exposure;
 pub use lessor_ledger::named::{NAMES_MAX, Named, Names, named_for};
@@ -51,6 +53,10 @@ pub struct Config {
     pub admin: Option<AdminConfig>,
     /// How allocators with `https://` are asked that limits are leased from; `None` if nothing is said of it.
     pub upstream_tls: Option<Tls>,
+    /// The file of the token that is shown to allocators that limits are leased from; `None` if they are shown none.
+    pub upstream_token: Option<PathBuf>,
+    /// Which identities are let in, and to what; `None` if each peer may do all.
+    pub auth: Option<AuthConfig>,
     /// The limits, at least one, no two of the same name.
     pub limits: Vec<LimitConfig>,
 }

@@ -11,7 +11,7 @@ use serde_path_to_error::{Path, Segment};
 const LATER: [&str; 1] = ["priority"];
 
 /// Keys that have no default, each with an example of what is right.
-const NEEDED: [(&str, &str); 7] = [
+const NEEDED: [(&str, &str); 9] = [
     ("name", "\"vendor/rest\""),
     ("rules", RULES_EXAMPLE),
     ("kind", "\"sliding_window\""),
@@ -19,6 +19,8 @@ const NEEDED: [(&str, &str); 7] = [
     ("certificate", "\"server.crt\""),
     ("listen", "\"127.0.0.1:7401\""),
     ("over", "\"10s\""),
+    ("identities", "[\"token:billing\"]"),
+    ("token_file", "\"upstream.token\""),
 ];
 
 #[derive(Debug, Deserialize)]
@@ -29,6 +31,10 @@ pub(super) struct RawConfig {
     pub server: RawServer,
     pub admin: Option<RawAdmin>,
     pub upstream_tls: Option<RawTls>,
+    pub upstream_auth: Option<RawUpstreamAuth>,
+    pub auth: Option<RawAuth>,
+    #[serde(default)]
+    pub role: Vec<RawRole>,
     #[serde(default)]
     pub store: RawStore,
     #[serde(default)]
@@ -79,6 +85,38 @@ pub(super) struct RawTls {
     pub ca: Option<String>,
     pub certificate: Option<String>,
     pub key: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawUpstreamAuth {
+    pub token_file: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawAuth {
+    pub tokens: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRole {
+    pub name: String,
+    pub identities: Vec<String>,
+    #[serde(default)]
+    pub lease: Vec<String>,
+    #[serde(default, rename = "as")]
+    pub nodes: Vec<String>,
+    #[serde(default)]
+    pub read: Vec<String>,
+    #[serde(default)]
+    pub operate: Vec<String>,
+    pub top_up_max: Option<Count>,
+    #[serde(default)]
+    pub admin: Vec<String>,
+    #[serde(default)]
+    pub metrics: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,7 +1,8 @@
 //! Checked → raw, every default included: what `lessor check` prints and `GET /v1/limits` shows. What it prints
 //! can be read again and means the same.
 
-use super::{Config, SharedStore, StoreConfig, Upstream};
+use super::{AuthConfig, Config, SharedStore, StoreConfig, Upstream};
+use lessor_access::IdentityPattern;
 use lessor_ledger::limit_text::RawLimit;
 use lessor_ledger::rule_text::{RawRule, Timespan};
 use lessor_tls::{ServerFiles, Tls};
@@ -35,6 +36,13 @@ impl fmt::Display for Config {
         }
         if let Some(tls) = &self.upstream_tls {
             upstream_tls(f, tls)?;
+        }
+        if let Some(file) = &self.upstream_token {
+            writeln!(f, "\n[upstream_auth]")?;
+            line(f, "token_file", file)?;
+        }
+        if let Some(auth) = &self.auth {
+            access(f, auth)?;
         }
         writeln!(f, "\n[store]")?;
         line(f, "kind", &self.server.store.kind())?;
@@ -71,6 +79,34 @@ fn upstream_tls(f: &mut fmt::Formatter<'_>, tls: &Tls) -> fmt::Result {
     if let Some((certificate, key)) = tls.certificate_files() {
         line(f, "certificate", &certificate)?;
         line(f, "key", &key)?;
+    }
+    Ok(())
+}
+
+fn access(f: &mut fmt::Formatter<'_>, auth: &AuthConfig) -> fmt::Result {
+    if let Some(tokens) = &auth.tokens {
+        writeln!(f, "\n[auth]")?;
+        line(f, "tokens", tokens)?;
+    }
+    for role in &auth.roles {
+        writeln!(f, "\n[[role]]")?;
+        line(f, "name", &role.name)?;
+        line(f, "identities", &role.identities.iter().map(IdentityPattern::to_string).collect::<Vec<_>>())?;
+        for (name, patterns) in [
+            ("lease", &role.lease),
+            ("as", &role.nodes),
+            ("read", &role.read),
+            ("operate", &role.operate),
+            ("admin", &role.admin),
+        ] {
+            if !patterns.is_empty() {
+                line(f, name, &patterns.texts().collect::<Vec<_>>())?;
+            }
+        }
+        if !role.operate.is_empty() {
+            line(f, "top_up_max", &role.top_up_max)?;
+        }
+        line(f, "metrics", &role.metrics)?;
     }
     Ok(())
 }

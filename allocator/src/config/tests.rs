@@ -98,7 +98,9 @@ fn what_is_printed_means_the_same() {
 #[test]
 fn every_option_of_the_example_is_one_that_exists() {
     let options = EXAMPLE.lines().filter_map(|line| line.strip_prefix("# "));
-    let options = options.filter(|line| line.contains(" = ") && !line.contains(". "));
+    // What is indented has no default: it is tried below.
+    let options =
+        options.filter(|line| !line.starts_with(' ') && line.contains(" = ") && !line.contains(". "));
     // Which file it is depends on where the allocator is started. `node` and `upstream` have no value
     // unless an operator gives one.
     let without = ["path = ", "node = ", "upstream = "];
@@ -108,6 +110,17 @@ fn every_option_of_the_example_is_one_that_exists() {
         let printed = Config::parse(EXAMPLE).expect("we ship it").to_string();
         assert!(printed.contains(&format!("{option}\n")), "{name}: {option} is not the default");
     }
+}
+
+/// Roles as the example shows them, in front of what it has.
+#[test]
+fn the_roles_of_the_example_are_understood() {
+    let lines = EXAMPLE.lines().filter_map(|line| line.strip_prefix("#     "));
+    let roles: String = lines.skip_while(|line| *line != "[auth]").map(|line| format!("{line}\n")).collect();
+    let config = Config::parse(&format!("{EXAMPLE}\n{roles}")).expect("we ship it");
+    assert_eq!(Config::parse(&config.to_string()), Ok(config.clone()));
+    let auth = config.auth.expect("it is there");
+    assert!(auth.tokens.is_some() && auth.roles.len() == 1 && !auth.roles[0].lease.is_empty());
 }
 
 #[test]
@@ -154,7 +167,7 @@ fn what_is_no_configuration_is_refused() {
     refused("\nlimit = 3", "line 2: limit: invalid type: integer `3`, expected a sequence");
     refused(
         "\n\nlimt = 3",
-        "line 3: limt: unknown field `limt`, expected one of `clock_drift_ppm`, `server`, `admin`, `upstream_tls`, `store`, `limit`",
+        "line 3: limt: unknown field `limt`, expected one of `clock_drift_ppm`, `server`, `admin`, `upstream_tls`, `upstream_auth`, `auth`, `role`, `store`, `limit`",
     );
     refused(
         "[[limit]]\nname = a",

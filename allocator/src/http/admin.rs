@@ -1,11 +1,10 @@
 //! What operators do to limits while they are in use: top up, pause, resume, block, and with [`put`] put and take away. Each is
 //! decoded, handed to the allocator, told to those who listen, and answered.
-//!
-//! There is no authentication yet: every client that reaches the server may do all of it.
 
 use super::object::object;
 use super::problem::Problem;
 use super::{body, json, put, show};
+use crate::access::Visitor;
 use crate::config::Upstream;
 use crate::shared::Shared;
 use crate::uplink::decide as decide_for_all;
@@ -18,6 +17,7 @@ use lessor_ledger::overrides::Decision;
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
+use lessor_protocol::wire::code;
 use lessor_protocol::{NodeName, PERMITS_MAX};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -32,6 +32,7 @@ const TOP_UP_NAME_MAX: usize = 128;
 /// `DELETE /v1/limits/{name}`, and `DELETE /v1/limits/{name}/nodes/{node}/block`.
 pub(super) async fn delete(
     State(shared): State<Arc<Shared>>,
+    visitor: Visitor,
     path: Rest,
     query: Parameters,
     request: Request,
@@ -39,18 +40,20 @@ pub(super) async fn delete(
     let rest = name(path)?;
     parameters(query, &[])?;
     if let Some((name, node)) = blocking(&rest) {
+        operates(&shared, &visitor, name)?;
         let node = node_name(node)?;
         let was_blocked = decide(&shared, name, &Decision::Unblock(node.clone())).await?;
         return Ok(json(
             json!({ "limit": name, "node": node.as_str(), "was_blocked": was_blocked }).to_string(),
         ));
     }
-    put::remove(&shared, &rest, request.headers()).await
+    put::remove(&shared, &visitor, &rest, request.headers()).await
 }
 
 /// `POST /v1/limits/{name}/top-up`, `/pause`, `/resume` and `/nodes/{node}/block`.
 pub(super) async fn act(
     State(shared): State<Arc<Shared>>,
+    visitor: Visitor,
     path: Rest,
     query: Parameters,
     request: Request,
@@ -58,22 +61,32 @@ pub(super) async fn act(
     let rest = name(path)?;
     parameters(query, &[])?;
     if let Some((name, node)) = blocking(&rest) {
+        operates(&shared, &visitor, name)?;
         return block(&shared, name, &node_name(node)?).await;
     }
     if let Some(name) = rest.strip_suffix("/resume") {
+        operates(&shared, &visitor, name)?;
         let was_paused = decide(&shared, name, &Decision::Resume).await?;
         return Ok(json(json!({ "limit": name, "was_paused": was_paused }).to_string()));
     }
     if let Some(name) = rest.strip_suffix("/pause") {
+        operates(&shared, &visitor, name)?;
         return pause(&shared, name, &object(&body::read(request).await?)?).await;
     }
     if let Some(name) = rest.strip_suffix("/top-up") {
-        return top_up(&shared, name, &object(&body::read(request).await?)?).await;
+        operates(&shared, &visitor, name)?;
+        return top_up(&shared, &visitor, name, &object(&body::read(request).await?)?).await;
     }
     Err(Problem::not_found("a limit can be sent to /top-up, /pause, /resume and /nodes/{node}/block"))
 }
 
-async fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, Problem> {
+/// # Errors
+/// If `visitor` may not operate the limit called `name`.
+fn operates(shared: &Shared, visitor: &Visitor, name: &str) -> Result<(), Problem> {
+    visitor.needs(shared, "operate", |rights| rights.may_operate(name))
+}
+
+async fn top_up(shared: &Shared, visitor: &Visitor, name: &str, body: &Value) -> Result<Response, Problem> {
     only(body, &["permits", "key", "id"])?;
     let shown =
         |field: &str| body.get(field).map_or("missing".to_owned(), |value| quoted(&value.to_string()));
@@ -83,6 +96,12 @@ async fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, P
             format!("permits is {}: expected a whole number from 1 to {PERMITS_MAX}", shown("permits"));
         Problem::invalid("permits", detail)
     })?;
+    if let Some(max) = visitor.top_up_max(name)
+        && permits > max
+    {
+        let detail = format!("permits is {permits}: {visitor} may add {max} at a time here");
+        return Err(Problem::of_field(StatusCode::FORBIDDEN, code::FORBIDDEN, "permits", detail));
+    }
     let (key, id) = (text(body, "key")?, text(body, "id")?);
     if id.is_some_and(|id| id.len() > TOP_UP_NAME_MAX) {
         return Err(Problem::invalid("id", format!("id is longer than {TOP_UP_NAME_MAX} bytes")));

@@ -3,6 +3,7 @@
 
 use super::explain::{Fault, Kind, Shape, explain, shown};
 use super::problem::Problem;
+use lessor_access::Identity;
 use lessor_ledger::registry::{Caller, Entry, unanswered};
 use lessor_ledger::rejection::{AskRejection, Reason};
 use lessor_protocol::wire::{ASKS_MAX, AskBody, LeasesRequest, LeaveRequest, SpentBody, Text};
@@ -51,6 +52,21 @@ pub(super) struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
+    /// Answers asks of limits that `may` is false of with a refusal, whether or not such a limit is there. `identity` asks.
+    pub(super) fn forbid(&mut self, identity: &Identity, may: impl Fn(&str) -> bool) {
+        for Said(entry) in &mut self.asks {
+            if let Entry::Ask(ask) = entry
+                && !may(&ask.limit)
+            {
+                let detail = format!("{identity} has no right to lease from this limit as this node");
+                let wrong = AskRejection::new(Reason::Forbidden, "limit", detail);
+                *entry = Entry::Unread(
+                    unanswered(&ask.limit, ask.key.as_deref(), wrong).renamed(Text::into_string),
+                );
+            }
+        }
+    }
+
     /// What is asked for.
     pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = &Entry<Text<'a>>> {
         self.asks.iter().map(|Said(entry)| entry)
@@ -194,7 +210,7 @@ fn caller(node: &str, session: u64, seq: u64) -> Result<Caller, Problem> {
     }
     let wrong = |error| Problem::invalid("node", format!("node {error}"));
     let node = NodeName::try_new(node).map_err(wrong)?;
-    Ok(Caller { node, session, seq, rtt: Duration::ZERO })
+    Ok(Caller { node, session, seq, rtt: Duration::ZERO, owner: Default::default() })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! event at a time is on its way to a listener; what it has not taken yet waits in [`crate::events`], as far as it fits.
 
 use super::problem::Problem;
+use crate::access::Visitor;
 use crate::events::Listener;
 use crate::shared::Shared;
 use axum::body::{Body, Bytes, HttpBody};
@@ -9,6 +10,8 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
+use lessor_access::Rights;
+use lessor_protocol::push::Event;
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
@@ -22,17 +25,22 @@ use tokio::time::timeout;
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// `GET /v1/events`
-pub(super) async fn listen(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+pub(super) async fn listen(State(shared): State<Arc<Shared>>, visitor: Visitor) -> Result<Response, Problem> {
+    visitor.needs(&shared, "lease or read", Rights::may_hear)?;
     let Some(listener) = shared.events().listen() else {
         let detail = "as many listen as may: ask as usual, everything is heard that way too";
         return Err(Problem::unavailable("listeners_full", detail));
     };
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
-    let body = Body::new(EventStream { next: Some(Box::pin(next(listener, shared, ": listening\n\n"))) });
+    let body =
+        Body::new(EventStream { next: Some(Box::pin(next((listener, visitor), shared, ": listening\n\n"))) });
     Ok((headers, body).into_response())
 }
 
-type Next = Pin<Box<dyn Future<Output = Option<(Listener, Arc<Shared>, String)>> + Send>>;
+/// One that listens, with what it may hear.
+type Ear = (Listener, Visitor);
+
+type Next = Pin<Box<dyn Future<Output = Option<(Ear, Arc<Shared>, String)>> + Send>>;
 
 /// The body of a listener's answer: events, and signs of life.
 struct EventStream {
@@ -49,11 +57,11 @@ impl HttpBody for EventStream {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(next_piece) = &mut self.next else { return Poll::Ready(None) };
-        let Some((listener, shared, text)) = ready!(next_piece.as_mut().poll(cx)) else {
+        let Some((ear, shared, text)) = ready!(next_piece.as_mut().poll(cx)) else {
             self.next = None;
             return Poll::Ready(None);
         };
-        self.next = Some(Box::pin(next(listener, shared, "")));
+        self.next = Some(Box::pin(next(ear, shared, "")));
         Poll::Ready(Some(Ok(Frame::data(Bytes::from(text)))))
     }
 }
@@ -64,26 +72,38 @@ impl fmt::Debug for EventStream {
     }
 }
 
-/// `first`, or else the next event, or a sign of life. `None` when the server stops: a stream must not hold it up.
+/// `first`, or else the next event that may be heard, or a sign of life. `None` when the server stops, as a stream must not hold it
+/// up, and when the token of the listener is not good any more.
 async fn next(
-    mut listener: Listener,
+    (mut listener, mut visitor): Ear,
     shared: Arc<Shared>,
     first: &'static str,
-) -> Option<(Listener, Arc<Shared>, String)> {
+) -> Option<(Ear, Arc<Shared>, String)> {
     if !first.is_empty() {
-        return Some((listener, shared, first.to_owned()));
+        return Some(((listener, visitor), shared, first.to_owned()));
     }
-    let event = tokio::select! {
-        event = timeout(HEARTBEAT, listener.next()) => event,
-        () = shared.stopped() => return None,
-    };
-    let text = match event {
-        Ok(Some(event)) => {
-            let data = serde_json::to_string(&event).expect("an event is plain data");
-            format!("event: limit\ndata: {data}\n\n")
+    loop {
+        let event = tokio::select! {
+            event = timeout(HEARTBEAT, listener.next()) => event,
+            () = shared.stopped() => return None,
+        };
+        if let Some(access) = shared.access() {
+            visitor = access.again(&visitor)?;
         }
-        Ok(None) => return None,
-        Err(_) => ":\n\n".to_owned(),
-    };
-    Some((listener, shared, text))
+        let text = match event {
+            Ok(Some(event)) if !may_hear(&visitor, &event) => continue,
+            Ok(Some(event)) => {
+                let data = serde_json::to_string(&event).expect("an event is plain data");
+                format!("event: limit\ndata: {data}\n\n")
+            }
+            Ok(None) => return None,
+            Err(_) => ":\n\n".to_owned(),
+        };
+        return Some(((listener, visitor), shared, text));
+    }
+}
+
+/// Whether `event` may be told to `visitor`: it is about a limit that it may lease from or look at, or about all.
+pub(super) fn may_hear(visitor: &Visitor, event: &Event) -> bool {
+    event.limit.as_ref().is_none_or(|limit| visitor.may(|rights| rights.may_hear_of(limit)))
 }

@@ -1,18 +1,19 @@
 //! What nodes call: exchanges, and goodbyes. Each is decoded, handed to the allocator, and encoded.
 
 use super::problem::Problem;
-use super::{body, decode, json};
+use super::{body, decode, json, visitor};
+use crate::access::Visitor;
 use crate::shared::Shared;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Request};
+use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::Response;
 use lessor_ledger::registry::{Caller, Exchanged};
 use lessor_protocol::clock::Stopwatch;
 use lessor_protocol::trace;
 use lessor_protocol::wire::{GrantBody, LeasesResponse, Text, code};
-use lessor_protocol::{Answer, Refusal, RefusalReason};
+use lessor_protocol::{Answer, NodeName, Refusal, RefusalReason};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,8 +49,10 @@ where
         trace::lead(&span, said_once(request.headers()));
     }
     let answered = async {
+        // A body is read only of a peer that is known.
+        let visitor = visitor::of(shared, request.headers(), request.extensions())?;
         let body = body::read(request).await?;
-        exchange(shared, &span, &body).await
+        exchange(shared, &span, &visitor, &body).await
     };
     let result = match span.is_disabled() {
         true => answered.await,
@@ -69,9 +72,9 @@ fn said_once(headers: &HeaderMap) -> Option<&str> {
     said.next().is_none().then_some(first)
 }
 
-async fn exchange(shared: &Shared, span: &Span, body: &[u8]) -> Result<Response, Problem> {
+async fn exchange(shared: &Shared, span: &Span, visitor: &Visitor, body: &[u8]) -> Result<Response, Problem> {
     let began = Stopwatch::start();
-    let Answered { body, asks, waits_for } = answered(shared, span, body)?;
+    let Answered { body, asks, waits_for } = answered(shared, span, visitor, body)?;
     // What it lends is known only when it is written down. Who hears nothing has been lent nothing.
     shared.durable(waits_for).await?;
     let response = json(body);
@@ -86,8 +89,14 @@ struct Answered {
     waits_for: Option<u64>,
 }
 
-fn answered(shared: &Shared, span: &Span, body: &[u8]) -> Result<Answered, Problem> {
-    let exchange = decode::leases(body)?;
+fn answered(shared: &Shared, span: &Span, visitor: &Visitor, body: &[u8]) -> Result<Answered, Problem> {
+    let mut exchange = decode::leases(body)?;
+    speaks_for(shared, visitor, &exchange.caller.node)?;
+    exchange.caller.owner = visitor.owner();
+    if let Visitor::Known(known) = visitor {
+        let node = exchange.caller.node.clone();
+        exchange.forbid(&known.identity, |limit| known.rights.may_lease(node.as_str(), limit));
+    }
     let asks = exchange.entries().len();
     span.record("node", exchange.caller.node.as_str()).record("asks", asks);
     let knows_limits = shared.knows_limits();
@@ -122,24 +131,53 @@ fn unsure(grant: &mut GrantBody<Text<'_>>) -> Option<()> {
 /// `POST /v1/nodes/{node}/leave`
 pub(super) async fn leave(
     State(shared): State<Arc<Shared>>,
+    visitor: Result<Visitor, Problem>,
     path: Result<Path<String>, PathRejection>,
     request: Request<Body>,
 ) -> Result<Response, Problem> {
     let result = match path.ok().as_ref().and_then(|Path(rest)| rest.strip_suffix("/leave")) {
-        Some(node) => body::read(request).await.and_then(|body| goodbye(&shared, node, &body)),
+        Some(node) => match visitor {
+            Ok(visitor) => body::read(request).await.and_then(|body| goodbye(&shared, &visitor, node, &body)),
+            Err(problem) => Err(problem),
+        },
         None => Err(Problem::not_found("a node has nothing but /leave")),
     };
     shared.metrics().leaves().count(outcome(&result));
     result
 }
 
-fn goodbye(shared: &Shared, node: &str, body: &[u8]) -> Result<Response, Problem> {
-    let (caller, spent) = decode::leave(node, body)?;
-    let response = shared.beside(|registry, now| registry.leave(now, &caller, &spent));
+fn goodbye(shared: &Shared, visitor: &Visitor, node: &str, body: &[u8]) -> Result<Response, Problem> {
+    let (mut caller, spent) = decode::leave(node, body)?;
+    speaks_for(shared, visitor, &caller.node)?;
+    caller.owner = visitor.owner();
+    for (index, entry) in spent.iter().enumerate() {
+        if !visitor.may(|rights| rights.may_lease(node, &entry.limit)) {
+            let detail = format!("{visitor} has no right to lease from this limit as {node}");
+            return Err(Problem::of_field(
+                StatusCode::FORBIDDEN,
+                code::FORBIDDEN,
+                &format!("spent[{index}].limit"),
+                detail,
+            ));
+        }
+    }
+    let response = shared.beside(|registry, now| {
+        (!registry.is_of_another(&caller)).then(|| registry.leave(now, &caller, &spent))
+    });
+    let response = response.ok_or_else(|| {
+        let detail = "another identity began this session: nothing has changed";
+        Problem::of_field(StatusCode::FORBIDDEN, code::SESSION_OF_ANOTHER, "session", detail)
+    })?;
     shared.was_asked();
     let mut body = vec![];
     encode(&response, &mut body);
     Ok(json(body))
+}
+
+/// # Errors
+/// If `visitor` may not speak for `node`.
+fn speaks_for(shared: &Shared, visitor: &Visitor, node: &NodeName) -> Result<(), Problem> {
+    visitor.needs(shared, "lease as this node", |rights| rights.may_speak_for(node.as_str()))
 }
 
 /// How a request ended, as metrics call it.

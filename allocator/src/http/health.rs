@@ -3,11 +3,13 @@
 use super::json;
 use super::problem::Problem;
 use super::ranks;
+use crate::access::Visitor;
 use crate::journal::NotDurable;
 use crate::shared::Shared;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use lessor_access::Rights;
 use lessor_protocol::lease::millis_up;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -20,7 +22,12 @@ pub(super) async fn livez() -> Response {
 /// `GET /readyz`: every limit lends. In quarantine nodes may and should go on asking: the answers say how long to wait. But an
 /// operator that moves traffic here should not yet take the old place away. In any case the answer says how each of the
 /// [`checks`] stands.
-pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+pub(super) async fn readyz(
+    State(shared): State<Arc<Shared>>,
+    visitor: Result<Visitor, Problem>,
+) -> Result<Response, Problem> {
+    // An orchestrator shows no identity, and needs a yes or a no.
+    let is_shown = visitor.is_ok_and(|visitor| visitor.may(Rights::may_look));
     let (is_stopping, waits) = shared.beside(|registry, now| {
         let waits = registry.quarantined(now).into_iter();
         let waits = waits.map(|(name, wait)| json!({ "limit": name, "quarantine_ms": millis_up(wait) }));
@@ -33,11 +40,17 @@ pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Result<Response
         NotDurable.into()
     } else if !waits.is_empty() {
         let detail = "an earlier life may have lent permits that are still being spent: these limits wait";
-        Problem::unavailable("quarantine", detail).with("limits", Value::Array(waits))
+        let problem = Problem::unavailable("quarantine", detail);
+        if is_shown { problem.with("limits", Value::Array(waits)) } else { problem }
     } else {
-        return Ok(json(json!({ "status": "ready", "checks": checks }).to_string()));
+        let body = if is_shown {
+            json!({ "status": "ready", "checks": checks })
+        } else {
+            json!({ "status": "ready" })
+        };
+        return Ok(json(body.to_string()));
     };
-    Err(problem.with("checks", checks))
+    Err(if is_shown { problem.with("checks", checks) } else { problem })
 }
 
 /// How the store, the configuration and the quarantine stand, each with the reason if it is not well. A file that is refused
@@ -57,11 +70,15 @@ pub(super) fn checks(shared: &Shared, quarantined: usize) -> Value {
 }
 
 /// `GET /metrics`. Prometheus refuses text whose type it is not told.
-pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
+pub(super) async fn metrics(
+    State(shared): State<Arc<Shared>>,
+    visitor: Visitor,
+) -> Result<Response, Problem> {
+    visitor.needs(&shared, "metrics", Rights::may_read_metrics)?;
     shared.with(|registry, now| shared.metrics().publish(registry, now));
     shared.metrics().rank(&ranks::of_limits(&shared).await);
     shared.metrics().roots().config_is(shared.shared_store_status().overrides().newest());
     shared.metrics().events(shared.events().listeners(), shared.events().sent());
     let media = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (media, shared.metrics().render()).into_response()
+    Ok((media, shared.metrics().render()).into_response())
 }

@@ -16,10 +16,12 @@ mod put;
 mod ranks;
 mod service;
 mod show;
+mod sign_in;
 mod status;
 #[cfg(test)]
 mod tests;
 mod top;
+mod visitor;
 mod walk;
 
 use crate::shared::Shared;
@@ -82,7 +84,10 @@ fn router(shared: Arc<Shared>, part: Part) -> Router {
                 "/v1/limits/{*rest}",
                 get(show::of_limit).put(put::put).post(admin::act).delete(admin::delete),
             )
-            .route("/v1/events/recent", get(status::recent));
+            .route("/v1/events/recent", get(status::recent))
+            .route("/v1/whoami", get(sign_in::whoami))
+            .route("/v1/sign-in", post(sign_in::sign_in))
+            .route("/v1/sign-out", post(sign_in::sign_out));
     }
     routes
         .merge(looked_at.layer(from_fn(guard::private)))

@@ -16,7 +16,7 @@ const STYLE: &str = "text/css; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Each by the end of its path, with its type.
-const FILES: [(&str, &str, &str); 17] = [
+const FILES: [(&str, &str, &str); 18] = [
     ("icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
     ("page.css", STYLE, include_str!("page/page.css")),
     ("table.css", STYLE, include_str!("page/table.css")),
@@ -30,6 +30,7 @@ const FILES: [(&str, &str, &str); 17] = [
     ("limit.js", SCRIPT, include_str!("page/limit.js")),
     ("list.js", SCRIPT, include_str!("page/list.js")),
     ("plot.js", SCRIPT, include_str!("page/plot.js")),
+    ("sign.js", SCRIPT, include_str!("page/sign.js")),
     ("words.js", SCRIPT, include_str!("page/words.js")),
     ("uplot.min.js", SCRIPT, include_str!("page/uplot/uplot.min.js")),
     ("uplot.min.css", STYLE, include_str!("page/uplot/uplot.min.css")),

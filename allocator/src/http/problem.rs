@@ -3,8 +3,8 @@
 
 use crate::journal::NotDurable;
 use crate::uplink::Unpublished;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use lessor_ledger::registry::Unfit;
 use lessor_ledger::rejection::{AskRejection, Reason, quoted};
@@ -16,7 +16,7 @@ const PATH_MAX: usize = 100;
 
 /// What went wrong with a request. Nothing has changed.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     status: StatusCode,
     code: &'static str,
     field: Option<String>,
@@ -161,6 +161,11 @@ impl IntoResponse for Problem {
             body[name] = value;
         }
         let media = [(CONTENT_TYPE, "application/problem+json")];
-        (self.status, media, body.to_string()).into_response()
+        let mut response = (self.status, media, body.to_string()).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            let how = HeaderValue::from_static("Bearer realm=\"lessor\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, how);
+        }
+        response
     }
 }

@@ -6,6 +6,7 @@ use super::object::object;
 use super::problem::Problem;
 use super::show::{self, Page};
 use super::{body, json};
+use crate::access::Visitor;
 use crate::config::{Keyed, LimitConfig, limit_from_json};
 use crate::shared::Shared;
 use crate::uplink::change;
@@ -27,11 +28,13 @@ use std::sync::Arc;
 /// what would happen, `?fresh=true` that no earlier life of this allocator can have lent from it.
 pub(super) async fn put(
     State(shared): State<Arc<Shared>>,
+    visitor: Visitor,
     path: Rest,
     query: Parameters,
     request: Request,
 ) -> Result<Response, Problem> {
     let name = name(path)?;
+    visitor.needs(&shared, "admin", |rights| rights.may_administer(&name))?;
     let query = parameters(query, &["carry", "dry_run", "fresh", "after", "after_limit", "count"])?;
     let (carry_over, dry_run, fresh) =
         (carry_over(&query)?, flag(&query, "dry_run")?, flag(&query, "fresh")?);
@@ -104,9 +107,11 @@ async fn put_for_all(
 /// `DELETE /v1/limits/{name}`
 pub(super) async fn remove(
     shared: &Arc<Shared>,
+    visitor: &Visitor,
     name: &str,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
+    visitor.needs(shared, "admin", |rights| rights.may_administer(name))?;
     let condition = condition(headers)?;
     let check = |registry: &mut Registry| {
         registry.limit(name).ok_or_else(|| show::limit_unknown(name))?;

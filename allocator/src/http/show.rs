@@ -2,11 +2,13 @@
 
 use super::problem::Problem;
 use super::{json, put, top};
+use crate::access::Visitor;
 use crate::config::{LimitConfig, Names};
 use crate::shared::Shared;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
+use lessor_access::Rights;
 use lessor_ledger::pool::PoolView;
 use lessor_ledger::registry::Registry;
 use lessor_ledger::registry::limit::{Figures, PoolId};
@@ -25,33 +27,42 @@ const PAGE: usize = 100;
 const PAGE_MAX: usize = 1_000;
 
 /// `GET /v1/limits`
-pub(super) async fn limits(State(shared): State<Arc<Shared>>) -> Response {
+pub(super) async fn limits(State(shared): State<Arc<Shared>>, visitor: Visitor) -> Result<Response, Problem> {
+    visitor.needs(&shared, "read", Rights::may_look)?;
     let limits = shared.with(|registry, now| {
-        let limits = registry.limits(now).into_iter();
+        let is_seen = |config: &LimitConfig| visitor.may(|rights| rights.may_read(config.name.as_str()));
+        let limits = registry.limits(now).into_iter().filter(|(config, _)| is_seen(config));
         limits.map(|(config, figures)| (config.clone(), figures)).collect::<Vec<_>>()
     });
     let limits: Vec<Value> = limits.iter().map(|(config, figures)| limit(config, figures)).collect();
-    json(json!({ "limits": limits }).to_string())
+    Ok(json(json!({ "limits": limits }).to_string()))
 }
 
 /// `GET /v1/limits/{name}`, and `GET /v1/limits/{name}/pools`, with `?key=` for one of them, or `?after=` a key and `?count=` for a page; the
 /// pages of a pattern go on `?after_limit=` a name, and a key. `GET /v1/limits/{name}/top` is [`top`].
 pub(super) async fn of_limit(
     State(shared): State<Arc<Shared>>,
+    visitor: Visitor,
     path: Result<Path<String>, PathRejection>,
     query: Result<Query<BTreeMap<String, String>>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let rest = path.map(|Path(rest)| rest).map_err(|_| Problem::malformed("the path cannot be read"))?;
     let Query(query) = query.map_err(|_| Problem::malformed("the query cannot be read"))?;
+    let reads = |name: &str| visitor.needs(&shared, "read", |rights| rights.may_read(name));
     if let Some(name) = rest.strip_suffix("/pools") {
+        reads(name)?;
         return pools(&shared, name, &query);
     }
     match rest.strip_suffix("/top") {
         // A limit may be called so.
         Some(name) if !shared.with(|registry, _| registry.limit(&rest).is_some()) => {
+            reads(name)?;
             top::of_limit(&shared, name, &query).await
         }
-        Some(_) | None => put::one(&shared, &rest),
+        Some(_) | None => {
+            reads(&rest)?;
+            put::one(&shared, &rest)
+        }
     }
 }
 

@@ -1,13 +1,17 @@
 //! How the allocator itself stands, in one look, and what happened lately: for people, where [`super::health`] is for
 //! machines that want a yes or a no. It changes nothing.
 
+use super::events::may_hear;
 use super::health::checks;
 use super::json;
+use super::problem::Problem;
+use crate::access::Visitor;
 use crate::config::Exposure;
 use crate::metrics::Stands;
 use crate::shared::Shared;
 use axum::extract::State;
 use axum::response::Response;
+use lessor_access::Rights;
 use lessor_protocol::lease::millis_up;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -16,11 +20,14 @@ use std::sync::Arc;
 const NAMED_MAX: usize = 10;
 
 /// `GET /v1/status`
-pub(super) async fn status(State(shared): State<Arc<Shared>>) -> Response {
+pub(super) async fn status(State(shared): State<Arc<Shared>>, visitor: Visitor) -> Result<Response, Problem> {
+    visitor.needs(&shared, "read", Rights::may_look)?;
     let (mut body, is_stopping, quarantined) = shared.beside(|registry, now| {
         let waits = registry.quarantined(now);
         let longest = waits.iter().map(|(_, wait)| *wait).max().unwrap_or_default();
-        let names: Vec<&str> = waits.iter().take(NAMED_MAX).map(|(name, _)| *name).collect();
+        let seen =
+            waits.iter().map(|(name, _)| *name).filter(|name| visitor.may(|rights| rights.may_read(name)));
+        let names: Vec<&str> = seen.take(NAMED_MAX).collect();
         let body = json!({
             "version": env!("CARGO_PKG_VERSION"),
             // Tells one life from another; more digits than a number has in most readers.
@@ -60,19 +67,21 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>) -> Response {
         json!({ "url": url, "is": stands })
     };
     body["upstreams"] = upstreams.map(upstream).collect();
-    json(body.to_string())
+    Ok(json(body.to_string()))
 }
 
 /// `GET /v1/events/recent`: the last events, the newest first, with how long ago that was.
-pub(super) async fn recent(State(shared): State<Arc<Shared>>) -> Response {
+pub(super) async fn recent(State(shared): State<Arc<Shared>>, visitor: Visitor) -> Result<Response, Problem> {
+    visitor.needs(&shared, "read", Rights::may_look)?;
     let now = shared.now();
     let past = shared.events().recent().into_iter().rev();
     let events: Vec<Value> = past
+        .filter(|(_, event)| may_hear(&visitor, event))
         .map(|(at, event)| {
             let mut body = serde_json::to_value(&event).expect("an event is plain data");
             body["ago_ms"] = json!(now.since(at).as_millis() as u64);
             body
         })
         .collect();
-    json(json!({ "events": events }).to_string())
+    Ok(json(json!({ "events": events }).to_string()))
 }

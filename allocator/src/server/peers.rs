@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use lessor_tls::{Acceptor, Identity};
+use lessor_tls::{Acceptor, PeerName};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,7 @@ impl Peers {
                 _ = ends.changed() => return,
             };
             match shaken {
-                Ok((stream, identity)) => serve_peer(stream, builder, service, watcher, identity).await,
+                Ok((stream, name)) => serve_peer(stream, builder, service, watcher, name).await,
                 Err(error) => tracing::debug!(%error, "a handshake came to nothing"),
             }
         });
@@ -132,18 +132,18 @@ async fn serve_peer(
     builder: Builder<TokioExecutor>,
     service: http::Service,
     watcher: Watcher,
-    identity: Option<Identity>,
+    name: Option<PeerName>,
 ) {
-    if let Some(identity) = &identity {
-        tracing::debug!(peer = %identity, "a peer was let in by its certificate");
+    if let Some(name) = &name {
+        tracing::debug!(peer = %name, "a peer was let in by its certificate");
     }
     let spoke = Arc::new(Notify::new());
     let service = {
         let spoke = spoke.clone();
         service_fn(move |mut request: hyper::Request<Incoming>| {
             spoke.notify_one();
-            if let Some(identity) = &identity {
-                request.extensions_mut().insert(identity.clone());
+            if let Some(name) = &name {
+                request.extensions_mut().insert(name.clone());
             }
             service.clone().answer(request)
         })

@@ -4,7 +4,7 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use lessor_protocol::trace::{TRACEPARENT, traceparent};
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse};
-use lessor_tls::{HttpClient, HttpError, Tls};
+use lessor_tls::{HttpClient, HttpError, Tls, Token};
 use std::time::Duration;
 
 /// More is no answer: as many entries as an exchange may have, each as long as it may be.
@@ -35,11 +35,16 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    /// The way to the allocator at `upstream`, by `tls` if that is `https://`.
-    pub(super) fn try_new(upstream: &str, timeout: Duration, tls: Tls) -> Result<Self, TransportError> {
+    /// The way to the allocator at `upstream`, by `tls` if that is `https://`, where `token` is shown.
+    pub(super) fn try_new(
+        upstream: &str,
+        timeout: Duration,
+        tls: Tls,
+        token: Option<Token>,
+    ) -> Result<Self, TransportError> {
         // A machine without authorities has none to read.
         let tls = upstream.starts_with("https:").then_some(tls);
-        let http = HttpClient::try_new(timeout, tls);
+        let http = HttpClient::try_new(timeout, tls).and_then(|http| http.with_token(token));
         let http = http.map_err(|error| TransportError::Unreachable(excerpt(&error.to_string())))?;
         Ok(Transport { http, leases: format!("{upstream}{LEASES_PATH}"), timeout })
     }

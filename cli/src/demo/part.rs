@@ -6,7 +6,7 @@ mod page;
 mod vendor;
 
 use crate::failure::Failure;
-use crate::limits::TlsArgs;
+use crate::limits::{TlsArgs, TokenArgs};
 use clap::{Args, Subcommand, value_parser};
 use std::net::SocketAddr;
 
@@ -63,6 +63,8 @@ pub(crate) struct NodeArgs {
     allocators: Vec<String>,
     #[command(flatten)]
     tls: TlsArgs,
+    #[command(flatten)]
+    token: TokenArgs,
     /// Address of the vendor.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7401")]
     vendor: String,

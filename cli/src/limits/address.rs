@@ -2,8 +2,11 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use lessor_tls::Tls;
+use lessor_tls::{Tls, Token};
 use std::path::PathBuf;
+
+/// The variable that has a token.
+const TOKEN: &str = "LESSOR_TOKEN";
 
 /// The allocator that is asked.
 #[derive(Debug, Args)]
@@ -19,6 +22,25 @@ pub(crate) struct AddressArgs {
     pub(crate) server: String,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
+}
+
+/// What proves to an allocator who asks. The variable LESSOR_TOKEN has a token itself: on a command line every user of the machine
+/// could read it.
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    /// The file of the token to show. Without it the variable LESSOR_TOKEN is shown, if that is set.
+    #[arg(long, value_name = "FILE", env = "LESSOR_TOKEN_FILE", global = true)]
+    token_file: Option<PathBuf>,
+}
+
+impl TokenArgs {
+    /// The token to show, if there is any.
+    pub(crate) fn token(&self) -> Option<Token> {
+        let of_env = || std::env::var_os(TOKEN).is_some().then(|| Token::env(TOKEN));
+        self.token_file.as_ref().map(Token::file).or_else(of_env)
+    }
 }
 
 /// Certificates for `https://`. All files are in PEM form.

@@ -6,7 +6,7 @@ mod args;
 mod server;
 pub(crate) mod table;
 
-pub(crate) use address::{AddressArgs, TlsArgs};
+pub(crate) use address::{AddressArgs, TlsArgs, TokenArgs};
 pub(crate) use args::LimitsArgs;
 pub(crate) use server::Server;
 

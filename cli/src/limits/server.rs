@@ -46,6 +46,8 @@ impl Server {
         let tls = (base.scheme() == "https").then(|| args.tls.tls()).transpose()?;
         let http =
             HttpClient::try_new(PATIENCE, tls).map_err(|error| Failure::Input(format!("TLS: {error}")))?;
+        let http = http.with_token(args.token.token());
+        let http = http.map_err(|error| Failure::Input(format!("token: {error}")))?;
         Ok(Server { http, base })
     }
 

@@ -328,7 +328,13 @@ impl Fleet {
     /// The allocator answers.
     fn lend(&mut self, node: usize, seq: u64, asks: &[Entry]) {
         let Host { name, node: at, .. } = &self.nodes[node];
-        let caller = Caller { node: name.clone(), session: at.session(), seq, rtt: self.rtt };
+        let caller = Caller {
+            node: name.clone(),
+            session: at.session(),
+            seq,
+            rtt: self.rtt,
+            owner: Default::default(),
+        };
         let grants = self.registry.leases(self.now, &caller, asks).grants;
         let arrives = self.now + (self.rtt - self.rtt / 2);
         self.queue.push(arrives, Event::Answered { node, seq, grants });

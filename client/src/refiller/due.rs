@@ -62,7 +62,7 @@ mod tests {
     use crate::session_numbers::SessionNumbers;
     use crate::shared::Shared;
     use crate::ticks::{HotClock, Ticks};
-    use crate::transport::{Certificates, Transport};
+    use crate::transport::{Credentials, Transport};
     use lessor_protocol::wire::ASKS_MAX;
     use std::collections::BTreeSet;
     use std::time::Duration;
@@ -70,7 +70,7 @@ mod tests {
     fn refiller(shared: &Arc<Shared>) -> Refiller {
         let second = Duration::from_secs(1);
         let slow_path =
-            Transport::try_new("http://127.0.0.1:1", second, &Certificates::default()).expect("an address");
+            Transport::try_new("http://127.0.0.1:1", second, &Credentials::default()).expect("an address");
         let numbers = (fastrand::Rng::with_seed(1), SessionNumbers::System);
         Refiller::new(shared.clone(), vec![slow_path], second, "a".to_owned(), Default::default(), numbers)
     }

@@ -1,11 +1,10 @@
 //! Requests by `http://`, and by `https://` where this build speaks it. Both bound a request in time, keep connections, follow no
 //! redirect and use no proxy.
 
-#[cfg(feature = "tls")]
-use super::Certificates;
-use super::{ExchangeError, chain};
+use super::{Credentials, ExchangeError, chain};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use lessor_files::Token;
 use lessor_protocol::trace::TRACEPARENT;
 use reqwest::Url;
 use std::ops::Deref;
@@ -18,7 +17,7 @@ const JSON: &str = "application/json";
 #[derive(Clone, Debug)]
 pub(super) enum Http {
     /// In clear.
-    Plain(reqwest::Client),
+    Plain(reqwest::Client, Option<Token>),
     /// Encrypted.
     #[cfg(feature = "tls")]
     Encrypted(lessor_tls::HttpClient),
@@ -36,22 +35,23 @@ pub(crate) enum Response {
 
 impl Http {
     /// In clear. A connection is there within `patience`, or not at all.
-    pub(super) fn plain(patience: Duration) -> reqwest::Result<Self> {
+    pub(super) fn plain(patience: Duration, credentials: &Credentials) -> reqwest::Result<Self> {
         let builder = reqwest::Client::builder().connect_timeout(patience).tcp_nodelay(true).no_proxy();
-        builder.redirect(reqwest::redirect::Policy::none()).build().map(Http::Plain)
+        let client = builder.redirect(reqwest::redirect::Policy::none()).build();
+        client.map(|client| Http::Plain(client, credentials.token.clone()))
     }
 
     /// The same, encrypted.
     #[cfg(feature = "tls")]
-    pub(super) fn encrypted(patience: Duration, certificates: &Certificates) -> Result<Self, ExchangeError> {
-        let client = lessor_tls::HttpClient::try_new(patience, Some(certificates.tls.clone()));
-        Ok(Http::Encrypted(client?))
+    pub(super) fn encrypted(patience: Duration, credentials: &Credentials) -> Result<Self, ExchangeError> {
+        let client = lessor_tls::HttpClient::try_new(patience, Some(credentials.tls.clone()));
+        Ok(Http::Encrypted(client?.with_token(credentials.token.clone())?))
     }
 
     /// Asks for what is at `url`.
     pub(super) async fn get(&self, url: Url, patience: Duration) -> Result<Response, ExchangeError> {
         match self {
-            Http::Plain(client) => plain(client.get(url).timeout(patience)).await,
+            Http::Plain(client, token) => plain(client.get(url).timeout(patience), token.as_ref()).await,
             #[cfg(feature = "tls")]
             Http::Encrypted(client) => {
                 encrypted(client, http::Request::get(url.as_str()), vec![], patience).await
@@ -68,12 +68,12 @@ impl Http {
         patience: Duration,
     ) -> Result<Response, ExchangeError> {
         match self {
-            Http::Plain(client) => {
+            Http::Plain(client, token) => {
                 let mut request = client.post(url).timeout(patience).header(CONTENT_TYPE, JSON).body(body);
                 if let Some(span) = span {
                     request = request.header(TRACEPARENT, span);
                 }
-                plain(request).await
+                plain(request, token.as_ref()).await
             }
             #[cfg(feature = "tls")]
             Http::Encrypted(client) => {
@@ -87,7 +87,26 @@ impl Http {
     }
 }
 
-async fn plain(request: reqwest::RequestBuilder) -> Result<Response, ExchangeError> {
+/// Sends `request` with `token`. Once that is refused it is read again; if there is another one then, the request is sent once more:
+/// what is refused so has changed nothing.
+async fn plain(request: reqwest::RequestBuilder, token: Option<&Token>) -> Result<Response, ExchangeError> {
+    let Some(token) = token else { return send(request).await };
+    let shown = token.shown().map_err(ExchangeError::Token)?;
+    let again = request.try_clone();
+    let answer = send(request.bearer_auth(&shown)).await?;
+    if answer.status() != StatusCode::UNAUTHORIZED {
+        return Ok(answer);
+    }
+    let token = token.clone();
+    // A disk may take its time.
+    let other = tokio::task::spawn_blocking(move || token.after(&shown)).await.unwrap_or_default();
+    match again.zip(other) {
+        Some((request, token)) => send(request.bearer_auth(token)).await,
+        None => Ok(answer),
+    }
+}
+
+async fn send(request: reqwest::RequestBuilder) -> Result<Response, ExchangeError> {
     request.send().await.map(Response::Plain).map_err(|error| ExchangeError::Unreachable(chain(&error)))
 }
 

@@ -2,7 +2,7 @@
 //! first, and an event tells listeners of a change.
 
 use super::family::Family;
-use super::sessions::SESSIONS_MAX;
+use super::sessions::{NotEntered, SESSIONS_MAX};
 use super::{Caller, Entry, Registry, too_large, unanswered, unknown};
 use crate::pool::{Holder, SessionId};
 use crate::registry::limit::{Limit, PoolId};
@@ -92,7 +92,8 @@ impl Registry {
             grants.push(match entry {
                 Entry::Ask(ask) => self.answer(&mut exchange, ask),
                 Entry::Unread(answer) => {
-                    self.count_wrong(Reason::Invalid);
+                    let code = answer.error.as_ref().map(|error| error.code.as_str());
+                    self.count_wrong(code.and_then(Reason::named).unwrap_or(Reason::Invalid));
                     answer.clone().renamed(Text::from)
                 }
             });
@@ -172,9 +173,14 @@ impl Registry {
             limit.look(now, &pool);
             return Ok(Asked::Answered(answered(limit, now, None, &pool, STOPPING)));
         }
-        let entered = exchange.session.or_else(|| self.sessions.enter(now, &caller.node, caller.session));
-        exchange.session = entered;
-        let id = entered.ok_or_else(no_room_for_session)?;
+        let id = match exchange.session {
+            Some(id) => id,
+            None => {
+                let entered = self.sessions.enter(now, &caller.node, caller.session, caller.owner);
+                entered.map_err(not_entered)?
+            }
+        };
+        exchange.session = Some(id);
         let holder = Holder { id, share: limit.config().share(&caller.node), rtt: caller.rtt };
         exchange.events.extend(observe(limit, now, id, &pool, ask));
         if limit.config().parent.is_some() {
@@ -243,7 +249,15 @@ fn observe<N: AsRef<str>>(
     Some(Event { key, ..Event::of(kind, ask.limit.as_ref()) })
 }
 
-fn no_room_for_session() -> AskRejection {
-    let detail = format!("{SESSIONS_MAX} sessions are known, as many as may be; those go on");
-    AskRejection { reason: Reason::LesseesFull, field: None, detail }
+fn not_entered(why: NotEntered) -> AskRejection {
+    match why {
+        NotEntered::Full => {
+            let detail = format!("{SESSIONS_MAX} sessions are known, as many as may be; those go on");
+            AskRejection { reason: Reason::LesseesFull, field: None, detail }
+        }
+        NotEntered::OfAnother => {
+            let detail = "another identity began this session: begin one of your own";
+            AskRejection::new(Reason::SessionOfAnother, "session", detail)
+        }
+    }
 }

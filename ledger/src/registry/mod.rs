@@ -45,7 +45,7 @@ use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SpentB
 use lessor_protocol::{ClockBounds, Moment, NodeName, PERMITS_MAX};
 use limit::{Figures, Limit};
 use limits::Limits;
-use sessions::{Keep, Sessions};
+use sessions::{Keep, Owner, Sessions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -62,6 +62,8 @@ pub struct Caller {
     pub seq: u64,
     /// The round trip of the node, as it says.
     pub rtt: Duration,
+    /// The identity that the session belongs to.
+    pub owner: Owner,
 }
 
 /// One entry of an exchange.
@@ -199,6 +201,11 @@ impl Registry {
         self.limits.get_mut_for(name)
     }
 
+    /// Whether the session of `caller` belongs to another owner. Such a caller is answered nothing, and ends nothing.
+    pub fn is_of_another(&self, caller: &Caller) -> bool {
+        self.sessions.is_of_another(&caller.node, caller.session, caller.owner)
+    }
+
     /// Sessions that are known.
     pub fn sessions(&self) -> usize {
         self.sessions.count()
@@ -238,7 +245,7 @@ impl Registry {
                 return Err(too_large(field, value));
             }
         }
-        let Some(id) = self.sessions.find(&caller.node, caller.session) else {
+        let Some(id) = self.sessions.find(&caller.node, caller.session, caller.owner) else {
             return Ok(0);
         };
         // Leases of a limit that was removed end by themselves, here and above.

@@ -1,5 +1,5 @@
-//! The sessions of nodes. Each (node, session) has one identifier, which all pools know it by. The name of a node says nothing
-//! about trust or size.
+//! The sessions of nodes. Each (node, session) has one identifier, which all pools know it by, and belongs to the identity that
+//! began it. The name of a node says nothing about trust or size.
 
 use crate::pool::SessionId;
 use crate::registry::sweep::Sweep;
@@ -34,6 +34,20 @@ pub struct Sessions {
     keep: Keep,
 }
 
+/// The identity that a session belongs to, told from all others by a number. The default stands for all callers where an allocator
+/// asks for no identity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(pub u64);
+
+/// Why a session is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotEntered {
+    /// As many are known as may be.
+    Full,
+    /// Another identity began it.
+    OfAnother,
+}
+
 /// Ordered, so that the same calls always do the same.
 type Known = BTreeMap<(NodeName, u64), Session>;
 
@@ -57,6 +71,14 @@ pub struct Keep {
 struct Session {
     id: SessionId,
     asked: Moment,
+    owner: Owner,
+}
+
+impl Session {
+    /// Its identifier, for its owner alone.
+    fn id_for(&self, owner: Owner) -> Result<SessionId, NotEntered> {
+        if self.owner == owner { Ok(self.id) } else { Err(NotEntered::OfAnother) }
+    }
 }
 
 impl Sessions {
@@ -71,12 +93,22 @@ impl Sessions {
         self.keep.full = self.keep.full.max(keep.full);
     }
 
-    /// The identifier of `session` of `node`, new if need be; `None` if there is no room.
-    pub fn enter(&self, now: Moment, node: &NodeName, session: u64) -> Option<SessionId> {
+    /// The identifier of `session` of `node`, new if need be. It belongs to the `owner` that brings it first, until it is forgotten.
+    ///
+    /// # Errors
+    /// If there is no room, or the session belongs to another owner.
+    pub fn enter(
+        &self,
+        now: Moment,
+        node: &NodeName,
+        session: u64,
+        owner: Owner,
+    ) -> Result<SessionId, NotEntered> {
         let who = (node.clone(), session);
         if let Some(known) = self.part(&who).known.get_mut(&who) {
+            let id = known.id_for(owner)?;
             known.asked = known.asked.max(now);
-            return Some(known.id);
+            return Ok(id);
         }
         if self.count() >= SESSIONS_MAX {
             self.forget(now, STEPS_FOR_NEWCOMER, self.keep.full);
@@ -84,20 +116,26 @@ impl Sessions {
         let mut part = self.part(&who);
         // Another exchange of the session may have been here meanwhile.
         if let Some(known) = part.known.get(&who) {
-            return Some(known.id);
+            return known.id_for(owner);
         }
         self.count
             .fetch_update(Relaxed, Relaxed, |count| (count < SESSIONS_MAX).then_some(count + 1))
-            .ok()?;
+            .map_err(|_| NotEntered::Full)?;
         let id = SessionId(self.next.fetch_add(1, Relaxed));
-        part.known.insert(who, Session { id, asked: now });
-        Some(id)
+        part.known.insert(who, Session { id, asked: now, owner });
+        Ok(id)
     }
 
-    /// The identifier of `session` of `node`, if it is known.
-    pub fn find(&self, node: &NodeName, session: u64) -> Option<SessionId> {
+    /// The identifier of `session` of `node`, if it is known and belongs to `owner`.
+    pub fn find(&self, node: &NodeName, session: u64, owner: Owner) -> Option<SessionId> {
         let who = (node.clone(), session);
-        self.part(&who).known.get(&who).map(|known| known.id)
+        self.part(&who).known.get(&who)?.id_for(owner).ok()
+    }
+
+    /// Whether `session` of `node` belongs to another owner.
+    pub fn is_of_another(&self, node: &NodeName, session: u64, owner: Owner) -> bool {
+        let who = (node.clone(), session);
+        self.part(&who).known.get(&who).is_some_and(|known| known.owner != owner)
     }
 
     /// Which node each of `ids` is a session of, as far as it is known. Looks at all that are.
@@ -160,6 +198,7 @@ fn locked(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
 mod tests {
     use super::*;
 
+    const ME: Owner = Owner(1);
     const KEEP: Keep = Keep { roomy: Duration::from_secs(30), full: Duration::from_secs(2) };
 
     fn seconds(seconds: u64) -> Moment {
@@ -173,32 +212,47 @@ mod tests {
     #[test]
     fn a_session_keeps_its_id_and_a_restarted_node_gets_another() {
         let sessions = Sessions::new(KEEP);
-        let first = sessions.enter(seconds(0), &node("a"), 1);
-        assert_eq!(sessions.enter(seconds(1), &node("a"), 1), first);
-        assert_ne!(sessions.enter(seconds(1), &node("a"), 2), first);
-        assert_ne!(sessions.enter(seconds(1), &node("b"), 1), first);
-        assert_eq!(sessions.find(&node("a"), 1), first);
-        assert_eq!(sessions.find(&node("c"), 1), None);
+        let first = sessions.enter(seconds(0), &node("a"), 1, ME);
+        assert_eq!(sessions.enter(seconds(1), &node("a"), 1, ME), first);
+        assert_ne!(sessions.enter(seconds(1), &node("a"), 2, ME), first);
+        assert_ne!(sessions.enter(seconds(1), &node("b"), 1, ME), first);
+        assert_eq!(sessions.find(&node("a"), 1, ME), first.ok());
+        assert_eq!(sessions.find(&node("c"), 1, ME), None);
+    }
+
+    #[test]
+    fn a_session_belongs_to_the_identity_that_began_it() {
+        let (sessions, other) = (Sessions::new(KEEP), Owner(2));
+        let first = sessions.enter(seconds(0), &node("a"), 1, ME);
+        assert_eq!(sessions.enter(seconds(1), &node("a"), 1, other), Err(NotEntered::OfAnother));
+        assert_eq!(sessions.find(&node("a"), 1, other), None);
+        assert!(sessions.is_of_another(&node("a"), 1, other) && !sessions.is_of_another(&node("a"), 1, ME));
+        assert!(!sessions.is_of_another(&node("a"), 2, other), "it was never begun");
+        assert_eq!(sessions.enter(seconds(2), &node("a"), 1, ME), first, "the owner goes on");
+        for _ in 0..10 {
+            sessions.sweep(seconds(60), 10);
+        }
+        assert!(sessions.enter(seconds(60), &node("a"), 1, other).is_ok(), "it was forgotten");
     }
 
     #[test]
     fn the_idle_are_forgotten_once_they_can_no_longer_matter() {
         let sessions = Sessions::new(KEEP);
-        sessions.enter(seconds(0), &node("a"), 1);
-        sessions.enter(seconds(20), &node("b"), 1);
+        sessions.enter(seconds(0), &node("a"), 1, ME).expect("room");
+        sessions.enter(seconds(20), &node("b"), 1, ME).expect("room");
         sessions.sweep(seconds(30), 10);
         assert_eq!(sessions.count(), 2);
         sessions.sweep(seconds(31), 10);
         sessions.sweep(seconds(31), 10);
-        assert_eq!(sessions.find(&node("a"), 1), None);
-        assert!(sessions.find(&node("b"), 1).is_some());
+        assert_eq!(sessions.find(&node("a"), 1, ME), None);
+        assert!(sessions.find(&node("b"), 1, ME).is_some());
     }
 
     #[test]
     fn threads_that_bring_the_same_sessions_at_once_get_the_same_ids() {
         let sessions = Sessions::new(KEEP);
         let enter = || -> Vec<_> {
-            (0..500).map(|session| sessions.enter(seconds(0), &node("a"), session)).collect()
+            (0..500).map(|session| sessions.enter(seconds(0), &node("a"), session, ME)).collect()
         };
         let (first, second) = std::thread::scope(|scope| {
             let other = scope.spawn(enter);
@@ -206,7 +260,7 @@ mod tests {
         });
         assert_eq!(first, second);
         assert_eq!(sessions.count(), 500);
-        assert_eq!(first.into_iter().collect::<BTreeSet<_>>().len(), 500);
+        assert_eq!(first.into_iter().flatten().collect::<BTreeSet<_>>().len(), 500);
     }
 
     /// Each part has its own order.
@@ -215,7 +269,7 @@ mod tests {
         let sessions = Sessions::new(KEEP);
         let all: Vec<(NodeName, u64)> = (0..50).map(|n| (node(&format!("n-{}", n % 7)), n)).collect();
         for (node, session) in &all {
-            assert!(sessions.enter(seconds(0), node, *session).is_some());
+            assert!(sessions.enter(seconds(0), node, *session, ME).is_ok());
         }
         let (mut seen, mut last) = (vec![], None);
         loop {
@@ -231,11 +285,11 @@ mod tests {
     fn at_the_bound_the_idle_make_room_and_the_busy_do_not() {
         let sessions = Sessions::new(KEEP);
         for session in 0..SESSIONS_MAX as u64 {
-            assert!(sessions.enter(seconds(0), &node("a"), session).is_some());
+            assert!(sessions.enter(seconds(0), &node("a"), session, ME).is_ok());
         }
-        assert_eq!(sessions.enter(seconds(1), &node("b"), 1), None);
-        assert!(sessions.enter(seconds(1), &node("a"), 7).is_some(), "old ones go on");
-        assert!(sessions.enter(seconds(3), &node("b"), 1).is_some());
+        assert_eq!(sessions.enter(seconds(1), &node("b"), 1, ME), Err(NotEntered::Full));
+        assert!(sessions.enter(seconds(1), &node("a"), 7, ME).is_ok(), "old ones go on");
+        assert!(sessions.enter(seconds(3), &node("b"), 1, ME).is_ok());
         assert!(sessions.count() <= SESSIONS_MAX);
     }
 }

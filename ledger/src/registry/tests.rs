@@ -34,7 +34,13 @@ fn millis(millis: u64) -> Moment {
 }
 
 fn caller(seq: u64) -> Caller {
-    Caller { node: NodeName::try_new("node-1").expect("valid"), session: 1, seq, rtt: Duration::ZERO }
+    Caller {
+        node: NodeName::try_new("node-1").expect("valid"),
+        session: 1,
+        seq,
+        rtt: Duration::ZERO,
+        owner: Default::default(),
+    }
 }
 
 fn ask(limit: &str, key: Option<&str>, spent_total: u64, held: u64, want: u64) -> Entry {
@@ -187,7 +193,8 @@ fn the_same_calls_get_the_same_answers() {
         let mut answers = vec![];
         for step in 0..2_000u64 {
             let node = NodeName::try_new(&format!("big-{}", step % 7)).expect("valid");
-            let caller = Caller { node, session: 1, seq: step, rtt: Duration::ZERO };
+            let caller =
+                Caller { node, session: 1, seq: step, rtt: Duration::ZERO, owner: Default::default() };
             let key = (step * 7919 % 50).to_string();
             let asks = [ask("vendor/rest", None, 0, 0, step % 9), ask("export", Some(&key), 0, 0, 1)];
             answers.push(registry.leases(millis(step), &caller, &asks).grants);
@@ -322,6 +329,7 @@ impl Nodes {
             session: 1,
             seq,
             rtt: Duration::ZERO,
+            owner: Default::default(),
         };
         let name = |place: Place| ["sliding", "fixed", "bucket", "all", "nothing"][place.limit];
         let key = |place: Place| place.key.map(|key| key.to_string());

@@ -154,6 +154,8 @@ impl Session {
             | Reason::KeyMismatch
             | Reason::KeysFull
             | Reason::NamesFull
+            | Reason::SessionOfAnother
+            | Reason::Forbidden
             | Reason::Duplicate => false,
         };
         must("K2", excused, || format!("an honest session was not believed: {error:?}; {self:?}"))

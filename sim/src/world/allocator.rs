@@ -78,6 +78,7 @@ impl World {
             .map(|ask| ask.observed.map(|_| self.view(self.setup.limit(ask.desk), now)))
             .collect();
         let bodies = self.exchange(&message);
+        self.is_overheard(&message, &bodies)?;
         let longest = longest(&self.centre.rules).map(nanos);
         let (stocks, mut answers) = (self.stocks_after(&message), vec![]);
         for ((ask, before), body) in message.asks.iter().zip(before).zip(bodies) {
@@ -139,7 +140,13 @@ impl World {
             Some(region) => NodeName::try_new(&format!("region-{region}")).expect("letters and digits"),
             None => self.setup.name(node),
         };
-        Caller { node: name, session, seq, rtt: Duration::from_millis(millis_up(rtt)) }
+        Caller {
+            node: name,
+            session,
+            seq,
+            rtt: Duration::from_millis(millis_up(rtt)),
+            owner: Default::default(),
+        }
     }
 
     /// An answer leaves.

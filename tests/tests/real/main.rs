@@ -1,6 +1,7 @@
 //! Suites in real time: real processes, servers, sockets and clocks. They are one binary, so that what waits waits
 //! together. Each suite is a module, and starts what it needs.
 
+mod access;
 mod blocking;
 mod calls;
 mod client;

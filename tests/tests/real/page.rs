@@ -5,6 +5,7 @@ mod away;
 mod browser;
 mod crowd;
 mod reach;
+mod sign;
 
 use browser::Browser;
 use lessor_protocol::wire::{AskBody, LeasesRequest};

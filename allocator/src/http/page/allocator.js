@@ -43,6 +43,8 @@ export function pathOf(name, ...steps) {
 
 /** What is known. `at` and `away` are on the clock of `performance.now()`. */
 export const known = {
+  /** The identity of this browser, with its roles. */
+  me: null,
   status: null,
   limits: new Map(),
   /** When the newest figures came. */
@@ -56,7 +58,7 @@ const watchers = new Set();
 let wake = () => {};
 let wanted = false;
 
-/** Calls `watcher` with whatever is new: "figures", "away". */
+/** Calls `watcher` with whatever is new: "figures", "away", or "shut" with the status 401 or 403. */
 export function watch(watcher) {
   watchers.add(watcher);
   return () => watchers.delete(watcher);
@@ -68,18 +70,24 @@ export function hurry() {
   wake();
 }
 
-function tell(what) {
-  for (const watcher of [...watchers]) watcher(what);
+function tell(what, more) {
+  for (const watcher of [...watchers]) watcher(what, more);
 }
 
 async function look() {
   try {
+    known.me = (await ask("/v1/whoami")).body;
     const [status, limits] = await Promise.all([ask("/v1/status"), ask("/v1/limits")]);
     known.status = status.body;
     known.limits = new Map(limits.body.limits.map((limit) => [limit.name, limit]));
     [known.at, known.away, known.why] = [performance.now(), null, ""];
     tell("figures");
   } catch (error) {
+    if (error instanceof Problem && [401, 403].includes(error.status)) {
+      [known.away, known.why] = [null, ""];
+      tell("shut", error.status);
+      return;
+    }
     known.away ??= performance.now();
     known.why = error instanceof Problem ? error.message : error.name === "TimeoutError" ? "no answer" : "no connection";
     tell("away");

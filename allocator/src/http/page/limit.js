@@ -8,6 +8,7 @@ import { eventList } from "./events.js";
 import { disagreements, emptiesIn, isOne, perSecond, stands } from "./figures.js";
 import { badges, level, why } from "./list.js";
 import { plots } from "./plot.js";
+import { mayChange, mayOperate, mayTopUp } from "./sign.js";
 import * as words from "./words.js";
 
 /** Who holds most is asked this often: it looks at every pool. */
@@ -52,7 +53,8 @@ function nodes(name) {
     ["Spent/s", (one) => [one.spentPerSecond, words.rate(one.spentPerSecond)]],
     ["Waiting", (one) => [one.waiting, words.count(one.waiting)]],
     ["Weight", (one) => [one.weight, `${words.count(one.weight)}${one.priority ? `, priority ${words.count(one.priority)}` : ""}`]],
-    ["", null, (one) => el("button", { type: "button", class: "small", "aria-label": `Block ${one.node}`, onclick: () => actions.block(name, one.node) }, "Block…")],
+    ["", null, (one) => (mayOperate(name)
+      ? el("button", { type: "button", class: "small", "aria-label": `Block ${one.node}`, onclick: () => actions.block(name, one.node) }, "Block…") : el("span"))],
   ], "What can be done");
   return {
     root: table.root,
@@ -148,6 +150,8 @@ export function limit(main, name) {
   const now = () => known.limits.get(name);
   const [pause, resume] = [button("Pause…", () => actions.pause(name)), button("Resume…", () => actions.resume(name))];
   const topUp = button("Top up…", () => actions.topUp(name, now()));
+  const blockNode = button("Block a node…", () => actions.block(name));
+  const [alter, take] = [button("Change…", () => change(name)), button("Take away…", () => remove(name))];
   const rules = el("p", { class: "rules" });
   const [blocked, config] = [el("ul", { class: "blocked" }), el("pre", { tabindex: 0, "aria-label": "configuration" })];
   const keysPart = el("section", { hidden: true, "aria-label": "Keys" }, state.keys.root, lookUp(name));
@@ -157,8 +161,7 @@ export function limit(main, name) {
   const gone = el("p", { class: "warn", hidden: true }, "This allocator has no such limit (any more).");
   const body = el("div", {},
     state.level.root, state.tiles.root,
-    el("div", { class: "buttons" }, pause, resume, topUp, button("Block a node…", () => actions.block(name)),
-      button("Change…", () => change(name)), button("Take away…", () => remove(name))),
+    el("div", { class: "buttons" }, pause, resume, topUp, blockNode, alter, take),
     problem, state.plots.root,
     el("section", { "aria-label": "Nodes" }, state.nodes.root, looked, blocked), keysPart,
     el("section", {}, el("h2", {}, "What happened to it"), events),
@@ -169,7 +172,7 @@ export function limit(main, name) {
     el("div", { class: "title" }, heading, state.badges.root), rules, gone, body,
   ]);
 
-  const unblock = kept((node) => el("li", {}, el("span", {}, `${node} is blocked `),
+  const unblock = kept((node) => el("li", {}, el("span", {}, `${node} is blocked `), !mayOperate(name) ? null :
     el("button", { type: "button", class: "small", "aria-label": `Allow ${node} again`, onclick: () => actions.unblock(name, node) }, "Allow again…")), () => {});
   let [isOver, timer] = [false, null];
   async function top() {
@@ -203,9 +206,11 @@ export function limit(main, name) {
     state.tiles.show({ name, limit });
     state.plots.update();
     text(rules, words.rules(limit) + (limit.parent ? ` · below ${limit.parent}` : ""));
-    pause.hidden = limit.paused;
-    resume.hidden = !limit.paused;
-    topUp.hidden = limit.upstream !== undefined && limit.upstream !== null;
+    pause.hidden = limit.paused || !mayOperate(name);
+    resume.hidden = !limit.paused || !mayOperate(name);
+    blockNode.hidden = !mayOperate(name);
+    [alter.hidden, take.hidden] = [!mayChange(name), !mayChange(name)];
+    topUp.hidden = (limit.upstream !== undefined && limit.upstream !== null) || !mayTopUp(name);
     text(config, configuration(limit));
     attr(main, "data-limit", name);
     drawEvents();

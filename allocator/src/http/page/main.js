@@ -6,6 +6,7 @@ import * as events from "./events.js";
 import { note } from "./figures.js";
 import { limit } from "./limit.js";
 import { list } from "./list.js";
+import { mayNothing, signIn, signOut } from "./sign.js";
 import * as words from "./words.js";
 
 const main = document.getElementById("main");
@@ -71,6 +72,31 @@ function showStatus() {
   });
 }
 
+/** Says who is signed in, where identities are asked for. */
+function showMe() {
+  const identity = known.me?.identity ?? null;
+  const me = document.getElementById("me");
+  if (me.hidden === (identity !== null)) {
+    me.hidden = identity === null;
+    children(me, [el("span"), el("button", { type: "button", class: "small", onclick: signOut }, "Sign out")]);
+  }
+  if (identity !== null) text(me.firstElementChild, identity);
+}
+
+/** What is not shown to this browser, by the status that said so. */
+let shut = null;
+
+function shutOut(status) {
+  if (status === shut) return;
+  shut = status;
+  shown?.end?.();
+  shown = null;
+  document.body.classList.add("shut");
+  document.title = "Lessor";
+  if (status === 401) signIn(main);
+  else mayNothing(main);
+}
+
 function showAge() {
   const isAway = known.away !== null;
   document.body.classList.toggle("stale", isAway);
@@ -83,11 +109,23 @@ function showAge() {
 }
 
 let wasAway = false;
-watch((what) => {
+watch((what, status) => {
+  if (what === "shut") {
+    shutOut(status);
+    showMe();
+    showAge();
+    return;
+  }
   if (what === "away") {
     if (!wasAway && known.at !== null) events.add({ kind: "away" });
     wasAway = true;
+    if (shut !== null) {
+      showAge();
+      return;
+    }
   } else {
+    // Another tab has signed in.
+    if (shut !== null) location.reload();
     const { status, limits, at } = known;
     if (wasAway && epoch !== null) events.add({ kind: "back" });
     wasAway = false;
@@ -98,6 +136,7 @@ watch((what) => {
     epoch = status.epoch;
     note(limits, epoch, at).forEach((event) => events.add(event));
     showStatus();
+    showMe();
   }
   showAge();
   go();

@@ -10,7 +10,7 @@ use crate::demo::node::{PROGRESS_EVERY, leave, metrics};
 use crate::demo::print;
 use crate::failure::Failure;
 use crate::stop::Stop;
-use lessor::{Client, ExchangeError, Tls};
+use lessor::{Client, ExchangeError, Tls, Token};
 use lessor_protocol::Clock;
 use reqwest::Url;
 use serde_json::{Value, json};
@@ -31,7 +31,8 @@ pub(super) fn run(args: &NodeArgs) -> Result<(), Failure> {
     runtime.block_on(async {
         let mut stop = Stop::install()?;
         let recorded = metrics::recorder()?;
-        let client = client(&args.allocators, args.tls.tls()?, &format!("demo-{number}"))?;
+        let client =
+            client(&args.allocators, args.tls.tls()?, args.token.token(), &format!("demo-{number}"))?;
         if let Some(listen) = args.listen {
             page::open(listen, recorded, client.clone()).await?;
         }
@@ -43,11 +44,17 @@ pub(super) fn run(args: &NodeArgs) -> Result<(), Failure> {
     })
 }
 
-fn client(allocators: &[String], tls: Tls, name: &str) -> Result<Client, Failure> {
+fn client(allocators: &[String], tls: Tls, token: Option<Token>, name: &str) -> Result<Client, Failure> {
     let (first, others) = allocators.split_first().expect("there is a default");
     let builder = others.iter().fold(Client::builder(first), |builder, other| builder.or(other));
-    builder.node(name).tls(tls).build().map_err(|error| {
-        let is_input = matches!(error, ExchangeError::Address { .. } | ExchangeError::Tls(_));
+    let builder = builder.node(name).tls(tls);
+    let builder = match token {
+        Some(token) => builder.token(token),
+        None => builder,
+    };
+    builder.build().map_err(|error| {
+        let is_input =
+            matches!(error, ExchangeError::Address { .. } | ExchangeError::Tls(_) | ExchangeError::Token(_));
         let said = format!("--allocator: {error}");
         if is_input { Failure::Input(said) } else { Failure::Run(said) }
     })

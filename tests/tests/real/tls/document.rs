@@ -25,7 +25,7 @@ fn shell(folder: &Path, script: &str) -> Command {
 }
 
 #[test]
-fn the_commands_of_the_document_lead_to_certificates_on_both_sides() {
+fn the_commands_of_the_document_lead_to_certificates_on_both_sides_and_two_roles() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let port = HeldPort::any().expect("a free port");
     let [make, serve, ask, renew] = &blocks(port.address().port())[..] else { panic!("other blocks") };
@@ -40,10 +40,12 @@ fn the_commands_of_the_document_lead_to_certificates_on_both_sides() {
     let mut allocator = Running::start(shell(folder.path(), &format!("exec {serve}")).stderr(Stdio::null()));
     assert!(allocator.line().starts_with("listening on https://"));
     assert!(run(ask).contains("ready"));
-    let refused =
-        shell(folder.path(), &format!("{}\nunset LESSOR_CERT LESSOR_KEY\nlessor status", ask)).output();
-    let refused = refused.expect("a shell");
-    assert_eq!(refused.status.code(), Some(1), "without a certificate it is not let in");
+    for (lacks, code) in [("LESSOR_CERT LESSOR_KEY", 1), ("LESSOR_TOKEN_FILE", 2)] {
+        let refused = shell(folder.path(), &format!("{ask}\nunset {lacks}\nlessor status")).output();
+        assert_eq!(refused.expect("a shell").status.code(), Some(code), "without {lacks} it is not let in");
+    }
+    let command = format!("{ask}\nLESSOR_TOKEN_FILE=on-call.token lessor limits pause vendor/rest");
+    assert!(run(&command).contains("is paused"));
     run(renew);
     assert!(run(ask).contains("ready"));
 }

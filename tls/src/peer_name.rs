@@ -10,9 +10,9 @@ const NAME_MAX: usize = 2_048;
 
 /// The name of a peer: the first SPIFFE id of its certificate, or else the first DNS name. Visible ASCII, at most 2048 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Identity(Arc<str>);
+pub struct PeerName(Arc<str>);
 
-impl Identity {
+impl PeerName {
     /// The one that `certificate` has; `None` if it has no name of either kind.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let certificate = EndEntityCert::try_from(certificate).ok()?;
@@ -21,7 +21,7 @@ impl Identity {
         let spiffe =
             certificate.valid_uri_names().filter(is_shown).find(|name| name.starts_with("spiffe://"));
         let name = spiffe.or_else(|| certificate.valid_dns_names().find(is_shown))?;
-        Some(Identity(name.into()))
+        Some(PeerName(name.into()))
     }
 
     /// As it is in the certificate.
@@ -30,7 +30,7 @@ impl Identity {
     }
 }
 
-impl fmt::Display for Identity {
+impl fmt::Display for PeerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

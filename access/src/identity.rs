@@ -1,0 +1,107 @@
+//! The name that a peer has proven, and how.
+
+use crate::pattern::Patterns;
+use std::fmt;
+
+/// How a name was proven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// By a certificate, in the handshake of TLS.
+    Certificate,
+    /// By a token that `lessor token new` made.
+    Token,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 2] = [Kind::Certificate, Kind::Token];
+
+    /// Its word in configurations, logs and answers.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Certificate => "certificate",
+            Kind::Token => "token",
+        }
+    }
+}
+
+/// A name that was proven. Its `Display` is `token:NAME` or `certificate:NAME`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    kind: Kind,
+    name: String,
+}
+
+impl Identity {
+    /// The one that has proven `name` in the way of `kind`.
+    pub fn new(kind: Kind, name: impl Into<String>) -> Self {
+        Identity { kind, name: name.into() }
+    }
+
+    /// How it was proven.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The name alone.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind.word(), self.name)
+    }
+}
+
+/// The identities that have a role: `KIND:NAME`, or `KIND:BEGINNING*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityPattern {
+    kind: Kind,
+    names: Patterns,
+}
+
+impl IdentityPattern {
+    /// The one that is written as `text`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn try_new(text: &str) -> Result<Self, String> {
+        let split = text.split_once(':');
+        let kind = split.and_then(|(word, _)| Kind::ALL.into_iter().find(|kind| kind.word() == word));
+        let (Some((_, name)), Some(kind)) = (split, kind) else {
+            let shown: String = text.chars().take(80).collect();
+            return Err(format!("{shown:?} is no identity: say token:NAME or certificate:NAME"));
+        };
+        Ok(IdentityPattern { kind, names: Patterns::try_new([name])? })
+    }
+
+    /// Whether it stands for `identity`.
+    pub fn fits(&self, identity: &Identity) -> bool {
+        self.kind == identity.kind && self.names.fit(&identity.name)
+    }
+}
+
+impl fmt::Display for IdentityPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind.word(), self.names.texts().next().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_was_proven_one_way_is_not_the_same_proven_another_way() {
+        let pattern = IdentityPattern::try_new("certificate:spiffe://prod/billing/*").expect("good");
+        assert!(pattern.fits(&Identity::new(Kind::Certificate, "spiffe://prod/billing/api")));
+        assert!(!pattern.fits(&Identity::new(Kind::Token, "spiffe://prod/billing/api")));
+        assert!(!pattern.fits(&Identity::new(Kind::Certificate, "spiffe://prod/search")));
+        assert_eq!(pattern.to_string(), "certificate:spiffe://prod/billing/*");
+        for text in ["", "billing", "cert:a", "token:", "token:a*b", "Token:a"] {
+            assert!(IdentityPattern::try_new(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Who may do what at an allocator. An [`Identity`] is proven by a token or a certificate; a [`Role`] gives rights to identities;
+//! [`Rights`] are those of one identity. No IO: texts and random bytes are handed in, and so is the time, which [`calendar`] reads.
+//!
+//! In reading order: `pattern` (names, and beginnings of names), `identity`, `tokens` (the file of tokens), `role`.
+
+mod identity;
+mod pattern;
+mod role;
+mod tokens;
+
+pub use identity::{Identity, IdentityPattern, Kind};
+pub use pattern::Patterns;
+pub use role::{Rights, Role};
+pub use tokens::{
+    NewToken, SECRET_BYTES, TOKENS_MAX, Token, TokenId, TokenText, Tokens, TokensError, Unproven,
+    is_token_name,
+};
+
+use std::time::SystemTime;
+
+/// The calendar of this machine, by which tokens end.
+#[expect(clippy::disallowed_methods, reason = "a token ends by the calendar, as a certificate does")]
+pub fn calendar() -> SystemTime {
+    SystemTime::now()
+}

@@ -1,0 +1,219 @@
+//! Who asks, and what they may do: the tokens and roles in force, and the [`Visitor`] that a request comes from. Where nothing is
+//! configured, each peer may do all. Where something is, what cannot be told is let in to nothing.
+
+use crate::config::AuthConfig;
+use arc_swap::ArcSwap;
+use lessor_access::{Identity, Kind, Rights, Role, TokenId, Tokens, Unproven, calendar};
+use lessor_files::{FileError, Reloading};
+use lessor_ledger::registry::sessions::Owner;
+use lessor_tls::PeerName;
+use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The largest file of tokens, in bytes: as many as there may be take about three million.
+const TOKENS_FILE_MAX: u64 = 4 << 20;
+
+/// The tokens and roles in force.
+#[derive(Debug)]
+pub(crate) struct Access {
+    roles: ArcSwap<Vec<Arc<Role>>>,
+    tokens: Option<Arc<Reloading<Tokens, FileError>>>,
+    /// Tells identities apart by numbers that no peer can foresee.
+    numbers: RandomState,
+}
+
+/// The peer that a request comes from, and what it may do.
+#[derive(Clone, Debug)]
+pub(crate) enum Visitor {
+    /// No identity is asked for: it may do all.
+    Any,
+    /// One that has proven who it is.
+    Known(Arc<Known>),
+}
+
+/// An identity that was proven.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) identity: Identity,
+    pub(crate) rights: Rights,
+    owner: Owner,
+    /// The token that proved it, if one did.
+    token: Option<TokenId>,
+}
+
+/// What a request shows of who sent it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shown<'a> {
+    /// A token.
+    pub(crate) token: Option<&'a str>,
+    /// The name in the certificate that its connection was made with.
+    pub(crate) peer: Option<&'a PeerName>,
+}
+
+impl Access {
+    /// What `config` says, with the tokens in its file.
+    ///
+    /// # Errors
+    /// If that file cannot be used.
+    pub(crate) fn load(config: &AuthConfig) -> Result<Self, FileError> {
+        let tokens = config.tokens.clone().map(|file| {
+            let files = vec![file.clone()];
+            Reloading::load("tokens", files, Box::new(move || tokens(&file))).map(Arc::new)
+        });
+        Ok(Access {
+            roles: ArcSwap::from_pointee(config.roles.clone()),
+            tokens: tokens.transpose()?,
+            numbers: RandomState::new(),
+        })
+    }
+
+    /// From now on there are these roles.
+    pub(crate) fn roles_are(&self, roles: &[Arc<Role>]) {
+        self.roles.store(Arc::new(roles.to_vec()));
+    }
+
+    /// What is to be looked at while this serves, if anything.
+    pub(crate) fn tokens(&self) -> Option<Arc<Reloading<Tokens, FileError>>> {
+        self.tokens.clone()
+    }
+
+    /// The one that `shown` proves: by its token if it shows one, or else by its certificate.
+    ///
+    /// # Errors
+    /// If it shows nothing, or nothing that proves anything.
+    pub(crate) fn visitor(&self, shown: Shown<'_>) -> Result<Visitor, Unproven> {
+        let (identity, token) = match shown {
+            Shown { token: Some(token), .. } => {
+                let tokens = self.tokens.as_ref().ok_or(Unproven::Unknown)?.current();
+                let (id, found) = tokens.find(token, calendar())?;
+                (Identity::new(Kind::Token, &*found.name), Some(id.clone()))
+            }
+            Shown { peer: Some(peer), .. } => (Identity::new(Kind::Certificate, peer.as_str()), None),
+            Shown { token: None, peer: None } => return Err(Unproven::Unknown),
+        };
+        let rights = Rights::of(&identity, &self.roles.load());
+        // The default owner is no identity.
+        let owner = Owner(self.numbers.hash_one(&identity) | 1);
+        Ok(Visitor::Known(Arc::new(Known { identity, rights, owner, token })))
+    }
+
+    /// `visitor` as it is now, for what takes long; `None` if its token is not good any more.
+    pub(crate) fn again(&self, visitor: &Visitor) -> Option<Visitor> {
+        let Visitor::Known(known) = visitor else { return None };
+        if let Some(id) = &known.token {
+            let tokens = self.tokens.as_ref()?.current();
+            let token = tokens.iter().find(|(other, _)| *other == id).map(|(_, token)| token)?;
+            if token.expires.is_some_and(|end| calendar() >= end) {
+                return None;
+            }
+        }
+        let rights = Rights::of(&known.identity, &self.roles.load());
+        Some(Visitor::Known(Arc::new(Known { rights, ..Known::clone(known) })))
+    }
+}
+
+impl Visitor {
+    /// The owner of its sessions.
+    pub(crate) fn owner(&self) -> Owner {
+        match self {
+            Visitor::Any => Owner::default(),
+            Visitor::Known(known) => known.owner,
+        }
+    }
+
+    /// Whether its rights are such that `may` is true; any may do all.
+    pub(crate) fn may(&self, may: impl FnOnce(&Rights) -> bool) -> bool {
+        match self {
+            Visitor::Any => true,
+            Visitor::Known(known) => may(&known.rights),
+        }
+    }
+
+    /// The most permits that it may add to a pool of `limit` at a time; `None` if there is no such bound.
+    pub(crate) fn top_up_max(&self, limit: &str) -> Option<u64> {
+        match self {
+            Visitor::Any => None,
+            Visitor::Known(known) => known.rights.top_up_max(limit),
+        }
+    }
+}
+
+impl fmt::Display for Visitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Visitor::Any => f.write_str("any"),
+            Visitor::Known(known) => write!(f, "{}", known.identity),
+        }
+    }
+}
+
+fn tokens(file: &Path) -> Result<Tokens, FileError> {
+    let bytes = lessor_files::read(file, TOKENS_FILE_MAX)?;
+    let text = String::from_utf8(bytes).map_err(|_| FileError::of(file, "it is no text"))?;
+    if lessor_files::is_open_to_all(file) {
+        tracing::warn!(file = %file.display(), "every user of this machine can read the names of tokens");
+    }
+    Tokens::parse(&text).map_err(|error| FileError::of(file, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use std::time::Duration;
+
+    fn access(tokens: &Tokens, roles: &str) -> (tempfile::TempDir, Access) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("tokens.toml");
+        std::fs::write(&file, tokens.to_string()).expect("written");
+        let text = format!(
+            "[auth]\ntokens = {file:?}\n{roles}\n\
+             [[limit]]\nname = \"a\"\nrules = [{{ kind = \"fixed_window\", limit = 1, per = \"1s\" }}]\n"
+        );
+        let config = Config::parse(&text).expect("good");
+        (folder, Access::load(&config.auth.expect("it is said")).expect("good"))
+    }
+
+    const ROLE: &str = "[[role]]\nname = \"r\"\nidentities = [\"token:ops\"]\nread = [\"*\"]\n";
+
+    #[test]
+    fn a_token_is_believed_as_long_as_its_file_has_it() {
+        let (mut tokens, now) = (Tokens::default(), calendar());
+        let made = tokens.add("ops", None, now, &[7; 36]).expect("room");
+        let (folder, access) = access(&tokens, ROLE);
+        let shown = Shown { token: Some(made.text.reveal()), peer: None };
+        let visitor = access.visitor(shown).expect("it is there");
+        assert!(visitor.may(|rights| rights.may_read("a")) && !visitor.may(|rights| rights.may_operate("a")));
+        assert_eq!(visitor.to_string(), "token:ops");
+        assert_ne!(visitor.owner(), Owner::default());
+        assert!(access.again(&visitor).is_some());
+        assert!(access.visitor(Shown { token: Some("lessor_07070707_"), peer: None }).is_err());
+        assert!(access.visitor(Shown::default()).is_err());
+        access.roles_are(&[]);
+        let later = access.again(&visitor).expect("the token is good");
+        assert!(!later.may(|rights| rights.may_read("a")), "the role is gone");
+        tokens.revoke("ops");
+        std::fs::write(folder.path().join("tokens.toml"), tokens.to_string()).expect("written");
+        access.tokens().expect("a file").look();
+        assert!(access.visitor(shown).is_err() && access.again(&visitor).is_none());
+    }
+
+    #[test]
+    fn tokens_of_one_name_are_one_owner() {
+        let (mut tokens, now) = (Tokens::default(), calendar());
+        let made: Vec<_> = [("ops", 1), ("ops", 2), ("other", 3)]
+            .map(|(name, byte)| {
+                tokens.add(name, Some(Duration::from_secs(9)), now, &[byte; 36]).expect("room")
+            })
+            .into();
+        let (_folder, access) = access(&tokens, ROLE);
+        let owner = |index: usize| {
+            let token = Some(made[index].text.reveal());
+            access.visitor(Shown { token, peer: None }).expect("good").owner()
+        };
+        assert_eq!(owner(0), owner(1));
+        assert_ne!(owner(0), owner(2));
+    }
+}

@@ -1,0 +1,175 @@
+//! Which identities there are, and what they may do, as it is written. No file is read here.
+
+use super::raw::{RawAuth, RawRole, RawUpstreamAuth};
+use lessor_access::{IdentityPattern, Patterns, Role};
+use lessor_protocol::PERMITS_MAX;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Who is let in, and to what. Without it each peer that reaches an address may do all that is served there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthConfig {
+    /// The file of tokens; `None` if identities are proven by certificates alone.
+    pub tokens: Option<PathBuf>,
+    /// The roles, at least one.
+    pub roles: Vec<Arc<Role>>,
+}
+
+/// What `auth` and `roles` come to; `None` if neither is there. Certificates prove identities if `by_certificates`.
+pub(super) fn auth(
+    auth: Option<&RawAuth>,
+    roles: &[RawRole],
+    by_certificates: bool,
+) -> Result<Option<AuthConfig>, String> {
+    if auth.is_none() && roles.is_empty() {
+        return Ok(None);
+    }
+    let tokens = auth
+        .and_then(|auth| auth.tokens.as_deref())
+        .map(|file| named_file("auth.tokens", file))
+        .transpose()?;
+    if roles.is_empty() {
+        return Err("auth is said, and there is no [[role]]: no identity may do anything, say at least one"
+            .to_owned());
+    }
+    if tokens.is_none() && !by_certificates {
+        return Err("role is said, and no identity can be proven: say tokens in [auth], or client_ca in tls"
+            .to_owned());
+    }
+    let mut checked: Vec<Arc<Role>> = vec![];
+    for (index, raw) in roles.iter().enumerate() {
+        let role = role(raw).map_err(|problem| format!("role[{index}].{problem}"))?;
+        if checked.iter().any(|other| other.name == role.name) {
+            return Err(format!(
+                "role[{index}].name is {:?}, which is there twice: put both into one",
+                role.name
+            ));
+        }
+        checked.push(Arc::new(role));
+    }
+    Ok(Some(AuthConfig { tokens, roles: checked }))
+}
+
+/// The file of the token that this allocator shows to those that it leases from.
+pub(super) fn upstream_token(raw: &RawUpstreamAuth) -> Result<PathBuf, String> {
+    named_file("upstream_auth.token_file", &raw.token_file)
+}
+
+fn named_file(key: &str, name: &str) -> Result<PathBuf, String> {
+    if name.is_empty() { Err(format!("{key} is \"\": name a file")) } else { Ok(PathBuf::from(name)) }
+}
+
+fn role(raw: &RawRole) -> Result<Role, String> {
+    let patterns = |key: &str, texts: &[String]| {
+        Patterns::try_new(texts.iter().map(String::as_str)).map_err(|problem| format!("{key} has {problem}"))
+    };
+    if raw.name.is_empty() {
+        return Err("name is \"\": give the role a name".to_owned());
+    }
+    if raw.identities.is_empty() {
+        return Err("identities is empty: say for example identities = [\"token:billing\"]".to_owned());
+    }
+    let identities = raw.identities.iter().map(|text| IdentityPattern::try_new(text));
+    let role = Role {
+        name: raw.name.clone(),
+        identities: identities
+            .collect::<Result<_, _>>()
+            .map_err(|problem| format!("identities has {problem}"))?,
+        lease: patterns("lease", &raw.lease)?,
+        nodes: patterns("as", &raw.nodes)?,
+        read: patterns("read", &raw.read)?,
+        operate: patterns("operate", &raw.operate)?,
+        top_up_max: raw.top_up_max.map_or(0, |max| max.0),
+        admin: patterns("admin", &raw.admin)?,
+        metrics: raw.metrics,
+    };
+    if role.lease.is_empty() != role.nodes.is_empty() {
+        let (said, missing) = if role.nodes.is_empty() { ("lease", "as") } else { ("as", "lease") };
+        return Err(format!(
+            "{said} is said without {missing}: say limits in lease, and the names of nodes in as"
+        ));
+    }
+    if role.top_up_max > PERMITS_MAX {
+        return Err(format!("top_up_max is {}: use at most {PERMITS_MAX}", role.top_up_max));
+    }
+    if role.top_up_max > 0 && role.operate.is_empty() {
+        return Err("top_up_max is said without operate: say the limits there".to_owned());
+    }
+    Ok(role)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    const LIMIT: &str =
+        "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
+
+    fn problem(text: &str) -> String {
+        Config::parse(&format!("{text}\n{LIMIT}")).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn what_is_printed_of_roles_means_the_same() {
+        let text = r#"
+            [auth]
+            tokens = "tokens.toml"
+            [[role]]
+            name = "billing"
+            identities = ["token:billing", "certificate:spiffe://prod/billing/*"]
+            lease = ["vendor/*"]
+            as = ["billing-*"]
+            [[role]]
+            name = "on call"
+            identities = ["token:on-call"]
+            read = ["*"]
+            operate = ["vendor/rest"]
+            top_up_max = 100
+            [[role]]
+            name = "all"
+            identities = ["token:root"]
+            admin = ["*"]
+            metrics = true
+            [upstream_auth]
+            token_file = "up.token"
+        "#;
+        let config = Config::parse(&format!("{text}\n{LIMIT}")).expect("good");
+        let auth = config.auth.as_ref().expect("it is said");
+        assert_eq!(auth.roles.len(), 3);
+        assert_eq!(auth.roles[1].top_up_max, 100);
+        assert_eq!(Config::parse(&config.to_string()), Ok(config));
+        assert_eq!(Config::parse(LIMIT).expect("good").auth, None);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_role_is_named() {
+        let role = |more: &str| {
+            problem(&format!(
+                "[auth]\ntokens = \"t\"\n[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\n{more}\n"
+            ))
+        };
+        for (more, said) in [
+            ("lease = [\"a\"]", "role[0].lease is said without as"),
+            ("as = [\"a\"]", "role[0].as is said without lease"),
+            ("read = [\"a*b\"]", "role[0].read has \"a*b\""),
+            ("top_up_max = 7", "role[0].top_up_max is said without operate"),
+            ("operate = [\"a\"]\ntop_up_max = 9007199254740992", "role[0].top_up_max is 9007199254740992"),
+            ("write = [\"a\"]", "write"),
+            ("[[role]]\nname = \"r\"\nidentities = [\"token:b\"]", "role[1].name is \"r\""),
+        ] {
+            let problem = role(more);
+            assert!(problem.contains(said), "{more}: {problem}");
+        }
+        let identities = |text: &str| {
+            problem(&format!(
+                "[auth]\ntokens = \"t\"\n[[role]]\nname = \"r\"\nidentities = {text}\nread = [\"a\"]\n"
+            ))
+        };
+        assert!(identities("[]").contains("role[0].identities is empty"));
+        assert!(identities("[\"billing\"]").contains("role[0].identities has \"billing\""));
+        assert!(problem("[auth]\ntokens = \"t\"").contains("no [[role]]"));
+        let proven = "[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\nread = [\"a\"]";
+        assert!(problem(proven).contains("no identity can be proven"));
+        assert!(problem("[auth]\ntokens = \"\"").contains("auth.tokens is \"\""));
+    }
+}

@@ -1,0 +1,74 @@
+//! How the page signs in and out, and what an identity may do. The page keeps its token in a cookie that no script can read.
+
+use super::object::object;
+use super::problem::Problem;
+use super::visitor::{self, COOKIE_NAME};
+use super::{body, json};
+use crate::access::{Shown, Visitor};
+use crate::shared::Shared;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::SET_COOKIE;
+use axum::response::{IntoResponse as _, Response};
+use lessor_access::{Patterns, Role};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// How long a browser stays signed in, in seconds: a shift.
+const SIGNED_IN_SECONDS: u64 = 12 * 60 * 60;
+
+/// `POST /v1/sign-in` with `{"token": "…"}`: the cookie of that token.
+pub(super) async fn sign_in(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let body = object(&body::read(request).await?)?;
+    let token = body.get("token").and_then(Value::as_str);
+    let token =
+        token.ok_or_else(|| Problem::invalid("token", "token is missing: say the text of a token"))?;
+    let Some(access) = shared.access() else {
+        let detail = "this allocator asks for no identity: there is nothing to sign in to";
+        return Err(Problem::new(StatusCode::CONFLICT, "open", detail));
+    };
+    let token = token.trim();
+    // A token that is known has no character that would end the cookie.
+    let known = access.visitor(Shown { token: Some(token), peer: None });
+    if known.is_err() {
+        shared.metrics().refused("unauthenticated");
+        return Err(visitor::unauthenticated());
+    }
+    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie(token, SIGNED_IN_SECONDS))]).into_response())
+}
+
+/// `POST /v1/sign-out`: takes the cookie away.
+pub(super) async fn sign_out() -> Response {
+    (StatusCode::NO_CONTENT, [(SET_COOKIE, cookie("", 0))]).into_response()
+}
+
+/// Browsers send it to this allocator alone, in no request that another site made, and never in clear but to their own machine.
+fn cookie(token: &str, seconds: u64) -> String {
+    format!("{COOKIE_NAME}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict; Secure")
+}
+
+/// `GET /v1/whoami`: the identity of a request, and what it may do.
+pub(super) async fn whoami(visitor: Visitor) -> Response {
+    let Visitor::Known(known) = &visitor else {
+        return json(json!({ "identity": null, "roles": null }).to_string());
+    };
+    let roles: Vec<Value> = known.rights.roles().iter().map(|role| shown(role)).collect();
+    json(json!({ "identity": known.identity.to_string(), "roles": roles }).to_string())
+}
+
+fn shown(role: &Role) -> Value {
+    let texts = |patterns: &Patterns| patterns.texts().collect::<Vec<_>>();
+    json!({
+        "name": role.name,
+        "lease": texts(&role.lease),
+        "as": texts(&role.nodes),
+        "read": texts(&role.read),
+        "operate": texts(&role.operate),
+        "top_up_max": role.top_up_max,
+        "admin": texts(&role.admin),
+        "metrics": role.metrics,
+    })
+}

@@ -1,0 +1,121 @@
+//! Who sent a request, for handlers: each that shows or changes something asks for a [`Visitor`]. A request without an identity is
+//! answered 401, and one without the right 403. Neither says whether what was asked for is there.
+
+use super::problem::Problem;
+use crate::access::{Shown, Visitor};
+use crate::shared::Shared;
+use axum::extract::FromRequestParts;
+use axum::http::header::{AUTHORIZATION, COOKIE};
+use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderMap, StatusCode};
+use lessor_access::Rights;
+use lessor_protocol::wire::code;
+use lessor_tls::PeerName;
+use std::sync::Arc;
+
+/// The cookie in which a browser keeps its token.
+pub(super) const COOKIE_NAME: &str = "lessor_token";
+
+impl FromRequestParts<Arc<Shared>> for Visitor {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Problem> {
+        of(shared, &parts.headers, &parts.extensions)
+    }
+}
+
+/// The visitor that sent a request with these headers.
+pub(super) fn of(shared: &Shared, headers: &HeaderMap, extensions: &Extensions) -> Result<Visitor, Problem> {
+    if shared.config().auth.is_none() {
+        return Ok(Visitor::Any);
+    }
+    let refused = || shared.metrics().refused("unauthenticated");
+    let shown =
+        Shown { token: token(headers).inspect_err(|_| refused())?, peer: extensions.get::<PeerName>() };
+    // What was not loaded lets in none.
+    let visitor = shared.access().map(|access| access.visitor(shown));
+    match visitor {
+        Some(Ok(visitor)) => Ok(visitor),
+        Some(Err(_)) | None => {
+            refused();
+            Err(unauthenticated())
+        }
+    }
+}
+
+/// The token that is shown: in `authorization`, or else in the cookie of the page.
+fn token(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let mut said = headers.get_all(AUTHORIZATION).iter();
+    if let Some(first) = said.next() {
+        let first = first.to_str().ok().filter(|_| said.next().is_none());
+        let bearer = first.and_then(|text| text.split_once(' '));
+        let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        return bearer.map(|(_, token)| Some(token.trim())).ok_or_else(unauthenticated);
+    }
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    Ok(pairs.find(|(name, value)| *name == COOKIE_NAME && !value.is_empty()).map(|(_, value)| value))
+}
+
+/// The answer to a request that proves no identity: the same for no token, a wrong one, an expired one, and one that was revoked.
+pub(super) fn unauthenticated() -> Problem {
+    let detail =
+        "no identity is proven: show a token (authorization: Bearer …) or a certificate that is good";
+    Problem::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail)
+}
+
+impl Visitor {
+    /// # Errors
+    /// If `may` is false of its rights: the answer names the right that lacks, `right`.
+    pub(super) fn needs(
+        &self,
+        shared: &Shared,
+        right: &'static str,
+        may: impl FnOnce(&Rights) -> bool,
+    ) -> Result<(), Problem> {
+        if self.may(may) {
+            return Ok(());
+        }
+        shared.metrics().refused("forbidden");
+        let detail = format!("{self} has no right to {right} here");
+        tracing::debug!(visitor = %self, right, "refused");
+        Err(Problem::new(StatusCode::FORBIDDEN, code::FORBIDDEN, detail).with("right", right.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::{HeaderName, HeaderValue};
+
+    fn shown(headers: &[(HeaderName, &'static str)]) -> Result<Option<String>, ()> {
+        let headers: HeaderMap = headers
+            .iter()
+            .map(|(name, value)| (name.clone(), HeaderValue::from_static(value)))
+            .fold(HeaderMap::new(), |mut all, (name, value)| {
+                all.append(name, value);
+                all
+            });
+        token(&headers).map(|token| token.map(str::to_owned)).map_err(|_| ())
+    }
+
+    #[test]
+    fn a_token_is_shown_in_one_place() {
+        let some = |text: &str| Ok(Some(text.to_owned()));
+        assert_eq!(shown(&[]), Ok(None));
+        assert_eq!(shown(&[(AUTHORIZATION, "Bearer abc")]), some("abc"));
+        assert_eq!(shown(&[(AUTHORIZATION, "bearer  abc ")]), some("abc"));
+        for wrong in ["Basic abc", "abc", "", "Bearer"] {
+            assert_eq!(shown(&[(AUTHORIZATION, wrong), (COOKIE, "lessor_token=abc")]), Err(()), "{wrong}");
+        }
+        assert_eq!(
+            shown(&[(AUTHORIZATION, "Bearer a"), (AUTHORIZATION, "Bearer b")]),
+            Err(()),
+            "which is meant?"
+        );
+        assert_eq!(shown(&[(COOKIE, "a=b; lessor_token=abc; c=d")]), some("abc"));
+        assert_eq!(shown(&[(COOKIE, "a=b"), (COOKIE, "lessor_token=abc")]), some("abc"));
+        assert_eq!(shown(&[(COOKIE, "xlessor_token=abc")]), Ok(None));
+        assert_eq!(shown(&[(AUTHORIZATION, "Bearer a"), (COOKIE, "lessor_token=b")]), some("a"));
+    }
+}

@@ -1,0 +1,59 @@
+//! What the command line refuses.
+
+use super::*;
+use clap::CommandFactory as _;
+
+#[test]
+fn the_command_line_is_well_formed() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn a_bad_value_is_exit_code_2() {
+    let check = |args: &str| {
+        let parsed = Cli::try_parse_from(args.split(' '));
+        assert_eq!(parsed.map(|_| ()).map_err(|error| error.exit_code()), Err(2), "{args}");
+    };
+    check("lessor demo --nodes 0");
+    check("lessor demo --seconds 0");
+    check("lessor demo --seed -1");
+    check("lessor demo --speed 60");
+    check("lessor demo --trace x --speed 0");
+    check("lessor demo --trace x --speed inf");
+    check("lessor demo --trace x --speed NaN");
+    check("lessor demo --trace x --seconds 5");
+    check("lessor demo --trace x --vendor-halves-at 5");
+    check("lessor demo --vendor-halves-at 0");
+    check("lessor demo --kill-every 0");
+    check("lessor demo --allocators 0");
+    check("lessor demo --allocators 9");
+    check("lessor demo --trace x --allocators 2");
+    check("lessor demo --trace x --kill-every 5");
+    check("lessor demo --store-url redis://127.0.0.1");
+    check("lessor demo --trace x --store memory");
+    check("lessor demo --kill-every 5 --store paper");
+    check("lessor demo --scenario what");
+    check("lessor demo --scenario export-per-user --trace x");
+    check("lessor demo --scenario export-per-user --kill-every 5");
+    check("lessor demo --scenario export-per-user --seconds 5");
+    check("lessor demo --scenario export-per-user --vendor-halves-at 5");
+    check("lessor demo --users 2");
+    check("lessor demo --vendor-restores-at 5");
+    check("lessor demo --vendor-halves-at 5 --vendor-restores-at 0");
+    check("lessor serve --config x --listen nowhere");
+    check("lessor serve --config x --log xml");
+    check("lessor serve --config x --log-level a=b=c");
+    check("lessor replay");
+    check("lessor replay --config x --patience 5");
+    check("lessor replay --config x --json");
+    check("lessor replay --config x --nodes 0");
+    check("lessor store migrate");
+    check("lessor tls");
+    check("lessor tls dev-ca x --valid 0s");
+    check("lessor tls dev-ca x --valid 4000d");
+    check("lessor token");
+    check("lessor token new a --valid 0s");
+    check("lessor top --every 1ms");
+    check("lessor top --sort what");
+    check("lessor nothing");
+}

@@ -1,0 +1,38 @@
+//! A peer with another identity that has overheard all that a node says: it says it again, and says goodbye in the node's name. The
+//! allocator must refuse both, or the books and what nodes hold differ from then on.
+
+use super::World;
+use super::allocator::{entry, last_of};
+use super::event::{DeskAsk, Message};
+use crate::oracle::{Verdict, must};
+use lessor_ledger::registry::sessions::Owner;
+use lessor_ledger::registry::{Caller, Entry};
+use lessor_protocol::wire::{GrantBody, SpentBody, code};
+
+/// Of so many exchanges it overhears one.
+const OVERHEARS: u64 = 8;
+
+impl World {
+    /// It repeats `message`, which was just answered with `bodies`, as the next one of its session.
+    pub(super) fn is_overheard(&mut self, message: &Message, bodies: &[GrantBody]) -> Verdict {
+        // A session that no limit was asked for with is known to none.
+        let is_known =
+            |body: &GrantBody| body.error.as_ref().is_none_or(|error| error.code != code::LIMIT_UNKNOWN);
+        if !message.seq.is_multiple_of(OVERHEARS) || !bodies.iter().all(is_known) {
+            return Ok(());
+        }
+        let owner = self.caller(message);
+        let thief = Caller { owner: Owner(1), seq: owner.seq + 1, ..owner };
+        let now = self.now().allocator;
+        let pool = |ask: &DeskAsk| self.limits.pool(self.setup.limit(ask.desk));
+        let asks: Vec<Entry> = message.asks.iter().map(|ask| entry(pool(ask), ask)).collect();
+        let spent: Vec<SpentBody> = message.asks.iter().map(|ask| last_of(&ask.ask, pool(ask))).collect();
+        let answers = self.centre.registry.leases(now, &thief, &asks).grants;
+        let is_refused = |body: &GrantBody| {
+            body.error.as_ref().is_some_and(|error| error.code == code::SESSION_OF_ANOTHER)
+        };
+        must("K2", answers.iter().all(is_refused), || format!("a thief was answered {answers:?}"))?;
+        let returned = self.centre.registry.leave(now, &thief, &spent).returned;
+        must("K2", returned == 0, || format!("a thief gave back {returned} of another session"))
+    }
+}

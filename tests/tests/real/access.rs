@@ -1,0 +1,7 @@
+//! An allocator that asks for identities: what each may do, whose sessions are whose, and tokens that come and go.
+
+mod desk;
+mod matrix;
+mod operators;
+mod sessions;
+mod tokens;

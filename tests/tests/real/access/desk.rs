@@ -1,0 +1,220 @@
+//! An allocator that asks for identities, the tokens that it knows, and those that it does not.
+
+use lessor::Tls;
+use lessor_access::{SECRET_BYTES, Tokens, calendar};
+use lessor_tls::dev_ca::{DevCa, Purpose, VALID};
+use lessor_tls::{HttpClient, Token};
+use scenarios::process::{Running, lessor};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Waits for an answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How peers speak to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Plain,
+    Tls,
+    Mutual,
+}
+
+impl Way {
+    pub(super) const ALL: [Way; 3] = [Way::Plain, Way::Tls, Way::Mutual];
+}
+
+/// The roles of all these tests. Nodes are called `a-…` and `b-…`; `vendor` is theirs, `other` is not.
+const ROLES: &str = r#"
+[[role]]
+name = "nodes"
+identities = ["token:a"]
+lease = ["vendor"]
+as = ["a-*"]
+[[role]]
+name = "more nodes"
+identities = ["token:b"]
+lease = ["vendor"]
+as = ["a-*", "b-*"]
+[[role]]
+name = "eyes"
+identities = ["token:reader"]
+read = ["vendor"]
+[[role]]
+name = "hands"
+identities = ["token:operator"]
+operate = ["vendor"]
+top_up_max = 10
+[[role]]
+name = "all of one"
+identities = ["token:admin"]
+admin = ["vendor"]
+[[role]]
+name = "figures"
+identities = ["token:prometheus"]
+metrics = true
+"#;
+
+const LIMITS: &str = r#"
+[[limit]]
+name = "vendor"
+rules = [{ kind = "sliding_window", limit = 600, per = "60s", margin = "0s" }]
+[[limit]]
+name = "other"
+rules = [{ kind = "sliding_window", limit = 600, per = "60s", margin = "0s" }]
+"#;
+
+/// A folder with an allocator's files.
+pub(super) struct Desk {
+    folder: TempDir,
+    pub(super) way: Way,
+}
+
+/// An allocator that is killed when it is let go of.
+pub(super) struct Allocator {
+    _running: Running,
+    pub(super) url: String,
+}
+
+impl Desk {
+    /// With certificates, roles and no token yet.
+    pub(super) fn new(way: Way) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let authority = DevCa::open(folder.path()).expect("a folder to write in");
+        for (purpose, name) in [(Purpose::Server, "server"), (Purpose::Client, "client")] {
+            authority
+                .sign(purpose, VALID)
+                .expect("good")
+                .write(folder.path(), name)
+                .expect("a folder to write in");
+        }
+        let desk = Desk { folder, way };
+        fs::write(desk.file("tokens.toml"), Tokens::default().to_string()).expect("a file in it");
+        fs::write(desk.file("lessor.toml"), desk.config(ROLES)).expect("a file in it");
+        desk
+    }
+
+    fn config(&self, roles: &str) -> String {
+        let file = |name: &str| self.file(name);
+        let client_ca = match self.way {
+            Way::Mutual => format!(", client_ca = {:?}", file("ca.crt")),
+            Way::Plain | Way::Tls => String::new(),
+        };
+        let tls = match self.way {
+            Way::Plain => String::new(),
+            Way::Tls | Way::Mutual => {
+                format!(
+                    "tls = {{ certificate = {:?}, key = {:?}{client_ca} }}\n",
+                    file("server.crt"),
+                    file("server.key")
+                )
+            }
+        };
+        let tokens = file("tokens.toml");
+        format!("[server]\n{tls}[store]\nkind = \"memory\"\n[auth]\ntokens = {tokens:?}\n{roles}{LIMITS}")
+    }
+
+    /// Other roles, in a file that is there whole.
+    pub(super) fn roles_are(&self, roles: &str) {
+        let new = self.file("new.toml");
+        fs::write(&new, self.config(roles)).expect("a file in it");
+        fs::rename(new, self.file("lessor.toml")).expect("it is ours");
+    }
+
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// `lessor token …` of this folder.
+    pub(super) fn token_command(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(lessor());
+        command.arg("token").args(args).arg("--file").arg(self.file("tokens.toml"));
+        command.output().expect("it runs")
+    }
+
+    /// A new token for `name`.
+    pub(super) fn token(&self, name: &str) -> String {
+        let output = self.token_command(&["new", name]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text").trim().to_owned()
+    }
+
+    /// A token for `name` that was over a minute ago.
+    pub(super) fn expired(&self, name: &str) -> String {
+        let file = self.file("tokens.toml");
+        let mut tokens = Tokens::parse(&fs::read_to_string(&file).expect("it is there")).expect("good");
+        let made = calendar() - Duration::from_secs(120);
+        let made = tokens.add(name, Some(Duration::from_secs(60)), made, &[5; SECRET_BYTES]).expect("room");
+        fs::write(file, tokens.to_string()).expect("it is ours");
+        made.text.reveal().to_owned()
+    }
+
+    /// Starts the allocator. It logs into a file of the folder.
+    pub(super) fn serve(&self) -> Allocator {
+        let log = File::create(self.file("log")).expect("a file in it");
+        let mut command = Command::new(lessor());
+        command.args(["serve", "--fresh", "--listen", "127.0.0.1:0", "--log-level", "debug", "--config"]);
+        let mut running = Running::start(command.arg(self.file("lessor.toml")).stderr(log));
+        let line = running.line();
+        let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
+        Allocator { _running: running, url }
+    }
+
+    /// How its certificates are believed, and which one is shown.
+    pub(super) fn tls(&self) -> Tls {
+        let tls = Tls::new().ca(self.file("ca.crt"));
+        match self.way {
+            Way::Plain | Way::Tls => tls,
+            Way::Mutual => tls.certificate(self.file("client.crt"), self.file("client.key")),
+        }
+    }
+
+    /// A client that shows `token`.
+    pub(super) fn http(&self, token: Option<&str>) -> HttpClient {
+        let tls = (self.way != Way::Plain).then(|| self.tls());
+        let http = HttpClient::try_new(PATIENCE, tls).expect("good files");
+        http.with_token(token.map(Token::new)).expect("a token")
+    }
+
+    /// A `lessor` command that shows `token`.
+    pub(super) fn lessor(&self, allocator: &Allocator, token: &str, args: &[&str]) -> Output {
+        let mut command = Command::new(lessor());
+        command.args(args).env("LESSOR_SERVER", &allocator.url).env("LESSOR_TOKEN", token);
+        command.stdin(Stdio::null()).output().expect("it runs")
+    }
+}
+
+/// What was answered: the status, headers and the body.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: http::HeaderMap,
+    pub(super) body: String,
+}
+
+/// The answer to a request. One that changes what is there does so whatever that is.
+pub(super) async fn ask(http: &HttpClient, method: &str, url: &str, body: &str) -> Answer {
+    let mut request =
+        http::Request::builder().method(method).uri(url).header("content-type", "application/json");
+    if ["PUT", "DELETE"].contains(&method) {
+        request = request.header("if-match", "*");
+    }
+    let request = request.body(body.as_bytes().to_vec()).expect("a request");
+    let mut answer = http.send(request, PATIENCE).await.expect("it answers");
+    let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+    // A stream of events has no end.
+    let is_endless = headers.get("content-type").is_some_and(|value| value == "text/event-stream");
+    let mut read = vec![];
+    while let Some(piece) = answer.chunk().await.expect("a whole body") {
+        read.extend_from_slice(&piece);
+        if is_endless {
+            break;
+        }
+    }
+    Answer { status, headers, body: String::from_utf8(read).expect("text") }
+}

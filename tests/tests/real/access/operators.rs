@@ -1,0 +1,104 @@
+//! Operators do what their role says, over the API and the command line.
+
+use super::desk::{Desk, Way, ask};
+use scenarios::fleet::eventually;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn an_operator_sees_and_does_what_its_role_says() {
+    let desk = Desk::new(Way::Plain);
+    let [reader, operator, admin, prometheus] =
+        ["reader", "operator", "admin", "prometheus"].map(|name| desk.token(name));
+    let allocator = desk.serve();
+    let status = async |token: &str, method: &str, path: &str, body: &str| {
+        ask(&desk.http(Some(token)), method, &format!("{}{path}", allocator.url), body).await.status
+    };
+    // What may not be looked at is not there, and what is not there may not be looked at.
+    let seen = ask(&desk.http(Some(&reader)), "GET", &format!("{}/v1/limits", allocator.url), "").await;
+    let seen: Value = serde_json::from_str(&seen.body).expect("JSON");
+    let names: Vec<&Value> =
+        seen["limits"].as_array().expect("a list").iter().map(|limit| &limit["name"]).collect();
+    assert_eq!(names, [&json!("vendor")]);
+    for name in ["other", "nowhere"] {
+        assert_eq!(status(&reader, "GET", &format!("/v1/limits/{name}"), "").await, 403, "{name}");
+        assert_eq!(status(&operator, "POST", &format!("/v1/limits/{name}/pause"), "{}").await, 403, "{name}");
+        let rules = r#"{"rules":[{"kind":"sliding_window","limit":1,"per":"60s"}]}"#;
+        assert_eq!(status(&admin, "PUT", &format!("/v1/limits/{name}"), rules).await, 403, "{name}");
+    }
+    assert_eq!(status(&operator, "POST", "/v1/limits/vendor/top-up", r#"{"permits":10}"#).await, 200);
+    assert_eq!(status(&operator, "POST", "/v1/limits/vendor/top-up", r#"{"permits":11}"#).await, 403);
+    assert_eq!(status(&admin, "POST", "/v1/limits/vendor/top-up", r#"{"permits":11}"#).await, 200);
+    assert_eq!(status(&prometheus, "GET", "/metrics", "").await, 200);
+    let metrics =
+        ask(&desk.http(Some(&prometheus)), "GET", &format!("{}/metrics", allocator.url), "").await.body;
+    let refused = metrics.lines().find(|line| line.starts_with("lessor_refused_total{reason=\"forbidden\"}"));
+    assert_eq!(refused.and_then(|line| line.rsplit(' ').next()), Some("6"), "six to other limits");
+}
+
+#[tokio::test]
+async fn a_command_shows_its_token_and_says_what_lacks() {
+    let desk = Desk::new(Way::Tls);
+    let (reader, operator) = (desk.token("reader"), desk.token("operator"));
+    let allocator = desk.serve();
+    let ca = desk.file("ca.crt").display().to_string();
+    let run = |token: &str, args: &[&str]| {
+        let args: Vec<&str> = args.iter().copied().chain(["--ca", &ca]).collect();
+        let output = desk.lessor(&allocator, token, &args);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(run(&reader, &["status"]).0, Some(0));
+    assert_eq!(run(&reader, &["limits", "list"]).0, Some(0));
+    let (code, said) = run(&reader, &["limits", "pause", "vendor"]);
+    assert!(code == Some(2) && said.contains("token:reader has no right to operate here (403)"), "{said}");
+    let (code, said) = run("lessor_00000000_0", &["status"]);
+    assert!(code == Some(2) && said.contains("no identity is proven") && said.contains("(401)"), "{said}");
+    assert_eq!(run(&operator, &["limits", "pause", "vendor"]).0, Some(0));
+    assert_eq!(run(&operator, &["limits", "resume", "vendor"]).0, Some(0));
+}
+
+/// Roles are taken over from the file as limits are.
+#[tokio::test]
+async fn a_role_that_is_changed_holds_at_once() {
+    let desk = Desk::new(Way::Plain);
+    let reader = desk.token("reader");
+    let allocator = desk.serve();
+    let http = desk.http(Some(&reader));
+    let url = format!("{}/v1/limits/other", allocator.url);
+    assert_eq!(ask(&http, "GET", &url, "").await.status, 403);
+    desk.roles_are("[[role]]\nname = \"eyes\"\nidentities = [\"token:reader\"]\nread = [\"*\"]\n");
+    eventually("the file is read", async || (ask(&http, "GET", &url, "").await.status == 200).then_some(()))
+        .await;
+}
+
+/// A listener hears of limits that it may lease or look at, and of no others; one whose token is revoked hears nothing more.
+#[tokio::test]
+async fn events_of_other_limits_are_not_heard() {
+    use http::Request;
+    let desk = Desk::new(Way::Plain);
+    let node = desk.token("a");
+    desk.roles_are(
+        "[[role]]\nname = \"nodes\"\nidentities = [\"token:a\"]\nlease = [\"vendor\"]\nas = [\"a-*\"]\n\
+         [[role]]\nname = \"all\"\nidentities = [\"token:root\"]\nadmin = [\"*\"]\n",
+    );
+    let root = desk.token("root");
+    let allocator = desk.serve();
+    let (hears, root) = (desk.http(Some(&node)), desk.http(Some(&root)));
+    let request = Request::get(format!("{}/v1/events", allocator.url)).body(vec![]).expect("a request");
+    let mut stream = hears.send(request, std::time::Duration::from_secs(60)).await.expect("it answers");
+    assert_eq!(stream.status(), 200);
+    stream.chunk().await.expect("it goes on").expect("a comment");
+    for limit in ["other", "vendor"] {
+        let pause = ask(&root, "POST", &format!("{}/v1/limits/{limit}/pause", allocator.url), "{}").await;
+        assert_eq!(pause.status, 200);
+    }
+    let heard = stream.chunk().await.expect("it goes on").expect("an event");
+    let heard = String::from_utf8_lossy(&heard).into_owned();
+    assert!(heard.contains("\"vendor\"") && !heard.contains("other"), "{heard}");
+    assert!(desk.token_command(&["revoke", "a"]).status.success());
+    eventually("it is revoked", async || {
+        (ask(&hears, "GET", &format!("{}/v1/whoami", allocator.url), "").await.status == 401).then_some(())
+    })
+    .await;
+    ask(&root, "POST", &format!("{}/v1/limits/vendor/resume", allocator.url), "{}").await;
+    assert_eq!(stream.chunk().await.expect("it ends in good order"), None);
+}

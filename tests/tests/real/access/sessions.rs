@@ -1,0 +1,115 @@
+//! A session belongs to the identity that began it, and a node's name to those that may use it.
+
+use super::desk::{Desk, Way, ask};
+use serde_json::{Value, json};
+
+const SESSION: u64 = 77;
+
+fn leases(node: &str, seq: u64, limit: &str, want: u64) -> String {
+    let ask = json!({ "limit": limit, "spent_total": 0, "held": 0, "want": want });
+    json!({ "node": node, "session": SESSION, "seq": seq, "asks": [ask] }).to_string()
+}
+
+/// The attack: a peer that knows a session's number says goodbye for it, or asks in its name, and the node spends on.
+#[tokio::test]
+async fn another_identity_neither_renews_nor_ends_a_session() {
+    let desk = Desk::new(Way::Plain);
+    let (owner, other) = (desk.token("a"), desk.token("b"));
+    let allocator = desk.serve();
+    let (owner, other) = (desk.http(Some(&owner)), desk.http(Some(&other)));
+    let url = format!("{}/v1/leases", allocator.url);
+    let granted = |body: &str| -> Value {
+        let body: Value = serde_json::from_str(body).expect("JSON");
+        body["grants"][0].clone()
+    };
+    let first = granted(&ask(&owner, "POST", &url, &leases("a-1", 1, "vendor", 100)).await.body);
+    assert!(first["permits"].as_u64() > Some(0), "{first}");
+    let stolen = ask(&other, "POST", &url, &leases("a-1", 2, "vendor", 100)).await;
+    assert_eq!((stolen.status, &granted(&stolen.body)["error"]["code"]), (200, &json!("session_of_another")));
+    let leave = format!("{}/v1/nodes/a-1/leave", allocator.url);
+    let goodbye = |seq: u64| {
+        let spent = json!([{ "limit": "vendor", "spent_total": 0, "held": 600 }]);
+        json!({ "session": SESSION, "seq": seq, "spent": spent }).to_string()
+    };
+    let refused = ask(&other, "POST", &leave, &goodbye((1 << 53) - 1)).await;
+    assert_eq!(refused.status, 403, "{}", refused.body);
+    assert!(refused.body.contains("session_of_another"), "{}", refused.body);
+    // The owner goes on as if nothing had happened.
+    let body = leases("a-1", 2, "vendor", 1).replace("\"held\":0", &format!("\"held\":{}", first["permits"]));
+    let next = granted(&ask(&owner, "POST", &url, &body).await.body);
+    assert_eq!(next["error"], Value::Null, "{next}");
+    let left = ask(&owner, "POST", &leave, &goodbye(3)).await;
+    let left: Value = serde_json::from_str(&left.body).expect("JSON");
+    assert!(left["returned"].as_u64() >= first["permits"].as_u64(), "{left}");
+}
+
+/// What is not allowed looks the same whether or not it is there.
+#[tokio::test]
+async fn an_identity_leases_what_its_role_says_as_the_nodes_that_it_says() {
+    let desk = Desk::new(Way::Plain);
+    let token = desk.token("a");
+    let allocator = desk.serve();
+    let (http, url) = (desk.http(Some(&token)), format!("{}/v1/leases", allocator.url));
+    let foreign = ask(&http, "POST", &url, &leases("b-1", 1, "vendor", 1)).await;
+    assert_eq!(foreign.status, 403, "it may not speak for b-1: {}", foreign.body);
+    let error = async |limit: &str, seq: u64| -> Value {
+        let answer = ask(&http, "POST", &url, &leases("a-1", seq, limit, 1)).await;
+        let body: Value = serde_json::from_str(&answer.body).expect("JSON");
+        assert_eq!(answer.status, 200, "{body}");
+        body["grants"][0]["error"].clone()
+    };
+    let (there, nowhere) = (error("other", 1).await, error("nowhere", 2).await);
+    assert_eq!(there["code"], json!("forbidden"));
+    assert_eq!(there, nowhere, "neither says whether it is there");
+    assert_eq!(error("vendor", 3).await, Value::Null);
+    // A goodbye says no more.
+    let leave = format!("{}/v1/nodes/a-1/leave", allocator.url);
+    for limit in ["other", "nowhere"] {
+        let spent = json!([{ "limit": limit, "spent_total": 0 }]);
+        let body = json!({ "session": SESSION, "seq": 9, "spent": spent }).to_string();
+        assert_eq!(ask(&http, "POST", &leave, &body).await.status, 403, "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_whose_identity_changes_begins_another_session() {
+    let desk = Desk::new(Way::Plain);
+    let (first, second) = (desk.token("a"), desk.token("b"));
+    let file = desk.file("node.token");
+    std::fs::write(&file, first).expect("a file in it");
+    let allocator = desk.serve();
+    let client = lessor::Client::builder(&allocator.url).node("a-1").token(lessor::Token::file(&file));
+    let client = client.connect().await.expect("it is known");
+    let limit = client.limit("vendor");
+    limit.acquire(10).await.expect("there are permits");
+    std::fs::write(&file, second).expect("it is ours");
+    assert!(desk.token_command(&["revoke", "a"]).status.success());
+    // All that the pool has: some of it is lent to another session, that of `b`.
+    for _ in 0..40 {
+        let taken = tokio::time::timeout(super::desk::PATIENCE * 4, limit.acquire(10)).await;
+        taken.expect("it goes on").expect("there are permits");
+    }
+    client.shutdown().await;
+}
+
+/// A client that has no right says so, and does not hang.
+#[tokio::test]
+async fn a_client_is_told_that_it_is_not_let_in() {
+    let desk = Desk::new(Way::Tls);
+    let token = desk.token("stranger");
+    let allocator = desk.serve();
+    let client = |token: Option<&str>| {
+        let builder = lessor::Client::builder(&allocator.url).node("a-1").tls(desk.tls());
+        match token {
+            Some(token) => builder.token(lessor::Token::new(token)),
+            None => builder,
+        }
+    };
+    let said = client(None).connect().await.map(|_| ()).expect_err("it shows nothing").to_string();
+    assert!(said.contains("401"), "{said}");
+    let said = client(Some(&token)).connect().await.map(|_| ()).expect_err("it has no right").to_string();
+    assert!(said.contains("403") && !said.contains(&token), "{said}");
+    let nowhere =
+        lessor::Client::builder(&allocator.url).token(lessor::Token::file("/nowhere/token")).build();
+    assert!(nowhere.map(|_| ()).expect_err("no file").to_string().contains("/nowhere/token"));
+}

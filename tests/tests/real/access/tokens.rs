@@ -1,0 +1,124 @@
+//! Tokens come and go while a fleet is at work.
+
+use super::desk::{Desk, Way};
+use lessor::{Client, Token};
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Rotations, and for how long they go on.
+const ROTATIONS: u32 = 100;
+const SPAN: Duration = Duration::from_secs(10);
+
+/// A new token is made, given to the node and used, and the old one is revoked, over and over. No call is refused for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_are_rotated_under_load_and_no_call_is_refused_for_it() {
+    let desk = Desk::new(Way::Plain);
+    let file = desk.file("node.token");
+    let mut old = desk.token("a");
+    std::fs::write(&file, &old).expect("a file in it");
+    let allocator = desk.serve();
+    let client = Client::builder(&allocator.url).node("a-1").token(Token::file(&file));
+    let client = client.connect().await.expect("it is known");
+    let limit = client.limit("vendor");
+    let (calls, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let caller = tokio::spawn({
+        let (calls, refused) = (calls.clone(), refused.clone());
+        async move {
+            // Ten calls a second: what a window of 600 a minute has at all times.
+            let mut beat = tokio::time::interval(Duration::from_millis(110));
+            loop {
+                beat.tick().await;
+                match tokio::time::timeout(Duration::from_secs(2), limit.acquire(1)).await {
+                    Ok(Ok(())) => calls.fetch_add(1, Ordering::Relaxed),
+                    Ok(Err(_)) | Err(_) => refused.fetch_add(1, Ordering::Relaxed),
+                };
+            }
+        }
+    });
+    let mut beat = tokio::time::interval(SPAN / ROTATIONS);
+    for _ in 0..ROTATIONS {
+        let next = desk.token("a");
+        std::fs::write(&file, &next).expect("it is ours");
+        let id = old.split('_').nth(1).expect("an id");
+        assert!(desk.token_command(&["revoke", id]).status.success());
+        old = next;
+        beat.tick().await;
+    }
+    caller.abort();
+    let (calls, refused) = (calls.load(Ordering::Relaxed), refused.load(Ordering::Relaxed));
+    println!(
+        "{ROTATIONS} rotations, {calls} calls, {refused} refused, {} exchanges failed",
+        client.stats().failed_exchanges
+    );
+    assert!(calls > 60, "{calls}");
+    assert_eq!(refused, 0);
+    client.shutdown().await;
+}
+
+#[test]
+fn the_file_of_tokens_is_for_its_owner_alone_and_has_no_token() {
+    let desk = Desk::new(Way::Plain);
+    std::fs::remove_file(desk.file("tokens.toml")).expect("it is ours");
+    let token = desk.token("billing");
+    let file = desk.file("tokens.toml");
+    let text = std::fs::read_to_string(&file).expect("it is there");
+    let secret = token.rsplit('_').next().expect("a secret");
+    assert!(secret.len() == 64 && !text.contains(secret) && text.contains("billing"), "{text}");
+    assert_eq!(std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
+    // One that an allocator of another user may read stays so.
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).expect("it is ours");
+    let other = desk.token("billing");
+    assert_eq!(std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o640);
+    let list = desk.token_command(&["list"]);
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    assert!(list.lines().count() == 3 && !list.contains(secret), "{list}");
+    let id = other.split('_').nth(1).expect("an id").to_owned();
+    assert!(desk.token_command(&["revoke", &id]).status.success());
+    assert!(!desk.token_command(&["revoke", &id]).status.success(), "it is gone");
+    let folder: Vec<_> = std::fs::read_dir(desk.folder())
+        .expect("it is ours")
+        .flatten()
+        .map(|file| file.file_name())
+        .collect();
+    assert!(!folder.iter().any(|name| name.to_string_lossy().starts_with(".tmp")), "{folder:?}");
+}
+
+#[test]
+fn what_cannot_be_made_is_refused_and_changes_nothing() {
+    let desk = Desk::new(Way::Plain);
+    desk.token("a");
+    let file = desk.file("tokens.toml");
+    let before = std::fs::read_to_string(&file).expect("it is there");
+    for (args, said) in [
+        (&["new", "a b"][..], "is no name for a token"),
+        (&["new", ""], "is no name for a token"),
+        (&["new", "a", "--valid", "0s"], "not between"),
+        (&["revoke", "nowhere"], "there is no token"),
+    ] {
+        let output = desk.token_command(args);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && stderr.contains(said), "{args:?}: {stderr}");
+        assert!(output.stdout.is_empty());
+    }
+    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), before);
+    std::fs::write(&file, "[[token]]\nid = 7\n").expect("it is ours");
+    let output = desk.token_command(&["new", "a"]);
+    assert!(output.status.code() == Some(2) && !output.stderr.is_empty());
+}
+
+/// Many commands at once lose none of each other's tokens.
+#[test]
+fn tokens_that_are_made_at_once_are_all_there() {
+    let desk = Desk::new(Way::Plain);
+    std::thread::scope(|scope| {
+        for index in 0..8 {
+            let desk = &desk;
+            scope.spawn(move || desk.token(&format!("n{index}")));
+        }
+    });
+    let list = desk.token_command(&["list", "--json"]);
+    let list: serde_json::Value = serde_json::from_slice(&list.stdout).expect("JSON");
+    assert_eq!(list["tokens"].as_array().expect("a list").len(), 8, "{list}");
+}

@@ -1,0 +1,69 @@
+//! The page of an allocator that asks for identities: it signs in with a token, offers what may be done, and signs out.
+
+use super::browser::Browser;
+use lessor_access::{SECRET_BYTES, Tokens, calendar};
+use scenarios::process::Allocator;
+
+const ROLES: &str = r#"
+[[role]]
+name = "hands"
+identities = ["token:operator"]
+operate = ["vendor"]
+[[role]]
+name = "eyes"
+identities = ["token:operator"]
+read = ["other"]
+[[limit]]
+name = "vendor"
+rules = [{ kind = "sliding_window", limit = 600, per = "60s" }]
+[[limit]]
+name = "other"
+rules = [{ kind = "sliding_window", limit = 600, per = "60s" }]
+[[limit]]
+name = "hidden"
+rules = [{ kind = "sliding_window", limit = 600, per = "60s" }]
+"#;
+
+#[test]
+fn an_operator_signs_in_is_offered_what_it_may_do_and_signs_out() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut tokens, now) = (Tokens::default(), calendar());
+    let [operator, stranger] = [("operator", 1), ("stranger", 2)].map(|(name, byte)| {
+        tokens.add(name, None, now, &[byte; SECRET_BYTES]).expect("room").text.reveal().to_owned()
+    });
+    let file = folder.path().join("tokens.toml");
+    std::fs::write(&file, tokens.to_string()).expect("a file in it");
+    let config = format!("[store]\nkind = \"memory\"\n[auth]\ntokens = {file:?}\n{ROLES}");
+    let allocator = Allocator::start(&config, "127.0.0.1:0", true);
+    let browser = Browser::open(&format!("{}/", allocator.url));
+    let field = "document.querySelector('input[name=token]')";
+    let signs_in = |token: &str| {
+        browser.wait(field);
+        browser.eval(&format!("{field}.value = '{token}'; true"));
+        browser.click("document.querySelector('form.sign button[type=submit]')");
+    };
+    signs_in("lessor_00000000_0");
+    browser
+        .wait("document.querySelector('form.sign .problem')?.textContent.includes('no identity is proven')");
+    signs_in(&stranger);
+    browser
+        .wait("document.body?.textContent.includes('token:stranger has no right to look at anything here')");
+    browser.click("document.querySelector('#me button')");
+    signs_in(&operator);
+    browser.wait("document.querySelector('tr[data-limit=vendor]')");
+    assert_eq!(browser.eval("document.querySelector('#me span').textContent"), "token:operator");
+    assert_eq!(browser.eval("document.cookie"), "", "no script can read it");
+    assert_eq!(browser.eval("document.querySelectorAll('tr[data-limit]').length"), 2, "one is hidden");
+    let offered = "[...document.querySelectorAll('.buttons button')].filter((one) => !one.hidden).map((one) => one.textContent).join()";
+    browser.eval("location.hash = '#/limit/vendor'; true");
+    browser.wait(&format!("({offered}).includes('Pause')"));
+    assert_eq!(browser.eval(offered), "Pause…,Block a node…");
+    browser.eval("location.hash = '#/limit/other'; true");
+    browser.wait("document.querySelector('h1')?.textContent === 'other'");
+    browser.wait(&format!("({offered}) === ''"));
+    // Nothing is left of it in this browser.
+    browser.click("document.querySelector('#me button')");
+    browser.wait(field);
+    browser.go(&format!("{}/", allocator.url));
+    browser.wait(field);
+}
