@@ -42,7 +42,7 @@ pub(crate) enum LimitsCommand {
         permits: u64,
         /// The key of the pool, if the limit is keyed.
         #[arg(long)]
-        key: Option<String>,
+        pool_key: Option<String>,
         /// A name of your choice. A top-up that is sent again with the same name is not added again.
         #[arg(long)]
         id: Option<String>,
@@ -120,6 +120,28 @@ impl CarryOverArg {
             CarryOverArg::Proportional => "proportional",
             CarryOverArg::Additive => "additive",
             CarryOverArg::Reset => "reset",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::args::Cli;
+    use clap::Parser as _;
+
+    /// The bug: the key of a pool and the key of a certificate had one name, and a top-up of a pool ended in a panic.
+    #[test]
+    fn a_top_up_of_one_pool_is_sent_with_a_certificate() {
+        let certificate = "--cert client.crt --key client.key";
+        for line in [
+            "lessor limits top-up export 5 --pool-key user-42".to_owned(),
+            format!("lessor limits {certificate} top-up export 5 --pool-key user-42"),
+            format!("lessor limits top-up export 5 --pool-key user-42 {certificate}"),
+        ] {
+            let parsed = Cli::try_parse_from(line.split(' '));
+            let shown = format!("{:?}", parsed.unwrap_or_else(|error| panic!("{line}: {error}")).command);
+            assert!(shown.contains("pool_key: Some(\"user-42\")"), "{shown}");
+            assert_eq!(shown.contains("key: Some(\"client.key\")"), line.contains("client.key"), "{shown}");
         }
     }
 }

@@ -49,9 +49,9 @@ async fn answer(server: &Server, command: &LimitsCommand) -> Result<(Value, Stri
             server.ask(Method::DELETE, &[name], &[], etag.as_deref(), None).await?.good()?;
             Ok((json!({ "removed": name }), format!("removed {name}; what is out ends by itself\n")))
         }
-        LimitsCommand::TopUp { name, permits, key, id } => {
+        LimitsCommand::TopUp { name, permits, pool_key, id } => {
             let mut body = json!({ "permits": permits });
-            for (field, value) in [("key", key), ("id", id)] {
+            for (field, value) in [("key", pool_key), ("id", id)] {
                 if let Some(value) = value {
                     body[field] = json!(value);
                 }
