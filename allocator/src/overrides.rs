@@ -91,6 +91,17 @@ impl Overrides {
         self.take_over(self.known.clone());
     }
 
+    /// The limits, `current` ones, that would go if the file said `config`.
+    pub(crate) fn missing_in(
+        &self,
+        config: &Config,
+        current: &BTreeMap<String, LimitConfig>,
+    ) -> Vec<LimitConfig> {
+        let mut next = self.clone();
+        next.file_is(config);
+        next.changes(current).gone.iter().filter_map(|name| current.get(name).cloned()).collect()
+    }
+
     /// The store has these overrides. Returns those of the new ones that cannot be used; `None` if none is new.
     pub(crate) fn follow(&mut self, there: &LimitOverrides) -> Option<Vec<Unusable>> {
         let mut known = self.known.clone();

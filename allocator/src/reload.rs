@@ -1,6 +1,7 @@
 //! A file that changed while the server runs. The watcher of the file hands over what it says now. Only limits whose entry is
 //! another than before are touched, so that what was decided over the API since stays. Where allocators share a store, which of
-//! both holds is up to the version of the file.
+//! both holds is up to the version of the file. A limit goes only if an operator asked for the reload: a file that is cut off in
+//! the middle is a valid one with fewer limits.
 
 use crate::config::{Config, LimitConfig, ServerConfig, StoreConfig};
 use crate::overrides::Changes;
@@ -13,12 +14,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Characters of what is wrong with a file that are shown to a client that asks for the health of a server.
 const PROBLEM_MAX: usize = 500;
 
+/// Limits that a warning names. Its line stays short where a file lost thousands.
+const NAMED_MAX: usize = 10;
+
 /// The way to a server that runs, for the watcher of its file.
 #[derive(Clone, Debug)]
 pub struct Reloads {
     shared: Arc<Shared>,
     /// What the file said when it was last read and good.
     last: Arc<Mutex<Config>>,
+}
+
+/// What becomes of limits that the file no longer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removals {
+    /// They are removed: an operator asked for the file to be read.
+    Apply,
+    /// They stay as they are, with a warning: the file was seen to have changed.
+    Keep,
 }
 
 /// What came of a file that was read again.
@@ -28,8 +41,34 @@ pub struct Reloaded {
     pub put: Vec<String>,
     /// Limits that were removed.
     pub removed: Vec<String>,
+    /// Limits that stay though the file no longer has them, see [`Removals::Keep`].
+    pub kept: Vec<String>,
     /// Whether it says something besides its limits that only a restart brings into force.
     pub needs_restart: bool,
+}
+
+impl Reloaded {
+    /// Names the limits that stay though the file no longer has them, and what to do; `None` if there are none.
+    pub fn warning(&self) -> Option<String> {
+        kept_warning(&self.kept)
+    }
+}
+
+/// The warning about limits called `kept` that the file no longer has; `None` if there are none.
+pub(crate) fn kept_warning(kept: &[String]) -> Option<String> {
+    let names: Vec<String> = kept.iter().take(NAMED_MAX).map(|name| format!("{name:?}")).collect();
+    let more = match kept.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let names = names.join(", ");
+    (!kept.is_empty()).then(|| {
+        format!(
+            "the configuration file lacks {names}{more}: the allocator goes on with {} limits that are not in it. To remove \
+             them, send SIGHUP or use `lessor limits rm`. To keep them, put them back into the file",
+            kept.len()
+        )
+    })
 }
 
 impl Reloads {
@@ -39,19 +78,27 @@ impl Reloads {
     }
 
     /// The file says `config` now. Limits whose entry changed go on as they are, see
-    /// [`CarryOver::AsIs`](lessor_ledger::CarryOver::AsIs). All of them wait for a restart if they are to be shared from then
-    /// on, or no longer.
+    /// [`CarryOver::AsIs`](lessor_ledger::CarryOver::AsIs). Limits without an entry go, or stay, as `removals` says. All of them
+    /// wait for a restart if they are to be shared from then on, or no longer.
     ///
     /// # Errors
     /// If it does not fit what was put over the API since. Nothing changes then.
-    pub fn reload(&self, config: &Config) -> Result<Reloaded, Unfit> {
+    pub fn reload(&self, config: &Config, removals: Removals) -> Result<Reloaded, Unfit> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let is_sharing = matches!(config.server.store, StoreConfig::Shared(_));
-        let changes = match (self.shared.is_sharing(), is_sharing) {
-            (true, true) => self.shared.file_is(config)?,
-            (false, false) => self.changes(&last, config)?,
-            // There is no such store before a restart, and they are not to be lent twice.
-            (true, false) | (false, true) => Changes::default(),
+        // There is no such store before a restart, and limits are not to be lent twice.
+        let waits = is_sharing != self.shared.is_sharing();
+        let kept = match removals {
+            Removals::Keep if !waits => self.shared.missing_in(config, &last.limits),
+            Removals::Keep | Removals::Apply => vec![],
+        };
+        let names = kept.iter().map(|limit| limit.name.to_string()).collect();
+        let mut config = config.clone();
+        config.limits.extend(kept);
+        let changes = match (waits, is_sharing) {
+            (true, _) => Changes::default(),
+            (false, true) => self.shared.file_is(&config)?,
+            (false, false) => self.changes(&last, &config)?,
         };
         let store = last.server.store.as_of(&config.server.store);
         let server = ServerConfig { store, ..last.server.clone() };
@@ -64,16 +111,20 @@ impl Reloads {
                     &config.upstream_tls,
                     &config.upstream_token,
                 )
-                || tokens(&last) != tokens(config),
+                || tokens(&last) != tokens(&config),
             put: changes.put.iter().map(|limit| limit.name.to_string()).collect(),
             removed: changes.gone,
+            kept: names,
         };
         if let (Some(access), Some(auth)) = (self.shared.access(), &config.auth) {
             access.roles_are(&auth.roles);
         }
-        *last = config.clone();
+        if waits {
+            config.limits.clone_from(&last.limits);
+        }
+        *last = config;
         self.shared.metrics().reloaded(true);
-        self.shared.file_was_read(None);
+        self.shared.file_was_read(Ok(done.kept.clone()));
         Ok(done)
     }
 
@@ -83,7 +134,8 @@ impl Reloads {
             config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect()
         };
         let (before, now) = (by_name(last), by_name(config));
-        let gone = before.keys().filter(|name| !now.contains_key(*name)).cloned().collect();
+        let gone = self.shared.missing_in(config, &last.limits);
+        let gone = gone.iter().map(|limit| limit.name.to_string()).collect();
         let is_other = |limit: &&LimitConfig| before.get(limit.name.as_str()) != Some(*limit);
         let put = now.values().filter(is_other).cloned().collect();
         let changes = Changes { gone, put };
@@ -97,7 +149,7 @@ impl Reloads {
     pub fn refused(&self, problem: &str) {
         self.shared.metrics().reloaded(false);
         let shown: String = problem.chars().take(PROBLEM_MAX).collect();
-        self.shared.file_was_read(Some(shown));
+        self.shared.file_was_read(Err(shown));
     }
 }
 
@@ -128,7 +180,7 @@ mod tests {
         for limit in &other.limits {
             shared.with(|registry, now| registry.put(now, limit, CarryOver::AsIs, false)).expect("room");
         }
-        let done = reloads.reload(&config(&[("a", 1), ("b", 20)])).expect("room");
+        let done = reloads.reload(&config(&[("a", 1), ("b", 20)]), Removals::Apply).expect("room");
         assert_eq!(
             (done.put, done.removed, done.needs_restart),
             (vec!["b".to_owned()], vec!["c".to_owned()], false)
@@ -139,6 +191,64 @@ mod tests {
         });
         let expected = [("a", 100), ("b", 20), ("new", 7)].map(|(name, ceiling)| (name.to_owned(), ceiling));
         assert_eq!(ceilings, expected);
+    }
+
+    /// The bug: a file that was cut off after its second limit took the other limits away.
+    #[test]
+    fn a_limit_that_the_file_no_longer_has_stays_until_an_operator_asks() {
+        let shared = Arc::new(Shared::new(config(&[("a", 1), ("b", 2), ("c", 3)]), true));
+        let reloads = Reloads::new(shared.clone());
+        let ceilings = || {
+            shared.with(|registry, now| {
+                let limits = registry.limits(now).into_iter();
+                limits.map(|(config, figures)| (config.name.to_string(), figures.ceiling)).collect::<Vec<_>>()
+            })
+        };
+        let of = |limits: &[(&str, u64)]| {
+            limits.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Vec<_>>()
+        };
+        let (less, names) = (config(&[("a", 7)]), vec!["b".to_owned(), "c".to_owned()]);
+        // Looked at twice: what stays is not forgotten by the second look.
+        for put in [vec!["a".to_owned()], vec![]] {
+            let done = reloads.reload(&less, Removals::Keep).expect("room");
+            assert_eq!((done.put, done.removed, done.kept), (put, vec![], names.clone()));
+            assert_eq!(ceilings(), of(&[("a", 7), ("b", 2), ("c", 3)]));
+            let warning = kept_warning(&shared.kept_limits()).expect("there is one");
+            assert!(warning.contains("lacks \"b\", \"c\":"), "{warning}");
+        }
+        // Over the API one of them goes.
+        assert!(shared.with(|registry, _| registry.remove("c")));
+        shared.limit_was_removed("c");
+        assert_eq!(shared.kept_limits(), ["b"]);
+        // A file that has it again says nothing new.
+        let done = reloads.reload(&config(&[("a", 7), ("b", 2)]), Removals::Keep).expect("room");
+        assert_eq!(done, Reloaded::default());
+        assert_eq!((shared.kept_limits(), ceilings()), (vec![], of(&[("a", 7), ("b", 2)])));
+        reloads.reload(&less, Removals::Keep).expect("room");
+        let done = reloads.reload(&less, Removals::Apply).expect("room");
+        assert_eq!((done.removed, done.kept), (vec!["b".to_owned()], vec![]));
+        assert_eq!((shared.kept_limits(), ceilings()), (vec![], of(&[("a", 7)])));
+    }
+
+    #[test]
+    fn a_warning_about_thousands_of_limits_is_a_short_line() {
+        let names: Vec<String> = (0..10_000).map(|limit| format!("vendor/{limit}")).collect();
+        let warning = kept_warning(&names).expect("there is one");
+        assert!(warning.len() < 500 && warning.contains("\"vendor/9\" and 9990 more"), "{warning}");
+    }
+
+    /// The bug: a file that named another kind of store for a while had its limits taken for those in force.
+    #[test]
+    fn a_file_that_named_a_shared_store_for_a_while_changes_limits_afterwards() {
+        let shared = Arc::new(Shared::new(config(&[("a", 1)]), true));
+        let reloads = Reloads::new(shared.clone());
+        let text = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n[[limit]]\nname = \"a\"\n\
+                    rules = [{ kind = \"sliding_window\", limit = 9, per = \"30s\" }]\n";
+        let other = Config::parse(text).expect("valid");
+        let done = reloads.reload(&other, Removals::Apply).expect("it fits");
+        assert_eq!((done.needs_restart, done.put), (true, vec![]));
+        let done = reloads.reload(&config(&[("a", 9)]), Removals::Apply).expect("it fits");
+        assert_eq!(done.put, ["a"]);
     }
 
     /// The bug: a file was checked by itself, and not with what came over the API: a limit went that was above another,
@@ -158,7 +268,7 @@ mod tests {
         let a_below_b = below("a", "b").limits.remove(1);
         shared.with(|registry, now| registry.put(now, &a_below_b, CarryOver::AsIs, false)).expect("room");
         for (text, named) in [(config(&[("a", 1), ("c", 3)]), "\"b\""), (below("b", "a"), "above itself")] {
-            let error = reloads.reload(&text).expect_err("it does not fit").to_string();
+            let error = reloads.reload(&text, Removals::Apply).expect_err("it does not fit").to_string();
             assert!(error.contains(named), "{error}");
             let names = shared.with(|registry, now| {
                 let limits = registry.limits(now).into_iter();
@@ -177,7 +287,7 @@ mod tests {
         let shared = Arc::new(Shared::new(config(&[("a", 1)]), true));
         let mut other = config(&[("a", 1)]);
         other.server.connections_max += 1;
-        let done = Reloads::new(shared).reload(&other).expect("room");
+        let done = Reloads::new(shared).reload(&other, Removals::Keep).expect("room");
         assert_eq!(done, Reloaded { needs_restart: true, ..Reloaded::default() });
     }
 }

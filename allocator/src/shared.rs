@@ -46,8 +46,7 @@ pub(crate) struct Shared {
     /// Where there is a store of its own.
     journal: OnceLock<Arc<Journal>>,
     shared_store_status: SharedStoreStatus,
-    /// What is wrong with the file.
-    file_problem: Mutex<Option<String>>,
+    file: Mutex<FileState>,
     /// Where it lets in any peer of another machine.
     exposures: OnceLock<Vec<Exposure>>,
     /// Who may do what, once that was read.
@@ -57,6 +56,15 @@ pub(crate) struct Shared {
     registry: RwLock<Registry>,
     /// Whether a panic left its books half written.
     is_broken: AtomicBool,
+}
+
+/// What became of the file when it was last read.
+#[derive(Debug, Default)]
+struct FileState {
+    /// What is wrong with it, if it is: what it said before holds.
+    problem: Option<String>,
+    /// Limits that stay though the file no longer has them, see [`crate::reload::Removals::Keep`].
+    kept: Vec<String>,
 }
 
 /// Says so, if the thread that has it panics. The lock of the registry is let go after that.
@@ -138,7 +146,7 @@ impl Shared {
         Shared {
             journal: OnceLock::new(),
             shared_store_status: SharedStoreStatus::new(&config),
-            file_problem: Mutex::default(),
+            file: Mutex::default(),
             exposures: OnceLock::new(),
             access: OnceLock::new(),
             registry: RwLock::new(registry),
@@ -289,7 +297,7 @@ impl Shared {
 
     /// Why the file is of no use as it was read last, if it is: what it said before holds.
     pub(crate) fn file_fails(&self) -> Option<String> {
-        self.file_problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.file_state().problem.clone()
     }
 
     /// Where it lets in any peer of another machine.
@@ -314,9 +322,25 @@ impl Shared {
         let _ = self.exposures.set(exposures);
     }
 
-    /// The file was read, and is of no use for that reason, or it is.
-    pub(crate) fn file_was_read(&self, problem: Option<String>) {
-        *self.file_problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    /// Limits that stay though the file no longer has them, unless they were removed over the API since.
+    pub(crate) fn kept_limits(&self) -> Vec<String> {
+        let kept = self.file_state().kept.clone();
+        let limits = self.limits();
+        kept.into_iter().filter(|name| limits.contains_key(name)).collect()
+    }
+
+    /// The file was read, and these limits stay though it does not have them; or it is of no use, for that reason.
+    pub(crate) fn file_was_read(&self, read: Result<Vec<String>, String>) {
+        let mut state = self.file_state();
+        match read {
+            Ok(kept) => *state = FileState { problem: None, kept },
+            Err(problem) => state.problem = Some(problem),
+        }
+    }
+
+    fn file_state(&self) -> MutexGuard<'_, FileState> {
+        // Each write replaces whole values.
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Limits of the shared store are suspended so, when it is `there` on its clock, unless later decisions are known. Tasks that

@@ -77,7 +77,7 @@ Example:
   lessor serve --config lessor.toml --listen 10.0.0.1:7400 --log json
 
 Prints one line with the address once it listens. The file is read again when it changes and on SIGHUP. Limits whose entry
-changed continue by the new entry. A file with an error is refused whole. Each limit has one owner: two allocators with a store each
+changed continue by the new entry. Only SIGHUP removes limits that the file lacks. A file with an error is refused whole. Each limit has one owner: two allocators with a store each
 lend it twice. Several allocators share a store ([store] kind = \"redis\", \"postgres\" or \"etcd\"), or lease from one (upstream).
 SIGTERM and SIGINT stop it; requests in flight are finished.
 An address that other machines reach is refused, unless its section has tls with client_ca, or insecure = true.

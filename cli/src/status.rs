@@ -80,7 +80,7 @@ fn head(address: &str, status: &Value) -> String {
         rows.push([store, "shared".to_owned(), format!("{} allocators: {}", here.len(), here.join(", "))]);
     }
     for warning in status["warnings"].as_array().into_iter().flatten() {
-        rows.push(["warning".to_owned(), "insecure".to_owned(), table::text(warning)]);
+        rows.push(["warning".to_owned(), String::new(), table::text(warning)]);
     }
     for (check, what) in [("store", "store"), ("config", "configuration")] {
         if let Some(reason) = status["checks"][check]["reason"].as_str() {

@@ -1,9 +1,9 @@
 //! The configuration file of a server that runs: read again when it changes and on SIGHUP. A file that is wrong is
-//! refused whole, said once, and everything stays as it is.
+//! refused whole, said once, and everything stays as it is. Only SIGHUP removes limits that the file no longer has.
 
 use crate::configuration;
 use crate::failure::Failure;
-use lessor_allocator::reload::Reloads;
+use lessor_allocator::reload::{Reloads, Removals};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -52,7 +52,7 @@ impl Watch {
             if !is_asked && text == self.seen {
                 self.next = None;
             } else if self.next.as_ref() == Some(&text) {
-                self.take_over(&text);
+                self.take_over(&text, if is_asked { Removals::Apply } else { Removals::Keep });
                 (self.seen, self.next, is_asked) = (text, None, false);
             } else {
                 self.next = Some(text);
@@ -60,14 +60,18 @@ impl Watch {
         }
     }
 
-    fn take_over(&self, text: &Result<String, String>) {
+    fn take_over(&self, text: &Result<String, String>, removals: Removals) {
         let config = text.as_ref().map_err(String::clone).and_then(|text| {
             configuration::of_allocator(&self.file, text).map_err(|failure| failure.to_string())
         });
-        let done = config.and_then(|config| self.reloads.reload(&config).map_err(|unfit| unfit.to_string()));
+        let done = config
+            .and_then(|config| self.reloads.reload(&config, removals).map_err(|unfit| unfit.to_string()));
         match done {
             Ok(done) => {
                 tracing::info!(put = ?done.put, removed = ?done.removed, "the configuration was read again");
+                if let Some(warning) = done.warning() {
+                    tracing::warn!("{warning}");
+                }
                 if done.needs_restart {
                     tracing::warn!(
                         "clock_drift_ppm, [server], [admin] and [upstream_tls] need a restart: one has changed"

@@ -8,6 +8,7 @@ use super::problem::Problem;
 use crate::access::Visitor;
 use crate::config::Exposure;
 use crate::metrics::Stands;
+use crate::reload::kept_warning;
 use crate::shared::Shared;
 use axum::extract::State;
 use axum::response::Response;
@@ -50,7 +51,8 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>, visitor: Visitor) 
     body["status"] = json!(if reasons.is_empty() { "ready" } else { "not_ready" });
     body["reasons"] = json!(reasons);
     body["checks"] = checks(&shared, quarantined);
-    body["warnings"] = shared.exposures().iter().map(Exposure::to_string).collect();
+    let kept = kept_warning(&shared.kept_limits());
+    body["warnings"] = shared.exposures().iter().map(Exposure::to_string).chain(kept).collect();
     body["node"] = json!(shared.config().server.node.as_ref().map(|node| node.as_str()));
     let kind = shared.config().server.store.kind();
     // One that is asked not to use its file keeps books in memory all the same.

@@ -7,6 +7,7 @@ use lessor_ledger::CarryOver;
 use lessor_ledger::overrides::LimitOverrides;
 use lessor_ledger::registry::Unfit;
 use lessor_protocol::push::{Event, Kind};
+use std::collections::BTreeSet;
 
 impl Shared {
     /// Whether limits are those of a store that several allocators share.
@@ -78,6 +79,20 @@ impl Shared {
         Ok(changes)
     }
 
+    /// The limits that would go if the file said `config`, as they are now, where it said `last` before.
+    pub(crate) fn missing_in(&self, config: &Config, last: &[LimitConfig]) -> Vec<LimitConfig> {
+        if self.is_sharing() {
+            let overrides = self.shared_store_status.overrides();
+            return overrides.missing_in(config, &self.limits());
+        }
+        let named: BTreeSet<&str> = config.limits.iter().map(|limit| limit.name.as_str()).collect();
+        let limits = self.limits();
+        let is_missing = |limit: &&LimitConfig| {
+            !named.contains(limit.name.as_str()) && limits.contains_key(limit.name.as_str())
+        };
+        last.iter().filter(is_missing).cloned().collect()
+    }
+
     /// All of these happen in one step, or none.
     ///
     /// # Errors
@@ -113,7 +128,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reload::Reloads;
+    use crate::reload::{Reloads, Removals};
     use lessor_ledger::overrides::Version;
     use lessor_ledger::registry::{Caller, Entry};
     use lessor_protocol::wire::AskBody;
@@ -190,11 +205,38 @@ mod tests {
         AskBody::of(limit, None, Ask::default())
     }
 
+    /// A file with a higher version drops what was put over the API before. That, too, takes an operator who asks.
+    #[test]
+    fn what_a_shared_file_no_longer_has_stays_until_an_operator_asks() {
+        let shared = Arc::new(Shared::new(config(STORE, &[("a", 1), ("b", 1)]), true));
+        let mut overrides = LimitOverrides::default();
+        let put = json!({ "rules": [{ "kind": "fixed_window", "limit": 2, "per": "1s" }] });
+        overrides.decide("c", Version::of_file(1), Some(put)).expect("room");
+        shared.follow_overrides(&overrides);
+        assert_eq!(names(&shared), ["a", "b", "c"]);
+        let reloads = Reloads::new(shared.clone());
+        let newer = config(&format!("{STORE}version = 2\n"), &[("a", 5)]);
+        let expected = ["b", "c"].map(str::to_owned).to_vec();
+        for put in [vec!["a".to_owned()], vec![]] {
+            let done = reloads.reload(&newer, Removals::Keep).expect("it fits");
+            assert_eq!((done.put, done.removed, done.kept), (put, vec![], expected.clone()));
+            assert_eq!(
+                (names(&shared), shared.kept_limits()),
+                (vec!["a".into(), "b".into(), "c".into()], expected.clone())
+            );
+        }
+        let done = reloads.reload(&newer, Removals::Apply).expect("it fits");
+        assert_eq!((done.removed, names(&shared)), (expected, vec!["a".to_owned()]));
+        assert!(shared.kept_limits().is_empty());
+    }
+
     /// A limit of the store that became one of this allocator alone would be lent twice.
     #[test]
     fn a_file_that_names_no_shared_store_any_more_changes_no_limit() {
         let shared = Arc::new(Shared::new(config(STORE, &[("a", 1)]), true));
-        let done = Reloads::new(shared.clone()).reload(&config("", &[("a", 1), ("b", 1)])).expect("it fits");
+        let done = Reloads::new(shared.clone())
+            .reload(&config("", &[("a", 1), ("b", 1)]), Removals::Apply)
+            .expect("it fits");
         assert!(done.needs_restart && done.put.is_empty());
         assert_eq!(names(&shared), ["a"]);
     }

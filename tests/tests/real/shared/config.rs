@@ -178,6 +178,12 @@ async fn a_newer_file_wins_over_what_was_put_and_what_is_put_after_it_over_that(
     // The file says of this limit what it said before, and of the other one nothing.
     new.rewrite(&store.config("new", LIMIT, 2));
     comes(&new.url, "vendor", &of_file).await;
+    assert_eq!(
+        tell("GET", &new.url, "made", None, None).await,
+        shown(&made),
+        "nothing goes until it is asked for"
+    );
+    new.running.signal(Signal::HUP);
     comes(&new.url, "made", &unknown()).await;
     goes_by(LIMIT).await;
     assert_eq!(tell("GET", &old.url, "made", None, None).await, shown(&made), "its file is not newer");
