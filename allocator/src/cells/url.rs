@@ -207,7 +207,15 @@ fn postgres(rest: &str) -> Result<PostgresPlace, UrlError> {
             "a password is before the host of a URL, or apart from it: no option".to_owned(),
         ));
     }
+    // Without it this would be read as the other form of an address, and an error would quote what is in it.
+    if !rest.starts_with("//") {
+        return Err(UrlError("not a postgres URL: its scheme ends with ://".to_owned()));
+    }
     let mut options = Options::of(rest);
+    // The first of two would end the password, and what follows would be taken for a host and a database, which are shown.
+    if options.rest.matches('@').count() > 1 {
+        return Err(UrlError("an @ in the password of a postgres URL is written as %40".to_owned()));
+    }
     let mode = options.take("sslmode");
     let roots = options.take("sslrootcert");
     let tls = match mode.as_deref() {
@@ -371,6 +379,8 @@ mod tests {
             "redis://:s3cret@h?cluster=s3",
             "postgres://",
             "postgres://u:s3cret@h:x/d",
+            "postgres://u:word@s3/cret@h/d",
+            "postgres:/u:s3cret@h/d?sslm",
             "postgres://u:s3cret@h/d?sslmode=prefer",
             "postgres://u:s3cret@h/d?sslrootcert=/ca.pem",
             "postgres://u:s3cret@h/d?port=x",

@@ -2,6 +2,19 @@
 
 use std::fmt;
 
+/// Characters of a problem that are shown: it is a line of a log, and quotes what it was given.
+const SHOWN_MAX: usize = 1_000;
+
+/// `text` as one line of bounded length, without characters that move a terminal's cursor.
+pub(super) fn one_line(text: &str) -> String {
+    let mut shown: String =
+        text.chars().take(SHOWN_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(SHOWN_MAX).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
 /// Why a configuration was refused. Its `Display` is one line, without the name of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
@@ -11,9 +24,9 @@ pub struct ConfigError {
 
 impl ConfigError {
     /// `problem` at byte `offset` of `text`.
-    pub(super) fn at(text: &str, offset: usize, problem: impl Into<String>) -> Self {
+    pub(super) fn at(text: &str, offset: usize, problem: impl AsRef<str>) -> Self {
         let before = text.get(..offset).unwrap_or(text);
-        ConfigError { line: before.matches('\n').count() + 1, problem: problem.into().replace('\n', " ") }
+        ConfigError { line: before.matches('\n').count() + 1, problem: one_line(problem.as_ref()) }
     }
 
     /// What is wrong, for a text that has no lines of its own.

@@ -1,6 +1,7 @@
 //! The configuration as it is written, before it is checked: the only types here that know serde. They are
 //! read from TOML, and written as TOML by `lessor check` and as JSON by `GET /v1/limits`.
 
+use super::error::one_line;
 use super::{ConfigError, place};
 use lessor_ledger::limit_text::{RULES_EXAMPLE, RawLimit};
 use lessor_ledger::rule_text::{Count, RawRule, Timespan};
@@ -137,7 +138,7 @@ pub(super) fn read(text: &str) -> Result<RawConfig, ConfigError> {
     let document = toml::Deserializer::parse(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
         let line = text.lines().nth(ConfigError::at(text, offset, "").line() - 1).unwrap_or_default();
-        ConfigError::at(text, offset, format!("{}, in: {}", error.message(), line.trim()))
+        ConfigError::at(text, offset, format!("{}, in: {}", error.message(), quoted(line)))
     })?;
     serde_path_to_error::deserialize(document).map_err(|error| {
         let key = key(error.path());
@@ -148,6 +149,20 @@ pub(super) fn read(text: &str) -> Result<RawConfig, ConfigError> {
             (true, None) | (false, _) => ConfigError::at(text, place::offset(text, &key), problem),
         }
     })
+}
+
+/// Characters of a line that are quoted.
+const QUOTED_MAX: usize = 200;
+
+/// `line` as it is quoted. What may be the URL of a store, with a password in it, is not.
+fn quoted(line: &str) -> String {
+    let line = line.trim();
+    let shown: String = line.chars().take(QUOTED_MAX).collect();
+    if !line.contains("url") && !line.contains("://") {
+        return shown;
+    }
+    let key = shown.split_once('=').map_or("", |(key, _)| key.trim_end());
+    format!("{key} = …")
 }
 
 /// What is wrong with what `key` leads to, of which serde says `said`.
@@ -175,7 +190,7 @@ pub(super) fn read_rules(text: &str) -> Result<Vec<RawRule>, String> {
         // The position in a piece of a line is of no use to an operator.
         let place = format!(" at line {} column {}", error.line(), error.column());
         let said = error.to_string();
-        problem(&format!("rules{key}"), said.strip_suffix(&place).unwrap_or(&said))
+        one_line(&problem(&format!("rules{key}"), said.strip_suffix(&place).unwrap_or(&said)))
     })
 }
 

@@ -186,6 +186,19 @@ fn what_is_no_configuration_is_refused() {
         "line 2: limit \"a b\": name contains ' ', allowed are A-Z a-z 0-9 . _ : / -",
     );
     refused("[[limit]]\nname = \"a\"\nname = \"a\"", "line 3: duplicate key, in: name = \"a\"");
+    // A URL of a store may have a password in it.
+    let quotes = "string values must be quoted, expected literal string, in:";
+    refused("[store]\nurl = redis://:s3cret@h", &format!("line 2: {quotes} url = …"));
+    refused("store = { url = redis://:s3cret@h }", &format!("line 1: {quotes} store = …"));
+    // What a replay of the fuzz corpus found: a line break of another kind, and a line of any length.
+    refused(
+        "a = b\rlessor: all is well",
+        "line 1: carriage return must be followed by newline, expected newline, in: a = b lessor: all is well",
+    );
+    let long = Config::parse(&format!("a = \"{}", "x".repeat(100_000))).expect_err("no end").to_string();
+    assert!(long.len() < 400, "{} bytes", long.len());
+    let long = Config::parse(&format!("{} = 1", "x".repeat(100_000))).expect_err("unknown").to_string();
+    assert!(long.len() < 1_100 && long.ends_with('…'), "{} bytes", long.len());
     let limit = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
     refused(
         &format!("{limit}{limit}"),
