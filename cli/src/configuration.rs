@@ -1,15 +1,12 @@
 //! Reads the configuration of an allocator from a file. Whatever is wrong with it is one line and exit code 2.
 
 use crate::failure::Failure;
+use crate::file;
 use crate::store::STORE_PASSWORD;
 use lessor_allocator::cells::Password;
 use lessor_allocator::config::{LimitConfig, StoreConfig};
 use lessor_allocator::{Config, ConfigError};
-use rustix::fs::OFlags;
-use std::fs::OpenOptions;
-use std::io::{self, Read as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The largest file, in bytes: ten thousand limits of one rule each take about one million. A larger file is another file.
@@ -63,34 +60,17 @@ pub(crate) fn read_whole(
 /// If it cannot be read, is no regular file, or is larger than [`FILE_MAX`].
 pub(crate) fn text(file: &Path) -> Result<String, Failure> {
     let name = file.display();
-    read_text(file).map_err(|error| Failure::Input(format!("cannot read configuration {name}: {error}")))
+    file::text(file, FILE_MAX)
+        .map_err(|error| Failure::Input(format!("cannot read configuration {name}: {error}")))
 }
 
-fn read_text(file: &Path) -> io::Result<String> {
-    // To open a pipe takes until another process opens it to write, and to read it may never end.
-    let opened =
-        OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(file)?;
-    if !opened.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-    }
-    let mut text = String::new();
-    // It may grow while it is read.
-    opened.take(FILE_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_MAX {
-        let problem = format!("it is larger than {} MiB", FILE_MAX >> 20);
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
-    }
-    Ok(text)
-}
-
-/// The configuration of an allocator that `text`, of `file`, is: with its store where it is placed, and the password for it.
+/// The configuration of an allocator that `text`, of `file`, is: with its store where it is placed, and without the password for it.
 ///
 /// # Errors
 /// If it is none: names file, key and value.
 pub(crate) fn of_allocator(file: &Path, text: &str) -> Result<Config, Failure> {
     let mut config = Config::parse(text).map_err(|error| wrong(file, &error))?;
     place_store(&mut config, file);
-    unlock_store(&mut config);
     Ok(config)
 }
 
@@ -123,11 +103,22 @@ fn place_store(config: &mut Config, file: &Path) {
     }
 }
 
-/// Says what the password of a store is that several allocators share, where its URL does not.
-fn unlock_store(config: &mut Config) {
+/// Says what the password of a store is that several allocators share, where its URL does not: what is in the file that `config` names,
+/// or else in the environment. A warning is logged if other users can read it there, or in `file`, which has the URL.
+///
+/// # Errors
+/// If that file cannot be used: names key and file.
+pub(crate) fn unlock_store(config: &mut Config, file: &Path) -> Result<(), Failure> {
     if let StoreConfig::Shared(shared) = &mut config.server.store {
-        shared.cells.password = std::env::var(STORE_PASSWORD).ok().map(Password::new);
+        if shared.cells.url.has_password() {
+            file::warn_if_open(file, "the password in store.url");
+        }
+        shared.cells.password = match &shared.password_file {
+            Some(file) => Some(file::password("store.password_file", file)?),
+            None => std::env::var(STORE_PASSWORD).ok().map(Password::new),
+        };
     }
+    Ok(())
 }
 
 fn wrong(file: &Path, error: &ConfigError) -> Failure {

@@ -5,6 +5,7 @@ mod check;
 mod configuration;
 mod demo;
 mod failure;
+mod file;
 mod limits;
 mod logging;
 mod manual;

@@ -22,7 +22,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     #[cfg(not(feature = "otlp"))]
     logging::install(args.log, filter);
     let text = configuration::text(&args.config)?;
-    let config = configuration::of_allocator(&args.config, &text)?;
+    let mut config = configuration::of_allocator(&args.config, &text)?;
+    configuration::unlock_store(&mut config, &args.config)?;
     stop::end_in_time()?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;

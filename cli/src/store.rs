@@ -2,6 +2,7 @@
 //! run meanwhile, and the file says so itself. And makes what a store needs that several allocators share.
 
 use crate::failure::Failure;
+use crate::file;
 use clap::{Args, Subcommand};
 use lessor_allocator::cells::{Cells, CellsConfig, CellsError, Password, StoreUrl};
 use lessor_allocator::store::{Dump, Embedded, StoreError};
@@ -41,9 +42,12 @@ enum StoreCommand {
     /// Create the tables of a PostgreSQL store that several allocators share. Existing tables stay as they are.
     Migrate {
         /// Address of the store: postgres://user@host/database, or redis://host or etcd://host, which need no tables. The password
-        /// is a part of it, or the environment variable LESSOR_STORE_PASSWORD.
+        /// is a part of it, or in --store-password-file, or in the environment variable LESSOR_STORE_PASSWORD.
         #[arg(long, value_name = "URL", env = "LESSOR_STORE_URL", hide_env_values = true)]
         store_url: String,
+        /// File with the password of the store, if the URL has none: one line.
+        #[arg(long, value_name = "FILE")]
+        store_password_file: Option<PathBuf>,
         /// Prefix of the names of tables.
         #[arg(long, value_name = "NAME", default_value = CellsConfig::PREFIX)]
         store_prefix: String,
@@ -85,7 +89,9 @@ pub(crate) fn run(args: &StoreArgs) -> Result<(), Failure> {
             Embedded::import(file, &dump).map_err(|error| failed(&error))?;
             print(&format!("{}: {}", file.display(), counted(&dump)))
         }
-        StoreCommand::Migrate { store_url, store_prefix } => migrate(store_url, store_prefix),
+        StoreCommand::Migrate { store_url, store_password_file, store_prefix } => {
+            migrate(store_url, store_password_file.as_deref(), store_prefix)
+        }
     }
 }
 
@@ -98,10 +104,17 @@ fn counted(dump: &Dump) -> String {
     }
 }
 
-fn migrate(url: &str, prefix: &str) -> Result<(), Failure> {
+fn migrate(url: &str, password_file: Option<&Path>, prefix: &str) -> Result<(), Failure> {
     // The command line does not say what is wrong with a URL: it would show it, and the password in it.
     let url: StoreUrl = url.parse().map_err(|error| Failure::Input(format!("--store-url: {error}")))?;
-    let password = std::env::var(STORE_PASSWORD).ok().map(Password::new);
+    let password = match password_file {
+        Some(_) if url.has_password() => {
+            let problem = "--store-password-file: the URL has a password, too: leave one of them out";
+            return Err(Failure::Input(problem.to_owned()));
+        }
+        Some(file) => Some(file::password("--store-password-file", file)?),
+        None => std::env::var(STORE_PASSWORD).ok().map(Password::new),
+    };
     let config =
         CellsConfig { password, prefix: prefix.to_owned(), timeout: CONNECT_MAX, ..CellsConfig::new(url) };
     let failed = |error: CellsError| match error {

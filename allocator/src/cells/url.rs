@@ -120,6 +120,16 @@ impl StoreUrl {
         matches!(&self.place, Place::Redis(place) if place.is_cluster)
     }
 
+    /// Whether the password is in it.
+    pub fn has_password(&self) -> bool {
+        match &self.place {
+            Place::Memory => false,
+            Place::Redis(place) => place.password.is_some(),
+            Place::Postgres(place) => place.config.get_password().is_some(),
+            Place::Etcd(place) => place.password.is_some(),
+        }
+    }
+
     /// Whether the store has a clock that can be asked for the time: all but etcd have one.
     pub fn has_clock(&self) -> bool {
         !matches!(self.place, Place::Etcd(_))

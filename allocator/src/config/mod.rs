@@ -107,7 +107,7 @@ pub enum StoreConfig {
         path: Option<PathBuf>,
     },
     /// In a server that several allocators share: all of them lease from it.
-    Shared(SharedStore),
+    Shared(Box<SharedStore>),
 }
 
 /// A store that several allocators share. Two are the same if all but a password is.
@@ -115,6 +115,8 @@ pub enum StoreConfig {
 pub struct SharedStore {
     /// Where it is, and what is asked of it.
     pub cells: CellsConfig,
+    /// The file that holds the password, for the program that starts the process; `None` if none was named.
+    pub password_file: Option<PathBuf>,
     /// Which configuration this is: of two allocators that say different rules, the one with the higher version is right.
     pub version: u64,
 }

@@ -126,6 +126,7 @@ pub(super) struct RawStore {
     pub kind: Option<String>,
     pub path: Option<String>,
     pub url: Option<String>,
+    pub password_file: Option<String>,
     pub prefix: Option<String>,
     pub replicas: Option<Count>,
     pub synced: Option<bool>,

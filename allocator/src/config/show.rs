@@ -114,6 +114,9 @@ fn access(f: &mut fmt::Formatter<'_>, auth: &AuthConfig) -> fmt::Result {
 /// All but a password that may be in its URL.
 fn shared_store(f: &mut fmt::Formatter<'_>, shared: &SharedStore) -> fmt::Result {
     line(f, "url", &shared.cells.url.to_string())?;
+    if let Some(file) = &shared.password_file {
+        line(f, "password_file", file)?;
+    }
     line(f, "prefix", &shared.cells.prefix)?;
     line(f, "replicas", &shared.cells.replicas)?;
     line(f, "synced", &shared.cells.synced)?;

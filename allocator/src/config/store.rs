@@ -5,6 +5,7 @@ use super::{LimitConfig, SharedStore, StoreConfig, Upstream, upstream};
 use crate::cells::{Cells, CellsConfig, StoreUrl};
 use lessor_ledger::roots::TimeSource;
 use lessor_ledger::rule_text::{Count, Timespan};
+use std::path::Path;
 use std::time::Duration;
 
 /// Least and greatest time that a call of a store may be given. Less is shorter than a sync of a disk, and no caller waits
@@ -16,6 +17,7 @@ pub(super) fn store(raw: &RawStore) -> Result<StoreConfig, String> {
     let is_shared = ["redis", "postgres", "etcd"].contains(&kind);
     let own = [
         ("url", raw.url.is_some()),
+        ("password_file", raw.password_file.is_some()),
         ("prefix", raw.prefix.is_some()),
         ("replicas", raw.replicas.is_some()),
         ("synced", raw.synced.is_some()),
@@ -39,7 +41,7 @@ pub(super) fn store(raw: &RawStore) -> Result<StoreConfig, String> {
         ("redis" | "postgres" | "etcd", Some(path)) => {
             Err(format!("store.path is {path:?}: a store of kind {kind} has none, use store.url"))
         }
-        ("redis" | "postgres" | "etcd", None) => Ok(StoreConfig::Shared(shared(kind, raw)?)),
+        ("redis" | "postgres" | "etcd", None) => Ok(StoreConfig::Shared(Box::new(shared(kind, raw)?))),
         _ => Err(format!("store.kind is {kind:?}: use one of {}", StoreConfig::KINDS.join(", "))),
     }
 }
@@ -59,6 +61,15 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
     let found = url.kind().name();
     if found != kind {
         return Err(format!("store.url is one of {found}, and store.kind is {kind:?}: use the same"));
+    }
+    let password_file = raw.password_file.as_deref();
+    if password_file == Some("") {
+        return Err("store.password_file is \"\": use the path of a file that holds the password".to_owned());
+    }
+    if let (Some(file), true) = (password_file, url.has_password()) {
+        return Err(format!(
+            "store.password_file is {file:?}, and store.url has a password, too: leave one of them out"
+        ));
     }
     let mut cells = CellsConfig::new(url);
     if let Some(prefix) = &raw.prefix {
@@ -85,7 +96,7 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
     }
     Cells::new(&cells).map_err(|error| format!("store.prefix: {error}"))?;
     let version = raw.version.map_or(1, |Count(version)| version);
-    Ok(SharedStore { cells, version })
+    Ok(SharedStore { cells, password_file: password_file.map(Into::into), version })
 }
 
 impl SharedStore {
@@ -103,9 +114,10 @@ impl SharedStore {
     }
 
     /// All but a password.
-    fn shown(&self) -> (String, &str, u32, bool, Duration, u64) {
+    fn shown(&self) -> (String, Option<&Path>, &str, u32, bool, Duration, u64) {
         let CellsConfig { url, prefix, replicas, synced, timeout, .. } = &self.cells;
-        (url.to_string(), prefix, *replicas, *synced, *timeout, self.version)
+        let file = self.password_file.as_deref();
+        (url.to_string(), file, prefix, *replicas, *synced, *timeout, self.version)
     }
 }
 
@@ -130,7 +142,7 @@ impl StoreConfig {
     pub(crate) fn as_of(&self, other: &StoreConfig) -> StoreConfig {
         match self {
             StoreConfig::Shared(shared) => {
-                StoreConfig::Shared(SharedStore { version: other.version(), ..shared.clone() })
+                StoreConfig::Shared(Box::new(SharedStore { version: other.version(), ..*shared.clone() }))
             }
             StoreConfig::Memory | StoreConfig::Embedded { .. } => self.clone(),
         }
@@ -163,6 +175,29 @@ mod tests {
         let limit = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
         let parsed = Config::parse(&format!("[store]\n{lines}\n{limit}"));
         parsed.map(|config| config.server.store).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_password_is_in_one_place() {
+        let with_file =
+            |url: &str| format!("kind = \"redis\"\nurl = \"{url}\"\npassword_file = \"/run/word\"");
+        let store = store_of(&with_file("redis://h")).expect("it is one");
+        let StoreConfig::Shared(shared) = &store else { panic!("{store:?}") };
+        assert_eq!(shared.password_file.as_deref(), Some(Path::new("/run/word")));
+        for (lines, said) in [
+            (
+                with_file("redis://:s3cret@h"),
+                "store.password_file is \"/run/word\", and store.url has a password",
+            ),
+            (with_file("redis://h").replace("/run/word", ""), "store.password_file is \"\": use the path"),
+            (
+                "password_file = \"/run/word\"".to_owned(),
+                "store.password_file is said of kind = \"embedded\"",
+            ),
+        ] {
+            let error = store_of(&lines).expect_err(&lines);
+            assert!(error.contains(said) && !error.contains("s3cret"), "{error}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The allocator as an operator's service: many connections at once, files that are not what they should be, and an end in
 //! time whatever hangs.
 
+mod secrets;
+
 use lessor_protocol::Clock;
 use rustix::process::Signal;
 use scenarios::process::{Allocator, Running, lessor};
