@@ -3,6 +3,7 @@
 
 mod ends;
 mod secrets;
+mod unit;
 
 use lessor_protocol::Clock;
 use rustix::process::Signal;

@@ -1,0 +1,30 @@
+//! The unit of systemd takes away what an allocator does not need.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Tenths of a point of exposure that it may have at most, of a hundred.
+const EXPOSURE_MAX: &str = "15";
+
+#[test]
+fn the_unit_of_systemd_exposes_little() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/lessor.service");
+    let text = std::fs::read_to_string(&unit).expect("it is there");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let security = |text: &str| {
+        let file = folder.path().join("lessor.service");
+        std::fs::write(&file, text).expect("a file in it");
+        let mut command = Command::new("systemd-analyze");
+        command.args(["security", "--offline=true", "--no-pager", "--threshold", EXPOSURE_MAX]).arg(&file);
+        let said = command.output().expect("it runs");
+        (said.status.success(), String::from_utf8_lossy(&said.stdout).into_owned())
+    };
+    let (is_good, said) = security(&text);
+    let level = said.lines().find(|line| line.contains("Overall exposure level")).unwrap_or(&said);
+    println!("{level}");
+    assert!(is_good, "{said}");
+    // Each line that takes something away counts.
+    let (is_good, _) =
+        security(&text.replace("ProtectSystem=strict\n", "").replace("PrivateDevices=yes\n", ""));
+    assert!(!is_good, "the bound would notice nothing");
+}
