@@ -44,5 +44,8 @@ mod shared_store_status;
 pub mod store;
 mod uplink;
 
+#[doc(hidden)]
+pub use http::untrusted;
+
 pub use config::{Config, ConfigError};
 pub use server::{OpenError, Server, listen};

@@ -21,6 +21,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod top;
+pub mod untrusted;
 mod visitor;
 mod walk;
 

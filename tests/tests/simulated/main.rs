@@ -1,6 +1,7 @@
 //! Suites that compute: simulated worlds, properties and recorded traffic, in virtual time. They are one binary, and no
 //! test here waits for a clock.
 
+mod corpus;
 mod family;
 mod pool;
 mod regions;

@@ -1,0 +1,259 @@
+//! What strangers, operators and stores hand in, as one function of bytes for each kind of it. A function panics if the code that
+//! ships does something that it must not. `fuzz_targets` call them with what libFuzzer makes up; a test of the main workspace
+//! calls them with the files of `corpus`. They open no file and no connection.
+
+use lessor::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use lessor::{HeaderNames, RateLimitHeaders};
+use lessor_allocator::cells::StoreUrl;
+use lessor_allocator::config::{limit_from_json, rules_from_json};
+use lessor_allocator::store::Dump;
+use lessor_allocator::{Config, untrusted};
+use lessor_ledger::Rule;
+use lessor_ledger::overrides::{LimitOverrides, Version};
+use lessor_ledger::pool::{Past, Plan};
+use lessor_ledger::registry::{DecisionRow, LimitRow, PoolPlace, PoolRow, Registry, Written};
+use lessor_ledger::roots::{CompiledPlan, Head, ParentRef, RootSpec, TimeSource};
+use lessor_ledger::rule::{Gap, SlidingWindow};
+use lessor_ledger::share::Sharing;
+use lessor_protocol::wire::LeasesResponse;
+use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A target: what takes the bytes, under the name of its corpus.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: [Target; 6] = [
+    ("wire", wire),
+    ("configuration", configuration),
+    ("store_url", store_url),
+    ("stored_rows", stored_rows),
+    ("rate_limit_headers", rate_limit_headers),
+    ("rules", rules),
+];
+
+/// One limit of each kind, as nodes find them. None lends more than [`MOST`] at once.
+const LIMITS: &str = r#"
+[[limit]]
+name = "window"
+rules = [{ kind = "sliding_window", limit = 100, per = "1s" }, { kind = "sliding_log", limit = 50, per = "100ms" }]
+[[limit]]
+name = "child"
+parent = "window"
+keyed = true
+keys_max = 8
+rules = [{ kind = "token_bucket", capacity = 20, refill = 10, per = "1s" }]
+[[limit]]
+name = "calls"
+rules = [{ kind = "concurrency", limit = 10, longest = "1s" }]
+[[limit]]
+name = "flow"
+rules = [{ kind = "leaky_bucket", burst = 5, refill = 100, per = "1s" }]
+[[limit]]
+name = "pattern/*"
+rules = [{ kind = "fixed_window", limit = 30, per = "1s" }]
+"#;
+
+/// The most permits that a limit of [`LIMITS`] has.
+const MOST: u64 = 100;
+
+/// Bodies of requests of nodes, one a line; a line that begins with `-` is one that says goodbye. Ten milliseconds lie between two.
+pub fn wire(data: &[u8]) {
+    let config = Config::parse(LIMITS).expect("it is good");
+    let mut now = start();
+    let registry = Registry::new(&config.limits, config.clocks, Past::None, now, 7);
+    for line in data.split(|byte| *byte == b'\n').take(64) {
+        now = now + Duration::from_millis(10);
+        if let Some(body) = line.strip_prefix(b"-") {
+            let _ = untrusted::leave(&registry, now, "node", body);
+        } else if let Some(answer) = untrusted::leases(&registry, now, line) {
+            let answer: LeasesResponse = serde_json::from_slice(&answer).expect("an answer can be read");
+            let most = answer.grants.iter().map(|grant| grant.permits).max().unwrap_or_default();
+            assert!(most <= MOST, "{most} permits at once, of at most {MOST}");
+        }
+        registry.look_round(now, 8);
+    }
+}
+
+/// A file as an operator writes it. What was understood of it is printed, and means the same when it is read.
+pub fn configuration(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match Config::parse(text) {
+        Ok(config) => {
+            let printed = config.to_string();
+            // Of a URL only a part is shown.
+            if printed.contains("\nurl = ") {
+                return;
+            }
+            let again = Config::parse(&printed).unwrap_or_else(|error| panic!("{error} in {printed}"));
+            assert_eq!(again.to_string(), printed);
+        }
+        Err(error) => is_one_line(&error.to_string()),
+    }
+}
+
+/// Where a store is. What is shown of it holds no password.
+pub fn store_url(data: &[u8]) {
+    const SECRET: &str = "s3cr3t-0f-the-fuzzer";
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let text = text.replace("PASSWORD", SECRET);
+    match text.parse::<StoreUrl>() {
+        Ok(url) => {
+            let shown = format!("{url} {url:?}");
+            // Only before the host is it a password.
+            let is_password = text.rfind('@').is_some_and(|at| !text[at..].contains(SECRET));
+            let is_user = text.find(SECRET).is_some_and(|at| !text[..at].contains(':'));
+            assert!(!is_password || is_user || !shown.contains(SECRET), "{shown}");
+        }
+        Err(error) => {
+            let said = error.to_string();
+            assert!(!said.contains(SECRET), "{said}");
+            is_one_line(&said);
+        }
+    }
+}
+
+/// What is found in a store: an export of the embedded one, or a cell of one that allocators share. Nothing of it makes an
+/// allocator lend more than its file allows.
+pub fn stored_rows(data: &[u8]) {
+    if let Ok(overrides) = LimitOverrides::read(data) {
+        assert_eq!(LimitOverrides::read(&overrides.write()).as_ref(), Ok(&overrides));
+    }
+    if let Ok(head) = Head::read(data) {
+        assert_eq!(Head::read(&head.write()).as_ref(), Ok(&head));
+        root(&head, None);
+    }
+    let timeline = lessor_ledger::cells::Timeline::new("t");
+    for is_fresh in [true, false] {
+        root(&Head::begin(1, &timeline, start(), is_fresh), Some(data));
+    }
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Err(error) = Dump::parse(text) {
+        is_one_line(&error);
+    }
+    if let Some(written) = written(text) {
+        [Gap::Counted, Gap::Unknown].into_iter().for_each(|gap| restored(&written, gap));
+    }
+}
+
+/// Reads the root of a limit of a hundred from `value`, and lends of it.
+fn root(head: &Head, value: Option<&[u8]>) {
+    let rule = SlidingWindow::try_new(MOST, Duration::from_secs(1), Duration::ZERO).expect("it is good");
+    let plan = Plan {
+        rules: vec![
+            lessor_ledger::roots::stricter(&Rule::SlidingWindow(rule), TimeSource::Store)
+                .expect("it can be kept"),
+        ],
+        is_borrowed: false,
+        is_root: true,
+        clocks: ClockBounds::default(),
+        ease_off: false,
+        lessees_max: 8,
+        sharing: Sharing::default(),
+    };
+    let spec = RootSpec {
+        compiled: CompiledPlan::new(plan, TimeSource::Store),
+        version: Version::of_file(1),
+        parent_ref: ParentRef::default(),
+    };
+    if let Ok(mut read) = lessor_ledger::roots::read(&spec, head, value, start()) {
+        let _ = read.pool.view(read.now);
+    }
+}
+
+/// The rows of an export.
+fn written(text: &str) -> Option<Written> {
+    let mut said: Value = serde_json::from_str(text).ok()?;
+    let limits: BTreeMap<String, LimitRow> = serde_json::from_value(said.get_mut("limits")?.take()).ok()?;
+    let decisions =
+        said.get_mut("decisions").map(Value::take).unwrap_or_else(|| Value::Object(Default::default()));
+    let decisions: BTreeMap<String, DecisionRow> = serde_json::from_value(decisions).ok()?;
+    let mut pools = BTreeMap::new();
+    for pool in said.get_mut("pools")?.as_array_mut()? {
+        let row: PoolRow = serde_json::from_value(pool.get_mut("row")?.take()).ok()?;
+        pools.insert(PoolPlace::parse(pool.get("place")?.as_str()?)?, row);
+    }
+    Some(Written { limits, pools, decisions })
+}
+
+/// An allocator that goes on with what is `written`, and writes down what it makes of it.
+fn restored(written: &Written, gap: Gap) {
+    let config = Config::parse(LIMITS).expect("it is good");
+    let mut now = start();
+    let mut registry = Registry::restored(&config.limits, config.clocks, written, gap, now, 7);
+    registry.take_decisions(&config.limits, written, gap, now);
+    registry.begin_writing(0);
+    let batch = registry.write_down(now);
+    registry.raise_high_water(&batch);
+    let asks: Vec<String> = ["window", "child", "calls", "flow", "pattern/x"]
+        .iter()
+        .map(|limit| {
+            let key = if *limit == "child" { r#","key":"a""# } else { "" };
+            format!(r#"{{"limit":"{limit}"{key},"spent_total":0,"held":0,"want":1000}}"#)
+        })
+        .collect();
+    for seq in 1..4 {
+        let body = format!(r#"{{"node":"n","session":1,"seq":{seq},"asks":[{}]}}"#, asks.join(","));
+        let answer = untrusted::leases(&registry, now, body.as_bytes()).expect("it is good");
+        let answer: LeasesResponse = serde_json::from_slice(&answer).expect("an answer can be read");
+        assert!(answer.grants.iter().all(|grant| grant.permits <= MOST), "{answer:?}");
+        now = now + Duration::from_secs(1);
+        registry.write_down(now);
+    }
+}
+
+/// An answer of a vendor: its status, and a header on each line after that.
+pub fn rate_limit_headers(data: &[u8]) {
+    let mut lines = data.split(|byte| *byte == b'\n');
+    let status = lines.next().and_then(|line| StatusCode::from_bytes(line).ok()).unwrap_or(StatusCode::OK);
+    let mut headers = HeaderMap::new();
+    for line in lines.take(64) {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let name = HeaderName::from_bytes(&line[..colon]);
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii())) {
+            headers.append(name, value);
+        }
+    }
+    for names in [HeaderNames::default(), HeaderNames::none()] {
+        let said = RateLimitHeaders::read(status, &headers, &names);
+        let most = said.left.map_or(0, |left| left.permits);
+        assert!(most <= PERMITS_MAX, "{most} permits are left");
+        let is_refusal = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status);
+        assert!(is_refusal || !said.refused, "{status} is no refusal");
+    }
+}
+
+/// Rules, or a limit, as they are put over the API.
+pub fn rules(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Err(error) = rules_from_json(text, Duration::ZERO) {
+        is_one_line(&error);
+    }
+    let Ok(body) = serde_json::from_str::<Value>(text) else { return };
+    match limit_from_json("vendor/rest", &body) {
+        Ok(limit) => {
+            let mut now = start();
+            let registry = Registry::new(&[limit], ClockBounds::default(), Past::None, now, 7);
+            for seq in 1..4 {
+                let ask = r#"{"limit":"vendor/rest","spent_total":0,"held":0,"want":1}"#;
+                let body = format!(r#"{{"node":"n","session":1,"seq":{seq},"asks":[{ask}]}}"#);
+                let _ = untrusted::leases(&registry, now, body.as_bytes());
+                now = now + Duration::from_millis(700);
+            }
+        }
+        Err(error) => is_one_line(&error.to_string()),
+    }
+}
+
+/// An instant long after the clock began.
+fn start() -> Moment {
+    Moment::from_nanos(1_000_000_000_000)
+}
+
+/// An error is a line of a log: it holds no piece of input that could pass for another line, and is not as long as the input.
+fn is_one_line(said: &str) {
+    assert!(!said.chars().any(|c| c == '\n' || c == '\r'), "{said:?}");
+    assert!(said.len() <= 2_000, "{} bytes: {}", said.len(), said.chars().take(200).collect::<String>());
+}
