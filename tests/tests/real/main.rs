@@ -26,6 +26,7 @@ mod shared;
 mod store;
 mod stores;
 mod strangers;
+mod supply;
 mod tls;
 mod transport;
 #[cfg(target_os = "linux")]
