@@ -116,6 +116,45 @@ fn a_pipe_in_place_of_the_configuration_is_refused_and_holds_up_nothing() {
     assert!(code == Some(0) && took < IN_TIME, "{code:?} after {took:?}");
 }
 
+/// What takes the place of a configuration is refused at the start, and while it serves; then the one before holds, and the next
+/// good one is taken over.
+#[test]
+fn what_is_no_configuration_is_refused_and_the_next_one_is_taken_over() {
+    let (folder, file) = folder(CONFIG);
+    let (running, _url) = started(&file, "info");
+    let large = format!("{CONFIG}#{}", "x".repeat(4 << 20));
+    let device = std::path::PathBuf::from("/dev/zero");
+    type Place<'a> = &'a dyn Fn(&Path);
+    let places: [(&str, Place<'_>); 4] = [
+        ("it is no regular file", &|file| {
+            assert!(Command::new("mkfifo").arg(file).status().expect("it runs").success());
+        }),
+        ("it is no regular file", &|file| std::fs::create_dir(file).expect("a folder")),
+        ("it is no regular file", &|file| symlink(&device, file).expect("a link")),
+        ("it is larger than 4 MiB", &|file| std::fs::write(file, &large).expect("its folder is there")),
+    ];
+    for (round, (said, place)) in places.into_iter().enumerate() {
+        // The log is beside the file, so it is kept.
+        let (good, aside) = (folder.path().join("good"), folder.path().join(format!("bad-{round}")));
+        place(&aside);
+        std::fs::rename(&file, &good).expect("it is there");
+        std::fs::rename(&aside, &file).expect("it is there");
+        let refused = || log(&file).matches("the configuration is refused").count();
+        until("it is refused", || refused() == round + 1);
+        assert!(log(&file).lines().last().is_some_and(|line| line.contains(said)), "{}", log(&file));
+        let at_start = serve(&file, "error").output().expect("it runs");
+        let words = String::from_utf8_lossy(&at_start.stderr).into_owned();
+        assert!(at_start.status.code() == Some(2) && words.contains(said), "{:?}: {words}", at_start.status);
+        std::fs::rename(&file, &aside).expect("it is there");
+        std::fs::write(&good, CONFIG.replace("limit = 100", &format!("limit = {}", 200 + round)))
+            .expect("its folder is there");
+        std::fs::rename(&good, &file).expect("it is there");
+        let taken = || log(&file).matches("the configuration was read again").count();
+        until("it is taken over", || taken() == round + 1);
+    }
+    assert_eq!(ended(running).0, Some(0));
+}
+
 /// The bug: a log that was not read any more stopped what wrote to it, and the end of the process with it.
 #[test]
 fn a_log_that_is_not_read_does_not_hold_up_the_end() {
