@@ -1,9 +1,11 @@
 //! Tells listeners that something happened to a limit. Handlers and reloads tell, and each listener hears at its own
 //! pace. A listener that does not keep up is told that it lags, and no other task ever waits for it.
 
+use crate::server::{Addresses, Place};
 use lessor_protocol::Moment;
 use lessor_protocol::push::{Event, Kind};
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
@@ -24,23 +26,32 @@ const LISTENER_PART: usize = 2;
 pub(crate) struct Events {
     sender: broadcast::Sender<Event>,
     sent: AtomicUsize,
+    /// Listeners so far.
+    begun: AtomicUsize,
     /// The newest last.
     past: Mutex<VecDeque<(Moment, Event)>>,
     listeners_max: usize,
+    addresses: Addresses,
 }
 
 /// One who listens.
 #[derive(Debug)]
-pub(crate) struct Listener(broadcast::Receiver<Event>);
+pub(crate) struct Listener {
+    receiver: broadcast::Receiver<Event>,
+    _place: Option<Place>,
+    number: usize,
+}
 
 impl Events {
-    /// Has no listener yet; of `connections_max` connections some may listen.
-    pub(crate) fn new(connections_max: usize) -> Self {
+    /// Has no listener yet; of `connections_max` connections some may listen, and as large a part of those that one address may have.
+    pub(crate) fn new(connections_max: usize, per_address: usize) -> Self {
         Events {
             sender: broadcast::Sender::new(QUEUE_MAX),
             sent: AtomicUsize::new(0),
+            begun: AtomicUsize::new(0),
             past: Mutex::default(),
             listeners_max: (connections_max / LISTENER_PART).max(1),
+            addresses: Addresses::new((per_address / LISTENER_PART).max(1)),
         }
     }
 
@@ -67,9 +78,17 @@ impl Events {
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Listens from now on; `None` if as many do as may.
-    pub(crate) fn listen(&self) -> Option<Listener> {
-        (self.listeners() < self.listeners_max).then(|| Listener(self.sender.subscribe()))
+    /// Listens from now on at `address`, if it is known; `None` if as many do as may, there or in all.
+    pub(crate) fn listen(&self, address: Option<IpAddr>) -> Option<Listener> {
+        if self.listeners() >= self.listeners_max {
+            return None;
+        }
+        let place = match address {
+            None => None,
+            Some(address) => Some(self.addresses.place(address)?),
+        };
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        Some(Listener { receiver: self.sender.subscribe(), _place: place, number })
     }
 
     /// How many listen.
@@ -84,9 +103,14 @@ impl Events {
 }
 
 impl Listener {
+    /// The how many-th it is.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
     /// The next event; `None` if there will be none. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Event> {
-        match self.0.recv().await {
+        match self.receiver.recv().await {
             Ok(event) => Some(event),
             Err(broadcast::error::RecvError::Lagged(_)) => Some(Event::of_all(Kind::Lagged)),
             Err(broadcast::error::RecvError::Closed) => None,
@@ -100,8 +124,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_listener_that_does_not_keep_up_is_told_that_it_lags() {
-        let events = Events::new(4);
-        let mut slow = events.listen().expect("room");
+        let events = Events::new(4, 3);
+        let mut slow = events.listen(None).expect("room");
         let event = Event::of(Kind::ToppedUp, "a");
         (0..=QUEUE_MAX).for_each(|_| events.tell(Moment::ORIGIN, &event));
         assert_eq!(slow.next().await.map(|event| event.kind), Some(Kind::Lagged));
@@ -111,10 +135,22 @@ mod tests {
 
     #[tokio::test]
     async fn half_of_all_connections_may_listen() {
-        let events = Events::new(4);
-        let (_one, two) = (events.listen().expect("room"), events.listen().expect("room"));
-        assert!(events.listen().is_none());
+        let events = Events::new(4, 3);
+        let (_one, two) = (events.listen(None).expect("room"), events.listen(None).expect("room"));
+        assert!(events.listen(None).is_none());
         drop(two);
-        assert!(events.listen().is_some());
+        assert!(events.listen(None).is_some());
+    }
+
+    /// The bug: one address listened as often as all may, and no other heard anything.
+    #[tokio::test]
+    async fn one_address_leaves_places_for_others_that_listen() {
+        let events = Events::new(8, 6);
+        let [one, other] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().ok());
+        let held: Vec<Listener> = (0..8).filter_map(|_| events.listen(one)).collect();
+        assert_eq!(held.len(), 3);
+        assert!(events.listen(other).is_some());
+        drop(held);
+        assert!(events.listen(one).is_some());
     }
 }

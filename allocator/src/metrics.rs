@@ -63,6 +63,7 @@ pub(crate) struct Metrics {
     exchange_seconds: Histogram,
     exchange_asks: Histogram,
     connections: Gauge,
+    refused: Counter,
     epoch: Gauge,
     ready: Gauge,
     sessions: Gauge,
@@ -111,6 +112,7 @@ impl Metrics {
             exchange_seconds: histogram!("lessor_exchange_seconds"),
             exchange_asks: histogram!("lessor_exchange_asks"),
             connections: gauge!("lessor_connections"),
+            refused: counter!("lessor_connections_refused_total"),
             epoch: gauge!("lessor_epoch"),
             ready: gauge!("lessor_ready"),
             sessions: gauge!("lessor_sessions"),
@@ -173,6 +175,11 @@ impl Metrics {
     /// So many connections are open.
     pub(crate) fn connections(&self, open: usize) {
         self.connections.set(open as f64);
+    }
+
+    /// A connection was closed at once: its address has as many as it may.
+    pub(crate) fn connection_refused(&self) {
+        self.refused.increment(1);
     }
 
     /// Takes over what the books of `allocator` say.
@@ -271,6 +278,10 @@ fn describe() {
     describe_gauge!("lessor_epoch", "A number that tells this life of the allocator from others");
     describe_gauge!("lessor_ready", "1 if every limit lends, 0 in quarantine and while stopping");
     describe_gauge!("lessor_connections", "Connections that are open");
+    describe_counter!(
+        "lessor_connections_refused_total",
+        "Connections that were closed at once because their address had as many as it may"
+    );
     describe_gauge!("lessor_sessions", "Sessions of nodes that are remembered");
     describe_gauge!("lessor_event_listeners", "Nodes that listen to what happens to limits");
     describe_counter!("lessor_events_total", "What happened to limits and was told");

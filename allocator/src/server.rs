@@ -1,7 +1,11 @@
 //! The allocator as a service: a function of a listener and of the moment to stop. Binaries and tests own both.
 //! It spawns a task for each connection, and none of them outlives it.
 
+mod addresses;
+mod budget;
+mod connection;
 mod doors;
+mod frames;
 mod head_timer;
 mod patience;
 mod peers;
@@ -9,14 +13,15 @@ mod peers;
 mod tests;
 
 use crate::access::Access;
-use crate::config::{Config, Exposure, StoreConfig};
+use crate::config::{Config, Exposure, StoreConfig, per_address};
 use crate::http::Part;
 use crate::metrics::UPKEEP_EVERY;
 use crate::reload::Reloads;
 use crate::shared::Shared;
 use crate::store::StoreError;
 use crate::uplink::Uplinks;
-use doors::{Door, Doors};
+pub(crate) use addresses::{Addresses, Place};
+use doors::{Bounds, Door, Doors};
 use lessor_files::{FileError, Token};
 use lessor_tls::{Acceptor, ServerFiles, Tls, TlsError};
 use std::io;
@@ -188,8 +193,11 @@ impl Server {
         tracing::info!(%address, tls, limits, quarantined, "listening");
         let mut exposures: Vec<Exposure> = config.exposure(address).into_iter().collect();
         let part = if admin.is_some() { Part::Nodes { metrics: !metrics } } else { Part::Whole };
-        let nodes =
-            Door::new(&self.shared, listener, (part, certificates.nodes), config.server.connections_max);
+        let bounds = Bounds {
+            connections: config.server.connections_max,
+            per_address: config.server.connections_per_address_max,
+        };
+        let nodes = Door::new(&self.shared, listener, (part, certificates.nodes), bounds);
         let admin = match admin {
             None => None,
             Some(listener) => {
@@ -197,7 +205,9 @@ impl Server {
                 tracing::info!(%address, tls, "listening for operators");
                 exposures.extend(config.admin_exposure(address));
                 let part = (Part::Admin { metrics }, certificates.admin);
-                Some(Door::new(&self.shared, listener, part, ADMIN_CONNECTIONS_MAX))
+                let connections = ADMIN_CONNECTIONS_MAX;
+                let per_address = per_address(connections).min(config.server.connections_per_address_max);
+                Some(Door::new(&self.shared, listener, part, Bounds { connections, per_address }))
             }
         };
         for exposure in &exposures {

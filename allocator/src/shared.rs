@@ -152,7 +152,7 @@ impl Shared {
             registry: RwLock::new(registry),
             is_broken: AtomicBool::new(false),
             metrics: Metrics::new(&config, now),
-            events: Events::new(config.server.connections_max),
+            events: Events::new(config.server.connections_max, config.server.connections_per_address_max),
             stop: watch::Sender::new(false),
             began: now,
             asked: watch::Sender::new(0),

@@ -5,7 +5,10 @@ use super::place;
 use super::raw::{RawAdmin, RawConfig, RawServer, RawStore};
 use super::store;
 use super::tls;
-use super::{AdminConfig, CONNECTIONS_MAX, Config, ConfigError, LISTEN, LimitConfig, ServerConfig, upstream};
+use super::{
+    AdminConfig, CONNECTIONS_MAX, Config, ConfigError, LISTEN, LimitConfig, ServerConfig, per_address,
+    upstream,
+};
 use lessor_ledger::limit_text::{self, RawLimit, at_least_one};
 use lessor_ledger::registry::check_parents;
 use lessor_ledger::rule_text::Count;
@@ -62,6 +65,7 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
     let address = raw.listen.as_deref().unwrap_or(LISTEN);
     let listen = socket("server.listen", address)?;
     let connections_max = at_least_one("server.connections_max", raw.connections_max, CONNECTIONS_MAX)?;
+    let connections_per_address_max = connections_per_address(raw, connections_max)?;
     let node = raw.node.as_deref().map(NodeName::try_new).transpose();
     let node = node.map_err(|error| format!("server.node {error}"))?;
     let hosts = raw.hosts.iter().map(|host| host_name(host)).collect::<Result<_, _>>()?;
@@ -70,7 +74,28 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
         upstreams.collect::<Result<_, _>>().map_err(|problem| format!("server.upstreams: {problem}"))?;
     let tls = raw.tls.as_ref().map(|raw| tls::server("server", raw)).transpose()?;
     let (insecure, store) = (raw.insecure, store::store(raw_store)?);
-    Ok(ServerConfig { listen, connections_max, node, hosts, upstreams, tls, insecure, store })
+    Ok(ServerConfig {
+        listen,
+        connections_max,
+        connections_per_address_max,
+        node,
+        hosts,
+        upstreams,
+        tls,
+        insecure,
+        store,
+    })
+}
+
+fn connections_per_address(raw: &RawServer, connections_max: usize) -> Result<usize, String> {
+    let key = "server.connections_per_address_max";
+    let said = at_least_one(key, raw.connections_per_address_max, per_address(connections_max))?;
+    if said > connections_max {
+        return Err(format!(
+            "{key} is {said}: use at most {connections_max}, as many as may be open at once (connections_max)"
+        ));
+    }
+    Ok(said)
 }
 
 /// What operators see and change, on an address of its own.

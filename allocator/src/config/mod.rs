@@ -39,6 +39,12 @@ use std::time::Duration;
 /// A node keeps one or two. Each takes a file and some 20 kB: more would need a raised `ulimit -n`.
 pub const CONNECTIONS_MAX: usize = 4_096;
 
+/// Of so many connections those that one address may hold, where the operator says nothing else: three quarters. A fleet behind one
+/// proxy has enough of them, and an address that takes all that it may leaves some for others.
+pub(crate) fn per_address(connections_max: usize) -> usize {
+    connections_max - connections_max / 4
+}
+
 /// Where to listen, where the operator says nothing else: reachable from this machine only.
 pub const LISTEN: &str = "127.0.0.1:7400";
 
@@ -68,6 +74,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Connections that are open at once.
     pub connections_max: usize,
+    /// Those of one address. Further ones are closed at once.
+    pub connections_per_address_max: usize,
     /// The name of this allocator at the allocators that it leases from; `None` if none is given: each process has its own
     /// name then.
     pub node: Option<NodeName>,

@@ -47,6 +47,7 @@ pub(super) struct RawConfig {
 pub(super) struct RawServer {
     pub listen: Option<String>,
     pub connections_max: Option<Count>,
+    pub connections_per_address_max: Option<Count>,
     pub node: Option<String>,
     #[serde(default)]
     pub hosts: Vec<String>,

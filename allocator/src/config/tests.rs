@@ -221,8 +221,16 @@ fn what_is_no_configuration_is_refused() {
         "line 2: server.connections_max is 0: use a number from 1 on",
     );
     refused(
+        &format!("[server]\nconnections_per_address_max = 0\n{limit}"),
+        "line 2: server.connections_per_address_max is 0: use a number from 1 on",
+    );
+    refused(
+        &format!("[server]\nconnections_max = 8\nconnections_per_address_max = 9\n{limit}"),
+        "line 3: server.connections_per_address_max is 9: use at most 8, as many as may be open at once (connections_max)",
+    );
+    refused(
         &format!("[server]\nport = 1\n{limit}"),
-        "line 2: server.port: unknown field `port`, expected one of `listen`, `connections_max`, `node`, `hosts`, `upstreams`, `tls`, `insecure`",
+        "line 2: server.port: unknown field `port`, expected one of `listen`, `connections_max`, `connections_per_address_max`, `node`, `hosts`, `upstreams`, `tls`, `insecure`",
     );
 }
 

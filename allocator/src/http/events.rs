@@ -5,6 +5,7 @@ use super::problem::Problem;
 use crate::access::Visitor;
 use crate::events::Listener;
 use crate::shared::Shared;
+use axum::Extension;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -14,33 +15,56 @@ use lessor_access::Rights;
 use lessor_protocol::push::Event;
 use std::convert::Infallible;
 use std::fmt;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Sleep, sleep, timeout};
 
 /// A listener that hears nothing for so long is told that the allocator is still there. After a longer silence, proxies
 /// between the two take the connection for dead. A shorter time only costs.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
+/// How long a stream lasts: its listener begins another. None is held for ever, and those of a fleet that began at once do not end at
+/// once: each ends up to [`AGE_SPREAD`] steps of [`AGE_STEP`] later than the one before.
+const AGE_MIN: Duration = Duration::from_secs(3_000);
+const AGE_STEP: Duration = Duration::from_secs(10);
+const AGE_SPREAD: usize = 60;
+
+/// Where a request comes from. The server puts it beside those that may listen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerAddress(pub(crate) IpAddr);
+
 /// `GET /v1/events`
-pub(super) async fn listen(State(shared): State<Arc<Shared>>, visitor: Visitor) -> Result<Response, Problem> {
+pub(super) async fn listen(
+    State(shared): State<Arc<Shared>>,
+    visitor: Visitor,
+    peer: Option<Extension<PeerAddress>>,
+) -> Result<Response, Problem> {
     visitor.needs(&shared, "lease or read", Rights::may_hear)?;
-    let Some(listener) = shared.events().listen() else {
+    let address = peer.map(|Extension(PeerAddress(address))| address);
+    let Some(listener) = shared.events().listen(address) else {
         let detail = "as many listen as may: ask as usual, everything is heard that way too";
         return Err(Problem::unavailable("listeners_full", detail));
     };
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
-    let body =
-        Body::new(EventStream { next: Some(Box::pin(next((listener, visitor), shared, ": listening\n\n"))) });
+    let steps = u32::try_from(listener.number() % AGE_SPREAD).unwrap_or_default();
+    let ends = Box::pin(sleep(AGE_MIN + AGE_STEP * steps));
+    let first = Listening { listener, visitor, shared, ends };
+    let body = Body::new(EventStream { next: Some(Box::pin(next(first, ": listening\n\n"))) });
     Ok((headers, body).into_response())
 }
 
-/// One that listens, with what it may hear.
-type Ear = (Listener, Visitor);
+/// A listener, with what it may hear, as long as the stream lasts.
+struct Listening {
+    listener: Listener,
+    visitor: Visitor,
+    shared: Arc<Shared>,
+    ends: Pin<Box<Sleep>>,
+}
 
-type Next = Pin<Box<dyn Future<Output = Option<(Ear, Arc<Shared>, String)>> + Send>>;
+type Next = Pin<Box<dyn Future<Output = Option<(Listening, String)>> + Send>>;
 
 /// The body of a listener's answer: events, and signs of life.
 struct EventStream {
@@ -57,11 +81,11 @@ impl HttpBody for EventStream {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(next_piece) = &mut self.next else { return Poll::Ready(None) };
-        let Some((ear, shared, text)) = ready!(next_piece.as_mut().poll(cx)) else {
+        let Some((listening, text)) = ready!(next_piece.as_mut().poll(cx)) else {
             self.next = None;
             return Poll::Ready(None);
         };
-        self.next = Some(Box::pin(next(ear, shared, "")));
+        self.next = Some(Box::pin(next(listening, "")));
         Poll::Ready(Some(Ok(Frame::data(Bytes::from(text)))))
     }
 }
@@ -72,26 +96,23 @@ impl fmt::Debug for EventStream {
     }
 }
 
-/// `first`, or else the next event that may be heard, or a sign of life. `None` when the server stops, as a stream must not hold it
-/// up, and when the token of the listener is not good any more.
-async fn next(
-    (mut listener, mut visitor): Ear,
-    shared: Arc<Shared>,
-    first: &'static str,
-) -> Option<(Ear, Arc<Shared>, String)> {
+/// `first`, or else the next event that may be heard, or a sign of life. `None` when the server stops, or the stream is old, as it
+/// must hold up nothing, and when the token of the listener is not good any more.
+async fn next(mut listening: Listening, first: &'static str) -> Option<(Listening, String)> {
     if !first.is_empty() {
-        return Some(((listener, visitor), shared, first.to_owned()));
+        return Some((listening, first.to_owned()));
     }
     loop {
         let event = tokio::select! {
-            event = timeout(HEARTBEAT, listener.next()) => event,
-            () = shared.stopped() => return None,
+            event = timeout(HEARTBEAT, listening.listener.next()) => event,
+            () = listening.shared.stopped() => return None,
+            () = listening.ends.as_mut() => return None,
         };
-        if let Some(access) = shared.access() {
-            visitor = access.again(&visitor)?;
+        if let Some(access) = listening.shared.access() {
+            listening.visitor = access.again(&listening.visitor)?;
         }
         let text = match event {
-            Ok(Some(event)) if !may_hear(&visitor, &event) => continue,
+            Ok(Some(event)) if !may_hear(&listening.visitor, &event) => continue,
             Ok(Some(event)) => {
                 let data = serde_json::to_string(&event).expect("an event is plain data");
                 format!("event: limit\ndata: {data}\n\n")
@@ -99,7 +120,7 @@ async fn next(
             Ok(None) => return None,
             Err(_) => ":\n\n".to_owned(),
         };
-        return Some(((listener, visitor), shared, text));
+        return Some((listening, text));
     }
 }
 

@@ -33,10 +33,11 @@ use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
+pub(crate) use events::PeerAddress;
 use lessor_protocol::push::EVENTS_PATH;
 use lessor_protocol::wire::LEASES_PATH;
 use problem::Problem;
-pub(crate) use service::Service;
+pub(crate) use service::{Service, answers_untaken};
 use std::sync::Arc;
 
 /// What is served at an address.

@@ -1,6 +1,7 @@
 //! What a connection hands its requests to: the routes, and past them the exchange, which nodes ask for all the time. The guard
 //! of the routes guards it, too.
 
+use super::problem::Problem;
 use super::{Part, exchange, guard, router};
 use crate::shared::Shared;
 use axum::Router;
@@ -12,6 +13,12 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::sync::Arc;
 use tower::ServiceExt as _;
+
+/// In place of an answer to a peer that has not taken those before.
+pub(crate) fn answers_untaken() -> Response {
+    let detail = "answers to this connection are not read, and no more are made: read them first";
+    Problem::unavailable("answers_untaken", detail).into_response()
+}
 
 /// Answers the requests of all connections.
 #[derive(Clone, Debug)]

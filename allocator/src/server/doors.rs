@@ -18,6 +18,16 @@ pub(super) struct Door {
     listener: TcpListener,
     peers: Peers,
     connections_max: usize,
+    /// For the count of those that were closed at once.
+    shared: Arc<Shared>,
+}
+
+/// Connections that are open at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) connections: usize,
+    /// Of one address.
+    pub(super) per_address: usize,
 }
 
 /// All of them.
@@ -32,9 +42,10 @@ impl Door {
         shared: &Arc<Shared>,
         listener: TcpListener,
         (part, tls): (Part, Option<Arc<Acceptor>>),
-        connections_max: usize,
+        bounds: Bounds,
     ) -> Self {
-        Door { listener, peers: Peers::new(shared, part, tls), connections_max }
+        let peers = Peers::new(shared, part, tls, bounds.per_address);
+        Door { listener, peers, connections_max: bounds.connections, shared: shared.clone() }
     }
 
     /// Waits until a connection has come or ended. Cancel-safe.
@@ -42,7 +53,12 @@ impl Door {
         tokio::select! {
             Some(()) = self.peers.ended() => {}
             accepted = self.listener.accept(), if self.peers.count() < self.connections_max => match accepted {
-                Ok((stream, _)) => self.peers.serve(without_delay(stream)),
+                Ok((stream, from)) => {
+                    if !self.peers.serve(without_delay(stream), from.ip()) {
+                        self.shared.metrics().connection_refused();
+                        tracing::debug!(address = %from.ip(), "a connection too many of this address");
+                    }
+                }
                 Err(error) => pause(&error).await,
             },
         }

@@ -4,21 +4,19 @@
 #[cfg(test)]
 mod tests;
 
+use super::addresses::Addresses;
+use super::connection::{self, Peer, Serving};
 use super::head_timer::HeadTimer;
-use super::patience::Patience;
 use crate::http;
 use crate::shared::Shared;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use lessor_tls::{Acceptor, PeerName};
-use std::pin::pin;
+use lessor_tls::Acceptor;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -28,7 +26,7 @@ const DRAIN_WAIT: Duration = Duration::from_secs(4);
 
 /// How long the head of a request may take, and a connection may idle. Nodes at work say something every two
 /// seconds at least; longer would let silent peers hold connections that others need.
-const HEAD_WAIT: Duration = Duration::from_secs(10);
+pub(super) const HEAD_WAIT: Duration = Duration::from_secs(10);
 
 /// Bytes of a request's head, or of what is buffered of its body.
 const BUFFER_MAX: usize = 64 << 10;
@@ -45,47 +43,64 @@ pub(super) struct Peers {
     builder: Builder<TokioExecutor>,
     /// What encrypts them, if they are encrypted.
     tls: Option<Arc<Acceptor>>,
-    /// Tells connections to finish.
-    graceful: GracefulShutdown,
-    /// Tells handshakes to end: nothing was asked for in them yet.
-    handshakes: watch::Sender<()>,
+    /// Connections of each address.
+    addresses: Addresses,
+    /// Tells connections to finish, and handshakes to end.
+    stops: watch::Sender<()>,
     tasks: JoinSet<()>,
 }
 
 impl Peers {
-    /// None yet. All of them will ask `part` of `shared`, by `tls` if that is there.
-    pub(super) fn new(shared: &Arc<Shared>, part: http::Part, tls: Option<Arc<Acceptor>>) -> Self {
+    /// None yet. All of them will ask `part` of `shared`, by `tls` if that is there; at most `per_address` of one address.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        part: http::Part,
+        tls: Option<Arc<Acceptor>>,
+        per_address: usize,
+    ) -> Self {
         Peers {
             service: http::Service::new(shared.clone(), part),
             builder: builder(),
             tls,
-            graceful: GracefulShutdown::new(),
-            handshakes: watch::Sender::new(()),
+            addresses: Addresses::new(per_address),
+            stops: watch::Sender::new(()),
             tasks: JoinSet::new(),
         }
     }
 
-    /// Serves one more.
-    pub(super) fn serve(&mut self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        let (mut builder, service, watcher) =
-            (self.builder.clone(), self.service.clone(), self.graceful.watcher());
+    /// Serves one more, from `address`. It is closed at once if that address has as many as it may; whether it is served.
+    pub(super) fn serve(
+        &mut self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        address: IpAddr,
+    ) -> bool {
+        let Some(place) = self.addresses.place(address) else { return false };
+        let (mut builder, service) = (self.builder.clone(), self.service.clone());
         builder.http1().timer(HeadTimer::default());
+        let serving = Serving { service, builder, stops: self.stops.subscribe() };
         let Some(tls) = self.tls.clone() else {
-            self.tasks.spawn(serve_peer(stream, builder, service, watcher, None));
-            return;
+            self.tasks.spawn(async move {
+                connection::serve(stream, serving, Peer { address, name: None }).await;
+                drop(place);
+            });
+            return true;
         };
-        let mut ends = self.handshakes.subscribe();
+        let mut ends = self.stops.subscribe();
         self.tasks.spawn(async move {
+            let _place = place;
             let shaken = tokio::select! {
                 shaken = tls.accept(stream) => shaken,
-                // An error means that there is no server any more.
+                // Nothing was asked for in it yet. An error means that there is no server any more.
                 _ = ends.changed() => return,
             };
             match shaken {
-                Ok((stream, name)) => serve_peer(stream, builder, service, watcher, name).await,
+                Ok((stream, name)) => {
+                    connection::serve(stream, serving, Peer { address, name }).await
+                }
                 Err(error) => tracing::debug!(%error, "a handshake came to nothing"),
             }
         });
+        true
     }
 
     /// Connections that are open, and those that have ended since [`Peers::ended`] was last polled.
@@ -106,8 +121,8 @@ impl Peers {
 
     /// Lets requests in flight finish, for a while, and ends the rest.
     pub(super) async fn finish(mut self) {
-        self.handshakes.send_replace(());
-        if timeout(DRAIN_WAIT, self.graceful.shutdown()).await.is_err() {
+        self.stops.send_replace(());
+        if timeout(DRAIN_WAIT, async { while self.ended().await.is_some() {} }).await.is_err() {
             tracing::info!("ending connections that did not finish by themselves");
         }
         self.tasks.shutdown().await;
@@ -125,44 +140,4 @@ fn builder() -> Builder<TokioExecutor> {
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(BUFFER_MAX as u32);
     builder
-}
-
-async fn serve_peer(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    builder: Builder<TokioExecutor>,
-    service: http::Service,
-    watcher: Watcher,
-    name: Option<PeerName>,
-) {
-    if let Some(name) = &name {
-        tracing::debug!(peer = %name, "a peer was let in by its certificate");
-    }
-    let spoke = Arc::new(Notify::new());
-    let service = {
-        let spoke = spoke.clone();
-        service_fn(move |mut request: hyper::Request<Incoming>| {
-            spoke.notify_one();
-            if let Some(name) = &name {
-                request.extensions_mut().insert(name.clone());
-            }
-            service.clone().answer(request)
-        })
-    };
-    let connection = builder.serve_connection(TokioIo::new(Patience::new(stream)), service).into_owned();
-    let mut connection = pin!(watcher.watch(connection));
-    // The time-outs of hyper begin once it knows which HTTP this is: a peer that does not get that far is ours.
-    let first = tokio::select! {
-        result = &mut connection => Some(result),
-        spoken = timeout(HEAD_WAIT, spoke.notified()) => match spoken {
-            Ok(()) => None,
-            Err(_) => return,
-        },
-    };
-    let result = match first {
-        Some(result) => result,
-        None => connection.await,
-    };
-    if let Err(error) = result {
-        tracing::debug!(%error, "a connection ended early");
-    }
 }

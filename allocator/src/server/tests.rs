@@ -169,3 +169,33 @@ async fn connections_are_bounded() {
     read_one(&mut second).await;
     server.stop().await;
 }
+
+/// The bug: one address held all connections, and newcomers waited. The second of an address is closed at once, one of another
+/// address is served, and so is the next of the first once it has room.
+#[tokio::test]
+async fn one_address_leaves_connections_for_others() {
+    let server = Running::start("[server]\nconnections_max = 2\nconnections_per_address_max = 1\n").await;
+    let livez = b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n";
+    let mut first = server.connect().await;
+    first.write_all(livez).await.expect("it reads");
+    read_one(&mut first).await;
+    let mut second = server.connect().await;
+    assert_eq!(read_all(&mut second).await, "", "closed at once");
+    let other = tokio::net::TcpSocket::new_v4().expect("a socket");
+    other.bind("127.0.0.2:0".parse().expect("an address")).expect("it is of this machine");
+    let mut other = other.connect(server.address).await.expect("it listens");
+    other.write_all(livez).await.expect("it reads");
+    read_one(&mut other).await;
+    other.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("it reads");
+    assert!(read_one(&mut other).await.contains("\nlessor_connections_refused_total 1\n"));
+    drop(first);
+    // Its end may not have been seen yet.
+    let mut third = loop {
+        let mut third = server.connect().await;
+        if third.write_all(livez).await.is_ok() && third.read_u8().await.is_ok() {
+            break third;
+        }
+    };
+    read_one(&mut third).await;
+    server.stop().await;
+}

@@ -157,7 +157,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_decided_elsewhere_holds_here_and_in_a_new_life() {
         let shared = Shared::new(config(STORE, &[("a", 1), ("b", 1)]), true);
-        let mut listener = shared.events().listen().expect("there is room");
+        let mut listener = shared.events().listen(None).expect("there is room");
         let mut overrides = LimitOverrides::default();
         let put = json!({ "rules": [{ "kind": "fixed_window", "limit": 2, "per": "1s" }] });
         overrides.decide("b", Version::of_file(1), None).expect("room");

@@ -106,7 +106,7 @@ async fn what_happens_to_a_limit_happens_to_those_below_it() {
         + &limit("user/*", "parent = \"tenant\"")
         + &limit("other", "");
     let shared = Shared::new(Config::parse(&text).expect("valid"), true);
-    let mut listener = shared.events().listen().expect("there is room");
+    let mut listener = shared.events().listen(None).expect("there is room");
     shared.tell(&Event::of(Kind::ToppedUp, "vendor"));
     shared.tell(&Event::of(Kind::Paused, "other"));
     for (kind, name) in [

@@ -1,6 +1,8 @@
 //! Peers that take their time, over pipes in memory. The clock of these tests runs ahead as soon as everybody
 //! waits, so that nothing depends on how busy the machine is, and no wait takes its time.
 
+mod http2;
+
 use super::*;
 use crate::config::Config;
 use crate::server::patience::WRITE_WAIT;
@@ -14,6 +16,9 @@ const CONFIG: &str = r#"
 name = "vendor/rest"
 rules = [{ kind = "sliding_window", limit = 1000, per = "30s" }]
 "#;
+
+/// Where all of them come from.
+const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 const LIVEZ: &str = "GET /livez HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -32,7 +37,12 @@ fn peers() -> Peers {
 }
 
 fn peers_by(tls: Option<Arc<Acceptor>>) -> Peers {
-    Peers::new(&Arc::new(Shared::new(Config::parse(CONFIG).expect("valid"), true)), http::Part::Whole, tls)
+    Peers::new(
+        &Arc::new(Shared::new(Config::parse(CONFIG).expect("valid"), true)),
+        http::Part::Whole,
+        tls,
+        100,
+    )
 }
 
 /// What encrypts connections with throw-away certificates.
@@ -46,7 +56,7 @@ fn acceptor() -> Arc<Acceptor> {
 /// A peer that has said `text`.
 async fn peer(peers: &mut Peers, text: &str) -> DuplexStream {
     let (mut peer, ours) = duplex(1 << 16);
-    peers.serve(ours);
+    assert!(peers.serve(ours, HERE));
     peer.write_all(text.as_bytes()).await.expect("there is room");
     peer
 }
@@ -147,7 +157,7 @@ async fn a_peer_that_does_not_read_its_answers_is_cut_off() {
     for pause in [WRITE_WAIT * 100, Duration::from_secs(1)] {
         let mut peers = peers();
         let (deaf, ours) = duplex(LESS_THAN_AN_ANSWER);
-        peers.serve(ours);
+        assert!(peers.serve(ours, HERE));
         let (mut listens, mut speaks) = tokio::io::split(deaf);
         tokio::spawn(async move { speaks.write_all(LIVEZ.repeat(50).as_bytes()).await });
         tokio::spawn(async move {
@@ -166,7 +176,7 @@ async fn a_peer_that_does_not_read_its_answers_is_cut_off() {
 async fn a_peer_that_reads_slowly_has_all_its_answers() {
     let mut peers = peers();
     let (mut slow, ours) = duplex(LESS_THAN_AN_ANSWER);
-    peers.serve(ours);
+    assert!(peers.serve(ours, HERE));
     for _ in 0..5 {
         slow.write_all(LIVEZ.as_bytes()).await.expect("it reads");
         let mut answer: Vec<u8> = vec![];

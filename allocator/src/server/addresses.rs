@@ -1,0 +1,99 @@
+//! How many connections each address holds: one that opens all that there may be leaves none for others.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bits of an IPv6 address that a network has; a machine chooses the others as it likes.
+const NETWORK_BITS: u32 = 64;
+
+/// The places that are taken, by address.
+#[derive(Clone, Debug)]
+pub(crate) struct Addresses {
+    taken: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
+    max: usize,
+}
+
+/// The place of one, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    address: IpAddr,
+    taken: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
+}
+
+impl Addresses {
+    /// With `max` places for each of them. As many as have a place are remembered.
+    pub(crate) fn new(max: usize) -> Self {
+        Addresses { taken: Arc::default(), max }
+    }
+
+    /// A place for `address`; `None` if it has as many as it may.
+    pub(crate) fn place(&self, address: IpAddr) -> Option<Place> {
+        let address = network(address);
+        let mut all = lock(&self.taken);
+        let taken = all.entry(address).or_default();
+        if *taken >= self.max {
+            return None;
+        }
+        *taken += 1;
+        Some(Place { address, taken: self.taken.clone() })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut all = lock(&self.taken);
+        if let Some(taken) = all.get_mut(&self.address) {
+            *taken -= 1;
+            if *taken == 0 {
+                all.remove(&self.address);
+            }
+        }
+    }
+}
+
+fn lock(taken: &Mutex<BTreeMap<IpAddr, usize>>) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
+    // Numbers: no panic elsewhere can have left them half changed.
+    taken.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What counts as one address: of IPv6 the network, all of whose addresses one machine may use.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = address.to_bits() >> NETWORK_BITS << NETWORK_BITS;
+            IpAddr::V6(Ipv6Addr::from_bits(network))
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn an_address_has_so_many_places_and_others_have_theirs() {
+        let addresses = Addresses::new(2);
+        let one = addresses.place(address("10.0.0.1")).expect("room");
+        let _two = addresses.place(address("::ffff:10.0.0.1")).expect("room");
+        assert!(addresses.place(address("10.0.0.1")).is_none());
+        assert!(addresses.place(address("10.0.0.2")).is_some(), "another one");
+        drop(one);
+        assert!(addresses.place(address("10.0.0.1")).is_some());
+        assert_eq!(lock(&addresses.taken).len(), 1, "who has none is not remembered");
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address() {
+        let addresses = Addresses::new(2);
+        let _places =
+            ["2001:db8::1", "2001:db8::2"].map(|text| addresses.place(address(text)).expect("room"));
+        assert!(addresses.place(address("2001:db8::ffff:1")).is_none());
+        assert!(addresses.place(address("2001:db8:0:1::1")).is_some());
+    }
+}

@@ -1,0 +1,315 @@
+//! What one HTTP/2 connection may cost: answers that its peer has not taken, and frames that ask for nothing. HTTP/1 needs none of it:
+//! there an answer is on its way as soon as it is made, and [`super::patience`] bounds that.
+//!
+//! Time is counted in looks of the connection's task, one every [`LOOK_EVERY`], so a request reads no clock.
+
+use super::patience::WRITE_WAIT;
+use crate::http;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::response::Response;
+use hyper::body::{Frame, SizeHint};
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// How often the task of a connection looks. Half a look is what a deadline is late on average.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Looks until a piece of an answer must have been taken: as long as a write to an HTTP/1 peer may take.
+const TAKEN_WITHIN: u32 = looks(WRITE_WAIT);
+
+/// Looks without a request after which a connection is asked to end. Clients that ask more rarely pay a handshake each time.
+const IDLE_MAX: u32 = looks(Duration::from_secs(60));
+
+/// Looks after which a connection is asked to end whatever it does, so that none is held for ever. Its client opens another.
+const AGE_MAX: u32 = looks(Duration::from_secs(3_600));
+
+/// Bytes of answers that a connection may leave untaken; a single answer may be larger. Four of a node's largest fit. With more,
+/// each of some thousand peers that do not read would hold megabytes.
+pub(super) const UNTAKEN_MAX: usize = 1 << 20;
+
+/// Frames besides requests and their bodies that a peer may send at once, how many more a look allows, and a request. A client sends
+/// a few at the start, some for each request, and one for each piece of an answer that it takes.
+pub(super) const FRAMES_BURST: u32 = 1_000;
+const FRAMES_PER_LOOK: u32 = 200;
+const FRAMES_PER_REQUEST: u32 = 4;
+
+const fn looks(wait: Duration) -> u32 {
+    wait.as_secs().div_ceil(LOOK_EVERY.as_secs()) as u32
+}
+
+/// What one connection has used.
+#[derive(Debug)]
+pub(super) struct Budget(Mutex<Used>);
+
+#[derive(Debug)]
+struct Used {
+    /// Whether there was a request.
+    was_asked: bool,
+    /// Looks so far.
+    looks: u32,
+    /// The look of the last request that came or ended.
+    busy_at: u32,
+    /// Requests that are not answered whole.
+    requests: usize,
+    /// Pieces of answers that were handed over and not taken, with the look of that time. The numbers rise.
+    pieces: BTreeMap<u64, u32>,
+    next_piece: u64,
+    /// Bytes of answers that are made and not taken.
+    untaken: usize,
+    /// Frames besides requests that may still come.
+    frames: u32,
+}
+
+/// What a look has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The peer does not take what it is sent.
+    Unread,
+    /// It was idle, or is old: it should end by itself.
+    Done,
+    /// Neither.
+    Fine,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget(Mutex::new(Used {
+            was_asked: false,
+            looks: 0,
+            busy_at: 0,
+            requests: 0,
+            pieces: BTreeMap::new(),
+            next_piece: 0,
+            untaken: 0,
+            frames: FRAMES_BURST,
+        }))
+    }
+}
+
+impl Budget {
+    /// A request has come.
+    pub(super) fn begin(self: &Arc<Self>) -> Begun {
+        let mut used = self.used();
+        (used.requests, used.busy_at, used.was_asked) = (used.requests + 1, used.looks, true);
+        Begun { budget: self.clone(), reserved: 0 }
+    }
+
+    /// Whether a request has come over HTTP/2.
+    pub(super) fn is_used(&self) -> bool {
+        self.used().was_asked
+    }
+
+    /// Looks after it; to be called every [`LOOK_EVERY`].
+    pub(super) fn look(&self) -> Found {
+        let mut used = self.used();
+        used.looks = used.looks.saturating_add(1);
+        used.frames = FRAMES_BURST.min(used.frames + FRAMES_PER_LOOK);
+        let oldest = used.pieces.first_key_value().map(|(_, look)| *look);
+        if oldest.is_some_and(|look| used.looks - look > TAKEN_WITHIN) {
+            return Found::Unread;
+        }
+        let is_idle = used.requests == 0 && used.looks - used.busy_at > IDLE_MAX;
+        if is_idle || used.looks > AGE_MAX { Found::Done } else { Found::Fine }
+    }
+
+    /// The head of a request has come: other frames go with it.
+    pub(super) fn request_frame(&self) {
+        self.give_frames(FRAMES_PER_REQUEST);
+    }
+
+    /// Allows `count` frames more.
+    pub(super) fn give_frames(&self, count: u32) {
+        let mut used = self.used();
+        used.frames = FRAMES_BURST.min(used.frames.saturating_add(count));
+    }
+
+    /// Takes `count` frames; whether as many were allowed.
+    pub(super) fn take_frames(&self, count: u32) -> bool {
+        let mut used = self.used();
+        let left = used.frames.checked_sub(count);
+        used.frames = left.unwrap_or_default();
+        left.is_some()
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        // Numbers: no panic elsewhere can have left them half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request that is not answered whole.
+#[derive(Debug)]
+pub(super) struct Begun {
+    budget: Arc<Budget>,
+    /// Bytes of its answer that are not handed over.
+    reserved: usize,
+}
+
+impl Begun {
+    /// `response`, counted until its peer has taken it; a refusal in its place if too much is untaken.
+    pub(super) fn answer(mut self, response: Response) -> Response {
+        let size = usize::try_from(HttpBody::size_hint(response.body()).lower()).unwrap_or(usize::MAX);
+        let response = if self.reserve(size) { response } else { http::answers_untaken() };
+        response.map(|body| Body::new(Counted { body, begun: self }))
+    }
+
+    fn reserve(&mut self, size: usize) -> bool {
+        let mut used = self.budget.used();
+        if used.untaken > 0 && used.untaken.saturating_add(size) > UNTAKEN_MAX {
+            return false;
+        }
+        used.untaken += size;
+        self.reserved = size;
+        true
+    }
+
+    /// `bytes`, counted until they are dropped.
+    fn piece(&mut self, bytes: Bytes) -> Bytes {
+        if bytes.is_empty() {
+            return bytes;
+        }
+        let mut used = self.budget.used();
+        let number = used.next_piece;
+        let look = used.looks;
+        used.pieces.insert(number, look);
+        used.next_piece += 1;
+        let of_reserved = self.reserved.min(bytes.len());
+        self.reserved -= of_reserved;
+        used.untaken += bytes.len() - of_reserved;
+        drop(used);
+        Bytes::from_owner(Piece { bytes, number, budget: self.budget.clone() })
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let mut used = self.budget.used();
+        (used.requests, used.busy_at) = (used.requests - 1, used.looks);
+        used.untaken -= self.reserved;
+    }
+}
+
+/// A piece of an answer, until it is written to the connection.
+struct Piece {
+    bytes: Bytes,
+    number: u64,
+    budget: Arc<Budget>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let mut used = self.budget.used();
+        used.pieces.remove(&self.number);
+        used.untaken -= self.bytes.len();
+    }
+}
+
+/// The body of an answer, each piece of which is counted.
+#[derive(Debug)]
+struct Counted {
+    body: Body,
+    begun: Begun,
+}
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(cx)?) else { return Poll::Ready(None) };
+        Poll::Ready(Some(Ok(frame.map_data(|bytes| self.begun.piece(bytes)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    fn budget() -> Arc<Budget> {
+        Arc::new(Budget::default())
+    }
+
+    async fn pieces(response: Response) -> Vec<Bytes> {
+        let mut body = response.into_body();
+        let mut pieces = vec![];
+        while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            pieces.extend(frame.expect("it has no errors").into_data());
+        }
+        pieces
+    }
+
+    #[tokio::test]
+    async fn answers_that_are_not_taken_are_bounded_in_bytes_and_none_is_refused_where_all_are() {
+        let (budget, large) = (budget(), || Response::new(Body::from(vec![b'x'; UNTAKEN_MAX / 2])));
+        let mut held = vec![];
+        for _ in 0..2 {
+            held.push(pieces(budget.begin().answer(large())).await);
+        }
+        let refused = budget.begin().answer(large());
+        assert_eq!(refused.status(), 503);
+        drop(refused);
+        held.pop();
+        let made = budget.begin().answer(large());
+        assert_eq!(made.status(), 200);
+        assert_eq!(budget.begin().answer(large()).status(), 503, "one that is only made counts as well");
+        drop((made, held));
+        let larger = Response::new(Body::from(vec![b'x'; UNTAKEN_MAX * 2]));
+        assert_eq!(budget.begin().answer(larger).status(), 200, "alone it may be of any size");
+        let used = budget.used();
+        assert_eq!((used.untaken, used.requests, used.pieces.len()), (0, 0, 0), "nothing is left behind");
+    }
+
+    #[tokio::test]
+    async fn a_piece_that_is_taken_late_is_noticed_and_one_in_time_is_not() {
+        let budget = budget();
+        let held = pieces(budget.begin().answer(Response::new(Body::from("x")))).await;
+        for _ in 0..TAKEN_WITHIN {
+            assert_eq!(budget.look(), Found::Fine);
+        }
+        assert_eq!(budget.look(), Found::Unread);
+        drop(held);
+        assert_eq!(budget.look(), Found::Fine);
+    }
+
+    #[test]
+    fn a_connection_is_done_when_it_was_idle_or_is_old() {
+        let idle = budget();
+        let found: Vec<Found> = (0..=IDLE_MAX).map(|_| idle.look()).collect();
+        assert_eq!((found[0], found[IDLE_MAX as usize]), (Found::Fine, Found::Done));
+        let busy = budget();
+        let _begun = busy.begin();
+        let found: Vec<Found> = (0..=AGE_MAX).map(|_| busy.look()).collect();
+        assert_eq!(found.iter().position(|found| *found == Found::Done), Some(AGE_MAX as usize));
+    }
+
+    #[test]
+    fn frames_come_back_with_looks_and_requests() {
+        let budget = budget();
+        assert!(budget.take_frames(FRAMES_BURST) && !budget.take_frames(1));
+        budget.request_frame();
+        assert!(budget.take_frames(FRAMES_PER_REQUEST) && !budget.take_frames(1));
+        budget.look();
+        assert!(budget.take_frames(FRAMES_PER_LOOK) && !budget.take_frames(1));
+    }
+}

@@ -1,0 +1,112 @@
+//! One connection, from its first byte to its end: by itself, at its peer's wish, when the server stops, or because its peer takes
+//! more than it may.
+
+use super::budget::{Budget, Found, LOOK_EVERY};
+use super::frames::Frames;
+use super::patience::Patience;
+use super::peers::HEAD_WAIT;
+use crate::http;
+use axum::http::{Method, Version};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use lessor_tls::PeerName;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+
+/// How long a connection that was asked to end may take for what it has in flight, while the server goes on.
+const LAST_WAIT: Duration = Duration::from_secs(10);
+
+/// What each connection is served with.
+pub(super) struct Serving {
+    pub(super) service: http::Service,
+    pub(super) builder: Builder<TokioExecutor>,
+    /// Says that the server stops.
+    pub(super) stops: watch::Receiver<()>,
+}
+
+/// Who is at the other end.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    pub(super) address: IpAddr,
+    /// From its certificate, if it had to show one.
+    pub(super) name: Option<PeerName>,
+}
+
+/// Serves what comes on `stream` until it ends.
+pub(super) async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    serving: Serving,
+    peer: Peer,
+) {
+    if let Some(name) = &peer.name {
+        tracing::debug!(peer = %name, "a peer was let in by its certificate");
+    }
+    let Serving { service, builder, mut stops } = serving;
+    let (spoke, budget) = (Arc::new(Notify::new()), Arc::new(Budget::default()));
+    let stream = TokioIo::new(Frames::new(Patience::new(stream), budget.clone()));
+    let service = {
+        let (spoke, budget) = (spoke.clone(), budget.clone());
+        service_fn(move |mut request: Request<Incoming>| {
+            spoke.notify_one();
+            // Of HTTP/1 there is one answer at a time, and a write of it is waited for.
+            let begun = (request.version() == Version::HTTP_2).then(|| budget.begin());
+            if let Some(name) = &peer.name {
+                request.extensions_mut().insert(name.clone());
+            }
+            // Exchanges need none, and it would cost each of them an allocation.
+            if request.method() == Method::GET {
+                request.extensions_mut().insert(http::PeerAddress(peer.address));
+            }
+            let answer = service.clone().answer(request);
+            async move {
+                let response = answer.await?;
+                Ok::<_, std::convert::Infallible>(match begun {
+                    None => response,
+                    Some(begun) => begun.answer(response),
+                })
+            }
+        })
+    };
+    let mut connection = pin!(builder.serve_connection(stream, service).into_owned());
+    // The time-outs of hyper begin once it knows which HTTP this is: a peer that does not get that far is ours.
+    let mut alarm = pin!(sleep(HEAD_WAIT));
+    let (mut is_silent, mut ends, mut server_stops) = (true, false, false);
+    loop {
+        tokio::select! {
+            result = connection.as_mut() => {
+                if let Err(error) = result {
+                    tracing::debug!(%error, "a connection ended early");
+                }
+                return;
+            }
+            // An error means that there is no server any more.
+            _ = stops.changed(), if !server_stops => {
+                server_stops = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = spoke.notified(), if is_silent => {
+                is_silent = false;
+                alarm.set(sleep(LOOK_EVERY));
+            }
+            () = alarm.as_mut(), if is_silent || budget.is_used() => match budget.look() {
+                _ if is_silent => return,
+                Found::Unread => return tracing::debug!("a peer does not take its answers"),
+                Found::Done if ends => return,
+                Found::Done => {
+                    ends = true;
+                    connection.as_mut().graceful_shutdown();
+                    alarm.set(sleep(LAST_WAIT));
+                }
+                Found::Fine => alarm.set(sleep(LOOK_EVERY)),
+            },
+        }
+    }
+}

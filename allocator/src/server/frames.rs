@@ -1,0 +1,222 @@
+//! The frames that an HTTP/2 peer sends, counted as they come in: those that ask for nothing cost the server as much as an answer, and
+//! the peer next to nothing. A peer that sends too many of them is cut off. It changes no byte, and of HTTP/1 it reads none.
+
+use super::budget::Budget;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What a connection over HTTP/2 begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Bytes before the payload of a frame: three of its length, its type, its flags, and its stream.
+const HEAD: usize = 9;
+
+/// Types of frames.
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+
+/// The flag of the last frame of a stream.
+const END_STREAM: u8 = 1;
+
+/// Data in smaller frames than this costs more for its frames than for its bytes. The last one of a body may have any size.
+const DATA_MIN: u32 = 256;
+
+/// Bytes to a peer for which it may send a frame: it says of each piece that it has taken it, and small pieces have 4 kB.
+const BYTES_PER_FRAME: usize = 1_024;
+
+/// `S`, on which reading fails once the peer has sent too many frames that ask for nothing.
+#[derive(Debug)]
+pub(super) struct Frames<S> {
+    stream: S,
+    place: Place,
+    budget: Arc<Budget>,
+    /// Bytes written for which no frame was allowed yet.
+    written: usize,
+}
+
+/// Where in what the peer says the next byte is.
+#[derive(Debug)]
+enum Place {
+    /// So many bytes of the preface have come.
+    Preface(usize),
+    /// So many bytes of this head.
+    Head([u8; HEAD], usize),
+    /// So many bytes before the next head.
+    Payload(usize),
+    /// It is no HTTP/2.
+    Other,
+}
+
+impl<S> Frames<S> {
+    pub(super) fn new(stream: S, budget: Arc<Budget>) -> Self {
+        Frames { stream, place: Place::Preface(0), budget, written: 0 }
+    }
+
+    /// The peer has said `bytes`; whether it may go on.
+    fn hear(&mut self, mut bytes: &[u8]) -> bool {
+        let mut costly = 0;
+        while !bytes.is_empty() {
+            match &mut self.place {
+                Place::Other => return true,
+                Place::Preface(had) => {
+                    let rest = &PREFACE[*had..];
+                    let count = rest.len().min(bytes.len());
+                    if bytes[..count] != rest[..count] {
+                        self.place = Place::Other;
+                        return true;
+                    }
+                    bytes = &bytes[count..];
+                    *had += count;
+                    if *had == PREFACE.len() {
+                        self.place = Place::Payload(0);
+                    }
+                }
+                Place::Payload(left) => {
+                    let count = (*left).min(bytes.len());
+                    bytes = &bytes[count..];
+                    *left -= count;
+                    if *left == 0 {
+                        self.place = Place::Head([0; HEAD], 0);
+                    }
+                }
+                Place::Head(head, had) => {
+                    let count = (HEAD - *had).min(bytes.len());
+                    head[*had..*had + count].copy_from_slice(&bytes[..count]);
+                    bytes = &bytes[count..];
+                    *had += count;
+                    if *had == HEAD {
+                        let [high, middle, low, kind, flags, ..] = *head;
+                        let length = u32::from_be_bytes([0, high, middle, low]);
+                        if kind == HEADERS {
+                            self.budget.request_frame();
+                        } else if kind != DATA || (length < DATA_MIN && flags & END_STREAM == 0) {
+                            costly += 1;
+                        }
+                        self.place = Place::Payload(length as usize);
+                    }
+                }
+            }
+        }
+        costly == 0 || self.budget.take_frames(costly)
+    }
+
+    /// So many bytes were written.
+    fn wrote(&mut self, count: usize) {
+        if matches!(self.place, Place::Head(..) | Place::Payload(_)) {
+            self.written += count;
+            let frames = self.written / BYTES_PER_FRAME;
+            if frames > 0 {
+                self.written %= BYTES_PER_FRAME;
+                self.budget.give_frames(u32::try_from(frames).unwrap_or(u32::MAX));
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Frames<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
+        if matches!(self.place, Place::Other) || self.hear(&into.filled()[before..]) {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Ready(Err(io::Error::other("the peer sends too many frames that ask for nothing")))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Frames<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let count = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        self.wrote(count);
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let count = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, pieces))?;
+        self.wrote(count);
+        Poll::Ready(Ok(count))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::budget::FRAMES_BURST;
+
+    fn frame(kind: u8, flags: u8, payload: usize) -> Vec<u8> {
+        let length = u32::try_from(payload).expect("small").to_be_bytes();
+        let mut frame = vec![length[1], length[2], length[3], kind, flags, 0, 0, 0, 1];
+        frame.resize(HEAD + payload, 0);
+        frame
+    }
+
+    fn frames() -> Frames<()> {
+        Frames::new((), Arc::new(Budget::default()))
+    }
+
+    /// However the bytes are cut into pieces, the same frames are counted.
+    #[test]
+    fn frames_that_ask_for_nothing_are_counted_and_requests_are_not() {
+        let costly = [(4, 0, 18), (6, 0, 8), (2, 0, 5), (8, 0, 4), (9, 0, 1_000), (DATA, 0, 3)];
+        let free = [(HEADERS, 5, 40), (DATA, 0, 20_000), (DATA, END_STREAM, 3)];
+        for size in [1, 2, 7, 9, 10, 1_000, 1 << 20] {
+            let mut frames = frames();
+            assert!(frames.hear(PREFACE));
+            let mut said = vec![];
+            let rounds = FRAMES_BURST as usize / costly.len();
+            for (kind, flags, payload) in costly.repeat(rounds) {
+                said.extend(frame(kind, flags, payload));
+            }
+            for (kind, flags, payload) in free.repeat(2) {
+                said.extend(frame(kind, flags, payload));
+            }
+            assert!(said.chunks(size).all(|piece| frames.hear(piece)), "in pieces of {size}");
+            let more = frame(6, 0, 8).repeat(20);
+            assert!(!more.chunks(size).all(|piece| frames.hear(piece)), "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_allows_more() {
+        let mut frames = frames();
+        let pings = frame(6, 0, 8).repeat(FRAMES_BURST as usize);
+        assert!(frames.hear(PREFACE) && frames.hear(&pings));
+        // What answers them allows a few.
+        (0..FRAMES_BURST).for_each(|_| frames.wrote(17));
+        assert!(!frames.hear(&pings[..17 * 20]));
+        (0..10).for_each(|_| frames.wrote(100 << 10));
+        assert!(frames.hear(&pings));
+    }
+
+    #[test]
+    fn of_what_is_no_http_2_nothing_is_counted() {
+        for text in ["GET / HTTP/1.1\r\n", "PRI * HTTP/1.1\r\n", "\0\0\0"] {
+            let mut frames = frames();
+            assert!(frames.hear(text.as_bytes()));
+            assert!((0..FRAMES_BURST * 2).all(|_| frames.hear(&frame(6, 0, 8))), "{text}");
+        }
+    }
+}
