@@ -9,6 +9,7 @@ mod upstream;
 
 use crate::config::{Config, Upstream};
 use lessor_ledger::registry::Registry;
+use lessor_ledger::registry::limit::Figures;
 use lessor_ledger::rejection::Reason;
 use lessor_protocol::{Moment, wire};
 use limit::LimitMetrics;
@@ -52,6 +53,13 @@ const OUTCOMES: [&str; 11] = [
 /// Why a request can be refused for the peer that sent it.
 const REFUSED: [&str; 2] = ["unauthenticated", "forbidden"];
 
+/// Limits that have series of their own, besides those of the file at the start: each has 39, which are 2 to 7 kB of a scrape by the
+/// length of its name. All others are one more limit, called [`OTHERS`].
+const NAMED_MAX: usize = 200;
+
+/// No limit can be called so.
+const OTHERS: &str = "(others)";
+
 /// The metrics of one server.
 pub(crate) struct Metrics {
     /// For limits that come later.
@@ -75,6 +83,8 @@ pub(crate) struct Metrics {
     roots: RootMetrics,
     /// By name; a limit that went shows zeros.
     limits: Mutex<BTreeMap<String, LimitMetrics>>,
+    /// How many that may be, [`OTHERS`] not counted.
+    named_max: usize,
     upstreams: Mutex<BTreeMap<String, Arc<Mutex<Stands>>>>,
 }
 
@@ -125,6 +135,7 @@ impl Metrics {
             store: StoreMetrics::new(),
             roots: RootMetrics::new(),
             upstreams: Mutex::default(),
+            named_max: config.limits.len() + NAMED_MAX,
             limits: Mutex::new(limits.map(|name| (name.clone(), LimitMetrics::new(name))).collect()),
         }
     }
@@ -194,11 +205,22 @@ impl Metrics {
         // A map of counters: no panic elsewhere can have left it half changed.
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         let mut went: BTreeSet<String> = limits.keys().cloned().collect();
+        let made =
+            |name: &str| metrics::with_local_recorder(&*self.recorder, || LimitMetrics::new(name.to_owned()));
+        let mut others: Option<Figures> = None;
         for (config, figures) in registry.limits(now) {
             let name = config.name.to_string();
             went.remove(&name);
-            let made = || metrics::with_local_recorder(&*self.recorder, || LimitMetrics::new(name.clone()));
-            limits.entry(name.clone()).or_insert_with(made).publish(&figures);
+            let named = limits.len() - usize::from(limits.contains_key(OTHERS));
+            if named >= self.named_max && !limits.contains_key(&name) {
+                others = Some(others.map_or(figures, |others| others.and(&figures)));
+                continue;
+            }
+            limits.entry(name).or_insert_with_key(|name| made(name)).publish(&figures);
+        }
+        if let Some(figures) = others {
+            went.remove(OTHERS);
+            limits.entry(OTHERS.to_owned()).or_insert_with_key(|name| made(name)).publish(&figures);
         }
         for name in went {
             limits[&name].clear();

@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 /// The allocator, its clock and its metrics.
 #[derive(Debug)]
@@ -56,6 +56,8 @@ pub(crate) struct Shared {
     registry: RwLock<Registry>,
     /// Whether a panic left its books half written.
     is_broken: AtomicBool,
+    /// Whose turn it is to write a long answer.
+    show: Semaphore,
 }
 
 /// What became of the file when it was last read.
@@ -150,6 +152,7 @@ impl Shared {
             exposures: OnceLock::new(),
             access: OnceLock::new(),
             registry: RwLock::new(registry),
+            show: Semaphore::new(1),
             is_broken: AtomicBool::new(false),
             metrics: Metrics::new(&config, now),
             events: Events::new(config.server.connections_max, config.server.connections_per_address_max),
@@ -256,6 +259,12 @@ impl Shared {
         let limits = self.limits();
         let parents = limits.iter().filter_map(|(name, limit)| Some((name.clone(), limit.parent.clone()?)));
         parents.collect()
+    }
+
+    /// Waits until no other request writes a long answer. Cancel-safe.
+    pub(crate) async fn turn_to_show(&self) -> Option<SemaphorePermit<'_>> {
+        // An error says that it was closed, which it never is.
+        self.show.acquire().await.ok()
     }
 
     /// When this life began.

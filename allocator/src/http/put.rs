@@ -60,8 +60,13 @@ pub(super) async fn put(
     };
     tracing::info!(limit = %name, is_new, carry = carry_over.name(), "a limit was put");
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let body = shared.with(|registry, now| show::one(registry, now, &name));
-    Ok((status, tagged(&config), json(body.unwrap_or_default().to_string())).into_response())
+    // Another change may have taken it away again meanwhile.
+    let shown = show::look(&shared, &name).ok();
+    let write = move || {
+        let body = shown.map_or_else(|| b"null".to_vec(), |(config, figures)| show::body(&config, &figures));
+        (status, tagged(&config), json(body)).into_response()
+    };
+    show::written(&shared, write).await
 }
 
 /// Whether it is new.
@@ -139,13 +144,10 @@ pub(super) async fn remove(
 }
 
 /// `GET /v1/limits/{name}`, with its etag.
-pub(super) fn one(shared: &Shared, name: &str) -> Result<Response, Problem> {
-    let shown = shared.with(|registry, now| {
-        let body = show::one(registry, now, name)?;
-        Some((tagged(registry.limit(name)?.config()), body))
-    });
-    let (tag, body) = shown.ok_or_else(|| show::limit_unknown(name))?;
-    Ok((tag, json(body.to_string())).into_response())
+pub(super) async fn one(shared: &Shared, name: &str) -> Result<Response, Problem> {
+    let (config, figures) = show::look(shared, name)?;
+    let write = move || (tagged(&config), json(show::body(&config, &figures))).into_response();
+    show::written(shared, write).await
 }
 
 fn config(shared: &Shared, name: &str, body: &[u8]) -> Result<LimitConfig, Problem> {

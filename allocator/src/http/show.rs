@@ -7,14 +7,17 @@ use crate::config::{LimitConfig, Names};
 use crate::shared::Shared;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
 use axum::response::Response;
 use lessor_access::Rights;
+use lessor_ledger::limit_text::RawLimit;
 use lessor_ledger::pool::PoolView;
 use lessor_ledger::registry::Registry;
 use lessor_ledger::registry::limit::{Figures, PoolId};
 use lessor_ledger::rejection::{AskRejection, Reason, quoted};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::{Key, LimitName, Moment, PERMITS_MAX};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -29,13 +32,31 @@ const PAGE_MAX: usize = 1_000;
 /// `GET /v1/limits`
 pub(super) async fn limits(State(shared): State<Arc<Shared>>, visitor: Visitor) -> Result<Response, Problem> {
     visitor.needs(&shared, "read", Rights::may_look)?;
-    let limits = shared.with(|registry, now| {
-        let is_seen = |config: &LimitConfig| visitor.may(|rights| rights.may_read(config.name.as_str()));
-        let limits = registry.limits(now).into_iter().filter(|(config, _)| is_seen(config));
-        limits.map(|(config, figures)| (config.clone(), figures)).collect::<Vec<_>>()
+    let limits = shared.with(Registry::snapshots);
+    let body = written(&shared, move || {
+        let seen =
+            limits.iter().filter(|(config, _)| visitor.may(|rights| rights.may_read(config.name.as_str())));
+        let limits: Vec<Shown> = seen.map(|(config, figures)| Shown::of(config, figures)).collect();
+        encoded(&BTreeMap::from([("limits", limits)]))
     });
-    let limits: Vec<Value> = limits.iter().map(|(config, figures)| limit(config, figures)).collect();
-    Ok(json(json!({ "limits": limits }).to_string()))
+    Ok(json(body.await?))
+}
+
+/// What `write` writes, on a thread that no exchange waits for. One is written at a time: configurations may have megabytes, and
+/// those that look at them must not take every processor, or the memory, from exchanges.
+pub(super) async fn written<T: Send + 'static>(
+    shared: &Shared,
+    write: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let _turn = shared.turn_to_show().await;
+    tokio::task::spawn_blocking(write).await.map_err(|error| {
+        tracing::error!(%error, "an answer could not be written: this is a bug");
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer could not be written")
+    })
+}
+
+fn encoded(body: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).expect("a configuration and figures are plain data")
 }
 
 /// `GET /v1/limits/{name}`, and `GET /v1/limits/{name}/pools`, with `?key=` for one of them, or `?after=` a key and `?count=` for a page; the
@@ -61,7 +82,7 @@ pub(super) async fn of_limit(
         }
         Some(_) | None => {
             reads(&rest)?;
-            put::one(&shared, &rest)
+            put::one(&shared, &rest).await
         }
     }
 }
@@ -180,16 +201,36 @@ pub(super) fn limit_unknown(name: &str) -> AskRejection {
     AskRejection::new(Reason::LimitUnknown, "limit", format!("there is no limit {}", quoted(name)))
 }
 
-/// The limit called `name`, if there is one.
-pub(super) fn one(registry: &mut Registry, now: Moment, name: &str) -> Option<Value> {
-    let shown = registry.limit(name)?;
-    let figures = shown.figures(now);
-    Some(limit(shown.config(), &figures))
+/// The limit called `name`: what is configured of it, and its figures.
+pub(super) fn look(shared: &Shared, name: &str) -> Result<(Arc<LimitConfig>, Figures), Problem> {
+    shared.with(|registry, now| {
+        let limit = registry.limit(name).ok_or_else(|| limit_unknown(name))?;
+        Ok((limit.shared_config(), limit.figures(now)))
+    })
+}
+
+/// What of it is shown.
+pub(super) fn body(config: &LimitConfig, figures: &Figures) -> Vec<u8> {
+    encoded(&Shown::of(config, figures))
 }
 
 /// A limit: as it was configured, and its figures.
-fn limit(config: &LimitConfig, figures: &Figures) -> Value {
-    let mut body = serde_json::to_value(config.raw()).expect("a configuration is plain data");
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    config: RawLimit,
+    #[serde(flatten)]
+    figures: Value,
+}
+
+impl Shown {
+    fn of(config: &LimitConfig, figures: &Figures) -> Self {
+        Shown { config: config.raw(), figures: shown(config, figures) }
+    }
+}
+
+fn shown(config: &LimitConfig, figures: &Figures) -> Value {
+    let mut body = json!({});
     let sums = &figures.sums;
     body["ceiling"] = json!(figures.ceiling);
     body["pools"] = json!(figures.pools);

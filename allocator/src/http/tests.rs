@@ -4,6 +4,7 @@
 mod admin;
 mod entries;
 mod looks;
+mod many;
 mod page;
 mod requests;
 mod strict;

@@ -94,9 +94,7 @@ impl Peers {
                 _ = ends.changed() => return,
             };
             match shaken {
-                Ok((stream, name)) => {
-                    connection::serve(stream, serving, Peer { address, name }).await
-                }
+                Ok((stream, name)) => connection::serve(stream, serving, Peer { address, name }).await,
                 Err(error) => tracing::debug!(%error, "a handshake came to nothing"),
             }
         });

@@ -47,7 +47,7 @@ use limit::{Figures, Limit};
 use limits::Limits;
 use sessions::{Keep, Owner, Sessions};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use written::Journaled;
 
@@ -183,6 +183,12 @@ impl Registry {
             let figures = limit.figures(now);
             (limit.config(), figures)
         });
+        limits.collect()
+    }
+
+    /// The same, to look at without the registry.
+    pub fn snapshots(&mut self, now: Moment) -> Vec<(Arc<LimitConfig>, Figures)> {
+        let limits = self.limits.values_mut().map(|limit| (limit.shared_config(), limit.figures(now)));
         limits.collect()
     }
 

@@ -404,3 +404,17 @@ proptest! {
         }
     }
 }
+
+/// The bug: to look at a limit copied what is configured of it, however large, while all others waited.
+#[test]
+fn a_look_at_limits_shares_what_is_configured() {
+    let mut registry = registry(Past::None);
+    let looks = registry.snapshots(millis(1));
+    let names: Vec<_> = looks.iter().map(|(config, _)| config.name.to_string()).collect();
+    assert_eq!(names, ["export", "vendor/rest"]);
+    for (config, figures) in &looks {
+        let limit = registry.limit(config.name.as_str()).expect("it is there");
+        assert!(std::sync::Arc::ptr_eq(config, &limit.shared_config()));
+        assert_eq!(*figures, limit.figures(millis(1)));
+    }
+}

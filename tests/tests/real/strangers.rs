@@ -7,14 +7,21 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use lessor::Client;
+use lessor_protocol::Clock;
 use scenarios::fleet::{Fleet, eventually};
 use scenarios::process::Allocator;
 use scenarios::vendor::Vendor;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
+
+const CLOCK: Clock = Clock::since_boot();
 
 const CONFIG: &str = r#"
 [store]
@@ -166,4 +173,70 @@ async fn a_client_whose_session_was_ended_by_a_stranger_begins_another_one() {
     }
     client.shutdown().await;
     fleet.stop().await;
+}
+
+/// The bug: configurations were copied under the lock that each exchange needs, and four loops that looked at large ones held up
+/// every node for 2 s. It is the median that is judged: one exchange may wait for anything on a busy machine.
+#[tokio::test]
+async fn looks_at_large_limits_hold_up_no_exchange() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let http = reqwest::Client::new();
+    let rules = json!([{ "kind": "sliding_window", "limit": 600, "per": "3s" }]);
+    let large: Vec<Value> =
+        (0..4_000).map(|key| json!({ "key": format!("k-{key}"), "rules": rules })).collect();
+    let large = json!({ "keyed": true, "rules": rules, "override": large });
+    for limit in 0..5 {
+        let put = http.put(format!("{}/v1/limits/large-{limit}", allocator.url)).json(&large).send().await;
+        assert_eq!(put.expect("it answers").status(), 201);
+    }
+    let address = allocator.address().to_owned();
+    let alone = exchanges(&address, 0);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let looking: Vec<_> = (0..4)
+        .map(|_| {
+            let (address, is_over) = (address.clone(), is_over.clone());
+            std::thread::spawn(move || {
+                let mut looks = 0;
+                while !is_over.load(Relaxed) {
+                    assert!(said(&address, "GET /v1/limits", "").len() > 1_500_000);
+                    looks += 1;
+                }
+                looks
+            })
+        })
+        .collect();
+    let beside = exchanges(&address, 100);
+    is_over.store(true, Relaxed);
+    let looks: Vec<u32> = looking.into_iter().map(|thread| thread.join().expect("it ends")).collect();
+    println!("p50 of exchanges: {alone:?} alone, {beside:?} beside four loops of {looks:?} looks");
+    assert!(beside < Duration::from_millis(100), "{beside:?}");
+}
+
+/// The median of what 41 exchanges take, from `seq` on.
+fn exchanges(address: &str, seq: u64) -> Duration {
+    let mut took: Vec<Duration> = (1..=41)
+        .map(|exchange| {
+            let ask = json!({ "limit": "vendor", "spent_total": 0, "held": 0, "want": 0 });
+            let asks = json!({ "node": "a", "session": 7, "seq": seq + exchange, "asks": [ask] });
+            let began = CLOCK.now();
+            let answer = said(address, "POST /v1/leases", &asks.to_string());
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            let took = CLOCK.now().since(began);
+            std::thread::park_timeout(Duration::from_millis(50));
+            took
+        })
+        .collect();
+    took.sort_unstable();
+    took[20]
+}
+
+/// The answer to a request on a connection of its own.
+fn said(address: &str, line: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let head = "host: localhost\r\nconnection: close\r\ncontent-type: application/json";
+    let request = format!("{line} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
 }

@@ -47,6 +47,29 @@ impl Figures {
     }
 }
 
+impl Figures {
+    /// This limit and `other` as if they were one.
+    #[must_use]
+    pub fn and(mut self, other: &Figures) -> Figures {
+        let (these, those) = (&mut self.forecast, &other.forecast);
+        these.drain += those.drain;
+        these.trickle += those.trickle;
+        these.time_to_empty = these.time_to_empty.into_iter().chain(those.time_to_empty).min();
+        self.sums.add(&other.sums);
+        Figures {
+            ceiling: self.ceiling.max(other.ceiling),
+            pools: self.pools + other.pools,
+            names: self.names + other.names,
+            quarantine: self.quarantine.max(other.quarantine),
+            paused: self.paused || other.paused,
+            pause_lasts: self.pause_lasts.max(other.pause_lasts),
+            blocked: self.blocked + other.blocked,
+            topped_up: self.topped_up.saturating_add(other.topped_up),
+            ..self
+        }
+    }
+}
+
 /// What a pool adds to the sums. It is kept beside each pool, so it is no more than they take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
@@ -244,6 +267,45 @@ impl Sums {
         self.sessions -= counted.sessions;
         self.withheld -= was.withheld;
         self.vendor_pauses -= was.vendor_pauses;
+    }
+
+    /// Those of another limit come to it.
+    fn add(&mut self, other: &Sums) {
+        self.available = self.available.saturating_add(other.available);
+        for (sum, more) in self.counts().into_iter().zip({ *other }.counts()) {
+            *sum = sum.saturating_add(*more);
+        }
+    }
+
+    /// All counts but what is available.
+    fn counts(&mut self) -> [&mut u64; 22] {
+        let (Disagreed { refused, had_less, lower, higher }, answered) =
+            (&mut self.disagreed, &mut self.answered);
+        let Answered { granted, empty, settled, quarantine, stopping, paused, blocked } = answered;
+        [
+            &mut self.outstanding,
+            &mut self.in_flight,
+            &mut self.sessions,
+            &mut self.granted,
+            &mut self.spent,
+            &mut self.returned,
+            &mut self.burned,
+            &mut self.reported_late,
+            &mut self.shadow_refused,
+            &mut self.withheld,
+            &mut self.vendor_pauses,
+            refused,
+            had_less,
+            lower,
+            higher,
+            granted,
+            empty,
+            settled,
+            quarantine,
+            stopping,
+            paused,
+            blocked,
+        ]
     }
 
     /// Whether every permit that was ever granted is accounted for.

@@ -223,7 +223,7 @@ impl Limit {
         let memories = plans.overrides.values().map(|plan| self.past.pool(plan, now).memory());
         self.memory = memories.fold(self.memory.max(probe.memory()), Duration::max);
         self.compiled_plans = CompiledPlans::of(&config, self.plan.clocks);
-        (self.config, self.plan, self.overrides) = (config, plans.plan, plans.overrides);
+        (self.config, self.plan, self.overrides) = (Arc::new(config), plans.plan, plans.overrides);
     }
 }
 

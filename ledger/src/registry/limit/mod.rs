@@ -47,7 +47,8 @@ const STEPS_FOR_KEY: usize = 4;
 /// One limit and its pools.
 #[derive(Debug)]
 pub struct Limit {
-    config: LimitConfig,
+    /// Shared with those that show it: it may be large, and is never changed but replaced.
+    config: Arc<LimitConfig>,
     plan: Arc<Plan>,
     /// For keys that have rules of their own.
     overrides: BTreeMap<Key, Arc<Plan>>,
@@ -109,7 +110,7 @@ impl Limit {
             unwritten: Unwritten::default(),
             restored: None,
             latest: now,
-            config,
+            config: Arc::new(config),
         };
         if !limit.makes_pools() {
             limit.make(now, PoolId::default());
@@ -140,6 +141,11 @@ impl Limit {
     /// What was configured.
     pub fn config(&self) -> &LimitConfig {
         &self.config
+    }
+
+    /// The same, to look at without the limit: a copy of a large one takes long.
+    pub fn shared_config(&self) -> Arc<LimitConfig> {
+        self.config.clone()
     }
 
     /// How long until the first pool lends: not zero after a loss.

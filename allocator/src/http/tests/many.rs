@@ -1,0 +1,65 @@
+//! Very many limits, or very large ones: what is shown of them stays small, and takes nothing from exchanges.
+
+use super::*;
+use crate::config::limit_from_json;
+use lessor_ledger::CarryOver;
+use std::time::Duration;
+use tokio::time::timeout;
+
+fn put(app: &App, name: &str, body: &Value) {
+    let limit = limit_from_json(name, body).expect("valid");
+    app.shared.with(|registry, now| registry.put(now, &limit, CarryOver::AsIs, true)).expect("room");
+}
+
+fn rules() -> Value {
+    json!([{ "kind": "sliding_window", "limit": 10, "per": "30s" }])
+}
+
+/// The bug: each limit that was put over the API made 2 to 7 kB of each scrape, for as long as the process lived.
+#[tokio::test]
+async fn limits_that_come_later_are_shown_up_to_a_bound_and_all_others_as_one() {
+    let app = App::new(true);
+    for limit in 0..1_000 {
+        put(&app, &format!("l{limit:03}"), &json!({ "rules": rules() }));
+    }
+    for (seq, limit) in (1..).zip(["l000", "l998", "l999"]) {
+        let ask = json!({ "limit": limit, "spent_total": 0, "held": 0, "want": 3, "waiting": 3 });
+        assert_eq!(app.lease(1, seq, json!([ask])).await[0]["permits"], 3);
+    }
+    let text = app.get("/metrics").await.text;
+    println!("{} bytes for 1,003 limits", text.len());
+    assert!(text.len() < 500_000, "{} bytes", text.len());
+    let is = |line: &str| text.lines().any(|other| other == line);
+    assert!(is("lessor_granted_permits_total{limit=\"l000\"} 3"), "it was among the first");
+    assert!(is("lessor_granted_permits_total{limit=\"(others)\"} 6"));
+    assert!(is("lessor_pools{limit=\"(others)\"} 800") && is("lessor_pools{limit=\"vendor/rest\"} 1"));
+    assert!(is("lessor_asks_total{limit=\"(others)\",outcome=\"granted\"} 2"));
+    // A limit that goes leaves its place to none: its counters must not fall.
+    app.shared.with(|registry, _| registry.remove("l000"));
+    app.shared.with(|registry, _| registry.remove("l999"));
+    let text = app.get("/metrics").await.text;
+    let is = |line: &str| text.lines().any(|other| other == line);
+    assert!(is("lessor_pools{limit=\"(others)\"} 799") && is("lessor_pools{limit=\"l000\"} 0"));
+    assert!(is("lessor_granted_permits_total{limit=\"(others)\"} 6"), "no counter falls");
+}
+
+/// The bug: configurations were copied under the lock that each exchange needs. One of 860 kB took a while.
+#[tokio::test]
+async fn limits_are_shown_one_request_at_a_time_and_exchanges_go_on() {
+    let app = App::new(true);
+    let overrides: Vec<Value> =
+        (0..8_000).map(|key| json!({ "key": format!("k{key}"), "rules": rules() })).collect();
+    put(&app, "large", &json!({ "keyed": true, "rules": rules(), "override": overrides }));
+    let turn = app.shared.turn_to_show().await.expect("it is open");
+    for path in ["/v1/limits", "/v1/limits/large"] {
+        let waits = timeout(Duration::from_millis(50), app.get(path)).await;
+        assert!(waits.is_err(), "{path} waits for its turn");
+    }
+    assert_eq!(app.lease(1, 1, json!([ask(10)])).await[0]["permits"], 10, "meanwhile");
+    drop(turn);
+    let all = app.get("/v1/limits").await;
+    assert_eq!(all.json()["limits"][1]["override"].as_array().map(Vec::len), Some(8_000));
+    assert!(all.text.len() > 600_000, "{} bytes", all.text.len());
+    let one = app.get("/v1/limits/large").await.json();
+    assert_eq!((&one["name"], &one["pools"], &one["keyed"]), (&json!("large"), &json!(0), &json!(true)));
+}
