@@ -1,6 +1,7 @@
 //! Who asks, and what they may do: the tokens and roles in force, and the [`Visitor`] that a request comes from. Where nothing is
 //! configured, each peer may do all. Where something is, what cannot be told is let in to nothing.
 
+use crate::audit::Origin;
 use crate::config::AuthConfig;
 use arc_swap::ArcSwap;
 use lessor_access::{Identity, Kind, Rights, Role, TokenId, Tokens, Unproven, calendar};
@@ -41,6 +42,8 @@ pub(crate) struct Known {
     owner: Owner,
     /// The token that proved it, if one did.
     token: Option<TokenId>,
+    /// Where its request came from.
+    pub(crate) origin: Origin,
 }
 
 /// What a request shows of who sent it.
@@ -79,11 +82,11 @@ impl Access {
         self.tokens.clone()
     }
 
-    /// The one that `shown` proves: by its token if it shows one, or else by its certificate.
+    /// The one that `shown` proves, of a request from `origin`: by its token if it shows one, or else by its certificate.
     ///
     /// # Errors
     /// If it shows nothing, or nothing that proves anything.
-    pub(crate) fn visitor(&self, shown: Shown<'_>) -> Result<Visitor, Unproven> {
+    pub(crate) fn visitor(&self, shown: Shown<'_>, origin: Origin) -> Result<Visitor, Unproven> {
         let (identity, token) = match shown {
             Shown { token: Some(token), .. } => {
                 let tokens = self.tokens.as_ref().ok_or(Unproven::Unknown)?.current();
@@ -96,7 +99,7 @@ impl Access {
         let rights = Rights::of(&identity, &self.roles.load());
         // The default owner is no identity.
         let owner = Owner(self.numbers.hash_one(&identity) | 1);
-        Ok(Visitor::Known(Arc::new(Known { identity, rights, owner, token })))
+        Ok(Visitor::Known(Arc::new(Known { identity, rights, owner, token, origin })))
     }
 
     /// `visitor` as it is now, for what takes long; `None` if its token is not good any more.
@@ -184,20 +187,22 @@ mod tests {
         let made = tokens.add("ops", None, now, &[7; 36]).expect("room");
         let (folder, access) = access(&tokens, ROLE);
         let shown = Shown { token: Some(made.text.reveal()), peer: None };
-        let visitor = access.visitor(shown).expect("it is there");
+        let visitor = access.visitor(shown, Origin::default()).expect("it is there");
         assert!(visitor.may(|rights| rights.may_read("a")) && !visitor.may(|rights| rights.may_operate("a")));
         assert_eq!(visitor.to_string(), "token:ops");
         assert_ne!(visitor.owner(), Owner::default());
         assert!(access.again(&visitor).is_some());
-        assert!(access.visitor(Shown { token: Some("lessor_07070707_"), peer: None }).is_err());
-        assert!(access.visitor(Shown::default()).is_err());
+        assert!(
+            access.visitor(Shown { token: Some("lessor_07070707_"), peer: None }, Origin::default()).is_err()
+        );
+        assert!(access.visitor(Shown::default(), Origin::default()).is_err());
         access.roles_are(&[]);
         let later = access.again(&visitor).expect("the token is good");
         assert!(!later.may(|rights| rights.may_read("a")), "the role is gone");
         tokens.revoke("ops");
         std::fs::write(folder.path().join("tokens.toml"), tokens.to_string()).expect("written");
         access.tokens().expect("a file").look();
-        assert!(access.visitor(shown).is_err() && access.again(&visitor).is_none());
+        assert!(access.visitor(shown, Origin::default()).is_err() && access.again(&visitor).is_none());
     }
 
     #[test]
@@ -211,7 +216,7 @@ mod tests {
         let (_folder, access) = access(&tokens, ROLE);
         let owner = |index: usize| {
             let token = Some(made[index].text.reveal());
-            access.visitor(Shown { token, peer: None }).expect("good").owner()
+            access.visitor(Shown { token, peer: None }, Origin::default()).expect("good").owner()
         };
         assert_eq!(owner(0), owner(1));
         assert_ne!(owner(0), owner(2));

@@ -71,7 +71,7 @@ pub(crate) struct Metrics {
     exchange_seconds: Histogram,
     exchange_asks: Histogram,
     connections: Gauge,
-    refused: Counter,
+    connections_refused: Counter,
     epoch: Gauge,
     ready: Gauge,
     sessions: Gauge,
@@ -122,7 +122,7 @@ impl Metrics {
             exchange_seconds: histogram!("lessor_exchange_seconds"),
             exchange_asks: histogram!("lessor_exchange_asks"),
             connections: gauge!("lessor_connections"),
-            refused: counter!("lessor_connections_refused_total"),
+            connections_refused: counter!("lessor_connections_refused_total"),
             epoch: gauge!("lessor_epoch"),
             ready: gauge!("lessor_ready"),
             sessions: gauge!("lessor_sessions"),
@@ -190,7 +190,7 @@ impl Metrics {
 
     /// A connection was closed at once: its address has as many as it may.
     pub(crate) fn connection_refused(&self) {
-        self.refused.increment(1);
+        self.connections_refused.increment(1);
     }
 
     /// Takes over what the books of `allocator` say.

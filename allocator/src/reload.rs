@@ -103,15 +103,21 @@ impl Reloads {
         let store = last.server.store.as_of(&config.server.store);
         let server = ServerConfig { store, ..last.server.clone() };
         let done = Reloaded {
-            needs_restart: (&server, last.clocks, &last.admin, &last.upstream_tls, &last.upstream_token)
-                != (
-                    &config.server,
-                    config.clocks,
-                    &config.admin,
-                    &config.upstream_tls,
-                    &config.upstream_token,
-                )
-                || tokens(&last) != tokens(&config),
+            needs_restart: (
+                &server,
+                last.clocks,
+                &last.admin,
+                &last.upstream_tls,
+                &last.upstream_token,
+                &last.audit,
+            ) != (
+                &config.server,
+                config.clocks,
+                &config.admin,
+                &config.upstream_tls,
+                &config.upstream_token,
+                &config.audit,
+            ) || tokens(&last) != tokens(&config),
             put: changes.put.iter().map(|limit| limit.name.to_string()).collect(),
             removed: changes.gone,
             kept: names,

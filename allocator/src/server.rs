@@ -74,6 +74,9 @@ pub enum OpenError {
     /// Its tokens cannot be used.
     #[error("auth.tokens: {0}")]
     Tokens(FileError),
+    /// Its audit log cannot be written.
+    #[error("audit.path: {0}")]
+    Audit(io::Error),
     /// The token that it shows to others cannot be used.
     #[error("upstream_auth.token_file: {0}")]
     UpstreamToken(FileError),
@@ -119,6 +122,7 @@ impl Server {
         if let Some(access) = access {
             shared.lets_in(access);
         }
+        shared.audit().check().map_err(OpenError::Audit)?;
         Ok(Server { shared, certificates })
     }
 

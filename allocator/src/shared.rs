@@ -4,6 +4,7 @@
 mod overrides;
 
 use crate::access::Access;
+use crate::audit::Audit;
 use crate::clock::{EpochClock, begin};
 use crate::config::{Config, Exposure, LimitConfig};
 use crate::earlier_decisions::{Dropped, limits_with_overrides};
@@ -51,6 +52,7 @@ pub(crate) struct Shared {
     exposures: OnceLock<Vec<Exposure>>,
     /// Who may do what, once that was read.
     access: OnceLock<Access>,
+    audit: Audit,
     /// The limits as they are configured now, for a new life after a panic.
     limits: Mutex<BTreeMap<String, LimitConfig>>,
     registry: RwLock<Registry>,
@@ -151,6 +153,7 @@ impl Shared {
             file: Mutex::default(),
             exposures: OnceLock::new(),
             access: OnceLock::new(),
+            audit: Audit::new(config.audit.clone()),
             registry: RwLock::new(registry),
             show: Semaphore::new(1),
             is_broken: AtomicBool::new(false),
@@ -323,6 +326,11 @@ impl Shared {
     pub(crate) fn lets_in(&self, access: Access) {
         // A server serves once.
         let _ = self.access.set(access);
+    }
+
+    /// Where decisions are written down.
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.audit
     }
 
     /// It serves so from now on.

@@ -1,6 +1,7 @@
 //! The command line, and the environment where an operator expects it. Parsing only: a bad command line is one
 //! message and exit code 2, before anything is opened.
 
+use crate::audit::{AUDIT_EXAMPLE, AuditArgs};
 use crate::demo::Part;
 use crate::failure::Failure;
 use crate::limits::LimitsArgs;
@@ -40,6 +41,9 @@ pub(crate) enum Command {
     /// Print whether a running allocator is ready, the reasons if not, and its limits.
     #[command(after_help = STATUS_EXAMPLE)]
     Status(StatusArgs),
+    /// Print who decided what, and what was refused, from the audit log of an allocator.
+    #[command(after_help = AUDIT_EXAMPLE)]
+    Audit(AuditArgs),
     /// Watch the limits of a running allocator; limits that need an operator come first.
     #[command(after_help = TOP_EXAMPLE)]
     Top(TopArgs),

@@ -1,6 +1,7 @@
 //! `lessor`: the one binary. Parses the command line and hands over; each subcommand lives in a module of its own.
 
 mod args;
+mod audit;
 mod check;
 mod configuration;
 mod demo;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Limits(args) => limits::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Audit(args) => audit::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Tls(args) => tls::run(&args),

@@ -1,7 +1,8 @@
 //! Which identities there are, and what they may do, as it is written. No file is read here.
 
-use super::raw::{RawAuth, RawRole, RawUpstreamAuth};
+use super::raw::{RawAudit, RawAuth, RawRole, RawUpstreamAuth};
 use lessor_access::{IdentityPattern, Patterns, Role};
+use lessor_ledger::rule_text::Count;
 use lessor_protocol::PERMITS_MAX;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,6 +14,40 @@ pub struct AuthConfig {
     pub tokens: Option<PathBuf>,
     /// The roles, at least one.
     pub roles: Vec<Arc<Role>>,
+}
+
+/// Where decisions are written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditConfig {
+    /// The file that is written now. Older ones have `.1`, `.2` and so on after it.
+    pub path: PathBuf,
+    /// The largest that one of them becomes, in bytes.
+    pub bytes_max: u64,
+    /// How many there are.
+    pub files_max: u64,
+}
+
+/// The largest file of decisions, and how many there are, where the operator says nothing else.
+const AUDIT_BYTES_MAX: u64 = 64 << 20;
+const AUDIT_FILES_MAX: u64 = 8;
+
+/// Where decisions are written down, as `raw` says.
+pub(super) fn audit(raw: &RawAudit) -> Result<AuditConfig, String> {
+    let path = named_file("audit.path", &raw.path)?;
+    let number = |key: &str, raw: Option<Count>, default: u64, (least, most): (u64, u64)| {
+        let number = raw.map_or(default, |count| count.0);
+        if (least..=most).contains(&number) {
+            return Ok(number);
+        }
+        Err(format!("audit.{key} is {number}: use a number from {least} to {most}"))
+    };
+    // An entry may have two configurations of a limit.
+    let bytes_max = number("bytes_max", raw.bytes_max, AUDIT_BYTES_MAX, (1 << 20, 1 << 40))?;
+    Ok(AuditConfig {
+        path,
+        bytes_max,
+        files_max: number("files_max", raw.files_max, AUDIT_FILES_MAX, (1, 1_000))?,
+    })
 }
 
 /// What `auth` and `roles` come to; `None` if neither is there. Certificates prove identities if `by_certificates`.
@@ -132,6 +167,9 @@ mod tests {
             metrics = true
             [upstream_auth]
             token_file = "up.token"
+            [audit]
+            path = "audit.jsonl"
+            files_max = 3
         "#;
         let config = Config::parse(&format!("{text}\n{LIMIT}")).expect("good");
         let auth = config.auth.as_ref().expect("it is said");
@@ -171,5 +209,9 @@ mod tests {
         let proven = "[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\nread = [\"a\"]";
         assert!(problem(proven).contains("no identity can be proven"));
         assert!(problem("[auth]\ntokens = \"\"").contains("auth.tokens is \"\""));
+        assert!(problem("[audit]\npath = \"\"").contains("audit.path is \"\""));
+        assert!(problem("[audit]\npath = \"a\"\nfiles_max = 0").contains("audit.files_max is 0"));
+        assert!(problem("[audit]\npath = \"a\"\nbytes_max = 7").contains("audit.bytes_max is 7"));
+        assert!(problem("[server]\nchange_factor_max = 0").contains("server.change_factor_max is 0"));
     }
 }

@@ -6,8 +6,8 @@ use super::raw::{RawAdmin, RawConfig, RawServer, RawStore};
 use super::store;
 use super::tls;
 use super::{
-    AdminConfig, CONNECTIONS_MAX, Config, ConfigError, LISTEN, LimitConfig, ServerConfig, per_address,
-    upstream,
+    AdminConfig, CHANGE_FACTOR_MAX, CONNECTIONS_MAX, Config, ConfigError, LISTEN, LimitConfig, ServerConfig,
+    per_address, upstream,
 };
 use lessor_ledger::limit_text::{self, RawLimit, at_least_one};
 use lessor_ledger::registry::check_parents;
@@ -44,8 +44,9 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
     let files = [server.tls.as_ref(), admin.as_ref().and_then(|admin| admin.tls.as_ref())];
     let by_certificates = files.into_iter().flatten().any(|files| files.client_ca.is_some());
     let auth = auth::auth(raw.auth.as_ref(), &raw.role, by_certificates).map_err(wrong)?;
+    let audit = raw.audit.as_ref().map(auth::audit).transpose().map_err(wrong)?;
     let clocks = clocks(raw.clock_drift_ppm).map_err(wrong)?;
-    Ok(Config { clocks, server, admin, upstream_tls, upstream_token, auth, limits })
+    Ok(Config { clocks, server, admin, upstream_tls, upstream_token, audit, auth, limits })
 }
 
 fn clocks(raw: Option<Count>) -> Result<ClockBounds, String> {
@@ -74,6 +75,13 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
         upstreams.collect::<Result<_, _>>().map_err(|problem| format!("server.upstreams: {problem}"))?;
     let tls = raw.tls.as_ref().map(|raw| tls::server("server", raw)).transpose()?;
     let (insecure, store) = (raw.insecure, store::store(raw_store)?);
+    let change_factor_max = raw.change_factor_max.map_or(CHANGE_FACTOR_MAX, |factor| factor.0);
+    if change_factor_max == 0 {
+        return Err(
+            "server.change_factor_max is 0: use at least 1, with which each change is to be confirmed"
+                .to_owned(),
+        );
+    }
     Ok(ServerConfig {
         listen,
         connections_max,
@@ -82,6 +90,7 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
         hosts,
         upstreams,
         tls,
+        change_factor_max,
         insecure,
         store,
     })

@@ -15,7 +15,7 @@ mod tests;
 mod tls;
 mod upstream;
 
-pub use auth::AuthConfig;
+pub use auth::{AuditConfig, AuthConfig};
 pub use error::ConfigError;
 pub use exposure::Exposure;
 pub use lessor_ledger::named::{NAMES_MAX, Named, Names, named_for};
@@ -45,6 +45,9 @@ pub(crate) fn per_address(connections_max: usize) -> usize {
     connections_max - connections_max / 4
 }
 
+/// By how many times a limit is changed without a confirmation, where the operator says nothing else.
+pub const CHANGE_FACTOR_MAX: u64 = 10;
+
 /// Where to listen, where the operator says nothing else: reachable from this machine only.
 pub const LISTEN: &str = "127.0.0.1:7400";
 
@@ -61,6 +64,8 @@ pub struct Config {
     pub upstream_tls: Option<Tls>,
     /// The file of the token that is shown to allocators that limits are leased from; `None` if they are shown none.
     pub upstream_token: Option<PathBuf>,
+    /// Where decisions are written down; `None` leaves it to the log.
+    pub audit: Option<AuditConfig>,
     /// Which identities are let in, and to what; `None` if each peer may do all.
     pub auth: Option<AuthConfig>,
     /// The limits, at least one, no two of the same name.
@@ -85,6 +90,8 @@ pub struct ServerConfig {
     pub upstreams: BTreeSet<Upstream>,
     /// The files by which connections are encrypted; `None` if they are not.
     pub tls: Option<ServerFiles>,
+    /// By how many times an operator may change a limit, up or down, without a confirmation.
+    pub change_factor_max: u64,
     /// Whether other machines may reach it though it lets in any peer.
     pub insecure: bool,
     /// Where pools outlive the process.

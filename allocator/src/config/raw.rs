@@ -34,6 +34,7 @@ pub(super) struct RawConfig {
     pub upstream_tls: Option<RawTls>,
     pub upstream_auth: Option<RawUpstreamAuth>,
     pub auth: Option<RawAuth>,
+    pub audit: Option<RawAudit>,
     #[serde(default)]
     pub role: Vec<RawRole>,
     #[serde(default)]
@@ -54,6 +55,7 @@ pub(super) struct RawServer {
     #[serde(default)]
     pub upstreams: Vec<String>,
     pub tls: Option<RawServerTls>,
+    pub change_factor_max: Option<Count>,
     #[serde(default)]
     pub insecure: bool,
 }
@@ -99,6 +101,14 @@ pub(super) struct RawUpstreamAuth {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawAuth {
     pub tokens: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawAudit {
+    pub path: String,
+    pub bytes_max: Option<Count>,
+    pub files_max: Option<Count>,
 }
 
 #[derive(Debug, Deserialize)]

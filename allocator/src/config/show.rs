@@ -25,6 +25,7 @@ impl fmt::Display for Config {
         if let Some(files) = &self.server.tls {
             server_tls(f, files)?;
         }
+        line(f, "change_factor_max", &self.server.change_factor_max)?;
         line(f, "insecure", &self.server.insecure)?;
         if let Some(admin) = &self.admin {
             writeln!(f, "\n[admin]")?;
@@ -41,6 +42,12 @@ impl fmt::Display for Config {
         if let Some(file) = &self.upstream_token {
             writeln!(f, "\n[upstream_auth]")?;
             line(f, "token_file", file)?;
+        }
+        if let Some(audit) = &self.audit {
+            writeln!(f, "\n[audit]")?;
+            line(f, "path", &audit.path)?;
+            line(f, "bytes_max", &audit.bytes_max)?;
+            line(f, "files_max", &audit.files_max)?;
         }
         if let Some(auth) = &self.auth {
             access(f, auth)?;

@@ -167,7 +167,7 @@ fn what_is_no_configuration_is_refused() {
     refused("\nlimit = 3", "line 2: limit: invalid type: integer `3`, expected a sequence");
     refused(
         "\n\nlimt = 3",
-        "line 3: limt: unknown field `limt`, expected one of `clock_drift_ppm`, `server`, `admin`, `upstream_tls`, `upstream_auth`, `auth`, `role`, `store`, `limit`",
+        "line 3: limt: unknown field `limt`, expected one of `clock_drift_ppm`, `server`, `admin`, `upstream_tls`, `upstream_auth`, `auth`, `audit`, `role`, `store`, `limit`",
     );
     refused(
         "[[limit]]\nname = a",
@@ -230,7 +230,7 @@ fn what_is_no_configuration_is_refused() {
     );
     refused(
         &format!("[server]\nport = 1\n{limit}"),
-        "line 2: server.port: unknown field `port`, expected one of `listen`, `connections_max`, `connections_per_address_max`, `node`, `hosts`, `upstreams`, `tls`, `insecure`",
+        "line 2: server.port: unknown field `port`, expected one of `listen`, `connections_max`, `connections_per_address_max`, `node`, `hosts`, `upstreams`, `tls`, `change_factor_max`, `insecure`",
     );
 }
 

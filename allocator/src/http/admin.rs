@@ -1,6 +1,7 @@
 //! What operators do to limits while they are in use: top up, pause, resume, block, and with [`put`] put and take away. Each is
 //! decoded, handed to the allocator, told to those who listen, and answered.
 
+use super::decider::{Decider, PARAMETERS};
 use super::object::object;
 use super::problem::Problem;
 use super::{body, json, put, show};
@@ -32,61 +33,70 @@ const TOP_UP_NAME_MAX: usize = 128;
 /// `DELETE /v1/limits/{name}`, and `DELETE /v1/limits/{name}/nodes/{node}/block`.
 pub(super) async fn delete(
     State(shared): State<Arc<Shared>>,
-    visitor: Visitor,
+    decider: Decider,
     path: Rest,
     query: Parameters,
     request: Request,
 ) -> Result<Response, Problem> {
     let rest = name(path)?;
-    parameters(query, &[])?;
+    parameters(query, &PARAMETERS)?;
     if let Some((name, node)) = blocking(&rest) {
-        operates(&shared, &visitor, name)?;
+        operates(&shared, &decider.visitor, name)?;
         let node = node_name(node)?;
         let was_blocked = decide(&shared, name, &Decision::Unblock(node.clone())).await?;
+        let more = [("node", node.as_str().into()), ("before", was_blocked.into()), ("after", false.into())];
+        decider.has_done(&shared, "unblock", name, more).await;
         return Ok(json(
             json!({ "limit": name, "node": node.as_str(), "was_blocked": was_blocked }).to_string(),
         ));
     }
-    put::remove(&shared, &visitor, &rest, request.headers()).await
+    put::remove(&shared, decider, &rest, request.headers()).await
 }
 
 /// `POST /v1/limits/{name}/top-up`, `/pause`, `/resume` and `/nodes/{node}/block`.
 pub(super) async fn act(
     State(shared): State<Arc<Shared>>,
-    visitor: Visitor,
+    decider: Decider,
     path: Rest,
     query: Parameters,
     request: Request,
 ) -> Result<Response, Problem> {
     let rest = name(path)?;
-    parameters(query, &[])?;
+    parameters(query, &PARAMETERS)?;
     if let Some((name, node)) = blocking(&rest) {
-        operates(&shared, &visitor, name)?;
-        return block(&shared, name, &node_name(node)?).await;
+        operates(&shared, &decider.visitor, name)?;
+        return block(&shared, decider, name, &node_name(node)?).await;
     }
     if let Some(name) = rest.strip_suffix("/resume") {
-        operates(&shared, &visitor, name)?;
+        operates(&shared, &decider.visitor, name)?;
         let was_paused = decide(&shared, name, &Decision::Resume).await?;
+        let more = [("before", was_paused.into()), ("after", false.into())];
+        decider.has_done(&shared, "resume", name, more).await;
         return Ok(json(json!({ "limit": name, "was_paused": was_paused }).to_string()));
     }
     if let Some(name) = rest.strip_suffix("/pause") {
-        operates(&shared, &visitor, name)?;
-        return pause(&shared, name, &object(&body::read(request).await?)?).await;
+        operates(&shared, &decider.visitor, name)?;
+        return pause(&shared, decider, name, &object(&body::read(request).await?)?).await;
     }
     if let Some(name) = rest.strip_suffix("/top-up") {
-        operates(&shared, &visitor, name)?;
-        return top_up(&shared, &visitor, name, &object(&body::read(request).await?)?).await;
+        operates(&shared, &decider.visitor, name)?;
+        return top_up(&shared, decider, name, &object(&body::read(request).await?)?).await;
     }
     Err(Problem::not_found("a limit can be sent to /top-up, /pause, /resume and /nodes/{node}/block"))
 }
 
 /// # Errors
 /// If `visitor` may not operate the limit called `name`.
-fn operates(shared: &Shared, visitor: &Visitor, name: &str) -> Result<(), Problem> {
+fn operates(shared: &Arc<Shared>, visitor: &Visitor, name: &str) -> Result<(), Problem> {
     visitor.needs(shared, "operate", |rights| rights.may_operate(name))
 }
 
-async fn top_up(shared: &Shared, visitor: &Visitor, name: &str, body: &Value) -> Result<Response, Problem> {
+async fn top_up(
+    shared: &Arc<Shared>,
+    decider: Decider,
+    name: &str,
+    body: &Value,
+) -> Result<Response, Problem> {
     only(body, &["permits", "key", "id"])?;
     let shown =
         |field: &str| body.get(field).map_or("missing".to_owned(), |value| quoted(&value.to_string()));
@@ -96,6 +106,7 @@ async fn top_up(shared: &Shared, visitor: &Visitor, name: &str, body: &Value) ->
             format!("permits is {}: expected a whole number from 1 to {PERMITS_MAX}", shown("permits"));
         Problem::invalid("permits", detail)
     })?;
+    let visitor = &decider.visitor;
     if let Some(max) = visitor.top_up_max(name)
         && permits > max
     {
@@ -120,6 +131,10 @@ async fn top_up(shared: &Shared, visitor: &Visitor, name: &str, body: &Value) ->
             return Err(Problem::invalid("limit", format!("{} {detail}", quoted(name))));
         }
         let pool = limit.pool_id(name, key)?;
+        let most = limit.figures(now).ceiling;
+        if permits > most {
+            decider.confirms(&format!("permits is {permits}, and the limit has {most} at most"))?;
+        }
         let was_made = limit.top_up(now, pool.clone(), permits, id)?;
         let available = limit.view(now, &pool).map_or(0, |view| view.available);
         let configured = limit.config().name.to_string();
@@ -130,10 +145,18 @@ async fn top_up(shared: &Shared, visitor: &Visitor, name: &str, body: &Value) ->
     durable(shared).await?;
     tracing::info!(limit = %name, permits, was_made, "a limit was topped up");
     let topped_up = if was_made { permits } else { 0 };
+    let more =
+        [("key", key.into()), ("permits", topped_up.into()), ("id", id.into()), ("after", available.into())];
+    decider.has_done(shared, "top_up", name, more).await;
     Ok(json(json!({ "limit": name, "topped_up": topped_up, "available": available }).to_string()))
 }
 
-async fn pause(shared: &Shared, name: &str, body: &Value) -> Result<Response, Problem> {
+async fn pause(
+    shared: &Arc<Shared>,
+    decider: Decider,
+    name: &str,
+    body: &Value,
+) -> Result<Response, Problem> {
     only(body, &["for"])?;
     let span = text(body, "for")?.map(|text| {
         humantime::parse_duration(text).map_err(|_| {
@@ -142,13 +165,22 @@ async fn pause(shared: &Shared, name: &str, body: &Value) -> Result<Response, Pr
         })
     });
     let span = span.transpose()?;
-    decide(shared, name, &Decision::Pause(span)).await?;
+    let was_paused = decide(shared, name, &Decision::Pause(span)).await?;
+    let more = [("before", was_paused.into()), ("after", true.into()), ("ms", span.map(millis_up).into())];
+    decider.has_done(shared, "pause", name, more).await;
     tracing::info!(limit = %name, ?span, "a limit was paused");
     Ok(json(json!({ "limit": name, "paused_ms": span.map(millis_up) }).to_string()))
 }
 
-async fn block(shared: &Shared, name: &str, node: &NodeName) -> Result<Response, Problem> {
-    decide(shared, name, &Decision::Block(node.clone())).await?;
+async fn block(
+    shared: &Arc<Shared>,
+    decider: Decider,
+    name: &str,
+    node: &NodeName,
+) -> Result<Response, Problem> {
+    let was_blocked = decide(shared, name, &Decision::Block(node.clone())).await?;
+    let more = [("node", node.as_str().into()), ("before", was_blocked.into()), ("after", true.into())];
+    decider.has_done(shared, "block", name, more).await;
     tracing::info!(limit = %name, %node, "a node was blocked");
     Ok(json(json!({ "limit": name, "blocked": node.as_str() }).to_string()))
 }

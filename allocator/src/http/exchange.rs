@@ -3,6 +3,7 @@
 use super::problem::Problem;
 use super::{body, decode, json, visitor};
 use crate::access::Visitor;
+use crate::audit::Origin;
 use crate::shared::Shared;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::rejection::PathRejection;
@@ -15,6 +16,7 @@ use lessor_protocol::trace;
 use lessor_protocol::wire::{GrantBody, LeasesResponse, Text, code};
 use lessor_protocol::{Answer, NodeName, Refusal, RefusalReason};
 use std::mem;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::field::Empty;
@@ -33,11 +35,15 @@ pub(super) async fn leases_by_route(
     State(shared): State<Arc<Shared>>,
     request: Request<Body>,
 ) -> Result<Response, Problem> {
-    leases(&shared, request).await
+    leases(&shared, None, request).await
 }
 
-/// `POST /v1/leases`
-pub(super) async fn leases<B>(shared: &Shared, request: Request<B>) -> Result<Response, Problem>
+/// `POST /v1/leases` of a peer at `address`.
+pub(super) async fn leases<B>(
+    shared: &Arc<Shared>,
+    address: Option<IpAddr>,
+    request: Request<B>,
+) -> Result<Response, Problem>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
@@ -50,7 +56,8 @@ where
     }
     let answered = async {
         // A body is read only of a peer that is known.
-        let visitor = visitor::of(shared, request.headers(), request.extensions())?;
+        let origin = || Origin { address, request: String::new() };
+        let visitor = visitor::of_exchange(shared, request.headers(), request.extensions(), origin)?;
         let body = body::read(request).await?;
         exchange(shared, &span, &visitor, &body).await
     };
@@ -72,7 +79,12 @@ fn said_once(headers: &HeaderMap) -> Option<&str> {
     said.next().is_none().then_some(first)
 }
 
-async fn exchange(shared: &Shared, span: &Span, visitor: &Visitor, body: &[u8]) -> Result<Response, Problem> {
+async fn exchange(
+    shared: &Arc<Shared>,
+    span: &Span,
+    visitor: &Visitor,
+    body: &[u8],
+) -> Result<Response, Problem> {
     let began = Stopwatch::start();
     let Answered { body, asks, waits_for } = answered(shared, span, visitor, body)?;
     // What it lends is known only when it is written down. Who hears nothing has been lent nothing.
@@ -89,7 +101,7 @@ struct Answered {
     waits_for: Option<u64>,
 }
 
-fn answered(shared: &Shared, span: &Span, visitor: &Visitor, body: &[u8]) -> Result<Answered, Problem> {
+fn answered(shared: &Arc<Shared>, span: &Span, visitor: &Visitor, body: &[u8]) -> Result<Answered, Problem> {
     let mut exchange = decode::leases(body)?;
     speaks_for(shared, visitor, &exchange.caller.node)?;
     exchange.caller.owner = visitor.owner();
@@ -146,7 +158,7 @@ pub(super) async fn leave(
     result
 }
 
-fn goodbye(shared: &Shared, visitor: &Visitor, node: &str, body: &[u8]) -> Result<Response, Problem> {
+fn goodbye(shared: &Arc<Shared>, visitor: &Visitor, node: &str, body: &[u8]) -> Result<Response, Problem> {
     let (mut caller, spent) = decode::leave(node, body)?;
     speaks_for(shared, visitor, &caller.node)?;
     caller.owner = visitor.owner();
@@ -176,7 +188,7 @@ fn goodbye(shared: &Shared, visitor: &Visitor, node: &str, body: &[u8]) -> Resul
 
 /// # Errors
 /// If `visitor` may not speak for `node`.
-fn speaks_for(shared: &Shared, visitor: &Visitor, node: &NodeName) -> Result<(), Problem> {
+fn speaks_for(shared: &Arc<Shared>, visitor: &Visitor, node: &NodeName) -> Result<(), Problem> {
     visitor.needs(shared, "lease as this node", |rights| rights.may_speak_for(node.as_str()))
 }
 

@@ -3,6 +3,8 @@
 
 mod admin;
 mod body;
+mod confirm;
+mod decider;
 mod decode;
 mod events;
 mod exchange;
@@ -33,7 +35,6 @@ use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
-pub(crate) use events::PeerAddress;
 use lessor_protocol::push::EVENTS_PATH;
 use lessor_protocol::wire::LEASES_PATH;
 use problem::Problem;

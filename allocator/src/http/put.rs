@@ -2,11 +2,11 @@
 //! is. Handlers of [`super::admin`] and of what is shown call it.
 
 use super::admin::{Parameters, Rest, carry_over, durable, flag, name, parameters};
+use super::decider::{Decider, PARAMETERS};
 use super::object::object;
 use super::problem::Problem;
 use super::show::{self, Page};
-use super::{body, json};
-use crate::access::Visitor;
+use super::{body, confirm, json};
 use crate::config::{Keyed, LimitConfig, limit_from_json};
 use crate::shared::Shared;
 use crate::uplink::change;
@@ -28,14 +28,15 @@ use std::sync::Arc;
 /// what would happen, `?fresh=true` that no earlier life of this allocator can have lent from it.
 pub(super) async fn put(
     State(shared): State<Arc<Shared>>,
-    visitor: Visitor,
+    decider: Decider,
     path: Rest,
     query: Parameters,
     request: Request,
 ) -> Result<Response, Problem> {
     let name = name(path)?;
-    visitor.needs(&shared, "admin", |rights| rights.may_administer(&name))?;
-    let query = parameters(query, &["carry", "dry_run", "fresh", "after", "after_limit", "count"])?;
+    decider.visitor.needs(&shared, "admin", |rights| rights.may_administer(&name))?;
+    let known = ["carry", "dry_run", "fresh", "after", "after_limit", "count"];
+    let query = parameters(query, &[&known[..], &PARAMETERS].concat())?;
     let (carry_over, dry_run, fresh) =
         (carry_over(&query)?, flag(&query, "dry_run")?, flag(&query, "fresh")?);
     let condition = condition(request.headers())?;
@@ -47,17 +48,29 @@ pub(super) async fn put(
         let preview = shared.with(|registry, now| {
             check_keys(&shared, registry, &config)?;
             check(registry, &config, condition.as_deref())?;
+            let asked = larger(&shared, registry, &config);
             let limit = registry.limit(&name);
-            Ok::<_, Problem>(
-                limit.map(|limit| limit.preview(&config, carry_over, now, page.from(), page.count())),
-            )
+            let preview =
+                limit.map(|limit| limit.preview(&config, carry_over, now, page.from(), page.count()));
+            Ok::<_, Problem>((preview, asked))
         })?;
-        return Ok(json(shown_preview(&config, preview).to_string()));
+        let (preview, asked) = preview;
+        let mut body = shown_preview(&config, preview);
+        // What is to be confirmed, if anything.
+        body["confirm"] = json!(asked);
+        return Ok(json(body.to_string()));
     }
+    let before = shared.with(|registry, _| registry.limit(&name).map(|limit| limit.config().clone()));
     let is_new = match shared.is_sharing() {
-        true => put_for_all(&shared, &config, condition.as_deref()).await?,
-        false => put_here(&shared, &config, condition.as_deref(), carry_over, fresh).await?,
+        true => put_for_all(&shared, &decider, &config, condition.as_deref()).await?,
+        false => put_here(&shared, &decider, &config, condition.as_deref(), carry_over, fresh).await?,
     };
+    let more = [
+        ("before", before.map(|before| raw(&before)).into()),
+        ("after", raw(&config)),
+        ("carry", carry_over.name().into()),
+    ];
+    decider.has_done(&shared, "put", &name, more).await;
     tracing::info!(limit = %name, is_new, carry = carry_over.name(), "a limit was put");
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     // Another change may have taken it away again meanwhile.
@@ -72,6 +85,7 @@ pub(super) async fn put(
 /// Whether it is new.
 async fn put_here(
     shared: &Shared,
+    decider: &Decider,
     config: &LimitConfig,
     condition: Option<&str>,
     carry_over: CarryOver,
@@ -79,6 +93,7 @@ async fn put_here(
 ) -> Result<bool, Problem> {
     let put = shared.with(|registry, now| {
         check(registry, config, condition)?;
+        larger(shared, registry, config).map_or(Ok(()), |larger| decider.confirms(&larger))?;
         let put =
             registry.put(now, config, carry_over, fresh).map_err(|full| Problem::from(Unfit::from(full)))?;
         // Under the same lock: a new life begins with what this one had last.
@@ -93,16 +108,18 @@ async fn put_here(
 /// Whether it is new.
 async fn put_for_all(
     shared: &Arc<Shared>,
+    decider: &Decider,
     config: &LimitConfig,
     condition: Option<&str>,
 ) -> Result<bool, Problem> {
     let (name, mut is_new) = (config.name.as_str(), false);
-    let written = serde_json::to_value(config.raw()).expect("a configuration is plain data");
+    let written = raw(config);
     let check = || {
         shared.with(|registry, _| {
             is_new = registry.limit(name).is_none();
             check_keys(shared, registry, config)?;
-            check(registry, config, condition)
+            check(registry, config, condition)?;
+            larger(shared, registry, config).map_or(Ok(()), |larger| decider.confirms(&larger))
         })
     };
     change(shared, name, Some(written), check).await?;
@@ -112,11 +129,11 @@ async fn put_for_all(
 /// `DELETE /v1/limits/{name}`
 pub(super) async fn remove(
     shared: &Arc<Shared>,
-    visitor: &Visitor,
+    decider: Decider,
     name: &str,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
-    visitor.needs(shared, "admin", |rights| rights.may_administer(name))?;
+    decider.visitor.needs(shared, "admin", |rights| rights.may_administer(name))?;
     let condition = condition(headers)?;
     let check = |registry: &mut Registry| {
         registry.limit(name).ok_or_else(|| show::limit_unknown(name))?;
@@ -125,8 +142,9 @@ pub(super) async fn remove(
             let detail = format!("{} is below it: take that away first, or put it elsewhere", quoted(below));
             return Err(Problem::new(StatusCode::CONFLICT, "has_children", detail));
         }
-        Ok(())
+        decider.confirms("a limit that is removed lends nothing any more")
     };
+    let before = shared.with(|registry, _| registry.limit(name).map(|limit| limit.config().clone()));
     if shared.is_sharing() {
         change(shared, name, None, || shared.with(|registry, _| check(registry))).await?;
     } else {
@@ -140,6 +158,7 @@ pub(super) async fn remove(
         durable(shared).await?;
     }
     tracing::info!(limit = %name, "a limit was removed; what is out ends by itself");
+    decider.has_done(shared, "remove", name, [("before", before.map(|before| raw(&before)).into())]).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -218,6 +237,16 @@ fn check_keys(shared: &Shared, registry: &mut Registry, config: &LimitConfig) ->
 fn check(registry: &mut Registry, config: &LimitConfig, condition: Option<&str>) -> Result<(), Problem> {
     check_condition(registry, config.name.as_str(), condition)?;
     Ok(registry.check(&[], &[config])?)
+}
+
+/// Why the change to `config` is to be confirmed, if it is.
+fn larger(shared: &Shared, registry: &mut Registry, config: &LimitConfig) -> Option<String> {
+    let before = registry.limit(config.name.as_str())?.config();
+    confirm::reason(before, config, shared.config().server.change_factor_max)
+}
+
+fn raw(config: &LimitConfig) -> Value {
+    serde_json::to_value(config.raw()).expect("a configuration is plain data")
 }
 
 /// What the header `if-match` says, if it is there.

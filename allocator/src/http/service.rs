@@ -1,16 +1,20 @@
 //! What a connection hands its requests to: the routes, and past them the exchange, which nodes ask for all the time. The guard
 //! of the routes guards it, too.
 
+use super::events::PeerAddress;
 use super::problem::Problem;
 use super::{Part, exchange, guard, router};
+use crate::audit::Origin;
 use crate::shared::Shared;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::{Method, Request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use axum::response::{IntoResponse as _, Response};
+use lessor_protocol::entropy;
 use lessor_protocol::wire::LEASES_PATH;
 use std::convert::Infallible;
 use std::error::Error;
+use std::net::IpAddr;
 use std::sync::Arc;
 use tower::ServiceExt as _;
 
@@ -20,6 +24,22 @@ pub(crate) fn answers_untaken() -> Response {
     Problem::unavailable("answers_untaken", detail).into_response()
 }
 
+/// How a peer names its request, and how the answer repeats that name.
+static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Longest name of a request, in bytes.
+const REQUEST_ID_MAX: usize = 64;
+
+/// The name of a request: its own, if that is one, or else a random one.
+fn name(headers: &HeaderMap) -> String {
+    let own = headers.get(&REQUEST_ID).and_then(|name| name.to_str().ok());
+    let is_name = |name: &&str| {
+        let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        (1..=REQUEST_ID_MAX).contains(&name.len()) && name.bytes().all(is_good)
+    };
+    own.filter(is_name).map_or_else(|| format!("{:013x}", entropy::number()), str::to_owned)
+}
+
 /// Answers the requests of all connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
@@ -27,13 +47,20 @@ pub(crate) struct Service {
     router: Router,
     /// Whether it answers nodes.
     lends: bool,
+    /// The address of the peer that it answers.
+    address: Option<IpAddr>,
 }
 
 impl Service {
     /// The one of `shared` for a `part`.
     pub(crate) fn new(shared: Arc<Shared>, part: Part) -> Self {
         let lends = !matches!(part, Part::Admin { .. });
-        Service { router: router(shared.clone(), part), shared, lends }
+        Service { router: router(shared.clone(), part), shared, lends, address: None }
+    }
+
+    /// The same for the peer at `address`.
+    pub(crate) fn of_peer(self, address: IpAddr) -> Self {
+        Service { address: Some(address), ..self }
     }
 
     /// The answer to `request`.
@@ -42,11 +69,22 @@ impl Service {
         B: HttpBody<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
     {
         if !self.lends || request.uri().path() != LEASES_PATH || request.method() != Method::POST {
-            return self.router.oneshot(request.map(Body::new)).await;
+            let origin = Origin { address: self.address, request: name(request.headers()) };
+            let named = HeaderValue::try_from(&origin.request);
+            let mut request = request.map(Body::new);
+            if let Some(address) = self.address {
+                request.extensions_mut().insert(PeerAddress(address));
+            }
+            request.extensions_mut().insert(origin);
+            let mut response = self.router.oneshot(request).await?;
+            if let Ok(named) = named {
+                response.headers_mut().insert(REQUEST_ID.clone(), named);
+            }
+            return Ok(response);
         }
         Ok(match guard::refusal(&self.shared, request.method(), request.uri(), request.headers()) {
             Some(problem) => problem.into_response(),
-            None => exchange::leases(&self.shared, request).await.into_response(),
+            None => exchange::leases(&self.shared, self.address, request).await.into_response(),
         })
     }
 }

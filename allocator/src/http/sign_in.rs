@@ -1,17 +1,19 @@
 //! How the page signs in and out, and what an identity may do. The page keeps its token in a cookie that no script can read.
 
+use super::decider::was_refused;
 use super::object::object;
 use super::problem::Problem;
 use super::visitor::{self, COOKIE_NAME};
 use super::{body, json};
 use crate::access::{Shown, Visitor};
+use crate::audit::Origin;
 use crate::shared::Shared;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::SET_COOKIE;
 use axum::response::{IntoResponse as _, Response};
 use lessor_access::{Patterns, Role};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// How long a browser stays signed in, in seconds: a shift.
@@ -22,6 +24,7 @@ pub(super) async fn sign_in(
     State(shared): State<Arc<Shared>>,
     request: Request,
 ) -> Result<Response, Problem> {
+    let origin = request.extensions().get::<Origin>().cloned().unwrap_or_default();
     let body = object(&body::read(request).await?)?;
     let token = body.get("token").and_then(Value::as_str);
     let token =
@@ -32,9 +35,10 @@ pub(super) async fn sign_in(
     };
     let token = token.trim();
     // A token that is known has no character that would end the cookie.
-    let known = access.visitor(Shown { token: Some(token), peer: None });
+    let known = access.visitor(Shown { token: Some(token), peer: None }, Origin::default());
     if known.is_err() {
         shared.metrics().refused("unauthenticated");
+        was_refused(&shared, "none".to_owned(), origin, Map::new());
         return Err(visitor::unauthenticated());
     }
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie(token, SIGNED_IN_SECONDS))]).into_response())

@@ -1,8 +1,10 @@
 //! Who sent a request, for handlers: each that shows or changes something asks for a [`Visitor`]. A request without an identity is
 //! answered 401, and one without the right 403. Neither says whether what was asked for is there.
 
+use super::decider::was_refused;
 use super::problem::Problem;
 use crate::access::{Shown, Visitor};
+use crate::audit::Origin;
 use crate::shared::Shared;
 use axum::extract::FromRequestParts;
 use axum::http::header::{AUTHORIZATION, COOKIE};
@@ -11,6 +13,7 @@ use axum::http::{Extensions, HeaderMap, StatusCode};
 use lessor_access::Rights;
 use lessor_protocol::wire::code;
 use lessor_tls::PeerName;
+use serde_json::Map;
 use std::sync::Arc;
 
 /// The cookie in which a browser keeps its token.
@@ -25,15 +28,32 @@ impl FromRequestParts<Arc<Shared>> for Visitor {
 }
 
 /// The visitor that sent a request with these headers.
-pub(super) fn of(shared: &Shared, headers: &HeaderMap, extensions: &Extensions) -> Result<Visitor, Problem> {
+pub(super) fn of(
+    shared: &Arc<Shared>,
+    headers: &HeaderMap,
+    extensions: &Extensions,
+) -> Result<Visitor, Problem> {
+    of_exchange(shared, headers, extensions, || extensions.get::<Origin>().cloned().unwrap_or_default())
+}
+
+/// The same of a request that has come from `origin`.
+pub(super) fn of_exchange(
+    shared: &Arc<Shared>,
+    headers: &HeaderMap,
+    extensions: &Extensions,
+    origin: impl Fn() -> Origin,
+) -> Result<Visitor, Problem> {
     if shared.config().auth.is_none() {
         return Ok(Visitor::Any);
     }
-    let refused = || shared.metrics().refused("unauthenticated");
+    let refused = || {
+        shared.metrics().refused("unauthenticated");
+        was_refused(shared, "none".to_owned(), origin(), Map::new());
+    };
     let shown =
         Shown { token: token(headers).inspect_err(|_| refused())?, peer: extensions.get::<PeerName>() };
     // What was not loaded lets in none.
-    let visitor = shared.access().map(|access| access.visitor(shown));
+    let visitor = shared.access().map(|access| access.visitor(shown, origin()));
     match visitor {
         Some(Ok(visitor)) => Ok(visitor),
         Some(Err(_)) | None => {
@@ -69,7 +89,7 @@ impl Visitor {
     /// If `may` is false of its rights: the answer names the right that lacks, `right`.
     pub(super) fn needs(
         &self,
-        shared: &Shared,
+        shared: &Arc<Shared>,
         right: &'static str,
         may: impl FnOnce(&Rights) -> bool,
     ) -> Result<(), Problem> {
@@ -78,7 +98,10 @@ impl Visitor {
         }
         shared.metrics().refused("forbidden");
         let detail = format!("{self} has no right to {right} here");
-        tracing::debug!(visitor = %self, right, "refused");
+        if let Visitor::Known(known) = self {
+            let more = Map::from_iter([("right".to_owned(), right.into())]);
+            was_refused(shared, self.to_string(), known.origin.clone(), more);
+        }
         Err(Problem::new(StatusCode::FORBIDDEN, code::FORBIDDEN, detail).with("right", right.into()))
     }
 }

@@ -6,7 +6,7 @@ use super::frames::Frames;
 use super::patience::Patience;
 use super::peers::HEAD_WAIT;
 use crate::http;
-use axum::http::{Method, Version};
+use axum::http::Version;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -50,6 +50,7 @@ pub(super) async fn serve(
         tracing::debug!(peer = %name, "a peer was let in by its certificate");
     }
     let Serving { service, builder, mut stops } = serving;
+    let service = service.of_peer(peer.address);
     let (spoke, budget) = (Arc::new(Notify::new()), Arc::new(Budget::default()));
     let stream = TokioIo::new(Frames::new(Patience::new(stream), budget.clone()));
     let service = {
@@ -60,10 +61,6 @@ pub(super) async fn serve(
             let begun = (request.version() == Version::HTTP_2).then(|| budget.begin());
             if let Some(name) = &peer.name {
                 request.extensions_mut().insert(name.clone());
-            }
-            // Exchanges need none, and it would cost each of them an allocation.
-            if request.method() == Method::GET {
-                request.extensions_mut().insert(http::PeerAddress(peer.address));
             }
             let answer = service.clone().answer(request);
             async move {

@@ -12,6 +12,12 @@ pub(crate) struct LimitsArgs {
     /// Print JSON, as the allocator answers.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Do what is to be confirmed: a removal, a change by more than ten times, a top-up beyond the limit.
+    #[arg(long, global = true)]
+    pub(crate) yes: bool,
+    /// The reason of a change, for the audit log.
+    #[arg(long, value_name = "TEXT", global = true)]
+    pub(crate) reason: Option<String>,
     #[command(subcommand)]
     pub(crate) command: LimitsCommand,
 }

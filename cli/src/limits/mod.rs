@@ -20,7 +20,8 @@ use std::io::{Read as _, Write as _};
 pub(crate) fn run(args: &LimitsArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
-    let (server, json) = (Server::try_new(&args.server)?, args.json);
+    let server = Server::try_new(&args.server)?.deciding(args.yes, args.reason.as_deref());
+    let json = args.json;
     let (body, shown) = runtime.block_on(answer(&server, &args.command))?;
     let text = if json { body.to_string() + "\n" } else { shown };
     let printed = std::io::stdout().write_all(text.as_bytes());

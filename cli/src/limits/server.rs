@@ -21,6 +21,8 @@ const BODY_MAX: usize = 64 << 20;
 pub(crate) struct Server {
     http: HttpClient,
     base: Url,
+    /// What is said with each request that decides something.
+    said: Vec<(&'static str, String)>,
 }
 
 /// What it answered.
@@ -48,7 +50,14 @@ impl Server {
             HttpClient::try_new(PATIENCE, tls).map_err(|error| Failure::Input(format!("TLS: {error}")))?;
         let http = http.with_token(args.token.token());
         let http = http.map_err(|error| Failure::Input(format!("token: {error}")))?;
-        Ok(Server { http, base })
+        Ok(Server { http, base, said: vec![] })
+    }
+
+    /// The same, where decisions are confirmed if `yes`, and made for `reason`.
+    pub(super) fn deciding(mut self, yes: bool, reason: Option<&str>) -> Self {
+        self.said.extend(yes.then(|| ("confirm", "true".to_owned())));
+        self.said.extend(reason.map(|reason| ("reason", reason.to_owned())));
+        self
     }
 
     /// What it says to `method` on the limit `name` and whatever follows, with `query` and `if-match`.
@@ -64,8 +73,9 @@ impl Server {
         if let Ok(mut path) = url.path_segments_mut() {
             path.extend(steps);
         }
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
+        let said = if method == Method::GET { &[][..] } else { &self.said };
+        if !query.is_empty() || !said.is_empty() {
+            url.query_pairs_mut().extend_pairs(query).extend_pairs(said);
         }
         let mut request = Request::builder().method(method).uri(url.as_str());
         if let Some(condition) = condition {
@@ -122,6 +132,10 @@ impl Reply {
             return Ok(self.body);
         }
         let detail = self.body["detail"].as_str().unwrap_or("no reason was given");
+        let detail = match self.body["code"].as_str() {
+            Some("confirm_needed") => detail.replace("confirm=true", "--yes"),
+            Some(_) | None => detail.to_owned(),
+        };
         let said = format!("{detail} ({})", self.status.as_u16());
         Err(if self.status.is_client_error() { Failure::Input(said) } else { Failure::Run(said) })
     }

@@ -1,5 +1,6 @@
 //! An allocator that asks for identities: what each may do, whose sessions are whose, and tokens that come and go.
 
+mod audit;
 mod desk;
 mod matrix;
 mod operators;

@@ -266,7 +266,8 @@ fn a_file_that_lost_limits_takes_none_away_until_sighup() {
     // What the file still has goes by it, and one of the others by the API.
     std::fs::write(&file, cut.replacen("limit = 100", "limit = 7", 1)).expect("its folder is there");
     until("it is taken over", || status(&["--json"]).contains("\"limit\":7"));
-    let removed = Command::new(lessor()).args(["limits", "rm", "vendor-3", "--server", &url]).output();
+    let removed =
+        Command::new(lessor()).args(["limits", "rm", "vendor-3", "--yes", "--server", &url]).output();
     assert!(removed.expect("it runs").status.success());
     let (limits, warnings) = names();
     assert_eq!(limits, 8);

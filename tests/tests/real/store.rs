@@ -271,7 +271,8 @@ fn three(first: u64) -> String {
 /// What operators do to the limit with this name and what is said after it, and the status of the answer.
 fn operate(allocator: &Allocator, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
     let method = method.parse().expect("a method");
-    let mut request = reqwest::Client::new().request(method, format!("{}/v1/limits/{path}", allocator.url));
+    let mut request =
+        reqwest::Client::new().request(method, format!("{}/v1/limits/{path}?confirm=true", allocator.url));
     request = request.header("if-match", "*");
     if let Some(body) = body {
         request = request.json(&body);

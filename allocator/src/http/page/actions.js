@@ -27,19 +27,26 @@ export function field(label, input, hint) {
   return el("p", { class: "field" }, el("label", { for: id }, label), input, hint ? el("small", { id: `${id}-hint` }, hint) : null);
 }
 
+const input = (name, more = {}) => el("input", { name, spellcheck: "false", autocapitalize: "off", ...more });
+
 /**
- * Opens a dialog: `fields`, then what `sentence` makes of their values, then what `send` does with them. `preview` may
- * add to the sentence what it finds out.
+ * Opens a dialog: `fields`, then what `sentence` makes of their values, then what `send` does with them and with the decision: that
+ * it is meant, and why. `preview` may add to the sentence what it finds out. Where the allocator wants a confirmation, `name` has to
+ * be typed first.
  */
-export function open({ title, fields = [], sentence, preview, verb, send, done }) {
+export function open({ title, name, fields = [], sentence, preview, verb, send, done, isGrave = false }) {
   const heading = el("h2", { id: "dialog-title", tabindex: -1 }, title);
   const place = el("div");
   const confirm = el("p", { class: "confirm" });
   const more = el("div");
+  const typed = input("typed", { autocomplete: "off" });
+  const sureOf = el("div", { hidden: true }, field("Confirm", typed, `Type ${name}: this is larger than most changes.`));
+  const why = field("Reason", input("reason", { maxlength: 500 }), "For the audit log. It may be empty.");
+  const isMeant = () => !sureOf.hidden && typed.value === name;
   const [back, go] = [el("button", { type: "button" }, "Back"), el("button", { type: "submit", class: "primary" })];
   const cancel = el("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
   const asks = el("div", {}, ...fields);
-  const sure = el("div", { hidden: true }, confirm, more);
+  const sure = el("div", { hidden: true }, confirm, more, sureOf, why);
   const form = el("form", { novalidate: true, autocomplete: "off" }, heading, asks, sure, place, el("div", { class: "buttons" }, cancel, back, go));
   const dialog = el("dialog", { "aria-labelledby": "dialog-title" }, form);
   let isSure = false;
@@ -48,6 +55,10 @@ export function open({ title, fields = [], sentence, preview, verb, send, done }
     isSure = next;
     [asks.hidden, sure.hidden, back.hidden] = [isSure, !isSure, !isSure || fields.length === 0];
     text(go, isSure ? verb : "Continue");
+  };
+  const wantName = () => {
+    sureOf.hidden = false;
+    typed.focus();
   };
   let isBusy = false;
   const attempt = async (deed) => {
@@ -58,6 +69,7 @@ export function open({ title, fields = [], sentence, preview, verb, send, done }
     try {
       await deed();
     } catch (error) {
+      if (error instanceof Problem && error.body?.code === "confirm_needed") wantName();
       children(place, [wrong(error)]);
     } finally {
       isBusy = false;
@@ -75,10 +87,14 @@ export function open({ title, fields = [], sentence, preview, verb, send, done }
         text(confirm, sentence(values()));
         children(more, preview ? [await preview(values())] : []);
         step(true);
-        go.focus();
+        (sureOf.hidden ? go : typed).focus();
         return;
       }
-      const said = await send(values());
+      if (!sureOf.hidden && !isMeant()) {
+        typed.focus();
+        throw new Error(`Type ${name} to confirm this.`);
+      }
+      const said = await send(values(), { confirm: isMeant(), reason: values().reason });
       dialog.close();
       say(said ?? `${title}: done`);
       hurry();
@@ -87,22 +103,22 @@ export function open({ title, fields = [], sentence, preview, verb, send, done }
   });
   dialog.addEventListener("close", () => dialog.remove());
   if (fields.length === 0) text(confirm, sentence({}));
+  sureOf.hidden = !isGrave;
   step(fields.length === 0);
   document.body.append(dialog);
   dialog.showModal();
-  (fields.length ? asks.querySelector("input, textarea, select") : go).focus();
+  (fields.length ? asks.querySelector("input, textarea, select") : isGrave ? typed : go).focus();
 }
-
-const input = (name, more = {}) => el("input", { name, spellcheck: "false", autocapitalize: "off", ...more });
 
 export function pause(name) {
   open({
     title: `Pause ${name}`,
+    name,
     fields: [field("For how long", input("for", { placeholder: "until resumed" }), "A number with a unit, as 10m or 90s. Empty: until an operator resumes it.")],
     sentence: ({ for: span }) => `Nothing of ${name} is lent ${span.trim() ? `for ${span.trim()}` : "until an operator resumes it"}, and nodes are asked to give back what they hold.`,
     verb: "Pause",
-    send: async ({ for: span }) => {
-      await ask(pathOf(name, "pause"), { method: "POST", body: span.trim() ? { for: span.trim() } : {} });
+    send: async ({ for: span }, decision) => {
+      await ask(pathOf(name, "pause"), { method: "POST", body: span.trim() ? { for: span.trim() } : {}, decision });
       return `${name} is paused`;
     },
   });
@@ -111,10 +127,11 @@ export function pause(name) {
 export function resume(name) {
   open({
     title: `Resume ${name}`,
+    name,
     sentence: () => `${name} is lent again from now on.`,
     verb: "Resume",
-    send: async () => {
-      await ask(pathOf(name, "resume"), { method: "POST" });
+    send: async (_, decision) => {
+      await ask(pathOf(name, "resume"), { method: "POST", decision });
       return `${name} is resumed`;
     },
   });
@@ -133,13 +150,14 @@ export function topUp(name, limit) {
   if (limit.keyed) fields.push(field("Key", input("key"), "The pool of this key only."));
   open({
     title: `Top up ${name}`,
+    name,
     fields,
     sentence: ({ permits, key, name: of }) => `${permits} more permits may be spent of ${of ?? name}${key ? `, key ${key},` : ""} than the limit allows.`,
     verb: "Top up",
-    send: async ({ permits, key, name: of }) => {
+    send: async ({ permits, key, name: of }, decision) => {
       // What is no number is for the allocator to refuse.
       const number = /^\d+$/.test(permits.trim()) ? Number(permits) : permits;
-      const { body } = await ask(pathOf(of ?? name, "top-up"), { method: "POST", body: { permits: number, id, ...(key ? { key } : {}) } });
+      const { body } = await ask(pathOf(of ?? name, "top-up"), { method: "POST", body: { permits: number, id, ...(key ? { key } : {}) }, decision });
       return `${name} was topped up with ${words.some(body.topped_up, "permit")}`;
     },
   });
@@ -148,11 +166,12 @@ export function topUp(name, limit) {
 export function block(name, node) {
   open({
     title: node ? `Block ${node}` : "Block a node",
+    name,
     fields: node ? [] : [field("Node", input("node", { required: true }), "Its whole name.")],
     sentence: ({ node: said }) => `Node ${node ?? said} is lent nothing more of ${name}, until it is allowed again.`,
     verb: "Block",
-    send: async ({ node: said }) => {
-      await ask(pathOf(name, "nodes", node ?? said.trim(), "block"), { method: "POST" });
+    send: async ({ node: said }, decision) => {
+      await ask(pathOf(name, "nodes", node ?? said.trim(), "block"), { method: "POST", decision });
       return `${node ?? said} is blocked`;
     },
   });
@@ -161,10 +180,11 @@ export function block(name, node) {
 export function unblock(name, node) {
   open({
     title: `Allow ${node} again`,
+    name,
     sentence: () => `Node ${node} is lent ${name} again.`,
     verb: "Allow",
-    send: async () => {
-      await ask(pathOf(name, "nodes", node, "block"), { method: "DELETE" });
+    send: async (_, decision) => {
+      await ask(pathOf(name, "nodes", node, "block"), { method: "DELETE", decision });
       return `${node} is allowed again`;
     },
   });

@@ -22,9 +22,15 @@ export class Problem extends Error {
   }
 }
 
-/** What the allocator answers to a request. */
-export async function ask(path, { method = "GET", body, headers = {} } = {}) {
-  const answer = await fetch(path, {
+/** `path` with what an operator says of its decision: that it is meant, and why. */
+function decided(path, { confirm = false, reason = "" }) {
+  const said = new URLSearchParams({ ...(confirm ? { confirm } : {}), ...(reason.trim() ? { reason: reason.trim() } : {}) }).toString();
+  return said ? `${path}${path.includes("?") ? "&" : "?"}${said}` : path;
+}
+
+/** What the allocator answers to a request, which may be a decision. */
+export async function ask(path, { method = "GET", body, headers = {}, decision = {} } = {}) {
+  const answer = await fetch(decided(path, decision), {
     method,
     cache: "no-store",
     signal: AbortSignal.timeout(PATIENCE_MS),

@@ -33,6 +33,7 @@ function effects(preview) {
   if (preview.begins_anew_ms) {
     notes.push(el("p", { class: "warn" }, `It begins anew: it lends nothing for ${words.span(preview.begins_anew_ms)}.`));
   }
+  if (preview.confirm) notes.push(el("p", { class: "warn" }, `To be confirmed: ${preview.confirm}.`));
   const head = ["Pool", "Left before", "Left after", "Over its limit", "Lent"];
   const rows = preview.pools.map((pool) => el("tr", {},
     el("th", { scope: "row" }, pool.key ?? pool.limit ?? "the only one"),
@@ -48,7 +49,7 @@ export async function change(name) {
   const area = el("textarea", { name: "config", rows: 16, cols: 78, spellcheck: "false" });
   area.value = configuration(limit);
   const carry = el("select", { name: "carry" }, ...Object.entries(CARRIES).map(([value, label]) => el("option", { value }, label)));
-  const put = (values, query) => {
+  const put = (values, query, decision = {}) => {
     let body;
     try {
       body = JSON.parse(values.config);
@@ -56,10 +57,11 @@ export async function change(name) {
       throw new Error(`This is no JSON: ${error.message}`);
     }
     const path = `${pathOf(name)}?carry=${values.carry}${query}`;
-    return ask(path, { method: "PUT", body, headers: { "if-match": etag } });
+    return ask(path, { method: "PUT", body, headers: { "if-match": etag }, decision });
   };
   open({
     title: `Change ${name}`,
+    name,
     fields: [
       field("Configuration", area, "As in the file. It lasts until the allocator restarts, or the entry in its file changes."),
       field("Balances", carry, "What becomes of what is charged now."),
@@ -67,8 +69,8 @@ export async function change(name) {
     sentence: () => `${name} goes on by this configuration from now on. Leases that are out stay valid until they end.`,
     preview: async (values) => effects((await put(values, "&dry_run=true&count=10")).body),
     verb: "Change it",
-    send: async (values) => {
-      await put(values, "");
+    send: async (values, decision) => {
+      await put(values, "", decision);
       return `${name} was changed`;
     },
   });
@@ -78,10 +80,12 @@ export async function remove(name) {
   const { etag } = await ask(pathOf(name));
   open({
     title: `Take ${name} away`,
+    name,
+    isGrave: true,
     sentence: () => `${name} is lent no more, and nodes that ask for it are refused. What is out ends by itself.`,
     verb: "Take it away",
-    send: async () => {
-      await ask(pathOf(name), { method: "DELETE", headers: { "if-match": etag } });
+    send: async (_, decision) => {
+      await ask(pathOf(name), { method: "DELETE", headers: { "if-match": etag }, decision });
       return `${name} was taken away`;
     },
     done: () => (location.hash = "#/"),

@@ -49,7 +49,9 @@ async fn a_limit_is_made_changed_and_taken_away() {
     assert_eq!((changed.status, changed.json()["available"].as_u64()), (StatusCode::OK, Some(16)));
     assert_eq!(app.request("PUT", path, Some(&etag), &limit(30)).await.problem(412).0, "changed_meanwhile");
     assert_eq!(app.request("DELETE", path, None, "").await.problem(428).0, "if_match_missing");
-    assert_eq!(app.request("DELETE", path, Some("*"), "").await.status, StatusCode::NO_CONTENT);
+    assert_eq!(app.request("DELETE", path, Some("*"), "").await.problem(409).0, "confirm_needed");
+    let sure = "/v1/limits/new/one?confirm=true";
+    assert_eq!(app.request("DELETE", sure, Some("*"), "").await.status, StatusCode::NO_CONTENT);
     assert_eq!(app.get(path).await.problem(404).0, "limit_unknown");
     assert_eq!(app.lease(1, 2, ask.clone()).await[0]["error"]["code"], json!("limit_unknown"));
     assert_eq!(app.request("DELETE", path, Some("*"), "").await.problem(404).0, "limit_unknown");
@@ -202,7 +204,7 @@ async fn what_is_below_a_paused_limit_is_lent_nothing() {
     app.post("/v1/limits/vendor/rest/resume", "").await;
     assert_eq!(app.lease(1, 3, ask(1, 0)).await[0]["permits"], json!(4));
     assert_eq!(
-        app.request("PUT", "/v1/limits/vendor/rest", Some("*"), &limit(2)).await.status,
+        app.request("PUT", "/v1/limits/vendor/rest?confirm=true", Some("*"), &limit(2)).await.status,
         StatusCode::OK
     );
     let grant = app.lease(1, 4, ask(1, 4)).await[0].clone();
@@ -238,11 +240,15 @@ async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
     for (method, path, condition, body) in [
         ("PUT", path, Some("*"), limit(10)),
         ("PUT", "/v1/limits/b", None, limit(10)),
-        ("DELETE", path, Some("*"), String::new()),
+        ("DELETE", "/v1/limits/a?confirm=true", Some("*"), String::new()),
     ] {
         let reply = app.request(method, path, condition, &body).await;
         assert_eq!(reply.problem(503).0, "store_failing", "{}", reply.text);
-        assert_eq!((app.get(path).await.status == StatusCode::OK, known().await), (path.ends_with('a'), 1));
+        let path = path.split('?').next().expect("a path");
+        assert_eq!(
+            (app.get(path).await.status == StatusCode::OK, known().await),
+            (path.starts_with("/v1/limits/a"), 1)
+        );
     }
     let tried = app.request("PUT", "/v1/limits/a?dry_run=true", Some("*"), &limit(10)).await;
     assert_eq!(tried.json()["is_new"], json!(false), "{}", tried.text);

@@ -53,7 +53,7 @@ async fn top_ups_that_add_up_to_more_than_can_be_said_are_refused() {
         let mut said = vec![];
         for permits in [5, most - 1, most, most] {
             let body = json!({ "permits": permits }).to_string();
-            let reply = app.post("/v1/limits/vendor/rest/top-up", body).await;
+            let reply = app.post("/v1/limits/vendor/rest/top-up?confirm=true", body).await;
             said.push((reply.status.as_u16(), reply.json()["field"].as_str().map(str::to_owned)));
         }
         let available = app.get("/v1/limits/vendor/rest").await.json()["available"].as_u64();
@@ -72,7 +72,8 @@ fn two_puts_at_once_leave_what_a_new_life_starts_from_as_the_allocator_has_it() 
     let put = |limit: u64| {
         let body = format!(r#"{{"rules":[{{"kind":"sliding_window","limit":{limit},"per":"30s"}}]}}"#);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-        let reply = runtime.block_on(app.change("PUT", "/v1/limits/vendor/rest", "127.0.0.1", &body));
+        let reply =
+            runtime.block_on(app.change("PUT", "/v1/limits/vendor/rest?confirm=true", "127.0.0.1", &body));
         assert_eq!(reply.status, StatusCode::OK, "{}", reply.text);
     };
     let ceiling = |config: &crate::config::LimitConfig| config.rules[0].ceiling();

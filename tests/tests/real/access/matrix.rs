@@ -66,7 +66,7 @@ const REQUESTS: [Request; 25] = [
     request("POST", "/v1/limits/vendor/nodes/a-1/block", LIMIT, "{}", OPERATE),
     request("DELETE", "/v1/limits/vendor/nodes/a-1/block", LIMIT, "", OPERATE),
     request("PUT", "/v1/limits/vendor", LIMIT, RULES, ADMIN),
-    request("DELETE", "/v1/limits/vendor", LIMIT, "", ADMIN),
+    request("DELETE", "/v1/limits/vendor?confirm=true", LIMIT, "", ADMIN),
     request("POST", "/v1/sign-in", "/v1/sign-in", r#"{"token":"TOKEN"}"#, Some(("reader", "any identity"))),
 ];
 

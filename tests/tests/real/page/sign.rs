@@ -67,3 +67,35 @@ fn an_operator_signs_in_is_offered_what_it_may_do_and_signs_out() {
     browser.go(&format!("{}/", allocator.url));
     browser.wait(field);
 }
+
+/// What is larger than most changes is done once its name is typed.
+#[test]
+fn a_removal_is_confirmed_by_the_name_of_the_limit() {
+    let config =
+        format!("[store]\nkind = \"memory\"\n{}", &ROLES[ROLES.find("[[limit]]").expect("it is there")..]);
+    let allocator = Allocator::start(&config, "127.0.0.1:0", true);
+    let browser = Browser::open(&format!("{}/#/limit/vendor", allocator.url));
+    browser.wait("document.querySelector('.title .badges')");
+    browser.push("Take away…");
+    browser.push("Take it away");
+    browser.wait("document.querySelector('dialog .problem')?.textContent.includes('Type vendor to confirm')");
+    browser.eval("document.querySelector('dialog input[name=typed]').value = 'vendo'; true");
+    browser.push("Take it away");
+    browser.eval("document.querySelector('dialog input[name=typed]').value = 'vendor'; true");
+    browser.eval("document.querySelector('dialog input[name=reason]').value = 'it is over'; true");
+    browser.push("Take it away");
+    browser.wait(
+        "document.querySelector('tr[data-limit=other]') && !document.querySelector('tr[data-limit=vendor]')",
+    );
+    // A zero too many is found out by the allocator.
+    browser.eval("location.hash = '#/limit/other'; true");
+    browser.push("Top up…");
+    browser.write("6000");
+    browser.push("Continue");
+    browser.push("Top up");
+    browser
+        .wait("document.querySelector('dialog .problem')?.textContent.includes('the limit has 600 at most')");
+    browser.eval("document.querySelector('dialog input[name=typed]').value = 'other'; true");
+    browser.push("Top up");
+    browser.wait("!document.querySelector('dialog')");
+}

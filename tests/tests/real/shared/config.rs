@@ -31,7 +31,7 @@ fn least(limit: u64, seconds: u64) -> u64 {
 /// The status of an answer about a limit, and its etag, if it has one.
 async fn tell(method: &str, url: &str, name: &str, seen: Option<&str>, body: Option<Value>) -> (u16, String) {
     let method = method.parse().expect("a method");
-    let mut request = reqwest::Client::new().request(method, format!("{url}/v1/limits/{name}"));
+    let mut request = reqwest::Client::new().request(method, format!("{url}/v1/limits/{name}?confirm=true"));
     if let Some(seen) = seen {
         request = request.header("if-match", seen);
     }

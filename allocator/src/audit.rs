@@ -1,0 +1,266 @@
+//! The audit log: each decision of an operator, and requests that were refused for the peer that sent them. One JSON object a line, in a
+//! file that is only appended to, and in the log with the target `audit`. No token, key file or body of a request is ever in it.
+
+use crate::config::AuditConfig;
+use lessor_protocol::clock::wall;
+use serde_json::{Map, Value, json};
+use std::fs::{File, OpenOptions, rename};
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Opens no link in the place of the file, and waits for no pipe.
+const FLAGS: rustix::fs::OFlags = rustix::fs::OFlags::NOFOLLOW.union(rustix::fs::OFlags::NONBLOCK);
+
+/// Refused requests that are written in one second. A peer that is refused all the time must not fill the disk: the others are
+/// counted.
+const REFUSALS_MAX: u64 = 20;
+
+/// Where a request came from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origin {
+    /// The address of the peer.
+    pub(crate) address: Option<IpAddr>,
+    /// The name of the request, which its answer has, too.
+    pub(crate) request: String,
+}
+
+/// One line of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// The identity; `any` where none is asked for, and `none` where none was proven.
+    pub(crate) who: String,
+    pub(crate) origin: Origin,
+    /// What was done, or refused: `put`, `remove`, `top_up`, `pause`, `resume`, `block`, `unblock`, `refused`.
+    pub(crate) action: &'static str,
+    pub(crate) limit: Option<String>,
+    /// How it was before and is after, and whatever else belongs to the action.
+    pub(crate) more: Map<String, Value>,
+    /// Why, in the operator's words.
+    pub(crate) reason: Option<String>,
+}
+
+/// The log.
+#[derive(Debug, Default)]
+pub(crate) struct Audit {
+    place: Option<AuditConfig>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: Option<File>,
+    /// The second of the last refusal, and how many there were in it.
+    second: u64,
+    refusals: u64,
+    /// Refusals that were not written.
+    omitted: u64,
+}
+
+impl Audit {
+    /// The one that is written to `place`, or only to the log of the process.
+    pub(crate) fn new(place: Option<AuditConfig>) -> Self {
+        Audit { place, state: Mutex::default() }
+    }
+
+    /// Opens the file, to find out whether that can be done.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        self.place.as_ref().map_or(Ok(()), |place| open(&place.path).map(|_| ()))
+    }
+
+    /// Writes `entry` down. Writes to the disk: not for a thread that others wait for.
+    pub(crate) fn write(&self, entry: &Entry) {
+        let now = wall().as_nanos() / 1_000_000;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if entry.action == "refused" && !state.admits(now / 1_000) {
+            return;
+        }
+        let omitted = std::mem::take(&mut state.omitted);
+        let line = entry.line(now, omitted);
+        tracing::info!(target: "audit", "{line}");
+        let Some(place) = &self.place else { return };
+        if let Err(error) = state.append(place, &format!("{line}\n")) {
+            // What was decided holds all the same: a full disk must not keep an operator from pausing a limit.
+            tracing::error!(file = %place.path.display(), %error, "the audit log cannot be written");
+            state.open = None;
+        }
+    }
+}
+
+impl State {
+    /// Whether a refusal in the given second is written.
+    fn admits(&mut self, second: u64) -> bool {
+        if self.second != second {
+            (self.second, self.refusals) = (second, 0);
+        }
+        self.refusals += 1;
+        let is_written = self.refusals <= REFUSALS_MAX;
+        self.omitted += u64::from(!is_written);
+        is_written
+    }
+
+    fn append(&mut self, place: &AuditConfig, line: &str) -> io::Result<()> {
+        // Another program may have moved it away to begin a new one.
+        let is_there = |file: &File| -> io::Result<bool> {
+            let (open, path) = (file.metadata()?, std::fs::symlink_metadata(&place.path));
+            Ok(path.is_ok_and(|path| (path.dev(), path.ino()) == (open.dev(), open.ino())))
+        };
+        if let Some(file) = &self.open
+            && !is_there(file)?
+        {
+            self.open = None;
+        }
+        let file = match self.open.take() {
+            Some(file) => file,
+            None => open(&place.path)?,
+        };
+        let length = file.metadata()?.len();
+        let is_full = length > 0 && length + line.len() as u64 > place.bytes_max;
+        let mut file = if is_full { rotate(place)? } else { file };
+        file.write_all(line.as_bytes())?;
+        self.open = Some(file);
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn line(&self, millis: u64, omitted: u64) -> Value {
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(millis);
+        let mut line = json!({
+            "at": humantime::format_rfc3339_millis(at).to_string(),
+            "who": self.who,
+            "from": self.origin.address.map(|address| address.to_string()),
+            "request": self.origin.request,
+            "action": self.action,
+        });
+        if let Some(limit) = &self.limit {
+            line["limit"] = json!(limit);
+        }
+        for (name, value) in &self.more {
+            line[name] = value.clone();
+        }
+        if let Some(reason) = &self.reason {
+            line["reason"] = json!(reason);
+        }
+        if omitted > 0 {
+            line["refusals_omitted"] = json!(omitted);
+        }
+        line
+    }
+}
+
+/// The file, for its owner alone. A link in its place is refused.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600).custom_flags(FLAGS.bits().cast_signed());
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    Ok(file)
+}
+
+/// The numbered file before it: the one that is written has none, the oldest has the highest.
+fn numbered(path: &Path, number: u64) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    if number > 0 {
+        name.push(format!(".{number}"));
+    }
+    PathBuf::from(name)
+}
+
+/// Moves each file on by one, and begins a new one. The oldest goes.
+fn rotate(place: &AuditConfig) -> io::Result<File> {
+    for number in (0..place.files_max.saturating_sub(1)).rev() {
+        match rename(numbered(&place.path, number), numbered(&place.path, number + 1)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    if place.files_max <= 1 {
+        std::fs::remove_file(&place.path)?;
+    }
+    open(&place.path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(action: &'static str) -> Entry {
+        let more = Map::from_iter([("before".to_owned(), json!(1)), ("after".to_owned(), json!(2))]);
+        let (limit, reason) = (Some("a\n\"b".to_owned()), Some("why\nnot".to_owned()));
+        Entry { who: "token:ops".to_owned(), origin: Origin::default(), action, limit, more, reason }
+    }
+
+    fn lines(path: &Path) -> Vec<Value> {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
+    }
+
+    fn audit(folder: &Path, bytes_max: u64, files_max: u64) -> Audit {
+        Audit::new(Some(AuditConfig { path: folder.join("audit.jsonl"), bytes_max, files_max }))
+    }
+
+    #[test]
+    fn an_entry_is_one_line_for_the_owner_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let audit = audit(folder.path(), 1 << 20, 8);
+        audit.write(&entry("pause"));
+        audit.write(&entry("resume"));
+        let path = folder.path().join("audit.jsonl");
+        let written = lines(&path);
+        assert_eq!(written.len(), 2);
+        assert_eq!((&written[0]["action"], &written[0]["limit"]), (&json!("pause"), &json!("a\n\"b")));
+        assert_eq!(std::fs::metadata(&path).expect("it is there").mode() & 0o777, 0o600);
+        // Moved away by another program, it is begun anew.
+        rename(&path, folder.path().join("old")).expect("it is ours");
+        audit.write(&entry("block"));
+        assert_eq!((lines(&path).len(), lines(&folder.path().join("old")).len()), (1, 2));
+    }
+
+    #[test]
+    fn files_are_bounded_and_the_oldest_goes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let audit = audit(folder.path(), 1_000, 3);
+        (0..60).for_each(|_| audit.write(&entry("put")));
+        let mut names: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").flatten().collect();
+        names.sort_by_key(std::fs::DirEntry::file_name);
+        assert_eq!(names.len(), 3, "{names:?}");
+        for file in names {
+            let length = file.metadata().expect("it is there").len();
+            assert!(length <= 1_000, "{length}");
+            assert!(!lines(&file.path()).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_flood_of_refusals_is_counted_and_not_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let audit = audit(folder.path(), 1 << 20, 8);
+        (0..10_000).for_each(|_| audit.write(&entry("refused")));
+        audit.write(&entry("pause"));
+        let written = lines(&folder.path().join("audit.jsonl"));
+        // The flood may go over the edge of some seconds.
+        assert!(written.len() <= 200, "{}", written.len());
+        let omitted: u64 = written.iter().filter_map(|line| line["refusals_omitted"].as_u64()).sum();
+        assert_eq!(omitted + written.len() as u64, 10_001);
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_refused_and_its_target_is_as_it_was() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let target = folder.path().join("target");
+        std::fs::write(&target, "mine").expect("written");
+        std::os::unix::fs::symlink(&target, folder.path().join("audit.jsonl")).expect("a link");
+        let audit = audit(folder.path(), 1 << 20, 8);
+        assert!(audit.check().is_err());
+        audit.write(&entry("pause"));
+        assert_eq!(std::fs::read_to_string(&target).expect("it is there"), "mine");
+    }
+}

@@ -1,0 +1,120 @@
+//! Which changes of a limit are larger than most, so that an operator has to confirm them: a typo is mostly a zero too many.
+
+use crate::config::{LimitConfig, Upstream};
+use lessor_ledger::Rule;
+use lessor_protocol::Fallback;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Rates are compared over so long.
+const SPAN: Duration = Duration::from_secs(86_400);
+
+/// Why a change from `before` to `after` is to be confirmed; `None` if it is not. Neither what may be spent at once nor in a day
+/// may change by more than `factor`.
+pub(super) fn reason(before: &LimitConfig, after: &LimitConfig, factor: u64) -> Option<String> {
+    if after.shadow && !before.shadow {
+        return Some("in shadow mode nothing is refused".to_owned());
+    }
+    if after.fallback == Fallback::Open && before.fallback != Fallback::Open {
+        return Some("with fallback \"open\" nothing holds the cap while no allocator answers".to_owned());
+    }
+    if upstream(before) != upstream(after) {
+        return Some("it would be leased from elsewhere".to_owned());
+    }
+    let keys: BTreeSet<_> = before.overrides.keys().chain(after.overrides.keys()).map(Some).collect();
+    keys.into_iter().chain([None]).find_map(|key| {
+        let rules = |config: &'_ LimitConfig| {
+            key.and_then(|key| config.overrides.get(key)).unwrap_or(&config.rules).clone()
+        };
+        let (before, after) = (rules(before), rules(after));
+        let of = key.map_or(String::new(), |key| format!(" of key {key}"));
+        let at_once = larger(at_once(&before), at_once(&after), factor)
+            .map(|times| format!("what may be spent at once{of} changes {times}"));
+        at_once.or_else(|| {
+            let times = larger(in_a_day(&before), in_a_day(&after), factor)?;
+            Some(format!("what may be spent in a day{of} changes {times}"))
+        })
+    })
+}
+
+fn upstream(config: &LimitConfig) -> Option<&Upstream> {
+    config.upstream.as_ref().filter(|upstream| !upstream.is_store())
+}
+
+/// The most that may be spent at once; `None` if other rules say it.
+fn at_once(rules: &[Rule]) -> Option<u128> {
+    rules.iter().map(|rule| u128::from(rule.ceiling())).min()
+}
+
+/// The most that may be spent in a day.
+fn in_a_day(rules: &[Rule]) -> Option<u128> {
+    let rate = |rule: &Rule| {
+        let window = rule.window()?.as_nanos();
+        (u128::from(rule.ceiling()) * SPAN.as_nanos()).checked_div(window)
+    };
+    rules.iter().filter_map(rate).min()
+}
+
+/// By how much more than `factor` one is of the other, in words.
+fn larger(before: Option<u128>, after: Option<u128>, factor: u64) -> Option<String> {
+    let (before, after) = (before?, after?);
+    let factor = u128::from(factor);
+    if after > before.saturating_mul(factor) || before > after.saturating_mul(factor) {
+        return Some(format!("from {before} to {after}, by more than {factor} times"));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn limit(text: &str) -> LimitConfig {
+        let config = Config::parse(&format!("[[limit]]\nname = \"a\"\n{text}\n")).expect(text);
+        config.limits.into_iter().next().expect("one")
+    }
+
+    fn window(limit: u64, per: &str) -> String {
+        format!("{{ kind = \"sliding_window\", limit = {limit}, per = \"{per}\" }}")
+    }
+
+    #[test]
+    fn a_zero_too_many_is_to_be_confirmed_and_a_tenth_more_is_not() {
+        let rules = |rules: &str| limit(&format!("rules = [{rules}]"));
+        let asked = |before: &LimitConfig, after: &LimitConfig| reason(before, after, 10).is_some();
+        let before = rules(&window(600, "30s"));
+        for (after, is_asked) in [
+            (window(6_000, "30s"), false),
+            (window(6_001, "30s"), true),
+            (window(60, "30s"), false),
+            (window(59, "30s"), true),
+            (window(0, "30s"), true),
+            (window(600, "3s"), false),
+            (window(600, "2s"), true),
+            (window(600, "1h"), true),
+            (format!("{}, {}", window(600, "30s"), window(10_000, "1h")), false),
+            (format!("{}, {}", window(600, "30s"), window(100, "1h")), true),
+            ("{ kind = \"concurrency\", limit = 600, longest = \"10s\" }".to_owned(), false),
+        ] {
+            let after = rules(&after);
+            assert_eq!(asked(&before, &after), is_asked, "{after:?}");
+        }
+        assert!(!asked(&rules(&window(0, "30s")), &rules(&window(0, "30s"))));
+        assert!(asked(&rules(&window(0, "30s")), &rules(&window(1, "30s"))), "from nothing");
+    }
+
+    #[test]
+    fn what_takes_the_cap_away_is_to_be_confirmed() {
+        let of = |more: &str| limit(&format!("rules = [{}]\n{more}", window(600, "30s")));
+        for more in ["shadow = true", "fallback = \"open\""] {
+            assert!(reason(&of(""), &of(more), 10).is_some(), "{more}");
+            assert_eq!(reason(&of(more), &of(""), 10), None, "{more}");
+        }
+        let keyed =
+            |rules: &str| of(&format!("keyed = true\n[[limit.override]]\nkey = \"acme\"\nrules = [{rules}]"));
+        let said =
+            reason(&keyed(&window(600, "30s")), &keyed(&window(60_000, "30s")), 10).expect("it is large");
+        assert!(said.contains("of key acme"), "{said}");
+    }
+}

@@ -1,0 +1,100 @@
+//! The operator that decides something, from where, and why. Handlers that change something ask for one, and tell it what they did: it
+//! writes that down.
+
+use super::problem::Problem;
+use super::visitor;
+use crate::access::Visitor;
+use crate::audit::{Entry, Origin};
+use crate::shared::Shared;
+use axum::extract::{FromRequestParts, Query};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use lessor_ledger::overrides::Version;
+use lessor_ledger::rejection::quoted;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Parameters of each request that decides something.
+pub(super) const PARAMETERS: [&str; 2] = ["confirm", "reason"];
+
+/// Longest reason, in bytes.
+const REASON_MAX: usize = 500;
+
+/// The operator, and what it says of its decision.
+#[derive(Debug)]
+pub(super) struct Decider {
+    pub(super) visitor: Visitor,
+    origin: Origin,
+    reason: Option<String>,
+    /// It has said that it means a change that is larger than most.
+    pub(super) has_confirmed: bool,
+}
+
+impl FromRequestParts<Arc<Shared>> for Decider {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Problem> {
+        let visitor = visitor::of(shared, &parts.headers, &parts.extensions)?;
+        let query = Query::<BTreeMap<String, String>>::try_from_uri(&parts.uri);
+        let Query(query) = query.map_err(|_| Problem::malformed("the query cannot be read"))?;
+        let reason = query.get("reason").filter(|reason| !reason.is_empty()).cloned();
+        if let Some(reason) = &reason
+            && (reason.len() > REASON_MAX || reason.chars().any(char::is_control))
+        {
+            let detail = format!("reason is {}: use one line of at most {REASON_MAX} bytes", quoted(reason));
+            return Err(Problem::invalid("reason", detail));
+        }
+        let has_confirmed = super::admin::flag(&query, "confirm")?;
+        let origin = parts.extensions.get::<Origin>().cloned().unwrap_or_default();
+        Ok(Decider { visitor, origin, reason, has_confirmed })
+    }
+}
+
+impl Decider {
+    /// # Errors
+    /// If it has not confirmed what is larger than most, as `problem` says.
+    pub(super) fn confirms(&self, problem: &str) -> Result<(), Problem> {
+        if self.has_confirmed {
+            return Ok(());
+        }
+        let detail = format!("{problem}: say confirm=true if that is meant");
+        Err(Problem::of_field(StatusCode::CONFLICT, "confirm_needed", "confirm", detail))
+    }
+
+    /// It has done `action` to `limit`, as `more` says. Waits until that is written down.
+    pub(super) async fn has_done(
+        self,
+        shared: &Arc<Shared>,
+        action: &'static str,
+        limit: &str,
+        more: impl IntoIterator<Item = (&'static str, Value)>,
+    ) {
+        let mut more: Map<String, Value> =
+            more.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        // Where allocators share a store, decisions of all of them are in one order.
+        if shared.is_sharing() {
+            let Version { file, serial } = shared.shared_store_status().overrides().newest();
+            more.insert("order".to_owned(), json!({ "file": file, "serial": serial }));
+        }
+        let Decider { visitor, origin, reason, .. } = self;
+        let entry =
+            Entry { who: visitor.to_string(), origin, action, limit: Some(limit.to_owned()), more, reason };
+        written(shared, entry).await;
+    }
+}
+
+/// Writes `entry` down on a thread that no exchange waits for.
+async fn written(shared: &Arc<Shared>, entry: Entry) {
+    let shared = shared.clone();
+    if let Err(error) = tokio::task::spawn_blocking(move || shared.audit().write(&entry)).await {
+        tracing::error!(%error, "a decision was not written to the audit log: this is a bug");
+    }
+}
+
+/// A request from `origin` was refused for who sent it. Waits for nothing.
+pub(super) fn was_refused(shared: &Arc<Shared>, who: String, origin: Origin, more: Map<String, Value>) {
+    let entry = Entry { who, origin, action: "refused", limit: None, more, reason: None };
+    let shared = shared.clone();
+    tokio::task::spawn_blocking(move || shared.audit().write(&entry));
+}

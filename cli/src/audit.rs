@@ -1,0 +1,116 @@
+//! `lessor audit`: reads the audit log of an allocator, oldest first. It reads the file, so it needs no allocator that runs.
+
+use crate::failure::Failure;
+use clap::Args;
+use serde_json::Value;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Shown below its help.
+pub(crate) const AUDIT_EXAMPLE: &str = "\
+Examples:
+  lessor audit audit.jsonl
+  lessor audit audit.jsonl --limit vendor/rest --since 1d
+  lessor audit audit.jsonl --action refused --json | jq -r .who | sort | uniq -c
+
+Exit codes: 0 done, 1 stdout cannot be written, 2 bad command line, or a file that cannot be read.";
+
+/// Files that are looked for, as many as an allocator keeps at most.
+const FILES_MAX: u64 = 1_000;
+
+/// The longest line that is read, in bytes: two configurations of a limit.
+const LINE_MAX: u64 = 16 << 20;
+
+/// `lessor audit`.
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    /// The file that the configuration names as audit.path. Older files beside it are read before it.
+    file: PathBuf,
+    /// Only entries about this limit.
+    #[arg(long, value_name = "NAME")]
+    limit: Option<String>,
+    /// Only entries of this identity, for example token:on-call.
+    #[arg(long, value_name = "IDENTITY")]
+    who: Option<String>,
+    /// Only entries of this action: put, remove, top_up, pause, resume, block, unblock or refused.
+    #[arg(long, value_name = "ACTION")]
+    action: Option<String>,
+    /// Only entries of the last time, for example 1d.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    since: Option<Duration>,
+    /// Print the entries as they are: one JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints what was asked for.
+pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
+    let mut stdout = io::BufWriter::new(io::stdout().lock());
+    let from = args.since.map(|since| {
+        let from = lessor_access::calendar().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH);
+        humantime::format_rfc3339_millis(from.max(SystemTime::UNIX_EPOCH)).to_string()
+    });
+    for file in files(&args.file) {
+        let wrong = |problem: String| Failure::Input(format!("{}: {problem}", file.display()));
+        let opened = File::open(&file).map_err(|error| wrong(error.to_string()))?;
+        let mut lines = BufReader::new(opened);
+        for number in 1.. {
+            let mut line = vec![];
+            let read = lines.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
+            if read.map_err(|error| wrong(error.to_string()))? == 0 {
+                break;
+            }
+            // The last line of a process that was killed may be a piece of one.
+            let Ok(entry) = serde_json::from_slice::<Value>(&line) else {
+                let _ = writeln!(io::stderr(), "lessor: {}: line {number} is no entry", file.display());
+                continue;
+            };
+            if !is_wanted(args, &entry, from.as_deref()) {
+                continue;
+            }
+            let text = if args.json { entry.to_string() } else { shown(&entry) };
+            let printed = writeln!(stdout, "{text}");
+            printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))?;
+        }
+    }
+    stdout.flush().map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
+}
+
+/// The older files that are there, the oldest first, and then the one that is written now.
+fn files(file: &Path) -> Vec<PathBuf> {
+    let numbered = |number: u64| {
+        let mut name = file.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    let mut files: Vec<PathBuf> = (1..FILES_MAX).map(numbered).take_while(|file| file.exists()).collect();
+    files.reverse();
+    files.push(file.to_owned());
+    files
+}
+
+fn is_wanted(args: &AuditArgs, entry: &Value, from: Option<&str>) -> bool {
+    let is = |field: &str, wanted: &Option<String>| {
+        wanted.as_deref().is_none_or(|wanted| entry[field].as_str() == Some(wanted))
+    };
+    // Times of one form are in the order of their letters.
+    let is_late = from.is_none_or(|from| entry["at"].as_str().is_some_and(|at| at >= from));
+    is("limit", &args.limit) && is("who", &args.who) && is("action", &args.action) && is_late
+}
+
+/// One line for people: configurations are left to `--json`.
+fn shown(entry: &Value) -> String {
+    const FIRST: [&str; 5] = ["at", "who", "action", "limit", "from"];
+    let text = |value: &Value| match value {
+        Value::String(text) => text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+        Value::Object(_) | Value::Array(_) => "…".to_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+    };
+    let mut line: Vec<String> =
+        FIRST.iter().map(|name| &entry[name]).filter(|value| !value.is_null()).map(text).collect();
+    let rest = entry.as_object().into_iter().flatten().filter(|(name, _)| !FIRST.contains(&name.as_str()));
+    line.extend(rest.map(|(name, value)| format!("{name}={}", text(value))));
+    line.join("  ")
+}
