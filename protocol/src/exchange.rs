@@ -32,6 +32,18 @@ pub struct Ask {
     pub rate: RateClaim,
 }
 
+impl Ask {
+    /// Whether it comes to nothing at a pool that does not know its session: it wants nothing, and says nothing that counts.
+    pub fn is_empty(&self) -> bool {
+        let Ask {
+            spent_total, held, want, waiting, demand_milli, running, unguarded, shadow_refused, ..
+        } = *self;
+        let said =
+            [spent_total, held, want, waiting, demand_milli, running.unwrap_or(0), unguarded, shadow_refused];
+        said == [0; 8] && self.rate == RateClaim::None
+    }
+}
+
 /// A rate that is lent to one session until its lease ends: it mints for itself, no faster and no more at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLease {

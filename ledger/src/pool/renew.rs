@@ -7,7 +7,7 @@ use super::rare::Rare;
 use super::session::{Settlement, Told};
 use super::{AskError, Goodbye, Holder, Pool, RTTS_PER_TERM, SessionId};
 use lessor_protocol::lease::whole_millis;
-use lessor_protocol::{Answer, Ask, Grant, Moment, RateClaim, Refusal, RefusalReason};
+use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, RateClaim, Refusal, RefusalReason};
 
 impl Pool {
     /// One exchange: settles what `ask` reports, extends what it holds, lends more.
@@ -245,7 +245,9 @@ impl Pool {
                 out: session.outstanding + session.burned,
             });
         };
-        self.shadow_refused += ask.shadow_refused.saturating_sub(session.said.shadow_refused);
+        // A total that a node makes up may be anything.
+        let more = ask.shadow_refused.saturating_sub(session.said.shadow_refused);
+        self.shadow_refused = self.shadow_refused.saturating_add(more).min(PERMITS_MAX);
         if ask.shadow_refused > session.said.shadow_refused {
             self.sessions.note(id, |session| session.said.shadow_refused = ask.shadow_refused);
         }

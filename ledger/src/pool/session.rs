@@ -20,6 +20,11 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
+impl SessionId {
+    /// One that is not remembered. No session is given this number.
+    pub const PASSING: SessionId = SessionId(u64::MAX);
+}
+
 /// What a session says last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Goodbye {

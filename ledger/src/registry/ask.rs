@@ -10,7 +10,7 @@ use crate::rejection::{AskRejection, Reason};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::{AskBody, GrantBody, SafeShareBody, Text};
-use lessor_protocol::{Answer, Fallback, Moment, Refusal, RefusalReason, SafeShare};
+use lessor_protocol::{Answer, Ask, Fallback, Moment, Refusal, RefusalReason, SafeShare};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -145,9 +145,9 @@ impl Registry {
         match asked? {
             Asked::Answered(answered) => Ok(answered),
             Asked::Below(holder, pool) => {
-                let name = limit.config().name.to_string();
+                let (name, said) = (limit.config().name.to_string(), said(&limit, ask));
                 drop(limit);
-                self.ask_below(exchange, &name, holder, pool, ask)
+                self.ask_below(exchange, &name, holder, pool, said)
             }
         }
     }
@@ -173,6 +173,18 @@ impl Registry {
             limit.look(now, &pool);
             return Ok(Asked::Answered(answered(limit, now, None, &pool, STOPPING)));
         }
+        let said = said(limit, ask);
+        let share = limit.config().share(&caller.node);
+        if said.is_empty()
+            && ask.observed.is_none()
+            && limit.suspension().refusal(now, &caller.node).is_none()
+        {
+            let passing = Holder { id: SessionId::PASSING, share, rtt: caller.rtt };
+            if let Some((answer, left)) = limit.answer_in_passing(now, &pool, passing, caller.seq, said) {
+                let answered = answered(limit, now, None, &pool, answer);
+                return Ok(Asked::Answered(Answered { left: Some(left), ..answered }));
+            }
+        }
         let id = match exchange.session {
             Some(id) => id,
             None => {
@@ -181,40 +193,46 @@ impl Registry {
             }
         };
         exchange.session = Some(id);
-        let holder = Holder { id, share: limit.config().share(&caller.node), rtt: caller.rtt };
+        let holder = Holder { id, share, rtt: caller.rtt };
         exchange.events.extend(observe(limit, now, id, &pool, ask));
         if limit.config().parent.is_some() {
             return Ok(Asked::Below(holder, pool));
         }
         let answer = match limit.suspension().refusal(now, &caller.node) {
-            Some(refusal) => limit.refuse(now, &pool, holder, caller.seq, ask.ask(), refusal),
-            None => limit.renew(now, &pool, holder, caller.seq, ask.ask()),
+            Some(refusal) => limit.refuse(now, &pool, holder, caller.seq, said, refusal),
+            None => limit.renew(now, &pool, holder, caller.seq, said),
         };
         Ok(Asked::Answered(answered(limit, now, Some(id), &pool, answer?)))
     }
 
     /// Asks a pool of the limit called `name`, and those above it.
-    fn ask_below<N: AsRef<str>>(
+    fn ask_below(
         &self,
         exchange: &mut Exchange<'_, '_>,
         name: &str,
         holder: Holder,
         pool: PoolId,
-        ask: &AskBody<N>,
+        said: Ask,
     ) -> Result<Answered, AskRejection> {
         let caller = exchange.caller;
         let mut family = Family::open(&self.limits, exchange.now, name, pool)?;
         let refusal = family.refusal(caller);
         let answer = family.with(caller, |pool, above, now| match refusal {
-            Some(refusal) => pool.settle_below(above, now, holder, caller.seq, ask.ask(), refusal),
-            None => pool.renew_below(above, now, holder, caller.seq, ask.ask()),
+            Some(refusal) => pool.settle_below(above, now, holder, caller.seq, said, refusal),
+            None => pool.renew_below(above, now, holder, caller.seq, said),
         });
         family.limits().for_each(|limit| exchange.is_uncovered |= self.journaled.sees(limit));
         let answer = answer?;
         let (limit, pool, now) = family.lowest();
-        limit.count_answer(&ask.ask(), &answer);
+        limit.count_answer(&said, &answer);
         Ok(answered(limit, now, Some(holder.id), pool, answer))
     }
+}
+
+/// What `ask` says of `limit`. Where nothing passes in shadow mode, no node can have counted what did.
+fn said<N: AsRef<str>>(limit: &Limit, ask: &AskBody<N>) -> Ask {
+    let said = ask.ask();
+    if limit.config().shadow { said } else { Ask { shadow_refused: 0, ..said } }
 }
 
 /// What a session is told beside `answer`, of `pool`.

@@ -4,6 +4,7 @@ mod above;
 mod beside;
 mod gather;
 mod kinds;
+mod lies;
 mod told;
 mod written;
 

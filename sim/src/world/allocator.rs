@@ -78,7 +78,7 @@ impl World {
             .map(|ask| ask.observed.map(|_| self.view(self.setup.limit(ask.desk), now)))
             .collect();
         let bodies = self.exchange(&message);
-        self.is_overheard(&message, &bodies)?;
+        self.is_overheard(&message)?;
         let longest = longest(&self.centre.rules).map(nanos);
         let (stocks, mut answers) = (self.stocks_after(&message), vec![]);
         for ((ask, before), body) in message.asks.iter().zip(before).zip(bodies) {

@@ -251,7 +251,9 @@ impl Sums {
         self.spent += new.spent - old.spent;
         self.returned += new.returned - old.returned;
         self.burned += new.burned.saturating_sub(old.burned);
-        self.shadow_refused += is.shadow_refused - was.shadow_refused;
+        // What a node makes up may be anything, in each of many pools.
+        let refused = is.shadow_refused - was.shadow_refused;
+        self.shadow_refused = self.shadow_refused.saturating_add(refused).min(PERMITS_MAX);
         self.reported_late += old.burned.saturating_sub(new.burned);
         self.withheld = self.withheld - was.withheld + is.withheld;
         self.vendor_pauses = self.vendor_pauses - was.vendor_pauses + is.vendor_pauses;

@@ -2,15 +2,39 @@
 //! exchange uses it, and it is closed.
 
 use super::{Limit, PoolId, Shelf};
-use crate::pool::Pool;
+use crate::pool::{Holder, Pool};
 use crate::rejection::AskRejection;
 use lessor_protocol::{Answer, Ask, Moment};
+use std::time::Duration;
 
 impl Limit {
     /// The moment of an exchange that began `now`, and waited until it had the limit: never before the one that had it first.
     pub(crate) fn not_before(&mut self, now: Moment) -> Moment {
         self.latest = self.latest.max(now);
         self.latest
+    }
+
+    /// The answer to an `ask` that says and wants nothing, of a pool that is not there, and what is left of that: as if the pool was
+    /// made for it. Nothing is remembered, so such asks take no room from other keys. `None` if there is a pool, or it has to know
+    /// who asked.
+    pub(crate) fn answer_in_passing(
+        &mut self,
+        now: Moment,
+        id: &PoolId,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+    ) -> Option<(Answer, (u64, Option<Duration>))> {
+        let is_alone = self.config.parent.is_none() && self.config.upstream.is_none();
+        // In shadow mode the next ask may count what passed.
+        let counts = self.config.shadow || self.config.sharing.safe.is_some();
+        if self.pools.contains_key(id) || !is_alone || counts {
+            return None;
+        }
+        let mut pool = self.new_pool(now, id);
+        let answer = pool.renew(now, holder, seq, ask).ok()?;
+        self.tally.sums.answered.count(&ask, &answer);
+        Some((answer, (pool.view(now).available, pool.window())))
     }
 
     /// Makes a pool if it is not there, for an exchange with it and those above or below it.

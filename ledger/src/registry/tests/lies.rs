@@ -1,0 +1,97 @@
+//! What nodes make up, and asks that want nothing: neither stops the allocator, or takes room from others.
+
+use super::*;
+use lessor_protocol::PERMITS_MAX;
+
+const CONFIG: &str = r#"
+[[limit]]
+name = "plain"
+rules = [{ kind = "sliding_window", limit = 1000, per = "30s", margin = "0s" }]
+
+[[limit]]
+name = "shadow"
+shadow = true
+rules = [{ kind = "sliding_window", limit = 1000, per = "30s", margin = "0s" }]
+
+[[limit]]
+name = "monthly"
+keyed = true
+keys_max = 100
+rules = [{ kind = "fixed_window", limit = 1000, calendar = "month" }]
+"#;
+
+fn registry() -> Registry {
+    Config::parse(CONFIG).expect("valid").registry(Past::None, millis(0), 7)
+}
+
+fn of(session: u64, seq: u64) -> Caller {
+    Caller { session, ..caller(seq) }
+}
+
+/// An ask for `limit` in which all is as large as it can be said that need not be true.
+fn exaggerated(limit: &str, shadow_refused: u64) -> Entry {
+    Entry::Ask(AskBody {
+        limit: limit.to_owned(),
+        want: PERMITS_MAX,
+        waiting: PERMITS_MAX,
+        demand: PERMITS_MAX,
+        largest: PERMITS_MAX,
+        busy: PERMITS_MAX,
+        shadow_refused,
+        ..AskBody::default()
+    })
+}
+
+/// At no round instant: there the books are audited, which takes long with thousands of sessions.
+fn soon(millis_on: u64) -> Moment {
+    millis(millis_on) + Duration::from_nanos(1)
+}
+
+fn shadow_refused(registry: &mut Registry, now: Moment, limit: &str) -> u64 {
+    registry.limit(limit).expect("it is there").figures(now).sums.shadow_refused
+}
+
+/// The bug: some thousand sessions that said 2^53 - 1 stopped the allocator with an overflow; and one of a limit that was never in
+/// shadow mode was counted.
+#[test]
+fn totals_that_are_made_up_stop_nothing_and_count_only_where_they_can_be() {
+    let mut registry = registry();
+    for session in 1..=2_100 {
+        for (seq, refused) in [(1, 0), (2, PERMITS_MAX)] {
+            let asks = [exaggerated("plain", refused), exaggerated("shadow", refused)];
+            let grants = registry.leases(soon(session), &of(session, seq), &asks).grants;
+            assert!(grants.iter().all(|grant| grant.error.is_none()), "{grants:?}");
+        }
+    }
+    let now = millis(3_000);
+    assert_eq!(shadow_refused(&mut registry, now, "plain"), 0);
+    assert_eq!(shadow_refused(&mut registry, now, "shadow"), PERMITS_MAX);
+}
+
+fn asks(registry: &Registry, now: Moment, session: u64, seq: u64, ask: AskBody) -> GrantBody {
+    let node = NodeName::try_new(&format!("node-{session}")).expect("valid");
+    let caller = Caller { node, ..of(session, seq) };
+    registry.leases(now, &caller, &[Entry::Ask(ask)]).grants.pop().expect("one each")
+}
+
+fn of_key(key: u64, want: u64) -> AskBody {
+    let key = Some(format!("tenant-{key}"));
+    AskBody { limit: "monthly".to_owned(), key, want, waiting: want, ..AskBody::default() }
+}
+
+/// The bug: each ask made a pool and a session, also one that wanted nothing, and new tenants were refused until the month was over.
+#[test]
+fn an_ask_that_wants_nothing_is_answered_and_takes_no_room() {
+    let mut registry = registry();
+    for tenant in 0..1_000 {
+        let grant = asks(&registry, millis(1), tenant, 1, of_key(tenant, 0));
+        assert!(grant.error.is_none() && grant.permits == 0 && grant.left == Some(1_000), "{grant:?}");
+    }
+    let pools = registry.limit("monthly").expect("it is there").figures(millis(1)).pools;
+    assert_eq!((pools, registry.sessions()), (0, 0));
+    // One that comes to want something is served, by its next number.
+    assert_eq!(asks(&registry, millis(2), 7, 2, of_key(7, 5)).permits, 5);
+    // And there it may ask for nothing, too.
+    let ask = AskBody { held: 5, ..of_key(7, 0) };
+    assert!(asks(&registry, millis(3), 7, 3, ask).error.is_none());
+}
