@@ -2,6 +2,7 @@
 //! threads at once; everything else has the allocator alone, in [`Shared::with`]. Either is over before anything waits.
 
 mod overrides;
+mod served;
 
 use crate::access::Access;
 use crate::audit::Audit;
@@ -310,33 +311,6 @@ impl Shared {
     /// Why the file is of no use as it was read last, if it is: what it said before holds.
     pub(crate) fn file_fails(&self) -> Option<String> {
         self.file_state().problem.clone()
-    }
-
-    /// Where it lets in any peer of another machine.
-    pub(crate) fn exposures(&self) -> &[Exposure] {
-        self.exposures.get().map_or(&[], Vec::as_slice)
-    }
-
-    /// Who may do what; `None` if no identity is asked for, or what proves one was not read yet.
-    pub(crate) fn access(&self) -> Option<&Access> {
-        self.access.get()
-    }
-
-    /// That is who may do what from now on.
-    pub(crate) fn lets_in(&self, access: Access) {
-        // A server serves once.
-        let _ = self.access.set(access);
-    }
-
-    /// Where decisions are written down.
-    pub(crate) fn audit(&self) -> &Audit {
-        &self.audit
-    }
-
-    /// It serves so from now on.
-    pub(crate) fn is_exposed(&self, exposures: Vec<Exposure>) {
-        // A server serves once.
-        let _ = self.exposures.set(exposures);
     }
 
     /// Limits that stay though the file no longer has them, unless they were removed over the API since.

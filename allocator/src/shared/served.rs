@@ -1,0 +1,35 @@
+//! How it is served: which peers are let in, and where their decisions are written down. A server says so once, before its first peer.
+
+use super::Shared;
+use crate::access::Access;
+use crate::audit::Audit;
+use crate::config::Exposure;
+
+impl Shared {
+    /// Where it lets in any peer of another machine.
+    pub(crate) fn exposures(&self) -> &[Exposure] {
+        self.exposures.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Who may do what; `None` if no identity is asked for, or what proves one was not read yet.
+    pub(crate) fn access(&self) -> Option<&Access> {
+        self.access.get()
+    }
+
+    /// That is who may do what from now on.
+    pub(crate) fn lets_in(&self, access: Access) {
+        // A server serves once.
+        let _ = self.access.set(access);
+    }
+
+    /// Where decisions are written down.
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
+    /// It serves so from now on.
+    pub(crate) fn is_exposed(&self, exposures: Vec<Exposure>) {
+        // A server serves once.
+        let _ = self.exposures.set(exposures);
+    }
+}
