@@ -17,7 +17,9 @@ COPY Cargo.toml Cargo.lock ./
 COPY protocol/Cargo.toml protocol/
 COPY holder/Cargo.toml holder/
 COPY ledger/Cargo.toml ledger/
+COPY files/Cargo.toml files/
 COPY tls/Cargo.toml tls/
+COPY access/Cargo.toml access/
 COPY allocator/Cargo.toml allocator/
 COPY client/Cargo.toml client/
 COPY client/examples client/examples
@@ -26,8 +28,8 @@ COPY cli/Cargo.toml cli/
 COPY tests/Cargo.toml tests/
 COPY tests/gate/Cargo.toml tests/gate/
 COPY benches/Cargo.toml benches/
-RUN mkdir protocol/src holder/src ledger/src tls/src allocator/src client/src sim/src cli/src tests/src tests/gate/src benches/src \
-    && touch protocol/src/lib.rs holder/src/lib.rs ledger/src/lib.rs tls/src/lib.rs allocator/src/lib.rs client/src/lib.rs sim/src/lib.rs tests/src/lib.rs benches/src/lib.rs \
+RUN mkdir protocol/src holder/src ledger/src files/src tls/src access/src allocator/src client/src sim/src cli/src tests/src tests/gate/src benches/src \
+    && touch protocol/src/lib.rs holder/src/lib.rs ledger/src/lib.rs files/src/lib.rs tls/src/lib.rs access/src/lib.rs allocator/src/lib.rs client/src/lib.rs sim/src/lib.rs tests/src/lib.rs benches/src/lib.rs \
     && touch tests/gate/src/lib.rs \
     && echo 'fn main() {}' > cli/src/main.rs \
     && cargo build --release --locked --package lessor-cli
@@ -35,13 +37,15 @@ RUN mkdir protocol/src holder/src ledger/src tls/src allocator/src client/src si
 COPY protocol protocol
 COPY holder holder
 COPY ledger ledger
+COPY files files
 COPY tls tls
+COPY access access
 COPY allocator allocator
 COPY client client
 COPY sim sim
 COPY cli cli
 # Files keep their age when they are copied, and older than the empty crates they would not be built.
-RUN touch protocol/src/lib.rs holder/src/lib.rs ledger/src/lib.rs tls/src/lib.rs allocator/src/lib.rs client/src/lib.rs sim/src/lib.rs cli/src/main.rs \
+RUN touch protocol/src/lib.rs holder/src/lib.rs ledger/src/lib.rs files/src/lib.rs tls/src/lib.rs access/src/lib.rs allocator/src/lib.rs client/src/lib.rs sim/src/lib.rs cli/src/main.rs \
     && cargo build --release --locked --package lessor-cli \
     && mkdir /state
 

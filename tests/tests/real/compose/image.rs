@@ -59,8 +59,8 @@ fn it_is_built_by_what_is_locked_from_files_that_are_there() {
     }
     assert_eq!(
         touched.split(' ').count(),
-        8,
-        "ours are protocol, holder, ledger, tls, allocator, client, sim and cli"
+        10,
+        "ours are protocol, holder, ledger, files, tls, access, allocator, client, sim and cli"
     );
     let workspace: toml::Table = read("Cargo.toml").parse().expect("TOML");
     let copies = of(&instructions, "COPY");
