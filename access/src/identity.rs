@@ -10,22 +10,25 @@ pub enum Kind {
     Certificate,
     /// By a token that `lessor token new` made.
     Token,
+    /// By a token that an identity provider signed.
+    Jwt,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 2] = [Kind::Certificate, Kind::Token];
+    pub const ALL: [Kind; 3] = [Kind::Certificate, Kind::Token, Kind::Jwt];
 
     /// Its word in configurations, logs and answers.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Certificate => "certificate",
             Kind::Token => "token",
+            Kind::Jwt => "jwt",
         }
     }
 }
 
-/// A name that was proven. Its `Display` is `token:NAME` or `certificate:NAME`.
+/// A name that was proven. Its `Display` is `token:NAME`, `certificate:NAME` or `jwt:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     kind: Kind,
@@ -72,7 +75,7 @@ impl IdentityPattern {
         let kind = split.and_then(|(word, _)| Kind::ALL.into_iter().find(|kind| kind.word() == word));
         let (Some((_, name)), Some(kind)) = (split, kind) else {
             let shown: String = text.chars().take(80).collect();
-            return Err(format!("{shown:?} is no identity: say token:NAME or certificate:NAME"));
+            return Err(format!("{shown:?} is no identity: say token:NAME, certificate:NAME or jwt:NAME"));
         };
         Ok(IdentityPattern { kind, names: Patterns::try_new([name])? })
     }

@@ -17,6 +17,11 @@ pub const SECRET_BYTES: usize = 36;
 /// What a token begins with, so that scanners of sources find one that was left there.
 const PREFIX: &str = "lessor_";
 
+/// Whether `text` looks like a token of such a file, good or not.
+pub fn is_token(text: &str) -> bool {
+    text.starts_with(PREFIX)
+}
+
 /// Longest name.
 const NAME_MAX: usize = 128;
 

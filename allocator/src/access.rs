@@ -4,7 +4,9 @@
 use crate::audit::Origin;
 use crate::config::AuthConfig;
 use arc_swap::ArcSwap;
-use lessor_access::{Identity, Kind, Rights, Role, TokenId, Tokens, Unproven, calendar};
+use lessor_access::{
+    Identity, Issuer, Jwks, Kind, Rights, Role, TokenId, Tokens, Unproven, calendar, is_token,
+};
 use lessor_files::{FileError, Reloading};
 use lessor_ledger::registry::sessions::Owner;
 use lessor_tls::PeerName;
@@ -12,6 +14,7 @@ use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The largest file of tokens, in bytes: as many as there may be take about three million.
 const TOKENS_FILE_MAX: u64 = 4 << 20;
@@ -21,6 +24,8 @@ const TOKENS_FILE_MAX: u64 = 4 << 20;
 pub(crate) struct Access {
     roles: ArcSwap<Vec<Arc<Role>>>,
     tokens: Option<Arc<Reloading<Tokens, FileError>>>,
+    /// The keys of an identity provider, and whose tokens are believed.
+    jwt: Option<(Arc<Reloading<Jwks, FileError>>, Issuer)>,
     /// Tells identities apart by numbers that no peer can foresee.
     numbers: RandomState,
 }
@@ -40,8 +45,10 @@ pub(crate) struct Known {
     pub(crate) identity: Identity,
     pub(crate) rights: Rights,
     owner: Owner,
-    /// The token that proved it, if one did.
+    /// The token that proved it, if one of the file did.
     token: Option<TokenId>,
+    /// When what proved it ends.
+    expires: Option<SystemTime>,
     /// Where its request came from.
     pub(crate) origin: Origin,
 }
@@ -56,16 +63,22 @@ pub(crate) struct Shown<'a> {
 }
 
 impl Access {
-    /// What `config` says, with the tokens in its file.
+    /// What `config` says, with the tokens and the keys in its files.
     ///
     /// # Errors
-    /// If that file cannot be used.
+    /// If one of them cannot be used.
     pub(crate) fn load(config: &AuthConfig) -> Result<Self, FileError> {
         let tokens = config.tokens.clone().map(|file| {
             let files = vec![file.clone()];
             Reloading::load("tokens", files, Box::new(move || tokens(&file))).map(Arc::new)
         });
+        let jwt = config.jwt.clone().map(|(file, issuer)| {
+            let files = vec![file.clone()];
+            let keys = Reloading::load("keys of an identity provider", files, Box::new(move || jwks(&file)))?;
+            Ok((Arc::new(keys), issuer))
+        });
         Ok(Access {
+            jwt: jwt.transpose()?,
             roles: ArcSwap::from_pointee(config.roles.clone()),
             tokens: tokens.transpose()?,
             numbers: RandomState::new(),
@@ -77,9 +90,22 @@ impl Access {
         self.roles.store(Arc::new(roles.to_vec()));
     }
 
-    /// What is to be looked at while this serves, if anything.
-    pub(crate) fn tokens(&self) -> Option<Arc<Reloading<Tokens, FileError>>> {
-        self.tokens.clone()
+    /// Looks at the files every so often until it is dropped.
+    pub(crate) fn watch(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (tokens, keys) = (self.tokens.clone(), self.jwt.as_ref().map(|(keys, _)| keys.clone()));
+        async move {
+            let tokens = async {
+                if let Some(tokens) = tokens {
+                    tokens.watch().await;
+                }
+            };
+            let keys = async {
+                if let Some(keys) = keys {
+                    keys.watch().await;
+                }
+            };
+            tokio::join!(tokens, keys);
+        }
     }
 
     /// The one that `shown` proves, of a request from `origin`: by its token if it shows one, or else by its certificate.
@@ -87,30 +113,34 @@ impl Access {
     /// # Errors
     /// If it shows nothing, or nothing that proves anything.
     pub(crate) fn visitor(&self, shown: Shown<'_>, origin: Origin) -> Result<Visitor, Unproven> {
-        let (identity, token) = match shown {
-            Shown { token: Some(token), .. } => {
+        let (identity, token, expires) = match shown {
+            Shown { token: Some(token), .. } if is_token(token) => {
                 let tokens = self.tokens.as_ref().ok_or(Unproven::Unknown)?.current();
                 let (id, found) = tokens.find(token, calendar())?;
-                (Identity::new(Kind::Token, &*found.name), Some(id.clone()))
+                (Identity::new(Kind::Token, &*found.name), Some(id.clone()), found.expires)
             }
-            Shown { peer: Some(peer), .. } => (Identity::new(Kind::Certificate, peer.as_str()), None),
+            Shown { token: Some(token), .. } => {
+                let (keys, issuer) = self.jwt.as_ref().ok_or(Unproven::Unknown)?;
+                let subject = keys.current().subject(token, issuer, calendar())?;
+                (Identity::new(Kind::Jwt, subject.name), None, Some(subject.expires))
+            }
+            Shown { peer: Some(peer), .. } => (Identity::new(Kind::Certificate, peer.as_str()), None, None),
             Shown { token: None, peer: None } => return Err(Unproven::Unknown),
         };
         let rights = Rights::of(&identity, &self.roles.load());
         // The default owner is no identity.
         let owner = Owner(self.numbers.hash_one(&identity) | 1);
-        Ok(Visitor::Known(Arc::new(Known { identity, rights, owner, token, origin })))
+        Ok(Visitor::Known(Arc::new(Known { identity, rights, owner, token, expires, origin })))
     }
 
     /// `visitor` as it is now, for what takes long; `None` if its token is not good any more.
     pub(crate) fn again(&self, visitor: &Visitor) -> Option<Visitor> {
         let Visitor::Known(known) = visitor else { return None };
         if let Some(id) = &known.token {
-            let tokens = self.tokens.as_ref()?.current();
-            let token = tokens.iter().find(|(other, _)| *other == id).map(|(_, token)| token)?;
-            if token.expires.is_some_and(|end| calendar() >= end) {
-                return None;
-            }
+            self.tokens.as_ref()?.current().iter().find(|(other, _)| *other == id)?;
+        }
+        if known.expires.is_some_and(|end| calendar() >= end) {
+            return None;
         }
         let rights = Rights::of(&known.identity, &self.roles.load());
         Some(Visitor::Known(Arc::new(Known { rights, ..Known::clone(known) })))
@@ -150,6 +180,15 @@ impl fmt::Display for Visitor {
             Visitor::Known(known) => write!(f, "{}", known.identity),
         }
     }
+}
+
+/// The largest file of keys, in bytes.
+const KEYS_FILE_MAX: u64 = 1 << 20;
+
+fn jwks(file: &Path) -> Result<Jwks, FileError> {
+    let bytes = lessor_files::read(file, KEYS_FILE_MAX)?;
+    let text = String::from_utf8(bytes).map_err(|_| FileError::of(file, "it is no text"))?;
+    Jwks::parse(&text).map_err(|error| FileError::of(file, error))
 }
 
 fn tokens(file: &Path) -> Result<Tokens, FileError> {
@@ -201,7 +240,7 @@ mod tests {
         assert!(!later.may(|rights| rights.may_read("a")), "the role is gone");
         tokens.revoke("ops");
         std::fs::write(folder.path().join("tokens.toml"), tokens.to_string()).expect("written");
-        access.tokens().expect("a file").look();
+        access.tokens.as_ref().expect("a file").look();
         assert!(access.visitor(shown, Origin::default()).is_err() && access.again(&visitor).is_none());
     }
 

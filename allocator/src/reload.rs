@@ -8,7 +8,6 @@ use crate::overrides::Changes;
 use crate::shared::Shared;
 use lessor_ledger::registry::Unfit;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Characters of what is wrong with a file that are shown to a client that asks for the health of a server.
@@ -117,7 +116,7 @@ impl Reloads {
                 &config.upstream_tls,
                 &config.upstream_token,
                 &config.audit,
-            ) || tokens(&last) != tokens(&config),
+            ) || proves_otherwise(&last, &config),
             put: changes.put.iter().map(|limit| limit.name.to_string()).collect(),
             removed: changes.gone,
             kept: names,
@@ -159,9 +158,13 @@ impl Reloads {
     }
 }
 
-/// Where tokens are, and whether identities are asked for at all.
-fn tokens(config: &Config) -> Option<Option<&Path>> {
-    config.auth.as_ref().map(|auth| auth.tokens.as_deref())
+/// Whether identities are proven otherwise than before. Roles are taken over, and files by which they are proven are not.
+fn proves_otherwise(last: &Config, config: &Config) -> bool {
+    match (&last.auth, &config.auth) {
+        (None, None) => false,
+        (Some(last), Some(auth)) => (&last.tokens, &last.jwt) != (&auth.tokens, &auth.jwt),
+        (Some(_), None) | (None, Some(_)) => true,
+    }
 }
 
 #[cfg(test)]

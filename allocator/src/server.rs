@@ -71,9 +71,9 @@ pub enum OpenError {
     /// The certificates for operators cannot be used.
     #[error("admin.tls: {0}")]
     AdminTls(TlsError),
-    /// Its tokens cannot be used.
-    #[error("auth.tokens: {0}")]
-    Tokens(FileError),
+    /// Its tokens, or the keys of an identity provider, cannot be used.
+    #[error("auth: {0}")]
+    Auth(FileError),
     /// Its audit log cannot be written.
     #[error("audit.path: {0}")]
     Audit(io::Error),
@@ -107,7 +107,7 @@ impl Server {
     /// If the store or the certificates cannot be used.
     pub fn open(config: Config, fresh: bool) -> Result<Self, OpenError> {
         let certificates = Some(Certificates::load(&config)?);
-        let access = config.auth.as_ref().map(Access::load).transpose().map_err(OpenError::Tokens)?;
+        let access = config.auth.as_ref().map(Access::load).transpose().map_err(OpenError::Auth)?;
         config.upstream_tls.as_ref().map_or(Ok(()), Tls::check).map_err(OpenError::UpstreamTls)?;
         let token = config.upstream_token.as_ref().map(|file| Token::file(file).shown());
         token.transpose().map_err(OpenError::UpstreamToken)?;
@@ -163,8 +163,8 @@ impl Server {
         }
         // They are looked at for as long as it serves.
         let mut looks = JoinSet::new();
-        if let Some(tokens) = self.shared.access().and_then(Access::tokens) {
-            looks.spawn(tokens.watch());
+        if let Some(access) = self.shared.access() {
+            looks.spawn(access.watch());
         }
         for acceptor in [&certificates.nodes, &certificates.admin].into_iter().flatten() {
             looks.spawn(acceptor.clone().watch());

@@ -1,7 +1,7 @@
 //! Which identities there are, and what they may do, as it is written. No file is read here.
 
-use super::raw::{RawAudit, RawAuth, RawRole, RawUpstreamAuth};
-use lessor_access::{IdentityPattern, Patterns, Role};
+use super::raw::{RawAudit, RawAuth, RawJwt, RawRole, RawUpstreamAuth};
+use lessor_access::{IdentityPattern, Issuer, Patterns, Role};
 use lessor_ledger::rule_text::Count;
 use lessor_protocol::PERMITS_MAX;
 use std::path::PathBuf;
@@ -10,8 +10,10 @@ use std::sync::Arc;
 /// Who is let in, and to what. Without it each peer that reaches an address may do all that is served there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthConfig {
-    /// The file of tokens; `None` if identities are proven by certificates alone.
+    /// The file of tokens; `None` if there are none.
     pub tokens: Option<PathBuf>,
+    /// The file of an identity provider's keys, and whose tokens are believed; `None` if no provider's are.
+    pub jwt: Option<(PathBuf, Issuer)>,
     /// The roles, at least one.
     pub roles: Vec<Arc<Role>>,
 }
@@ -63,13 +65,16 @@ pub(super) fn auth(
         .and_then(|auth| auth.tokens.as_deref())
         .map(|file| named_file("auth.tokens", file))
         .transpose()?;
+    let jwt = auth.and_then(|auth| auth.jwt.as_ref()).map(jwt).transpose()?;
     if roles.is_empty() {
         return Err("auth is said, and there is no [[role]]: no identity may do anything, say at least one"
             .to_owned());
     }
-    if tokens.is_none() && !by_certificates {
-        return Err("role is said, and no identity can be proven: say tokens in [auth], or client_ca in tls"
-            .to_owned());
+    if tokens.is_none() && jwt.is_none() && !by_certificates {
+        return Err(
+            "role is said, and no identity can be proven: say tokens or jwt in [auth], or client_ca in tls"
+                .to_owned(),
+        );
     }
     let mut checked: Vec<Arc<Role>> = vec![];
     for (index, raw) in roles.iter().enumerate() {
@@ -82,7 +87,18 @@ pub(super) fn auth(
         }
         checked.push(Arc::new(role));
     }
-    Ok(Some(AuthConfig { tokens, roles: checked }))
+    Ok(Some(AuthConfig { tokens, jwt, roles: checked }))
+}
+
+/// The keys of an identity provider, and whose tokens they sign.
+fn jwt(raw: &RawJwt) -> Result<(PathBuf, Issuer), String> {
+    let keys = named_file("auth.jwt.keys", &raw.keys)?;
+    for (key, text) in [("issuer", &raw.issuer), ("audience", &raw.audience)] {
+        if text.is_empty() {
+            return Err(format!("auth.jwt.{key} is \"\": say what tokens must have"));
+        }
+    }
+    Ok((keys, Issuer { issuer: raw.issuer.clone(), audience: raw.audience.clone() }))
 }
 
 /// The file of the token that this allocator shows to those that it leases from.
@@ -149,9 +165,10 @@ mod tests {
         let text = r#"
             [auth]
             tokens = "tokens.toml"
+            jwt = { keys = "jwks.json", issuer = "https://login", audience = "lessor" }
             [[role]]
             name = "billing"
-            identities = ["token:billing", "certificate:spiffe://prod/billing/*"]
+            identities = ["token:billing", "certificate:spiffe://prod/billing/*", "jwt:billing"]
             lease = ["vendor/*"]
             as = ["billing-*"]
             [[role]]

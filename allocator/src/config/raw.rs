@@ -12,7 +12,7 @@ use serde_path_to_error::{Path, Segment};
 const LATER: [&str; 1] = ["priority"];
 
 /// Keys that have no default, each with an example of what is right.
-const NEEDED: [(&str, &str); 9] = [
+const NEEDED: [(&str, &str); 12] = [
     ("name", "\"vendor/rest\""),
     ("rules", RULES_EXAMPLE),
     ("kind", "\"sliding_window\""),
@@ -21,6 +21,9 @@ const NEEDED: [(&str, &str); 9] = [
     ("listen", "\"127.0.0.1:7401\""),
     ("over", "\"10s\""),
     ("identities", "[\"token:billing\"]"),
+    ("keys", "\"jwks.json\""),
+    ("issuer", "\"https://login.example.com\""),
+    ("audience", "\"lessor\""),
     ("token_file", "\"upstream.token\""),
 ];
 
@@ -101,6 +104,15 @@ pub(super) struct RawUpstreamAuth {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawAuth {
     pub tokens: Option<String>,
+    pub jwt: Option<RawJwt>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawJwt {
+    pub keys: String,
+    pub issuer: String,
+    pub audience: String,
 }
 
 #[derive(Debug, Deserialize)]

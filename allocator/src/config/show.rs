@@ -2,7 +2,7 @@
 //! can be read again and means the same.
 
 use super::{AuthConfig, Config, SharedStore, StoreConfig, Upstream};
-use lessor_access::IdentityPattern;
+use lessor_access::{IdentityPattern, Issuer};
 use lessor_ledger::limit_text::RawLimit;
 use lessor_ledger::rule_text::{RawRule, Timespan};
 use lessor_tls::{ServerFiles, Tls};
@@ -92,9 +92,15 @@ fn upstream_tls(f: &mut fmt::Formatter<'_>, tls: &Tls) -> fmt::Result {
 }
 
 fn access(f: &mut fmt::Formatter<'_>, auth: &AuthConfig) -> fmt::Result {
-    if let Some(tokens) = &auth.tokens {
+    if auth.tokens.is_some() || auth.jwt.is_some() {
         writeln!(f, "\n[auth]")?;
+    }
+    if let Some(tokens) = &auth.tokens {
         line(f, "tokens", tokens)?;
+    }
+    if let Some((keys, Issuer { issuer, audience })) = &auth.jwt {
+        let (keys, issuer, audience) = (inline(keys)?, inline(issuer)?, inline(audience)?);
+        writeln!(f, "jwt = {{ keys = {keys}, issuer = {issuer}, audience = {audience} }}")?;
     }
     for role in &auth.roles {
         writeln!(f, "\n[[role]]")?;

@@ -1,7 +1,9 @@
 //! An allocator that asks for identities: what each may do, whose sessions are whose, and tokens that come and go.
 
+mod attacks;
 mod audit;
 mod desk;
+mod jwt;
 mod matrix;
 mod operators;
 mod sessions;

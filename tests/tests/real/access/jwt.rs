@@ -1,0 +1,96 @@
+//! Tokens that an identity provider has signed, with keys that change while the allocator serves.
+
+use super::desk::{Desk, Way, ask};
+use scenarios::fleet::eventually;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Base64url without padding, of RFC 4648.
+fn encoded(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let number = chunk.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte))
+            << (8 * (3 - chunk.len()));
+        for place in 0..=chunk.len() {
+            text.push(char::from(LETTERS[(number >> (18 - 6 * place) & 63) as usize]));
+        }
+    }
+    text
+}
+
+fn openssl(folder: &Path, args: &[&str]) -> Vec<u8> {
+    let output = Command::new("openssl").args(args).current_dir(folder).output().expect("it is there");
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// A new key for RS256 in the file `name`, and the JWKS that has it.
+fn key(folder: &Path, name: &str) -> Value {
+    openssl(folder, &["genrsa", "-out", name, "2048"]);
+    let modulus =
+        String::from_utf8(openssl(folder, &["rsa", "-in", name, "-noout", "-modulus"])).expect("text");
+    let digits = modulus.trim().trim_start_matches("Modulus=");
+    let bytes: Vec<u8> = (0..digits.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits"))
+        .collect();
+    json!({ "keys": [{ "kty": "RSA", "kid": name, "use": "sig", "alg": "RS256", "n": encoded(&bytes), "e": "AQAB" }] })
+}
+
+/// A token for `sub`, signed with the key in the file `name`.
+fn token(folder: &Path, name: &str, sub: &str) -> String {
+    let header = json!({ "alg": "RS256", "typ": "JWT", "kid": name });
+    let claims = json!({ "iss": "https://login", "aud": ["lessor"], "sub": sub, "exp": 4_000_000_000_u64 });
+    let text =
+        format!("{}.{}", encoded(header.to_string().as_bytes()), encoded(claims.to_string().as_bytes()));
+    fs::write(folder.join("text"), &text).expect("a file");
+    openssl(folder, &["dgst", "-sha256", "-sign", name, "-out", "signature", "text"]);
+    format!("{text}.{}", encoded(&fs::read(folder.join("signature")).expect("it is there")))
+}
+
+#[tokio::test]
+async fn a_token_of_a_provider_is_believed_as_long_as_its_key_is_in_the_file() {
+    let desk = Desk::new(Way::Plain);
+    let folder = desk.folder();
+    let keys = desk.file("jwks.json");
+    fs::write(&keys, key(folder, "first").to_string()).expect("a file");
+    let config = fs::read_to_string(desk.file("lessor.toml")).expect("it is there");
+    let jwt = format!("jwt = {{ keys = {keys:?}, issuer = \"https://login\", audience = \"lessor\" }}\n");
+    let config = config.replacen("[auth]\n", &format!("[auth]\n{jwt}"), 1);
+    let config = config.replace("[\"token:reader\"]", "[\"token:reader\", \"jwt:team/reader\"]");
+    fs::write(desk.file("lessor.toml"), config).expect("it is ours");
+    let (reader, stranger) = (token(folder, "first", "team/reader"), token(folder, "first", "team/other"));
+    let allocator = desk.serve();
+    let url = format!("{}/v1/limits/vendor", allocator.url);
+    let status = async |token: &str| ask(&desk.http(Some(token)), "GET", &url, "").await.status;
+    assert_eq!(status(&reader).await, 200);
+    assert_eq!(status(&stranger).await, 403, "it is known, and has no role");
+    // No token of the file has the role of a token of the provider with its name.
+    let own = desk.token("team/reader");
+    eventually("the file is read", async || (status(&own).await == 403).then_some(())).await;
+    let forged = {
+        let other = tempfile::tempdir().expect("a folder");
+        key(other.path(), "first");
+        token(other.path(), "first", "team/reader")
+    };
+    assert_eq!(status(&forged).await, 401);
+    // The provider goes over to another key.
+    let next = key(folder, "next");
+    let new = desk.file("new.json");
+    fs::write(&new, next.to_string()).expect("a file");
+    fs::rename(&new, &keys).expect("it is ours");
+    let later = token(folder, "next", "team/reader");
+    eventually("the new key is believed", async || (status(&later).await == 200).then_some(())).await;
+    assert_eq!(status(&reader).await, 401, "and the old one is not");
+    // A file that is broken changes nothing.
+    fs::write(&keys, "{\"keys\":").expect("it is ours");
+    eventually("the log names it", async || {
+        let log = fs::read_to_string(desk.file("log")).expect("it logs");
+        log.lines().any(|line| line.contains("are refused") && line.contains("jwks.json")).then_some(())
+    })
+    .await;
+    assert_eq!(status(&later).await, 200);
+}
