@@ -201,6 +201,11 @@ impl Tokens {
         }
     }
 
+    /// The token with that id.
+    pub fn get(&self, id: &TokenId) -> Option<&Token> {
+        self.0.get(id)
+    }
+
     /// All of them, by id.
     pub fn iter(&self) -> impl Iterator<Item = (&TokenId, &Token)> {
         self.0.iter()

@@ -137,7 +137,7 @@ impl Access {
     pub(crate) fn again(&self, visitor: &Visitor) -> Option<Visitor> {
         let Visitor::Known(known) = visitor else { return None };
         if let Some(id) = &known.token {
-            self.tokens.as_ref()?.current().iter().find(|(other, _)| *other == id)?;
+            self.tokens.as_ref()?.current().get(id)?;
         }
         if known.expires.is_some_and(|end| calendar() >= end) {
             return None;

@@ -46,23 +46,24 @@ pub(crate) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Audit {
     place: Option<AuditConfig>,
-    state: Mutex<State>,
+    open: Mutex<Option<File>>,
+    /// Apart from the file: a flood of refusals must not wait for a disk.
+    refusals: Mutex<Refusals>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    open: Option<File>,
-    /// The second of the last refusal, and how many there were in it.
+struct Refusals {
+    /// The second of the last one, and how many there were in it.
     second: u64,
-    refusals: u64,
-    /// Refusals that were not written.
+    count: u64,
+    /// Those that were not written.
     omitted: u64,
 }
 
 impl Audit {
     /// The one that is written to `place`, or only to the log of the process.
     pub(crate) fn new(place: Option<AuditConfig>) -> Self {
-        Audit { place, state: Mutex::default() }
+        Audit { place, ..Audit::default() }
     }
 
     /// Opens the file, to find out whether that can be done.
@@ -73,59 +74,59 @@ impl Audit {
         self.place.as_ref().map_or(Ok(()), |place| open(&place.path).map(|_| ()))
     }
 
+    /// Whether a refusal now is to be written. If not, it is counted.
+    pub(crate) fn admits_refusal(&self) -> bool {
+        let second = wall().as_nanos() / 1_000_000_000;
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.second != second {
+            (refusals.second, refusals.count) = (second, 0);
+        }
+        refusals.count += 1;
+        let is_written = refusals.count <= REFUSALS_MAX;
+        refusals.omitted += u64::from(!is_written);
+        is_written
+    }
+
     /// Writes `entry` down. Writes to the disk: not for a thread that others wait for.
     pub(crate) fn write(&self, entry: &Entry) {
-        let now = wall().as_nanos() / 1_000_000;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if entry.action == "refused" && !state.admits(now / 1_000) {
-            return;
-        }
-        let omitted = std::mem::take(&mut state.omitted);
-        let line = entry.line(now, omitted);
+        let omitted = {
+            let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut refusals.omitted)
+        };
+        let line = entry.line(wall().as_nanos() / 1_000_000, omitted);
         tracing::info!(target: "audit", "{line}");
         let Some(place) = &self.place else { return };
-        if let Err(error) = state.append(place, &format!("{line}\n")) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = append(&mut open, place, &format!("{line}\n")) {
             // What was decided holds all the same: a full disk must not keep an operator from pausing a limit.
             tracing::error!(file = %place.path.display(), %error, "the audit log cannot be written");
-            state.open = None;
+            *open = None;
         }
     }
 }
 
-impl State {
-    /// Whether a refusal in the given second is written.
-    fn admits(&mut self, second: u64) -> bool {
-        if self.second != second {
-            (self.second, self.refusals) = (second, 0);
-        }
-        self.refusals += 1;
-        let is_written = self.refusals <= REFUSALS_MAX;
-        self.omitted += u64::from(!is_written);
-        is_written
+/// Appends `line` to the file that is open, or to the one that is there by now.
+fn append(kept: &mut Option<File>, place: &AuditConfig, line: &str) -> io::Result<()> {
+    // Another program may have moved it away to begin a new one.
+    let is_there = |file: &File| -> io::Result<bool> {
+        let (open, path) = (file.metadata()?, std::fs::symlink_metadata(&place.path));
+        Ok(path.is_ok_and(|path| (path.dev(), path.ino()) == (open.dev(), open.ino())))
+    };
+    if let Some(file) = &*kept
+        && !is_there(file)?
+    {
+        *kept = None;
     }
-
-    fn append(&mut self, place: &AuditConfig, line: &str) -> io::Result<()> {
-        // Another program may have moved it away to begin a new one.
-        let is_there = |file: &File| -> io::Result<bool> {
-            let (open, path) = (file.metadata()?, std::fs::symlink_metadata(&place.path));
-            Ok(path.is_ok_and(|path| (path.dev(), path.ino()) == (open.dev(), open.ino())))
-        };
-        if let Some(file) = &self.open
-            && !is_there(file)?
-        {
-            self.open = None;
-        }
-        let file = match self.open.take() {
-            Some(file) => file,
-            None => open(&place.path)?,
-        };
-        let length = file.metadata()?.len();
-        let is_full = length > 0 && length + line.len() as u64 > place.bytes_max;
-        let mut file = if is_full { rotate(place)? } else { file };
-        file.write_all(line.as_bytes())?;
-        self.open = Some(file);
-        Ok(())
-    }
+    let file = match kept.take() {
+        Some(file) => file,
+        None => open(&place.path)?,
+    };
+    let length = file.metadata()?.len();
+    let is_full = length > 0 && length + line.len() as u64 > place.bytes_max;
+    let mut file = if is_full { rotate(place)? } else { file };
+    file.write_all(line.as_bytes())?;
+    *kept = Some(file);
+    Ok(())
 }
 
 impl Entry {
@@ -243,7 +244,11 @@ mod tests {
     fn a_flood_of_refusals_is_counted_and_not_written() {
         let folder = tempfile::tempdir().expect("a folder");
         let audit = audit(folder.path(), 1 << 20, 8);
-        (0..10_000).for_each(|_| audit.write(&entry("refused")));
+        for _ in 0..10_000 {
+            if audit.admits_refusal() {
+                audit.write(&entry("refused"));
+            }
+        }
         audit.write(&entry("pause"));
         let written = lines(&folder.path().join("audit.jsonl"));
         // The flood may go over the edge of some seconds.

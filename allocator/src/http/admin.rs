@@ -1,7 +1,7 @@
 //! What operators do to limits while they are in use: top up, pause, resume, block, and with [`put`] put and take away. Each is
 //! decoded, handed to the allocator, told to those who listen, and answered.
 
-use super::decider::{Decider, PARAMETERS};
+use super::decider::{Decider, PARAMETERS, whole};
 use super::object::object;
 use super::problem::Problem;
 use super::{body, json, put, show};
@@ -38,6 +38,16 @@ pub(super) async fn delete(
     query: Parameters,
     request: Request,
 ) -> Result<Response, Problem> {
+    whole(take_away(shared, decider, path, query, request)).await
+}
+
+async fn take_away(
+    shared: Arc<Shared>,
+    decider: Decider,
+    path: Rest,
+    query: Parameters,
+    request: Request,
+) -> Result<Response, Problem> {
     let rest = name(path)?;
     parameters(query, &PARAMETERS)?;
     if let Some((name, node)) = blocking(&rest) {
@@ -56,6 +66,16 @@ pub(super) async fn delete(
 /// `POST /v1/limits/{name}/top-up`, `/pause`, `/resume` and `/nodes/{node}/block`.
 pub(super) async fn act(
     State(shared): State<Arc<Shared>>,
+    decider: Decider,
+    path: Rest,
+    query: Parameters,
+    request: Request,
+) -> Result<Response, Problem> {
+    whole(do_to(shared, decider, path, query, request)).await
+}
+
+async fn do_to(
+    shared: Arc<Shared>,
     decider: Decider,
     path: Rest,
     query: Parameters,

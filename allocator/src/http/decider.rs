@@ -9,6 +9,7 @@ use crate::shared::Shared;
 use axum::extract::{FromRequestParts, Query};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::response::Response;
 use lessor_ledger::overrides::Version;
 use lessor_ledger::rejection::quoted;
 use serde_json::{Map, Value, json};
@@ -92,8 +93,25 @@ async fn written(shared: &Arc<Shared>, entry: Entry) {
     }
 }
 
+/// Does `decision` to its end, also if the peer goes away meanwhile: what is done is written down.
+pub(super) async fn whole(
+    decision: impl Future<Output = Result<Response, Problem>> + Send + 'static,
+) -> Result<Response, Problem> {
+    tokio::spawn(decision).await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a decision was not made to its end: this is a bug");
+        Err(Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "the decision was not made to its end",
+        ))
+    })
+}
+
 /// A request from `origin` was refused for who sent it. Waits for nothing.
 pub(super) fn was_refused(shared: &Arc<Shared>, who: String, origin: Origin, more: Map<String, Value>) {
+    if !shared.audit().admits_refusal() {
+        return;
+    }
     let entry = Entry { who, origin, action: "refused", limit: None, more, reason: None };
     let shared = shared.clone();
     tokio::task::spawn_blocking(move || shared.audit().write(&entry));

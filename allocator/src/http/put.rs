@@ -2,7 +2,7 @@
 //! is. Handlers of [`super::admin`] and of what is shown call it.
 
 use super::admin::{Parameters, Rest, carry_over, durable, flag, name, parameters};
-use super::decider::{Decider, PARAMETERS};
+use super::decider::{Decider, PARAMETERS, whole};
 use super::object::object;
 use super::problem::Problem;
 use super::show::{self, Page};
@@ -28,6 +28,16 @@ use std::sync::Arc;
 /// what would happen, `?fresh=true` that no earlier life of this allocator can have lent from it.
 pub(super) async fn put(
     State(shared): State<Arc<Shared>>,
+    decider: Decider,
+    path: Rest,
+    query: Parameters,
+    request: Request,
+) -> Result<Response, Problem> {
+    whole(put_whole(shared, decider, path, query, request)).await
+}
+
+async fn put_whole(
+    shared: Arc<Shared>,
     decider: Decider,
     path: Rest,
     query: Parameters,

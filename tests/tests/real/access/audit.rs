@@ -143,3 +143,47 @@ async fn what_is_larger_than_most_is_done_once_it_is_confirmed() {
     assert_eq!(run(&["limits", "rm", "vendor", "--yes", "--reason", "it is over"]).0, Some(0));
     assert_eq!(entries().last().expect("an entry")["reason"], json!("it is over"));
 }
+
+/// A peer that is gone before it is answered has decided all the same, and that is written down.
+#[tokio::test]
+async fn a_decision_is_written_down_whether_or_not_its_peer_waits_for_the_answer() {
+    let (desk, entries) = desk();
+    let root = desk.token("root");
+    // A disk has to be waited for in the middle of each decision.
+    let config = std::fs::read_to_string(desk.file("lessor.toml")).expect("it is there");
+    std::fs::write(desk.file("lessor.toml"), config.replace("kind = \"memory\"", "kind = \"embedded\""))
+        .expect("it is ours");
+    let allocator = desk.serve();
+    let http = desk.http(Some(&root));
+    assert_eq!(ask(&http, "GET", &format!("{}/v1/whoami", allocator.url), "").await.status, 200, "it serves");
+    let address = allocator.url.trim_start_matches("http://");
+    const ROUNDS: usize = 20;
+    for round in 0..ROUNDS {
+        let node = format!("a-{round}");
+        let head = format!(
+            "POST /v1/limits/vendor/nodes/{node}/block HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {root}\r\n"
+        );
+        let mut peer = std::net::TcpStream::connect(address).expect("it listens");
+        std::io::Write::write_all(&mut peer, format!("{head}content-length: 0\r\n\r\n").as_bytes())
+            .expect("it reads");
+        // Some go before their request is read, some in the middle of the decision, and the last one stays.
+        let waits = if round + 1 == ROUNDS { 1_000_000 } else { 500 * round as u64 };
+        tokio::time::sleep(std::time::Duration::from_micros(waits)).await;
+    }
+    let blocked = async || -> usize {
+        let top = ask(&http, "GET", &format!("{}/v1/limits/vendor/top", allocator.url), "").await.body;
+        let top: Value = serde_json::from_str(&top).expect("JSON");
+        top["blocked_nodes"].as_array().expect("a list").len()
+    };
+    // Of a connection that is closed, a request may never have been read: what was decided is what counts.
+    let decided = scenarios::fleet::eventually("decisions", async || {
+        let before = blocked().await;
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        (before > 0 && blocked().await == before).then_some(before)
+    })
+    .await;
+    println!("{decided} of {ROUNDS} were decided");
+    scenarios::fleet::eventually("they are written", async || (entries().len() >= decided).then_some(()))
+        .await;
+    assert_eq!(entries().len(), decided);
+}
