@@ -163,14 +163,6 @@ impl Visitor {
             Visitor::Known(known) => may(&known.rights),
         }
     }
-
-    /// The most permits that it may add to a pool of `limit` at a time; `None` if there is no such bound.
-    pub(crate) fn top_up_max(&self, limit: &str) -> Option<u64> {
-        match self {
-            Visitor::Any => None,
-            Visitor::Known(known) => known.rights.top_up_max(limit),
-        }
-    }
 }
 
 impl fmt::Display for Visitor {

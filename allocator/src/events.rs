@@ -1,7 +1,7 @@
 //! Tells listeners that something happened to a limit. Handlers and reloads tell, and each listener hears at its own
 //! pace. A listener that does not keep up is told that it lags, and no other task ever waits for it.
 
-use crate::server::{Addresses, Place};
+use crate::addresses::{Addresses, Place};
 use lessor_protocol::Moment;
 use lessor_protocol::push::{Event, Kind};
 use std::collections::VecDeque;

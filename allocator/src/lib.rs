@@ -28,6 +28,7 @@
 //! [`cells`], with [roots](lessor_ledger::roots), the pools that it leases from there.
 
 mod access;
+mod addresses;
 mod audit;
 pub mod cells;
 mod clock;

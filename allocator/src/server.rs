@@ -1,7 +1,6 @@
 //! The allocator as a service: a function of a listener and of the moment to stop. Binaries and tests own both.
 //! It spawns a task for each connection, and none of them outlives it.
 
-mod addresses;
 mod budget;
 mod connection;
 mod doors;
@@ -20,7 +19,6 @@ use crate::reload::Reloads;
 use crate::shared::Shared;
 use crate::store::StoreError;
 use crate::uplink::Uplinks;
-pub(crate) use addresses::{Addresses, Place};
 use doors::{Bounds, Door, Doors};
 use lessor_files::{FileError, Token};
 use lessor_tls::{Acceptor, ServerFiles, Tls, TlsError};

@@ -18,7 +18,6 @@ use lessor_ledger::overrides::Decision;
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
-use lessor_protocol::wire::code;
 use lessor_protocol::{NodeName, PERMITS_MAX};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -38,29 +37,23 @@ pub(super) async fn delete(
     query: Parameters,
     request: Request,
 ) -> Result<Response, Problem> {
-    whole(take_away(shared, decider, path, query, request)).await
-}
-
-async fn take_away(
-    shared: Arc<Shared>,
-    decider: Decider,
-    path: Rest,
-    query: Parameters,
-    request: Request,
-) -> Result<Response, Problem> {
-    let rest = name(path)?;
-    parameters(query, &PARAMETERS)?;
-    if let Some((name, node)) = blocking(&rest) {
-        operates(&shared, &decider.visitor, name)?;
-        let node = node_name(node)?;
-        let was_blocked = decide(&shared, name, &Decision::Unblock(node.clone())).await?;
-        let more = [("node", node.as_str().into()), ("before", was_blocked.into()), ("after", false.into())];
-        decider.has_done(&shared, "unblock", name, more).await;
-        return Ok(json(
-            json!({ "limit": name, "node": node.as_str(), "was_blocked": was_blocked }).to_string(),
-        ));
-    }
-    put::remove(&shared, decider, &rest, request.headers()).await
+    whole(async move {
+        let rest = name(path)?;
+        parameters(query, &PARAMETERS)?;
+        if let Some((name, node)) = blocking(&rest) {
+            operates(&shared, &decider.visitor, name)?;
+            let node = node_name(node)?;
+            let was_blocked = decide(&shared, name, &Decision::Unblock(node.clone())).await?;
+            let more =
+                [("node", node.as_str().into()), ("before", was_blocked.into()), ("after", false.into())];
+            decider.has_done(&shared, "unblock", name, more).await;
+            return Ok(json(
+                json!({ "limit": name, "node": node.as_str(), "was_blocked": was_blocked }).to_string(),
+            ));
+        }
+        put::remove(&shared, decider, &rest, request.headers()).await
+    })
+    .await
 }
 
 /// `POST /v1/limits/{name}/top-up`, `/pause`, `/resume` and `/nodes/{node}/block`.
@@ -71,38 +64,31 @@ pub(super) async fn act(
     query: Parameters,
     request: Request,
 ) -> Result<Response, Problem> {
-    whole(do_to(shared, decider, path, query, request)).await
-}
-
-async fn do_to(
-    shared: Arc<Shared>,
-    decider: Decider,
-    path: Rest,
-    query: Parameters,
-    request: Request,
-) -> Result<Response, Problem> {
-    let rest = name(path)?;
-    parameters(query, &PARAMETERS)?;
-    if let Some((name, node)) = blocking(&rest) {
-        operates(&shared, &decider.visitor, name)?;
-        return block(&shared, decider, name, &node_name(node)?).await;
-    }
-    if let Some(name) = rest.strip_suffix("/resume") {
-        operates(&shared, &decider.visitor, name)?;
-        let was_paused = decide(&shared, name, &Decision::Resume).await?;
-        let more = [("before", was_paused.into()), ("after", false.into())];
-        decider.has_done(&shared, "resume", name, more).await;
-        return Ok(json(json!({ "limit": name, "was_paused": was_paused }).to_string()));
-    }
-    if let Some(name) = rest.strip_suffix("/pause") {
-        operates(&shared, &decider.visitor, name)?;
-        return pause(&shared, decider, name, &object(&body::read(request).await?)?).await;
-    }
-    if let Some(name) = rest.strip_suffix("/top-up") {
-        operates(&shared, &decider.visitor, name)?;
-        return top_up(&shared, decider, name, &object(&body::read(request).await?)?).await;
-    }
-    Err(Problem::not_found("a limit can be sent to /top-up, /pause, /resume and /nodes/{node}/block"))
+    whole(async move {
+        let rest = name(path)?;
+        parameters(query, &PARAMETERS)?;
+        if let Some((name, node)) = blocking(&rest) {
+            operates(&shared, &decider.visitor, name)?;
+            return block(&shared, decider, name, &node_name(node)?).await;
+        }
+        if let Some(name) = rest.strip_suffix("/resume") {
+            operates(&shared, &decider.visitor, name)?;
+            let was_paused = decide(&shared, name, &Decision::Resume).await?;
+            let more = [("before", was_paused.into()), ("after", false.into())];
+            decider.has_done(&shared, "resume", name, more).await;
+            return Ok(json(json!({ "limit": name, "was_paused": was_paused }).to_string()));
+        }
+        if let Some(name) = rest.strip_suffix("/pause") {
+            operates(&shared, &decider.visitor, name)?;
+            return pause(&shared, decider, name, &object(&body::read(request).await?)?).await;
+        }
+        if let Some(name) = rest.strip_suffix("/top-up") {
+            operates(&shared, &decider.visitor, name)?;
+            return top_up(&shared, decider, name, &object(&body::read(request).await?)?).await;
+        }
+        Err(Problem::not_found("a limit can be sent to /top-up, /pause, /resume and /nodes/{node}/block"))
+    })
+    .await
 }
 
 /// # Errors
@@ -126,13 +112,9 @@ async fn top_up(
             format!("permits is {}: expected a whole number from 1 to {PERMITS_MAX}", shown("permits"));
         Problem::invalid("permits", detail)
     })?;
-    let visitor = &decider.visitor;
-    if let Some(max) = visitor.top_up_max(name)
-        && permits > max
-    {
-        let detail = format!("permits is {permits}: {visitor} may add {max} at a time here");
-        return Err(Problem::of_field(StatusCode::FORBIDDEN, code::FORBIDDEN, "permits", detail));
-    }
+    decider.visitor.needs(shared, &format!("top up by {permits} at a time"), |rights| {
+        rights.top_up_max(name).is_none_or(|max| permits <= max)
+    })?;
     let (key, id) = (text(body, "key")?, text(body, "id")?);
     if id.is_some_and(|id| id.len() > TOP_UP_NAME_MAX) {
         return Err(Problem::invalid("id", format!("id is longer than {TOP_UP_NAME_MAX} bytes")));

@@ -3,6 +3,7 @@
 
 use super::problem::Problem;
 use crate::access::Visitor;
+use crate::audit::Origin;
 use crate::events::Listener;
 use crate::shared::Shared;
 use axum::Extension;
@@ -15,7 +16,6 @@ use lessor_access::Rights;
 use lessor_protocol::push::Event;
 use std::convert::Infallible;
 use std::fmt;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -32,18 +32,14 @@ const AGE_MIN: Duration = Duration::from_secs(3_000);
 const AGE_STEP: Duration = Duration::from_secs(10);
 const AGE_SPREAD: usize = 60;
 
-/// Where a request comes from. The server puts it beside those that may listen.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PeerAddress(pub(crate) IpAddr);
-
 /// `GET /v1/events`
 pub(super) async fn listen(
     State(shared): State<Arc<Shared>>,
     visitor: Visitor,
-    peer: Option<Extension<PeerAddress>>,
+    origin: Option<Extension<Origin>>,
 ) -> Result<Response, Problem> {
     visitor.needs(&shared, "lease or read", Rights::may_hear)?;
-    let address = peer.map(|Extension(PeerAddress(address))| address);
+    let address = origin.and_then(|Extension(origin)| origin.address);
     let Some(listener) = shared.events().listen(address) else {
         let detail = "as many listen as may: ask as usual, everything is heard that way too";
         return Err(Problem::unavailable("listeners_full", detail));

@@ -162,16 +162,10 @@ fn goodbye(shared: &Arc<Shared>, visitor: &Visitor, node: &str, body: &[u8]) -> 
     let (mut caller, spent) = decode::leave(node, body)?;
     speaks_for(shared, visitor, &caller.node)?;
     caller.owner = visitor.owner();
-    for (index, entry) in spent.iter().enumerate() {
-        if !visitor.may(|rights| rights.may_lease(node, &entry.limit)) {
-            let detail = format!("{visitor} has no right to lease from this limit as {node}");
-            return Err(Problem::of_field(
-                StatusCode::FORBIDDEN,
-                code::FORBIDDEN,
-                &format!("spent[{index}].limit"),
-                detail,
-            ));
-        }
+    for entry in &spent {
+        visitor.needs(shared, "lease from this limit as this node", |rights| {
+            rights.may_lease(node, &entry.limit)
+        })?;
     }
     let response = shared.beside(|registry, now| {
         (!registry.is_of_another(&caller)).then(|| registry.leave(now, &caller, &spent))

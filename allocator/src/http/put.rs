@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use lessor_ledger::CarryOver;
 use lessor_ledger::registry::limit::Preview;
-use lessor_ledger::registry::{Put, Registry, Unfit};
+use lessor_ledger::registry::{Registry, Unfit};
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
@@ -33,66 +33,66 @@ pub(super) async fn put(
     query: Parameters,
     request: Request,
 ) -> Result<Response, Problem> {
-    whole(put_whole(shared, decider, path, query, request)).await
+    whole(async move {
+        let name = name(path)?;
+        decider.visitor.needs(&shared, "admin", |rights| rights.may_administer(&name))?;
+        let known = ["carry", "dry_run", "fresh", "after", "after_limit", "count"];
+        let query = parameters(query, &[&known[..], &PARAMETERS].concat())?;
+        let (carry_over, dry_run, fresh) =
+            (carry_over(&query)?, flag(&query, "dry_run")?, flag(&query, "fresh")?);
+        let condition = condition(request.headers())?;
+        let config = config(&shared, &name, &body::read(request).await?)?;
+        check_shared(&shared, carry_over, fresh)?;
+        if dry_run {
+            let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);
+            let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
+            let preview = shared.with(|registry, now| {
+                check_keys(&shared, registry, &config)?;
+                check(registry, &config, condition.as_deref())?;
+                let asked = larger(&shared, registry, &config);
+                let limit = registry.limit(&name);
+                let preview =
+                    limit.map(|limit| limit.preview(&config, carry_over, now, page.from(), page.count()));
+                Ok::<_, Problem>((preview, asked))
+            })?;
+            let (preview, asked) = preview;
+            let mut body = shown_preview(&config, preview);
+            // What is to be confirmed, if anything.
+            body["confirm"] = json!(asked);
+            return Ok(json(body.to_string()));
+        }
+        let before = match shared.is_sharing() {
+            true => put_for_all(&shared, &decider, &config, condition.as_deref()).await?,
+            false => put_here(&shared, &decider, &config, condition.as_deref(), carry_over, fresh).await?,
+        };
+        let is_new = before.is_none();
+        let more = [
+            ("before", before.map(|before| raw(&before)).into()),
+            ("after", raw(&config)),
+            ("carry", carry_over.name().into()),
+        ];
+        decider.has_done(&shared, "put", &name, more).await;
+        tracing::info!(limit = %name, is_new, carry = carry_over.name(), "a limit was put");
+        let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+        // Another change may have taken it away again meanwhile.
+        let shown = show::look(&shared, &name).ok();
+        let write = move || {
+            let body =
+                shown.map_or_else(|| b"null".to_vec(), |(config, figures)| show::body(&config, &figures));
+            (status, tagged(&config), json(body)).into_response()
+        };
+        show::written(&shared, write).await
+    })
+    .await
 }
 
-async fn put_whole(
-    shared: Arc<Shared>,
-    decider: Decider,
-    path: Rest,
-    query: Parameters,
-    request: Request,
-) -> Result<Response, Problem> {
-    let name = name(path)?;
-    decider.visitor.needs(&shared, "admin", |rights| rights.may_administer(&name))?;
-    let known = ["carry", "dry_run", "fresh", "after", "after_limit", "count"];
-    let query = parameters(query, &[&known[..], &PARAMETERS].concat())?;
-    let (carry_over, dry_run, fresh) =
-        (carry_over(&query)?, flag(&query, "dry_run")?, flag(&query, "fresh")?);
-    let condition = condition(request.headers())?;
-    let config = config(&shared, &name, &body::read(request).await?)?;
-    check_shared(&shared, carry_over, fresh)?;
-    if dry_run {
-        let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);
-        let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
-        let preview = shared.with(|registry, now| {
-            check_keys(&shared, registry, &config)?;
-            check(registry, &config, condition.as_deref())?;
-            let asked = larger(&shared, registry, &config);
-            let limit = registry.limit(&name);
-            let preview =
-                limit.map(|limit| limit.preview(&config, carry_over, now, page.from(), page.count()));
-            Ok::<_, Problem>((preview, asked))
-        })?;
-        let (preview, asked) = preview;
-        let mut body = shown_preview(&config, preview);
-        // What is to be confirmed, if anything.
-        body["confirm"] = json!(asked);
-        return Ok(json(body.to_string()));
-    }
-    let before = shared.with(|registry, _| registry.limit(&name).map(|limit| limit.config().clone()));
-    let is_new = match shared.is_sharing() {
-        true => put_for_all(&shared, &decider, &config, condition.as_deref()).await?,
-        false => put_here(&shared, &decider, &config, condition.as_deref(), carry_over, fresh).await?,
-    };
-    let more = [
-        ("before", before.map(|before| raw(&before)).into()),
-        ("after", raw(&config)),
-        ("carry", carry_over.name().into()),
-    ];
-    decider.has_done(&shared, "put", &name, more).await;
-    tracing::info!(limit = %name, is_new, carry = carry_over.name(), "a limit was put");
-    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    // Another change may have taken it away again meanwhile.
-    let shown = show::look(&shared, &name).ok();
-    let write = move || {
-        let body = shown.map_or_else(|| b"null".to_vec(), |(config, figures)| show::body(&config, &figures));
-        (status, tagged(&config), json(body)).into_response()
-    };
-    show::written(&shared, write).await
+/// What was there before, as it was when this took its place.
+type Before = Option<Arc<LimitConfig>>;
+
+fn before(registry: &mut Registry, name: &str) -> Before {
+    registry.limit(name).map(|limit| limit.shared_config())
 }
 
-/// Whether it is new.
 async fn put_here(
     shared: &Shared,
     decider: &Decider,
@@ -100,40 +100,39 @@ async fn put_here(
     condition: Option<&str>,
     carry_over: CarryOver,
     fresh: bool,
-) -> Result<bool, Problem> {
-    let put = shared.with(|registry, now| {
+) -> Result<Before, Problem> {
+    let before = shared.with(|registry, now| {
         check(registry, config, condition)?;
         larger(shared, registry, config).map_or(Ok(()), |larger| decider.confirms(&larger))?;
-        let put =
-            registry.put(now, config, carry_over, fresh).map_err(|full| Problem::from(Unfit::from(full)))?;
+        let before = before(registry, config.name.as_str());
+        registry.put(now, config, carry_over, fresh).map_err(|full| Problem::from(Unfit::from(full)))?;
         // Under the same lock: a new life begins with what this one had last.
         shared.limit_was_put(config);
-        Ok::<_, Problem>(put)
+        Ok::<_, Problem>(before)
     })?;
     shared.tell(&Event::of(Kind::Changed, config.name.as_str()));
     durable(shared).await?;
-    Ok(put != Put::Changed)
+    Ok(before)
 }
 
-/// Whether it is new.
 async fn put_for_all(
     shared: &Arc<Shared>,
     decider: &Decider,
     config: &LimitConfig,
     condition: Option<&str>,
-) -> Result<bool, Problem> {
-    let (name, mut is_new) = (config.name.as_str(), false);
+) -> Result<Before, Problem> {
+    let (name, mut was) = (config.name.as_str(), None);
     let written = raw(config);
     let check = || {
         shared.with(|registry, _| {
-            is_new = registry.limit(name).is_none();
+            was = before(registry, name);
             check_keys(shared, registry, config)?;
             check(registry, config, condition)?;
             larger(shared, registry, config).map_or(Ok(()), |larger| decider.confirms(&larger))
         })
     };
     change(shared, name, Some(written), check).await?;
-    Ok(is_new)
+    Ok(was)
 }
 
 /// `DELETE /v1/limits/{name}`
@@ -145,7 +144,9 @@ pub(super) async fn remove(
 ) -> Result<Response, Problem> {
     decider.visitor.needs(shared, "admin", |rights| rights.may_administer(name))?;
     let condition = condition(headers)?;
-    let check = |registry: &mut Registry| {
+    let mut was = None;
+    let mut check = |registry: &mut Registry| {
+        was = before(registry, name);
         registry.limit(name).ok_or_else(|| show::limit_unknown(name))?;
         check_condition(registry, name, condition.as_deref())?;
         if let Some(below) = registry.below(name) {
@@ -154,7 +155,6 @@ pub(super) async fn remove(
         }
         decider.confirms("a limit that is removed lends nothing any more")
     };
-    let before = shared.with(|registry, _| registry.limit(name).map(|limit| limit.config().clone()));
     if shared.is_sharing() {
         change(shared, name, None, || shared.with(|registry, _| check(registry))).await?;
     } else {
@@ -168,7 +168,7 @@ pub(super) async fn remove(
         durable(shared).await?;
     }
     tracing::info!(limit = %name, "a limit was removed; what is out ends by itself");
-    decider.has_done(shared, "remove", name, [("before", before.map(|before| raw(&before)).into())]).await;
+    decider.has_done(shared, "remove", name, [("before", was.map(|was| raw(&was)).into())]).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

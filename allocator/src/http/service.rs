@@ -1,7 +1,6 @@
 //! What a connection hands its requests to: the routes, and past them the exchange, which nodes ask for all the time. The guard
 //! of the routes guards it, too.
 
-use super::events::PeerAddress;
 use super::problem::Problem;
 use super::{Part, exchange, guard, router};
 use crate::audit::Origin;
@@ -72,9 +71,6 @@ impl Service {
             let origin = Origin { address: self.address, request: name(request.headers()) };
             let named = HeaderValue::try_from(&origin.request);
             let mut request = request.map(Body::new);
-            if let Some(address) = self.address {
-                request.extensions_mut().insert(PeerAddress(address));
-            }
             request.extensions_mut().insert(origin);
             let mut response = self.router.oneshot(request).await?;
             if let Ok(named) = named {

@@ -90,7 +90,7 @@ impl Visitor {
     pub(super) fn needs(
         &self,
         shared: &Arc<Shared>,
-        right: &'static str,
+        right: &str,
         may: impl FnOnce(&Rights) -> bool,
     ) -> Result<(), Problem> {
         if self.may(may) {

@@ -4,9 +4,9 @@
 #[cfg(test)]
 mod tests;
 
-use super::addresses::Addresses;
 use super::connection::{self, Peer, Serving};
 use super::head_timer::HeadTimer;
+use crate::addresses::Addresses;
 use crate::http;
 use crate::shared::Shared;
 use hyper_util::rt::{TokioExecutor, TokioTimer};

@@ -32,7 +32,11 @@ async fn an_operator_sees_and_does_what_its_role_says() {
     let metrics =
         ask(&desk.http(Some(&prometheus)), "GET", &format!("{}/metrics", allocator.url), "").await.body;
     let refused = metrics.lines().find(|line| line.starts_with("lessor_refused_total{reason=\"forbidden\"}"));
-    assert_eq!(refused.and_then(|line| line.rsplit(' ').next()), Some("6"), "six to other limits");
+    assert_eq!(
+        refused.and_then(|line| line.rsplit(' ').next()),
+        Some("7"),
+        "six to other limits, one top-up"
+    );
 }
 
 #[tokio::test]
