@@ -46,7 +46,8 @@ pub(crate) async fn an_answer_that_is_lost_says_nothing_of_what_was_done(server:
 
 pub(crate) async fn a_server_that_is_stopped_is_not_waited_for(store: Store) {
     let (server, mut config) = (store.server.expect("it has one"), store.config.expect("it has one"));
-    config.timeout = Duration::from_millis(300);
+    // Enough for a server that hashes a password on a busy machine, before it is stopped.
+    config.timeout = Duration::from_millis(1_500);
     let mut cells = Cells::connect(&config).await.expect("it is there");
     let timeline = cells.timeline().await.expect("it is there");
     let clock = Clock::since_boot();
@@ -57,8 +58,8 @@ pub(crate) async fn a_server_that_is_stopped_is_not_waited_for(store: Store) {
         let begun = clock.now();
         let late = cells.swap(&timeline, &[swap("a", None, Some(cell(version, "one")))]).await;
         let took = clock.now().since(begun);
-        assert!(matches!(&late, Err(CellsError::Unreachable(text)) if text.contains("300ms")), "{late:?}");
-        assert!(took >= Duration::from_millis(300) && took < Duration::from_millis(2_000), "{took:?}");
+        assert!(matches!(&late, Err(CellsError::Unreachable(text)) if text.contains("1.5s")), "{late:?}");
+        assert!(took >= config.timeout && took < 4 * config.timeout, "{took:?}");
     }
     server.go_on();
     // What was on its way may be done now: one of the three at most. A client that looks first may see it come later.
