@@ -3,18 +3,23 @@
 
 use crate::audit::Origin;
 use crate::config::AuthConfig;
+use crate::paces::Paces;
 use arc_swap::ArcSwap;
 use lessor_access::{
     Identity, Issuer, Jwks, Kind, Rights, Role, TokenId, Tokens, Unproven, calendar, is_token,
 };
 use lessor_files::{FileError, Reloading};
-use lessor_ledger::registry::sessions::Owner;
+use lessor_ledger::share::Owner;
+use lessor_protocol::Clock;
 use lessor_tls::PeerName;
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+/// The clock that paces go by.
+const CLOCK: Clock = Clock::since_boot();
 
 /// The largest file of tokens, in bytes: as many as there may be take about three million.
 const TOKENS_FILE_MAX: u64 = 4 << 20;
@@ -26,6 +31,8 @@ pub(crate) struct Access {
     tokens: Option<Arc<Reloading<Tokens, FileError>>>,
     /// The keys of an identity provider, and whose tokens are believed.
     jwt: Option<(Arc<Reloading<Jwks, FileError>>, Issuer)>,
+    /// How often each identity asks.
+    paces: Paces,
     /// Tells identities apart by numbers that no peer can foresee.
     numbers: RandomState,
 }
@@ -81,6 +88,7 @@ impl Access {
             jwt: jwt.transpose()?,
             roles: ArcSwap::from_pointee(config.roles.clone()),
             tokens: tokens.transpose()?,
+            paces: Paces::new(config.exchanges_per_second_max),
             numbers: RandomState::new(),
         })
     }
@@ -131,6 +139,14 @@ impl Access {
         // The default owner is no identity.
         let owner = Owner(self.numbers.hash_one(&identity) | 1);
         Ok(Visitor::Known(Arc::new(Known { identity, rights, owner, token, expires, origin })))
+    }
+
+    /// `visitor` begins an exchange.
+    ///
+    /// # Errors
+    /// If its identity asks more often than it may: how long it should wait.
+    pub(crate) fn paced(&self, visitor: &Visitor) -> Result<(), Duration> {
+        self.paces.ask(visitor.owner(), CLOCK.now())
     }
 
     /// `visitor` as it is now, for what takes long; `None` if its token is not good any more.

@@ -39,6 +39,7 @@ mod http;
 mod journal;
 mod metrics;
 mod overrides;
+mod paces;
 pub mod reload;
 pub mod server;
 mod shared;

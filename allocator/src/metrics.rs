@@ -51,7 +51,7 @@ const OUTCOMES: [&str; 11] = [
 ];
 
 /// Why a request can be refused for the peer that sent it.
-const REFUSED: [&str; 2] = ["unauthenticated", "forbidden"];
+const REFUSED: [&str; 3] = ["unauthenticated", "forbidden", "too_many_exchanges"];
 
 /// Limits that have series of their own, besides those of the file at the start: each has 39, which are 2 to 7 kB of a scrape by the
 /// length of its name. All others are one more limit, called [`OTHERS`].

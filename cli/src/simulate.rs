@@ -230,6 +230,7 @@ impl SimulateArgs {
             adversaries: vec![],
             workload: self.workload,
             priorities: 0,
+            identities: 0,
             demand: self.demand,
             cost_max: 1,
             calls: Calls::Mixed,

@@ -58,7 +58,17 @@ impl Default for Sharing {
     }
 }
 
-/// What a session counts for, from the limit's configuration.
+/// The identity that a session belongs to, told from all others by a number. The default stands for all callers where an allocator
+/// asks for no identity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(pub u64);
+
+impl Owner {
+    /// The owner of sessions of which no identity is known.
+    pub const NONE: Owner = Owner(0);
+}
+
+/// What a session counts for, from the limit's configuration and its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Its weight among its like, at least 1.
@@ -67,11 +77,13 @@ pub struct Share {
     pub priority: u64,
     /// Which of the guaranteed groups it belongs to.
     pub group: Option<usize>,
+    /// Identities share by weighted max-min, and the sessions of each share its part.
+    pub owner: Owner,
 }
 
 impl Share {
     /// The share of a session of which the configuration says nothing.
-    pub const EVEN: Share = Share { weight: 1, priority: 0, group: None };
+    pub const EVEN: Share = Share { weight: 1, priority: 0, group: None, owner: Owner::NONE };
 }
 
 /// What of `supply` is left to share for a session that others come `before`. What those lack is kept for them, and claims of

@@ -1,12 +1,15 @@
 //! How big a grant is: arithmetic on needs, shares and what is left. Pools call it once an ask, with the [`Claims`] of all others.
 //! An answer never depends on the order in which those were made.
 
+mod by_share;
 mod claims;
+mod identities;
 mod level;
 mod ranked;
 
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
+use level::Modest;
 use std::time::Duration;
 
 pub use claims::{Before, Claim, Claims, Name, Peers};
@@ -57,13 +60,15 @@ impl Supply {
 /// little to hurt if it turns out to need nothing. Its second lease is sized by what it really did.
 const NEWCOMER_PART: u64 = 4;
 
+/// All newcomers of one identity together are lent at most this part until they have said what became of it.
+const NEWCOMERS_PART: u64 = 20;
+
+/// Parts of an identity are told in millionths.
+pub const MILLION: u32 = 1_000_000;
+
 /// A pool that drains lends at most this part of what is left to all, for the time that it lasts: so leases grow
 /// shorter as it empties, and hardly anything is out when it is empty.
 const DRAIN_PART: u64 = 2;
-
-/// When little comes back, a session that wants at most five sevenths of the average share comes first. A larger part would let
-/// sessions that want just less than their share leave nothing to sessions that want just more.
-const MODEST_PART: (u128, u128) = (5, 7);
 
 /// What is held and not spent lacks in later terms: so much of what others need in each of so many is none of it.
 const HELD_APART: u64 = 4;
@@ -168,7 +173,11 @@ fn drain_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> (
     let needs = others.needs_at_most(most) + own;
     let left = u128::from(supply.left / DRAIN_PART);
     let lasts = u128::from(nanos(supply.term)) * left / needs;
-    let target = own * left / needs;
+    // By need, but no identity by more than its share.
+    let target = match others.are_of_others(asker.claim.share.owner) {
+        true => others.level(asker.claim, most).share(asker.claim) / PERMIT * left / u128::from(most.max(1)),
+        false => own * left / needs,
+    };
     let target = u64::try_from(target).unwrap_or(u64::MAX);
     let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX)).min(supply.term);
     (lasts, target.saturating_sub(asker.claim.holds).max(1))
@@ -176,25 +185,25 @@ fn drain_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> (
 
 /// What `asker` may have of the little that is left, while more trickles in.
 fn trickle_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> u64 {
-    let weight = u128::from(asker.claim.share.weight);
-    let level = others.level(asker.claim, supply.within_term);
+    let (mean, weight) = (asker.claim.mean, u128::from(asker.claim.share.weight));
     // What comes back now may be less than the average: a session that wants much less than the average is served all the same.
-    let average = others.level(asker.claim, supply.sustained);
-    let is_small = |mean, weight| average.covers_part(MODEST_PART, mean, weight);
-    let is_modest = |mean, weight| level.covers(mean, weight) || is_small(mean, weight);
-    let (owed, lacking) = others.gaps(is_modest);
+    let modest = Modest {
+        level: others.level(asker.claim, supply.within_term),
+        average: others.level(asker.claim, supply.sustained),
+    };
+    let gaps = others.gaps(asker.claim, &modest);
     // What is kept for later is there for it, too.
-    let most = if is_small(asker.claim.mean, weight) { supply.stock } else { supply.left };
-    let free = most.min(supply.stock.saturating_sub(owed));
+    let most = if modest.is_small(mean, weight) { supply.stock } else { supply.left };
+    let free = most.min(supply.stock.saturating_sub(gaps.owed));
     // In permits first, rounded down: a part of a permit is there sooner or later. Where some are kept for later it is there now.
-    let share = level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
+    let share = modest.level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
     let accrued = share * u128::from(nanos(asker.since.min(supply.term)));
     let is_in_time = asker.since >= supply.poll;
     let rounds_up = is_in_time && supply.stock > supply.left;
     let accrued = if rounds_up { accrued.div_ceil(PERMIT) } else { accrued / PERMIT };
     // At least one, but not at each ask of a session that asks all the time.
     let accrued = u64::try_from(accrued).unwrap_or(u64::MAX).max(u64::from(is_in_time));
-    if !is_modest(asker.claim.mean, weight) {
+    if !modest.is(mean, weight) {
         return accrued.min(free);
     }
     let gap = asker.claim.gap().max(u64::from(is_in_time));
@@ -202,8 +211,8 @@ fn trickle_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) ->
         return gap;
     }
     // Not all gaps can be filled: the small ones first, with what is there and what comes until all have asked.
-    let part = u128::from(supply.left.saturating_add(supply.soon)) * weight / (lacking + weight);
-    accrued.max(u64::try_from(part).unwrap_or(u64::MAX).min(gap)).min(most)
+    let part = gaps.part(supply.left.saturating_add(supply.soon), weight);
+    accrued.max(part.min(gap)).min(most)
 }
 
 /// Whether `claim` wants more than its share of a supply of `sustained` permits a term.
@@ -223,7 +232,7 @@ pub fn even_share<I: Name>(asker: Claim, others: Peers<'_, I>, supply: u64) -> O
 /// claims more than its own.
 pub fn may_hold<I: Name>(claim: Claim, others: Peers<'_, I>, supply: u64) -> Option<u64> {
     let (level, weight) = (others.level(claim, supply), u128::from(claim.share.weight));
-    if level.covers(claim.mean, weight) || level.weights <= weight {
+    if level.covers(claim.mean, weight) || !level.is_contended(weight) {
         return None;
     }
     let share = others.level(claim, supply / HELD_APART).share(claim) / PERMIT;
@@ -233,6 +242,11 @@ pub fn may_hold<I: Name>(claim: Claim, others: Peers<'_, I>, supply: u64) -> Opt
 /// The most that a session without history is lent, whatever it says it wants: `waiting` callers are real.
 pub fn newcomer_cap(waiting: u64, sessions: u64, supply: Supply) -> u64 {
     (supply.within_term / (NEWCOMER_PART * (sessions + 1))).max(waiting).max(1)
+}
+
+/// The most that all sessions of one identity without history are lent together, beside so many `sessions`.
+pub fn newcomers_cap(sessions: u64, supply: Supply) -> u64 {
+    newcomer_cap(0, sessions, supply).min(supply.within_term / NEWCOMERS_PART).max(1)
 }
 
 #[cfg(test)]

@@ -74,6 +74,7 @@ pub fn draw(seed: u64) -> Setup {
         nodes,
         pools: 1,
         priorities: 0,
+        identities: pools::draw_identities(seed),
         workload: WORKLOADS[rng.usize(..WORKLOADS.len())].1,
         demand: (sustained * load).clamp(2.0, DEMAND_MAX),
         cost_max: if rng.u32(..3) == 0 { rng.u64(1..=ceiling.clamp(1, 6)) } else { 1 },

@@ -15,7 +15,7 @@ use lessor_ledger::rule::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow,
     TokenBucket, Unit, WarmUp, Windows, Zone, term,
 };
-use lessor_ledger::share::{Share, Sharing};
+use lessor_ledger::share::{Owner, Share, Sharing};
 use lessor_protocol::ClockBounds;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,6 +43,8 @@ pub struct Setup {
     pub workload: Workload,
     /// How many ranks of nodes there are, the last of which comes first. One or none: all are alike.
     pub priorities: u64,
+    /// How many identities there are, to which nodes belong in turn, beside one of the adversaries. None: no identity is known.
+    pub identities: u64,
     /// Calls a second in total, on average.
     pub demand: f64,
     /// A call costs 1 to this many permits.
@@ -169,6 +171,16 @@ impl Setup {
         }
         let (own, above) = self.plan.rules.split_at(self.plan.rules.len() - self.above);
         (own, Some(above).filter(|above| !above.is_empty()))
+    }
+
+    /// The identity of the sender `home` of messages. Regions have none.
+    pub fn owner(&self, home: usize) -> Owner {
+        match home {
+            _ if self.identities == 0 => Owner::NONE,
+            node if node < self.nodes => Owner(1 + node as u64 % self.identities),
+            home if home < self.nodes + self.adversaries.len() => Owner(1 + self.identities),
+            _ => Owner::NONE,
+        }
     }
 
     /// What `node` counts for: ranks and guaranteed groups go round.

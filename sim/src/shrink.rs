@@ -141,11 +141,12 @@ fn fewer_nodes(from: &Shrunk) -> Vec<Setup> {
 
 /// Everything that is not a fault, one by one as it is without them.
 fn plainer(from: &Shrunk) -> Vec<Setup> {
-    let changes: [fn(&mut Setup); 17] = [
+    let changes: [fn(&mut Setup); 18] = [
         |setup| (setup.siblings, setup.pools) = (0, 1),
         |setup| setup.pools = 1,
         |setup| setup.above = 0,
         |setup| setup.priorities = 0,
+        |setup| setup.identities = 0,
         |setup| setup.plan.sharing.guaranteed.clear(),
         |setup| setup.plan.sharing = Sharing::default(),
         |setup| setup.workload = Workload::Steady,

@@ -35,6 +35,7 @@ pub fn bare() -> Setup {
         adversaries: vec![],
         workload: Workload::Steady,
         priorities: 0,
+        identities: 0,
         demand: 1.0,
         cost_max: 1,
         calls: Calls::Mixed,
@@ -92,6 +93,9 @@ pub fn write(setup: &Setup) -> String {
         say_shared(shared, &mut say);
     }
     say("nodes", &setup.nodes);
+    if setup.identities > 0 {
+        say("identities", &setup.identities);
+    }
     if setup.pools > 1 {
         say("pools", &setup.pools);
     }
@@ -188,6 +192,7 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "above" => setup.above = number(value)?,
         "siblings" => setup.siblings = number(value)?,
         "priorities" => setup.priorities = number(value)?,
+        "identities" => setup.identities = number(value)?,
         "safe" => setup.plan.sharing.safe = Some(safe(value)?),
         "reserve" => setup.plan.sharing.reserve = number(value)?,
         "lease_max" => setup.plan.sharing.lease_max = number(value)?,

@@ -14,9 +14,14 @@ pub struct AuthConfig {
     pub tokens: Option<PathBuf>,
     /// The file of an identity provider's keys, and whose tokens are believed; `None` if no provider's are.
     pub jwt: Option<(PathBuf, Issuer)>,
+    /// How often each identity may ask, by exchanges in a second.
+    pub exchanges_per_second_max: u32,
     /// The roles, at least one.
     pub roles: Vec<Arc<Role>>,
 }
+
+/// The default of [`AuthConfig::exchanges_per_second_max`]: as often as a few thousand busy nodes ask.
+const EXCHANGES_PER_SECOND_MAX: u32 = 10_000;
 
 /// Where decisions are written down.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +92,15 @@ pub(super) fn auth(
         }
         checked.push(Arc::new(role));
     }
-    Ok(Some(AuthConfig { tokens, jwt, roles: checked }))
+    let exchanges_per_second_max = exchanges_per_second(auth.and_then(|auth| auth.exchanges_per_second_max))?;
+    Ok(Some(AuthConfig { tokens, jwt, exchanges_per_second_max, roles: checked }))
+}
+
+fn exchanges_per_second(raw: Option<Count>) -> Result<u32, String> {
+    let number = raw.map_or(EXCHANGES_PER_SECOND_MAX.into(), |count| count.0);
+    let in_range = u32::try_from(number).ok().filter(|number| (1..=1_000_000).contains(number));
+    in_range
+        .ok_or_else(|| format!("auth.exchanges_per_second_max is {number}: use a number from 1 to 1000000"))
 }
 
 /// The keys of an identity provider, and whose tokens they sign.

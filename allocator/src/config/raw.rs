@@ -103,6 +103,7 @@ pub(super) struct RawUpstreamAuth {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawAuth {
+    pub exchanges_per_second_max: Option<Count>,
     pub tokens: Option<String>,
     pub jwt: Option<RawJwt>,
 }

@@ -92,9 +92,8 @@ fn upstream_tls(f: &mut fmt::Formatter<'_>, tls: &Tls) -> fmt::Result {
 }
 
 fn access(f: &mut fmt::Formatter<'_>, auth: &AuthConfig) -> fmt::Result {
-    if auth.tokens.is_some() || auth.jwt.is_some() {
-        writeln!(f, "\n[auth]")?;
-    }
+    writeln!(f, "\n[auth]")?;
+    line(f, "exchanges_per_second_max", &auth.exchanges_per_second_max)?;
     if let Some(tokens) = &auth.tokens {
         line(f, "tokens", tokens)?;
     }

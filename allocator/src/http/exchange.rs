@@ -58,6 +58,7 @@ where
         // A body is read only of a peer that is known.
         let origin = || Origin { address, request: String::new() };
         let visitor = visitor::of_exchange(shared, request.headers(), request.extensions(), origin)?;
+        paced(shared, &visitor)?;
         let body = body::read(request).await?;
         exchange(shared, &span, &visitor, &body).await
     };
@@ -70,6 +71,17 @@ where
     }
     shared.metrics().exchanges().count(outcome(&result));
     result
+}
+
+/// # Errors
+/// If the identity of `visitor` asks more often than it may.
+fn paced(shared: &Arc<Shared>, visitor: &Visitor) -> Result<(), Problem> {
+    let paced = shared.access().map_or(Ok(()), |access| access.paced(visitor));
+    paced.map_err(|_| {
+        shared.metrics().refused("too_many_exchanges");
+        let detail = format!("{visitor} asks more often than an identity may: ask again in a second");
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_exchanges", detail)
+    })
 }
 
 /// What the header says, where there is one: of several none is to be believed.

@@ -3,7 +3,7 @@
 
 use crate::journal::NotDurable;
 use crate::uplink::Unpublished;
-use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use lessor_ledger::registry::Unfit;
@@ -165,6 +165,9 @@ impl IntoResponse for Problem {
         if self.status == StatusCode::UNAUTHORIZED {
             let how = HeaderValue::from_static("Bearer realm=\"lessor\"");
             response.headers_mut().insert(WWW_AUTHENTICATE, how);
+        }
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
     }

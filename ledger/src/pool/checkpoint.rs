@@ -328,6 +328,8 @@ impl Pool {
     pub(super) fn newcomer(&self, share: Share) -> Session {
         let mut session = Session::new(share, self.now);
         session.end = self.now.max(self.checkpoints.earlier);
+        // What is wanted must be known above before there is anything to lend.
+        session.is_unproven &= !self.plan.is_borrowed;
         session
     }
 

@@ -118,9 +118,10 @@ pub(super) fn of_all(share: Share, wanted: u64) -> Claim {
 }
 
 impl Session {
-    /// Whether it shares with a session that asks.
+    /// Whether it shares with a session that asks. What a session says that has never said what became of a grant keeps nothing from
+    /// others.
     pub(super) fn shares(&self) -> bool {
-        matches!(self.age, Age::Fresh | Age::Silent)
+        matches!(self.age, Age::Fresh | Age::Silent) && !self.is_unproven
     }
 
     /// What it takes from now on.

@@ -80,6 +80,7 @@ impl Pool {
             let mut newcomer = self.newcomer(*session.share);
             // It goes by the same deadline here.
             newcomer.end = newcomer.end.max(session.end);
+            newcomer.is_unproven = session.is_unproven;
             newcomer.spent = session.spent.saturating_sub(settlement.spent + settlement.spent_late);
             self.add_mirror(place, newcomer);
         }

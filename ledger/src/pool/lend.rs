@@ -102,9 +102,9 @@ impl Pool {
         // That of the whole pool: who comes first does not see who comes later.
         let standing = Scarcity::of(self.sessions.claims().needs() + u128::from(asker.claim.need), supply);
         let (others, supply, owed) = self.peers(asker.claim.share, supply);
-        if newcomer {
-            asker.want = asker.want.min(sizing::newcomer_cap(ask.waiting, others.count(), supply));
-        }
+        let first =
+            if newcomer { sizing::newcomer_cap(ask.waiting, others.count(), supply) } else { u64::MAX };
+        asker.want = asker.want.min(first).min(self.identity_may_take(id, others, supply, is_spent));
         let (Sized { permits, state }, hold) = match is_reusable {
             true => self.share_in_flight(id, asker, supply.left),
             false => (sizing::grant(asker, others, supply), None),
@@ -113,11 +113,10 @@ impl Pool {
             true => self.may_hold(id, asker.claim, others, supply),
             false => (u64::MAX, false),
         };
-        let permits = permits.min(may_hold);
         let is_greedy = !matches!(state, State::Draining { .. })
             && self.ledgers.count_from_spend()
             && sizing::is_greedy(asker.claim, others, supply.sustained);
-        let permits = permits.max(asker.want.min(owed));
+        let permits = permits.min(may_hold).max(asker.want.min(owed));
         let standing = if is_reusable { state.into() } else { standing };
         // What is on its way from above is here before an operator has looked.
         let is_ample = self.ledgers.loan().is_some_and(Loan::is_ample);
@@ -126,8 +125,8 @@ impl Pool {
         let permits = if wait.is_some() { 0 } else { permits };
         // What a group is guaranteed is lent all the same, and not for nothing.
         let is_hoarded = is_hoarded && permits == 0;
-        let others = self.sessions.draws();
-        Offer { permits, state, pace, is_greedy, is_hoarded, wait, hold, standing, is_nothing, others }
+        let draws = self.sessions.draws();
+        Offer { permits, state, pace, is_greedy, is_hoarded, wait, hold, standing, is_nothing, others: draws }
     }
 
     /// Where a permit is spent again when its call ends, no permit comes back by being spent. The first session would keep all
@@ -199,6 +198,7 @@ impl Pool {
         self.pacer.unusual().into_iter().for_each(|pacer| pacer.lent(permits));
         self.feedback.lent(permits);
         self.guarantees.lent(session.share.group, permits);
+        self.identity_was_lent(id, permits);
         self.books.granted += permits;
         self.books.outstanding += permits;
         let (now, end) = (self.now, self.plan.clocks.grantor_end(self.now, term));

@@ -17,6 +17,7 @@ mod fixtures;
 mod forecast;
 mod forget;
 mod greed;
+mod identities;
 mod ledgers;
 mod lend;
 mod loan;
@@ -59,6 +60,7 @@ use calls::SessionCalls;
 use checkpoint::Checkpoints;
 use family::Place;
 use feedback::Feedback;
+use identities::Takings;
 use ledgers::Ledgers;
 use lessor_protocol::Moment;
 use loan::Loan;
@@ -96,6 +98,7 @@ pub struct Pool {
     excess: Rare<Excess>,
     forecast: Forecast,
     guarantees: Guarantees,
+    takings: Takings,
     feedback: Feedback,
     /// See [`Pool::unspent`].
     walked: Option<Box<Walked>>,
@@ -120,6 +123,7 @@ impl Pool {
             term,
             borrower,
             guarantees: Guarantees::new(&plan.sharing.guaranteed, ledgers.span(plan.ceiling()), now),
+            takings: Takings::default(),
             longest: ledgers.longest(),
             sessions: Sessions::new(term, ledgers.are_reusable()),
             ledgers,

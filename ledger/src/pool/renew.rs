@@ -3,11 +3,14 @@
 
 use super::claims::Age;
 use super::family::{Above, Place};
-use super::rare::Rare;
 use super::session::{Settlement, Told};
 use super::{AskError, Goodbye, Holder, Pool, RTTS_PER_TERM, SessionId};
+use crate::share::Owner;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, RateClaim, Refusal, RefusalReason};
+
+/// An identity leaves others one in so many of the sessions that a pool may have.
+const IDENTITY_LEAVES: usize = 10;
 
 impl Pool {
     /// One exchange: settles what `ask` reports, extends what it holds, lends more.
@@ -218,10 +221,11 @@ impl Pool {
         if spent_total > 0 || held > 0 || runs || shadow_refused > 0 {
             return Err(AskError::LeaseUnknown { spent_total, held });
         }
-        if self.is_full() {
+        let owner = holder.share.owner;
+        if self.is_full_of(owner) {
             // Those with nothing live make room at once: all they lose is the credit of a late report.
             self.forget_idle(self.active());
-            if self.is_full() {
+            if self.is_full_of(owner) {
                 return Err(AskError::Full { max: self.plan.lessees_max });
             }
         }
@@ -229,9 +233,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether it has as many sessions of its own as it may. Those of pools below are bounded there.
-    fn is_full(&self) -> bool {
-        self.sessions.own() >= self.plan.lessees_max
+    /// Whether it has as many sessions of its own as it may, or as many of `owner`: an identity leaves others the last tenth. Those of
+    /// pools below are bounded there.
+    fn is_full_of(&self, owner: Owner) -> bool {
+        let max = self.plan.lessees_max;
+        let of_identity = max - max / IDENTITY_LEAVES;
+        self.sessions.own() >= max || (owner != Owner::NONE && self.sessions.of(owner) >= of_identity)
     }
 
     /// Moves what the ask reports to where it belongs, in the session, in every rule and in the books.
@@ -258,19 +265,22 @@ impl Pool {
     /// Moves the parts of `settlement`, which is what `ask` reports, to where they belong.
     pub(super) fn settle_by(&mut self, id: Place, ask: &Ask, settlement: &Settlement) {
         let (ledgers, now) = (&mut self.ledgers, self.now);
-        let (group, room) = self.sessions.update(id, |session| {
+        let (share, proven, room) = self.sessions.update(id, |session| {
             session.age = Age::Asking;
+            let proven = session.prove();
             // All that the session could have in flight, and holds no more.
             let room = session.outstanding - settlement.kept + session.calls.charged();
             ledgers.release_ahead(session.outstanding, session.end);
             session.settle(settlement);
             session.note_turnover(now);
             ledgers.charge_ahead(session.outstanding, session.end);
-            (session.share.group, room)
+            (*session.share, proven, room)
         });
         self.ledgers.settle(settlement.spent, self.now);
         self.ledgers.release(settlement.returned);
-        self.guarantees.returned(group, settlement.returned + settlement.credited);
+        let returned = settlement.returned + settlement.credited;
+        self.guarantees.returned(share.group, returned);
+        self.identity_has_said(share.owner, returned, proven);
         self.pacer.unusual().into_iter().for_each(|pacer| pacer.returned(settlement.returned));
         for credit in &settlement.credits {
             self.ledgers.credit(credit.permits, credit.at);
@@ -278,17 +288,17 @@ impl Pool {
         self.books.outstanding -= settlement.spent + settlement.returned;
         self.books.burned -= settlement.spent_late + settlement.credited;
         self.books.spent += settlement.spent + settlement.spent_late;
-        self.books.returned += settlement.returned + settlement.credited;
+        self.books.returned += returned;
         self.update_calls(id, |calls, longest| calls.report(ask, settlement, room, now, longest));
     }
 
     /// Believes who it is and how far away.
     fn meet(&mut self, id: Place, holder: Holder) {
         let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(self.plan.sharing.term_max);
+        if *self.sessions[id].share != holder.share {
+            self.sessions.share(id, holder.share);
+        }
         self.sessions.note(id, |session| {
-            if *session.share != holder.share {
-                session.share = Rare::of(holder.share);
-            }
             (session.term, session.rtt) = (whole_millis(term), holder.rtt);
         });
     }

@@ -101,6 +101,7 @@ impl Pool {
         self.pacer.carry(carrier, Pacer::carry);
         self.excess.carry(carrier, Excess::carry);
         self.guarantees.carry(carrier);
+        self.takings.carry(carrier);
         self.feedback.carry(carrier);
         self.safe_shares.carry(carrier);
         self.checkpoints.carry(carrier);

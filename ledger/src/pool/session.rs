@@ -11,7 +11,7 @@ use super::calls::SessionCalls;
 use super::claims::Age;
 use super::rare::Rare;
 use super::rates::Turn;
-use crate::share::Share;
+use crate::share::{Owner, Share};
 use lessor_protocol::{Ask, Moment};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -80,6 +80,8 @@ pub(super) struct Session {
     pub held: u64,
     /// It has said goodbye. Its number is not believed any more: what it asks for begins with another session.
     pub has_left: bool,
+    /// An identity brought it, and it has not said yet what became of what it was lent first.
+    pub is_unproven: bool,
     /// What it may have in flight, where that counts.
     pub calls: Rare<SessionCalls>,
     /// How far away it is, as it says.
@@ -131,6 +133,7 @@ pub(super) struct Settlement {
 impl Session {
     pub(super) fn new(share: Share, now: Moment) -> Self {
         Session {
+            is_unproven: share.owner != Owner::NONE,
             share: Rare::of(share),
             term: Duration::ZERO,
             lent: Moment::ORIGIN,
@@ -170,6 +173,15 @@ impl Session {
     /// Whether the end of its lease will make a difference.
     pub(super) fn is_live(&self) -> bool {
         self.outstanding > 0 || self.calls.are_live() || self.turn.lent.charged().cap > 0
+    }
+
+    /// What it was lent first, if it says for the first time what became of that.
+    pub(super) fn prove(&mut self) -> u64 {
+        if !self.is_unproven || self.lent == Moment::ORIGIN {
+            return 0;
+        }
+        self.is_unproven = false;
+        self.outstanding + self.burned
     }
 
     /// Whether it says nothing that a newcomer with the same end would not say, once it is silent: nothing is out, burned, in

@@ -11,13 +11,16 @@ mod resting;
 use super::agenda::Agenda;
 use super::claims::{Age, Ages};
 use super::family::Place;
+use super::rare::Rare;
 use super::session::Session;
 use crate::rule::Draw;
+use crate::share::{Owner, Share};
 use crate::sizing::Claims;
 use lessor_protocol::Moment;
 use orders::Orders;
 use places::Places;
 use reading::{Entry, Reading, Totals};
+use std::collections::BTreeMap;
 use std::ops::Index;
 use std::time::Duration;
 
@@ -33,7 +36,33 @@ pub(super) struct Sessions {
     by_place: Places,
     /// All of them together; `None` while there is one at most.
     orders: Option<Box<Orders>>,
+    /// How many of the pool's own each identity has.
+    owners: Owners,
     reading: Reading,
+}
+
+/// How many sessions each identity has. Those without an identity are not counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Owners(BTreeMap<Owner, usize>);
+
+impl Owners {
+    fn add(&mut self, owner: Owner) {
+        if owner != Owner::NONE {
+            *self.0.entry(owner).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, owner: Owner) {
+        let Some(count) = self.0.get_mut(&owner) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.0.remove(&owner);
+        }
+    }
+
+    fn count(&self, owner: Owner) -> usize {
+        self.0.get(&owner).copied().unwrap_or(0)
+    }
 }
 
 /// Of one session, while that asks.
@@ -54,6 +83,7 @@ impl Sessions {
         Sessions {
             by_place: Places::default(),
             orders: None,
+            owners: Owners::default(),
             reading: Reading { ages: Ages::new(term), are_reusable },
         }
     }
@@ -195,6 +225,24 @@ impl Sessions {
         }
     }
 
+    /// How many of those `owner` has.
+    pub(super) fn of(&self, owner: Owner) -> usize {
+        self.owners.count(owner)
+    }
+
+    /// The session at `place` counts for `share` from now on. It asks, so it claims nothing.
+    ///
+    /// # Panics
+    /// If there is none: the caller has admitted it.
+    pub(super) fn share(&mut self, place: Place, share: Share) {
+        let before = self[place].share.owner;
+        self.note(place, |session| session.share = Rare::of(share));
+        if before != share.owner && !place.is_mirror() {
+            self.owners.remove(before);
+            self.owners.add(share.owner);
+        }
+    }
+
     /// How many of them have a live lease.
     pub(super) fn live(&self) -> usize {
         match &self.orders {
@@ -254,6 +302,9 @@ impl Sessions {
         } else {
             self.reading.note(place, &mut session, None);
         }
+        if !place.is_mirror() {
+            self.owners.add(session.share.owner);
+        }
         self.by_place.insert(place, session);
         !was_there
     }
@@ -300,6 +351,9 @@ impl Sessions {
     /// Forgets the session at `place`.
     pub(super) fn remove(&mut self, place: Place) {
         let Some(session) = self.by_place.remove(place) else { return };
+        if !place.is_mirror() {
+            self.owners.remove(session.share.owner);
+        }
         if self.len() < 2 {
             self.orders = None;
         }
@@ -328,6 +382,10 @@ impl Sessions {
             let is_looked_at = next.is_none_or(|(next, _)| session.age_reviewed.is_some_and(|at| at <= next));
             is_looked_at && session.expires == self.reading.expires(session)
         }));
+        let mut owners = Owners::default();
+        let own = self.iter().filter(|(place, _)| !place.is_mirror());
+        own.for_each(|(_, session)| owners.add(session.share.owner));
+        debug_assert_eq!(self.owners, owners);
         debug_assert_eq!(self.orders.is_some(), self.len() > 1);
         let Some(orders) = self.orders.as_deref() else { return };
         let order = |at: fn(Entry) -> Option<Moment>| {

@@ -2,7 +2,7 @@
 //! first, and an event tells listeners of a change.
 
 use super::family::Family;
-use super::sessions::{NotEntered, SESSIONS_MAX};
+use super::sessions::{NotEntered, SESSIONS_MAX, SESSIONS_OF_IDENTITY_MAX};
 use super::{Caller, Entry, Registry, too_large, unanswered, unknown};
 use crate::pool::{Holder, SessionId};
 use crate::registry::limit::{Limit, PoolId};
@@ -174,7 +174,7 @@ impl Registry {
             return Ok(Asked::Answered(answered(limit, now, None, &pool, STOPPING)));
         }
         let said = said(limit, ask);
-        let share = limit.config().share(&caller.node);
+        let share = limit.config().share(&caller.node, caller.owner);
         if said.is_empty()
             && ask.observed.is_none()
             && limit.suspension().refusal(now, &caller.node).is_none()
@@ -271,6 +271,11 @@ fn not_entered(why: NotEntered) -> AskRejection {
     match why {
         NotEntered::Full => {
             let detail = format!("{SESSIONS_MAX} sessions are known, as many as may be; those go on");
+            AskRejection { reason: Reason::LesseesFull, field: None, detail }
+        }
+        NotEntered::FullOfOwn => {
+            let max = SESSIONS_OF_IDENTITY_MAX;
+            let detail = format!("{max} sessions of this identity are known, as many as may be; those go on");
             AskRejection { reason: Reason::LesseesFull, field: None, detail }
         }
         NotEntered::OfAnother => {

@@ -5,7 +5,7 @@ use super::ByNode;
 use crate::Rule;
 use crate::named::Named;
 use crate::roots::TimeSource;
-use crate::share::{Share, Sharing};
+use crate::share::{Owner, Share, Sharing};
 use lessor_protocol::{Fallback, Key, NodeName};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -71,12 +71,13 @@ impl LimitConfig {
         }
     }
 
-    /// What `node` counts for.
-    pub fn share(&self, node: &NodeName) -> Share {
+    /// What sessions of `node` count for that belong to `owner`.
+    pub fn share(&self, node: &NodeName, owner: Owner) -> Share {
         Share {
             weight: self.weights.of(node).unwrap_or(Share::EVEN.weight),
             priority: self.priorities.of(node).unwrap_or(Share::EVEN.priority),
             group: self.guaranteed.group(node),
+            owner,
         }
     }
 }

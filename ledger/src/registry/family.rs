@@ -57,7 +57,7 @@ impl<'a> Family<'a> {
         act: impl FnOnce(&mut Pool, &mut [Above<'_>], Moment) -> T,
     ) -> T {
         let mut pools = self.members.iter_mut().map(|(limit, id)| {
-            let share = limit.config().share(&caller.node);
+            let share = limit.config().share(&caller.node, caller.owner);
             Above { pool: limit.opened(id), share }
         });
         let lowest = pools.next().expect("there is one at least");

@@ -38,6 +38,7 @@ pub use rows::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, PutRow, Written
 
 use crate::pool::{Above, Goodbye, Past, Pool, SessionId};
 use crate::rejection::{AskRejection, Reason, quoted};
+use crate::share::Owner;
 use decisions::LocalOverrides;
 use family::Family;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
@@ -45,7 +46,7 @@ use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SpentB
 use lessor_protocol::{ClockBounds, Moment, NodeName, PERMITS_MAX};
 use limit::{Figures, Limit};
 use limits::Limits;
-use sessions::{Keep, Owner, Sessions};
+use sessions::{Keep, Sessions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

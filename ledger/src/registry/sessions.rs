@@ -3,6 +3,7 @@
 
 use crate::pool::SessionId;
 use crate::registry::sweep::Sweep;
+use crate::share::Owner;
 use lessor_protocol::{Moment, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,6 +16,9 @@ use std::time::Duration;
 /// Sessions that are remembered at once, some 200 bytes each. Ten times the largest fleet that one pool takes.
 /// At the bound idle sessions make room, and a newcomer is refused only while no session is idle.
 pub const SESSIONS_MAX: usize = 100_000;
+
+/// Sessions of one identity: half of all, so that no identity leaves the others no room.
+pub const SESSIONS_OF_IDENTITY_MAX: usize = SESSIONS_MAX / 2;
 
 /// Entries that a newcomer pays for looking at when there is no room. Fewer would refuse newcomers while idle
 /// sessions sit just out of reach, more would make each of a flood of newcomers dearer.
@@ -31,19 +35,18 @@ pub struct Sessions {
     next: AtomicU64,
     /// How many are known, those included for which room is made right now.
     count: AtomicUsize,
+    /// How many of them each identity has.
+    owners: Mutex<BTreeMap<Owner, usize>>,
     keep: Keep,
 }
-
-/// The identity that a session belongs to, told from all others by a number. The default stands for all callers where an allocator
-/// asks for no identity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner(pub u64);
 
 /// Why a session is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotEntered {
     /// As many are known as may be.
     Full,
+    /// As many are known of its identity as may be.
+    FullOfOwn,
     /// Another identity began it.
     OfAnother,
 }
@@ -84,7 +87,8 @@ impl Session {
 impl Sessions {
     /// No sessions.
     pub fn new(keep: Keep) -> Self {
-        Sessions { parts: Default::default(), next: AtomicU64::new(0), count: AtomicUsize::new(0), keep }
+        let (next, count) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Sessions { parts: Default::default(), next, count, owners: Mutex::default(), keep }
     }
 
     /// Remembers for as long as `keep` from now on, if that is longer.
@@ -110,7 +114,7 @@ impl Sessions {
             known.asked = known.asked.max(now);
             return Ok(id);
         }
-        if self.count() >= SESSIONS_MAX {
+        if self.count() >= SESSIONS_MAX || self.count_of(owner) >= SESSIONS_OF_IDENTITY_MAX {
             self.forget(now, STEPS_FOR_NEWCOMER, self.keep.full);
         }
         let mut part = self.part(&who);
@@ -121,6 +125,10 @@ impl Sessions {
         self.count
             .fetch_update(Relaxed, Relaxed, |count| (count < SESSIONS_MAX).then_some(count + 1))
             .map_err(|_| NotEntered::Full)?;
+        if let Err(full) = self.count_one(owner) {
+            self.count.fetch_sub(1, Relaxed);
+            return Err(full);
+        }
         let id = SessionId(self.next.fetch_add(1, Relaxed));
         part.known.insert(who, Session { id, asked: now, owner });
         Ok(id)
@@ -173,6 +181,25 @@ impl Sessions {
         self.count.load(Relaxed)
     }
 
+    /// How many are known of `owner`. Those of callers without an identity are not counted apart.
+    pub fn count_of(&self, owner: Owner) -> usize {
+        locked(&self.owners).get(&owner).copied().unwrap_or(0)
+    }
+
+    /// One more of `owner`.
+    fn count_one(&self, owner: Owner) -> Result<(), NotEntered> {
+        if owner == Owner::NONE {
+            return Ok(());
+        }
+        let mut owners = locked(&self.owners);
+        let count = owners.entry(owner).or_default();
+        if *count >= SESSIONS_OF_IDENTITY_MAX {
+            return Err(NotEntered::FullOfOwn);
+        }
+        *count += 1;
+        Ok(())
+    }
+
     fn part(&self, (node, session): &(NodeName, u64)) -> MutexGuard<'_, Part> {
         let mut hasher = DefaultHasher::new();
         (node.as_str(), session).hash(&mut hasher);
@@ -186,11 +213,20 @@ impl Sessions {
             let Part { known, sweep } = &mut *part;
             let gone = sweep.run(known, steps, |_, session| now.since(session.asked) > keep);
             self.count.fetch_sub(gone.len(), Relaxed);
+            let mut owners = locked(&self.owners);
+            for (_, Session { owner, .. }) in gone.iter().filter(|(_, gone)| gone.owner != Owner::NONE) {
+                if let Some(count) = owners.get_mut(owner) {
+                    *count -= 1;
+                    if *count == 0 {
+                        owners.remove(owner);
+                    }
+                }
+            }
         }
     }
 }
 
-fn locked(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
+fn locked<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
     part.lock().expect("no thread panicked while it changed these sessions")
 }
 
@@ -285,11 +321,31 @@ mod tests {
     fn at_the_bound_the_idle_make_room_and_the_busy_do_not() {
         let sessions = Sessions::new(KEEP);
         for session in 0..SESSIONS_MAX as u64 {
-            assert!(sessions.enter(seconds(0), &node("a"), session, ME).is_ok());
+            assert!(sessions.enter(seconds(0), &node("a"), session, Owner(1 + session % 2)).is_ok());
         }
         assert_eq!(sessions.enter(seconds(1), &node("b"), 1, ME), Err(NotEntered::Full));
-        assert!(sessions.enter(seconds(1), &node("a"), 7, ME).is_ok(), "old ones go on");
+        assert!(sessions.enter(seconds(1), &node("a"), 8, ME).is_ok(), "old ones go on");
         assert!(sessions.enter(seconds(3), &node("b"), 1, ME).is_ok());
         assert!(sessions.count() <= SESSIONS_MAX);
+    }
+
+    #[test]
+    fn one_identity_leaves_half_of_the_room_to_others() {
+        let (sessions, other) = (Sessions::new(KEEP), Owner(2));
+        for session in 0..SESSIONS_OF_IDENTITY_MAX as u64 {
+            assert!(sessions.enter(seconds(0), &node("a"), session, ME).is_ok());
+        }
+        assert_eq!(sessions.enter(seconds(1), &node("b"), 1, ME), Err(NotEntered::FullOfOwn));
+        assert_eq!((sessions.count(), sessions.count_of(ME)), (SESSIONS_MAX / 2, SESSIONS_MAX / 2));
+        assert!(sessions.enter(seconds(1), &node("b"), 1, other).is_ok());
+        assert!(sessions.enter(seconds(1), &node("a"), 7, ME).is_ok(), "old ones go on");
+        assert!(sessions.enter(seconds(3), &node("b"), 2, ME).is_ok(), "the idle make room");
+        for _ in 0..SESSIONS_MAX {
+            sessions.sweep(seconds(60), 1_000);
+            if sessions.count() == 0 {
+                break;
+            }
+        }
+        assert_eq!((sessions.count_of(ME), sessions.count_of(other)), (0, 0));
     }
 }

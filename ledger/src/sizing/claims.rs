@@ -1,9 +1,13 @@
 //! What sessions claim of a pool, as sums and orders that are changed when one session changes. A grant is sized by these in a
 //! time that grows with the logarithm of the number of sessions; the reference that walks them all is in the tests.
 
-use super::level::Level;
+use super::MILLION;
+use super::by_share::ByShare;
+use super::identities::{Gaps, Shares};
+use super::level::{Levels, Modest};
 use super::ranked::{Entry, Ranked};
-use crate::share::Share;
+use crate::share::{Owner, Share};
+use lessor_protocol::sizing::PERMIT;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::collections::btree_map;
@@ -59,7 +63,7 @@ pub struct Claims<I: Name> {
 #[derive(Clone, Debug)]
 struct Class<I: Name> {
     priority: u64,
-    by_share: Ranked<ByShare<I>>,
+    by_share: Shares<I>,
     by_need: Ranked<ByNeed<I>>,
     /// What they lack of their needs.
     lacking: u128,
@@ -101,7 +105,7 @@ impl<I: Name> Claims<I> {
         let priority = claim.share.priority;
         let Some(place) = self.classes.iter().position(|class| class.priority == priority) else { return };
         let class = &mut self.classes[place];
-        class.by_share.remove(&ByShare::new(id, claim));
+        class.by_share.remove(claim.share.owner, &ByShare::new(id, claim));
         class.by_need.remove(&ByNeed { id, need: claim.need });
         class.lacking -= u128::from(claim.lacking());
         if class.by_share.is_empty() {
@@ -135,12 +139,12 @@ impl<I: Name> Claims<I> {
         let place = self.classes.partition_point(|class| class.priority > priority);
         if self.classes.get(place).is_none_or(|class| class.priority != priority) {
             let class =
-                Class { priority, by_share: Ranked::default(), by_need: Ranked::default(), lacking: 0 };
+                Class { priority, by_share: Shares::default(), by_need: Ranked::default(), lacking: 0 };
             self.classes.reserve_exact(1);
             self.classes.insert(place, class);
         }
         let class = &mut self.classes[place];
-        class.by_share.insert(ByShare::new(id, claim));
+        class.by_share.insert(claim.share.owner, ByShare::new(id, claim));
         class.by_need.insert(ByNeed { id, need: claim.need });
         class.lacking += u128::from(claim.lacking());
         if let Some(group) = claim.share.group {
@@ -161,7 +165,9 @@ impl<I: Name> Claims<I> {
             return;
         };
         if before.gap() != after.gap() {
-            class.by_share.replace(&ByShare::new(id, before), ByShare::new(id, after));
+            let owner = after.share.owner;
+            let (before, after) = (ByShare::new(id, before), ByShare::new(id, after));
+            class.by_share.replace(owner, &before, after);
         }
         class.lacking = class.lacking - u128::from(before.lacking()) + u128::from(after.lacking());
     }
@@ -183,7 +189,7 @@ impl<I: Name> Claims<I> {
         classes.map(|class| self.within(class)).fold(Before::default(), |sum, peers| Before {
             needs: sum.needs + peers.need_sum().need,
             lacking: sum.lacking + peers.lacking(),
-            mean: sum.mean.saturating_add(peers.share_sum().mean),
+            mean: sum.mean.saturating_add(peers.mean()),
         })
     }
 
@@ -203,9 +209,8 @@ impl<I: Name> Claims<I> {
         let mut other = Claims::default();
         all.for_each(|(id, claim)| other.insert(id, claim));
         let sums = |claims: &Claims<I>| -> Vec<_> {
-            let sums =
-                claims.classes.iter().map(|class| (class.by_share.sum(), class.by_need.sum(), class.lacking));
-            sums.collect()
+            let sums = claims.classes.iter();
+            sums.map(|class| (class.by_share.sums(), class.by_need.sum(), class.lacking)).collect()
         };
         debug_assert_eq!((sums(self), self.aside), (sums(&other), None));
     }
@@ -221,6 +226,7 @@ pub struct Peers<'a, I: Name> {
 /// A claim that is set aside, in each order.
 #[derive(Clone, Copy, Debug)]
 struct Aside<I> {
+    owner: Owner,
     by_share: ByShare<I>,
     by_need: ByNeed<I>,
     lacking: u64,
@@ -229,7 +235,8 @@ struct Aside<I> {
 impl<I: Name> Aside<I> {
     fn new(id: I, claim: Claim) -> Self {
         let by_need = ByNeed { id, need: claim.need };
-        Aside { by_share: ByShare::new(id, claim), by_need, lacking: claim.lacking() }
+        let (owner, by_share) = (claim.share.owner, ByShare::new(id, claim));
+        Aside { owner, by_share, by_need, lacking: claim.lacking() }
     }
 }
 
@@ -244,6 +251,11 @@ impl<I: Name> Peers<'_, I> {
         self.need_sum().need
     }
 
+    /// Whether any is of another identity than `owner`.
+    pub(super) fn are_of_others(self, owner: Owner) -> bool {
+        self.class.is_some_and(|class| class.by_share.are_of_others(owner))
+    }
+
     /// What they need if none of them needs more than `most`.
     pub(super) fn needs_at_most(self, most: u64) -> u128 {
         let Some(class) = self.class else { return 0 };
@@ -253,31 +265,28 @@ impl<I: Name> Peers<'_, I> {
     }
 
     /// How high `supply` permits stand over them and the claim `own`.
-    pub(super) fn level(self, own: Claim, supply: u64) -> Level {
-        let own = ByShare::new((), own);
-        let level = Level::of(supply, self.share_sum().weight + u128::from(own.weight));
-        let aside = self.aside.as_ref().map(|aside| &aside.by_share);
-        let full = self.class.map_or(ShareSum::default(), |class| {
-            class.by_share.beginning(aside, |entry, before| {
-                let before =
-                    if own.ratio_to(entry).is_lt() { ShareSum::join(before, own.sum()) } else { before };
-                level.less(before).is_some_and(|level| level.covers(entry.mean, entry.weight.into()))
-            })
-        });
-        let level = level.less(full).unwrap_or(level);
-        match level.covers(own.mean, own.weight.into()) {
-            true => level.less(own.sum()).unwrap_or(level),
-            false => level,
+    pub(super) fn level(self, own: Claim, supply: u64) -> Levels {
+        match self.class {
+            Some(class) => class.by_share.level(self.aside_by_share(), own, supply),
+            None => Levels::of_one(own, supply),
         }
     }
 
-    /// What those lack that are `modest`, when permits are scarce, and what those weigh that lack anything. None is modest that
-    /// claims more for its weight than one that is not.
-    pub(super) fn gaps(self, modest: impl Fn(u128, u128) -> bool) -> (u64, u128) {
-        let Some(class) = self.class else { return (0, 0) };
-        let aside = self.aside.as_ref().map(|aside| &aside.by_share);
-        let sum = class.by_share.beginning(aside, |entry, _| modest(entry.mean, entry.weight.into()));
-        (u64::try_from(sum.gap).unwrap_or(u64::MAX), sum.lacking)
+    /// What those lack that are modest, when permits are scarce, as far as that is kept from the claim `own`.
+    pub(super) fn gaps(self, own: Claim, modest: &Modest) -> Gaps {
+        self.class.map_or(Gaps::default(), |class| class.by_share.gaps(self.aside_by_share(), own, modest))
+    }
+
+    /// The part of `supply` permits that the identity of `own` may have if it wants them all, by weighted max-min, in millionths; `None`
+    /// where no other identity claims any, or there are none.
+    pub fn part_of_identity(self, own: Share, supply: u64) -> Option<u32> {
+        let part = self.class?.by_share.part_of_identity(self.aside_by_share(), own, supply)?;
+        let millionths = part.saturating_mul(MILLION.into()).checked_div(u128::from(supply) * PERMIT);
+        u32::try_from(millionths?).ok()
+    }
+
+    fn aside_by_share(&self) -> Option<(Owner, &ByShare<I>)> {
+        self.aside.as_ref().map(|aside| (aside.owner, &aside.by_share))
     }
 
     fn need_sum(self) -> NeedSum {
@@ -285,104 +294,14 @@ impl<I: Name> Peers<'_, I> {
         self.class.map_or(NeedSum::default(), |class| class.by_need.sum_without(aside))
     }
 
-    fn share_sum(self) -> ShareSum {
-        let aside = self.aside.as_ref().map(|aside| &aside.by_share);
-        self.class.map_or(ShareSum::default(), |class| class.by_share.sum_without(aside))
+    fn mean(self) -> u128 {
+        let aside = self.aside.map_or(0, |aside| aside.by_share.mean);
+        self.class.map_or(0, |class| class.by_share.mean().saturating_sub(aside))
     }
 
     fn lacking(self) -> u128 {
         let aside = self.aside.map_or(0, |aside| aside.lacking);
         self.class.map_or(0, |class| class.lacking - u128::from(aside))
-    }
-}
-
-impl Level {
-    /// What is left above claims that are full.
-    fn less(self, full: ShareSum) -> Option<Level> {
-        let parts = self.parts.checked_sub(full.mean)?;
-        Some(Level { parts, weights: self.weights.checked_sub(full.weight)? })
-    }
-}
-
-/// A claim in the order in which claims are full as the water rises: by its mean for its weight.
-#[derive(Clone, Copy, Debug)]
-struct ByShare<I> {
-    id: I,
-    mean: u128,
-    weight: u64,
-    gap: u64,
-}
-
-/// What such claims add up to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct ShareSum {
-    mean: u128,
-    weight: u128,
-    gap: u128,
-    /// The weight of those that have a gap.
-    lacking: u128,
-}
-
-impl<I> ByShare<I> {
-    fn new(id: I, claim: Claim) -> Self {
-        ByShare { id, mean: claim.mean, weight: claim.share.weight.max(1), gap: claim.gap() }
-    }
-
-    /// Which of two is full first.
-    fn ratio_to<J>(&self, other: &ByShare<J>) -> Ordering {
-        if self.weight == other.weight {
-            return self.mean.cmp(&other.mean);
-        }
-        // What comes to one weight, in whole parts, and what is left: that is less than the weight, so the products fit.
-        let (own, others) = (u128::from(self.weight), u128::from(other.weight));
-        let rests = || (self.mean % own * others).cmp(&(other.mean % others * own));
-        (self.mean / own).cmp(&(other.mean / others)).then_with(rests)
-    }
-
-    fn sum(&self) -> ShareSum {
-        let weight = u128::from(self.weight);
-        let lacking = if self.gap > 0 { weight } else { 0 };
-        ShareSum { mean: self.mean, weight, gap: self.gap.into(), lacking }
-    }
-}
-
-impl ShareSum {
-    fn join(one: Self, other: Self) -> Self {
-        ShareSum {
-            mean: one.mean.saturating_add(other.mean),
-            weight: one.weight + other.weight,
-            gap: one.gap + other.gap,
-            lacking: one.lacking + other.lacking,
-        }
-    }
-
-    fn less(all: Self, part: Self) -> Self {
-        ShareSum {
-            mean: all.mean.saturating_sub(part.mean),
-            weight: all.weight - part.weight,
-            gap: all.gap - part.gap,
-            lacking: all.lacking - part.lacking,
-        }
-    }
-}
-
-impl<I: Name> Entry for ByShare<I> {
-    type Sum = ShareSum;
-
-    fn rank(&self, other: &Self) -> Ordering {
-        self.ratio_to(other).then_with(|| self.id.cmp(&other.id))
-    }
-
-    fn sum(&self) -> ShareSum {
-        ByShare::sum(self)
-    }
-
-    fn join(one: ShareSum, other: ShareSum) -> ShareSum {
-        ShareSum::join(one, other)
-    }
-
-    fn less(all: ShareSum, part: ShareSum) -> ShareSum {
-        ShareSum::less(all, part)
     }
 }
 

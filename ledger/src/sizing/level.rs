@@ -1,7 +1,11 @@
-//! Weighted max-min as a water level.
+//! Weighted max-min as a water level: over identities, and within one of them over its sessions.
 
 use super::Claim;
 use lessor_protocol::sizing::PERMIT;
+
+/// When little comes back, a claim to at most five sevenths of the average share comes first. A larger part would let claims to just
+/// less than a share leave nothing to claims to just more.
+const MODEST_PART: (u128, u128) = (5, 7);
 
 /// How high a supply stands that is poured over all claims: the level rises alike for each, by weight, and a claim that is full
 /// drinks no more. In parts of a permit per weight, as a fraction.
@@ -20,7 +24,7 @@ impl Level {
     }
 
     /// Whether every claim is met in full.
-    pub(super) fn meets_all(self) -> bool {
+    fn meets_all(self) -> bool {
         self.weights == 0
     }
 
@@ -30,14 +34,102 @@ impl Level {
     }
 
     /// Whether it would be met in full if it were larger by the inverse of `part`.
-    pub(super) fn covers_part(self, part: (u128, u128), mean: u128, weight: u128) -> bool {
+    fn covers_part(self, part: (u128, u128), mean: u128, weight: u128) -> bool {
         let mean = mean.saturating_mul(part.1);
         mean.saturating_mul(self.weights) <= self.parts.saturating_mul(part.0).saturating_mul(weight)
+    }
+
+    /// What a claim gets that is not met in full, or could get beside those that are not, in parts of a permit.
+    pub(super) fn at(self, weight: u128) -> Option<u128> {
+        (self.parts * weight).checked_div(self.weights)
+    }
+}
+
+/// The level over identities, and within that of the session that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Levels {
+    /// Where there are several.
+    pub(super) identities: Option<OfIdentity>,
+    pub(super) within: Level,
+}
+
+/// The level over identities, and what the one of them claims that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OfIdentity {
+    pub(super) level: Level,
+    pub(super) mean: u128,
+    pub(super) weight: u128,
+}
+
+impl Levels {
+    /// Over one claim alone.
+    pub(super) fn of_one(own: Claim, supply: u64) -> Self {
+        let weight = u128::from(own.share.weight.max(1));
+        let level = Level::of(supply, weight);
+        let within = match level.covers(own.mean, weight) {
+            true => Level { parts: level.parts - own.mean, weights: 0 },
+            false => level,
+        };
+        Levels { identities: None, within }
+    }
+
+    /// Whether every claim is met in full.
+    pub(super) fn meets_all(self) -> bool {
+        self.within.meets_all() && self.identities.is_none_or(|all| all.level.meets_all())
+    }
+
+    /// Whether a claim to `mean` parts is met in full, of a session of the identity that asks.
+    pub(super) fn covers(self, mean: u128, weight: u128) -> bool {
+        self.within.covers(mean, weight)
+    }
+
+    /// Whether it would be met in full if it were larger by the inverse of the part of the modest. An identity of which all sessions
+    /// have what they want says that for all of them.
+    fn covers_modest(self, mean: u128, weight: u128) -> bool {
+        match self.identities.filter(|_| self.within.meets_all()) {
+            Some(own) => own.level.covers_part(MODEST_PART, own.mean, own.weight),
+            None => self.within.covers_part(MODEST_PART, mean, weight),
+        }
+    }
+
+    /// Whether a claim beside one of this `weight` is not met in full, which is not.
+    pub(super) fn is_contended(self, weight: u128) -> bool {
+        self.within.weights > weight || self.identities.is_some_and(|own| own.level.weights > own.weight)
     }
 
     /// What `claim` gets, in parts of a permit.
     pub(super) fn share(self, claim: Claim) -> u128 {
         let weight = u128::from(claim.share.weight);
-        if self.covers(claim.mean, weight) { claim.mean } else { self.parts * weight / self.weights }
+        let is_full = self.within.covers(claim.mean, weight);
+        self.within.at(weight).filter(|_| !is_full).unwrap_or(claim.mean)
+    }
+}
+
+/// Which claims come first when permits are scarce: those that are met in full by what comes within a term, or would be by far by what
+/// comes on average. None is modest that claims more for its weight than one that is not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Modest {
+    /// By what comes within a term.
+    pub(super) level: Levels,
+    /// By what comes on average.
+    pub(super) average: Levels,
+}
+
+impl Modest {
+    /// Whether a session is modest, of the identity that asks.
+    pub(super) fn is(&self, mean: u128, weight: u128) -> bool {
+        self.level.covers(mean, weight) || self.is_small(mean, weight)
+    }
+
+    /// Whether it wants much less than the average.
+    pub(super) fn is_small(&self, mean: u128, weight: u128) -> bool {
+        self.average.covers_modest(mean, weight)
+    }
+
+    /// Whether all that another identity claims is modest.
+    pub(super) fn is_identity(&self, mean: u128, weight: u128) -> bool {
+        let covers = |own: OfIdentity| own.level.covers(mean, weight);
+        let covers_part = |own: OfIdentity| own.level.covers_part(MODEST_PART, mean, weight);
+        self.level.identities.is_some_and(covers) || self.average.identities.is_some_and(covers_part)
     }
 }

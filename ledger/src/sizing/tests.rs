@@ -1,8 +1,8 @@
 //! Shares worked out by hand, and laws that hold for all.
 
-use super::level::Level;
+use super::level::{Level, Levels, OfIdentity};
 use super::*;
-use crate::share::Share;
+use crate::share::{Owner, Share};
 use proptest::prelude::*;
 
 mod walk;
@@ -133,6 +133,30 @@ fn who_asks_all_the_time_gets_no_more() {
 }
 
 #[test]
+fn identities_share_before_their_sessions_do() {
+    let of = |owner, claim: Claim| Claim { share: Share { owner: Owner(owner), ..claim.share }, ..claim };
+    let (one, other) = (of(1, claim(1_000)), of(2, claim(1_000)));
+    let comes = Supply { soon: 400, ..trickle(400) };
+    // Nine sessions of one identity, and one of another: each identity has half of what comes.
+    let many = [one; 8];
+    let others: Vec<Claim> = many.iter().copied().chain([other]).collect();
+    assert_eq!(granted(asker(one), &others, comes).permits, 44, "a ninth of half of 800");
+    assert_eq!(granted(asker(other), &[&many[..], &[one]].concat(), comes).permits, 400);
+    // What an identity does not want is for the others.
+    let modest = of(2, claim(80));
+    let others: Vec<Claim> = many.iter().copied().chain([modest]).collect();
+    assert_eq!(granted(asker(one), &others, comes).permits, 80, "a ninth of 720");
+    // So it is while it drains, by less at a time.
+    let others: Vec<Claim> = many.iter().copied().chain([other]).collect();
+    assert_eq!(granted(asker(one), &others, supply(900)).permits, 25);
+    assert_eq!(granted(asker(other), &[&many[..], &[one]].concat(), supply(900)).permits, 225);
+    // An identity that asks first has its own share, and is not one session more of another.
+    assert_eq!(all_of(&many).peers(0).part_of_identity(other.share, 800), Some(MILLION / 2));
+    assert_eq!(all_of(&many).peers(0).part_of_identity(one.share, 800), None);
+    assert_eq!(all_of(&[modest]).peers(0).part_of_identity(one.share, 800), Some(900_000));
+}
+
+#[test]
 fn weights_tilt_the_shares() {
     let (heavy, light) = (Claim { share: Share { weight: 3, ..Share::EVEN }, ..claim(1_000) }, claim(1_000));
     let level = all_of(&[light]).peers(0).level(heavy, 400);
@@ -237,8 +261,11 @@ proptest! {
                 all.drop_aside(id);
             }
         }
+        let mut own = own;
         if let Some((id, claim)) = asks.and_then(|id| Some((id, known.remove(&id)?))) {
             all.set_aside(id, claim);
+            // No session changes its identity.
+            own.share.owner = claim.share.owner;
         }
         let claims: Vec<Claim> = known.values().copied().collect();
         let priority = own.share.priority;
@@ -257,8 +284,13 @@ proptest! {
             let supply = Supply { left, stock, soon, within_term, sustained, term: TERM, poll: POLL };
             let asker = Asker { since: Duration::from_millis(since), ..asker(Claim { holds: own.holds.min(own.need), ..own }) };
             prop_assert_eq!(grant(asker, all.peers(priority), supply), walk::grant(asker, &peers, supply));
-            let every = || peers.iter().copied().chain([own]);
-            prop_assert_eq!(all.peers(priority).level(own, left), walk::level(every(), left));
+            let (level, walked) = (all.peers(priority).level(own, left), walk::levels(&peers, own, left));
+            let others = |levels: Levels| levels.identities.map(|own| (own.mean, own.weight));
+            prop_assert_eq!(level.share(own), walked.share(own));
+            prop_assert_eq!(level.meets_all(), walked.meets_all());
+            if all.peers(priority).are_of_others(own.share.owner) {
+                prop_assert_eq!((others(level), level), (others(walked), walked));
+            }
         }
     }
 }
@@ -266,13 +298,13 @@ proptest! {
 /// Any claim: small and large, of a few weights, priorities and groups, also of the same size as another one.
 fn any_claim() -> impl Strategy<Value = Claim> {
     let sizes = prop_oneof![Just(0), 1u64..20, 1u64..2_000, Just(100)];
-    let share = (1u64..4, 0u64..3, prop::option::of(0usize..2));
+    let share = (1u64..4, 0u64..3, prop::option::of(0usize..2), prop_oneof![Just(0), 0u64..3]);
     let parts = (sizes, 0u64..1_000, 0u64..2_000, share, 0u64..PERMIT as u64);
-    parts.prop_map(|(need, bare, holds, (weight, priority, group), more)| Claim {
+    parts.prop_map(|(need, bare, holds, (weight, priority, group, owner), more)| Claim {
         mean: u128::from(need) * PERMIT + u128::from(more),
         bare,
         holds,
-        share: Share { weight, priority, group },
+        share: Share { weight, priority, group, owner: Owner(owner) },
         ..claim(need)
     })
 }

@@ -14,3 +14,10 @@ pub(super) fn draw_pools(rng: &mut fastrand::Rng, setup: &mut Setup) {
         setup.pools = rng.usize(2..=setup.limits());
     }
 }
+
+/// How many identities nodes belong to, of one fleet in four.
+pub(super) fn draw_identities(seed: u64) -> u64 {
+    // From dice of its own, so that the rest is as it would be without them.
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x1de7_0000_0000_0000);
+    if rng.u32(..4) == 0 { rng.u64(1..=3) } else { 0 }
+}

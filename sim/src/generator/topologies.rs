@@ -4,6 +4,7 @@ mod clockless;
 
 pub use clockless::{store_clockless, store_clockless_close, store_of_seconds_clockless};
 
+use super::pools;
 use crate::faults::{Fault, Faults};
 use crate::live::{Act, Live};
 use crate::network::Latency;
@@ -365,6 +366,7 @@ fn troubled(rules: Vec<Rule>, above: usize, seed: u64, rng: &mut fastrand::Rng) 
         adversaries: vec![],
         workload: Workload::Steady,
         priorities: 0,
+        identities: pools::draw_identities(seed),
         demand: (rng.f64() * 3.0 * sustained(&rules)).max(0.5),
         cost_max: 1,
         calls: Calls::Mixed,

@@ -145,7 +145,7 @@ impl World {
             session,
             seq,
             rtt: Duration::from_millis(millis_up(rtt)),
-            owner: Default::default(),
+            owner: self.setup.owner(node),
         }
     }
 

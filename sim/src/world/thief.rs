@@ -5,18 +5,21 @@ use super::World;
 use super::allocator::{entry, last_of};
 use super::event::{DeskAsk, Message};
 use crate::oracle::{Verdict, must};
-use lessor_ledger::registry::sessions::Owner;
 use lessor_ledger::registry::{Caller, Entry};
+use lessor_ledger::share::Owner;
 use lessor_protocol::wire::{GrantBody, SpentBody, code};
 
 /// Of so many exchanges it overhears one.
 const OVERHEARS: u64 = 8;
 
+/// Its identity, which no node has.
+const THIEF: Owner = Owner(u64::MAX);
+
 impl World {
     /// It repeats `message`, which was just answered, as the next one of its session.
     pub(super) fn is_overheard(&mut self, message: &Message) -> Verdict {
         let owner = self.caller(message);
-        let thief = Caller { owner: Owner(1), seq: owner.seq + 1, ..owner };
+        let thief = Caller { owner: THIEF, seq: owner.seq + 1, ..owner };
         // A session that no limit was asked for with, or that wants nothing where nothing is, is known to none.
         if !message.seq.is_multiple_of(OVERHEARS) || !self.centre.registry.is_of_another(&thief) {
             return Ok(());

@@ -3,6 +3,7 @@
 mod attacks;
 mod audit;
 mod desk;
+mod flood;
 mod jwt;
 mod matrix;
 mod operators;

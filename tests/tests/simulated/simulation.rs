@@ -46,6 +46,7 @@ fn setup(limit: &str) -> Setup {
         adversaries: vec![],
         workload: Workload::Steady,
         priorities: 0,
+        identities: 0,
         demand: 1_000.0,
         cost_max: 1,
         calls: Calls::Mixed,

@@ -1,6 +1,7 @@
 //! The configuration that we ship: what it means, and that what it says of defaults is true.
 
 use super::*;
+use lessor_ledger::share::Owner;
 
 /// The configuration that we ship.
 const EXAMPLE: &str = include_str!("../../../../lessor.toml");
@@ -21,7 +22,7 @@ fn the_shipped_example_is_understood() {
     assert_eq!(messages.rules, [sliding(600, 30 * SECOND, quarter)], "the default margin");
     let in_flight = Rule::Concurrency(Concurrency::try_new(25, 120 * SECOND).expect("valid"));
     assert_eq!(slow.rules, [in_flight, sliding(100, 60 * SECOND, quarter)]);
-    let share = |name| messages.share(&NodeName::try_new(name).expect("valid"));
+    let share = |name| messages.share(&NodeName::try_new(name).expect("valid"), Owner::NONE);
     assert_eq!(["checkout-7", "batch", "search"].map(|name| share(name).weight), [3, 1, 1]);
     assert_eq!(["checkout-7", "batch"].map(|name| share(name).group), [Some(0), None]);
     assert_eq!(messages.sharing, Sharing { guaranteed: vec![100], ..Sharing::default() });

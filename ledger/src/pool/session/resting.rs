@@ -60,6 +60,7 @@ impl Session {
             carrier.number(count);
         }
         carrier.flag(&mut self.has_left);
+        carrier.flag(&mut self.is_unproven);
         self.share.carry(carrier, carry_share);
         self.said.carry(carrier, carry_said);
         self.burns.carry(carrier, carry_burns);
@@ -91,6 +92,7 @@ fn carry_burns(burns: &mut VecDeque<Burn>, carrier: &mut Carrier<'_>) {
 fn carry_share(share: &mut Share, carrier: &mut Carrier<'_>) {
     carrier.number(&mut share.weight);
     carrier.number(&mut share.priority);
+    carrier.number(&mut share.owner.0);
     let mut group = share.group.map(|group| group as u64);
     carrier.option(&mut group, || 0, Carrier::number);
     share.group = group.and_then(|group| usize::try_from(group).ok());

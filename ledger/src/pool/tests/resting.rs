@@ -4,7 +4,7 @@ use super::in_flight::in_flight;
 use super::*;
 use crate::CarryOver;
 use crate::rule::{RefillStyle, SlidingLog, WarmUp};
-use crate::share::Safe;
+use crate::share::{Owner, Safe};
 use lessor_protocol::{Left, Observed, Refusal, RefusalReason};
 use proptest::prelude::*;
 
@@ -198,7 +198,7 @@ proptest! {
                 ..ask
             };
             let group = is_shared.then_some(usize::from(who > 0));
-            let share = Share { weight: 1 + who as u64, priority: 0, group };
+            let share = Share { weight: 1 + who as u64, priority: 0, group, owner: Owner(who as u64 % 3) };
             let holder = Holder { id: SessionId(node.session), share, rtt: Duration::from_millis(3) };
             let came = done(&mut awake, now, act, &plan, ask, holder, seq);
             prop_assert_eq!(done(&mut rests, now, act, &plan, ask, holder, seq), came);

@@ -23,23 +23,41 @@ fn drain_share(asker: Asker, others: &[Claim], supply: Supply) -> (Duration, u64
     let needs = others.iter().map(|claim| believed(*claim)).sum::<u128>() + believed(asker.claim);
     let left = u128::from(supply.left / DRAIN_PART);
     let lasts = u128::from(nanos(supply.term)) * left / needs;
-    let target = u64::try_from(believed(asker.claim) * left / needs).unwrap_or(u64::MAX);
+    let levels = levels(others, asker.claim, supply.within_term);
+    let target = match levels.identities {
+        Some(_) => levels.share(asker.claim) / PERMIT * left / u128::from(supply.within_term),
+        None => believed(asker.claim) * left / needs,
+    };
+    let target = u64::try_from(target).unwrap_or(u64::MAX);
     let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX)).min(supply.term);
     (lasts, target.saturating_sub(asker.claim.holds).max(1))
 }
 
 fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
-    let all = || others.iter().copied().chain([asker.claim]);
-    let (level, average) = (level(all(), supply.within_term), level(all(), supply.sustained));
-    let is_small =
-        |claim: &Claim| average.covers_part(MODEST_PART, claim.mean, u128::from(claim.share.weight));
-    let is_modest =
-        |claim: &Claim| level.covers(claim.mean, u128::from(claim.share.weight)) || is_small(claim);
-    let modest = || others.iter().filter(|claim| is_modest(claim));
-    let owed = modest().map(|claim| claim.gap()).fold(0, u64::saturating_add);
-    let most = if is_small(&asker.claim) { supply.stock } else { supply.left };
+    let modest = Modest {
+        level: levels(others, asker.claim, supply.within_term),
+        average: levels(others, asker.claim, supply.sustained),
+    };
+    let is_small = modest.is_small(asker.claim.mean, u128::from(asker.claim.share.weight));
+    let is_modest = |claim: &Claim| modest.is(claim.mean, u128::from(claim.share.weight));
+    let of_own = || others.iter().filter(|claim| claim.share.owner == asker.claim.share.owner);
+    let of_others: Vec<&Claim> =
+        others.iter().filter(|claim| claim.share.owner != asker.claim.share.owner).collect();
+    let (mut owed, mut lacking) = (0_u64, 0);
+    for claim in of_own().filter(|claim| is_modest(claim)) {
+        owed = owed.saturating_add(claim.gap());
+        lacking += if claim.gap() > 0 { u128::from(claim.share.weight) } else { 0 };
+    }
+    let mut lacking_others = 0;
+    for (mean, weight, gap) in identities(&of_others) {
+        if modest.is_identity(mean, weight) {
+            owed = owed.saturating_add(gap);
+            lacking_others += if gap > 0 { weight } else { 0 };
+        }
+    }
+    let most = if is_small { supply.stock } else { supply.left };
     let free = most.min(supply.stock.saturating_sub(owed));
-    let share = level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
+    let share = modest.level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
     let accrued = share * u128::from(nanos(asker.since.min(supply.term)));
     let one = u64::from(asker.since >= supply.poll);
     let rounds_up = one == 1 && supply.stock > supply.left;
@@ -53,24 +71,60 @@ fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
         return gap;
     }
     let weight = u128::from(asker.claim.share.weight);
-    let lacking =
-        modest().filter(|claim| claim.gap() > 0).map(|claim| u128::from(claim.share.weight)).sum::<u128>();
-    let part = u128::from(supply.left.saturating_add(supply.soon)) * weight / (lacking + weight);
+    let mut part = u128::from(supply.left.saturating_add(supply.soon));
+    if let Some(own) = modest.level.identities {
+        part = part * own.weight / (lacking_others + own.weight);
+    }
+    part = part * weight / (lacking + weight);
     accrued.max(u64::try_from(part).unwrap_or(u64::MAX).min(gap)).min(most)
 }
 
-/// How high `supply` stands over `claims`: they are full one after the other, the one with the least mean for its weight first.
-pub(super) fn level(claims: impl Iterator<Item = Claim>, supply: u64) -> Level {
-    let mut claims: Vec<Claim> = claims.collect();
-    let weight = |claim: &Claim| u128::from(claim.share.weight);
-    claims.sort_by(|a, b| (a.mean * weight(b)).cmp(&(b.mean * weight(a))));
-    let mut level = Level::of(supply, claims.iter().map(weight).sum());
-    for claim in &claims {
-        if !level.covers(claim.mean, weight(claim)) {
+/// What each identity claims: its mean, its weight and its gap.
+fn identities(claims: &[&Claim]) -> Vec<(u128, u128, u64)> {
+    let mut owners: Vec<Owner> = claims.iter().map(|claim| claim.share.owner).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    let of = |owner: Owner| {
+        let claims: Vec<_> = claims.iter().filter(|claim| claim.share.owner == owner).collect();
+        let weights = claims.iter().map(|claim| u128::from(claim.share.weight)).sum::<u128>();
+        (
+            claims.iter().map(|claim| claim.mean).sum(),
+            weights.div_ceil(claims.len() as u128),
+            claims.iter().map(|claim| claim.gap()).sum(),
+        )
+    };
+    owners.into_iter().map(of).collect()
+}
+
+/// How high `supply` stands over `others` and `own`: over identities, and over the sessions of its own.
+pub(super) fn levels(others: &[Claim], own: Claim, supply: u64) -> Levels {
+    let parts = u128::from(supply) * PERMIT;
+    let claim = |claim: &Claim| (claim.mean, u128::from(claim.share.weight));
+    let (mine, theirs): (Vec<&Claim>, Vec<&Claim>) =
+        others.iter().partition(|other| other.share.owner == own.share.owner);
+    let mine: Vec<&Claim> = mine.into_iter().chain([&own]).collect();
+    let sessions = || mine.iter().map(|it| claim(it)).collect();
+    if theirs.is_empty() {
+        return Levels { identities: None, within: level(sessions(), parts) };
+    }
+    let (mean, weight, _) = identities(&mine)[0];
+    let all = identities(&theirs).into_iter().map(|(mean, weight, _)| (mean, weight)).chain([(mean, weight)]);
+    let over = level(all.collect(), parts);
+    let parts = (over.parts * weight).checked_div(over.weights).unwrap_or(mean);
+    Levels { identities: Some(OfIdentity { level: over, mean, weight }), within: level(sessions(), parts) }
+}
+
+/// How high `parts` stand over claims of a mean and a weight: they are full one after the other, the one with the least mean for its
+/// weight first.
+fn level(mut claims: Vec<(u128, u128)>, parts: u128) -> Level {
+    claims.sort_by(|(one, weight), (other, others)| (one * others).cmp(&(other * weight)));
+    let mut level = Level { parts, weights: claims.iter().map(|(_, weight)| weight).sum() };
+    for (mean, weight) in claims {
+        if !level.covers(mean, weight) {
             break;
         }
-        level.parts -= claim.mean;
-        level.weights -= weight(claim);
+        level.parts -= mean;
+        level.weights -= weight;
     }
     level
 }

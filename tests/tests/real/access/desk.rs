@@ -74,7 +74,7 @@ pub(super) struct Desk {
 
 /// An allocator that is killed when it is let go of.
 pub(super) struct Allocator {
-    _running: Running,
+    pub(super) running: Running,
     pub(super) url: String,
 }
 
@@ -163,7 +163,7 @@ impl Desk {
         let mut running = Running::start(command.arg(self.file("lessor.toml")).stderr(log));
         let line = running.line();
         let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
-        Allocator { _running: running, url }
+        Allocator { running, url }
     }
 
     /// How its certificates are believed, and which one is shown.

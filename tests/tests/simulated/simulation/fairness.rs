@@ -160,3 +160,33 @@ fn a_thousand_idle_nodes_cost_one_busy_node_nothing() {
     let each = (exchanges(&among) - exchanges(&alone)) / 999.0;
     assert!(each <= 3.0, "an idle node had {each} exchanges in two minutes");
 }
+
+/// `nodes` of one identity which want all that there is, beside adversaries of another one.
+fn beside_identity(limit: &str, nodes: usize, adversaries: Vec<Lie>) -> f64 {
+    let beside = Setup { identities: 1, adversaries, lasts: 30 * SECOND, ..saturated(limit, nodes) };
+    clean(beside).figures.used_share
+}
+
+/// Sessions that an identity makes up, and that say nothing of what they were lent, cost all others a tenth at most.
+#[test]
+fn made_up_sessions_cost_other_identities_a_tenth_at_most() {
+    for limit in KINDS {
+        let (alone, used) =
+            (beside_identity(limit, 4, vec![]), beside_identity(limit, 4, vec![Lie::Crowd; 8]));
+        println!("{limit}: {used} of {alone}");
+        assert!(used >= 0.9 * alone, "{limit}: {used} of {alone}");
+    }
+}
+
+/// Eight that lie belong to one identity: it has no more than half, as one of two that want all.
+#[test]
+fn an_identity_with_many_sessions_has_no_more_than_its_share() {
+    let lies = [Lie::Overstate, Lie::Understate, Lie::Claim, Lie::Hoard, Lie::Pretend, Lie::Hurry];
+    for limit in STEADY {
+        for lie in lies {
+            let used = beside_identity(limit, 2, vec![lie; 8]);
+            println!("{limit}: {lie:?} leaves {used}");
+            assert!(used >= 0.5 * 0.9, "{limit}: {lie:?} leaves {used} to the others");
+        }
+    }
+}

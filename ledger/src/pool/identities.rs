@@ -1,0 +1,152 @@
+//! What identities take of a pool. An identity may be lent all that is left beyond what others are expected to want until there is more,
+//! and its share of the limit by weighted max-min in any case. New sessions together are lent a small part until they have said what
+//! became of it. So an identity gains nothing by making up sessions, and nothing by keeping silent about what it was lent. It only
+//! ever makes a grant smaller: no promise depends on it.
+
+use super::Pool;
+use super::family::Place;
+use crate::packed::Carrier;
+use crate::share::Owner;
+use crate::sizing::{self, MILLION, Peers, Supply};
+use lessor_protocol::Moment;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::sizing::PERMIT;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// What identities have taken.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Takings(BTreeMap<Owner, Taking>);
+
+/// What one identity has taken. It fades, as what the limit counts does: of what was taken a span ago, about a third is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taking {
+    /// In parts of a permit, without what came back.
+    taken: u128,
+    /// What new sessions were lent of it that have not said what became of it.
+    unproven: u128,
+    at: Moment,
+}
+
+impl Taking {
+    /// Lets time pass, where the limit lends as much as it has in `span`.
+    fn fade(&mut self, now: Moment, span: Duration) {
+        let (elapsed, span) = (u128::from(nanos(now.since(self.at))), u128::from(nanos(span)));
+        let left = |parts: u128| {
+            let lost = parts.saturating_mul(elapsed).checked_div(span).unwrap_or(parts);
+            parts.saturating_sub(lost)
+        };
+        (self.taken, self.unproven) = (left(self.taken), left(self.unproven));
+        self.at = self.at.max(now);
+    }
+
+    fn is_over(&self) -> bool {
+        self.taken < PERMIT && self.unproven < PERMIT
+    }
+}
+
+impl Takings {
+    /// What `owner` has taken by `now`.
+    fn of(&self, owner: Owner, now: Moment, span: Duration) -> Taking {
+        let known = self.0.get(&owner).copied();
+        let mut taking = known.unwrap_or(Taking { at: now, ..Taking::default() });
+        taking.fade(now, span);
+        taking
+    }
+
+    /// Changes what `owner` has taken by `now`.
+    fn change(&mut self, owner: Owner, now: Moment, span: Duration, change: impl FnOnce(&mut Taking)) {
+        let all = &mut self.0;
+        // A newcomer makes room: there are as many as have taken anything lately.
+        if !all.contains_key(&owner) {
+            all.retain(|_, taking| {
+                taking.fade(now, span);
+                !taking.is_over()
+            });
+        }
+        let taking = all.entry(owner).or_insert(Taking { at: now, ..Taking::default() });
+        taking.fade(now, span);
+        change(taking);
+    }
+
+    /// Carries them.
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        let mut all: VecDeque<(Owner, Taking)> = std::mem::take(&mut self.0).into_iter().collect();
+        let blank = || (Owner::NONE, Taking::default());
+        carrier.list(&mut all, blank, |carrier, (owner, taking)| {
+            carrier.number(&mut owner.0);
+            carrier.wide(&mut taking.taken);
+            carrier.wide(&mut taking.unproven);
+            carrier.moment(&mut taking.at);
+        });
+        self.0 = all.into_iter().collect();
+    }
+}
+
+impl Pool {
+    /// In so long the limit lends as much as it has, and what was taken fades.
+    fn identity_span(&self) -> Duration {
+        self.ledgers.span(self.plan.ceiling())
+    }
+
+    /// The most that the session `id` may be lent of `supply` for its identity's sake. Where permits are not spent for good (`is_spent`),
+    /// only what it has not accounted for counts; where what there will be is up to the allocator above, nothing does.
+    pub(super) fn identity_may_take(
+        &self,
+        id: Place,
+        others: Peers<'_, Place>,
+        supply: Supply,
+        is_spent: bool,
+    ) -> u64 {
+        let (session, now) = (&self.sessions[id], self.now);
+        let share = *session.share;
+        if share.owner == Owner::NONE || self.plan.is_borrowed {
+            return u64::MAX;
+        }
+        let span = self.identity_span();
+        let taking = self.takings.of(share.owner, now, span);
+        let part = if is_spent { others.part_of_identity(share, supply.sustained) } else { None };
+        let most = part.map_or(u64::MAX, |millionths| {
+            let all = u128::from(self.ceiling());
+            let fair = (all * u128::from(millionths)).div_ceil(MILLION.into()).max(1);
+            // What others are expected to want until there is more.
+            let until = self.lease_end().map_or(span, |end| end.since(now).min(span));
+            let kept = all.saturating_sub(fair) * u128::from(nanos(until));
+            let kept = kept.div_ceil(u128::from(nanos(span)).max(1));
+            let beyond = u128::from(supply.left).saturating_sub(kept);
+            let left = fair.saturating_sub(taking.taken / PERMIT);
+            u64::try_from(beyond.max(left)).unwrap_or(u64::MAX)
+        });
+        if !session.is_unproven {
+            return most;
+        }
+        let unproven = u64::try_from(taking.unproven / PERMIT).unwrap_or(u64::MAX);
+        most.min(sizing::newcomers_cap(others.count(), supply).saturating_sub(unproven))
+    }
+
+    /// `permits` were lent to the session `id`.
+    pub(super) fn identity_was_lent(&mut self, id: Place, permits: u64) {
+        let session = &self.sessions[id];
+        let (owner, is_unproven) = (session.share.owner, session.is_unproven);
+        if permits == 0 || owner == Owner::NONE || self.plan.is_borrowed {
+            return;
+        }
+        let (span, parts) = (self.identity_span(), u128::from(permits) * PERMIT);
+        self.takings.change(owner, self.now, span, |taking| {
+            taking.taken = taking.taken.saturating_add(parts);
+            taking.unproven = taking.unproven.saturating_add(if is_unproven { parts } else { 0 });
+        });
+    }
+
+    /// `permits` came back from a session of `owner`, and it has said what became of `proven`, which it was lent when it was new.
+    pub(super) fn identity_has_said(&mut self, owner: Owner, permits: u64, proven: u64) {
+        if (permits == 0 && proven == 0) || owner == Owner::NONE || self.plan.is_borrowed {
+            return;
+        }
+        let span = self.identity_span();
+        self.takings.change(owner, self.now, span, |taking| {
+            taking.taken = taking.taken.saturating_sub(u128::from(permits) * PERMIT);
+            taking.unproven = taking.unproven.saturating_sub(u128::from(proven) * PERMIT);
+        });
+    }
+}

@@ -1,0 +1,149 @@
+//! What one identity can take from others: no more than its share, and hardly anything by sessions that it makes up.
+
+use super::*;
+use crate::share::Owner;
+
+/// Between two looks of a node.
+const STEP: u64 = 100;
+
+/// A node that wants `rate` calls a second, and says what it does.
+struct Node {
+    holder: Holder,
+    rate: u64,
+    seq: u64,
+    spent: u64,
+    held: u64,
+    until: u64,
+}
+
+fn of(owner: u64, id: u64) -> Holder {
+    Holder { id: SessionId(id), share: Share { owner: Owner(owner), ..Share::EVEN }, rtt: Duration::ZERO }
+}
+
+impl Node {
+    fn new(owner: u64, id: u64, rate: u64) -> Self {
+        Node { holder: of(owner, id), rate, seq: 0, spent: 0, held: 0, until: 0 }
+    }
+
+    /// Spends what it can of what it wants in a step, and then asks.
+    fn step(&mut self, pool: &mut Pool, now: u64) {
+        let live = if now < self.until { self.held } else { 0 };
+        let calls = (self.rate * STEP / 1_000).min(live);
+        (self.spent, self.held) = (self.spent + calls, live - calls);
+        self.seq += 1;
+        let want = self.rate.saturating_sub(self.held);
+        let ask = Ask {
+            spent_total: self.spent,
+            held: self.held,
+            want,
+            demand_milli: self.rate * 1_000,
+            ..Ask::default()
+        };
+        let told = grant(pool.renew(millis(now), self.holder, self.seq, ask));
+        self.held = told.kept + told.permits;
+        if !told.term.is_zero() {
+            self.until = now + u64::try_from(told.term.as_millis()).expect("short");
+        }
+    }
+}
+
+/// What two nodes of one identity spend, which want `rate` a second each, and what was lent besides, while `others` asks.
+fn beside(rate: u64, mut others: impl FnMut(&mut Pool, u64)) -> (u64, u64) {
+    let mut pool = Pool::new(
+        Arc::new(Plan { lessees_max: 10_000, ..Plan::clone(&plan(vec![fixed(9_000, 30 * SECOND)])) }),
+        millis(0),
+    );
+    let mut nodes = [Node::new(1, 1, rate), Node::new(1, 2, rate)];
+    for now in (0..60_000).step_by(STEP as usize) {
+        nodes.iter_mut().for_each(|node| node.step(&mut pool, now));
+        others(&mut pool, now);
+    }
+    let spent = nodes.iter().map(|node| node.spent).sum();
+    let lent = pool.view(millis(60_000)).books.granted;
+    (spent, lent - nodes.iter().map(|node| node.spent + node.held).sum::<u64>())
+}
+
+#[test]
+fn made_up_sessions_cost_others_no_more_than_a_tenth() {
+    // Ten in a second, each of which wants all that there is, and is not heard of again.
+    let mut id = 100;
+    let (spent, taken) = beside(150, |pool, now| {
+        id += 1;
+        let all = Ask { want: 9_000, waiting: 9_000, demand_milli: 9_000_000, ..Ask::default() };
+        grant(pool.renew(millis(now), of(2, id), 1, all));
+    });
+    assert!(spent >= 300 * 60 * 95 / 100, "{spent}");
+    assert!(taken > 0 && taken <= 300 * 90 / 10, "{taken}");
+}
+
+#[test]
+fn sessions_that_say_they_spent_all_take_the_share_of_their_identity() {
+    // Each is lent something twice, says that it spent all of it, and is not heard of again.
+    let (mut id, mut lent) = (100, 0);
+    let (spent, _) = beside(150, |pool, now| {
+        let is_new = now % (2 * STEP) == 0;
+        id += u64::from(is_new);
+        let spent_total = if is_new { 0 } else { lent };
+        let all = Ask { spent_total, want: 9_000, waiting: 9_000, ..Ask::default() };
+        lent = grant(pool.renew(millis(now), of(2, id), 1 + u64::from(!is_new), all)).permits;
+    });
+    assert!(spent >= 300 * 60 * 45 / 100, "{spent}");
+}
+
+#[test]
+fn what_an_identity_leaves_is_for_the_others() {
+    // Others want 20 a second, and these all the rest.
+    let mut few = Node::new(2, 100, 20);
+    let (spent, _) = beside(140, |pool, now| few.step(pool, now));
+    assert!(spent >= 280 * 60 * 95 / 100, "{spent}");
+    assert!(few.spent >= 20 * 60 * 95 / 100, "{}", few.spent);
+}
+
+#[test]
+fn a_session_that_has_said_what_became_of_its_first_grant_is_as_good_as_any() {
+    let mut pool = pool(vec![fixed(9_000, 30 * SECOND)]);
+    Node::new(2, 1, 100).step(&mut pool, 0);
+    let first = grant(pool.renew(millis(0), of(1, 100), 1, ask(0, 0, 9_000))).permits;
+    assert_eq!(first, 9_000 / 20 - 5, "a twentieth of what is left");
+    // No other new one is lent anything until then, and what these want keeps nothing from others.
+    let second = grant(pool.renew(millis(0), of(1, 101), 1, ask(0, 0, 9_000)));
+    assert_eq!((second.permits, second.ask_after.is_zero()), (0, false));
+    assert_eq!(
+        grant(pool.renew(millis(100), of(1, 101), 2, ask(0, 0, 9_000))).permits,
+        0,
+        "nor by asking again"
+    );
+    let proven = grant(pool.renew(millis(200), of(1, 100), 2, ask(first, 0, 100)));
+    assert_eq!(proven.permits, 100);
+    assert!(grant(pool.renew(millis(700), of(1, 101), 3, ask(0, 0, 9_000))).permits > 400);
+}
+
+#[test]
+fn a_burst_is_lent_what_the_others_will_not_want() {
+    let mut pool = pool(vec![fixed(9_000, 30 * SECOND)]);
+    let (mut few, mut burst) = (Node::new(2, 1, 20), Node::new(1, 2, 2_000));
+    few.step(&mut pool, 0);
+    let mut lent = 0;
+    for now in (0..4_000).step_by(STEP as usize) {
+        few.step(&mut pool, now);
+        burst.step(&mut pool, now);
+        lent = burst.spent + burst.held;
+    }
+    assert!((7_500..9_000 - 20 * 26).contains(&lent), "{lent}");
+}
+
+#[test]
+fn one_identity_leaves_others_a_tenth_of_the_sessions() {
+    let mut pool = pool(vec![fixed(9_000, 30 * SECOND)]);
+    for id in 0..90 {
+        grant(pool.renew(millis(0), of(1, id), 1, ask(0, 0, 1)));
+    }
+    let full = Err(AskError::Full { max: 100 });
+    assert_eq!(pool.renew(millis(0), of(1, 90), 1, ask(0, 0, 1)), full);
+    for id in 100..110 {
+        grant(pool.renew(millis(0), of(2, id), 1, ask(0, 0, 1)));
+    }
+    assert_eq!(pool.renew(millis(0), of(3, 200), 1, ask(0, 0, 1)), full);
+    // Those that say nothing make room.
+    grant(pool.renew(millis(9_000), of(1, 90), 1, ask(0, 0, 1)));
+}
