@@ -1,24 +1,43 @@
 //! How many connections each address holds: one that opens all that there may be leaves none for others.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bits of an IPv6 address that a network has; a machine chooses the others as it likes.
 const NETWORK_BITS: u32 = 64;
 
+/// Where a peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Address {
+    /// At the other end of a network.
+    Ip(IpAddr),
+    /// On this machine, at the other end of a Unix socket. All of those count as one.
+    Unix,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Ip(address) => write!(f, "{address}"),
+            Address::Unix => f.write_str("unix"),
+        }
+    }
+}
+
 /// The places that are taken, by address.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
-    taken: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
+    taken: Arc<Mutex<BTreeMap<Address, usize>>>,
     max: usize,
 }
 
 /// The place of one, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    address: IpAddr,
-    taken: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
+    address: Address,
+    taken: Arc<Mutex<BTreeMap<Address, usize>>>,
 }
 
 impl Addresses {
@@ -28,7 +47,7 @@ impl Addresses {
     }
 
     /// A place for `address`; `None` if it has as many as it may.
-    pub(crate) fn place(&self, address: IpAddr) -> Option<Place> {
+    pub(crate) fn place(&self, address: Address) -> Option<Place> {
         let address = network(address);
         let mut all = lock(&self.taken);
         let taken = all.entry(address).or_default();
@@ -52,28 +71,29 @@ impl Drop for Place {
     }
 }
 
-fn lock(taken: &Mutex<BTreeMap<IpAddr, usize>>) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
+fn lock(taken: &Mutex<BTreeMap<Address, usize>>) -> MutexGuard<'_, BTreeMap<Address, usize>> {
     // Numbers: no panic elsewhere can have left them half changed.
     taken.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What counts as one address: of IPv6 the network, all of whose addresses one machine may use.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
+fn network(address: Address) -> Address {
+    let Address::Ip(address) = address else { return address };
+    Address::Ip(match address.to_canonical() {
         IpAddr::V6(address) => {
             let network = address.to_bits() >> NETWORK_BITS << NETWORK_BITS;
             IpAddr::V6(Ipv6Addr::from_bits(network))
         }
         address @ IpAddr::V4(_) => address,
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn address(text: &str) -> IpAddr {
-        text.parse().expect("an address")
+    fn address(text: &str) -> Address {
+        Address::Ip(text.parse().expect("an address"))
     }
 
     #[test]

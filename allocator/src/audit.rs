@@ -1,12 +1,12 @@
 //! The audit log: each decision of an operator, and requests that were refused for the peer that sent them. One JSON object a line, in a
 //! file that is only appended to, and in the log with the target `audit`. No token, key file or body of a request is ever in it.
 
+use crate::addresses::Address;
 use crate::config::AuditConfig;
 use lessor_protocol::clock::wall;
 use serde_json::{Map, Value, json};
 use std::fs::{File, OpenOptions, rename};
 use std::io::{self, Write as _};
-use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -22,7 +22,7 @@ const REFUSALS_MAX: u64 = 20;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {
     /// The address of the peer.
-    pub(crate) address: Option<IpAddr>,
+    pub(crate) address: Option<Address>,
     /// The name of the request, which its answer has, too.
     pub(crate) request: String,
 }

@@ -1,11 +1,10 @@
 //! Tells listeners that something happened to a limit. Handlers and reloads tell, and each listener hears at its own
 //! pace. A listener that does not keep up is told that it lags, and no other task ever waits for it.
 
-use crate::addresses::{Addresses, Place};
+use crate::addresses::{Address, Addresses, Place};
 use lessor_protocol::Moment;
 use lessor_protocol::push::{Event, Kind};
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
@@ -79,7 +78,7 @@ impl Events {
     }
 
     /// Listens from now on at `address`, if it is known; `None` if as many do as may, there or in all.
-    pub(crate) fn listen(&self, address: Option<IpAddr>) -> Option<Listener> {
+    pub(crate) fn listen(&self, address: Option<Address>) -> Option<Listener> {
         if self.listeners() >= self.listeners_max {
             return None;
         }
@@ -146,7 +145,7 @@ mod tests {
     #[tokio::test]
     async fn one_address_leaves_places_for_others_that_listen() {
         let events = Events::new(8, 6);
-        let [one, other] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().ok());
+        let [one, other] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().ok().map(Address::Ip));
         let held: Vec<Listener> = (0..8).filter_map(|_| events.listen(one)).collect();
         assert_eq!(held.len(), 3);
         assert!(events.listen(other).is_some());

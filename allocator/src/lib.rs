@@ -24,7 +24,7 @@
 //! The state of an allocator is a [`Registry`](lessor_ledger::registry): its limits, pools and sessions, without IO. This crate
 //! is the shell around it. In reading order: [`config`] (what an operator decides), `clock` (the clocks of the machine),
 //! `shared` (a lock and a clock), `events` (listeners), [`reload`], `uplink` (what is leased from others), `http` (the routes),
-//! `metrics`, and [`server`] (a function of a listener). An allocator has its own [`store`], or shares one with others:
+//! `metrics`, `listener` (where peers come from), and [`server`] (a function of a listener). An allocator has its own [`store`], or shares one with others:
 //! [`cells`], with [roots](lessor_ledger::roots), the pools that it leases from there.
 
 mod access;
@@ -37,6 +37,7 @@ mod earlier_decisions;
 mod events;
 mod http;
 mod journal;
+mod listener;
 mod metrics;
 mod overrides;
 mod paces;
@@ -51,4 +52,5 @@ mod uplink;
 pub use http::untrusted;
 
 pub use config::{Config, ConfigError};
-pub use server::{OpenError, Server, listen};
+pub use listener::{Listener, listen};
+pub use server::{OpenError, Server};

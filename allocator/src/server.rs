@@ -14,6 +14,7 @@ mod tests;
 use crate::access::Access;
 use crate::config::{Config, Exposure, StoreConfig, per_address};
 use crate::http::Part;
+use crate::listener::Listener;
 use crate::metrics::UPKEEP_EVERY;
 use crate::reload::Reloads;
 use crate::shared::Shared;
@@ -23,12 +24,10 @@ use doors::{Bounds, Door, Doors};
 use lessor_files::{FileError, Token};
 use lessor_tls::{Acceptor, ServerFiles, Tls, TlsError};
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio::time::interval;
 
@@ -40,22 +39,6 @@ const SWEEP_STEPS: usize = 500;
 /// Connections of operators that are open at once: browsers, commands and Prometheus. They have places of their own, so that nodes
 /// cannot keep them out.
 const ADMIN_CONNECTIONS_MAX: usize = 256;
-
-/// Connections that wait to be accepted: a fleet that is started at once, or that lost its allocator, comes at once. The system
-/// may allow fewer (`net.core.somaxconn`); those beyond it try again after a second.
-const BACKLOG: u32 = 4_096;
-
-/// A listener at `address` for [`Server::run`].
-///
-/// # Errors
-/// If nothing can listen there.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // Connections of an earlier life may linger there.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
 
 /// Why an allocator cannot begin.
 #[derive(Debug, thiserror::Error)]
@@ -136,7 +119,7 @@ impl Server {
     /// If the listener has no address, or the certificates cannot be used.
     pub async fn run(
         self,
-        listener: TcpListener,
+        listener: impl Into<Listener>,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
         self.run_apart(listener, None, shutdown).await
@@ -148,8 +131,8 @@ impl Server {
     /// As [`Server::run`].
     pub async fn run_apart(
         mut self,
-        listener: TcpListener,
-        admin: Option<TcpListener>,
+        listener: impl Into<Listener>,
+        admin: Option<Listener>,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
         if self.certificates.is_none() {
@@ -167,7 +150,7 @@ impl Server {
         for acceptor in [&certificates.nodes, &certificates.admin].into_iter().flatten() {
             looks.spawn(acceptor.clone().watch());
         }
-        let mut doors = self.doors(listener, admin, certificates)?;
+        let mut doors = self.doors(listener.into(), admin, certificates)?;
         let uplinks = self.serve(&mut doors, shutdown).await;
         self.shared.stop();
         tracing::info!(connections = doors.count(), "stopping: nothing is lent any more");
@@ -183,33 +166,31 @@ impl Server {
     /// The doors, and a word of each in the log.
     fn doors(
         &self,
-        listener: TcpListener,
-        admin: Option<TcpListener>,
+        listener: Listener,
+        admin: Option<Listener>,
         certificates: Certificates,
     ) -> io::Result<Doors> {
         let config = self.shared.config();
-        let (address, metrics) =
-            (listener.local_addr()?, config.admin.as_ref().is_none_or(|admin| admin.metrics));
+        let (address, metrics) = (listener.place()?, config.admin.as_ref().is_none_or(|admin| admin.metrics));
         let quarantined = self.shared.beside(|registry, now| registry.quarantined(now).len());
         let (limits, tls) = (config.limits.len(), certificates.nodes.is_some());
         tracing::info!(%address, tls, limits, quarantined, "listening");
-        let mut exposures: Vec<Exposure> = config.exposure(address).into_iter().collect();
+        let mut exposures: Vec<Exposure> = config.exposure(&address).into_iter().collect();
         let part = if admin.is_some() { Part::Nodes { metrics: !metrics } } else { Part::Whole };
-        let bounds = Bounds {
-            connections: config.server.connections_max,
-            per_address: config.server.connections_per_address_max,
-        };
+        let bounds =
+            Bounds::new(config.server.connections_max, config.server.connections_per_address_max, &address);
         let nodes = Door::new(&self.shared, listener, (part, certificates.nodes), bounds);
         let admin = match admin {
             None => None,
             Some(listener) => {
-                let (address, tls) = (listener.local_addr()?, certificates.admin.is_some());
+                let (address, tls) = (listener.place()?, certificates.admin.is_some());
                 tracing::info!(%address, tls, "listening for operators");
-                exposures.extend(config.admin_exposure(address));
+                exposures.extend(config.admin_exposure(&address));
                 let part = (Part::Admin { metrics }, certificates.admin);
                 let connections = ADMIN_CONNECTIONS_MAX;
                 let per_address = per_address(connections).min(config.server.connections_per_address_max);
-                Some(Door::new(&self.shared, listener, part, Bounds { connections, per_address }))
+                let bounds = Bounds::new(connections, per_address, &address);
+                Some(Door::new(&self.shared, listener, part, bounds))
             }
         };
         for exposure in &exposures {

@@ -14,6 +14,7 @@ use crate::tls::{TLS_EXAMPLE, TlsArgs};
 use crate::token::{TOKEN_EXAMPLE, TokensArgs};
 use crate::top::{TOP_EXAMPLE, TopArgs};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
+use lessor_allocator::config::Listen;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -200,9 +201,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", env = "LESSOR_CONFIG")]
     pub(crate) config: PathBuf,
     /// The address to listen on, in place of the configuration's (or 127.0.0.1:7400). Port 0 takes a free port, which
-    /// the printed line names.
+    /// the printed line names. A Unix socket is unix: and its path.
     #[arg(long, value_name = "ADDR", env = "LESSOR_LISTEN")]
-    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) listen: Option<Listen>,
     /// Lend at once: states that no earlier life of this allocator can have permits outstanding. Without it an
     /// allocator that has no records waits until all that it may have lent has ended.
     #[arg(long)]

@@ -8,7 +8,7 @@ use std::io::Write as _;
 /// Prints the configuration with every default in it, or fails with what is wrong.
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let config = configuration::read(&args.file)?;
-    configuration::is_closed(&config, config.server.listen)?;
+    configuration::is_closed(&config, &config.server.listen)?;
     let printed = write!(std::io::stdout(), "{config}");
     printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
 }

@@ -4,9 +4,8 @@ use crate::failure::Failure;
 use crate::file;
 use crate::store::STORE_PASSWORD;
 use lessor_allocator::cells::Password;
-use lessor_allocator::config::{LimitConfig, StoreConfig};
+use lessor_allocator::config::{LimitConfig, Listen, StoreConfig};
 use lessor_allocator::{Config, ConfigError};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The largest file, in bytes: ten thousand limits of one rule each take about one million. A larger file is another file.
@@ -74,12 +73,13 @@ pub(crate) fn of_allocator(file: &Path, text: &str) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Refuses an address that lets in any peer of another machine, unless the operator accepts that.
+/// Refuses an address that lets in any peer of another machine, unless the operator accepts that, and a Unix socket with certificates.
 ///
 /// # Errors
-/// If it does: names the address, and what to say.
-pub(crate) fn is_closed(config: &Config, listen: SocketAddr) -> Result<(), Failure> {
-    let admin = config.admin.as_ref().and_then(|admin| config.admin_exposure(admin.listen));
+/// If it is one: names the address, and what to say.
+pub(crate) fn is_closed(config: &Config, listen: &Listen) -> Result<(), Failure> {
+    listen.check_tls("server", config.server.tls.is_some()).map_err(Failure::Input)?;
+    let admin = config.admin.as_ref().and_then(|admin| config.admin_exposure(&admin.listen));
     let mut exposures = config.exposure(listen).into_iter().chain(admin);
     match exposures.find(|exposure| !exposure.is_accepted) {
         None => Ok(()),

@@ -7,11 +7,10 @@ use crate::failure::Failure;
 use crate::logging;
 use crate::stop::{self, Stop};
 use crate::watch::Watch;
-use lessor_allocator::Server;
-use lessor_allocator::config::AdminConfig;
+use lessor_allocator::config::{AdminConfig, Listen};
+use lessor_allocator::{Listener, Server};
 use sd_notify::NotifyState;
 use std::io::Write as _;
-use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 /// Runs until SIGTERM or SIGINT.
@@ -29,10 +28,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
     let ran = runtime.block_on(async {
         let mut stop = Stop::install()?;
-        let listen = args.listen.unwrap_or(config.server.listen);
+        let listen = args.listen.clone().unwrap_or_else(|| config.server.listen.clone());
         let cannot = |error| Failure::Run(format!("cannot listen on {listen}: {error}"));
-        let listener = lessor_allocator::listen(listen).map_err(cannot)?;
-        configuration::is_closed(&config, listen)?;
+        let listener = lessor_allocator::listen(&listen).map_err(cannot)?;
+        configuration::is_closed(&config, &listen)?;
         let admin = config.admin.as_ref().map(listen_apart).transpose()?;
         let scheme = if config.server.tls.is_some() { "https" } else { "http" };
         let server = Server::open(config, args.fresh).map_err(|error| Failure::Input(error.to_string()))?;
@@ -56,10 +55,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 /// A listener for operators, and how they speak there.
-fn listen_apart(admin: &AdminConfig) -> Result<(TcpListener, &'static str), Failure> {
+fn listen_apart(admin: &AdminConfig) -> Result<(Listener, &'static str), Failure> {
     let cannot = |error| Failure::Run(format!("cannot listen on {} for operators: {error}", admin.listen));
     let scheme = if admin.tls.is_some() { "https" } else { "http" };
-    Ok((lessor_allocator::listen(admin.listen).map_err(cannot)?, scheme))
+    Ok((lessor_allocator::listen(&admin.listen).map_err(cannot)?, scheme))
 }
 
 /// Tells the service manager how far this process is. Without a manager it tells nothing.
@@ -70,17 +69,21 @@ fn tell_manager(state: NotifyState<'_>) {
 }
 
 /// The line on stdout, and one more where operators are served apart. No log filter hides it: with port 0 it is the only way to learn the address.
-fn announce(
-    listener: &TcpListener,
-    scheme: &str,
-    admin: Option<&(TcpListener, &str)>,
-) -> std::io::Result<()> {
-    let mut said = format!("listening on {scheme}://{}\n", listener.local_addr()?);
+fn announce(listener: &Listener, scheme: &str, admin: Option<&(Listener, &str)>) -> std::io::Result<()> {
+    let mut said = format!("listening on {}\n", url(scheme, &listener.place()?));
     if let Some((admin, scheme)) = admin {
-        said.push_str(&format!("listening for operators on {scheme}://{}\n", admin.local_addr()?));
+        said.push_str(&format!("listening for operators on {}\n", url(scheme, &admin.place()?)));
     }
     // The line needs no reader: a closed stdout is no reason not to serve.
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(said.as_bytes()).and_then(|()| stdout.flush());
     Ok(())
+}
+
+/// What a client is given to find it.
+fn url(scheme: &str, listen: &Listen) -> String {
+    match listen {
+        Listen::Address(address) => format!("{scheme}://{address}"),
+        Listen::Unix(_) => listen.to_string(),
+    }
 }

@@ -70,7 +70,7 @@ pub struct Stats {
 }
 
 impl Client {
-    /// A client of the allocator at `url` (`http://host:port` or `https://host:port`) that has answered once.
+    /// A client of the allocator at `url` (`http://host:port`, `https://host:port`, or `unix:` and the path of its socket) that has answered once.
     ///
     /// # Errors
     /// If the address is no good, no allocator answers there, or no tokio runtime is running. Use [`Builder::build`] to start

@@ -21,7 +21,7 @@ pub enum Event {
     Reachable,
     /// The client goes on at another allocator, for the one that it asked before was no use: see [`crate::Builder::or`].
     Moved {
-        /// The one before, as `http://host:port`.
+        /// The one before, as `http://host:port`, or `unix:/path`.
         from: Arc<str>,
         /// The one that has answered.
         to: Arc<str>,

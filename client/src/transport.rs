@@ -8,6 +8,7 @@ pub(crate) use http::Response;
 use lessor_files::{FileError, Token};
 use lessor_protocol::push::EVENTS_PATH;
 use lessor_protocol::trace::traceparent;
+use lessor_protocol::unix;
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse, LeaveRequest};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,9 @@ const BODY_MAX: usize = 4 << 20;
 
 /// Longest that one stream of events is listened to, before another is begun.
 const STREAM_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What requests over a Unix socket are sent to: a host that an allocator has in any case.
+const UNIX_BASE: &str = "http://localhost/";
 
 /// What of a foreign text is worth showing.
 const EXCERPT_MAX: usize = 200;
@@ -86,15 +90,25 @@ impl Transport {
         credentials: &Credentials,
     ) -> Result<Self, ExchangeError> {
         let address = |reason: String| ExchangeError::Address { url: shown(url), reason };
+        credentials.token.as_ref().map(Token::shown).transpose().map_err(ExchangeError::Token)?;
+        if let Some(socket) = unix::socket(url) {
+            let path = socket.map_err(|reason| address(reason.to_owned()))?;
+            let http = Http::over_unix(&path, timeout, credentials);
+            let http = http.map_err(|error| address(error.to_string()))?;
+            let base = reqwest::Url::parse(UNIX_BASE).expect("a constant");
+            let name = format!("{}{}", unix::SCHEME, path.display()).into();
+            return Ok(Transport { http, base, name, timeout });
+        }
         let base = reqwest::Url::parse(url).map_err(|error| address(error.to_string()))?;
         let is_encrypted = base.scheme() == "https";
         if !(is_encrypted || base.scheme() == "http") || base.cannot_be_a_base() {
-            return Err(address("use http://host:port or https://host:port".to_owned()));
+            return Err(address(
+                "use http://host:port, https://host:port, or unix: and the path of a socket".to_owned(),
+            ));
         }
         if !base.username().is_empty() || base.password().is_some() {
             return Err(address("an allocator asks for no user or password: leave them out".to_owned()));
         }
-        credentials.token.as_ref().map(Token::shown).transpose().map_err(ExchangeError::Token)?;
         let http = match is_encrypted {
             false => Http::plain(timeout, credentials).map_err(|error| address(error.to_string()))?,
             #[cfg(feature = "tls")]
@@ -110,7 +124,7 @@ impl Transport {
         Ok(Transport { http, base, name, timeout })
     }
 
-    /// `http://host:port` or `https://host:port`, and nothing that may be a secret.
+    /// `http://host:port`, `https://host:port` or `unix:/path`, and nothing that may be a secret.
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -198,7 +212,7 @@ mod tests {
         };
         assert_eq!(
             error("localhost:7400"),
-            Err("\"localhost:7400\" is not the address of an allocator: use http://host:port or https://host:port".to_owned())
+            Err("\"localhost:7400\" is not the address of an allocator: use http://host:port, https://host:port, or unix: and the path of a socket".to_owned())
         );
         assert!(error("").is_err());
         #[cfg(not(feature = "tls"))]
@@ -206,6 +220,7 @@ mod tests {
         #[cfg(feature = "tls")]
         assert!(error("https://a:1").is_ok());
         assert!(error("http://127.0.0.1:7400/behind/a/proxy").is_ok());
+        assert!(error("unix:run/a.sock").is_err_and(|error| error.contains("begins with /")));
     }
 
     #[test]
@@ -224,6 +239,9 @@ mod tests {
         let good = Transport::try_new("http://a:7400/x?y", Duration::from_secs(1), &Credentials::default())
             .expect("it is one");
         assert_eq!(&**good.name(), "http://a:7400");
+        let socket =
+            Transport::try_new("unix:///run/a.sock", Duration::from_secs(1), &Credentials::default());
+        assert_eq!(&**socket.expect("it is one").name(), "unix:/run/a.sock");
     }
 
     #[test]

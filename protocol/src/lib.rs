@@ -20,7 +20,7 @@
 //! clocks say together), [`tick`] (that time has gone on), [`lease`] (how long a lease lasts), [`exchange`] (ask, grant, refusal), [`observed`]
 //! (what the vendor says of its own count), [`fallback`] and [`safe_share`] (without an allocator), [`sizing`] (how much a
 //! demand needs), [`wire`] (all of it as JSON), [`recovery`] (what follows an error), [`push`] (what an allocator
-//! says by itself), [`trace`] (spans),
+//! says by itself), [`trace`] (spans), [`unix`] (where an allocator on the same machine is),
 //! [`entropy`] (numbers of sessions). The rules of a contract are the lender's alone: a node never sees one.
 
 pub mod clock;
@@ -38,6 +38,7 @@ pub mod sizing;
 pub mod steady;
 pub mod tick;
 pub mod trace;
+pub mod unix;
 pub mod wire;
 
 pub use clock::Clock;

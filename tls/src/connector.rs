@@ -1,4 +1,4 @@
-//! Makes the connections of an HTTP client: plain, or encrypted with the certificates that are in force then.
+//! Makes the connections of an HTTP client: plain, encrypted with the certificates that are in force then, or over a Unix socket.
 
 use crate::file::TlsError;
 use http::Uri;
@@ -6,11 +6,13 @@ use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
 use lessor_files::Reloading;
 use std::io::{self, IoSlice};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
@@ -27,6 +29,8 @@ type Problem = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) struct Connector {
     plain: HttpConnector,
     tls: Option<Arc<Certificates>>,
+    /// Where it connects, whatever a URI names.
+    socket: Option<Arc<Path>>,
     patience: Duration,
 }
 
@@ -37,10 +41,18 @@ impl Connector {
         plain.set_nodelay(true);
         plain.enforce_http(false);
         plain.set_connect_timeout(Some(patience));
-        Connector { plain, tls, patience }
+        Connector { plain, tls, socket: None, patience }
+    }
+
+    /// One that connects to the Unix socket at `path`, in clear.
+    pub(crate) fn over_unix(path: &Path, patience: Duration) -> Self {
+        Connector { socket: Some(path.into()), ..Connector::new(None, patience) }
     }
 
     async fn connect(mut self, uri: Uri) -> Result<TokioIo<Stream>, Problem> {
+        if let Some(path) = &self.socket {
+            return Ok(TokioIo::new(Stream(Box::new(UnixStream::connect(path).await?))));
+        }
         let is_encrypted = uri.scheme_str() == Some("https");
         let name = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
         let stream = self.plain.call(uri).await?.into_inner();

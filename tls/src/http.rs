@@ -1,4 +1,4 @@
-//! HTTP/1.1 to a server by `http://` or `https://`. It keeps connections, follows no redirect, uses no proxy, and bounds each
+//! HTTP/1.1 to a server by `http://` or `https://`, or over a Unix socket. It keeps connections, follows no redirect, uses no proxy, and bounds each
 //! request in time.
 
 use crate::client::Tls;
@@ -12,6 +12,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use lessor_files::Token;
 use std::error::Error;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,10 +42,19 @@ impl HttpClient {
     /// # Errors
     /// If a file of `tls` cannot be used.
     pub fn try_new(patience: Duration, tls: Option<Tls>) -> Result<Self, TlsError> {
-        let connector = Connector::new(tls.map(Tls::load).transpose()?, patience);
+        Ok(HttpClient::by(Connector::new(tls.map(Tls::load).transpose()?, patience)))
+    }
+
+    /// A client that asks what listens on the Unix socket at `path`, by `http://`. The host of a request is said there, and leads
+    /// nowhere.
+    pub fn over_unix(path: &Path, patience: Duration) -> Self {
+        HttpClient::by(Connector::over_unix(path, patience))
+    }
+
+    fn by(connector: Connector) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new());
-        Ok(HttpClient { client: Arc::new(builder.build(connector)), token: None })
+        HttpClient { client: Arc::new(builder.build(connector)), token: None }
     }
 
     /// Shows `token` with each request. Once it is refused, it is read again; if there is another one then, the request is sent once

@@ -6,15 +6,14 @@ use super::raw::{RawAdmin, RawConfig, RawServer, RawStore};
 use super::store;
 use super::tls;
 use super::{
-    AdminConfig, CHANGE_FACTOR_MAX, CONNECTIONS_MAX, Config, ConfigError, LISTEN, LimitConfig, ServerConfig,
-    per_address, upstream,
+    AdminConfig, CHANGE_FACTOR_MAX, CONNECTIONS_MAX, Config, ConfigError, LISTEN, LimitConfig, Listen,
+    ServerConfig, per_address, upstream,
 };
 use lessor_ledger::limit_text::{self, RawLimit, at_least_one};
 use lessor_ledger::registry::check_parents;
 use lessor_ledger::rule_text::Count;
 use lessor_protocol::{ClockBounds, NodeName};
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Config, ConfigError> {
@@ -64,7 +63,7 @@ fn clocks(raw: Option<Count>) -> Result<ClockBounds, String> {
 
 fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String> {
     let address = raw.listen.as_deref().unwrap_or(LISTEN);
-    let listen = socket("server.listen", address)?;
+    let listen = listen("server.listen", address)?;
     let connections_max = at_least_one("server.connections_max", raw.connections_max, CONNECTIONS_MAX)?;
     let connections_per_address_max = connections_per_address(raw, connections_max)?;
     let node = raw.node.as_deref().map(NodeName::try_new).transpose();
@@ -74,6 +73,7 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
     let upstreams =
         upstreams.collect::<Result<_, _>>().map_err(|problem| format!("server.upstreams: {problem}"))?;
     let tls = raw.tls.as_ref().map(|raw| tls::server("server", raw)).transpose()?;
+    listen.check_tls("server", tls.is_some())?;
     let (insecure, store) = (raw.insecure, store::store(raw_store)?);
     let change_factor_max = raw.change_factor_max.map_or(CHANGE_FACTOR_MAX, |factor| factor.0);
     if change_factor_max == 0 {
@@ -109,17 +109,17 @@ fn connections_per_address(raw: &RawServer, connections_max: usize) -> Result<us
 
 /// What operators see and change, on an address of its own.
 fn admin(raw: &RawAdmin, server: &ServerConfig) -> Result<AdminConfig, String> {
-    let listen = socket("admin.listen", &raw.listen)?;
-    if listen == server.listen && listen.port() != 0 {
+    let listen = listen("admin.listen", &raw.listen)?;
+    if listen.is_taken_by(&server.listen) {
         return Err(format!("admin.listen is {listen}, as server.listen is: use another address"));
     }
     let tls = raw.tls.as_ref().map(|raw| tls::server("admin", raw)).transpose()?;
+    listen.check_tls("admin", tls.is_some())?;
     Ok(AdminConfig { listen, tls, insecure: raw.insecure, metrics: raw.metrics })
 }
 
-fn socket(key: &str, address: &str) -> Result<SocketAddr, String> {
-    let wrong = || format!("{key} is {address:?}: use an IP address and a port, for example {LISTEN:?}");
-    address.parse().map_err(|_| wrong())
+fn listen(key: &str, said: &str) -> Result<Listen, String> {
+    said.parse().map_err(|problem: String| format!("{key} is {said:?}: {problem}"))
 }
 
 /// `name` as a request's `Host` has it, without a port.

@@ -1,6 +1,6 @@
 //! Whether an address that is listened on lets in any peer of another machine, or lets others read what is said there.
 
-use super::Config;
+use super::{Config, Listen};
 use lessor_tls::ServerFiles;
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,25 +18,26 @@ pub struct Exposure {
 }
 
 impl Config {
-    /// The exposure of the service for nodes at `address`; `None` if only this machine reaches it, or peers prove who they are and
+    /// The exposure of the service for nodes at `listen`; `None` if only this machine reaches it, or peers prove who they are and
     /// nothing is said in clear.
-    pub fn exposure(&self, address: SocketAddr) -> Option<Exposure> {
-        self.exposed("server", address, self.server.tls.as_ref(), self.server.insecure)
+    pub fn exposure(&self, listen: &Listen) -> Option<Exposure> {
+        self.exposed("server", listen, self.server.tls.as_ref(), self.server.insecure)
     }
 
     /// The same of the service for operators.
-    pub fn admin_exposure(&self, address: SocketAddr) -> Option<Exposure> {
+    pub fn admin_exposure(&self, listen: &Listen) -> Option<Exposure> {
         let admin = self.admin.as_ref()?;
-        self.exposed("admin", address, admin.tls.as_ref(), admin.insecure)
+        self.exposed("admin", listen, admin.tls.as_ref(), admin.insecure)
     }
 
     fn exposed(
         &self,
         section: &'static str,
-        address: SocketAddr,
+        listen: &Listen,
         tls: Option<&ServerFiles>,
         is_insecure: bool,
     ) -> Option<Exposure> {
+        let Listen::Address(address) = *listen else { return None };
         let (is_encrypted, is_authenticated) = (tls.is_some(), self.auth.is_some());
         let is_mutual = tls.is_some_and(|files| files.client_ca.is_some());
         let is_closed = is_mutual || (is_encrypted && is_authenticated);
@@ -69,7 +70,7 @@ mod tests {
             "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
         let config = Config::parse(&format!("[server]\n{server}\n{limit}")).expect("valid");
         assert_eq!(Config::parse(&config.to_string()), Ok(config.clone()));
-        let exposure = config.exposure(address.parse().expect("an address"));
+        let exposure = config.exposure(&address.parse().expect("an address"));
         exposure.map(|exposure| (exposure.is_accepted, exposure.to_string()))
     }
 
@@ -98,7 +99,7 @@ mod tests {
             "[auth]\ntokens = \"t\"\n[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\nread = [\"*\"]\n";
         let exposure = |server: &str| {
             let config = Config::parse(&format!("[server]\n{server}\n{auth}{limit}")).expect("valid");
-            config.exposure("10.0.0.1:7400".parse().expect("an address"))
+            config.exposure(&"10.0.0.1:7400".parse().expect("an address"))
         };
         let clear = exposure("").expect("tokens can be read on the way");
         assert!(clear.is_accepted && clear.to_string().contains("tokens are sent to it in clear"));

@@ -5,6 +5,7 @@ mod auth;
 mod check;
 mod error;
 mod exposure;
+mod listen;
 mod one;
 mod place;
 mod raw;
@@ -23,6 +24,7 @@ pub use lessor_ledger::registry::{
     ByNode, DEPTH_MAX, KEYS_MAX, Keyed, LESSEES_MAX, LimitConfig, Upstream, key_above,
 };
 use lessor_ledger::rule_text;
+pub use listen::Listen;
 pub use one::limit_from_json;
 
 use crate::cells::CellsConfig;
@@ -31,7 +33,6 @@ use lessor_ledger::rule::SlidingWindow;
 use lessor_protocol::{ClockBounds, NodeName};
 use lessor_tls::{ServerFiles, Tls};
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -75,8 +76,8 @@ pub struct Config {
 /// How the service is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// The address that the binary binds.
-    pub listen: SocketAddr,
+    /// Where the binary listens.
+    pub listen: Listen,
     /// Connections that are open at once.
     pub connections_max: usize,
     /// Those of one address. Further ones are closed at once.
@@ -101,8 +102,8 @@ pub struct ServerConfig {
 /// Where operators see and change it, apart from nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminConfig {
-    /// The address that the binary binds.
-    pub listen: SocketAddr,
+    /// Where the binary listens.
+    pub listen: Listen,
     /// The files by which connections are encrypted; `None` if they are not.
     pub tls: Option<ServerFiles>,
     /// Whether other machines may reach it though it lets in any peer.

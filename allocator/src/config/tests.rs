@@ -132,7 +132,7 @@ fn what_is_no_configuration_is_refused() {
     );
     refused(
         &format!("[server]\nlisten = \"7400\"\n{limit}"),
-        "line 2: server.listen is \"7400\": use an IP address and a port, for example \"127.0.0.1:7400\"",
+        "line 2: server.listen is \"7400\": use an IP address and a port, for example \"127.0.0.1:7400\", or unix: and the path of a socket",
     );
     refused(
         &format!("[server]\nconnections_max = 0\n{limit}"),

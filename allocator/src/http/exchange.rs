@@ -3,6 +3,7 @@
 use super::problem::Problem;
 use super::{body, decode, json, visitor};
 use crate::access::Visitor;
+use crate::addresses::Address;
 use crate::audit::Origin;
 use crate::shared::Shared;
 use axum::body::{Body, Bytes, HttpBody};
@@ -16,7 +17,6 @@ use lessor_protocol::trace;
 use lessor_protocol::wire::{GrantBody, LeasesResponse, Text, code};
 use lessor_protocol::{Answer, NodeName, Refusal, RefusalReason};
 use std::mem;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::field::Empty;
@@ -41,7 +41,7 @@ pub(super) async fn leases_by_route(
 /// `POST /v1/leases` of a peer at `address`.
 pub(super) async fn leases<B>(
     shared: &Arc<Shared>,
-    address: Option<IpAddr>,
+    address: Option<Address>,
     request: Request<B>,
 ) -> Result<Response, Problem>
 where

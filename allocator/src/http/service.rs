@@ -3,6 +3,7 @@
 
 use super::problem::Problem;
 use super::{Part, exchange, guard, router};
+use crate::addresses::Address;
 use crate::audit::Origin;
 use crate::shared::Shared;
 use axum::Router;
@@ -13,7 +14,6 @@ use lessor_protocol::entropy;
 use lessor_protocol::wire::LEASES_PATH;
 use std::convert::Infallible;
 use std::error::Error;
-use std::net::IpAddr;
 use std::sync::Arc;
 use tower::ServiceExt as _;
 
@@ -47,7 +47,7 @@ pub(crate) struct Service {
     /// Whether it answers nodes.
     lends: bool,
     /// The address of the peer that it answers.
-    address: Option<IpAddr>,
+    address: Option<Address>,
 }
 
 impl Service {
@@ -58,7 +58,7 @@ impl Service {
     }
 
     /// The same for the peer at `address`.
-    pub(crate) fn of_peer(self, address: IpAddr) -> Self {
+    pub(crate) fn of_peer(self, address: Address) -> Self {
         Service { address: Some(address), ..self }
     }
 

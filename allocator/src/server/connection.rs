@@ -5,6 +5,7 @@ use super::budget::{Budget, Found, LOOK_EVERY};
 use super::frames::Frames;
 use super::patience::Patience;
 use super::peers::HEAD_WAIT;
+use crate::addresses::Address;
 use crate::http;
 use axum::http::Version;
 use hyper::Request;
@@ -13,7 +14,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use lessor_tls::PeerName;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(super) struct Serving {
 /// Who is at the other end.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
-    pub(super) address: IpAddr,
+    pub(super) address: Address,
     /// From its certificate, if it had to show one.
     pub(super) name: Option<PeerName>,
 }

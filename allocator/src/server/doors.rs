@@ -1,13 +1,15 @@
 //! The addresses that a server listens on: one for nodes, and maybe one for operators. Each has connections of its own.
 
 use super::peers::Peers;
+use crate::config::Listen;
 use crate::http::Part;
+use crate::listener::{Accepted, Listener};
 use crate::shared::Shared;
 use lessor_tls::Acceptor;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 /// How long to wait when there are no files left for another connection. Others will close.
@@ -15,7 +17,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// An address that is listened on.
 pub(super) struct Door {
-    listener: TcpListener,
+    listener: Listener,
     peers: Peers,
     connections_max: usize,
     /// For the count of those that were closed at once.
@@ -30,6 +32,13 @@ pub(super) struct Bounds {
     pub(super) per_address: usize,
 }
 
+impl Bounds {
+    /// At `listen`. All peers of a Unix socket have one address: the bound of each is that of all then.
+    pub(super) fn new(connections: usize, per_address: usize, listen: &Listen) -> Self {
+        Bounds { connections, per_address: if listen.is_unix() { connections } else { per_address } }
+    }
+}
+
 /// All of them.
 pub(super) struct Doors {
     pub(super) nodes: Door,
@@ -40,7 +49,7 @@ impl Door {
     /// Serves a part of `shared`, by certificates if there are any.
     pub(super) fn new(
         shared: &Arc<Shared>,
-        listener: TcpListener,
+        listener: Listener,
         (part, tls): (Part, Option<Arc<Acceptor>>),
         bounds: Bounds,
     ) -> Self {
@@ -53,14 +62,21 @@ impl Door {
         tokio::select! {
             Some(()) = self.peers.ended() => {}
             accepted = self.listener.accept(), if self.peers.count() < self.connections_max => match accepted {
-                Ok((stream, from)) => {
-                    if !self.peers.serve(without_delay(stream), from.ip()) {
-                        self.shared.metrics().connection_refused();
-                        tracing::debug!(address = %from.ip(), "a connection too many of this address");
-                    }
-                }
+                Ok(accepted) => self.accept(accepted),
                 Err(error) => pause(&error).await,
             },
+        }
+    }
+
+    fn accept(&mut self, accepted: Accepted) {
+        let address = accepted.address();
+        let is_served = match accepted {
+            Accepted::Tcp(stream, _) => self.peers.serve(without_delay(stream), address),
+            Accepted::Unix(stream) => self.peers.serve(stream, address),
+        };
+        if !is_served {
+            self.shared.metrics().connection_refused();
+            tracing::debug!(%address, "a connection too many of this address");
         }
     }
 

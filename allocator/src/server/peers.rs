@@ -6,13 +6,12 @@ mod tests;
 
 use super::connection::{self, Peer, Serving};
 use super::head_timer::HeadTimer;
-use crate::addresses::Addresses;
+use crate::addresses::{Address, Addresses};
 use crate::http;
 use crate::shared::Shared;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use lessor_tls::Acceptor;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -72,7 +71,7 @@ impl Peers {
     pub(super) fn serve(
         &mut self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        address: IpAddr,
+        address: Address,
     ) -> bool {
         let Some(place) = self.addresses.place(address) else { return false };
         let (mut builder, service) = (self.builder.clone(), self.service.clone());

@@ -11,7 +11,7 @@ const TOKEN: &str = "LESSOR_TOKEN";
 /// The allocator that is asked.
 #[derive(Debug, Args)]
 pub(crate) struct AddressArgs {
-    /// The URL of the allocator: http://host:port or https://host:port.
+    /// The URL of the allocator: http://host:port, https://host:port, or unix: and the path of its socket.
     #[arg(
         long,
         value_name = "URL",

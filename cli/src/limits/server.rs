@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use http::header::CONTENT_TYPE;
 use http::request::Builder;
 use http::{Method, Request, StatusCode};
+use lessor_protocol::unix;
 use lessor_tls::{HttpClient, HttpError};
 use reqwest::Url;
 use serde_json::Value;
@@ -20,7 +21,10 @@ const BODY_MAX: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Server {
     http: HttpClient,
+    /// What requests are sent to.
     base: Url,
+    /// Where it is, as it is shown.
+    address: String,
     /// What is said with each request that decides something.
     said: Vec<(&'static str, String)>,
 }
@@ -41,16 +45,29 @@ impl Server {
     pub(crate) fn try_new(args: &AddressArgs) -> Result<Self, Failure> {
         let url = &args.server;
         let wrong = |problem: String| Failure::Input(format!("--server is {url:?}: {problem}"));
-        let base = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
+        let socket = unix::socket(url).transpose().map_err(|problem| wrong(problem.to_owned()))?;
+        // The host is one that an allocator has in any case.
+        let base = if socket.is_some() { "http://localhost/" } else { url };
+        let base = Url::parse(base).map_err(|error| wrong(error.to_string()))?;
         if !["http", "https"].contains(&base.scheme()) || base.cannot_be_a_base() {
-            return Err(wrong("use http://host:port or https://host:port".to_owned()));
+            return Err(wrong(
+                "use http://host:port, https://host:port, or unix: and the path of a socket".to_owned(),
+            ));
         }
-        let tls = (base.scheme() == "https").then(|| args.tls.tls()).transpose()?;
-        let http =
-            HttpClient::try_new(PATIENCE, tls).map_err(|error| Failure::Input(format!("TLS: {error}")))?;
+        let (http, address) = match socket {
+            Some(path) => {
+                (HttpClient::over_unix(&path, PATIENCE), format!("{}{}", unix::SCHEME, path.display()))
+            }
+            None => {
+                let tls = (base.scheme() == "https").then(|| args.tls.tls()).transpose()?;
+                let http = HttpClient::try_new(PATIENCE, tls)
+                    .map_err(|error| Failure::Input(format!("TLS: {error}")))?;
+                (http, base.as_str().trim_end_matches('/').to_owned())
+            }
+        };
         let http = http.with_token(args.token.token());
         let http = http.map_err(|error| Failure::Input(format!("token: {error}")))?;
-        Ok(Server { http, base, said: vec![] })
+        Ok(Server { http, base, address, said: vec![] })
     }
 
     /// The same, where decisions are confirmed if `yes`, and made for `reason`.
@@ -94,7 +111,7 @@ impl Server {
 
     /// Its address.
     pub(crate) fn address(&self) -> &str {
-        self.base.as_str().trim_end_matches('/')
+        &self.address
     }
 
     fn url(&self, steps: &[&str]) -> Url {
@@ -106,10 +123,10 @@ impl Server {
     }
 
     async fn send(&self, request: Builder, body: String) -> Result<Reply, Failure> {
-        let unreachable = |error: HttpError| Failure::Run(format!("cannot ask {}: {error}", self.base));
+        let unreachable = |error: HttpError| Failure::Run(format!("cannot ask {}: {error}", self.address));
         let request = request.body(body.into_bytes());
         let request =
-            request.map_err(|error| Failure::Input(format!("cannot ask {}: {error}", self.base)))?;
+            request.map_err(|error| Failure::Input(format!("cannot ask {}: {error}", self.address)))?;
         let mut response = self.http.send(request, PATIENCE).await.map_err(unreachable)?;
         let status = response.status();
         let etag = response.headers().get("etag").and_then(|etag| etag.to_str().ok()).map(str::to_owned);
@@ -117,7 +134,7 @@ impl Server {
         while let Some(piece) = response.chunk().await.map_err(unreachable)? {
             read.extend_from_slice(&piece);
             if read.len() > BODY_MAX {
-                return Err(Failure::Run(format!("{} answers without end", self.base)));
+                return Err(Failure::Run(format!("{} answers without end", self.address)));
             }
         }
         let body = serde_json::from_slice(&read).unwrap_or(Value::Null);

@@ -8,6 +8,7 @@ use lessor_files::Token;
 use lessor_protocol::trace::TRACEPARENT;
 use reqwest::Url;
 use std::ops::Deref;
+use std::path::Path;
 use std::time::Duration;
 
 /// How the body of a request is written.
@@ -37,6 +38,17 @@ impl Http {
     /// In clear. A connection is there within `patience`, or not at all.
     pub(super) fn plain(patience: Duration, credentials: &Credentials) -> reqwest::Result<Self> {
         let builder = reqwest::Client::builder().connect_timeout(patience).tcp_nodelay(true).no_proxy();
+        let client = builder.redirect(reqwest::redirect::Policy::none()).build();
+        client.map(|client| Http::Plain(client, credentials.token.clone()))
+    }
+
+    /// The same over the Unix socket at `path`, whatever the host of a URL is.
+    pub(super) fn over_unix(
+        path: &Path,
+        patience: Duration,
+        credentials: &Credentials,
+    ) -> reqwest::Result<Self> {
+        let builder = reqwest::Client::builder().connect_timeout(patience).unix_socket(path).no_proxy();
         let client = builder.redirect(reqwest::redirect::Policy::none()).build();
         client.map(|client| Http::Plain(client, credentials.token.clone()))
     }

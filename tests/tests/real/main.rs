@@ -31,3 +31,4 @@ mod tls;
 mod transport;
 #[cfg(target_os = "linux")]
 mod trouble;
+mod unix;

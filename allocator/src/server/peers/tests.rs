@@ -18,7 +18,7 @@ rules = [{ kind = "sliding_window", limit = 1000, per = "30s" }]
 "#;
 
 /// Where all of them come from.
-const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+const HERE: Address = Address::Ip(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
 
 const LIVEZ: &str = "GET /livez HTTP/1.1\r\nhost: a\r\n\r\n";
 

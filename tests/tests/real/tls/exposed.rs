@@ -73,7 +73,7 @@ fn what_compose_runs_is_not_refused() {
         include_str!("../../../../packaging/compose/postgres.toml"),
     ] {
         let config = lessor_allocator::Config::parse(text).expect("we ship it");
-        let exposure = config.exposure("0.0.0.0:7400".parse().expect("an address"));
+        let exposure = config.exposure(&"0.0.0.0:7400".parse().expect("an address"));
         assert!(exposure.is_some_and(|exposure| exposure.is_accepted));
     }
 }

@@ -1,0 +1,191 @@
+//! An allocator on Unix sockets: nodes lease over one, and operators ask over another. The file of a dead process is replaced, nothing
+//! else is, and none is left at the end.
+
+use lessor::Client;
+use lessor_tls::HttpClient;
+use rustix::process::Signal;
+use scenarios::process::{Running, lessor};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const SOON: Duration = Duration::from_secs(5);
+
+const LIMIT: &str = "[store]\nkind = \"memory\"\n[[limit]]\nname = \"vendor\"\nrules = [{ kind = \"fixed_window\", limit = 9, per = \"1h\" }]\n";
+
+/// A folder for sockets.
+struct Desk(TempDir);
+
+impl Desk {
+    fn new() -> Self {
+        Desk(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn url(&self, name: &str) -> String {
+        format!("unix:{}", self.file(name).display())
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.file("log")).expect("it has one")
+    }
+
+    /// `lessor serve` on `node.sock`, with these sections before the limit.
+    fn command(&self, more: &str, sections: &str) -> Command {
+        let file = self.file("lessor.toml");
+        let server = format!("[server]\nlisten = {:?}\n{more}", self.url("node.sock"));
+        fs::write(&file, format!("{server}\n{sections}\n{LIMIT}")).expect("a file in it");
+        let mut command = Command::new(lessor());
+        command.args(["serve", "--fresh", "--config"]).arg(file);
+        command.env_remove("LESSOR_LISTEN").stderr(File::create(self.file("log")).expect("a file in it"));
+        command
+    }
+
+    fn serve(&self, more: &str, sections: &str) -> Running {
+        let mut running = Running::start(&mut self.command(more, sections));
+        assert_eq!(running.line(), format!("listening on {}", self.url("node.sock")), "{}", self.log());
+        running
+    }
+
+    /// A start that comes to nothing: its exit code, and what it said.
+    fn refused(&self, command: &mut Command) -> (Option<i32>, String) {
+        let mut running = Running::start(command);
+        assert_eq!(running.line(), "", "it does not listen");
+        (running.wait().code(), self.log())
+    }
+
+    fn lessor(&self, args: &[&str]) -> Output {
+        Command::new(lessor()).args(args).output().expect("it runs")
+    }
+}
+
+/// What is answered to `path` over the socket, by its status.
+async fn get(socket: &Path, path: &str) -> u16 {
+    let client = HttpClient::over_unix(socket, SOON);
+    let request = http::Request::get(format!("http://localhost{path}")).body(vec![]).expect("a request");
+    client.send(request, SOON).await.expect("it answers").status().as_u16()
+}
+
+/// A connection on which it was answered, and which is still open.
+fn connected(socket: &Path) -> UnixStream {
+    let mut peer = UnixStream::connect(socket).expect("it listens");
+    peer.set_read_timeout(Some(SOON)).expect("a time");
+    peer.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it reads");
+    let mut head = [0; 15];
+    peer.read_exact(&mut head).expect("it answers");
+    assert_eq!(&head, b"HTTP/1.1 200 OK");
+    peer
+}
+
+#[tokio::test]
+async fn nodes_lease_and_operators_decide_over_sockets_that_go_with_the_process() {
+    let desk = Desk::new();
+    let (node, admin, audit) = (desk.file("node.sock"), desk.file("admin.sock"), desk.file("audit.jsonl"));
+    let sections = format!("[admin]\nlisten = {:?}\n[audit]\npath = {audit:?}", desk.url("admin.sock"));
+    let mut running = desk.serve("", &sections);
+    assert_eq!(running.line(), format!("listening for operators on {}", desk.url("admin.sock")));
+    for file in [&node, &admin] {
+        let found = file.symlink_metadata().expect("it is there");
+        assert!(found.file_type().is_socket());
+        assert_eq!(found.permissions().mode() & 0o777, 0o660);
+    }
+    let client = Client::connect(&desk.url("node.sock")).await.expect("it leases");
+    client.limit("vendor").acquire_within(3, SOON).await.expect("there are some");
+    let listed = desk.lessor(&["limits", "list", "--server", &desk.url("admin.sock")]);
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("vendor"), "{listed:?}");
+    let status = desk.lessor(&["status", "--server", &desk.url("admin.sock")]);
+    let said = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.status.success() && said.starts_with(&desk.url("admin.sock")), "{status:?}");
+    assert!(!said.contains("warning"), "only this machine reaches it: {said}");
+    let paused = desk.lessor(&["limits", "pause", "vendor", "--server", &desk.url("admin.sock")]);
+    assert!(paused.status.success(), "{paused:?}");
+    let written: Value =
+        serde_json::from_str(fs::read_to_string(&audit).expect("it is there").trim()).expect("an entry");
+    assert_eq!([&written["action"], &written["from"]], ["pause", "unix"]);
+    // Apart from each other, as on addresses.
+    assert_eq!((get(&admin, "/v1/limits").await, get(&node, "/v1/limits").await), (200, 404));
+    assert_eq!(get(&admin, "/metrics").await, 200);
+    client.shutdown().await;
+    running.signal(Signal::TERM);
+    assert!(running.wait().success());
+    let mut left: Vec<_> =
+        fs::read_dir(desk.0.path()).expect("a folder").flatten().map(|file| file.file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["audit.jsonl", "lessor.toml", "log"]);
+    let gone = desk.lessor(&["status", "--server", &desk.url("admin.sock")]);
+    let said = String::from_utf8_lossy(&gone.stderr).into_owned();
+    assert!(gone.status.code() == Some(1) && said.contains(&desk.url("admin.sock")), "{said}");
+}
+
+#[tokio::test]
+async fn the_socket_of_a_process_that_was_killed_is_replaced_and_that_of_a_live_one_is_not() {
+    let desk = Desk::new();
+    let socket = desk.file("node.sock");
+    desk.serve("", "").kill();
+    assert!(socket.symlink_metadata().is_ok(), "it is left behind");
+    let running = desk.serve("", "");
+    assert_eq!(get(&socket, "/readyz").await, 200);
+    let (code, said) = desk.refused(&mut desk.command("", ""));
+    assert!(code == Some(1) && said.contains("node.sock: another process listens there"), "{code:?} {said}");
+    assert_eq!(get(&socket, "/readyz").await, 200, "the first one goes on");
+    drop(running);
+}
+
+#[test]
+fn what_is_at_the_path_and_is_no_socket_stays() {
+    let desk = Desk::new();
+    let (socket, mine) = (desk.file("node.sock"), desk.file("mine"));
+    fs::write(&mine, "mine").expect("written");
+    symlink(&mine, &socket).expect("a link");
+    let (code, said) = desk.refused(&mut desk.command("", ""));
+    assert!(code == Some(1) && said.contains("node.sock: what is there is no socket"), "{code:?} {said}");
+    assert!(socket.is_symlink());
+    fs::rename(&mine, &socket).expect("it is ours");
+    let (code, said) = desk.refused(&mut desk.command("", ""));
+    assert!(code == Some(1) && said.contains("node.sock: what is there is no socket"), "{code:?} {said}");
+    assert_eq!(fs::read_to_string(&socket).expect("it is there"), "mine");
+}
+
+/// On an address, one peer has three quarters of all connections. Peers of a socket have one address, and all connections.
+#[test]
+fn peers_of_a_socket_have_all_connections() {
+    let desk = Desk::new();
+    let _running = desk.serve("connections_max = 4", "");
+    let held: Vec<UnixStream> = (0..4).map(|_| connected(&desk.file("node.sock"))).collect();
+    let mut fifth = UnixStream::connect(desk.file("node.sock")).expect("it waits to be accepted");
+    fifth.set_read_timeout(Some(Duration::from_millis(50))).expect("a time");
+    fifth.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it is buffered");
+    let early = fifth.read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(early, Err(std::io::ErrorKind::WouldBlock), "it is not closed");
+    drop(held);
+    fifth.set_read_timeout(Some(SOON)).expect("a time");
+    assert_eq!(fifth.read(&mut [0]).expect("it is answered"), 1);
+}
+
+#[test]
+fn a_socket_with_certificates_and_a_path_that_is_none_are_refused() {
+    let desk = Desk::new();
+    let tls = "tls = { certificate = \"a\", key = \"b\" }";
+    let (code, said) = desk.refused(&mut desk.command(tls, ""));
+    assert!(code == Some(2) && said.contains("a Unix socket is not encrypted"), "{code:?} {said}");
+    for (args, names) in [
+        (
+            ["status", "--server", "unix:a.sock"],
+            "--server is \\\"unix:a.sock\\\": the path of a Unix socket begins with /",
+        ),
+        (["serve", "--config=a.toml", "--listen=unix:a.sock"], "the path of a Unix socket begins with /"),
+    ] {
+        let output = desk.lessor(&args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(&names.replace("\\\"", "\"")), "{said}");
+    }
+}
