@@ -1,6 +1,7 @@
 //! Where a store is, as an operator writes it. Nothing shows the password that may be in it.
 
 mod etcd;
+mod shown;
 
 pub(super) use self::etcd::EtcdPlace;
 
@@ -10,7 +11,7 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::SslMode;
 
 /// The URL of a store: `redis://`, `rediss://`, `postgres://`, `postgresql://`, `etcd://`, `etcds://`, or `memory:` for cells
 /// that no other process sees and that end with the process.
@@ -74,7 +75,7 @@ pub(super) struct Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&host_and_port(&self.host, self.port))
+        f.write_str(&shown::host_and_port(&self.host, self.port))
     }
 }
 
@@ -297,45 +298,6 @@ impl PartialEq for StoreUrl {
 
 impl Eq for StoreUrl {}
 
-/// Where it is, put together from what was understood: no user, no password, no options.
-impl fmt::Display for StoreUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Place::Memory => f.write_str("memory:"),
-            Place::Redis(place) => {
-                let scheme = if place.tls.is_some() { "rediss" } else { "redis" };
-                let hosts = place.hosts.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
-                match place.is_cluster {
-                    true => write!(f, "{scheme}://{hosts}/?cluster=true"),
-                    false => write!(f, "{scheme}://{hosts}/{}", place.db),
-                }
-            }
-            Place::Etcd(place) => write!(f, "{place}"),
-            Place::Postgres(place) => {
-                let config = &place.config;
-                let ports = config.get_ports();
-                let shown = config.get_hosts().iter().enumerate().map(|(index, host)| match host {
-                    Host::Tcp(host) => {
-                        let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
-                        host_and_port(host, port)
-                    }
-                    #[cfg(unix)]
-                    Host::Unix(path) => path.display().to_string(),
-                });
-                let hosts = shown.collect::<Vec<_>>().join(",");
-                write!(f, "postgres://{hosts}/{}", config.get_dbname().unwrap_or_default())
-            }
-        }
-    }
-}
-
-fn host_and_port(host: &str, port: u16) -> String {
-    match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    }
-}
-
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StoreUrl({self})")
@@ -362,7 +324,9 @@ mod tests {
             ("postgres://u:s3cret@h/d?sslmode=require", "postgres://h:5432/d"),
             ("postgresql://u:s3?cr/et@h:1,i:2/d", "postgres://h:1,i:2/d"),
             ("postgres://h/d?user=u", "postgres://h:5432/d"),
-            ("postgres://u:s3cret@/d?host=/run/postgresql", "postgres:///run/postgresql/d"),
+            ("postgres://u:s3cret@/d?host=/run/postgresql", "postgres://%2Frun%2Fpostgresql:5432/d"),
+            ("postgres://u:s3cret@%2Frun%2Fa%20b:7,h/d%2Fe", "postgres://%2Frun%2Fa%20b:7,h:5432/d%2Fe"),
+            ("postgres://u:s3cret@/d?hostaddr=127.0.0.1&port=7", "postgres://127.0.0.1:7/d"),
             ("etcd://h", "etcd://h:2379"),
             ("etcd://h:7/", "etcd://h:7"),
             ("etcd://u:s3c,ret@a:1,b-c.d,[::1]:3/", "etcd://a:1,b-c.d:2379,[::1]:3"),
@@ -374,6 +338,9 @@ mod tests {
                 (url.to_string(), format!("{url:?}")),
                 (shown.to_owned(), format!("StoreUrl({shown})"))
             );
+            // The bug: what was shown of a Unix socket could not be read.
+            let again: StoreUrl = shown.parse().unwrap_or_else(|error| panic!("{shown}: {error}"));
+            assert_eq!(again.to_string(), shown);
         }
     }
 
