@@ -36,6 +36,10 @@ const STREAMS_MAX: u32 = 64;
 /// How often an HTTP/2 peer that says nothing is asked whether it is still there.
 const PING_EVERY: Duration = Duration::from_secs(20);
 
+/// Of the connections that one address may have, one in so many may be in its handshake. Before that is over, nothing is known of a
+/// peer, and it costs arithmetic. A fleet behind one address that comes at once tries again.
+const HANDSHAKE_PART: usize = 4;
+
 /// The connections, each with its task.
 pub(super) struct Peers {
     service: http::Service,
@@ -44,6 +48,8 @@ pub(super) struct Peers {
     tls: Option<Arc<Acceptor>>,
     /// Connections of each address.
     addresses: Addresses,
+    /// Those of them that are in their handshake.
+    handshakes: Addresses,
     /// Tells connections to finish, and handshakes to end.
     stops: watch::Sender<()>,
     tasks: JoinSet<()>,
@@ -62,12 +68,14 @@ impl Peers {
             builder: builder(),
             tls,
             addresses: Addresses::new(per_address),
+            handshakes: Addresses::new((per_address / HANDSHAKE_PART).max(1)),
             stops: watch::Sender::new(()),
             tasks: JoinSet::new(),
         }
     }
 
-    /// Serves one more, from `address`. It is closed at once if that address has as many as it may; whether it is served.
+    /// Serves one more, from `address`. It is closed at once if that address has as many as it may, of connections or of handshakes;
+    /// whether it is served.
     pub(super) fn serve(
         &mut self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -84,6 +92,7 @@ impl Peers {
             });
             return true;
         };
+        let Some(handshake) = self.handshakes.place(address) else { return false };
         let mut ends = self.stops.subscribe();
         self.tasks.spawn(async move {
             let _place = place;
@@ -92,6 +101,7 @@ impl Peers {
                 // Nothing was asked for in it yet. An error means that there is no server any more.
                 _ = ends.changed() => return,
             };
+            drop(handshake);
             match shaken {
                 Ok((stream, name)) => connection::serve(stream, serving, Peer { address, name }).await,
                 Err(error) => tracing::debug!(%error, "a handshake came to nothing"),

@@ -57,6 +57,47 @@ async fn without_an_authority_of_clients_any_client_is_served() {
     assert_eq!(get(&anyone, &format!("{}/readyz", allocator.url)).await, Ok(200));
 }
 
+/// One address begins handshakes and ends none. Its further ones are closed at once, and a peer of another address gets in. A handshake
+/// that is over makes room for the next.
+#[tokio::test]
+async fn handshakes_that_never_end_keep_out_no_other_address() {
+    let desk = Desk::new();
+    let bounds = "[server]\nconnections_max = 12\nconnections_per_address_max = 8\n";
+    let command = desk.command(false);
+    let file = desk.file("lessor.toml");
+    let config = std::fs::read_to_string(&file).expect("it is there").replace("[server]\n", bounds);
+    assert!(config.contains(bounds), "{config}");
+    std::fs::write(&file, config).expect("a file in it");
+    let allocator = desk::serve_by(&desk, command);
+    let begin = async || {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind("127.0.0.2:0".parse().expect("an address")).expect("it is of this machine");
+        socket.connect(allocator.address().parse().expect("an address")).await.expect("it listens")
+    };
+    let is_closed =
+        async |peer: &mut TcpStream| timeout(Duration::from_millis(200), peer.read(&mut [0])).await.is_ok();
+    let mut held = [begin().await, begin().await];
+    for _ in 0..20 {
+        assert!(is_closed(&mut begin().await).await, "one too many");
+    }
+    for peer in &mut held {
+        assert!(!is_closed(peer).await, "those that began go on");
+    }
+    let url = format!("{}/livez", allocator.url);
+    let clients: Vec<HttpClient> = (0..4).map(|_| desk.client()).collect();
+    for client in &clients {
+        assert_eq!(get(client, &url).await, Ok(200), "each has a connection of its own, which stays open");
+    }
+    let metrics = desk::text(&clients[0], &format!("{}/metrics", allocator.url)).await.expect("it answers");
+    assert!(metrics.contains("\nlessor_connections_refused_total 20\n"), "{metrics}");
+    drop(held);
+    eventually("there is room again", async || {
+        let mut peer = begin().await;
+        (!is_closed(&mut peer).await).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_is_no_tls_is_closed_and_not_answered() {
     let desk = Desk::new();

@@ -37,12 +37,13 @@ fn peers() -> Peers {
 }
 
 fn peers_by(tls: Option<Arc<Acceptor>>) -> Peers {
-    Peers::new(
-        &Arc::new(Shared::new(Config::parse(CONFIG).expect("valid"), true)),
-        http::Part::Whole,
-        tls,
-        100,
-    )
+    peers_of(tls, 100)
+}
+
+/// At most `per_address` of one address.
+fn peers_of(tls: Option<Arc<Acceptor>>, per_address: usize) -> Peers {
+    let shared = Arc::new(Shared::new(Config::parse(CONFIG).expect("valid"), true));
+    Peers::new(&shared, http::Part::Whole, tls, per_address)
 }
 
 /// What encrypts connections with throw-away certificates.
@@ -219,6 +220,24 @@ async fn a_handshake_counts_as_a_connection_and_is_cut() {
         assert_eq!(timeout(Duration::from_secs(2), peers.ended()).await, Ok(Some(())));
         assert_eq!(peers.count(), 0);
     }
+}
+
+/// The bug: an address could have as many handshakes as connections, and a peer without any right held all of those.
+#[tokio::test(start_paused = true)]
+async fn one_address_has_few_handshakes_at_a_time() {
+    let mut peers = peers_of(Some(acceptor()), 2 * HANDSHAKE_PART);
+    let mut begin = |address: &str| {
+        let (peer, ours) = duplex(64);
+        let address = Address::Ip(address.parse().expect("an address"));
+        peers.serve(ours, address).then_some(peer)
+    };
+    let held = [begin("10.0.0.1"), begin("10.0.0.1")];
+    assert!(held.iter().all(Option::is_some) && begin("10.0.0.1").is_none());
+    let _others = [begin("10.0.0.2").expect("room"), begin("10.0.0.3").expect("room")];
+    sleep(HANDSHAKE_WAIT - Duration::from_secs(1)).await;
+    assert!(begin("10.0.0.1").is_none(), "as long as they last");
+    sleep(Duration::from_secs(2)).await;
+    assert!(begin("10.0.0.1").is_some(), "no longer");
 }
 
 /// What is only a handshake when the server stops has asked for nothing: it is not waited for.
