@@ -36,7 +36,7 @@ const SECONDS: [f64; 12] =
 const ASKS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, wire::ASKS_MAX as f64];
 
 /// How a request can end: well, or with one of these problems.
-const OUTCOMES: [&str; 11] = [
+const OUTCOMES: [&str; 12] = [
     "ok",
     "malformed",
     "invalid",
@@ -48,6 +48,7 @@ const OUTCOMES: [&str; 11] = [
     "unauthenticated",
     "forbidden",
     "session_of_another",
+    "bodies_full",
 ];
 
 /// Why a request can be refused for the peer that sent it.

@@ -10,6 +10,7 @@ use crate::clock::{EpochClock, begin};
 use crate::config::{Config, Exposure, LimitConfig};
 use crate::earlier_decisions::{Dropped, limits_with_overrides};
 use crate::events::Events;
+use crate::http::Bodies;
 use crate::journal::{Journal, NotDurable};
 use crate::metrics::Metrics;
 use crate::shared_store_status::SharedStoreStatus;
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     is_broken: AtomicBool,
     /// Whose turn it is to write a long answer.
     show: Semaphore,
+    bodies: Bodies,
 }
 
 /// What became of the file when it was last read.
@@ -157,6 +159,7 @@ impl Shared {
             audit: Audit::new(config.audit.clone()),
             registry: RwLock::new(registry),
             show: Semaphore::new(1),
+            bodies: Bodies::default(),
             is_broken: AtomicBool::new(false),
             metrics: Metrics::new(&config, now),
             events: Events::new(config.server.connections_max, config.server.connections_per_address_max),

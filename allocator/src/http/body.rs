@@ -1,5 +1,6 @@
-//! Reading a request's body: JSON, not too large, not too slow. Handlers that take one call [`read`].
+//! Reading a request's body: JSON, not too large, not too slow, and not beside too many others. Handlers that take one call [`read`].
 
+use super::bodies::{Bodies, Held};
 use super::problem::Problem;
 use axum::body::{Bytes, HttpBody};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
@@ -20,8 +21,8 @@ const DRAIN_MAX: usize = 16 << 20;
 /// How long a body may take to arrive. Nodes send theirs in one piece; longer only helps those who trickle.
 const BODY_WAIT: Duration = Duration::from_secs(5);
 
-/// The body of `request`.
-pub(super) async fn read<B>(request: Request<B>) -> Result<Bytes, Problem>
+/// The body of `request`, one of `bodies` as long as it is kept.
+pub(super) async fn read<B>(bodies: &Bodies, request: Request<B>) -> Result<Bytes, Problem>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
@@ -29,7 +30,7 @@ where
     if declared_length(request.headers()) > DRAIN_MAX {
         return Err(too_large());
     }
-    let mut collecting = pin!(collect(request.into_body()));
+    let mut collecting = pin!(collect(bodies, request.into_body()));
     if let Some(body) = at_once(collecting.as_mut()).await {
         return body;
     }
@@ -58,27 +59,57 @@ async fn at_once<T>(mut reading: Pin<&mut impl Future<Output = T>>) -> Option<T>
     .await
 }
 
-async fn collect<B: HttpBody<Data = Bytes> + Unpin>(mut body: B) -> Result<Bytes, Problem> {
+/// A body that comes in pieces, as much of it as is there.
+struct Kept {
+    bytes: Vec<u8>,
+    held: Held,
+}
+
+impl Kept {
+    /// The same with `more`.
+    fn with(mut self, more: &[u8]) -> Result<Self, Problem> {
+        let length = self.bytes.len() + more.len();
+        if length > BODY_MAX {
+            return Err(too_large());
+        }
+        if length > self.bytes.capacity() {
+            // Twice the room each time, if there is that much: a body that trickles is not copied for each of its pieces.
+            let twice = (2 * self.bytes.capacity()).clamp(length, BODY_MAX);
+            let room = [twice, length].into_iter().find(|room| self.held.grow_to(*room)).ok_or_else(full)?;
+            self.bytes.reserve_exact(room - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(self)
+    }
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+async fn collect<B>(bodies: &Bodies, mut body: B) -> Result<Bytes, Problem>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
     let first = next_piece(&mut body).await?.unwrap_or_default();
-    // Nearly all come in one piece, which need not be copied.
+    // Nearly all come in one piece, which need not be copied, nor waits for another one.
     if body.is_end_stream() && first.len() <= BODY_MAX {
         return Ok(first);
     }
-    let (mut kept, mut seen) = (vec![], 0usize);
+    // Once it is refused, nothing of it is kept, and the rest is thrown away.
+    let (mut kept, mut seen) = (Ok(Kept { bytes: vec![], held: bodies.begin() }), 0usize);
     let mut piece = Some(first);
     while let Some(bytes) = piece {
         seen = seen.saturating_add(bytes.len());
-        if seen <= BODY_MAX {
-            kept.extend_from_slice(&bytes);
-        } else {
-            kept = vec![];
-        }
+        kept = kept.and_then(|kept| kept.with(&bytes));
         if seen > DRAIN_MAX {
             break;
         }
         piece = next_piece(&mut body).await?;
     }
-    if seen > BODY_MAX { Err(too_large()) } else { Ok(kept.into()) }
+    kept.map(Bytes::from_owner)
 }
 
 /// The next bytes, or `None` at the end.
@@ -113,4 +144,80 @@ fn declared_length(headers: &HeaderMap) -> usize {
 
 fn too_large() -> Problem {
     Problem::too_large(format!("the body is larger than {BODY_MAX} bytes"))
+}
+
+fn full() -> Problem {
+    Problem::unavailable("bodies_full", "too many large bodies are being read: send this one again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::response::IntoResponse as _;
+    use hyper::body::Frame;
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::task::Context;
+    use tokio::task::JoinSet;
+
+    /// A body that says these pieces. Then it ends, or falls silent.
+    struct Said {
+        pieces: VecDeque<Bytes>,
+        ends: bool,
+    }
+
+    impl HttpBody for Said {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            match self.pieces.pop_front() {
+                Some(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
+                None if self.ends => Poll::Ready(None),
+                None => Poll::Pending,
+            }
+        }
+
+        fn is_end_stream(&self) -> bool {
+            self.ends && self.pieces.is_empty()
+        }
+    }
+
+    fn request(count: usize, size: usize, ends: bool) -> Request<Said> {
+        let pieces = (0..count).map(|_| Bytes::from(vec![b' '; size])).collect();
+        let request = Request::post("/").header(CONTENT_TYPE, "application/json");
+        request.body(Said { pieces, ends }).expect("a request")
+    }
+
+    /// The bug: each of thousands of connections could hold a megabyte at the same time.
+    #[tokio::test(start_paused = true)]
+    async fn large_bodies_that_trickle_take_bounded_memory_and_keep_out_no_short_one() {
+        let bodies = Arc::new(Bodies::default());
+        let mut slow = JoinSet::new();
+        for _ in 0..500 {
+            let bodies = bodies.clone();
+            slow.spawn(async move { read(&bodies, request(10, 60 << 10, false)).await });
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let held = bodies.held();
+        assert!((40 << 20..=48 << 20).contains(&held), "{held}");
+        assert_eq!(read(&bodies, request(3, 1_000, true)).await.expect("it is short").len(), 3_000);
+        assert_eq!(read(&bodies, request(1, 60 << 10, true)).await.expect("it is whole").len(), 60 << 10);
+        let refused = read(&bodies, request(10, 60 << 10, true)).await.expect_err("there is no room");
+        let answer = refused.into_response();
+        assert!(answer.status() == 503 && answer.headers()["retry-after"] == "1", "{answer:?}");
+        assert_eq!(bodies.held(), held, "a body that is refused takes nothing");
+        while let Some(read) = slow.join_next().await {
+            assert_eq!(read.expect("no panic").expect_err("it never ends").code(), "timeout");
+        }
+        assert_eq!(bodies.held(), 0);
+        let large = read(&bodies, request(10, 60 << 10, true)).await.expect("there is room");
+        assert!(large.len() == 600 << 10 && bodies.held() >= large.len(), "until it is done with");
+        drop(large);
+        assert_eq!(bodies.held(), 0);
+    }
 }

@@ -2,6 +2,7 @@
 //! and nothing that was sent is trusted or shown unescaped.
 
 mod admin;
+mod bodies;
 mod body;
 mod confirm;
 mod decider;
@@ -35,6 +36,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
+pub(crate) use bodies::Bodies;
 use lessor_protocol::push::EVENTS_PATH;
 use lessor_protocol::wire::LEASES_PATH;
 use problem::Problem;

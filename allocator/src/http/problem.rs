@@ -166,7 +166,8 @@ impl IntoResponse for Problem {
             let how = HeaderValue::from_static("Bearer realm=\"lessor\"");
             response.headers_mut().insert(WWW_AUTHENTICATE, how);
         }
-        if self.status == StatusCode::TOO_MANY_REQUESTS {
+        if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&self.status) {
+            // In seconds: what is full or fails may not be by then.
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

@@ -4,6 +4,7 @@ use super::Shared;
 use crate::access::Access;
 use crate::audit::Audit;
 use crate::config::Exposure;
+use crate::http::Bodies;
 
 impl Shared {
     /// Where it lets in any peer of another machine.
@@ -25,6 +26,11 @@ impl Shared {
     /// Where decisions are written down.
     pub(crate) fn audit(&self) -> &Audit {
         &self.audit
+    }
+
+    /// The bodies of requests that are being read.
+    pub(crate) fn bodies(&self) -> &Bodies {
+        &self.bodies
     }
 
     /// It serves so from now on.

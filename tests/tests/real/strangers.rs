@@ -110,6 +110,66 @@ async fn the_goodbye_of_a_stranger_gives_nothing_back() {
     assert!(admitted >= 1_200, "{admitted} admitted in ten seconds, of 200 a second");
 }
 
+/// The memory of a process, in bytes.
+fn memory(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+}
+
+/// A connection on which a goodbye began that has these chunks, and did not end.
+fn begins_to_say(address: &str, pieces: &[&str]) -> TcpStream {
+    let mut peer = TcpStream::connect(address).expect("it listens");
+    peer.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+    let head = "POST /v1/nodes/slow/leave HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close";
+    let chunks: String = pieces.iter().map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len())).collect();
+    let text = format!("{head}\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
+    peer.write_all(text.as_bytes()).expect("it reads");
+    peer
+}
+
+/// Ends what was begun, and reads the answer.
+fn answer_to(mut peer: TcpStream) -> String {
+    peer.write_all(b"0\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    peer.read_to_string(&mut answer).expect("an answer, and the end");
+    answer
+}
+
+/// 300 bodies of 900 kB come at once, and do not end: they take a bounded part of memory, and hold up no node and no short body.
+#[tokio::test]
+async fn large_bodies_that_trickle_take_bounded_memory_and_hold_up_no_node() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let client = Client::connect(&allocator.url).await.expect("it answers");
+    let before = memory(allocator.running.id());
+    let piece = " ".repeat(30_000);
+    let large = vec![piece.as_str(); 30];
+    let mut slow: Vec<TcpStream> = (0..300).map(|_| begins_to_say(allocator.address(), &large)).collect();
+    let refused = answer_to(begins_to_say(allocator.address(), &large));
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("\r\nretry-after: 1\r\n"), "{refused}");
+    assert!(refused.contains("\"code\":\"bodies_full\""), "{refused}");
+    let taken = memory(allocator.running.id()).saturating_sub(before) >> 20;
+    println!("300 bodies of 900 kB take {taken} MiB");
+    assert!(taken < 130, "{taken} MiB, of 260 that were sent");
+    let goodbye = "{\"session\":1,\"seq\":1,\"spent\":[]}";
+    let (begin, end) = goodbye.split_at(9);
+    let short = answer_to(begins_to_say(allocator.address(), &[begin, end]));
+    assert!(short.starts_with("HTTP/1.1 200 "), "{short}");
+    client.limit("vendor").acquire_within(5, Duration::from_secs(2)).await.expect("it is lent some");
+    // Each of them is answered once its time is over: 408.
+    let mut late = slow.pop().expect("there are many");
+    let mut answer = String::new();
+    late.read_to_string(&mut answer).expect("an answer, and the end");
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    drop(slow);
+    eventually("there is room again", async || {
+        let answer = answer_to(begins_to_say(allocator.address(), &large));
+        (!answer.starts_with("HTTP/1.1 503 ")).then_some(())
+    })
+    .await;
+    client.shutdown().await;
+}
+
 /// One who hears all that nodes say, and passes it on.
 #[derive(Clone, Debug, Default)]
 struct Eavesdropper {
