@@ -1,6 +1,6 @@
 //! What keeps other web sites out of an operator's browser: nothing is changed for a request that another site made it
-//! send, or that was sent to a name which is not this allocator's; no answer can be embedded elsewhere, and none that holds
-//! figures is kept.
+//! send, and nothing is changed or shown for one that was sent to a name which is not this allocator's; no answer can be embedded
+//! elsewhere, and none that holds figures is kept.
 
 use super::problem::Problem;
 use crate::shared::Shared;
@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use lessor_ledger::rejection::quoted;
+use lessor_protocol::push::EVENTS_PATH;
 use lessor_protocol::wire::LEASES_PATH;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -19,10 +20,13 @@ use std::sync::Arc;
 /// What the paths begin with that a node goes to in its own name.
 const NODES_PATH: &str = "/v1/nodes/";
 
+/// Where whatever runs the process asks how it stands, by any name.
+const HEALTH_PATHS: [&str; 3] = ["/livez", "/healthz", "/readyz"];
+
 /// How a browser says which site asks.
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Refuses to change anything for a request to another name or of another site.
+/// Refuses a request to another name, and to change anything for another site.
 pub(super) async fn own_site(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     match refusal(&shared, request.method(), request.uri(), request.headers()) {
         None => next.run(request).await,
@@ -32,7 +36,8 @@ pub(super) async fn own_site(State(shared): State<Arc<Shared>>, request: Request
 
 /// Why nothing is done for this request, if that is so.
 pub(super) fn refusal(shared: &Shared, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
-    misdirected(method, uri, headers, &shared.config().server.hosts)
+    let config = shared.config();
+    misdirected(method, uri, headers, &config.server.hosts, config.auth.is_some())
         .or_else(|| cross_site(method, uri, headers))
 }
 
@@ -66,13 +71,23 @@ fn cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem
     Some(Problem::new(StatusCode::FORBIDDEN, "cross_site", detail))
 }
 
-/// Refuses to change anything for a request to another name. A site may have its own name lead here: to a browser, that page
-/// and this allocator are one site then. An address, and a name without a dot, no site can have.
-fn misdirected(method: &Method, uri: &Uri, headers: &HeaderMap, hosts: &BTreeSet<String>) -> Option<Problem> {
-    let is_browser = is_of_browser(headers);
+/// Refuses a request to another name. A site may have its own name lead here: to a browser, that page and this allocator are one
+/// site then, and what it only reads has no mark by which it could be told from a program's. An address, and a name without a dot,
+/// no site can have. Where identities are asked for, that page has none to show: its reads are refused for that.
+fn misdirected(
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    hosts: &BTreeSet<String>,
+    asks_identity: bool,
+) -> Option<Problem> {
+    let path = uri.path();
+    if method.is_safe() && (asks_identity || HEALTH_PATHS.contains(&path)) {
+        return None;
+    }
     // Nodes are programs, and find the allocator by any name that leads to it.
-    let is_of_node = uri.path() == LEASES_PATH || uri.path().starts_with(NODES_PATH);
-    if method.is_safe() || (is_of_node && !is_browser) {
+    let is_of_node = path == LEASES_PATH || path == EVENTS_PATH || path.starts_with(NODES_PATH);
+    if is_of_node && !is_of_browser(headers) {
         return None;
     }
     let said = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or_default());
@@ -148,7 +163,7 @@ mod tests {
             let headers = headers
                 .iter()
                 .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-            misdirected(&Method::POST, &Uri::from_static(path), &headers.collect(), &hosts).is_none()
+            misdirected(&Method::POST, &Uri::from_static(path), &headers.collect(), &hosts, false).is_none()
         };
         let pause = "/v1/limits/a/pause";
         for host in [
@@ -179,5 +194,34 @@ mod tests {
         assert!(!ask(pause, &[("host", "127.0.0.1"), ("host", "evil.example")]), "both are said");
         assert!(!ask("http://evil.example/v1/limits/a/pause", &[]), "as HTTP/2 says it");
         assert!(ask(pause, &[]), "a program may leave it out, a browser never does");
+    }
+
+    /// The bug: such a site could not change limits, but read all of them.
+    #[test]
+    fn only_what_is_sent_to_a_name_of_this_allocator_is_shown() {
+        let hosts = BTreeSet::from(["lessor.example.com".to_owned()]);
+        let look = |path: &'static str, host: &'static str, marks: &[&'static str], asks_identity| {
+            let marks = marks
+                .iter()
+                .map(|name| (HeaderName::from_static(name), HeaderValue::from_static("same-origin")));
+            let headers = marks.chain([(HOST, HeaderValue::from_static(host))]).collect();
+            misdirected(&Method::GET, &Uri::from_static(path), &headers, &hosts, asks_identity).is_none()
+        };
+        let marks = ["sec-fetch-site"];
+        for path in ["/", "/page/main.js", "/v1/limits", "/v1/status", "/v1/events/recent", "/metrics"] {
+            for host in ["127.0.0.1:7400", "[::1]", "localhost", "allocator:7400", "lessor.example.com"] {
+                assert!(look(path, host, &[], false) && look(path, host, &marks, false), "{path} {host}");
+            }
+            // A browser marks nothing that goes in clear to another machine.
+            for marks in [&[][..], &marks] {
+                assert!(!look(path, "evil.example:7400", marks, false), "{path}");
+                assert!(look(path, "evil.example:7400", marks, true), "{path}: it has no identity to show");
+            }
+        }
+        for path in HEALTH_PATHS {
+            assert!(look(path, "evil.example", &[], false) && look(path, "evil.example", &marks, false));
+        }
+        assert!(look("/v1/events", "lessor.internal:7400", &[], false), "a node listens by any name");
+        assert!(!look("/v1/events", "evil.example", &marks, false));
     }
 }

@@ -70,8 +70,13 @@ impl Desk {
 
 /// What is answered to `path` over the socket, by its status.
 async fn get(socket: &Path, path: &str) -> u16 {
+    get_of(socket, "localhost", path).await
+}
+
+/// The same of a request that is sent to `host`.
+async fn get_of(socket: &Path, host: &str, path: &str) -> u16 {
     let client = HttpClient::over_unix(socket, SOON);
-    let request = http::Request::get(format!("http://localhost{path}")).body(vec![]).expect("a request");
+    let request = http::Request::get(format!("http://{host}{path}")).body(vec![]).expect("a request");
     client.send(request, SOON).await.expect("it answers").status().as_u16()
 }
 
@@ -114,6 +119,8 @@ async fn nodes_lease_and_operators_decide_over_sockets_that_go_with_the_process(
     // Apart from each other, as on addresses.
     assert_eq!((get(&admin, "/v1/limits").await, get(&node, "/v1/limits").await), (200, 404));
     assert_eq!(get(&admin, "/metrics").await, 200);
+    // A proxy in front of it hands on what a browser says.
+    assert_eq!(get_of(&admin, "evil.example", "/v1/limits").await, 421);
     client.shutdown().await;
     running.signal(Signal::TERM);
     assert!(running.wait().success());

@@ -152,3 +152,23 @@ async fn what_is_sent_to_another_name_changes_nothing() {
     let paused = app.change("POST", "/v1/limits/vendor/rest/pause", "127.0.0.1:7400", "{}").await;
     assert_eq!(paused.status, StatusCode::OK);
 }
+
+/// The bug: such a site read what it could not change. Names of the file are right, and probes and nodes come by any name.
+#[tokio::test]
+async fn what_is_sent_to_another_name_is_not_shown() {
+    let app = App::of(&format!("[server]\nhosts = [\"lessor.example.com\"]\n{CONFIG}"), true);
+    let look = async |path: &str, host: &str| {
+        let request = Request::get(path).header("host", host).body(Body::empty());
+        app.send(request.expect("a request")).await
+    };
+    for path in ["/", "/page/main.js", "/v1/limits", "/v1/limits/vendor/rest", "/v1/status", "/metrics"] {
+        let (code, _, detail) = look(path, "evil.example:7400").await.problem(421);
+        assert!(code == "wrong_host" && detail.contains("add the name to hosts in [server]"), "{detail}");
+        for host in ["lessor.example.com", "localhost:7400", "10.1.2.3:7400", "allocator"] {
+            assert_eq!(look(path, host).await.status, StatusCode::OK, "{path} at {host}");
+        }
+    }
+    for path in ["/livez", "/healthz", "/readyz"] {
+        assert_eq!(look(path, "probe.example").await.status, StatusCode::OK, "{path}");
+    }
+}
