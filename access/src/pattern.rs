@@ -45,6 +45,11 @@ impl Patterns {
         )
     }
 
+    /// Whether one of them is the beginning of each name.
+    pub fn fit_all(&self) -> bool {
+        self.0.iter().any(|pattern| pattern.stem.is_empty() && !pattern.is_whole)
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

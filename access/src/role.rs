@@ -69,6 +69,13 @@ impl Rights {
         self.0.iter().any(|role| role.read.fit(limit)) || self.may_operate(limit)
     }
 
+    /// Whether each limit may be looked at, whatever its name.
+    pub fn may_read_all(&self) -> bool {
+        self.0
+            .iter()
+            .any(|role| [&role.read, &role.operate, &role.admin].iter().any(|limits| limits.fit_all()))
+    }
+
     /// Whether some limit may be looked at, and so the allocator itself.
     pub fn may_look(&self) -> bool {
         self.0.iter().any(|role| !(role.read.is_empty() && role.operate.is_empty() && role.admin.is_empty()))
@@ -120,6 +127,16 @@ mod tests {
     }
 
     #[test]
+    fn all_is_read_by_a_star_alone() {
+        let reads = |read: &str, operate: &str| {
+            let role = Role { read: patterns(read), operate: patterns(operate), ..role("token:ops") };
+            rights("ops", &[role]).may_read_all()
+        };
+        assert!(reads("a *", "") && reads("", "*"));
+        assert!(!reads("a* b", "c*") && !reads("", ""));
+    }
+
+    #[test]
     fn an_identity_without_a_role_may_do_nothing() {
         let all = || patterns("*");
         let role = Role {
@@ -137,7 +154,7 @@ mod tests {
             !none.may_speak_for("a") && !none.may_lease("a", "b") && !none.may_hear() && !none.may_look()
         );
         assert!(!none.may_read("b") && !none.may_operate("b") && !none.may_administer("b"));
-        assert!(!none.may_read_metrics() && !none.may_hear_of("b"));
+        assert!(!none.may_read_metrics() && !none.may_hear_of("b") && !none.may_read_all());
         assert_eq!(none.top_up_max("b"), Some(0));
         let some = rights("ops", &[role]);
         assert!(some.may_lease("a", "b") && some.may_administer("b") && some.may_read_metrics());

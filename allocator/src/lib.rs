@@ -39,6 +39,7 @@ mod http;
 mod journal;
 mod listener;
 mod metrics;
+mod open_secrets;
 mod overrides;
 mod paces;
 pub mod reload;

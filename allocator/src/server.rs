@@ -16,6 +16,7 @@ use crate::config::{Config, Exposure, StoreConfig, per_address};
 use crate::http::Part;
 use crate::listener::Listener;
 use crate::metrics::UPKEEP_EVERY;
+use crate::open_secrets;
 use crate::reload::Reloads;
 use crate::shared::Shared;
 use crate::store::StoreError;
@@ -144,6 +145,7 @@ impl Server {
         }
         // They are looked at for as long as it serves.
         let mut looks = JoinSet::new();
+        looks.spawn(open_secrets::watch(self.shared.clone()));
         if let Some(access) = self.shared.access() {
             looks.spawn(access.watch());
         }

@@ -13,6 +13,7 @@ use crate::events::Events;
 use crate::http::Bodies;
 use crate::journal::{Journal, NotDurable};
 use crate::metrics::Metrics;
+use crate::open_secrets::OpenSecrets;
 use crate::shared_store_status::SharedStoreStatus;
 use crate::store::{Embedded, Found, StoreError, Written};
 use lessor_ledger::overrides::Suspensions;
@@ -63,6 +64,7 @@ pub(crate) struct Shared {
     /// Whose turn it is to write a long answer.
     show: Semaphore,
     bodies: Bodies,
+    open_secrets: OpenSecrets,
 }
 
 /// What became of the file when it was last read.
@@ -160,6 +162,7 @@ impl Shared {
             registry: RwLock::new(registry),
             show: Semaphore::new(1),
             bodies: Bodies::default(),
+            open_secrets: OpenSecrets::default(),
             is_broken: AtomicBool::new(false),
             metrics: Metrics::new(&config, now),
             events: Events::new(config.server.connections_max, config.server.connections_per_address_max),

@@ -27,35 +27,39 @@ pub(super) async fn readyz(
     visitor: Result<Visitor, Problem>,
 ) -> Result<Response, Problem> {
     // An orchestrator shows no identity, and needs a yes or a no.
-    let is_shown = visitor.is_ok_and(|visitor| visitor.may(Rights::may_look));
-    let (is_stopping, waits) = shared.beside(|registry, now| {
-        let waits = registry.quarantined(now).into_iter();
-        let waits = waits.map(|(name, wait)| json!({ "limit": name, "quarantine_ms": millis_up(wait) }));
-        (registry.is_stopping(), waits.collect::<Vec<Value>>())
+    let visitor = visitor.ok().filter(|visitor| visitor.may(Rights::may_look));
+    let may_read =
+        |limit: &str| visitor.as_ref().is_some_and(|visitor| visitor.may(|rights| rights.may_read(limit)));
+    let (is_stopping, quarantined, waits) = shared.beside(|registry, now| {
+        let waits = registry.quarantined(now);
+        let seen = waits.iter().filter(|(name, _)| may_read(name));
+        let seen = seen.map(|(name, wait)| json!({ "limit": name, "quarantine_ms": millis_up(*wait) }));
+        (registry.is_stopping(), waits.len(), seen.collect::<Vec<Value>>())
     });
-    let checks = checks(&shared, waits.len());
     let problem = if is_stopping {
-        Problem::unavailable("stopping", "the allocator is stopping")
+        Some(Problem::unavailable("stopping", "the allocator is stopping"))
     } else if shared.store_fails().is_some() {
-        NotDurable.into()
-    } else if !waits.is_empty() {
+        Some(NotDurable.into())
+    } else if quarantined > 0 {
         let detail = "an earlier life may have lent permits that are still being spent: these limits wait";
         let problem = Problem::unavailable("quarantine", detail);
-        if is_shown { problem.with("limits", Value::Array(waits)) } else { problem }
+        Some(if visitor.is_some() { problem.with("limits", Value::Array(waits)) } else { problem })
     } else {
-        let body = if is_shown {
-            json!({ "status": "ready", "checks": checks })
-        } else {
-            json!({ "status": "ready" })
-        };
-        return Ok(json(body.to_string()));
+        None
     };
-    Err(if is_shown { problem.with("checks", checks) } else { problem })
+    let checks = visitor.map(|visitor| checks(&shared, &visitor, quarantined));
+    match (problem, checks) {
+        (None, None) => Ok(json(json!({ "status": "ready" }).to_string())),
+        (None, Some(checks)) => Ok(json(json!({ "status": "ready", "checks": checks }).to_string())),
+        (Some(problem), None) => Err(problem),
+        (Some(problem), Some(checks)) => Err(problem.with("checks", checks)),
+    }
 }
 
 /// How the store, the configuration and the quarantine stand, each with the reason if it is not well. A file that is refused
-/// does not keep the allocator from being ready: what it said before holds.
-pub(super) fn checks(shared: &Shared, quarantined: usize) -> Value {
+/// does not keep the allocator from being ready: what it said before holds. Why it is refused may name any limit, and is for those that
+/// may read all.
+pub(super) fn checks(shared: &Shared, visitor: &Visitor, quarantined: usize) -> Value {
     let check = |problem: Option<String>| match problem {
         None => json!({ "ok": true }),
         Some(problem) => json!({ "ok": false, "reason": problem }),
@@ -64,7 +68,10 @@ pub(super) fn checks(shared: &Shared, quarantined: usize) -> Value {
         .then(|| format!("{quarantined} limits wait until what an earlier life may have lent is over"));
     json!({
         "store": check(shared.store_fails()),
-        "config": check(shared.file_fails()),
+        "config": check(shared.file_fails().map(|problem| match visitor.may(Rights::may_read_all) {
+            true => problem,
+            false => "the file is refused: see the log".to_owned(),
+        })),
         "quarantine": check(waits),
     })
 }

@@ -50,9 +50,8 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>, visitor: Visitor) 
     }
     body["status"] = json!(if reasons.is_empty() { "ready" } else { "not_ready" });
     body["reasons"] = json!(reasons);
-    body["checks"] = checks(&shared, quarantined);
-    let kept = kept_warning(&shared.kept_limits());
-    body["warnings"] = shared.exposures().iter().map(Exposure::to_string).chain(kept).collect();
+    body["checks"] = checks(&shared, &visitor, quarantined);
+    body["warnings"] = warnings(&shared, &visitor).into();
     body["node"] = json!(shared.config().server.node.as_ref().map(|node| node.as_str()));
     let kind = shared.config().server.store.kind();
     // One that is asked not to use its file keeps books in memory all the same.
@@ -70,6 +69,19 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>, visitor: Visitor) 
     };
     body["upstreams"] = upstreams.map(upstream).collect();
     Ok(json(body.to_string()))
+}
+
+/// What operators should mend, as far as `visitor` may know of it: each limit that is named, it may read. Where secrets are is for those
+/// that may read all.
+fn warnings(shared: &Shared, visitor: &Visitor) -> Vec<String> {
+    let mut kept = shared.kept_limits();
+    kept.retain(|name| visitor.may(|rights| rights.may_read(name)));
+    let mut warnings: Vec<String> = shared.exposures().iter().map(Exposure::to_string).collect();
+    warnings.extend(kept_warning(&kept));
+    if visitor.may(Rights::may_read_all) {
+        warnings.extend_from_slice(&shared.open_secrets().warnings());
+    }
+    warnings
 }
 
 /// `GET /v1/events/recent`: the last events, the newest first, with how long ago that was.

@@ -5,6 +5,7 @@ use crate::access::Access;
 use crate::audit::Audit;
 use crate::config::Exposure;
 use crate::http::Bodies;
+use crate::open_secrets::OpenSecrets;
 
 impl Shared {
     /// Where it lets in any peer of another machine.
@@ -31,6 +32,11 @@ impl Shared {
     /// The bodies of requests that are being read.
     pub(crate) fn bodies(&self) -> &Bodies {
         &self.bodies
+    }
+
+    /// Files of secrets that all can read.
+    pub(crate) fn open_secrets(&self) -> &OpenSecrets {
+        &self.open_secrets
     }
 
     /// It serves so from now on.

@@ -8,4 +8,5 @@ mod jwt;
 mod matrix;
 mod operators;
 mod sessions;
+mod status;
 mod tokens;

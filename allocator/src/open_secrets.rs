@@ -1,0 +1,111 @@
+//! Files of secrets that every user of the machine can read. The log says so when they are read; operators see it as long as it is so.
+
+use crate::config::{Config, StoreConfig};
+use crate::shared::Shared;
+use arc_swap::ArcSwap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How often the files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// A warning for each of them, as they were found last.
+#[derive(Debug, Default)]
+pub(crate) struct OpenSecrets(ArcSwap<Vec<String>>);
+
+impl OpenSecrets {
+    pub(crate) fn warnings(&self) -> Arc<Vec<String>> {
+        self.0.load_full()
+    }
+}
+
+/// Looks at the files of `shared` every so often until it is dropped.
+pub(crate) async fn watch(shared: Arc<Shared>) {
+    loop {
+        let of_files = shared.clone();
+        // A disk may take its time; requests do not wait for it.
+        match tokio::task::spawn_blocking(move || found(of_files.config())).await {
+            Ok(found) => shared.open_secrets().0.store(Arc::new(found)),
+            Err(error) => tracing::error!(%error, "files of secrets cannot be looked at: this is a bug"),
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// A warning for each file of `config` that all can read. Reads the disk.
+fn found(config: &Config) -> Vec<String> {
+    let open = files(config).into_iter().filter(|(_, file)| lessor_files::is_open_to_all(file));
+    let warning = |(key, file): (&str, &Path)| {
+        format!(
+            "{key} is {}, which every user of this machine can read: take that right away",
+            file.display()
+        )
+    };
+    open.map(warning).collect()
+}
+
+/// The files of secrets that `config` names, by their keys.
+fn files(config: &Config) -> Vec<(&'static str, &Path)> {
+    let admin = config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
+    let upstream = config.upstream_tls.as_ref().and_then(|tls| tls.certificate_files());
+    let password = match &config.server.store {
+        StoreConfig::Shared(shared) => shared.password_file.as_deref(),
+        StoreConfig::Memory | StoreConfig::Embedded { .. } => None,
+    };
+    let files = [
+        ("server.tls.key", config.server.tls.as_ref().map(|files| files.key.as_path())),
+        ("admin.tls.key", admin.map(|files| files.key.as_path())),
+        ("upstream_tls.key", upstream.map(|(_, key)| key)),
+        ("auth.tokens", config.auth.as_ref().and_then(|auth| auth.tokens.as_deref())),
+        ("upstream_auth.token_file", config.upstream_token.as_deref()),
+        ("store.password_file", password),
+    ];
+    files.into_iter().filter_map(|(key, file)| Some((key, file?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn each_secret_that_all_can_read_is_named_by_its_key() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, mode: u32| {
+            let file = folder.path().join(name);
+            std::fs::write(&file, "").expect("written");
+            std::fs::set_permissions(&file, Permissions::from_mode(mode)).expect("it is ours");
+            file
+        };
+        let text = |mode| {
+            format!(
+                "[server]\ntls = {{ certificate = \"c\", key = {:?} }}\n\
+                 [admin]\nlisten = \"127.0.0.1:1\"\ntls = {{ certificate = \"c\", key = {:?} }}\n\
+                 [upstream_tls]\ncertificate = \"c\"\nkey = {:?}\n[upstream_auth]\ntoken_file = {:?}\n\
+                 [auth]\ntokens = {:?}\n[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\nread = [\"*\"]\n\
+                 [store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\npassword_file = {:?}\n\
+                 [[limit]]\nname = \"a\"\nrules = [{{ kind = \"fixed_window\", limit = 1, per = \"1s\" }}]\n",
+                file("s", mode),
+                file("a", mode),
+                file("u", mode),
+                file("t", mode),
+                file("k", mode),
+                file("p", mode),
+            )
+        };
+        let config = Config::parse(&text(0o640)).expect("valid");
+        assert_eq!(found(&config), Vec::<String>::new());
+        let config = Config::parse(&text(0o644)).expect("valid");
+        let (found, files) = (found(&config), files(&config));
+        assert_eq!(found.len(), 6, "{found:?}");
+        for (warning, (key, file)) in found.iter().zip(files) {
+            assert!(
+                warning.starts_with(&format!("{key} is {}, which every user", file.display())),
+                "{warning}"
+            );
+        }
+    }
+}
