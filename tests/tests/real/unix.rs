@@ -4,7 +4,7 @@
 use lessor::Client;
 use lessor_tls::HttpClient;
 use rustix::process::Signal;
-use scenarios::process::{Running, lessor};
+use scenarios::process::{Node, Running, lessor};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 use tempfile::TempDir;
+
+const SPENDER: &str = env!("CARGO_BIN_EXE_spender");
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -105,6 +107,9 @@ async fn nodes_lease_and_operators_decide_over_sockets_that_go_with_the_process(
     }
     let client = Client::connect(&desk.url("node.sock")).await.expect("it leases");
     client.limit("vendor").acquire_within(3, SOON).await.expect("there are some");
+    // Another process, of which the limit of both is kept.
+    let mut other = Node::start(SPENDER, &desk.url("node.sock"), "vendor", "other");
+    assert_eq!(other.acquire(9, 500).len(), 6);
     let listed = desk.lessor(&["limits", "list", "--server", &desk.url("admin.sock")]);
     assert!(String::from_utf8_lossy(&listed.stdout).contains("vendor"), "{listed:?}");
     let status = desk.lessor(&["status", "--server", &desk.url("admin.sock")]);
