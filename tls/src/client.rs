@@ -1,11 +1,15 @@
 //! The client's side of TLS: which authorities it believes, and the certificate that it shows.
 
-use crate::connector::Certificates;
 use crate::file::{self, TlsError};
 use crate::provider;
 use lessor_files::Reloading;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig};
 
 /// How `https://` is spoken: with the authorities that this machine trusts and without a certificate, unless it is said
@@ -54,12 +58,49 @@ impl Tls {
     pub fn check(&self) -> Result<(), TlsError> {
         config(self).map(|_| ())
     }
+}
 
-    /// Reads the files.
-    pub(crate) fn load(self) -> Result<Arc<Certificates>, TlsError> {
-        let (certificate, key) = self.certificate.clone().unzip();
-        let files = [self.ca.clone(), certificate, key].into_iter().flatten().collect();
-        Ok(Arc::new(Reloading::load("certificates of a client", files, Box::new(move || config(&self)))?))
+/// Makes an encrypted stream of each connection to a server. Its files are looked at again before each handshake. What is broken
+/// then leaves the last good ones in force. Clones share what was read.
+#[derive(Clone, Debug)]
+pub struct Encryptor {
+    config: Arc<Reloading<ClientConfig, TlsError>>,
+}
+
+impl Encryptor {
+    /// Reads the files of `tls`. A key that every user of the machine can read is a warning.
+    ///
+    /// # Errors
+    /// If one of them cannot be used, or they do not go together.
+    pub fn load(tls: Tls) -> Result<Self, TlsError> {
+        let (certificate, key) = tls.certificate.clone().unzip();
+        let files = [tls.ca.clone(), certificate, key].into_iter().flatten().collect();
+        let config = Reloading::load("certificates of a client", files, Box::new(move || config(&tls)))?;
+        Ok(Encryptor { config: Arc::new(config) })
+    }
+
+    /// The handshake with the server on `stream`, whose certificate must be one of `host`: a name, or an address without brackets.
+    /// It waits for as long as the server does: the caller bounds it.
+    ///
+    /// # Errors
+    /// If `host` is none, or the handshake comes to nothing.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the stream.
+    pub async fn connect<S>(&self, host: &str, stream: S) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let config = self.config.clone();
+        // A disk may take its time; other connections do not wait for it.
+        let config = tokio::task::spawn_blocking(move || {
+            config.look();
+            config.current()
+        });
+        let config = config.await.map_err(io::Error::other)?;
+        TlsConnector::from(config).connect(name, stream).await
     }
 }
 

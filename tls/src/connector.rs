@@ -1,10 +1,9 @@
 //! Makes the connections of an HTTP client: plain, encrypted with the certificates that are in force then, or over a Unix socket.
 
-use crate::file::TlsError;
+use crate::client::Encryptor;
 use http::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
-use lessor_files::Reloading;
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::pin::Pin;
@@ -14,13 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::ClientConfig;
-use tokio_rustls::rustls::pki_types::ServerName;
 use tower_service::Service;
-
-/// Those that a connection is made with, from files that may change.
-pub(crate) type Certificates = Reloading<ClientConfig, TlsError>;
 
 type Problem = Box<dyn std::error::Error + Send + Sync>;
 
@@ -28,7 +21,7 @@ type Problem = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     plain: HttpConnector,
-    tls: Option<Arc<Certificates>>,
+    tls: Option<Encryptor>,
     /// Where it connects, whatever a URI names.
     socket: Option<Arc<Path>>,
     patience: Duration,
@@ -36,7 +29,7 @@ pub(crate) struct Connector {
 
 impl Connector {
     /// A connection must be there within `patience`, its handshake included. Without `tls` no `https://` is spoken.
-    pub(crate) fn new(tls: Option<Arc<Certificates>>, patience: Duration) -> Self {
+    pub(crate) fn new(tls: Option<Encryptor>, patience: Duration) -> Self {
         let mut plain = HttpConnector::new();
         plain.set_nodelay(true);
         plain.enforce_http(false);
@@ -60,13 +53,7 @@ impl Connector {
             return Ok(TokioIo::new(Stream(Box::new(stream))));
         }
         let tls = self.tls.ok_or("there are no certificates to speak TLS with")?;
-        // A disk may take its time; other connections do not wait for it.
-        let config = tokio::task::spawn_blocking(move || {
-            tls.look();
-            tls.current()
-        });
-        let connector = TlsConnector::from(config.await?);
-        let stream = connector.connect(ServerName::try_from(name)?, stream).await?;
+        let stream = tls.connect(&name, stream).await?;
         Ok(TokioIo::new(Stream(Box::new(stream))))
     }
 }

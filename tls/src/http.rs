@@ -1,7 +1,7 @@
 //! HTTP/1.1 to a server by `http://` or `https://`, or over a Unix socket. It keeps connections, follows no redirect, uses no proxy, and bounds each
 //! request in time.
 
-use crate::client::Tls;
+use crate::client::{Encryptor, Tls};
 use crate::connector::Connector;
 use crate::file::TlsError;
 use http::header::{AUTHORIZATION, InvalidHeaderValue};
@@ -42,7 +42,7 @@ impl HttpClient {
     /// # Errors
     /// If a file of `tls` cannot be used.
     pub fn try_new(patience: Duration, tls: Option<Tls>) -> Result<Self, TlsError> {
-        Ok(HttpClient::by(Connector::new(tls.map(Tls::load).transpose()?, patience)))
+        Ok(HttpClient::by(Connector::new(tls.map(Encryptor::load).transpose()?, patience)))
     }
 
     /// A client that asks what listens on the Unix socket at `path`, by `http://`. The host of a request is said there, and leads

@@ -1,10 +1,10 @@
-//! TLS of Lessor, for both sides: certificates and keys from files that are looked at again, the handshakes of a server, and
+//! TLS of Lessor, for both sides: certificates and keys from files that are looked at again, the handshakes of both sides, and
 //! HTTP to a server by `http://` or `https://`.
 //!
 //! One provider of cryptography, `ring`, is named wherever a connection is configured. None is installed for the process, so a
 //! program that links this keeps its own choice.
 //!
-//! In reading order: `file` (what is read, and what is wrong with it), `identity` (the name in a certificate), `server`, `client` and `http`. The feature `dev-ca` adds `dev_ca`, which makes throw-away
+//! In reading order: `file` (what is read, and what is wrong with it), `peer_name` (the name in a certificate), `server`, `client` and `http`. The feature `dev-ca` adds `dev_ca`, which makes throw-away
 //! certificates. No key, nor any part of one, is in an error, a log or a `Debug`.
 
 mod client;
@@ -18,7 +18,7 @@ mod server;
 #[cfg(all(test, feature = "dev-ca"))]
 mod tests;
 
-pub use client::Tls;
+pub use client::{Encryptor, Tls};
 pub use file::TlsError;
 pub use http::{HttpClient, HttpError, Response};
 pub use lessor_files::Token;

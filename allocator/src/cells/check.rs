@@ -6,7 +6,7 @@ use std::collections::HashSet;
 /// Characters of a prefix.
 const PREFIX_MAX: usize = 32;
 
-pub(super) fn prefix(prefix: &str) -> Result<(), CellsError> {
+pub(crate) fn prefix(prefix: &str) -> Result<(), CellsError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.chars().all(allowed) {
         let rule = format!("1 to {PREFIX_MAX} letters, digits, _, - and .");

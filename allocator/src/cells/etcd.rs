@@ -14,12 +14,12 @@ use self::txn::{Keys, LOAD_MAX};
 use super::url::EtcdPlace;
 use super::{Cell, CellsConfig, CellsError, Password, Swap, Swapped, Timeline, VALUE_MAX, outcome, tls};
 use axum::body::Bytes;
+use lessor_tls::Encryptor;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 /// How often the mark of the timeline is looked for that is made if there is none. Each time an operator may delete it.
 const MARKS_MAX: usize = 3;
@@ -33,7 +33,7 @@ const CELL_ANSWER_MAX: usize = VALUE_MAX * 9 / 4;
 struct Shared {
     place: EtcdPlace,
     config: CellsConfig,
-    tls: Option<TlsConnector>,
+    tls: Option<Encryptor>,
     keys: Keys,
     /// Whether the members that the URL names were compared.
     are_one: AtomicBool,
@@ -89,7 +89,7 @@ impl Etcd {
         let shared = Shared {
             place: place.clone(),
             config: config.clone(),
-            tls: place.tls.as_ref().map(tls::connector).transpose()?,
+            tls: place.tls.as_ref().map(tls::encryptor).transpose()?,
             keys: Keys::new(&config.prefix),
             are_one: AtomicBool::new(false),
             seen: Mutex::default(),
@@ -246,7 +246,7 @@ impl Etcd {
             // Unless it answers, another one is asked next.
             self.endpoint = line.endpoint + 1;
             match line.ask(&self.shared, TXN, body.clone(), limit).await {
-                Err(Broken::NotSent) if is_old => {
+                Err(Broken::NotSent(_)) if is_old => {
                     self.endpoint = line.endpoint;
                     is_old = false;
                 }

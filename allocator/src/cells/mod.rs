@@ -13,6 +13,7 @@ mod redis;
 mod tls;
 mod url;
 
+pub(crate) use check::prefix as check_prefix;
 pub use etcd::Etcd;
 pub use lessor_ledger::cells::{
     BATCH_BYTES_MAX, BATCH_MAX, Cell, CellsError, NAME_MAX, Swap, Swapped, Table, Timeline, VALUE_MAX,

@@ -46,7 +46,7 @@ impl fmt::Debug for Postgres {
 
 impl Postgres {
     pub(super) fn new(place: &PostgresPlace, config: &CellsConfig) -> Result<Self, CellsError> {
-        let tls = place.tls.as_ref().map(tls::connector).transpose()?.map(MakeTls);
+        let tls = place.tls.as_ref().map(tls::encryptor).transpose()?.map(MakeTls);
         let statements = Statements::new(&config.prefix);
         let shared = Shared { place: place.clone(), config: config.clone(), tls, statements };
         Ok(Postgres { shared: Arc::new(shared), line: None })

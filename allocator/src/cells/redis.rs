@@ -15,21 +15,21 @@ use super::tls;
 use super::url::{Address, RedisPlace};
 use super::{Cell, CellsConfig, CellsError, Swap, Swapped, Timeline, outcome};
 use ::redis::Pipeline;
+use lessor_tls::Encryptor;
 use std::fmt;
 use std::sync::Arc;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 /// What all handles on the cells of one store share.
 struct Shared {
     place: RedisPlace,
     config: CellsConfig,
-    tls: Option<TlsConnector>,
+    tls: Option<Encryptor>,
 }
 
 impl Shared {
     fn new(place: &RedisPlace, config: &CellsConfig) -> Result<Arc<Self>, CellsError> {
-        let tls = place.tls.as_ref().map(tls::connector).transpose()?;
+        let tls = place.tls.as_ref().map(tls::encryptor).transpose()?;
         Ok(Arc::new(Shared { place: place.clone(), config: config.clone(), tls }))
     }
 

@@ -1,76 +1,59 @@
-//! TLS to a store: certificates are always checked, by the roots that an operator named or those of the machine.
+//! TLS to a store, with files that the URL names. Its certificate is always checked, by the authorities of one file or of the machine.
 
-use super::url::Roots;
 use super::{CellsError, excerpt::excerpt};
+use lessor_tls::{Encryptor, Tls, TlsError};
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
-use tokio_rustls::{TlsConnector, client};
+use tokio_rustls::client;
 
-/// What makes connections to servers whose certificates these roots vouch for.
-pub(super) fn connector(roots: &Roots) -> Result<TlsConnector, CellsError> {
-    let wrong = |problem: String| CellsError::Invalid(format!("TLS: {}", excerpt(&problem)));
-    let mut store = RootCertStore::empty();
-    match &roots.0 {
-        Some(path) => {
-            let cannot = |error| wrong(format!("{}: {error}", path.display()));
-            for certificate in CertificateDer::pem_file_iter(path).map_err(cannot)? {
-                let certificate = certificate.map_err(cannot)?;
-                store.add(certificate).map_err(|error| wrong(format!("{}: {error}", path.display())))?;
-            }
-        }
-        None => {
-            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    if store.is_empty() {
-        return Err(wrong("there are no root certificates: name a file with sslrootcert".to_owned()));
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(error.to_string()))?
-        .with_root_certificates(store)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
-/// The name that the certificate of a host must have.
-pub(super) fn server_name(host: &str) -> io::Result<ServerName<'static>> {
-    ServerName::try_from(host.to_owned()).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+/// What makes connections as `tls` says. The files are read now, and looked at again before each connection.
+///
+/// # Errors
+/// If one of them cannot be used: names the option and the file.
+pub(super) fn encryptor(tls: &Tls) -> Result<Encryptor, CellsError> {
+    Encryptor::load(tls.clone()).map_err(|error| {
+        let option = match &error {
+            TlsError::File(error) if Some(error.file.as_path()) == tls.ca_file() => "sslrootcert",
+            TlsError::File(error) => match tls.certificate_files() {
+                Some((_, key)) if error.file == key => "sslkey",
+                Some(_) | None => "sslcert",
+            },
+            TlsError::NoRoots => "sslrootcert",
+            TlsError::Unfit(_) => "sslkey",
+        };
+        CellsError::Invalid(format!("{option}: {}", excerpt(&error.to_string())))
+    })
 }
 
 /// The same for `tokio_postgres`, which begins without TLS on each connection and asks for it then.
 #[derive(Clone)]
-pub(super) struct MakeTls(pub(super) TlsConnector);
+pub(super) struct MakeTls(pub(super) Encryptor);
 
-pub(super) struct Tls {
-    connector: TlsConnector,
-    name: ServerName<'static>,
+pub(super) struct Handshake {
+    encryptor: Encryptor,
+    host: String,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for MakeTls {
     type Stream = Encrypted<S>;
-    type TlsConnect = Tls;
+    type TlsConnect = Handshake;
     type Error = io::Error;
 
-    fn make_tls_connect(&mut self, host: &str) -> io::Result<Tls> {
-        Ok(Tls { connector: self.0.clone(), name: server_name(host)? })
+    fn make_tls_connect(&mut self, host: &str) -> io::Result<Handshake> {
+        Ok(Handshake { encryptor: self.0.clone(), host: host.to_owned() })
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Tls {
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Handshake {
     type Stream = Encrypted<S>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        Box::pin(async move { Ok(Encrypted(self.connector.connect(self.name, stream).await?)) })
+        Box::pin(async move { Ok(Encrypted(self.encryptor.connect(&self.host, stream).await?)) })
     }
 }
 

@@ -1,15 +1,17 @@
 //! Where a store is, as an operator writes it. Nothing shows the password that may be in it.
 
 mod etcd;
+mod options;
 mod shown;
 
 pub(super) use self::etcd::EtcdPlace;
 
+use self::options::{OF_TLS, Options, tls};
 use super::Password;
 use super::excerpt::excerpt;
+use lessor_tls::Tls;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 use tokio_postgres::config::SslMode;
 
@@ -63,7 +65,7 @@ pub(super) struct RedisPlace {
     pub(super) db: i64,
     pub(super) user: Option<String>,
     pub(super) password: Option<Password>,
-    pub(super) tls: Option<Roots>,
+    pub(super) tls: Option<Tls>,
 }
 
 /// Where a server listens.
@@ -89,12 +91,8 @@ impl RedisPlace {
 #[derive(Clone)]
 pub(super) struct PostgresPlace {
     pub(super) config: tokio_postgres::Config,
-    pub(super) tls: Option<Roots>,
+    pub(super) tls: Option<Tls>,
 }
-
-/// Whose certificates are believed: those in this file, or those that the machine believes.
-#[derive(Clone, Debug)]
-pub(super) struct Roots(pub(super) Option<PathBuf>);
 
 /// Why a text is no URL of a store. It does not show the text, which may have a password in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -160,19 +158,16 @@ fn place(text: &str) -> Result<Place, UrlError> {
     })
 }
 
-fn redis(rest: &str, tls: bool) -> Result<RedisPlace, UrlError> {
+fn redis(rest: &str, is_encrypted: bool) -> Result<RedisPlace, UrlError> {
     let mut options = Options::of(rest);
-    let roots = options.take("sslrootcert");
+    let tls = tls(&mut options, is_encrypted, "rediss://, which has TLS")?;
     let is_cluster = match options.take("cluster").as_deref() {
         None | Some("false") => false,
         Some("true") => true,
         Some(_) => return Err(UrlError("cluster is true or false".to_owned())),
     };
     if !options.given.is_empty() {
-        return Err(UrlError("the only options of a redis URL are cluster and sslrootcert".to_owned()));
-    }
-    if roots.is_some() && !tls {
-        return Err(UrlError("sslrootcert is for rediss://, which has TLS".to_owned()));
+        return Err(UrlError(format!("the only options of a redis URL are cluster, {OF_TLS}")));
     }
     // Each host with all else that the URL says.
     let rest = options.rest;
@@ -194,7 +189,7 @@ fn redis(rest: &str, tls: bool) -> Result<RedisPlace, UrlError> {
         db: settings.db(),
         user: settings.username().map(str::to_owned),
         password: settings.password().map(Password::new),
-        tls: tls.then(|| Roots(roots.map(PathBuf::from))),
+        tls,
         is_cluster,
         hosts: infos.into_iter().map(|(address, _)| address).collect(),
     })
@@ -234,17 +229,14 @@ fn postgres(rest: &str) -> Result<PostgresPlace, UrlError> {
         return Err(UrlError("an @ in the password of a postgres URL is written as %40".to_owned()));
     }
     let mode = options.take("sslmode");
-    let roots = options.take("sslrootcert");
-    let tls = match mode.as_deref() {
+    let is_encrypted = match mode.as_deref() {
         None | Some("disable") => false,
         Some("require" | "verify-ca" | "verify-full") => true,
         Some(_) => {
             return Err(UrlError("sslmode is disable, require, verify-ca or verify-full".to_owned()));
         }
     };
-    if roots.is_some() && !tls {
-        return Err(UrlError("sslrootcert needs sslmode=require, verify-ca or verify-full".to_owned()));
-    }
+    let tls = tls(&mut options, is_encrypted, "sslmode=require, verify-ca or verify-full")?;
     let wrong = |what: &str| UrlError(format!("not a postgres URL: {what}"));
     let url = format!("postgres:{}", options.whole());
     let mut config = url.parse::<tokio_postgres::Config>().map_err(|error| {
@@ -254,40 +246,8 @@ fn postgres(rest: &str) -> Result<PostgresPlace, UrlError> {
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         return Err(wrong("it has no host"));
     }
-    config.ssl_mode(if tls { SslMode::Require } else { SslMode::Disable });
-    Ok(PostgresPlace { config, tls: tls.then(|| Roots(roots.map(PathBuf::from))) })
-}
-
-/// A URL and the options after its question mark. A password may have one in it, too: that is before the last `@`.
-struct Options<'a> {
-    rest: &'a str,
-    given: Vec<&'a str>,
-}
-
-impl<'a> Options<'a> {
-    fn of(url: &'a str) -> Self {
-        let host = url.rfind('@').unwrap_or(0);
-        match url[host..].find('?') {
-            Some(at) => {
-                let given = url[host + at + 1..].split('&').filter(|option| !option.is_empty());
-                Options { rest: &url[..host + at], given: given.collect() }
-            }
-            None => Options { rest: url, given: vec![] },
-        }
-    }
-
-    fn take(&mut self, name: &str) -> Option<String> {
-        let is_it = |option: &&str| option.split_once('=').is_some_and(|(known, _)| known == name);
-        let at = self.given.iter().position(is_it)?;
-        self.given.remove(at).split_once('=').map(|(_, value)| value.to_owned())
-    }
-
-    fn whole(&self) -> String {
-        match self.given.is_empty() {
-            true => self.rest.to_owned(),
-            false => format!("{}?{}", self.rest, self.given.join("&")),
-        }
-    }
+    config.ssl_mode(if is_encrypted { SslMode::Require } else { SslMode::Disable });
+    Ok(PostgresPlace { config, tls })
 }
 
 impl PartialEq for StoreUrl {
@@ -331,6 +291,9 @@ mod tests {
             ("etcd://h:7/", "etcd://h:7"),
             ("etcd://u:s3c,ret@a:1,b-c.d,[::1]:3/", "etcd://a:1,b-c.d:2379,[::1]:3"),
             ("etcds://u:s3%40cr/et@[::1]?sslrootcert=/ca.pem", "etcds://[::1]:2379"),
+            ("etcds://h?sslkey=/s3.key&sslcert=/s3.crt", "etcds://h:2379"),
+            ("rediss://h?cluster=true&sslcert=/s3.crt&sslkey=/s3.key", "rediss://h:6379/?cluster=true"),
+            ("postgres://u@h/d?sslcert=/s3.crt&sslmode=verify-full&sslkey=/s3.key", "postgres://h:5432/d"),
             ("memory:", "memory:"),
         ] {
             let url: StoreUrl = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -384,6 +347,13 @@ mod tests {
             "etcd://u:s3cret@h s3",
             "etcd://u:s3cret@h?cluster=true",
             "etcd://u:s3cret@h?sslrootcert=/ca.pem",
+            "etcds://u:s3cret@h?sslkey=/s3.key",
+            "redis://u:s3cret@h?sslcert=/s3.crt&sslkey=/s3.key",
+            "rediss://u:s3cret@h?sslcert=/s3.crt",
+            "rediss://u:s3cret@h?sslcert=/s3.crt&sslkey=",
+            "rediss://u:s3cret@h?sslrootcert=",
+            "postgres://u:s3cret@h/d?sslcert=/s3.crt&sslkey=/s3.key",
+            "postgres://u:s3cret@h/d?sslmode=require&sslkey=/s3.key",
         ] {
             let error = text.parse::<StoreUrl>().expect_err(text).to_string();
             assert!(!error.contains("s3") && !error.contains(char::is_control), "{text}: {error}");

@@ -2,7 +2,7 @@
 
 use super::raw::RawStore;
 use super::{LimitConfig, SharedStore, StoreConfig, Upstream, upstream};
-use crate::cells::{Cells, CellsConfig, StoreUrl};
+use crate::cells::{Cells, CellsConfig, CellsError, StoreUrl, check_prefix};
 use lessor_ledger::roots::TimeSource;
 use lessor_ledger::rule_text::{Count, Timespan};
 use std::path::Path;
@@ -94,7 +94,14 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
         }
         cells.timeout = timeout;
     }
-    Cells::new(&cells).map_err(|error| format!("store.prefix: {error}"))?;
+    check_prefix(&cells.prefix).map_err(|error| format!("store.prefix: {error}"))?;
+    // Its files of TLS are read.
+    Cells::new(&cells).map_err(|error| match error {
+        CellsError::Invalid(problem) | CellsError::Unfit(problem) => format!("store.url: {problem}"),
+        CellsError::Unreachable(_) | CellsError::Moved { .. } | CellsError::NotDurable(_) => {
+            format!("store.url: {error}")
+        }
+    })?;
     let version = raw.version.map_or(1, |Count(version)| version);
     Ok(SharedStore { cells, password_file: password_file.map(Into::into), version })
 }
@@ -219,6 +226,21 @@ mod tests {
             ),
             (&format!("{url}\nreplicas = 2"), "store.replicas is 2: a majority of an etcd"),
             (&format!("{url}\npath = \"p\""), "store.path is \"p\": a store of kind etcd has none"),
+        ] {
+            let error = store_of(lines).expect_err(lines);
+            assert!(error.contains(said) && !error.contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_tls_that_cannot_be_used_is_named() {
+        for (lines, said) in [
+            (
+                "kind = \"redis\"\nurl = \"rediss://:s3cret@h?sslrootcert=/nowhere.crt\"",
+                "store.url: sslrootcert: /nowhere.crt: cannot be read",
+            ),
+            ("kind = \"etcd\"\nurl = \"etcds://h?sslkey=/nowhere.key\"", "store.url: sslkey needs sslcert"),
+            ("kind = \"etcd\"\nurl = \"etcd://h\"\nprefix = \"\"", "the prefix \"\" is not"),
         ] {
             let error = store_of(lines).expect_err(lines);
             assert!(error.contains(said) && !error.contains("s3cret"), "{error}");

@@ -7,6 +7,7 @@ mod cluster;
 mod etcd;
 mod figures;
 mod migrate;
+mod mutual_tls;
 mod postgres;
 mod redis;
 mod tls;

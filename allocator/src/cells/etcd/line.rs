@@ -3,13 +3,14 @@
 use super::Shared;
 use super::gateway::{AUTHENTICATE, Authenticate, Authenticated, Refused, STATUS, Status};
 use crate::cells::url::Address;
-use crate::cells::{CellsError, Password, excerpt::excerpt, tls};
+use crate::cells::{CellsError, Password, excerpt::excerpt};
 use axum::body::{Body, Bytes, to_bytes};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
+use std::error::Error;
 use std::fmt::Display;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -33,7 +34,7 @@ const NO_TOKEN: [&str; 2] = ["user name is empty", "revision of auth store is ol
 /// A connection. The task that reads and writes ends with it, so that it is closed whatever it still waits for.
 pub(super) struct Line {
     sender: SendRequest<Body>,
-    driver: JoinHandle<()>,
+    driver: JoinHandle<hyper::Result<()>>,
     host: HeaderValue,
     /// Who asks, once the member wanted to know. A token is not for other connections: a member that has not done as much as
     /// the one that gave it keeps its caller waiting.
@@ -52,8 +53,8 @@ impl Drop for Line {
 
 /// Why a request has no good answer.
 pub(super) enum Broken {
-    /// Nothing of it was sent.
-    NotSent,
+    /// Nothing of it was sent, as the connection was closed: it says why.
+    NotSent(String),
     /// The member does not know who asks. Nothing was done.
     NotLetIn(String),
     /// It was refused for another reason. Nothing was done.
@@ -65,7 +66,7 @@ pub(super) enum Broken {
 impl From<Broken> for CellsError {
     fn from(broken: Broken) -> Self {
         match broken {
-            Broken::NotSent => CellsError::Unreachable("the connection was closed".to_owned()),
+            Broken::NotSent(why) => CellsError::Unreachable(why),
             Broken::NotLetIn(why) => CellsError::Unreachable(format!("not let in: {why}")),
             Broken::Refused(error) => error,
             Broken::Lost(why) => CellsError::Unreachable(why),
@@ -93,18 +94,29 @@ impl Line {
         let stream = stream.map_err(|error| cannot(&error))?;
         stream.set_nodelay(true).map_err(|error| cannot(&error))?;
         let (sender, driver) = match &shared.tls {
-            Some(connector) => {
-                let name = tls::server_name(&address.host).map_err(|error| cannot(&error))?;
-                over(connector.connect(name, stream).await.map_err(|error| cannot(&error))?).await
+            Some(encryptor) => {
+                let stream = encryptor.connect(&address.host, stream).await;
+                over(stream.map_err(|error| cannot(&error))?).await
             }
             None => over(stream).await,
         }
         .map_err(|error| cannot(&error))?;
         let host = HeaderValue::from_str(&address.to_string()).map_err(|error| cannot(&error))?;
         let mut line = Line { sender, driver, host, token: None, endpoint, cluster: 0 };
-        let status = line.ask(shared, STATUS, Bytes::from_static(b"{}"), SMALL_MAX).await?;
+        let status = match line.ask(shared, STATUS, Bytes::from_static(b"{}"), SMALL_MAX).await {
+            Err(Broken::NotSent(why)) => return Err(line.ended(why).await),
+            answer => answer?,
+        };
         line.cluster = check(&parsed(&status)?)?;
         Ok(line)
+    }
+
+    /// Why it ended before anything was sent, which a member does that takes another certificate: as it says itself, or else `why`.
+    async fn ended(&mut self, why: String) -> CellsError {
+        CellsError::Unreachable(match (&mut self.driver).await {
+            Ok(Err(error)) => causes(&error),
+            Ok(Ok(())) | Err(_) => why,
+        })
     }
 
     /// The answer to `body`, of at most `limit` bytes. A member that does not know who asks is told, and asked again.
@@ -152,11 +164,11 @@ impl Line {
         }
         let request = request.header(CONTENT_TYPE, "application/json").body(Body::from(body));
         let request = request.map_err(|error| Broken::Lost(error.to_string()))?;
-        self.sender.ready().await.map_err(|_| Broken::NotSent)?;
+        self.sender.ready().await.map_err(|error| Broken::NotSent(causes(&error)))?;
         let response = match self.sender.try_send_request(request).await {
             Ok(response) => response,
             // It comes back if it was not begun.
-            Err(error) if error.message().is_some() => return Err(Broken::NotSent),
+            Err(error) if error.message().is_some() => return Err(Broken::NotSent(causes(error.error()))),
             Err(error) => return Err(lost(error.into_error())),
         };
         let status = response.status();
@@ -165,19 +177,31 @@ impl Line {
     }
 }
 
-fn lost(error: impl Display) -> Broken {
-    Broken::Lost(excerpt(&error.to_string()))
+fn lost(error: impl Error) -> Broken {
+    Broken::Lost(causes(&error))
 }
 
-async fn over<S>(stream: S) -> hyper::Result<(SendRequest<Body>, JoinHandle<()>)>
+/// `error` with what caused it, in one line.
+fn causes(error: &dyn Error) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        said = format!("{said}: {error}");
+        cause = error.source();
+    }
+    excerpt(&said)
+}
+
+async fn over<S>(stream: S) -> hyper::Result<(SendRequest<Body>, JoinHandle<hyper::Result<()>>)>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // What it ends by is an error of the request that it ended.
-    let driver = tokio::spawn(async move { _ = connection.await });
-    Ok((sender, driver))
+    Ok((sender, tokio::spawn(connection)))
 }
+
+/// What the gateway says, in no JSON, of a certificate that names a user where users have passwords.
+const COMMON_NAME: &[u8] = b"CommonName of client";
 
 /// What an answer says that is not good.
 fn refused(status: StatusCode, body: &[u8]) -> Broken {
@@ -185,6 +209,10 @@ fn refused(status: StatusCode, body: &[u8]) -> Broken {
         return match status {
             StatusCode::NOT_FOUND => Broken::Refused(CellsError::Unfit(
                 "there is no /v3: etcd 3.4 or later is needed, with enable-grpc-gateway".to_owned(),
+            )),
+            StatusCode::BAD_REQUEST if body.starts_with(COMMON_NAME) => Broken::Refused(CellsError::Unfit(
+                "sslcert: the certificate has a common name (CN): etcd with authentication takes one without"
+                    .to_owned(),
             )),
             _ => Broken::Lost(format!("HTTP {status}")),
         };

@@ -4,7 +4,7 @@ use super::Shared;
 use super::answer::{Answer, State, failed, unreachable};
 use super::script::{SCRIPT, Told};
 use crate::cells::url::Address;
-use crate::cells::{CellsConfig, CellsError, excerpt::excerpt, tls};
+use crate::cells::{CellsConfig, CellsError, excerpt::excerpt};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo};
 use std::io;
@@ -40,9 +40,8 @@ impl Line {
         let stream = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(cannot)?;
         stream.set_nodelay(true).map_err(cannot)?;
         let mut line = match &shared.tls {
-            Some(connector) => {
-                let name = tls::server_name(&address.host).map_err(cannot)?;
-                let stream = connector.connect(name, stream).await.map_err(cannot)?;
+            Some(encryptor) => {
+                let stream = encryptor.connect(&address.host, stream).await.map_err(cannot)?;
                 Line::over(stream, shared).await?
             }
             None => Line::over(stream, shared).await?,

@@ -1,10 +1,11 @@
 //! Where an etcd is: its members, and who asks.
 
-use super::{Address, HOSTS_MAX, Options, Roots, UrlError};
+use super::options::{OF_TLS, Options, tls};
+use super::{Address, HOSTS_MAX, UrlError};
 use crate::cells::Password;
+use lessor_tls::Tls;
 use std::fmt;
 use std::net::Ipv6Addr;
-use std::path::PathBuf;
 
 /// Where etcd listens for clients, if the URL does not say.
 const PORT: u16 = 2379;
@@ -17,18 +18,15 @@ pub(in crate::cells) struct EtcdPlace {
     /// Without one nothing is said of who asks.
     pub(in crate::cells) user: Option<String>,
     pub(in crate::cells) password: Option<Password>,
-    pub(in crate::cells) tls: Option<Roots>,
+    pub(in crate::cells) tls: Option<Tls>,
 }
 
 /// What a URL says after its scheme.
-pub(super) fn place(rest: &str, tls: bool) -> Result<EtcdPlace, UrlError> {
+pub(super) fn place(rest: &str, is_encrypted: bool) -> Result<EtcdPlace, UrlError> {
     let mut options = Options::of(rest);
-    let roots = options.take("sslrootcert");
+    let tls = tls(&mut options, is_encrypted, "etcds://, which has TLS")?;
     if !options.given.is_empty() {
-        return Err(UrlError("the only option of an etcd URL is sslrootcert".to_owned()));
-    }
-    if roots.is_some() && !tls {
-        return Err(UrlError("sslrootcert is for etcds://, which has TLS".to_owned()));
+        return Err(UrlError(format!("the only options of an etcd URL are {OF_TLS}")));
     }
     let rest = options.rest.strip_prefix("//").ok_or_else(|| wrong("its scheme ends with ://"))?;
     let (who, hosts) = rest.rsplit_once('@').map_or((None, rest), |(who, hosts)| (Some(who), hosts));
@@ -42,7 +40,7 @@ pub(super) fn place(rest: &str, tls: bool) -> Result<EtcdPlace, UrlError> {
     if hosts.len() > HOSTS_MAX {
         return Err(UrlError(format!("an etcd URL has at most {HOSTS_MAX} hosts")));
     }
-    Ok(EtcdPlace { hosts, user, password, tls: tls.then(|| Roots(roots.map(PathBuf::from))) })
+    Ok(EtcdPlace { hosts, user, password, tls })
 }
 
 fn wrong(what: &str) -> UrlError {

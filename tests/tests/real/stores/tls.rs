@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 /// A certificate for loopback that vouches for itself, and its key, for the user that runs the server.
-fn certificate(folder: &Path) -> (String, String) {
+pub(super) fn certificate(folder: &Path) -> (String, String) {
     let paths = ["tls.crt", "tls.key"].map(|name| folder.join(name).display().to_string());
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=a store"])
@@ -28,7 +28,7 @@ fn certificate(folder: &Path) -> (String, String) {
     (certificate, key)
 }
 
-fn config(store: &Store, url: String) -> CellsConfig {
+pub(super) fn config(store: &Store, url: String) -> CellsConfig {
     let config = store.config.clone().expect("it has one");
     CellsConfig { url: url.parse().expect("a URL"), ..config }
 }

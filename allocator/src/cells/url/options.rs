@@ -1,0 +1,66 @@
+//! The options after the question mark of a URL, and what they say of TLS.
+
+use super::UrlError;
+use lessor_tls::Tls;
+
+/// The options of TLS, as errors name them.
+pub(super) const OF_TLS: &str = "sslrootcert, sslcert and sslkey";
+
+/// A URL and the options after its question mark. A password may have one in it, too: that is before the last `@`.
+pub(super) struct Options<'a> {
+    pub(super) rest: &'a str,
+    pub(super) given: Vec<&'a str>,
+}
+
+impl<'a> Options<'a> {
+    pub(super) fn of(url: &'a str) -> Self {
+        let host = url.rfind('@').unwrap_or(0);
+        match url[host..].find('?') {
+            Some(at) => {
+                let given = url[host + at + 1..].split('&').filter(|option| !option.is_empty());
+                Options { rest: &url[..host + at], given: given.collect() }
+            }
+            None => Options { rest: url, given: vec![] },
+        }
+    }
+
+    pub(super) fn take(&mut self, name: &str) -> Option<String> {
+        let is_it = |option: &&str| option.split_once('=').is_some_and(|(known, _)| known == name);
+        let at = self.given.iter().position(is_it)?;
+        self.given.remove(at).split_once('=').map(|(_, value)| value.to_owned())
+    }
+
+    pub(super) fn whole(&self) -> String {
+        match self.given.is_empty() {
+            true => self.rest.to_owned(),
+            false => format!("{}?{}", self.rest, self.given.join("&")),
+        }
+    }
+}
+
+/// How TLS is spoken; `None` where it is not. It `needs` something else in the URL.
+///
+/// # Errors
+/// If an option of it is said where it is not spoken, is empty, or lacks its other half.
+pub(super) fn tls(
+    options: &mut Options<'_>,
+    is_encrypted: bool,
+    needs: &str,
+) -> Result<Option<Tls>, UrlError> {
+    let mut take = |name: &'static str| match options.take(name) {
+        Some(_) if !is_encrypted => Err(UrlError(format!("{name} needs {needs}"))),
+        Some(file) if file.is_empty() => Err(UrlError(format!("{name} is empty: name a file"))),
+        file => Ok(file),
+    };
+    let (ca, certificate, key) = (take("sslrootcert")?, take("sslcert")?, take("sslkey")?);
+    let tls = ca.into_iter().fold(Tls::new(), Tls::ca);
+    let tls = match (certificate, key) {
+        (Some(certificate), Some(key)) => tls.certificate(certificate, key),
+        (None, None) => tls,
+        (Some(_), None) => return Err(UrlError("sslcert needs sslkey, the file of its key".to_owned())),
+        (None, Some(_)) => {
+            return Err(UrlError("sslkey needs sslcert, the file of its certificate".to_owned()));
+        }
+    };
+    Ok(is_encrypted.then_some(tls))
+}
