@@ -2,8 +2,10 @@
 //! configured, each peer may do all. Where something is, what cannot be told is let in to nothing.
 
 use crate::audit::Origin;
-use crate::config::AuthConfig;
+use crate::cells::CellsError;
+use crate::config::{AuthConfig, StoreConfig, TokensAt};
 use crate::paces::Paces;
+use crate::stored_tokens::StoredTokens;
 use arc_swap::ArcSwap;
 use lessor_access::{
     Identity, Issuer, Jwks, Kind, Rights, Role, TokenId, Tokens, Unproven, calendar, is_token,
@@ -28,13 +30,59 @@ const TOKENS_FILE_MAX: u64 = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct Access {
     roles: ArcSwap<Vec<Arc<Role>>>,
-    tokens: Option<Arc<Reloading<Tokens, FileError>>>,
+    tokens: Option<TokensKept>,
     /// The keys of an identity provider, and whose tokens are believed.
     jwt: Option<(Arc<Reloading<Jwks, FileError>>, Issuer)>,
     /// How often each identity asks.
     paces: Paces,
     /// Tells identities apart by numbers that no peer can foresee.
     numbers: RandomState,
+}
+
+/// Where the tokens are that it knows.
+#[derive(Clone, Debug)]
+enum TokensKept {
+    File(Arc<Reloading<Tokens, FileError>>),
+    Store(Arc<StoredTokens>),
+}
+
+/// Why what proves identities cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// A file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The store of tokens.
+    #[error("tokens is \"store\": {0}")]
+    Store(#[from] CellsError),
+    /// There is no store that several allocators share.
+    #[error("tokens is \"store\", and no store is shared")]
+    NoStore,
+}
+
+impl TokensKept {
+    fn load(at: &TokensAt, store: &StoreConfig) -> Result<Self, AccessError> {
+        Ok(match (at, store) {
+            (TokensAt::File(file), _) => {
+                let (files, file) = (vec![file.clone()], file.clone());
+                TokensKept::File(Arc::new(Reloading::load("tokens", files, Box::new(move || tokens(&file)))?))
+            }
+            (TokensAt::Store, StoreConfig::Shared(store)) => {
+                TokensKept::Store(Arc::new(StoredTokens::new(&store.cells)?))
+            }
+            (TokensAt::Store, StoreConfig::Memory | StoreConfig::Embedded { .. }) => {
+                return Err(AccessError::NoStore);
+            }
+        })
+    }
+
+    /// Those in force; `None` if they were not read yet.
+    fn current(&self) -> Option<Arc<Tokens>> {
+        match self {
+            TokensKept::File(tokens) => Some(tokens.current()),
+            TokensKept::Store(tokens) => tokens.current(),
+        }
+    }
 }
 
 /// The peer that a request comes from, and what it may do.
@@ -70,19 +118,16 @@ pub(crate) struct Shown<'a> {
 }
 
 impl Access {
-    /// What `config` says, with the tokens and the keys in its files.
+    /// What `config` says, with the tokens and the keys in its files. `store` may have the tokens: [`Access::begin`] reads them.
     ///
     /// # Errors
     /// If one of them cannot be used.
-    pub(crate) fn load(config: &AuthConfig) -> Result<Self, FileError> {
-        let tokens = config.tokens.clone().map(|file| {
-            let files = vec![file.clone()];
-            Reloading::load("tokens", files, Box::new(move || tokens(&file))).map(Arc::new)
-        });
+    pub(crate) fn load(config: &AuthConfig, store: &StoreConfig) -> Result<Self, AccessError> {
+        let tokens = config.tokens.as_ref().map(|at| TokensKept::load(at, store));
         let jwt = config.jwt.clone().map(|(file, issuer)| {
             let files = vec![file.clone()];
             let keys = Reloading::load("keys of an identity provider", files, Box::new(move || jwks(&file)))?;
-            Ok((Arc::new(keys), issuer))
+            Ok::<_, FileError>((Arc::new(keys), issuer))
         });
         Ok(Access {
             jwt: jwt.transpose()?,
@@ -98,13 +143,27 @@ impl Access {
         self.roles.store(Arc::new(roles.to_vec()));
     }
 
-    /// Looks at the files every so often until it is dropped.
+    /// Reads the tokens in a store once, for no longer than a call of it may take. Until they were read no token is believed.
+    pub(crate) async fn begin(&self) {
+        if let Some(TokensKept::Store(tokens)) = &self.tokens {
+            tokens.look().await;
+        }
+    }
+
+    /// Whether there are tokens in a store that were not read yet.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.tokens.as_ref().is_some_and(|tokens| tokens.current().is_none())
+    }
+
+    /// Looks at the files and the store every so often until it is dropped.
     pub(crate) fn watch(&self) -> impl Future<Output = ()> + Send + use<> {
         let (tokens, keys) = (self.tokens.clone(), self.jwt.as_ref().map(|(keys, _)| keys.clone()));
         async move {
             let tokens = async {
-                if let Some(tokens) = tokens {
-                    tokens.watch().await;
+                match tokens {
+                    Some(TokensKept::File(tokens)) => tokens.watch().await,
+                    Some(TokensKept::Store(tokens)) => tokens.watch().await,
+                    None => {}
                 }
             };
             let keys = async {
@@ -123,7 +182,7 @@ impl Access {
     pub(crate) fn visitor(&self, shown: Shown<'_>, origin: Origin) -> Result<Visitor, Unproven> {
         let (identity, token, expires) = match shown {
             Shown { token: Some(token), .. } if is_token(token) => {
-                let tokens = self.tokens.as_ref().ok_or(Unproven::Unknown)?.current();
+                let tokens = self.tokens.as_ref().and_then(TokensKept::current).ok_or(Unproven::Unknown)?;
                 let (id, found) = tokens.find(token, calendar())?;
                 (Identity::new(Kind::Token, &*found.name), Some(id.clone()), found.expires)
             }
@@ -153,7 +212,7 @@ impl Access {
     pub(crate) fn again(&self, visitor: &Visitor) -> Option<Visitor> {
         let Visitor::Known(known) = visitor else { return None };
         if let Some(id) = &known.token {
-            self.tokens.as_ref()?.current().get(id)?;
+            self.tokens.as_ref()?.current()?.get(id)?;
         }
         if known.expires.is_some_and(|end| calendar() >= end) {
             return None;
@@ -223,7 +282,7 @@ mod tests {
              [[limit]]\nname = \"a\"\nrules = [{{ kind = \"fixed_window\", limit = 1, per = \"1s\" }}]\n"
         );
         let config = Config::parse(&text).expect("good");
-        (folder, Access::load(&config.auth.expect("it is said")).expect("good"))
+        (folder, Access::load(&config.auth.expect("it is said"), &config.server.store).expect("good"))
     }
 
     const ROLE: &str = "[[role]]\nname = \"r\"\nidentities = [\"token:ops\"]\nread = [\"*\"]\n";
@@ -248,7 +307,8 @@ mod tests {
         assert!(!later.may(|rights| rights.may_read("a")), "the role is gone");
         tokens.revoke("ops");
         std::fs::write(folder.path().join("tokens.toml"), tokens.to_string()).expect("written");
-        access.tokens.as_ref().expect("a file").look();
+        let Some(TokensKept::File(kept)) = &access.tokens else { panic!("a file") };
+        kept.look();
         assert!(access.visitor(shown, Origin::default()).is_err() && access.again(&visitor).is_none());
     }
 

@@ -24,8 +24,8 @@
 //! The state of an allocator is a [`Registry`](lessor_ledger::registry): its limits, pools and sessions, without IO. This crate
 //! is the shell around it. In reading order: [`config`] (what an operator decides), `clock` (the clocks of the machine),
 //! `shared` (a lock and a clock), `events` (listeners), [`reload`], `uplink` (what is leased from others), `http` (the routes),
-//! `metrics`, `listener` (where peers come from), and [`server`] (a function of a listener). An allocator has its own [`store`], or shares one with others:
-//! [`cells`], with [roots](lessor_ledger::roots), the pools that it leases from there.
+//! `metrics`, `listener` (where peers come from), and [`server`] (a function of a listener). An allocator has its own [`store`], or
+//! shares one with others: [`cells`], with [roots](lessor_ledger::roots), the pools that it leases from there, and [`stored_tokens`].
 
 mod access;
 mod addresses;
@@ -47,11 +47,13 @@ pub mod server;
 mod shared;
 mod shared_store_status;
 pub mod store;
+pub mod stored_tokens;
 mod uplink;
 
 #[doc(hidden)]
 pub use http::untrusted;
 
+pub use access::AccessError;
 pub use config::{Config, ConfigError};
 pub use listener::{Listener, listen};
 pub use server::{OpenError, Server};

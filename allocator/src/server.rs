@@ -11,7 +11,7 @@ mod peers;
 #[cfg(test)]
 mod tests;
 
-use crate::access::Access;
+use crate::access::{Access, AccessError};
 use crate::config::{Config, Exposure, StoreConfig, per_address};
 use crate::http::Part;
 use crate::listener::Listener;
@@ -55,7 +55,7 @@ pub enum OpenError {
     AdminTls(TlsError),
     /// Its tokens, or the keys of an identity provider, cannot be used.
     #[error("auth: {0}")]
-    Auth(FileError),
+    Auth(AccessError),
     /// Its audit log cannot be written.
     #[error("audit.path: {0}")]
     Audit(io::Error),
@@ -89,7 +89,8 @@ impl Server {
     /// If the store or the certificates cannot be used.
     pub fn open(config: Config, fresh: bool) -> Result<Self, OpenError> {
         let certificates = Some(Certificates::load(&config)?);
-        let access = config.auth.as_ref().map(Access::load).transpose().map_err(OpenError::Auth)?;
+        let access = config.auth.as_ref().map(|auth| Access::load(auth, &config.server.store));
+        let access = access.transpose().map_err(OpenError::Auth)?;
         config.upstream_tls.as_ref().map_or(Ok(()), Tls::check).map_err(OpenError::UpstreamTls)?;
         let token = config.upstream_token.as_ref().map(|file| Token::file(file).shown());
         token.transpose().map_err(OpenError::UpstreamToken)?;
@@ -141,12 +142,14 @@ impl Server {
         }
         let certificates = self.certificates.take().unwrap_or_default();
         if let (Some(auth), None) = (&self.shared.config().auth, self.shared.access()) {
-            self.shared.lets_in(Access::load(auth).map_err(io::Error::other)?);
+            let store = &self.shared.config().server.store;
+            self.shared.lets_in(Access::load(auth, store).map_err(io::Error::other)?);
         }
         // They are looked at for as long as it serves.
         let mut looks = JoinSet::new();
         looks.spawn(open_secrets::watch(self.shared.clone()));
         if let Some(access) = self.shared.access() {
+            access.begin().await;
             looks.spawn(access.watch());
         }
         for acceptor in [&certificates.nodes, &certificates.admin].into_iter().flatten() {

@@ -311,7 +311,9 @@ impl Shared {
 
     /// Why the store is of no use, if it is.
     pub(crate) fn store_fails(&self) -> Option<String> {
-        self.shared_store_status.silence().or_else(|| self.journal.get()?.failing())
+        let is_unread = self.access().is_some_and(Access::is_unread);
+        let unread = is_unread.then(|| "the tokens in it were not read yet: no token is believed".to_owned());
+        self.shared_store_status.silence().or(unread).or_else(|| self.journal.get()?.failing())
     }
 
     /// Why the file is of no use as it was read last, if it is: what it said before holds.

@@ -58,7 +58,7 @@ enum StoreCommand {
 pub(crate) const STORE_PASSWORD: &str = "LESSOR_STORE_PASSWORD";
 
 /// No hot path waits for this, and a server far away may be slow to accept a connection.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) const STORE_EXAMPLE: &str = "\
 Examples:
@@ -104,7 +104,11 @@ fn counted(dump: &Dump) -> String {
     }
 }
 
-fn migrate(url: &str, password_file: Option<&Path>, prefix: &str) -> Result<(), Failure> {
+/// The store at `url` as a command asks it. The password is in the URL, in the file, or in the environment.
+///
+/// # Errors
+/// If the URL is none, or the file cannot be used.
+pub(crate) fn cells(url: &str, password_file: Option<&Path>, prefix: &str) -> Result<CellsConfig, Failure> {
     // The command line does not say what is wrong with a URL: it would show it, and the password in it.
     let url: StoreUrl = url.parse().map_err(|error| Failure::Input(format!("--store-url: {error}")))?;
     let password = match password_file {
@@ -115,8 +119,11 @@ fn migrate(url: &str, password_file: Option<&Path>, prefix: &str) -> Result<(), 
         Some(file) => Some(file::password("--store-password-file", file)?),
         None => std::env::var(STORE_PASSWORD).ok().map(Password::new),
     };
-    let config =
-        CellsConfig { password, prefix: prefix.to_owned(), timeout: CONNECT_MAX, ..CellsConfig::new(url) };
+    Ok(CellsConfig { password, prefix: prefix.to_owned(), timeout: CONNECT_MAX, ..CellsConfig::new(url) })
+}
+
+fn migrate(url: &str, password_file: Option<&Path>, prefix: &str) -> Result<(), Failure> {
+    let config = cells(url, password_file, prefix)?;
     let failed = |error: CellsError| match error {
         CellsError::Invalid(_) => Failure::Input(format!("store {}: {error}", config.url)),
         CellsError::Unreachable(_)

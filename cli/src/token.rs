@@ -1,15 +1,16 @@
-//! `lessor token`: makes, lists and revokes the tokens that allocators know. The file of them is all that allocators read; each takes a
-//! change over within a second.
+//! `lessor token`: makes, lists and revokes the tokens that allocators know, in a file or in the store that they share. Each allocator
+//! takes a change over within a second.
 
+mod kept;
+
+use self::kept::Kept;
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use lessor_access::{SECRET_BYTES, Token, TokenId, Tokens, calendar};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::json;
-use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 /// Shown below its help.
@@ -19,33 +20,49 @@ Examples:
   lessor token new on-call --valid 90d > on-call.token
   lessor token list
   lessor token revoke 3f2a9c01                           by its id; by a name, all tokens of that name
+  lessor token new billing --config lessor.toml          where that configuration keeps them: a file, or its store
+  lessor token list --store-url postgres://lessor@db.internal/lessor?sslmode=verify-full
 
 To rotate a token: make another of the same name, give it to its bearer, revoke the old one by its id.
 
   [auth]
-  tokens = \"tokens.toml\"
+  tokens = \"tokens.toml\"      or \"store\", for those in the store that allocators share
   [[role]]
   name = \"billing\"
   identities = [\"token:billing\"]
   lease = [\"vendor/*\"]
   as = [\"billing-*\"]
 
-Exit codes: 0 done, 1 stdout cannot be written, 2 bad command line, or a file that cannot be used.";
-
-/// The largest file of tokens, in bytes.
-const FILE_MAX: u64 = 4 << 20;
+Exit codes: 0 done; 1 stdout cannot be written, or the store is unreachable or unfit; 2 bad command line, or a file or a list of
+tokens that cannot be used.";
 
 /// The longest that a token may hold: ten years are more than any that is to end.
 const VALID_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+/// The file of tokens, where nothing else is said.
+const FILE: &str = "tokens.toml";
 
 /// `lessor token`.
 #[derive(Debug, Args)]
 pub(crate) struct TokensArgs {
     #[command(subcommand)]
     command: TokenCommand,
-    /// The file of tokens that allocators read. It has their names and hashes, and no token.
-    #[arg(long, value_name = "FILE", env = "LESSOR_TOKENS", default_value = "tokens.toml", global = true)]
-    file: PathBuf,
+    /// The file of tokens that allocators read. It has their names and hashes, and no token. Default: tokens.toml
+    #[arg(long, value_name = "FILE", env = "LESSOR_TOKENS", global = true)]
+    file: Option<PathBuf>,
+    /// Instead of --file: the configuration of an allocator. Its [auth] says where the tokens are.
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    /// Instead of --file: address of a store that allocators share. The password is a part of it, or in --store-password-file,
+    /// or in the environment variable LESSOR_STORE_PASSWORD.
+    #[arg(long, value_name = "URL", global = true)]
+    store_url: Option<String>,
+    /// File with the password of the store, if the URL has none: one line.
+    #[arg(long, value_name = "FILE", global = true)]
+    store_password_file: Option<PathBuf>,
+    /// Prefix of the names of keys and tables in the store. Default: lessor
+    #[arg(long, value_name = "NAME", global = true)]
+    store_prefix: Option<String>,
 }
 
 /// What to do.
@@ -74,7 +91,7 @@ enum TokenCommand {
 
 /// Does what the command line says.
 pub(crate) fn run(args: &TokensArgs) -> Result<(), Failure> {
-    let wrong = |problem: String| Failure::Input(format!("{}: {problem}", args.file.display()));
+    let kept = Kept::of(args)?;
     match &args.command {
         TokenCommand::New { name, valid } => {
             let mut random = [0; SECRET_BYTES];
@@ -83,22 +100,21 @@ pub(crate) fn run(args: &TokensArgs) -> Result<(), Failure> {
                 return Err(Failure::Run("too few random bytes".to_owned()));
             }
             let add = |tokens: &mut Tokens| tokens.add(name, *valid, calendar(), &random);
-            let made =
-                change(&args.file, |tokens| add(tokens).map_err(|error| error.to_string())).map_err(wrong)?;
+            let made = kept.change(|tokens| add(tokens).map_err(|error| error.to_string()))?;
             // The line needs no reader: the token is what was asked for.
-            let _ = writeln!(io::stderr(), "{} proves token:{name}, by {}", made.id, args.file.display());
+            let _ = writeln!(io::stderr(), "{} proves token:{name}, by {kept}", made.id);
             print(&format!("{}\n", made.text.reveal()))
         }
         TokenCommand::List { json } => {
-            let tokens = read(&args.file).map_err(wrong)?;
+            let tokens = kept.read()?;
             print(&if *json { as_json(&tokens) } else { as_table(&tokens, calendar()) })
         }
         TokenCommand::Revoke { which } => {
-            let gone = change(&args.file, |tokens| {
+            let gone = kept.change(|tokens| {
                 let gone = tokens.revoke(which);
                 if gone.is_empty() { Err(format!("there is no token {which:?}")) } else { Ok(gone) }
-            });
-            print(&gone.map_err(wrong)?.iter().map(|id| format!("revoked {id}\n")).collect::<String>())
+            })?;
+            print(&gone.iter().map(|id| format!("revoked {id}\n")).collect::<String>())
         }
     }
 }
@@ -106,35 +122,6 @@ pub(crate) fn run(args: &TokensArgs) -> Result<(), Failure> {
 fn print(text: &str) -> Result<(), Failure> {
     let printed = io::stdout().write_all(text.as_bytes());
     printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
-}
-
-fn read(file: &Path) -> Result<Tokens, String> {
-    let bytes = lessor_files::read(file, FILE_MAX).map_err(|error| error.problem)?;
-    let text = String::from_utf8(bytes).map_err(|_| "it is no text".to_owned())?;
-    Tokens::parse(&text).map_err(|error| error.to_string())
-}
-
-/// Changes what is in `file`, which may not be there yet. Another command that does so at once waits. A reader sees the old file or the
-/// new one, whole.
-fn change<T>(file: &Path, change: impl FnOnce(&mut Tokens) -> Result<T, String>) -> Result<T, String> {
-    let said = |error: io::Error| error.to_string();
-    let file = if file.exists() { file.canonicalize().map_err(said)? } else { file.to_owned() };
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let lock = File::open(folder).map_err(said)?;
-    lock.lock().map_err(said)?;
-    let mut tokens = if file.exists() { read(&file)? } else { Tokens::default() };
-    let done = change(&mut tokens)?;
-    // Made for its owner alone.
-    let mut new = tempfile::NamedTempFile::new_in(folder).map_err(said)?;
-    if let Ok(old) = file.metadata() {
-        // An allocator that could read the old one can read the new one.
-        fchown(new.as_file(), Some(old.uid()), Some(old.gid())).map_err(said)?;
-        new.as_file().set_permissions(Permissions::from_mode(old.mode() & 0o777)).map_err(said)?;
-    }
-    new.write_all(tokens.to_string().as_bytes()).and_then(|()| new.as_file().sync_all()).map_err(said)?;
-    new.persist(&file).map_err(|error| error.to_string())?;
-    lock.sync_all().map_err(said)?;
-    Ok(done)
 }
 
 fn time(time: SystemTime) -> String {

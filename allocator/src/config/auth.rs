@@ -1,17 +1,19 @@
 //! Which identities there are, and what they may do, as it is written. No file is read here.
 
+use super::StoreConfig;
 use super::raw::{RawAudit, RawAuth, RawJwt, RawRole, RawUpstreamAuth};
 use lessor_access::{IdentityPattern, Issuer, Patterns, Role};
 use lessor_ledger::rule_text::Count;
 use lessor_protocol::PERMITS_MAX;
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Who is let in, and to what. Without it each peer that reaches an address may do all that is served there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthConfig {
-    /// The file of tokens; `None` if there are none.
-    pub tokens: Option<PathBuf>,
+    /// Where the tokens are; `None` if there are none.
+    pub tokens: Option<TokensAt>,
     /// The file of an identity provider's keys, and whose tokens are believed; `None` if no provider's are.
     pub jwt: Option<(PathBuf, Issuer)>,
     /// How often each identity may ask, by exchanges in a second.
@@ -22,6 +24,41 @@ pub struct AuthConfig {
 
 /// The default of [`AuthConfig::exchanges_per_second_max`]: as often as a few thousand busy nodes ask.
 const EXCHANGES_PER_SECOND_MAX: u32 = 10_000;
+
+/// Where tokens are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokensAt {
+    /// In this file.
+    File(PathBuf),
+    /// In the store, which several allocators share.
+    Store,
+}
+
+impl TokensAt {
+    /// How the store is written. A file of that name is written `./store`.
+    pub const STORE: &str = "store";
+
+    /// # Errors
+    /// If `text` names nothing, or `store` is not shared.
+    fn read(text: &str, store: &StoreConfig) -> Result<Self, String> {
+        match (text, store) {
+            (Self::STORE, StoreConfig::Shared(_)) => Ok(TokensAt::Store),
+            (Self::STORE, StoreConfig::Memory | StoreConfig::Embedded { .. }) => Err(format!(
+                "auth.tokens is \"store\", and store.kind is {:?}, which no other allocator shares: use \"redis\", \"postgres\" or \"etcd\" there, or name a file",
+                store.kind()
+            )),
+            (file, _) => Ok(TokensAt::File(named_file("auth.tokens", file)?)),
+        }
+    }
+
+    /// As it is written.
+    pub(super) fn text(&self) -> Cow<'_, str> {
+        match self {
+            TokensAt::File(file) => file.to_string_lossy(),
+            TokensAt::Store => Cow::Borrowed(Self::STORE),
+        }
+    }
+}
 
 /// Where decisions are written down.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,19 +94,19 @@ pub(super) fn audit(raw: &RawAudit) -> Result<AuditConfig, String> {
     })
 }
 
-/// What `auth` and `roles` come to; `None` if neither is there. Certificates prove identities if `by_certificates`.
+/// What `auth` and `roles` come to; `None` if neither is there. Certificates prove identities if `by_certificates`, and `store` may
+/// have tokens.
 pub(super) fn auth(
     auth: Option<&RawAuth>,
     roles: &[RawRole],
     by_certificates: bool,
+    store: &StoreConfig,
 ) -> Result<Option<AuthConfig>, String> {
     if auth.is_none() && roles.is_empty() {
         return Ok(None);
     }
-    let tokens = auth
-        .and_then(|auth| auth.tokens.as_deref())
-        .map(|file| named_file("auth.tokens", file))
-        .transpose()?;
+    let tokens =
+        auth.and_then(|auth| auth.tokens.as_deref()).map(|text| TokensAt::read(text, store)).transpose()?;
     let jwt = auth.and_then(|auth| auth.jwt.as_ref()).map(jwt).transpose()?;
     if roles.is_empty() {
         return Err("auth is said, and there is no [[role]]: no identity may do anything, say at least one"
@@ -164,6 +201,7 @@ fn role(raw: &RawRole) -> Result<Role, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::TokensAt;
     use crate::config::Config;
 
     const LIMIT: &str =
@@ -207,6 +245,14 @@ mod tests {
         assert_eq!(auth.roles[1].top_up_max, 100);
         assert_eq!(Config::parse(&config.to_string()), Ok(config));
         assert_eq!(Config::parse(LIMIT).expect("good").auth, None);
+        for (tokens, at) in [("store", TokensAt::Store), ("./store", TokensAt::File("./store".into()))] {
+            let store = "[store]\nkind = \"redis\"\nurl = \"redis://h\"";
+            let role = "[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\nread = [\"a\"]";
+            let text = format!("[auth]\ntokens = {tokens:?}\n{store}\n{role}\n{LIMIT}");
+            let config = Config::parse(&text).expect("good");
+            assert_eq!(config.auth.as_ref().expect("it is said").tokens, Some(at));
+            assert_eq!(Config::parse(&config.to_string()), Ok(config));
+        }
     }
 
     #[test]
@@ -239,6 +285,11 @@ mod tests {
         let proven = "[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\nread = [\"a\"]";
         assert!(problem(proven).contains("no identity can be proven"));
         assert!(problem("[auth]\ntokens = \"\"").contains("auth.tokens is \"\""));
+        for kind in ["embedded", "memory"] {
+            let problem = problem(&format!("[auth]\ntokens = \"store\"\n[store]\nkind = {kind:?}\n{proven}"));
+            let said = format!("auth.tokens is \"store\", and store.kind is {kind:?}");
+            assert!(problem.contains(&said), "{problem}");
+        }
         assert!(problem("[audit]\npath = \"\"").contains("audit.path is \"\""));
         assert!(problem("[audit]\npath = \"a\"\nfiles_max = 0").contains("audit.files_max is 0"));
         assert!(problem("[audit]\npath = \"a\"\nbytes_max = 7").contains("audit.bytes_max is 7"));

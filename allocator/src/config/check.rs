@@ -42,7 +42,7 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
     let upstream_token = raw.upstream_auth.as_ref().map(auth::upstream_token).transpose().map_err(wrong)?;
     let files = [server.tls.as_ref(), admin.as_ref().and_then(|admin| admin.tls.as_ref())];
     let by_certificates = files.into_iter().flatten().any(|files| files.client_ca.is_some());
-    let auth = auth::auth(raw.auth.as_ref(), &raw.role, by_certificates).map_err(wrong)?;
+    let auth = auth::auth(raw.auth.as_ref(), &raw.role, by_certificates, &server.store).map_err(wrong)?;
     let audit = raw.audit.as_ref().map(auth::audit).transpose().map_err(wrong)?;
     let clocks = clocks(raw.clock_drift_ppm).map_err(wrong)?;
     Ok(Config { clocks, server, admin, upstream_tls, upstream_token, audit, auth, limits })

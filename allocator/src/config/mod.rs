@@ -16,7 +16,7 @@ mod tests;
 mod tls;
 mod upstream;
 
-pub use auth::{AuditConfig, AuthConfig};
+pub use auth::{AuditConfig, AuthConfig, TokensAt};
 pub use error::ConfigError;
 pub use exposure::Exposure;
 pub use lessor_ledger::named::{NAMES_MAX, Named, Names, named_for};

@@ -95,7 +95,7 @@ fn access(f: &mut fmt::Formatter<'_>, auth: &AuthConfig) -> fmt::Result {
     writeln!(f, "\n[auth]")?;
     line(f, "exchanges_per_second_max", &auth.exchanges_per_second_max)?;
     if let Some(tokens) = &auth.tokens {
-        line(f, "tokens", tokens)?;
+        line(f, "tokens", &tokens.text())?;
     }
     if let Some((keys, Issuer { issuer, audience })) = &auth.jwt {
         let (keys, issuer, audience) = (inline(keys)?, inline(issuer)?, inline(audience)?);

@@ -9,4 +9,5 @@ mod matrix;
 mod operators;
 mod sessions;
 mod status;
+mod stored;
 mod tokens;
