@@ -58,7 +58,7 @@ fn files(config: &Config) -> Vec<(&'static str, &Path)> {
         ("server.tls.key", config.server.tls.as_ref().map(|files| files.key.as_path())),
         ("admin.tls.key", admin.map(|files| files.key.as_path())),
         ("upstream_tls.key", upstream.map(|(_, key)| key)),
-        ("auth.tokens", config.auth.as_ref().and_then(|auth| auth.tokens.as_deref())),
+        ("auth.tokens", config.auth.as_ref().and_then(|auth| auth.tokens.as_ref()?.file())),
         ("upstream_auth.token_file", config.upstream_token.as_deref()),
         ("store.password_file", password),
     ];

@@ -6,6 +6,7 @@ mod etcd;
 mod excerpt;
 mod memory;
 mod outcome;
+mod password;
 mod postgres;
 #[cfg(unix)]
 pub mod private;
@@ -20,6 +21,7 @@ pub use lessor_ledger::cells::{
     batches,
 };
 pub use memory::{Fault, Memory};
+pub use password::Password;
 pub use postgres::Postgres;
 pub use redis::{Cluster, Redis};
 pub use url::{StoreKind, StoreUrl, UrlError};
@@ -27,7 +29,6 @@ pub use url::{StoreKind, StoreUrl, UrlError};
 use self::url::Place;
 use lessor_protocol::Moment;
 use lessor_protocol::clock::wall;
-use std::fmt;
 use std::time::Duration;
 
 /// Where cells are, and what is asked of that place.
@@ -65,27 +66,6 @@ impl CellsConfig {
             synced: false,
             timeout: Self::TIMEOUT,
         }
-    }
-}
-
-/// A password: nothing prints it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Password(String);
-
-impl Password {
-    /// This text.
-    pub fn new(text: impl Into<String>) -> Self {
-        Password(text.into())
-    }
-
-    fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Password(_)")
     }
 }
 

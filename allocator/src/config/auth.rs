@@ -6,7 +6,7 @@ use lessor_access::{IdentityPattern, Issuer, Patterns, Role};
 use lessor_ledger::rule_text::Count;
 use lessor_protocol::PERMITS_MAX;
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Who is let in, and to what. Without it each peer that reaches an address may do all that is served there.
@@ -48,6 +48,14 @@ impl TokensAt {
                 store.kind()
             )),
             (file, _) => Ok(TokensAt::File(named_file("auth.tokens", file)?)),
+        }
+    }
+
+    /// The file, if that is where they are.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            TokensAt::File(file) => Some(file),
+            TokensAt::Store => None,
         }
     }
 

@@ -8,6 +8,7 @@ mod etcd;
 mod figures;
 mod migrate;
 mod mutual_tls;
+mod passwords;
 mod postgres;
 mod redis;
 mod tls;

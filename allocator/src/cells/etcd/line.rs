@@ -142,7 +142,11 @@ impl Line {
     /// Gets the token that says who asks from now on.
     async fn sign_in(&mut self, name: &str, password: Option<&Password>) -> Result<(), Broken> {
         self.token = None;
-        let told = Authenticate { name, password: password.map_or("", Password::reveal) };
+        let password = match password {
+            Some(password) => password.reveal().await,
+            None => String::new(),
+        };
+        let told = Authenticate { name, password: &password };
         let told = serde_json::to_vec(&told).map_err(|error| Broken::Lost(error.to_string()))?;
         let answer = match self.post(AUTHENTICATE, told.into(), SMALL_MAX).await {
             Err(Broken::Refused(CellsError::Unfit(why))) => return Err(Broken::NotLetIn(why)),

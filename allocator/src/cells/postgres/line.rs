@@ -62,7 +62,7 @@ impl Line {
             config.application_name("lessor");
         }
         if let (None, Some(password)) = (config.get_password(), &shared.config.password) {
-            config.password(password.reveal());
+            config.password(password.reveal().await);
         }
         let warning = Warning::default();
         let (client, driver) = match &shared.tls {

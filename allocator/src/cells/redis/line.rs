@@ -62,7 +62,7 @@ impl Line {
             info = info.set_username(user);
         }
         if let Some(password) = shared.place.password.as_ref().or(shared.config.password.as_ref()) {
-            info = info.set_password(password.reveal());
+            info = info.set_password(password.reveal().await);
         }
         // The caller has one timeout over all that it does.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
