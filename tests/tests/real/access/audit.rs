@@ -1,8 +1,9 @@
 //! Decisions are written down with who, from where, what and why; larger ones are confirmed first.
 
-use super::desk::{Desk, Way, ask};
+use super::desk::{Desk, PATIENCE, Way, ask};
 use serde_json::{Value, json};
 use std::process::Command;
+use std::time::Duration;
 
 const ROLES: &str = r#"
 [[role]]
@@ -55,8 +56,19 @@ async fn each_decision_is_written_down_with_who_what_and_why() {
         assert!(answer.status < 300, "{method} {url}: {}", answer.body);
         assert!(!answer.headers["x-request-id"].is_empty());
     }
+    // A refusal is answered before it is written down.
+    let written_by = async |count: usize| {
+        let is_written = async {
+            while entries().len() < count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, is_written).await.expect("it is written down");
+    };
     assert_eq!(ask(&desk.http(Some(&reader)), "POST", &at("/pause"), "{}").await.status, 403);
+    written_by(deeds.len() + 1).await;
     assert_eq!(ask(&desk.http(None), "GET", &at(""), "").await.status, 401);
+    written_by(deeds.len() + 2).await;
     let written = entries();
     let actions: Vec<&str> = written.iter().map(|entry| entry["action"].as_str().expect("a word")).collect();
     let expected: Vec<&str> =
@@ -104,7 +116,7 @@ async fn a_request_keeps_its_name_if_that_is_one() {
     for (said, is_kept) in [("ticket-7_a", true), ("a b", false), (&"x".repeat(65), false)] {
         let request = http::Request::post(format!("{}/v1/limits/vendor/resume", allocator.url));
         let request = request.header("x-request-id", said).body(vec![]).expect("a request");
-        let answer = http.send(request, super::desk::PATIENCE).await.expect("it answers");
+        let answer = http.send(request, PATIENCE).await.expect("it answers");
         let named = answer.headers()["x-request-id"].to_str().expect("text").to_owned();
         assert_eq!(named == said, is_kept, "{said}: {named}");
         assert_eq!(entries().last().expect("an entry")["request"], json!(named));
