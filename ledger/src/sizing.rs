@@ -63,6 +63,9 @@ const NEWCOMER_PART: u64 = 4;
 /// All newcomers of one identity together are lent at most this part until they have said what became of it.
 const NEWCOMERS_PART: u64 = 20;
 
+/// One newcomer of an identity is lent at most this part of what is left of that.
+const NEWCOMERS_AT_ONCE: u64 = 8;
+
 /// Parts of an identity are told in millionths.
 pub const MILLION: u32 = 1_000_000;
 
@@ -244,9 +247,11 @@ pub fn newcomer_cap(waiting: u64, sessions: u64, supply: Supply) -> u64 {
     (supply.within_term / (NEWCOMER_PART * (sessions + 1))).max(waiting).max(1)
 }
 
-/// The most that all sessions of one identity without history are lent together, beside so many `sessions`.
-pub fn newcomers_cap(sessions: u64, supply: Supply) -> u64 {
-    newcomer_cap(0, sessions, supply).min(supply.within_term / NEWCOMERS_PART).max(1)
+/// The most that a session without history is lent for its identity's sake, whose sessions without history have `unproven` permits,
+/// beside so many `sessions`: a part of what these may have together, so that many that begin at once all have something.
+pub fn newcomers_part(sessions: u64, unproven: u64, supply: Supply) -> u64 {
+    let all = newcomer_cap(0, sessions, supply).min(supply.within_term / NEWCOMERS_PART).max(1);
+    all.saturating_sub(unproven).div_ceil(NEWCOMERS_AT_ONCE)
 }
 
 #[cfg(test)]

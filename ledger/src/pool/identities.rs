@@ -121,7 +121,7 @@ impl Pool {
             return most;
         }
         let unproven = u64::try_from(taking.unproven / PERMIT).unwrap_or(u64::MAX);
-        most.min(sizing::newcomers_cap(others.count(), supply).saturating_sub(unproven))
+        most.min(sizing::newcomers_part(others.count(), unproven, supply))
     }
 
     /// `permits` were lent to the session `id`.
