@@ -119,7 +119,7 @@ struct Lock {
 }
 
 impl Lock {
-    /// That of the socket at `path`: the file beside it with the ending `.lock`.
+    /// The lock of the socket at `path` is the file beside it with the ending `.lock`.
     fn of(path: &Path) -> io::Result<Self> {
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");

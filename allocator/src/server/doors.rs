@@ -33,7 +33,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// At `listen`. All peers of a Unix socket have one address: the bound of each is that of all then.
+    /// At `listen`. All peers of a Unix socket have one address: the bound of all is the bound of each then.
     pub(super) fn new(connections: usize, per_address: usize, listen: &Listen) -> Self {
         Bounds { connections, per_address: if listen.is_unix() { connections } else { per_address } }
     }
