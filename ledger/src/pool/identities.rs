@@ -14,6 +14,9 @@ use lessor_protocol::sizing::PERMIT;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+/// How many others a newcomer looks at, to make room.
+const LOOKED_AT: usize = 3;
+
 /// What identities have taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Takings(BTreeMap<Owner, Taking>);
@@ -46,6 +49,12 @@ impl Taking {
 }
 
 impl Takings {
+    /// How many identities are remembered.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// What `owner` has taken by `now`.
     fn of(&self, owner: Owner, now: Moment, span: Duration) -> Taking {
         let known = self.0.get(&owner).copied();
@@ -56,17 +65,26 @@ impl Takings {
 
     /// Changes what `owner` has taken by `now`.
     fn change(&mut self, owner: Owner, now: Moment, span: Duration, change: impl FnOnce(&mut Taking)) {
-        let all = &mut self.0;
-        // A newcomer makes room: there are as many as have taken anything lately.
-        if !all.contains_key(&owner) {
-            all.retain(|_, taking| {
-                taking.fade(now, span);
-                !taking.is_over()
-            });
+        if !self.0.contains_key(&owner) {
+            self.make_room(owner, now, span);
         }
+        let all = &mut self.0;
         let taking = all.entry(owner).or_insert(Taking { at: now, ..Taking::default() });
         taking.fade(now, span);
         change(taking);
+    }
+
+    /// Forgets those next to `owner` that have taken nothing lately. A newcomer looks at a few, whose numbers come in no order: so there are
+    /// not many more than have taken anything lately, and none of them pays for all.
+    fn make_room(&mut self, owner: Owner, now: Moment, span: Duration) {
+        let next = self.0.range(owner..).chain(self.0.range(..owner)).take(LOOKED_AT);
+        let is_over = |taking: &Taking| {
+            let mut taking = *taking;
+            taking.fade(now, span);
+            taking.is_over()
+        };
+        let over: Vec<Owner> = next.filter(|(_, taking)| is_over(taking)).map(|(owner, _)| *owner).collect();
+        over.iter().for_each(|owner| _ = self.0.remove(owner));
     }
 
     /// Carries them.

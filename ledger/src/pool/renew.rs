@@ -222,23 +222,24 @@ impl Pool {
             return Err(AskError::LeaseUnknown { spent_total, held });
         }
         let owner = holder.share.owner;
-        if self.is_full_of(owner) {
+        if self.full_at(owner).is_some() {
             // Those with nothing live make room at once: all they lose is the credit of a late report.
             self.forget_idle(self.active());
-            if self.is_full_of(owner) {
-                return Err(AskError::Full { max: self.plan.lessees_max });
+            if let Some(max) = self.full_at(owner) {
+                return Err(AskError::Full { max });
             }
         }
         self.sessions.insert(Place::own(holder.id), self.newcomer(holder.share));
         Ok(())
     }
 
-    /// Whether it has as many sessions of its own as it may, or as many of `owner`: an identity leaves others the last tenth. Those of
+    /// How many sessions it may have, if it has as many: of its own, or of `owner`. An identity leaves others the last tenth. Those of
     /// pools below are bounded there.
-    fn is_full_of(&self, owner: Owner) -> bool {
+    fn full_at(&self, owner: Owner) -> Option<usize> {
         let max = self.plan.lessees_max;
         let of_identity = max - max / IDENTITY_LEAVES;
-        self.sessions.own() >= max || (owner != Owner::NONE && self.sessions.of(owner) >= of_identity)
+        let is_full = owner != Owner::NONE && self.sessions.of(owner) >= of_identity;
+        (self.sessions.own() >= max).then_some(max).or(is_full.then_some(of_identity))
     }
 
     /// Moves what the ask reports to where it belongs, in the session, in every rule and in the books.

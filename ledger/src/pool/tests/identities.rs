@@ -138,12 +138,24 @@ fn one_identity_leaves_others_a_tenth_of_the_sessions() {
     for id in 0..90 {
         grant(pool.renew(millis(0), of(1, id), 1, ask(0, 0, 1)));
     }
-    let full = Err(AskError::Full { max: 100 });
-    assert_eq!(pool.renew(millis(0), of(1, 90), 1, ask(0, 0, 1)), full);
+    let full = |max| Err(AskError::Full { max });
+    assert_eq!(pool.renew(millis(0), of(1, 90), 1, ask(0, 0, 1)), full(90));
     for id in 100..110 {
         grant(pool.renew(millis(0), of(2, id), 1, ask(0, 0, 1)));
     }
-    assert_eq!(pool.renew(millis(0), of(3, 200), 1, ask(0, 0, 1)), full);
+    assert_eq!(pool.renew(millis(0), of(3, 200), 1, ask(0, 0, 1)), full(100));
     // Those that say nothing make room.
     grant(pool.renew(millis(9_000), of(1, 90), 1, ask(0, 0, 1)));
+}
+
+/// The bug: each identity that came looked at all that had taken anything, under the lock of the limit.
+#[test]
+fn identities_that_have_taken_nothing_lately_are_forgotten() {
+    let mut pool = pool(vec![fixed(9_000, 30 * SECOND)]);
+    for step in 0..2_000 {
+        // Numbers in no order, as identities have them.
+        let holder = of((step + 1_u64).wrapping_mul(0x9e37_79b9_7f4a_7c15), step);
+        grant(pool.renew(millis(step * 1_000), holder, 1, ask(0, 0, 100)));
+    }
+    assert!((30..120).contains(&pool.takings.len()), "{}", pool.takings.len());
 }

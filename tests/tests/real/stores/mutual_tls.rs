@@ -1,8 +1,7 @@
 //! Each kind of server with TLS on both sides: it lets in only a handle that shows a certificate of an authority that it believes.
 
-use super::tls::{certificate, config};
+use super::tls::{certificate, cluster_with_tls, config};
 use super::{Store, cell, swap};
-use lessor_allocator::cells::private::HeldPort;
 use lessor_allocator::cells::{Cells, CellsError, StoreKind, Swapped};
 use lessor_tls::dev_ca::{DevCa, Purpose, VALID};
 use scenarios::servers::Server;
@@ -111,26 +110,9 @@ async fn redis_lets_in_a_good_certificate_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_lets_in_a_good_certificate_alone() {
-    let bus = HeldPort::any().expect("a free port");
-    let bus = bus.address().port().to_string();
-    let cluster = [("cluster-enabled", "yes"), ("cluster-port", bus.as_str())];
-    let server = Arc::new(Server::start(StoreKind::Redis, &cluster));
-    assert_eq!(server.tell("CLUSTER ADDSLOTSRANGE 0 16383"), "+OK");
-    let store = Store::on(Arc::clone(&server)).await;
-    let (certificate, key) = certificate(&server.folder());
     let authorities = Authorities::new();
-    let clients = authorities.file(&server.folder(), "");
-    let port = server.address().port().to_string();
-    let with_tls = [
-        ("port", "0"),
-        ("tls-port", port.as_str()),
-        ("tls-cluster", "yes"),
-        ("tls-cert-file", certificate.as_str()),
-        ("tls-key-file", &key),
-        ("tls-ca-cert-file", &clients),
-        ("tls-auth-clients", "yes"),
-    ];
-    server.start_again(&[cluster.as_slice(), &with_tls].concat());
+    let clients = |folder: &Path| Some(authorities.file(folder, ""));
+    let (store, server, certificate, _bus) = cluster_with_tls(clients).await;
     let address = server.address();
     let url = format!("rediss://:{}@{address}/?cluster=true&sslrootcert={certificate}", server.password());
     let (shown, its_key) = authorities.shows(&authorities.believed);

@@ -69,16 +69,19 @@ async fn redis_is_talked_to_if_its_certificate_is_good() {
     assert!(matches!(clear, Err(CellsError::Unreachable(_))), "{clear:?}");
 }
 
-/// The servers say on which port they have TLS, and one that does not know its own name is at the name that the URL has.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_is_talked_to_if_its_certificates_are_good() {
-    let bus = HeldPort::any().expect("a free port");
-    let bus = bus.address().port().to_string();
+/// A cluster of one server with TLS, and its certificate. The port for other servers is held as long as the last one is kept. Where
+/// `clients` says a file of authorities, a client must show a certificate.
+pub(super) async fn cluster_with_tls(
+    clients: impl FnOnce(&Path) -> Option<String>,
+) -> (Store, Arc<Server>, String, HeldPort) {
+    let held = HeldPort::any().expect("a free port");
+    let bus = held.address().port().to_string();
     let cluster = [("cluster-enabled", "yes"), ("cluster-port", bus.as_str())];
     let server = Arc::new(Server::start(StoreKind::Redis, &cluster));
     assert_eq!(server.tell("CLUSTER ADDSLOTSRANGE 0 16383"), "+OK");
     let store = Store::on(Arc::clone(&server)).await;
     let (certificate, key) = certificate(&server.folder());
+    let clients = clients(&server.folder());
     let port = server.address().port().to_string();
     let with_tls = [
         ("port", "0"),
@@ -86,10 +89,17 @@ async fn a_cluster_is_talked_to_if_its_certificates_are_good() {
         ("tls-cluster", "yes"),
         ("tls-cert-file", certificate.as_str()),
         ("tls-key-file", &key),
-        ("tls-ca-cert-file", &certificate),
-        ("tls-auth-clients", "no"),
+        ("tls-ca-cert-file", clients.as_ref().unwrap_or(&certificate)),
+        ("tls-auth-clients", if clients.is_some() { "yes" } else { "no" }),
     ];
     server.start_again(&[cluster.as_slice(), &with_tls].concat());
+    (store, server, certificate, held)
+}
+
+/// The servers say on which port they have TLS, and one that does not know its own name is at the name that the URL has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_talked_to_if_its_certificates_are_good() {
+    let (store, server, certificate, _bus) = cluster_with_tls(|_| None).await;
     let url = format!("rediss://:{}@{}/?cluster=true", server.password(), server.address());
     let good = config(&store, format!("{url}&sslrootcert={certificate}"));
     let look = async || Cells::connect(&good).await.ok()?.load(&["a".to_owned()]).await.ok();
