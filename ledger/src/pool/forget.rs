@@ -22,7 +22,7 @@ impl Pool {
     /// a new one: if not, it may be dropped.
     pub fn is_forgettable(&mut self, now: Moment) -> bool {
         self.advance(now);
-        self.forget_idle(self.memory());
+        self.forget_idle(self.memory(), self.brief_memory());
         // A session gets its last grant again for its last ask, and waits for what an earlier life told: of a new pool not.
         let is_quiet =
             self.now >= self.quarantine_until.max(self.checkpoints.earlier()) && self.sessions.is_empty();
@@ -31,15 +31,22 @@ impl Pool {
 
     /// How long a session is worth remembering: until no rule counts its burned permits any more.
     pub fn memory(&self) -> Duration {
-        self.ledgers.memory().max(self.active()).max(REMEMBERED_MIN)
+        self.ledgers.memory().max(self.brief_memory())
     }
 
-    /// Forgets own sessions with nothing live that have said nothing for `memory`. A late copy of an old ask is then
-    /// a stranger's: it starts at zero or is refused, and what it is lent is charged.
-    pub(super) fn forget_idle(&mut self, memory: Duration) {
-        if let Some(then) = self.now.as_nanos().checked_sub(nanos(memory)) {
-            self.sessions.forget_idle(Moment::from_nanos(then));
-        }
+    /// The same of a session that has used nothing, however long the windows are: asks for made-up keys that spend nothing are
+    /// forgotten within seconds.
+    pub(super) fn brief_memory(&self) -> Duration {
+        self.active().max(REMEMBERED_MIN)
+    }
+
+    /// Forgets own sessions with nothing live that have said nothing for `memory`, or for `brief` if they have used nothing. A late
+    /// copy of an old ask is then a stranger's: it starts at zero or is refused, and what it is lent is charged.
+    pub(super) fn forget_idle(&mut self, memory: Duration, brief: Duration) {
+        let ago = |span| self.now.as_nanos().checked_sub(nanos(span)).map(Moment::from_nanos);
+        let (long_ago, lately) = (ago(memory), ago(brief));
+        long_ago.into_iter().for_each(|then| self.sessions.forget_idle(then));
+        lately.into_iter().for_each(|then| self.sessions.forget_unused(then));
     }
 
     /// Forgets the mirrors whose time has come. Of one that is blank all that matters is its demand, for as long as it shares:

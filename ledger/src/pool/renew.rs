@@ -224,7 +224,7 @@ impl Pool {
         let owner = holder.share.owner;
         if self.full_at(owner).is_some() {
             // Those with nothing live make room at once: all they lose is the credit of a late report.
-            self.forget_idle(self.active());
+            self.forget_idle(self.active(), self.active());
             if let Some(max) = self.full_at(owner) {
                 return Err(AskError::Full { max });
             }
@@ -257,7 +257,7 @@ impl Pool {
         let more = ask.shadow_refused.saturating_sub(session.said.shadow_refused);
         self.shadow_refused = self.shadow_refused.saturating_add(more).min(PERMITS_MAX);
         if ask.shadow_refused > session.said.shadow_refused {
-            self.sessions.note(id, |session| session.said.shadow_refused = ask.shadow_refused);
+            self.sessions.update(id, |session| session.said.shadow_refused = ask.shadow_refused);
         }
         self.settle_by(id, ask, &settlement);
         Ok(settlement)

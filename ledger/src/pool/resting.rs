@@ -76,7 +76,7 @@ impl Pool {
         let rests = [
             self.ledgers.rests_until(),
             self.safe_shares.rest_until(),
-            self.sessions.rest_until(self.memory()),
+            self.sessions.rest_until(self.memory(), self.brief_memory()),
         ];
         rests.into_iter().chain(earlier).min().unwrap_or(Moment::NEVER)
     }

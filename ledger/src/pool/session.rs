@@ -190,6 +190,11 @@ impl Session {
         !self.is_live() && self.burned == 0 && self.calls.are_blank()
     }
 
+    /// Whether it is blank and has never said that it spent anything: it comes back as a newcomer, and no rule counts anything of it.
+    pub(super) fn is_unused(&self) -> bool {
+        self.is_blank() && self.spent == 0 && *self.said == Said::NOTHING
+    }
+
     /// The lease ended without a report: all of it is presumed spent. Returns how much that is.
     pub(super) fn burn(&mut self) -> u64 {
         let permits = std::mem::take(&mut self.outstanding);

@@ -151,9 +151,14 @@ impl Sessions {
         self.first(|orders| &orders.ages, |_, session| session.age_reviewed)
     }
 
-    /// Since when the first has been idle, and which that is.
+    /// Since when the first has been idle of those that have used anything, and which that is.
     fn first_idle(&self) -> Option<(Moment, Place)> {
-        self.first(|orders| &orders.idle, |place, session| self.reading.idle(place, session))
+        self.first(|orders| &orders.idle, |place, session| self.reading.idle(place, session).used())
+    }
+
+    /// The same of those that have used nothing.
+    fn first_unused(&self) -> Option<(Moment, Place)> {
+        self.first(|orders| &orders.unused, |place, session| self.reading.idle(place, session).unused())
     }
 
     /// When the first orphaned calls expire, and whose.
@@ -370,6 +375,13 @@ impl Sessions {
         }
     }
 
+    /// The same of those that have used nothing.
+    pub(super) fn forget_unused(&mut self, then: Moment) {
+        while let Some((_, place)) = self.first_unused().filter(|(since, _)| *since <= then) {
+            self.remove(place);
+        }
+    }
+
     /// What is known in the order of time is true of each session, or there is a bug here.
     pub(super) fn audit(&self, now: Moment) {
         // Of many sessions at some instants only: it takes as long as all else that a test does.
@@ -394,7 +406,8 @@ impl Sessions {
         debug_assert_eq!(orders.expiries, order(|entry| entry.expires));
         debug_assert_eq!(orders.call_expiries, order(|entry| entry.calls_expire));
         debug_assert_eq!(orders.reviews, order(|entry| entry.reviewed));
-        debug_assert_eq!(orders.idle, order(|entry| entry.idle));
+        debug_assert_eq!(orders.idle, order(|entry| entry.idle.used()));
+        debug_assert_eq!(orders.unused, order(|entry| entry.idle.unused()));
         let reviews = self.iter().filter_map(|(place, session)| Some((session.age_reviewed?, place)));
         debug_assert_eq!(orders.ages, reviews.collect());
         let sums = entries().fold(Totals::default(), |sums, (_, entry)| sums.plus(entry.adds));

@@ -16,8 +16,10 @@ pub(super) struct Orders {
     pub(super) call_expiries: Agenda,
     /// When to look whether a mirror can be forgotten, for each mirror.
     pub(super) reviews: Agenda,
-    /// Since when each of the pool's own sessions has had nothing live and said nothing.
+    /// Since when each of the pool's own sessions has had nothing live and said nothing, if it has used anything.
     pub(super) idle: Agenda,
+    /// The same of those that have used nothing, which are forgotten sooner.
+    pub(super) unused: Agenda,
     /// When to look whether a session claims less because it has not asked for long. Each ask puts that off, so a look may find that it
     /// is too early: most asks need not move it.
     pub(super) ages: Agenda,
@@ -42,7 +44,8 @@ impl Orders {
         moved(&mut self.expiries, before.expires, after.expires);
         moved(&mut self.call_expiries, before.calls_expire, after.calls_expire);
         moved(&mut self.reviews, before.reviewed, after.reviewed);
-        moved(&mut self.idle, before.idle, after.idle);
+        moved(&mut self.idle, before.idle.used(), after.idle.used());
+        moved(&mut self.unused, before.idle.unused(), after.idle.unused());
         let has_asked = before.is_asking && !after.is_asking;
         let claimed =
             |claims: &mut Claims<Place>, before: Option<Claim>, claim: Option<Claim>| match (before, claim) {

@@ -15,10 +15,34 @@ pub(super) struct Entry {
     pub(super) expires: Option<Moment>,
     pub(super) calls_expire: Option<Moment>,
     pub(super) reviewed: Option<Moment>,
-    pub(super) idle: Option<Moment>,
+    pub(super) idle: Idle,
     pub(super) claim: Option<Claim>,
     pub(super) wanted: Option<Claim>,
     pub(super) adds: Totals,
+}
+
+/// Since when a session has had nothing live and said nothing. Mirrors are never idle: they are reviewed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Idle {
+    /// It is not.
+    #[default]
+    No,
+    /// It is, and rules or its own totals may still count what it has used.
+    Used(Moment),
+    /// It is, and has used nothing.
+    Unused(Moment),
+}
+
+impl Idle {
+    /// Since when, if it has used anything.
+    pub(super) fn used(self) -> Option<Moment> {
+        if let Idle::Used(since) = self { Some(since) } else { None }
+    }
+
+    /// Since when, if it has used nothing.
+    pub(super) fn unused(self) -> Option<Moment> {
+        if let Idle::Unused(since) = self { Some(since) } else { None }
+    }
 }
 
 /// How sessions are read.
@@ -37,13 +61,18 @@ impl Reading {
         if is_asking && !is_live { session.expires } else { is_live.then_some(session.end) }
     }
 
-    /// When `session` has neither had anything live nor said anything since, if it is the pool's own.
-    pub(super) fn idle(&self, place: Place, session: &Session) -> Option<Moment> {
+    /// Since when `session` has had nothing live and said nothing, if it is the pool's own.
+    pub(super) fn idle(&self, place: Place, session: &Session) -> Idle {
         let is_idle = !place.is_mirror()
             && session.age != Age::Asking
             && !session.is_live()
             && session.calls.next_expiry().is_none();
-        is_idle.then(|| session.end.max(session.answered))
+        let since = session.end.max(session.answered);
+        match (is_idle, session.is_unused()) {
+            (false, _) => Idle::No,
+            (true, false) => Idle::Used(since),
+            (true, true) => Idle::Unused(since),
+        }
     }
 
     pub(super) fn adds(&self, session: &Session) -> Totals {

@@ -44,10 +44,12 @@ impl Sessions {
         }
     }
 
-    /// Until when there are as many as now and as much in flight, if an idle one is remembered for `memory`.
-    pub(in crate::pool) fn rest_until(&self, memory: Duration) -> Moment {
+    /// Until when there are as many as now and as much in flight, if an idle one is remembered for `memory`, and for `brief` if it
+    /// has used nothing.
+    pub(in crate::pool) fn rest_until(&self, memory: Duration, brief: Duration) -> Moment {
         let idle = self.first_idle().map(|(since, _)| since + memory);
+        let unused = self.first_unused().map(|(since, _)| since + brief);
         let others = [self.first_calls(), self.next_review()].into_iter().flatten().map(|(at, _)| at);
-        idle.into_iter().chain(others).min().unwrap_or(Moment::NEVER)
+        idle.into_iter().chain(unused).chain(others).min().unwrap_or(Moment::NEVER)
     }
 }
