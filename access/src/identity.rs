@@ -1,6 +1,7 @@
 //! The name that a peer has proven, and how.
 
 use crate::pattern::Patterns;
+use ring::digest::{SHA256, digest};
 use std::fmt;
 
 /// How a name was proven.
@@ -50,6 +51,12 @@ impl Identity {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// A number of its own, the same in each process: the first eight bytes of the SHA-256 of all that it says.
+    pub fn number(&self) -> u64 {
+        let hash = digest(&SHA256, self.to_string().as_bytes());
+        hash.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
 }
 
 impl fmt::Display for Identity {
@@ -95,6 +102,16 @@ impl fmt::Display for IdentityPattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is written down of a key has this number.
+    #[test]
+    fn an_identity_has_the_same_number_in_each_process() {
+        assert_eq!(Identity::new(Kind::Token, "billing").number(), 0xb004_e119_d77c_3b6d);
+        assert_ne!(
+            Identity::new(Kind::Token, "billing").number(),
+            Identity::new(Kind::Certificate, "billing").number()
+        );
+    }
 
     #[test]
     fn a_name_that_was_proven_one_way_is_not_the_same_proven_another_way() {

@@ -15,7 +15,6 @@ use lessor_ledger::share::Owner;
 use lessor_protocol::Clock;
 use lessor_tls::PeerName;
 use std::fmt;
-use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -35,8 +34,6 @@ pub(crate) struct Access {
     jwt: Option<(Arc<Reloading<Jwks, FileError>>, Issuer)>,
     /// How often each identity asks.
     paces: Paces,
-    /// Tells identities apart by numbers that no peer can foresee.
-    numbers: RandomState,
 }
 
 /// Where the tokens are that it knows.
@@ -134,7 +131,6 @@ impl Access {
             roles: ArcSwap::from_pointee(config.roles.clone()),
             tokens: tokens.transpose()?,
             paces: Paces::new(config.exchanges_per_second_max),
-            numbers: RandomState::new(),
         })
     }
 
@@ -196,7 +192,7 @@ impl Access {
         };
         let rights = Rights::of(&identity, &self.roles.load());
         // The default owner is no identity.
-        let owner = Owner(self.numbers.hash_one(&identity) | 1);
+        let owner = Owner(identity.number() | 1);
         Ok(Visitor::Known(Arc::new(Known { identity, rights, owner, token, expires, origin })))
     }
 

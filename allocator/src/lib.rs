@@ -38,6 +38,7 @@ mod events;
 mod http;
 mod journal;
 mod listener;
+mod memory;
 mod metrics;
 mod open_secrets;
 mod overrides;

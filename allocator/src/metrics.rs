@@ -73,6 +73,8 @@ pub(crate) struct Metrics {
     exchange_asks: Histogram,
     connections: Gauge,
     connections_refused: Counter,
+    resident: Gauge,
+    is_short: Gauge,
     epoch: Gauge,
     ready: Gauge,
     sessions: Gauge,
@@ -124,6 +126,8 @@ impl Metrics {
             exchange_asks: histogram!("lessor_exchange_asks"),
             connections: gauge!("lessor_connections"),
             connections_refused: counter!("lessor_connections_refused_total"),
+            resident: gauge!("lessor_resident_bytes"),
+            is_short: gauge!("lessor_memory_short"),
             epoch: gauge!("lessor_epoch"),
             ready: gauge!("lessor_ready"),
             sessions: gauge!("lessor_sessions"),
@@ -187,6 +191,12 @@ impl Metrics {
     /// So many connections are open.
     pub(crate) fn connections(&self, open: usize) {
         self.connections.set(open as f64);
+    }
+
+    /// The process takes so many bytes, and no key is new if that `is_short`.
+    pub(crate) fn memory(&self, bytes: u64, is_short: bool) {
+        self.resident.set(bytes as f64);
+        self.is_short.set(f64::from(u8::from(is_short)));
     }
 
     /// A connection was closed at once: its address has as many as it may.
@@ -305,6 +315,11 @@ fn describe() {
         "lessor_connections_refused_total",
         "Connections that were closed at once because their address had as many as it may"
     );
+    describe_gauge!(
+        "lessor_resident_bytes",
+        "Memory that the process takes, 0 where the system does not say"
+    );
+    describe_gauge!("lessor_memory_short", "1 while that is more than memory_max and no key is new");
     describe_gauge!("lessor_sessions", "Sessions of nodes that are remembered");
     describe_gauge!("lessor_event_listeners", "Nodes that listen to what happens to limits");
     describe_counter!("lessor_events_total", "What happened to limits and was told");

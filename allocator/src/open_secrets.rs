@@ -27,7 +27,7 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
         let of_files = shared.clone();
         // A disk may take its time; requests do not wait for it.
         match tokio::task::spawn_blocking(move || found(of_files.config())).await {
-            Ok(found) => shared.open_secrets().0.store(Arc::new(found)),
+            Ok(found) => shared.standing().open_secrets.0.store(Arc::new(found)),
             Err(error) => tracing::error!(%error, "files of secrets cannot be looked at: this is a bug"),
         }
         sleep(LOOK_EVERY).await;

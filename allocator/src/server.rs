@@ -15,6 +15,7 @@ use crate::access::{Access, AccessError};
 use crate::config::{Config, Exposure, StoreConfig, per_address};
 use crate::http::Part;
 use crate::listener::Listener;
+use crate::memory;
 use crate::metrics::UPKEEP_EVERY;
 use crate::open_secrets;
 use crate::reload::Reloads;
@@ -59,6 +60,11 @@ pub enum OpenError {
     /// Its audit log cannot be written.
     #[error("audit.path: {0}")]
     Audit(io::Error),
+    /// The system does not say how much memory it takes.
+    #[error(
+        "server.memory_max is {0}: this system does not say how much memory a process takes, so leave it out"
+    )]
+    Memory(u64),
     /// The token that it shows to others cannot be used.
     #[error("upstream_auth.token_file: {0}")]
     UpstreamToken(FileError),
@@ -88,6 +94,9 @@ impl Server {
     /// # Errors
     /// If the store or the certificates cannot be used.
     pub fn open(config: Config, fresh: bool) -> Result<Self, OpenError> {
+        if let Some(max) = config.server.memory_max.filter(|_| memory::resident().is_none()) {
+            return Err(OpenError::Memory(max));
+        }
         let certificates = Some(Certificates::load(&config)?);
         let access = config.auth.as_ref().map(|auth| Access::load(auth, &config.server.store));
         let access = access.transpose().map_err(OpenError::Auth)?;
@@ -148,6 +157,7 @@ impl Server {
         // They are looked at for as long as it serves.
         let mut looks = JoinSet::new();
         looks.spawn(open_secrets::watch(self.shared.clone()));
+        looks.spawn(memory::watch(self.shared.clone()));
         if let Some(access) = self.shared.access() {
             access.begin().await;
             looks.spawn(access.watch());

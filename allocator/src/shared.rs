@@ -13,7 +13,6 @@ use crate::events::Events;
 use crate::http::Bodies;
 use crate::journal::{Journal, NotDurable};
 use crate::metrics::Metrics;
-use crate::open_secrets::OpenSecrets;
 use crate::shared_store_status::SharedStoreStatus;
 use crate::store::{Embedded, Found, StoreError, Written};
 use lessor_ledger::overrides::Suspensions;
@@ -23,6 +22,7 @@ use lessor_ledger::steering::Course;
 use lessor_protocol::push::Event;
 use lessor_protocol::trace::Cause;
 use lessor_protocol::{Moment, PERMITS_MAX, entropy};
+use served::Standing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     /// Whose turn it is to write a long answer.
     show: Semaphore,
     bodies: Bodies,
-    open_secrets: OpenSecrets,
+    standing: Standing,
 }
 
 /// What became of the file when it was last read.
@@ -162,7 +162,7 @@ impl Shared {
             registry: RwLock::new(registry),
             show: Semaphore::new(1),
             bodies: Bodies::default(),
-            open_secrets: OpenSecrets::default(),
+            standing: Standing::default(),
             is_broken: AtomicBool::new(false),
             metrics: Metrics::new(&config, now),
             events: Events::new(config.server.connections_max, config.server.connections_per_address_max),

@@ -48,6 +48,9 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
     Ok(Config { clocks, server, admin, upstream_tls, upstream_token, audit, auth, limits })
 }
 
+/// The least that memory may be bounded to, in bytes.
+const MEMORY_LEAST: u64 = 64 << 20;
+
 fn clocks(raw: Option<Count>) -> Result<ClockBounds, String> {
     let Some(Count(ppm)) = raw else {
         return Ok(ClockBounds::default());
@@ -66,6 +69,7 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
     let listen = listen("server.listen", address)?;
     let connections_max = at_least_one("server.connections_max", raw.connections_max, CONNECTIONS_MAX)?;
     let connections_per_address_max = connections_per_address(raw, connections_max)?;
+    let memory_max = memory_max(raw)?;
     let node = raw.node.as_deref().map(NodeName::try_new).transpose();
     let node = node.map_err(|error| format!("server.node {error}"))?;
     let hosts = raw.hosts.iter().map(|host| host_name(host)).collect::<Result<_, _>>()?;
@@ -86,6 +90,7 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
         listen,
         connections_max,
         connections_per_address_max,
+        memory_max,
         node,
         hosts,
         upstreams,
@@ -105,6 +110,15 @@ fn connections_per_address(raw: &RawServer, connections_max: usize) -> Result<us
         ));
     }
     Ok(said)
+}
+
+fn memory_max(raw: &RawServer) -> Result<Option<u64>, String> {
+    match raw.memory_max {
+        Some(Count(max)) if max < MEMORY_LEAST => Err(format!(
+            "server.memory_max is {max}: use at least {MEMORY_LEAST} bytes (64 MiB), about what an allocator without keys takes"
+        )),
+        max => Ok(max.map(|max| max.0)),
+    }
 }
 
 /// What operators see and change, on an address of its own.

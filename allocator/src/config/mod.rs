@@ -82,6 +82,8 @@ pub struct ServerConfig {
     pub connections_max: usize,
     /// Those of one address. Further ones are closed at once.
     pub connections_per_address_max: usize,
+    /// Bytes of memory beyond which no key is new; `None` leaves it to the system.
+    pub memory_max: Option<u64>,
     /// The name of this allocator at the allocators that it leases from; `None` if none is given: each process has its own
     /// name then.
     pub node: Option<NodeName>,

@@ -52,6 +52,7 @@ pub(super) struct RawServer {
     pub listen: Option<String>,
     pub connections_max: Option<Count>,
     pub connections_per_address_max: Option<Count>,
+    pub memory_max: Option<Count>,
     pub node: Option<String>,
     #[serde(default)]
     pub hosts: Vec<String>,

@@ -16,6 +16,9 @@ impl fmt::Display for Config {
         line(f, "listen", &self.server.listen.to_string())?;
         line(f, "connections_max", &self.server.connections_max)?;
         line(f, "connections_per_address_max", &self.server.connections_per_address_max)?;
+        if let Some(max) = &self.server.memory_max {
+            line(f, "memory_max", max)?;
+        }
         if let Some(node) = &self.server.node {
             line(f, "node", &node.as_str())?;
         }

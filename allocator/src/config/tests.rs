@@ -147,8 +147,12 @@ fn what_is_no_configuration_is_refused() {
         "line 3: server.connections_per_address_max is 9: use at most 8, as many as may be open at once (connections_max)",
     );
     refused(
+        &format!("[server]\nmemory_max = 1000\n{limit}"),
+        "line 2: server.memory_max is 1000: use at least 67108864 bytes (64 MiB), about what an allocator without keys takes",
+    );
+    refused(
         &format!("[server]\nport = 1\n{limit}"),
-        "line 2: server.port: unknown field `port`, expected one of `listen`, `connections_max`, `connections_per_address_max`, `node`, `hosts`, `upstreams`, `tls`, `change_factor_max`, `insecure`",
+        "line 2: server.port: unknown field `port`, expected one of `listen`, `connections_max`, `connections_per_address_max`, `memory_max`, `node`, `hosts`, `upstreams`, `tls`, `change_factor_max`, `insecure`",
     );
 }
 

@@ -79,7 +79,9 @@ fn warnings(shared: &Shared, visitor: &Visitor) -> Vec<String> {
     let mut warnings: Vec<String> = shared.exposures().iter().map(Exposure::to_string).collect();
     warnings.extend(kept_warning(&kept));
     if visitor.may(Rights::may_read_all) {
-        warnings.extend_from_slice(&shared.open_secrets().warnings());
+        let standing = shared.standing();
+        warnings.extend(standing.short_memory.warning(shared.config().server.memory_max));
+        warnings.extend_from_slice(&standing.open_secrets.warnings());
     }
     warnings
 }

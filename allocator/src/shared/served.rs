@@ -5,7 +5,16 @@ use crate::access::Access;
 use crate::audit::Audit;
 use crate::config::Exposure;
 use crate::http::Bodies;
+use crate::memory::ShortMemory;
 use crate::open_secrets::OpenSecrets;
+
+/// What stands wrong with the machine that it runs on, as it was found last.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    /// Files of secrets that all can read.
+    pub(crate) open_secrets: OpenSecrets,
+    pub(crate) short_memory: ShortMemory,
+}
 
 impl Shared {
     /// Where it lets in any peer of another machine.
@@ -34,9 +43,9 @@ impl Shared {
         &self.bodies
     }
 
-    /// Files of secrets that all can read.
-    pub(crate) fn open_secrets(&self) -> &OpenSecrets {
-        &self.open_secrets
+    /// What stands wrong with its machine.
+    pub(crate) fn standing(&self) -> &Standing {
+        &self.standing
     }
 
     /// It serves so from now on.

@@ -41,7 +41,7 @@ fn pool_row(permits: u64) -> PoolRow {
     let ask = Ask { want: permits, waiting: permits, ..Ask::default() };
     pool.renew(now, holder, 1, ask).expect("a good ask");
     let (checkpoint, _) = pool.checkpoint(now, Duration::from_millis(250)).expect("it is kept");
-    PoolRow { version: 1, checkpoint }
+    PoolRow { version: 1, checkpoint, owner: None }
 }
 
 fn batch(number: u64) -> Batch {

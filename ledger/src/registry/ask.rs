@@ -215,7 +215,7 @@ impl Registry {
         said: Ask,
     ) -> Result<Answered, AskRejection> {
         let caller = exchange.caller;
-        let mut family = Family::open(&self.limits, exchange.now, name, pool)?;
+        let mut family = Family::open(&self.limits, exchange.now, name, pool, caller.owner)?;
         let refusal = family.refusal(caller);
         let answer = family.with(caller, |pool, above, now| match refusal {
             Some(refusal) => pool.settle_below(above, now, holder, caller.seq, said, refusal),

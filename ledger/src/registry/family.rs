@@ -6,6 +6,7 @@ use super::limits::Limits;
 use crate::pool::{Above, Pool};
 use crate::registry::limit::{Limit, PoolId};
 use crate::rejection::AskRejection;
+use crate::share::Owner;
 use lessor_protocol::{Moment, Refusal};
 use std::sync::MutexGuard;
 
@@ -17,7 +18,8 @@ pub(super) struct Family<'a> {
 }
 
 impl<'a> Family<'a> {
-    /// Locks the limits from the one called `name` up, and opens their pools from `id` on. Makes those that are not there yet.
+    /// Locks the limits from the one called `name` up, and opens their pools from `id` on. Makes those that are not there yet, for
+    /// `owner`.
     ///
     /// # Errors
     /// If there is no room for one of them, or a key has no parent.
@@ -26,6 +28,7 @@ impl<'a> Family<'a> {
         now: Moment,
         name: &str,
         id: PoolId,
+        owner: Owner,
     ) -> Result<Self, AskRejection> {
         let chain = limits.chain(name, id)?.into_iter();
         // Limits come and go only where the registry is alone.
@@ -34,7 +37,7 @@ impl<'a> Family<'a> {
         let now = members.iter_mut().fold(now, |now, (limit, _)| limit.not_before(now));
         let mut opened = members.iter_mut().map(|(limit, id)| {
             limit.not_before(now);
-            limit.open(now, id)
+            limit.open(now, id, owner)
         });
         let is_open = opened.try_for_each(|opened| opened);
         let mut family = Family { now, members };

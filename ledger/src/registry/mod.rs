@@ -172,6 +172,11 @@ impl Registry {
         }
     }
 
+    /// Lets no limit have more pools than now while memory is short. Pools that are there go on.
+    pub fn hold_pools(&self, memory: limit::Memory) {
+        self.limits.locked().for_each(|(_, mut limit)| limit.hold_pools(memory));
+    }
+
     /// Limits that lend nothing yet, and for how long.
     pub fn quarantined(&self, now: Moment) -> Vec<(&str, Duration)> {
         let waits = self.limits.locked().map(|(name, limit)| (name, limit.quarantine(now)));
@@ -266,7 +271,7 @@ impl Registry {
         }
         let name = limit.config().name.to_string();
         drop(limit);
-        let mut family = Family::open(&self.limits, now, &name, pool)?;
+        let mut family = Family::open(&self.limits, now, &name, pool, caller.owner)?;
         let leave = |pool: &mut Pool, above: &mut [Above<'_>], now| {
             pool.leave_below(above, now, id, caller.seq, goodbye)
         };

@@ -67,6 +67,9 @@ pub struct PoolRow {
     /// The pool.
     #[serde(rename = "record")]
     pub checkpoint: Checkpoint,
+    /// The identity that it was made for, if that is known: it has only so many keys, also after a restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<u64>,
 }
 
 /// The decisions of operators about a limit.

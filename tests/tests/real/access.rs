@@ -5,6 +5,7 @@ mod audit;
 mod desk;
 mod flood;
 mod jwt;
+mod keys;
 mod matrix;
 mod operators;
 mod sessions;

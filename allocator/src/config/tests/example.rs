@@ -63,9 +63,9 @@ fn every_option_of_the_example_is_one_that_exists() {
     // What is indented has no default: it is tried below.
     let options =
         options.filter(|line| !line.starts_with(' ') && line.contains(" = ") && !line.contains(". "));
-    // Which file it is depends on where the allocator is started. `node` and `upstream` have no value
+    // Which file it is depends on where the allocator is started. `memory_max`, `node` and `upstream` have no value
     // unless an operator gives one.
-    let without = ["path = ", "node = ", "upstream = "];
+    let without = ["path = ", "memory_max = ", "node = ", "upstream = "];
     let options = options.filter(|line| !without.iter().any(|name| line.starts_with(name)));
     for option in options {
         let name = option.split(" = ").next().unwrap_or_default();

@@ -4,6 +4,7 @@
 use super::{Limit, PoolId, Shelf};
 use crate::pool::{Holder, Pool};
 use crate::rejection::AskRejection;
+use crate::share::Owner;
 use lessor_protocol::{Answer, Ask, Moment};
 use std::time::Duration;
 
@@ -37,11 +38,11 @@ impl Limit {
         Some((answer, (pool.view(now).available, pool.window())))
     }
 
-    /// Makes a pool if it is not there, for an exchange with it and those above or below it.
-    pub(crate) fn open(&mut self, now: Moment, id: &PoolId) -> Result<(), AskRejection> {
+    /// Makes a pool if it is not there, for an exchange of `owner` with it and those above or below it.
+    pub(crate) fn open(&mut self, now: Moment, id: &PoolId, owner: Owner) -> Result<(), AskRejection> {
         if !self.pools.contains_key(id) {
-            self.make_room(now, id)?;
-            self.make(now, id.clone());
+            self.make_room(now, id, owner)?;
+            self.make(now, id.clone(), owner);
         }
         self.count(now, id);
         Ok(())

@@ -2,6 +2,7 @@
 //! whatever they do to it. One that rests wakes for that, and is as if it had never rested.
 
 use super::figures::Counted;
+use super::room::OwnerPlace;
 use crate::pool::{Pool, Resting};
 use lessor_protocol::Moment;
 use std::time::Duration;
@@ -13,27 +14,27 @@ pub(crate) struct Kept {
     pub(super) counted: Counted,
 }
 
-/// Whether a pool is about to be written down.
-type IsQueued = bool;
-
 /// Where a limit keeps a pool.
 #[derive(Debug)]
 pub(super) enum Shelf {
-    /// A session uses it, or did a moment ago. Whether it is about to be written down is beside the box, where it takes no room.
-    InUse(IsQueued, Box<Kept>),
+    /// A session uses it, or did a moment ago.
+    InUse(Marks, Box<Kept>),
     /// In as few bytes as it takes, and counted as it looks.
-    AtRest(Marks, Box<Resting>),
+    AtRest(Marks, WantsCheckpoint, Box<Resting>),
     /// The same, but counted when it looked otherwise.
     Miscounted(Marks, Box<(Resting, Counted)>),
 }
 
-/// What a limit knows of a pool at rest without a look at it. They are beside the box, where they take no room.
+/// What a limit knows of a pool without a look at it. They are beside the box, where they take no room.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marks {
-    is_queued: IsQueued,
-    /// Whether another checkpoint is worth its write.
-    wants_checkpoint: bool,
+    /// Whether it is about to be written down.
+    is_queued: bool,
+    made_for: OwnerPlace,
 }
+
+/// Whether another checkpoint of a pool at rest is worth its write.
+type WantsCheckpoint = bool;
 
 impl Kept {
     /// A pool that counts nowhere yet.
@@ -42,11 +43,10 @@ impl Kept {
     }
 
     /// The same at rest; `None` if it is in use.
-    fn rest(&mut self, is_queued: IsQueued) -> Option<Shelf> {
+    fn rest(&mut self, marks: Marks) -> Option<Shelf> {
         let resting = self.pool.rest()?;
-        let marks = Marks { is_queued, wants_checkpoint: self.pool.wants_checkpoint() };
         Some(match Counted::of(&self.pool.as_it_looks()) == self.counted {
-            true => Shelf::AtRest(marks, Box::new(resting)),
+            true => Shelf::AtRest(marks, self.pool.wants_checkpoint(), Box::new(resting)),
             false => Shelf::Miscounted(marks, Box::new((resting, self.counted.clone()))),
         })
     }
@@ -60,16 +60,27 @@ impl Kept {
 }
 
 impl Shelf {
-    /// The place of a pool that is in use.
-    pub(super) fn of(kept: Box<Kept>) -> Self {
-        Shelf::InUse(false, kept)
+    /// The place of a pool that is in use, `made_for` an identity.
+    pub(super) fn of(kept: Box<Kept>, made_for: OwnerPlace) -> Self {
+        Shelf::InUse(Marks { is_queued: false, made_for }, kept)
+    }
+
+    fn marks(&self) -> Marks {
+        match self {
+            Shelf::InUse(marks, _) | Shelf::AtRest(marks, ..) | Shelf::Miscounted(marks, _) => *marks,
+        }
+    }
+
+    /// For which identity it was made.
+    pub(super) fn made_for(&self) -> OwnerPlace {
+        self.marks().made_for
     }
 
     /// The pool awake, if it is at rest.
     fn awake(&self) -> Option<Kept> {
         match self {
             Shelf::InUse(..) => None,
-            Shelf::AtRest(_, resting) => Some(Kept::awake(resting, None)),
+            Shelf::AtRest(.., resting) => Some(Kept::awake(resting, None)),
             Shelf::Miscounted(_, both) => Some(Kept::awake(&both.0, Some(both.1.clone()))),
         }
     }
@@ -78,7 +89,7 @@ impl Shelf {
     fn at_rest(&self) -> Option<&Resting> {
         match self {
             Shelf::InUse(..) => None,
-            Shelf::AtRest(_, resting) => Some(resting),
+            Shelf::AtRest(.., resting) => Some(resting),
             Shelf::Miscounted(_, both) => Some(&both.0),
         }
     }
@@ -86,7 +97,7 @@ impl Shelf {
     /// The pool, which is in use from now on.
     pub(super) fn wake(&mut self) -> &mut Kept {
         if let Some(kept) = self.awake() {
-            *self = Shelf::InUse(self.is_queued(), Box::new(kept));
+            *self = Shelf::InUse(self.marks(), Box::new(kept));
         }
         match self {
             Shelf::InUse(_, kept) => kept,
@@ -117,7 +128,7 @@ impl Shelf {
     pub(super) fn copy(&self) -> Pool {
         match self {
             Shelf::InUse(_, kept) => kept.pool.clone(),
-            Shelf::AtRest(_, resting) => resting.wake(),
+            Shelf::AtRest(.., resting) => resting.wake(),
             Shelf::Miscounted(_, both) => both.0.wake(),
         }
     }
@@ -126,15 +137,15 @@ impl Shelf {
     pub(super) fn counted(&self) -> Counted {
         match self {
             Shelf::InUse(_, kept) => kept.counted.clone(),
-            Shelf::AtRest(_, resting) => Counted::of(&resting.wake().as_it_looks()),
+            Shelf::AtRest(.., resting) => Counted::of(&resting.wake().as_it_looks()),
             Shelf::Miscounted(_, both) => both.1.clone(),
         }
     }
 
     /// Lets the pool rest if no session uses it.
     pub(super) fn rest(&mut self) {
-        if let Shelf::InUse(is_queued, kept) = self
-            && let Some(at_rest) = kept.rest(*is_queued)
+        if let Shelf::InUse(marks, kept) = self
+            && let Some(at_rest) = kept.rest(*marks)
         {
             *self = at_rest;
         }
@@ -143,8 +154,8 @@ impl Shelf {
     /// Whether there is nothing to see or to do at `now`, where pools are written down if `is_written`.
     pub(super) fn rests(&self, now: Moment, is_written: bool) -> bool {
         match self {
-            Shelf::AtRest(marks, resting) => {
-                let is_known = !is_written || marks.is_queued || !marks.wants_checkpoint;
+            Shelf::AtRest(marks, wants_checkpoint, resting) => {
+                let is_known = !is_written || marks.is_queued || !wants_checkpoint;
                 is_known && now < resting.rests_until()
             }
             Shelf::InUse(..) | Shelf::Miscounted(..) => false,
@@ -153,16 +164,14 @@ impl Shelf {
 
     /// Whether it is about to be written down.
     pub(super) fn is_queued(&self) -> bool {
-        match self {
-            Shelf::InUse(is_queued, _) => *is_queued,
-            Shelf::AtRest(marks, _) | Shelf::Miscounted(marks, _) => marks.is_queued,
-        }
+        self.marks().is_queued
     }
 
     fn is_queued_mut(&mut self) -> &mut bool {
         match self {
-            Shelf::InUse(is_queued, _) => is_queued,
-            Shelf::AtRest(marks, _) | Shelf::Miscounted(marks, _) => &mut marks.is_queued,
+            Shelf::InUse(marks, _) | Shelf::AtRest(marks, ..) | Shelf::Miscounted(marks, _) => {
+                &mut marks.is_queued
+            }
         }
     }
 
@@ -188,7 +197,7 @@ impl Shelf {
     pub(super) fn window(&self) -> Option<Duration> {
         match self {
             Shelf::InUse(_, kept) => kept.pool.window(),
-            Shelf::AtRest(_, resting) => resting.wake().window(),
+            Shelf::AtRest(.., resting) => resting.wake().window(),
             Shelf::Miscounted(_, both) => both.0.wake().window(),
         }
     }

@@ -1,6 +1,7 @@
 //! What an operator does to a limit in use: changes it, tops it up, suspends it. No lease is taken back.
 
 use super::leased::{self, CompiledPlans};
+use super::room::Owners;
 use super::unused::{self, Unused};
 use super::{Kept, Keyed, Limit, Plan, PoolId, Tally, plans};
 use crate::CarryOver;
@@ -8,6 +9,7 @@ use crate::overrides::Suspension;
 use crate::pool::{Fixtures, Holder, Past, PoolView};
 use crate::registry::LimitConfig;
 use crate::rejection::{AskRejection, Reason};
+use crate::share::Owner;
 use lessor_protocol::{Answer, Ask, ClockBounds, Key, Moment, PERMITS_MAX, Refusal};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -115,8 +117,8 @@ impl Limit {
             return Ok(false);
         }
         if !self.pools.contains_key(&id) {
-            self.make_room(now, &id)?;
-            self.make(now, id.clone());
+            self.make_room(now, &id, Owner::NONE)?;
+            self.make(now, id.clone(), Owner::NONE);
         }
         let most = self.with_pool(now, &id, |pool| pool.top_up_max(now)).unwrap_or(0);
         if permits > most {
@@ -208,10 +210,11 @@ impl Limit {
             self.tally.drop(kept.counted);
         }
         (self.past, self.names, self.unused) = (self.past_of_others(now), 0, Unused::new(now));
+        self.owners = Owners::default();
         let plans = Plans::of(&config, self.plan.clocks);
         self.adjust(config, plans, now);
         if !self.makes_pools() {
-            self.make(now, PoolId::default());
+            self.make(now, PoolId::default(), Owner::NONE);
         }
     }
 

@@ -8,6 +8,7 @@ mod kept;
 mod leased;
 mod live;
 mod pool_id;
+mod room;
 #[cfg(test)]
 mod tests;
 mod unused;
@@ -20,6 +21,7 @@ pub(crate) use kept::Kept;
 pub(crate) use leased::Due;
 pub use live::{Effect, Preview};
 pub use pool_id::PoolId;
+pub use room::{Memory, MemoryWatch};
 
 use crate::Rule;
 use crate::named::Names;
@@ -28,21 +30,18 @@ use crate::pool::{AskError, Goodbye, Holder, ObservationEffect, Past, Plan, Pool
 use crate::registry::sweep::Sweep;
 use crate::registry::{Keyed, LimitConfig};
 use crate::rejection::{AskRejection, Reason};
-use crate::share::Sharing;
+use crate::share::{Owner, Sharing};
 use figures::Tally;
 use kept::Shelf;
 use leased::CompiledPlans;
 use lessor_protocol::{Answer, Ask, ClockBounds, Key, LimitName, Moment, Observed, SafeShare};
 use live::TopUps;
+use room::Owners;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use unused::Unused;
 use written::Unwritten;
-
-/// Pools that every new key pays for looking at. With more than one, a flood of new keys cannot outrun the sweep
-/// that makes room for them; each more makes a new key dearer.
-const STEPS_FOR_KEY: usize = 4;
 
 /// One limit and its pools.
 #[derive(Debug)]
@@ -64,6 +63,10 @@ pub struct Limit {
     pools: BTreeMap<PoolId, Shelf>,
     /// Names that have a pool, of a pattern.
     names: usize,
+    /// How many pools each identity has.
+    owners: Owners,
+    /// As many pools as there may be while memory is short.
+    held_pools: Option<usize>,
     sweep: Sweep<PoolId>,
     tally: Tally,
     /// Nodes that are lent nothing.
@@ -100,6 +103,8 @@ impl Limit {
             plan,
             pools: BTreeMap::new(),
             names: 0,
+            owners: Owners::default(),
+            held_pools: None,
             sweep: Sweep::default(),
             tally: Tally::default(),
             suspension: Suspension::default(),
@@ -113,7 +118,7 @@ impl Limit {
             config: Arc::new(config),
         };
         if !limit.makes_pools() {
-            limit.make(now, PoolId::default());
+            limit.make(now, PoolId::default(), Owner::NONE);
         }
         limit
     }
@@ -202,8 +207,8 @@ impl Limit {
         ask: Ask,
     ) -> Result<Answer, AskRejection> {
         if !self.pools.contains_key(id) {
-            self.make_room(now, id)?;
-            self.make(now, id.clone());
+            self.make_room(now, id, holder.share.owner)?;
+            self.make(now, id.clone(), holder.share.owner);
         }
         let asked = self.with_pool(now, id, |pool| pool.renew(now, holder, seq, ask));
         let answer = asked.expect("it was there or has been made")?;
@@ -302,6 +307,7 @@ impl Limit {
         changed.iter().for_each(|id| self.note(id));
         let mut names = BTreeSet::new();
         for (id, shelf) in gone {
+            self.owners.remove(shelf.made_for());
             let kept = shelf.into_kept();
             self.tally.drop(kept.counted);
             if kept.pool.has_checkpoint() {
@@ -353,44 +359,6 @@ impl Limit {
         });
         self.note(id);
         Some(result)
-    }
-
-    fn make_room(&mut self, now: Moment, id: &PoolId) -> Result<(), AskRejection> {
-        self.sweep(now, STEPS_FOR_KEY);
-        if let (Names::Many { names_max }, Some(new)) = (self.config.name.names(), &id.name)
-            && self.names >= names_max
-            && !self.has_name(new)
-        {
-            let name = self.config.name.as_str();
-            let detail = format!("{name:?} has {names_max} names in use, as many as it may; those go on");
-            return Err(AskRejection::new(Reason::NamesFull, "limit", detail));
-        }
-        if let Keyed::Yes { keys_max } = self.config.keyed
-            && self.pools.len() >= keys_max
-        {
-            let name = self.config.name.as_str();
-            let detail = format!("{name:?} has {keys_max} keys in use, as many as it may; those go on");
-            return Err(AskRejection::new(Reason::KeysFull, "key", detail));
-        }
-        Ok(())
-    }
-
-    /// A pool that is made at `now`.
-    fn new_pool(&mut self, now: Moment, id: &PoolId) -> Pool {
-        let of_key = id.key.as_ref().and_then(|key| self.overrides.get(key));
-        let mut pool = self.past.pool(of_key.unwrap_or(&self.plan), now);
-        self.unused.begin(id.key.as_ref(), &mut pool, now);
-        if let Some(restored) = self.restored {
-            pool.forget_safe_shares(restored);
-        }
-        pool
-    }
-
-    fn make(&mut self, now: Moment, id: PoolId) {
-        let mut kept = Kept::new(self.new_pool(now, &id));
-        self.tally.count(&mut kept.counted, kept.pool.view(now));
-        self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
-        self.pools.insert(id, Shelf::of(Box::new(kept)));
     }
 
     /// Whether it is a pattern that has a pool of `name`.

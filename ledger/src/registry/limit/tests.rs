@@ -1,6 +1,7 @@
 //! Pools that come and go with their keys, and sums that stay right.
 
 mod resting;
+mod room;
 
 use super::*;
 use crate::CarryOver;

@@ -7,6 +7,7 @@ use crate::pool::{CHECKPOINT_LASTS, HighWater, Past, Pool};
 use crate::registry::rows::{LimitRow, PoolRow};
 use crate::registry::{Keyed, LimitConfig};
 use crate::rule::Gap;
+use crate::share::Owner;
 use lessor_protocol::{ClockBounds, Moment};
 use serde_json::json;
 
@@ -144,12 +145,13 @@ impl Limit {
         let is_other = self.unwritten.version != Some(version);
         let Some(shelf) = self.pools.get_mut(id) else { return (!is_other).then_some(None) };
         shelf.take_from_queue();
+        let owner = Some(self.owners.at(shelf.made_for())).filter(|owner| *owner != Owner::NONE);
         if is_other {
             self.queue(id);
             return None;
         }
         let (checkpoint, mark) = shelf.with(|kept| kept.pool.checkpoint(now, CHECKPOINT_LASTS))?;
-        Some(Some((PoolRow { version, checkpoint }, mark)))
+        Some(Some((PoolRow { version, checkpoint, owner: owner.map(|owner| owner.0) }, mark)))
     }
 
     /// What is to be written once more, all of it.
@@ -185,6 +187,7 @@ impl Limit {
             self.past.pool(&plan, now)
         });
         if let Some(old) = self.pools.remove(&id) {
+            self.owners.remove(old.made_for());
             self.tally.drop(old.counted());
         }
         let mut kept = Kept::new(pool);
@@ -192,7 +195,8 @@ impl Limit {
         self.tally.count(&mut kept.counted, view);
         self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
         self.opens = self.opens.max(now + view.quarantine);
-        let mut shelf = Shelf::of(Box::new(kept));
+        let made_for = self.owners.add(row.owner.map_or(Owner::NONE, Owner));
+        let mut shelf = Shelf::of(Box::new(kept), made_for);
         if self.makes_pools() {
             // Most rested when they were written.
             shelf.rest();

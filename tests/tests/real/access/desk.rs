@@ -157,10 +157,15 @@ impl Desk {
 
     /// Starts the allocator. It logs into a file of the folder.
     pub(super) fn serve(&self) -> Allocator {
+        self.serve_with(&["--fresh"])
+    }
+
+    /// The same, of whatever life its store knows: it is said to be the first one by `options` only.
+    pub(super) fn serve_with(&self, options: &[&str]) -> Allocator {
         let log = File::create(self.file("log")).expect("a file in it");
         let mut command = Command::new(lessor());
-        command.args(["serve", "--fresh", "--listen", "127.0.0.1:0", "--log-level", "debug", "--config"]);
-        let mut running = Running::start(command.arg(self.file("lessor.toml")).stderr(log));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--log-level", "debug", "--config"]);
+        let mut running = Running::start(command.arg(self.file("lessor.toml")).args(options).stderr(log));
         let line = running.line();
         let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
         Allocator { running, url }

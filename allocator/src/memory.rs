@@ -1,0 +1,58 @@
+//! How much memory this process takes, beside how much it may (`memory_max`): beyond that no key is new, and keys that are there go on.
+//! The system says it, so that caches and connections count as pools do.
+
+use crate::shared::Shared;
+use lessor_ledger::registry::limit::{Memory, MemoryWatch};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::time::interval;
+
+/// How often it looks. Keys that come at the speed of the network take some ten megabytes meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Whether it was short when it was looked at last.
+#[derive(Debug, Default)]
+pub(crate) struct ShortMemory(AtomicBool);
+
+impl ShortMemory {
+    /// What operators should know, where so many bytes are the most.
+    pub(crate) fn warning(&self, max: Option<u64>) -> Option<String> {
+        let max = max.filter(|_| self.0.load(Relaxed))?;
+        Some(format!(
+            "memory is short: this process takes more than server.memory_max ({max}), so no key is new"
+        ))
+    }
+}
+
+/// How many bytes of memory this process takes; `None` where the system does not say.
+pub(crate) fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = kilobytes.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1_024)
+}
+
+/// Watches the memory of `shared` until it is dropped.
+pub(crate) async fn watch(shared: Arc<Shared>) {
+    let mut looks = interval(LOOK_EVERY);
+    let max = shared.config().server.memory_max;
+    let mut watch = max.map(MemoryWatch::new);
+    loop {
+        looks.tick().await;
+        let Some(bytes) = resident() else { continue };
+        let memory = watch.as_mut().map_or(Memory::Enough, |watch| watch.look(bytes));
+        let is_short = memory != Memory::Enough;
+        shared.metrics().memory(bytes, is_short);
+        let was_short = shared.standing().short_memory.0.swap(is_short, Relaxed);
+        if is_short || was_short {
+            shared.beside(|registry, _| registry.hold_pools(memory));
+        }
+        match (was_short, is_short) {
+            (false, true) => tracing::warn!(bytes, max, "memory is short: no key is new"),
+            (true, false) => tracing::info!(bytes, max, "there is memory again: keys may be new"),
+            (true, true) | (false, false) => {}
+        }
+    }
+}

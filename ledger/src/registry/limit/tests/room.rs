@@ -1,0 +1,140 @@
+//! Who has room for how many keys, and how soon an unused one makes room.
+
+use super::*;
+use crate::share::Owner;
+
+const MONTH: &str = "rules = [{ kind = \"fixed_window\", limit = 1000, per = \"30d\" }]\nkeyed = true";
+
+fn limit_of(text: &str) -> Limit {
+    let config = Config::parse(&format!("[[limit]]\nname = \"a\"\n{text}")).expect("valid");
+    Limit::new(config.limits[0].clone(), config.clocks, Past::None, millis(0))
+}
+
+/// The session `id` of `owner` asks for a permit of `key`. Whether it is let in.
+fn ask_as(limit: &mut Limit, owner: u64, at: u64, id: u64, key: &str) -> Result<(), AskRejection> {
+    let share = Share { owner: Owner(owner), ..Share::EVEN };
+    let holder = Holder { id: SessionId(id), share, rtt: Duration::ZERO };
+    let ask = Ask { want: 1, waiting: 1, ..Ask::default() };
+    limit.renew(millis(at), &self::key(key), holder, 1, ask).map(drop)
+}
+
+/// In a window of a month, a charge is remembered for a month. A key whose permits all came back has none.
+#[test]
+fn a_key_of_which_nothing_was_used_is_forgotten_within_seconds() {
+    let mut limit = limit_of(MONTH);
+    assert_eq!(ask(&mut limit, 0, "used", 1, 0, 5), Ok(5));
+    assert_eq!(ask(&mut limit, 0, "unused", 1, 0, 5), Ok(5));
+    assert_eq!(ask(&mut limit, 100, "used", 2, 1, 0), Ok(0), "one was spent");
+    assert_eq!(ask(&mut limit, 100, "unused", 2, 0, 0), Ok(0), "all came back");
+    limit.sweep(millis(9_000), 10);
+    assert_eq!(limit.figures(millis(9_000)).pools, 2);
+    limit.sweep(millis(15_000), 10);
+    assert!(limit.has(&key("used")) && !limit.has(&key("unused")));
+    assert_eq!(ask(&mut limit, 15_000, "unused", 3, 0, 1), Ok(1), "its session goes on");
+    assert_eq!(ask(&mut limit, 15_100, "used", 3, 1, 1), Ok(1));
+    audit(&mut limit, millis(15_100));
+}
+
+#[test]
+fn one_identity_leaves_a_tenth_of_the_keys_to_others() {
+    let mut limit = limit_of(&format!("{MONTH}\nkeys_max = 20"));
+    for n in 0..18 {
+        assert_eq!(ask_as(&mut limit, 7, 0, n, &format!("k{n}")), Ok(()));
+    }
+    let refused = ask_as(&mut limit, 7, 0, 18, "k18").expect_err("it has nine tenths");
+    assert_eq!((refused.reason, refused.field.as_deref()), (Reason::KeysFull, Some("key")));
+    assert_eq!(
+        refused.detail,
+        "\"a\" has 18 keys in use that this identity began, as many as one may; those go on"
+    );
+    assert_eq!(ask_as(&mut limit, 7, 0, 100, "k3"), Ok(()), "an old key is for all");
+    assert_eq!(ask_as(&mut limit, 9, 0, 200, "of another"), Ok(()));
+    assert_eq!(ask_as(&mut limit, 0, 0, 201, "of none"), Ok(()));
+    let refused = ask_as(&mut limit, 9, 0, 202, "k20").expect_err("there are twenty");
+    assert_eq!(refused.detail, "\"a\" has 20 keys in use, as many as it may; those go on");
+    audit(&mut limit, millis(0));
+}
+
+#[test]
+fn keys_that_are_forgotten_make_room_for_their_identity() {
+    let mut limit = limit("keyed = true\nkeys_max = 10");
+    for n in 0..9 {
+        assert_eq!(ask_as(&mut limit, 7, 0, n, &format!("k{n}")), Ok(()));
+    }
+    assert!(ask_as(&mut limit, 7, 0, 9, "more").is_err());
+    limit.sweep(millis(60_000), 100);
+    limit.sweep(millis(60_000), 100);
+    assert_eq!(limit.pools.len(), 0);
+    for n in 0..9 {
+        assert_eq!(ask_as(&mut limit, 8, 60_000, 100 + n, &format!("k{n}")), Ok(()), "of another");
+    }
+    assert!(ask_as(&mut limit, 8, 60_000, 200, "more").is_err());
+    assert_eq!(ask_as(&mut limit, 7, 60_000, 201, "more"), Ok(()));
+}
+
+/// Else a flood that fills nine tenths would fill the last one after each restart.
+#[test]
+fn whose_keys_they_are_outlives_a_restart() {
+    let text = format!("{MONTH}\nkeys_max = 10");
+    let mut first = limit_of(&text);
+    first.begin_writing();
+    for n in 0..9 {
+        assert_eq!(ask_as(&mut first, 7, 0, n, &format!("k{n}")), Ok(()));
+    }
+    let mut second = limit_of(&text);
+    let (version, _) = first.row(1);
+    for id in first.take_unwritten() {
+        let (row, _) = first.pool_row(millis(0), &id, version).flatten().expect("it was used");
+        assert_eq!(row.owner, Some(7));
+        second.restore(id, &row, version, Gap::Counted, millis(10));
+    }
+    assert_eq!(second.pools.len(), 9);
+    let refused = ask_as(&mut second, 7, 20_000, 9, "more").expect_err("it has nine tenths");
+    assert_eq!(refused.reason, Reason::KeysFull);
+    assert_eq!(ask_as(&mut second, 8, 20_000, 10, "more"), Ok(()));
+}
+
+#[test]
+fn while_memory_is_short_no_key_is_new_and_old_ones_go_on() {
+    let mut limit = limit("keyed = true\nkeys_max = 10");
+    for n in 0..4 {
+        assert_eq!(ask_as(&mut limit, 0, 0, n, &format!("k{n}")), Ok(()));
+    }
+    let mut watch = MemoryWatch::new(1_000);
+    limit.hold_pools(watch.look(1_000));
+    assert_eq!(ask_as(&mut limit, 0, 10, 4, "k4"), Ok(()), "it is not more than it may be");
+    limit.hold_pools(watch.look(1_001));
+    let refused = ask_as(&mut limit, 0, 20, 5, "k5").expect_err("memory is short");
+    assert_eq!((refused.reason, refused.field.as_deref()), (Reason::KeysFull, Some("key")));
+    assert_eq!(
+        refused.detail,
+        "\"a\" has 5 keys in use, and memory is short (server.memory_max): those go on"
+    );
+    assert_eq!(ask_as(&mut limit, 0, 30, 6, "k0"), Ok(()));
+    audit(&mut limit, millis(30));
+    // The allocator of memory keeps what was freed: as many keys as before fit into that.
+    limit.sweep(millis(60_000), 100);
+    limit.sweep(millis(60_000), 100);
+    limit.hold_pools(watch.look(1_001));
+    for n in 10..15 {
+        assert_eq!(ask_as(&mut limit, 0, 60_000, n, &format!("k{n}")), Ok(()));
+    }
+    assert!(ask_as(&mut limit, 0, 60_000, 15, "k15").is_err());
+    limit.hold_pools(watch.look(900));
+    assert_eq!(ask_as(&mut limit, 0, 60_010, 15, "k15"), Ok(()));
+}
+
+/// Keys that were there use more as they are used more: the bound follows down.
+#[test]
+fn memory_that_goes_on_to_grow_holds_at_fewer_keys() {
+    let mut watch = MemoryWatch::new(1_000);
+    let looks = [1_000, 1_100, 1_100, 1_050, 1_200, 1_150, 1_000, 1_001].map(|bytes| watch.look(bytes));
+    let (enough, short, shorter) = (Memory::Enough, Memory::Short, Memory::Shorter);
+    assert_eq!(looks, [enough, shorter, short, short, shorter, short, enough, shorter]);
+}
+
+/// What is kept beside a pool takes no room.
+#[test]
+fn a_pool_has_two_words_in_its_limit() {
+    assert_eq!(size_of::<Shelf>(), 16);
+}
