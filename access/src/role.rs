@@ -16,6 +16,8 @@ pub struct Role {
     pub lease: Patterns,
     /// Nodes in whose names they may do so.
     pub nodes: Patterns,
+    /// Whether what those nodes hear of the vendors of these limits is believed.
+    pub observe: bool,
     /// Limits that they may look at.
     pub read: Patterns,
     /// Limits that they may look at, pause, resume, and block nodes from.
@@ -52,6 +54,11 @@ impl Rights {
     /// Whether a node called `node` may be spoken for that leases from `limit`: one role must say both.
     pub fn may_lease(&self, node: &str, limit: &str) -> bool {
         self.0.iter().any(|role| role.nodes.fit(node) && role.lease.fit(limit))
+    }
+
+    /// Whether it is believed what a node called `node` hears of the vendor of `limit`: one role must say so that lets it lease there.
+    pub fn may_observe(&self, node: &str, limit: &str) -> bool {
+        self.0.iter().any(|role| role.observe && role.nodes.fit(node) && role.lease.fit(limit))
     }
 
     /// Whether `limit` may be leased from, in whatever name: what happens to it may be listened to.
@@ -142,6 +149,7 @@ mod tests {
         let role = Role {
             lease: all(),
             nodes: all(),
+            observe: true,
             read: all(),
             operate: all(),
             top_up_max: 7,
@@ -151,23 +159,34 @@ mod tests {
         };
         let none = rights("other", std::slice::from_ref(&role));
         assert!(
-            !none.may_speak_for("a") && !none.may_lease("a", "b") && !none.may_hear() && !none.may_look()
+            !none.may_speak_for("a")
+                && !none.may_lease("a", "b")
+                && !none.may_observe("a", "b")
+                && !none.may_hear()
+                && !none.may_look()
         );
         assert!(!none.may_read("b") && !none.may_operate("b") && !none.may_administer("b"));
         assert!(!none.may_read_metrics() && !none.may_hear_of("b") && !none.may_read_all());
         assert_eq!(none.top_up_max("b"), Some(0));
         let some = rights("ops", &[role]);
-        assert!(some.may_lease("a", "b") && some.may_administer("b") && some.may_read_metrics());
+        assert!(
+            some.may_lease("a", "b")
+                && some.may_observe("a", "b")
+                && some.may_administer("b")
+                && some.may_read_metrics()
+        );
         assert_eq!(some.top_up_max("b"), None);
     }
 
     #[test]
     fn nodes_of_one_role_lease_no_limit_of_another() {
         let first = Role { lease: patterns("vendor/*"), nodes: patterns("a-*"), ..role("token:n") };
-        let second = Role { lease: patterns("users/*"), nodes: patterns("b-*"), ..role("token:n") };
+        let users = Role { lease: patterns("users/*"), nodes: patterns("b-*"), ..role("token:n") };
+        let second = Role { observe: true, ..users };
         let rights = rights("n", &[first, second]);
         assert!(rights.may_lease("a-1", "vendor/rest") && rights.may_lease("b-1", "users/7"));
         assert!(!rights.may_lease("a-1", "users/7") && !rights.may_lease("b-1", "vendor/rest"));
+        assert!(rights.may_observe("b-1", "users/7") && !rights.may_observe("a-1", "vendor/rest"));
         assert!(rights.may_speak_for("a-1") && rights.may_speak_for("b-1") && !rights.may_speak_for("c-1"));
         assert!(rights.may_hear_of("users/7") && !rights.may_read("users/7") && !rights.may_look());
     }

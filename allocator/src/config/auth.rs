@@ -186,6 +186,7 @@ fn role(raw: &RawRole) -> Result<Role, String> {
             .map_err(|problem| format!("identities has {problem}"))?,
         lease: patterns("lease", &raw.lease)?,
         nodes: patterns("as", &raw.nodes)?,
+        observe: raw.observe.unwrap_or(!raw.lease.is_empty()),
         read: patterns("read", &raw.read)?,
         operate: patterns("operate", &raw.operate)?,
         top_up_max: raw.top_up_max.map_or(0, |max| max.0),
@@ -197,6 +198,9 @@ fn role(raw: &RawRole) -> Result<Role, String> {
         return Err(format!(
             "{said} is said without {missing}: say limits in lease, and the names of nodes in as"
         ));
+    }
+    if raw.observe.is_some() && role.lease.is_empty() {
+        return Err("observe is said without lease: say the limits there".to_owned());
     }
     if role.top_up_max > PERMITS_MAX {
         return Err(format!("top_up_max is {}: use at most {PERMITS_MAX}", role.top_up_max));
@@ -230,6 +234,7 @@ mod tests {
             identities = ["token:billing", "certificate:spiffe://prod/billing/*", "jwt:billing"]
             lease = ["vendor/*"]
             as = ["billing-*"]
+            observe = false
             [[role]]
             name = "on call"
             identities = ["token:on-call"]
@@ -250,7 +255,7 @@ mod tests {
         let config = Config::parse(&format!("{text}\n{LIMIT}")).expect("good");
         let auth = config.auth.as_ref().expect("it is said");
         assert_eq!(auth.roles.len(), 3);
-        assert_eq!(auth.roles[1].top_up_max, 100);
+        assert_eq!((auth.roles[0].observe, auth.roles[1].top_up_max), (false, 100));
         assert_eq!(Config::parse(&config.to_string()), Ok(config));
         assert_eq!(Config::parse(LIMIT).expect("good").auth, None);
         for (tokens, at) in [("store", TokensAt::Store), ("./store", TokensAt::File("./store".into()))] {
@@ -274,6 +279,7 @@ mod tests {
             ("lease = [\"a\"]", "role[0].lease is said without as"),
             ("as = [\"a\"]", "role[0].as is said without lease"),
             ("read = [\"a*b\"]", "role[0].read has \"a*b\""),
+            ("observe = true", "role[0].observe is said without lease"),
             ("top_up_max = 7", "role[0].top_up_max is said without operate"),
             ("operate = [\"a\"]\ntop_up_max = 9007199254740992", "role[0].top_up_max is 9007199254740992"),
             ("write = [\"a\"]", "write"),

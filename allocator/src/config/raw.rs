@@ -134,6 +134,7 @@ pub(super) struct RawRole {
     pub lease: Vec<String>,
     #[serde(default, rename = "as")]
     pub nodes: Vec<String>,
+    pub observe: Option<bool>,
     #[serde(default)]
     pub read: Vec<String>,
     #[serde(default)]

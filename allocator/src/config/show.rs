@@ -119,6 +119,9 @@ fn access(f: &mut fmt::Formatter<'_>, auth: &AuthConfig) -> fmt::Result {
                 line(f, name, &patterns.texts().collect::<Vec<_>>())?;
             }
         }
+        if !role.lease.is_empty() {
+            line(f, "observe", &role.observe)?;
+        }
         if !role.operate.is_empty() {
             line(f, "top_up_max", &role.top_up_max)?;
         }

@@ -67,6 +67,18 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Leaves out what was heard of the vendors of limits that `is_believed` is false of.
+    pub(super) fn observe(&mut self, is_believed: impl Fn(&str) -> bool) {
+        for Said(entry) in &mut self.asks {
+            if let Entry::Ask(ask) = entry
+                && ask.observed.is_some()
+                && !is_believed(&ask.limit)
+            {
+                ask.observed = None;
+            }
+        }
+    }
+
     /// What is asked for.
     pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = &Entry<Text<'a>>> {
         self.asks.iter().map(|Said(entry)| entry)

@@ -120,6 +120,7 @@ fn answered(shared: &Arc<Shared>, span: &Span, visitor: &Visitor, body: &[u8]) -
     if let Visitor::Known(known) = visitor {
         let node = exchange.caller.node.clone();
         exchange.forbid(&known.identity, |limit| known.rights.may_lease(node.as_str(), limit));
+        exchange.observe(|limit| known.rights.may_observe(node.as_str(), limit));
     }
     let asks = exchange.entries().len();
     span.record("node", exchange.caller.node.as_str()).record("asks", asks);

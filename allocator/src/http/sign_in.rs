@@ -69,6 +69,7 @@ fn shown(role: &Role) -> Value {
         "name": role.name,
         "lease": texts(&role.lease),
         "as": texts(&role.nodes),
+        "observe": role.observe,
         "read": texts(&role.read),
         "operate": texts(&role.operate),
         "top_up_max": role.top_up_max,

@@ -1,6 +1,7 @@
 //! A session belongs to the identity that began it, and a node's name to those that may use it.
 
 use super::desk::{Desk, Way, ask};
+use lessor_tls::HttpClient;
 use serde_json::{Value, json};
 
 const SESSION: u64 = 77;
@@ -69,6 +70,42 @@ async fn an_identity_leases_what_its_role_says_as_the_nodes_that_it_says() {
         let body = json!({ "session": SESSION, "seq": 9, "spent": spent }).to_string();
         assert_eq!(ask(&http, "POST", &leave, &body).await.status, 403, "{limit}");
     }
+}
+
+/// The attack: one node says that the vendor asks all to wait, and the limit is paused for all.
+#[tokio::test]
+async fn what_a_role_does_not_believe_pauses_nothing() {
+    let desk = Desk::new(Way::Plain);
+    let role = |name: &str, more: &str| {
+        format!(
+            "[[role]]\nname = {name:?}\nidentities = [\"token:{name}\"]\nlease = [\"vendor\"]\nas = [\"{name}-*\"]\n{more}\n"
+        )
+    };
+    desk.roles_are(&(role("a", "observe = false") + &role("b", "")));
+    let tokens = ["a", "b"].map(|name| desk.token(name));
+    let allocator = desk.serve();
+    let url = format!("{}/v1/leases", allocator.url);
+    let [liar, node] = tokens.map(|token| desk.http(Some(&token)));
+    let waits = |node: &str, seq: u64| {
+        let observed = json!({ "number": seq, "refused_total": seq, "wait_ms": 30_000 });
+        let ask = json!({ "limit": "vendor", "spent_total": 0, "held": 0, "want": 1, "observed": observed });
+        json!({ "node": node, "session": SESSION, "seq": seq, "asks": [ask] }).to_string()
+    };
+    let granted = async |http: &HttpClient, body: &str| -> Value {
+        let answer = ask(http, "POST", &url, body).await;
+        let body: Value = serde_json::from_str(&answer.body).expect("JSON");
+        assert_eq!((answer.status, &body["grants"][0]["error"]), (200, &Value::Null), "{body}");
+        body["grants"][0].clone()
+    };
+    // What a session says of the vendor counts from its second ask on.
+    for (http, name) in [(&liar, "a-1"), (&node, "b-1")] {
+        assert_eq!(granted(http, &leases(name, 1, "vendor", 1)).await["permits"], 1);
+    }
+    granted(&liar, &waits("a-1", 2)).await;
+    assert_eq!(granted(&node, &leases("b-2", 1, "vendor", 1)).await["permits"], 1, "it is not paused");
+    granted(&node, &waits("b-1", 2)).await;
+    let paused = granted(&node, &leases("b-3", 1, "vendor", 1)).await;
+    assert!(paused["retry_after_ms"].as_u64() > Some(20_000), "that one is believed: {paused}");
 }
 
 #[tokio::test]
