@@ -414,8 +414,7 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
         let horizon = pool.horizon(*place, link.offer()).min(term);
         let cap = |longest| InFlight { longest: millis_above(longest), hold: link.offer().hold };
         let (ceiling, in_flight) = (pool.call_max(), pool.longest.map(cap));
-        let rate = Rate::Free;
-        Grant { kept, permits, term, horizon, ceiling, ask_after, retry_after, rate, in_flight }
+        Grant { kept, permits, term, horizon, ceiling, ask_after, retry_after, rate: Rate::Free, in_flight }
     };
     let grant = chain.iter().map(grant).reduce(family::least).expect("there is one at least");
     match flow.map(|(index, _)| &mut chain[index]) {
@@ -436,7 +435,8 @@ fn lend_rate(chain: &mut [Link<'_>], ask: &Ask, is_over: bool) -> (Rate, Option<
     // What is told without a lease would be charged for ever.
     let term = if is_over { Duration::ZERO } else { term };
     let Link { pool, place, .. } = &mut chain[index];
-    (pool.lend_rate(*place, ask, term), Some((index, term)))
+    let (rate, term) = pool.lend_rate(*place, ask, term);
+    (rate, Some((index, term)))
 }
 
 /// `span` in whole milliseconds, as the wire carries it, and not shorter.

@@ -2,15 +2,20 @@
 //! to it that what all may go by is never more than the flow, see [`crate::rule::Flow`].
 //!
 //! While the burst is enough for everybody's largest call, everybody has a part of it, and a share of the rate by weighted
-//! max-min. Otherwise they take turns, first come, first served, and hand over what is left in the bucket.
+//! max-min, identities first. Otherwise they take turns, see [`row`], and hand over what is left in the bucket.
+
+mod row;
 
 use super::Pool;
 use super::family::Place;
+use super::lend::poll;
 use super::rare::Usual;
 use super::session::Session;
-use crate::rule::{Flow, Part, SHARES};
+use crate::rule::{Part, SHARES};
+use lessor_protocol::lease::whole_millis;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
+use row::Row;
 use std::time::Duration;
 
 /// A round of turns takes so many terms: more of them mean longer waits, fewer more time lost in handing over.
@@ -71,7 +76,8 @@ pub(super) struct Turn {
     expected: Moment,
     /// For how long it may go by what it was lent last, if others wait for it.
     lasts: Option<Duration>,
-    /// When it is expected to hand over.
+    /// When it was lent a part of the flow that it had none of, and when it hands that over, or did.
+    began: Moment,
     hands_over: Moment,
 }
 
@@ -82,6 +88,7 @@ impl Usual for Turn {
         waits_since: None,
         expected: Moment::ORIGIN,
         lasts: None,
+        began: Moment::ORIGIN,
         hands_over: Moment::ORIGIN,
     };
 }
@@ -129,7 +136,13 @@ impl Pool {
             }
             (RateClaim::None | RateClaim::Holds(_), None) => flow.lose(before),
         }
-        self.sessions.update(id, |session| session.turn.lent = Lent { held: after, offered: None });
+        let now = self.now;
+        self.sessions.update(id, |Session { turn, .. }| {
+            if before.cap > 0 && after.is_none() {
+                turn.hands_over = turn.hands_over.min(now);
+            }
+            turn.lent = Lent { held: after, offered: None };
+        });
     }
 
     /// The lease of `id` ended at `end`, and with it the rate that it held.
@@ -137,13 +150,14 @@ impl Pool {
         let (Some(flow), Some(session)) = (&mut self.flow, self.sessions.get(id)) else { return };
         flow.advance(end);
         flow.lose(session.turn.lent.charged());
-        self.sessions.update(id, |session| session.turn.lent = Lent::default());
+        self.sessions
+            .update(id, |Session { turn, .. }| (turn.lent, turn.hands_over) = (Lent::default(), end));
     }
 
-    /// What `id` may mint from now on, until a lease of `term` ends.
-    pub(super) fn lend_rate(&mut self, id: Place, ask: &Ask, term: Duration) -> Rate {
+    /// What `id` may mint from now on, and how long the lease lasts in which it does: no longer than `term`.
+    pub(super) fn lend_rate(&mut self, id: Place, ask: &Ask, term: Duration) -> (Rate, Duration) {
         if self.flow.is_none() {
-            return Rate::Free;
+            return (Rate::Free, term);
         }
         let own = self.sessions[id].turn.lent;
         let wants = ask.want > 0 || ask.waiting > 0 || own.held.is_some();
@@ -154,27 +168,41 @@ impl Pool {
                 if wants && own.held.is_none() { turn.waits_since.or(Some(now)) } else { None };
         });
         if !wants || call_max == 0 {
-            return Rate::Nothing;
+            return (Rate::Nothing, term);
         }
-        if term.is_zero() {
-            // No lease fits before the window ends: what is held goes on until then.
+        let due = if term.is_zero() { None } else { self.due(id, ask, term) };
+        let outstays = own.held.is_some() && due.is_some_and(|due| due.turn.is_some()) && self.outstays(id);
+        if term.is_zero() || outstays {
+            // No lease fits before the window ends, or its turn is over: what is held goes on until its end.
             let rate =
                 own.held.map(|rate| Rate::Lent { lease: rate.lease, credit: Duration::ZERO, turn: false });
-            return rate.unwrap_or(Rate::Nothing);
+            return (rate.unwrap_or(Rate::Nothing), Duration::ZERO);
         }
-        let Some(due) = self.due(id, ask, term) else { return Rate::Nothing };
-        self.tell(id, due, term, ask.waiting > 0)
+        let Some(due) = due else { return (Rate::Nothing, term) };
+        let rate = self.tell(id, due, term, ask.waiting > 0);
+        let Session { turn, .. } = &self.sessions[id];
+        // A session that falls silent in its turn keeps others waiting for little longer than that.
+        let ends = |lasts| turn.hands_over.since(self.now) + lasts / 2;
+        let ends = turn.lasts.map(|lasts| whole_millis(ends(lasts)).max(self.plan.sharing.term_min));
+        (rate, ends.map_or(term, |ends| ends.min(term)))
+    }
+
+    /// Whether `id` goes on with what it was told to hand over by now.
+    fn outstays(&self, id: Place) -> bool {
+        // A turn lasts for some round trips, as its session said when it began. What it says now may be anything.
+        let Session { turn, .. } = &self.sessions[id];
+        turn.lasts.is_some_and(|lasts| self.now > turn.hands_over + lasts / TURN_MIN)
     }
 
     /// `grant`, with what its rate says of waiting: how long a turn is, or when the next one may be.
     pub(super) fn in_turn(&mut self, id: Place, ask: &Ask, grant: Grant) -> Grant {
         match grant.rate {
             Rate::Nothing if ask.want > 0 => {
-                let (ask_after, retry_after) = self.next_turn(id, grant.term);
+                let (ask_after, retry_after) = self.next_turn(id, ask, grant.term);
                 Grant { ask_after, retry_after, ..grant }
             }
             Rate::Lent { turn: true, .. } => {
-                let lasts = self.sessions[id].turn.lasts.unwrap_or(grant.horizon);
+                let lasts = self.sessions[id].turn.hands_over.since(self.now);
                 Grant { horizon: lasts.min(grant.term), ..grant }
             }
             Rate::Free | Rate::Nothing | Rate::Lent { .. } => grant,
@@ -184,21 +212,29 @@ impl Pool {
     /// Charges what is due to `id`, and says it.
     fn tell(&mut self, id: Place, due: Due, term: Duration, is_waiting: bool) -> Rate {
         // By the instant: whatever is forgotten meanwhile, no other lease of its session has the same.
-        let now = self.now.as_nanos() & PERMITS_MAX;
+        let (now, instant) = (self.now, self.now.as_nanos() & PERMITS_MAX);
         let flow = self.flow.as_mut().expect("the caller looked");
         let Some(interval) = flow.interval(due.part.share) else { return Rate::Nothing };
         let lent = self.sessions[id].turn.lent;
         let held = lent.held;
-        let number = held.map_or(now, |rate| rate.lease.number);
+        let number = held.map_or(instant, |rate| rate.lease.number);
         let lease = RateLease { number, cap: due.part.cap, interval };
         let offers = Lent { offered: Some(ChargedRate { lease, part: due.part }), ..lent };
         // A session with callers in line has an empty bucket: what is here would lie idle, or go with the room for it.
         let taken = if held.is_none() || is_waiting { flow.take(due.part.cap) } else { 0 };
         let credit = flow.credit(taken, interval);
         flow.recharge(lent.charged(), offers.charged());
-        let hands_over = self.now + due.turn.unwrap_or(term);
+        let ends = now + due.turn.unwrap_or(term);
         self.sessions.update(id, |Session { turn, .. }| {
-            (turn.lent, turn.waits_since, turn.lasts, turn.hands_over) = (offers, None, due.turn, hands_over);
+            // A turn ends when it was to end first.
+            let goes_on = held.is_some() && due.turn.is_some() && turn.lasts.is_some();
+            if !goes_on {
+                (turn.lasts, turn.hands_over) = (due.turn, ends);
+            }
+            if held.is_none() {
+                turn.began = now;
+            }
+            (turn.lent, turn.waits_since) = (offers, None);
         });
         Rate::Lent { lease, credit, turn: due.turn.is_some() }
     }
@@ -208,47 +244,46 @@ impl Pool {
         let flow = self.flow.as_ref()?;
         let me = &self.sessions[id];
         let own = me.turn.lent.charged();
-        // What is kept back is room that no session has.
-        let burst = flow.burst().saturating_sub(self.reserve());
         let mut free = flow.free(own);
         free.cap = free.cap.saturating_sub(self.reserve()).min(self.plan.sharing.lease_max);
         if own.cap > 0 && ask.waiting == 0 {
             // It grows into room that is empty only.
             free.cap = free.cap.saturating_sub(flow.level_up()).max(own.cap);
         }
-        let others: Vec<&Session> = self.others_in_flow(id).collect();
-        let (need, weight) = (me.turn.largest, me.share.weight);
-        let needs = others.iter().map(|other| other.turn.largest).fold(need, u64::saturating_add);
-        let weights =
-            others.iter().map(|other| u128::from(other.share.weight)).sum::<u128>() + u128::from(weight);
-        if needs <= burst {
-            let even = u128::from(burst) * u128::from(weight) / weights;
-            let share = self.share(flow, me, ask, &others);
-            let part = Part { cap: need.max(even as u64).min(free.cap), share: share.min(free.share) };
+        let row = self.row(id, ask)?;
+        if let Some(room) = row.room {
+            free.cap = free.cap.min(room.cap.max(own.cap));
+            free.share = free.share.min(room.share.max(own.share));
+        }
+        let need = me.turn.largest;
+        let needs = row.others.iter().map(|(other, _)| other.turn.largest).fold(need, u64::saturating_add);
+        if needs <= row.whole.cap {
+            let share = row.share();
+            let part = Part { cap: need.max(row.even()).min(free.cap), share: share.min(free.share) };
             let is_worth = part.cap >= need && part.share.saturating_mul(WORTH_PART) >= share;
             return (own.cap > 0 || is_worth).then_some(Due { part, turn: None }).filter(is_something);
         }
         let longest = term * 3 / 4;
         // No more at a time than can each let a few calls through: parts of permits in many buckets serve no caller.
-        let flows = nanos(longest) / nanos(TURN_CALLS * flow.interval(SHARES)?).max(1);
-        let at_once = (burst / need).min(flows).max(1);
-        let share = (SHARES / at_once).min(free.share);
+        let flows = nanos(longest) / nanos(TURN_CALLS * flow.interval(row.whole.share)?).max(1);
+        let at_once = (row.whole.cap / need).min(flows).max(1);
+        let of_each = row.whole.share / at_once;
+        let share = of_each.min(free.share);
         if own.cap == 0 {
-            let ahead =
-                others.iter().filter(|other| self.is_ahead(other, me)).map(|other| other.turn.largest);
-            let wanted = ahead.fold(need, u64::saturating_add);
-            if wanted > free.cap || share.saturating_mul(WORTH_PART) < SHARES / at_once {
+            let wanted = row.ahead().map(|other| other.turn.largest).fold(need, u64::saturating_add);
+            if wanted > free.cap || share.saturating_mul(WORTH_PART) < of_each {
                 return None;
             }
         }
-        let all = u32::try_from(others.len() + 1).unwrap_or(u32::MAX);
+        let all = u32::try_from(row.others.len() + 1).unwrap_or(u32::MAX);
+        let (weight, weights) = (me.share.weight, row.weights());
         let heavier = |span: Duration| {
             span * u32::try_from(weight).unwrap_or(1) / u32::try_from(weights).unwrap_or(all)
         };
         let least = flow.interval(share).unwrap_or_default().max(me.rtt).saturating_mul(TURN_MIN);
         let least = least.max(TURN_CALLS * calls_apart(ask));
         let turn = heavier(TERMS_PER_ROUND * term).clamp(least.min(longest), longest);
-        let cap = need.max(burst / at_once).min(free.cap);
+        let cap = need.max(row.whole.cap / at_once).min(free.cap);
         Some(Due { part: Part { cap, share }, turn: Some(turn) }).filter(is_something)
     }
 
@@ -262,37 +297,34 @@ impl Pool {
         self.sessions.iter().filter(move |&(other, session)| other != id && is_in(session)).map(|(_, it)| it)
     }
 
-    /// Whether `other` waits for its turn before `me`, and is still there.
-    fn is_ahead(&self, other: &Session, me: &Session) -> bool {
-        let earlier =
-            other.turn.waits_since.is_some_and(|since| me.turn.waits_since.is_none_or(|own| since < own));
-        earlier && self.now <= other.turn.expected
-    }
-
-    /// The share of the rate that is due to `me`: what it demands, or the water level of weighted max-min. What no session
-    /// demands is shared by weight.
-    fn share(&self, flow: &Flow, me: &Session, ask: &Ask, others: &[&Session]) -> u64 {
+    /// Those that share the flow with `id`, which says by `ask` what it demands; `None` without a flow.
+    fn row(&self, id: Place, ask: &Ask) -> Option<Row<'_>> {
+        let flow = self.flow.as_deref()?;
+        // What is kept back is room that no session has.
+        let burst = flow.burst().saturating_sub(self.reserve());
         let demand = |milli: u64| flow.share_of(milli).min(SHARES);
-        let mut claims: Vec<(u64, u64)> =
-            others.iter().map(|other| (demand(other.demand_milli), other.share.weight)).collect();
-        let mine = (demand(ask.demand_milli), me.share.weight);
-        claims.push(mine);
-        water_level(&mut claims, mine)
+        let others = self.others_in_flow(id).map(|other| (other, demand(other.demand_milli)));
+        let me = (&self.sessions[id], demand(ask.demand_milli));
+        Some(Row::new(self.now, burst, me, others.collect(), self.sessions.values()))
     }
 
     /// When a session that waits for its turn may have one, and when it should ask again.
-    fn next_turn(&mut self, id: Place, term: Duration) -> (Duration, Option<Duration>) {
+    fn next_turn(&mut self, id: Place, ask: &Ask, term: Duration) -> (Duration, Option<Duration>) {
         let me = &self.sessions[id];
         let holders = || self.sessions.values().filter(|other| other.turn.lent.charged().cap > 0);
         let soonest = holders().map(|other| other.turn.hands_over + other.rtt).min().unwrap_or(self.now);
         let at_once = holders().count().max(1);
-        let ahead = self.others_in_flow(id).filter(|other| self.is_ahead(other, me)).count();
+        let row = self.row(id, ask);
+        let (ahead, is_of_several) =
+            row.map_or((0, false), |row| (row.ahead().count(), row.has_several_owners()));
         let rounds = u32::try_from(ahead / at_once).unwrap_or(u32::MAX);
         let wait = soonest.since(self.now).max(POLL_MIN);
         let ask_after = match rounds {
             0 => wait * ASK_AGAIN_PERCENT / 100,
             _ => wait,
         };
+        // A session of another identity may hand over soon after it began, time and again.
+        let ask_after = if is_of_several { ask_after.min(poll(term)) } else { ask_after };
         let ask_after = ask_after.clamp(POLL_MIN, term.max(POLL_MIN));
         let expected = self.now + ask_after * 3 / 2 + me.rtt * 2 + POLL_MIN;
         self.sessions.update(id, |session| session.turn.expected = expected);
@@ -328,14 +360,14 @@ fn is_something(due: &Due) -> bool {
     due.part.cap > 0 && due.part.share > 0
 }
 
-/// What `mine` of `claims`, each a demand and a weight, gets of [`SHARES`].
-fn water_level(claims: &mut [(u64, u64)], mine: (u64, u64)) -> u64 {
+/// What `mine` of `claims`, each a demand and a weight, gets of `all`.
+fn water_level(claims: &mut [(u64, u64)], mine: (u64, u64), all: u64) -> u64 {
     claims.sort_unstable_by(|a, b| {
         (u128::from(a.0) * u128::from(b.1)).cmp(&(u128::from(b.0) * u128::from(a.1)))
     });
     let mut weights: u128 = claims.iter().map(|claim| u128::from(claim.1)).sum();
-    let mut left = u128::from(SHARES);
-    let all = weights.max(1);
+    let mut left = u128::from(all);
+    let of_all = weights.max(1);
     for &(demand, weight) in claims.iter() {
         let (demand, weight) = (u128::from(demand), u128::from(weight));
         if demand * weights > left * weight {
@@ -350,7 +382,7 @@ fn water_level(claims: &mut [(u64, u64)], mine: (u64, u64)) -> u64 {
         left -= demand;
         weights -= weight;
     }
-    mine.0 + (left * u128::from(mine.1) / all) as u64
+    mine.0 + (left * u128::from(mine.1) / of_all) as u64
 }
 
 #[cfg(test)]
@@ -368,15 +400,15 @@ mod tests {
     #[test]
     fn what_no_session_demands_is_shared_by_weight() {
         let mut alone = [(10, 1)];
-        assert_eq!(water_level(&mut alone, (10, 1)), SHARES);
+        assert_eq!(water_level(&mut alone, (10, 1), SHARES), SHARES);
         let mut two = [(0, 1), (0, 3)];
-        assert_eq!(water_level(&mut two, (0, 3)), SHARES / 4 * 3);
+        assert_eq!(water_level(&mut two, (0, 3), SHARES), SHARES / 4 * 3);
     }
 
     #[test]
     fn the_modest_get_what_they_demand_and_the_others_share_the_rest() {
         let mut claims = [(SHARES, 1), (SHARES, 1), (SHARES / 10, 1)];
-        assert_eq!(water_level(&mut claims, (SHARES / 10, 1)), SHARES / 10);
-        assert_eq!(water_level(&mut claims, (SHARES, 1)), (SHARES - SHARES / 10) / 2);
+        assert_eq!(water_level(&mut claims, (SHARES / 10, 1), SHARES), SHARES / 10);
+        assert_eq!(water_level(&mut claims, (SHARES, 1), SHARES), (SHARES - SHARES / 10) / 2);
     }
 }

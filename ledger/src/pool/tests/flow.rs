@@ -3,7 +3,8 @@
 use super::*;
 use crate::CarryOver;
 use crate::rule::LeakyBucket;
-use lessor_protocol::{Rate, RateClaim};
+use crate::share::Owner;
+use lessor_protocol::{Rate, RateClaim, RateLease};
 
 /// Twenty that want all of a permit each 10 ms, of which the first held it alone until now. For how long it may go on.
 fn turn_of_twenty(waiting: u64) -> Duration {
@@ -54,4 +55,129 @@ fn no_rate_is_told_while_a_lowered_limit_is_exceeded() {
     // Both are silent from now on, and all of it comes back.
     pool.advance(millis(20_000));
     assert!(pool.flow.as_ref().expect("there is one").is_fresh(), "{:?}", pool.flow);
+}
+
+/// A session that wants all of a flow, and asks when it is told to.
+struct Taker {
+    holder: Holder,
+    seq: u64,
+    asks: u64,
+    has: Option<RateLease>,
+    /// For how long it had a turn in all, in milliseconds, and how many turns.
+    had: (u64, u64),
+}
+
+impl Taker {
+    fn new(owner: u64, id: u64) -> Self {
+        let share = Share { owner: Owner(owner), ..Share::EVEN };
+        let holder = Holder { id: SessionId(id), share, rtt: Duration::ZERO };
+        Taker { holder, seq: 0, asks: 0, has: None, had: (0, 0) }
+    }
+
+    fn step(&mut self, pool: &mut Pool, now: u64) {
+        if now < self.asks {
+            return;
+        }
+        self.seq += 1;
+        let rate = match self.has.take() {
+            Some(RateLease { number, .. }) => RateClaim::LetGo { number, credit: Duration::ZERO },
+            None => RateClaim::None,
+        };
+        let wants = Ask { want: 5, demand_milli: 100_000, largest: 1, waiting: 1, rate, ..Ask::default() };
+        let told = grant(pool.renew(millis(now), self.holder, self.seq, wants));
+        let wait = |span: Duration| u64::try_from(span.as_millis()).expect("short").max(1);
+        self.asks = now + wait(told.ask_after);
+        if let Rate::Lent { lease, .. } = told.rate {
+            let lasts = wait(told.horizon);
+            (self.has, self.asks) = (Some(lease), now + lasts);
+            self.had = (self.had.0 + lasts, self.had.1 + 1);
+        }
+    }
+}
+
+/// How long each identity had the flow of a permit each 10 ms, of as many sessions as `counts` says, in 15 s.
+fn turns_of(counts: &[u64]) -> Vec<u64> {
+    let ten = Duration::from_millis(10);
+    let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(1, 1, ten).expect("valid"))]);
+    let mut takers = vec![];
+    for (owner, count) in (1..).zip(counts) {
+        takers.extend((0..*count).map(|id| Taker::new(owner, owner * 1_000 + id)));
+    }
+    for now in 0..15_000 {
+        takers.iter_mut().for_each(|taker| taker.step(&mut pool, now));
+    }
+    assert!(takers.iter().all(|taker| taker.had.1 > 0), "each has had a turn");
+    let of = |owner| takers.iter().filter(move |taker| taker.holder.share.owner == Owner(owner));
+    (1..=counts.len() as u64).map(|owner| of(owner).map(|taker| taker.had.0).sum()).collect()
+}
+
+/// The bug: turns went from session to session, so an identity with twenty sessions had ten times what one with two had.
+#[test]
+fn identities_have_turns_of_a_flow_for_as_long_as_each_other() {
+    for counts in [&[2, 20][..], &[1, 3, 12], &[5, 5, 5, 5]] {
+        let turns = turns_of(counts);
+        println!("{counts:?}: {turns:?} ms");
+        let (least, most) = (turns.iter().min().expect("some"), turns.iter().max().expect("some"));
+        assert!(*least * 10 >= *most * 8, "{counts:?}: {turns:?} ms");
+        assert!(turns.iter().sum::<u64>() >= 12_000, "{counts:?}: {turns:?} ms of 15,000");
+    }
+}
+
+/// Where the burst is enough for the largest call of each, all have a part at once.
+#[test]
+fn identities_share_the_rate_of_a_flow_and_their_sessions_the_part_of_each() {
+    let ten = Duration::from_millis(10);
+    let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(100, 1, ten).expect("valid"))]);
+    let wants = Ask { want: 5, demand_milli: 1_000_000, largest: 1, waiting: 1, ..Ask::default() };
+    let mut intervals = vec![];
+    for round in 0..40 {
+        intervals = (0..11)
+            .map(|id| {
+                let holder = Taker::new(if id == 0 { 1 } else { 2 }, id).holder;
+                let told = grant(pool.renew(millis(round * 100 + id), holder, round + 1, wants));
+                let Rate::Lent { lease, turn: false, .. } = told.rate else { return Duration::MAX };
+                lease.interval
+            })
+            .collect();
+    }
+    let (one, ten) = (intervals[0], &intervals[1..]);
+    println!("a permit each {one:?} for the one, each {ten:?} for the ten of the other");
+    assert!(one <= Duration::from_millis(22), "half of the flow is one in 20 ms: {one:?}");
+    assert!(ten.iter().all(|each| (180..=260).contains(&each.as_millis())), "{ten:?}");
+}
+
+/// For how long two that hand over have the flow in 20 s, beside `hoarders` of another identity that ask all the time and hand over
+/// nothing.
+fn beside_hoarders(hoarders: u64) -> u64 {
+    let ten = Duration::from_millis(10);
+    let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(1, 1, ten).expect("valid"))]);
+    let mut takers = [Taker::new(2, 1), Taker::new(2, 2)];
+    let mut greedy: Vec<_> = (0..hoarders).map(|id| (Taker::new(1, 10 + id), RateClaim::None, 0)).collect();
+    for now in 0..20_000 {
+        for (hoarder, rate, held) in &mut greedy {
+            if now % 10 != hoarder.holder.id.0 % 10 {
+                continue;
+            }
+            hoarder.seq += 1;
+            let wants = Ask { want: 5, demand_milli: 100_000, largest: 1, waiting: 1, ..Ask::default() };
+            let ask = Ask { rate: *rate, held: *held, ..wants };
+            let told = grant(pool.renew(millis(now), hoarder.holder, hoarder.seq, ask));
+            if let Rate::Lent { lease, .. } = told.rate {
+                *rate = RateClaim::Holds(lease);
+            }
+            *held = told.kept + told.permits;
+        }
+        takers.iter_mut().for_each(|taker| taker.step(&mut pool, now));
+    }
+    takers.iter().map(|taker| taker.had.0).sum()
+}
+
+/// The bug: a turn went on for as long as its session asked, and others never had one.
+#[test]
+fn a_turn_that_is_not_handed_over_ends_by_itself() {
+    for hoarders in [1, 8] {
+        let had = beside_hoarders(hoarders);
+        println!("beside {hoarders}: {had} ms of 20,000");
+        assert!(had >= 6_000, "beside {hoarders}: {had} ms of 20,000");
+    }
 }

@@ -178,6 +178,19 @@ fn made_up_sessions_cost_other_identities_a_tenth_at_most() {
     }
 }
 
+/// Where a flow has a part for each, and where they take turns: a turn that is not handed over lasts half as long again.
+#[test]
+fn an_identity_with_many_sessions_has_no_more_than_its_share_of_a_flow() {
+    for (limit, least) in [("leaky_bucket 100/1s burst 100", 0.45), ("leaky_bucket 100/1s burst 1", 0.3)] {
+        let alone = beside_identity(limit, 2, vec![]);
+        for lie in [Lie::Overstate, Lie::Hoard, Lie::Pretend, Lie::Hurry, Lie::Crowd] {
+            let used = beside_identity(limit, 2, vec![lie; 8]);
+            println!("{limit}: {lie:?} leaves {used} of {alone}");
+            assert!(used >= least * alone, "{limit}: {lie:?} leaves {used} of {alone}");
+        }
+    }
+}
+
 /// Eight that lie belong to one identity: it has no more than half, as one of two that want all.
 #[test]
 fn an_identity_with_many_sessions_has_no_more_than_its_share() {

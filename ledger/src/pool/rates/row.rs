@@ -1,0 +1,225 @@
+//! Those that have a part of a steady flow or want one, as a session that asks sees them. Each identity has a part of the flow for its
+//! sessions alone, if that is enough for the largest call of each. Otherwise identities come by turns, and the sessions of each one
+//! after the other. Where all are of one identity, the first that came is the first.
+
+use super::{Session, water_level};
+use crate::rule::{Part, SHARES};
+use crate::share::Owner;
+use lessor_protocol::Moment;
+use lessor_protocol::moment::nanos;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A turn that no session takes for so long goes to another identity. Those that are there ask once or more meanwhile, unless they are
+/// far away.
+const FORFEIT: Duration = Duration::from_millis(60);
+
+/// A session that asks, and those that it shares with.
+#[derive(Debug)]
+pub(super) struct Row<'a> {
+    now: Moment,
+    /// The session that asks, and what it demands of the rate.
+    me: (&'a Session, u64),
+    /// The same of the others.
+    pub(super) others: Vec<(&'a Session, u64)>,
+    /// What there is of each identity, if several share it.
+    owners: Option<BTreeMap<Owner, OfOwner>>,
+    /// What they share: the flow, or what is due to their identity.
+    pub(super) whole: Part,
+    /// What the others leave of that, if it is not the flow.
+    pub(super) room: Option<Part>,
+}
+
+/// The sessions of one identity.
+#[derive(Debug, Default)]
+struct OfOwner {
+    count: u64,
+    weights: u64,
+    demand: u64,
+    /// Their largest call.
+    largest: u64,
+    /// When the last of them that had a part hands it over, or did, and how long it had it.
+    last_turn: (Moment, Duration),
+    /// Since when each of the others has waited that are still there, in order.
+    waiting: Vec<Moment>,
+}
+
+impl OfOwner {
+    fn add(&mut self, session: &Session, demand: u64, waits_since: Option<Moment>) {
+        self.count += 1;
+        self.weights = self.weights.saturating_add(session.share.weight);
+        self.demand = self.demand.saturating_add(demand).min(SHARES);
+        self.largest = self.largest.max(session.turn.largest);
+        self.waiting.extend(waits_since);
+    }
+
+    /// `session` is one of it, and may have had a turn.
+    fn note_turn(&mut self, session: &Session) {
+        let turn = &session.turn;
+        self.last_turn = self.last_turn.max((turn.hands_over, turn.hands_over.since(turn.began)));
+    }
+
+    /// More sessions give it no more weight.
+    fn weight(&self) -> u64 {
+        (self.weights / self.count.max(1)).max(1)
+    }
+}
+
+/// What of `all` is due to `weight` of `weights`.
+fn part_of(all: u64, weight: u64, weights: u128) -> u64 {
+    (u128::from(all) * u128::from(weight) / weights.max(1)) as u64
+}
+
+fn weights_of(owners: &BTreeMap<Owner, OfOwner>) -> u128 {
+    owners.values().map(|owner| u128::from(owner.weight())).sum()
+}
+
+impl<'a> Row<'a> {
+    /// The row of a flow with room for a `burst` in all buckets. Each of `known` may have had a turn.
+    pub(super) fn new(
+        now: Moment,
+        burst: u64,
+        me: (&'a Session, u64),
+        others: Vec<(&'a Session, u64)>,
+        known: impl Iterator<Item = &'a Session>,
+    ) -> Self {
+        let whole = Part { cap: burst, share: SHARES };
+        let mut row = Row { now, me, others, owners: None, whole, room: None };
+        if row.others.iter().all(|(other, _)| other.share.owner == me.0.share.owner) {
+            return row;
+        }
+        let mut owners: BTreeMap<Owner, OfOwner> = BTreeMap::new();
+        for (session, demand) in row.all() {
+            let owner = owners.entry(session.share.owner).or_default();
+            owner.add(session, demand, row.waits_since(session));
+        }
+        owners.values_mut().for_each(|owner| owner.waiting.sort_unstable());
+        for session in known {
+            if let Some(owner) = owners.get_mut(&session.share.owner) {
+                owner.note_turn(session);
+            }
+        }
+        match row.own_part(&owners) {
+            Some(part) => row.keep_apart(part),
+            None => row.owners = Some(owners),
+        }
+        row
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&'a Session, u64)> {
+        self.others.iter().copied().chain([self.me])
+    }
+
+    /// What is due to the identity of the session that asks, if such a part is enough for each identity.
+    fn own_part(&self, owners: &BTreeMap<Owner, OfOwner>) -> Option<Part> {
+        let weights = weights_of(owners);
+        let cap = |owner: &OfOwner| part_of(self.whole.cap, owner.weight(), weights);
+        if owners.values().any(|owner| owner.largest > cap(owner)) {
+            return None;
+        }
+        let own = owners.get(&self.me.0.share.owner)?;
+        Some(Part { cap: cap(own), share: self.due_to(owners, own) })
+    }
+
+    /// Its identity shares `part` of the flow, beside all others.
+    fn keep_apart(&mut self, part: Part) {
+        let owner = self.me.0.share.owner;
+        self.others.retain(|(other, _)| other.share.owner == owner);
+        let taken = self.others.iter().map(|(other, _)| other.turn.lent.charged());
+        self.room = Some(taken.fold(part, |left, taken| Part {
+            cap: left.cap.saturating_sub(taken.cap),
+            share: left.share.saturating_sub(taken.share),
+        }));
+        self.whole = part;
+    }
+
+    /// Whether several identities come by turns.
+    pub(super) fn has_several_owners(&self) -> bool {
+        self.owners.is_some()
+    }
+
+    /// Since when `session` has waited for its turn, if it does, and is still there.
+    fn waits_since(&self, session: &Session) -> Option<Moment> {
+        session.turn.waits_since.filter(|_| self.now <= session.turn.expected)
+    }
+
+    /// Those whose turn comes before that of the session that asks.
+    pub(super) fn ahead(&self) -> impl Iterator<Item = &'a Session> {
+        let my_place = self.place(self.me.0, self.me.0.turn.waits_since.unwrap_or(Moment::NEVER));
+        let (owner, is_forfeit) = (self.me.0.share.owner, self.is_forfeit());
+        let others = self.others.iter().map(|(other, _)| *other);
+        others.filter(move |other| {
+            let is_there = other.share.owner == owner || !is_forfeit;
+            is_there && self.waits_since(other).is_some_and(|since| self.place(other, since) < my_place)
+        })
+    }
+
+    /// Whether an identity whose turn it is has left it for so long that any other one may have it: its sessions may be made up.
+    fn is_forfeit(&self) -> bool {
+        let last = self.owners.iter().flat_map(BTreeMap::values).map(|owner| owner.last_turn.0).max();
+        last.is_some_and(|last| self.now > last + FORFEIT)
+    }
+
+    /// When a session which has waited `since` has its turn, if each identity has the flow for as long as its weight says: after its
+    /// last turn it waits for as long as the others are to have theirs. The first in this order has the next turn.
+    fn place(&self, session: &Session, since: Moment) -> (Moment, Moment) {
+        let of_session = |owners: &BTreeMap<Owner, OfOwner>| {
+            let owner = owners.get(&session.share.owner)?;
+            let (ended, lasted) = owner.last_turn;
+            let before = owner.waiting.partition_point(|waits| *waits < since) as u64;
+            let (own, all) = (u128::from(owner.weight()), weights_of(owners));
+            // The turns of the others, and those of its own that come first with the others' after each.
+            let parts = (all - own) + u128::from(before) * all;
+            let waits = u128::from(nanos(lasted)) * parts / own;
+            Some(ended + Duration::from_nanos(u64::try_from(waits).unwrap_or(u64::MAX)))
+        };
+        (self.owners.as_ref().and_then(of_session).unwrap_or(Moment::ORIGIN), since)
+    }
+
+    /// The weight of all in the row: as many turns make a round. Each identity has as long a turn, however many sessions it has: as if
+    /// it had as few as any other.
+    pub(super) fn weights(&self) -> u128 {
+        let Some(owners) = &self.owners else {
+            return self.all().map(|(session, _)| u128::from(session.share.weight)).sum();
+        };
+        let fewest = owners.values().map(|owner| owner.count).min().unwrap_or(1);
+        weights_of(owners) * u128::from(fewest)
+    }
+
+    /// What there is of all identities, and of that of the session that asks, if several share.
+    fn own(&self) -> Option<(&BTreeMap<Owner, OfOwner>, &OfOwner)> {
+        let owners = self.owners.as_ref()?;
+        Some((owners, owners.get(&self.me.0.share.owner)?))
+    }
+
+    /// The part of the room for a burst that is due to the session that asks.
+    pub(super) fn even(&self) -> u64 {
+        let weight = self.me.0.share.weight;
+        match self.own() {
+            None => part_of(self.whole.cap, weight, self.weights()),
+            Some((owners, own)) => {
+                let of_own = part_of(self.whole.cap, own.weight(), weights_of(owners));
+                part_of(of_own, weight, own.weights.into())
+            }
+        }
+    }
+
+    /// The share of the rate that is due to the session that asks: what it demands, or the water level of weighted max-min. What no
+    /// session demands is shared by weight.
+    pub(super) fn share(&self) -> u64 {
+        let owner = self.me.0.share.owner;
+        let of_own = self.all().filter(|(session, _)| session.share.owner == owner);
+        let mut claims: Vec<_> = of_own.map(|(session, demand)| (demand, session.share.weight)).collect();
+        let due = match self.own() {
+            None => self.whole.share,
+            Some((owners, own)) => self.due_to(owners, own),
+        };
+        water_level(&mut claims, (self.me.1, self.me.0.share.weight), due)
+    }
+
+    /// What of the rate is due to the identity `own`.
+    fn due_to(&self, owners: &BTreeMap<Owner, OfOwner>, own: &OfOwner) -> u64 {
+        let mut claims: Vec<_> = owners.values().map(|owner| (owner.demand, owner.weight())).collect();
+        water_level(&mut claims, (own.demand, own.weight()), self.whole.share)
+    }
+}
