@@ -2,7 +2,7 @@
 //! message and exit code 2, before anything is opened.
 
 use crate::audit::{AUDIT_EXAMPLE, AuditArgs};
-use crate::demo::Part;
+use crate::demo::{Part, rotation};
 use crate::failure::Failure;
 use crate::limits::LimitsArgs;
 use crate::logging::{self, Format};
@@ -130,6 +130,7 @@ Examples:
   lessor demo --kill-every 5                             the allocator is killed every 5 seconds
   lessor demo --allocators 3 --kill-every 5              three allocators, and the one that they lease from, in turn
   lessor demo --store redis --allocators 3 --kill-every 5   three allocators that share a store, in turn
+  lessor demo --rotate-every 600ms                       certificates and tokens are renewed a hundred times
   lessor demo vendor, lessor demo node                   one part by itself, on a machine of its own
 
 Ctrl-C ends the demo and prints the table so far.";
@@ -258,6 +259,12 @@ pub(crate) struct DemoArgs {
     /// from the first one on (`longest_gap_ms`).
     #[arg(long, value_name = "SECONDS", conflicts_with = "played", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) kill_every: Option<u64>,
+    /// Renew the certificates and the token of the fleet at this interval, at least 500ms. The allocator speaks TLS then, nodes show a
+    /// certificate of a throw-away authority and a token, and each old token is revoked. The report has what failed for it
+    /// (`rotated`).
+    #[arg(long, value_name = "DURATION", value_parser = parse_rotation,
+        conflicts_with_all = ["played", "kill_every", "allocators", "store", "listen", "watch", "targets"])]
+    pub(crate) rotate_every: Option<Duration>,
     /// Number of allocators. Each node knows all of them, and asks any. They share a store, if that is redis, postgres or etcd.
     /// Otherwise they lease the contract from one more allocator and lend it on. --kill-every kills each in turn, and that one too.
     #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "played", value_parser = value_parser!(u8).range(1..=8))]
@@ -390,6 +397,13 @@ impl DemoArgs {
 /// Slower would take days; faster would shrink a window of 60 s below 100 ms, where one machine's own delays
 /// decide and no limiter.
 const SPEEDS: std::ops::RangeInclusive<f64> = 0.01..=600.0;
+
+/// A day is longer than any demo.
+fn parse_rotation(text: &str) -> Result<Duration, String> {
+    let every = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let is_fit = (rotation::EVERY_MIN..=Duration::from_secs(86_400)).contains(&every);
+    if is_fit { Ok(every) } else { Err("not between 500ms and 1day".to_owned()) }
+}
 
 fn parse_speed(text: &str) -> Result<f64, String> {
     let speed: f64 = text.parse().map_err(|_| "not a number".to_owned())?;

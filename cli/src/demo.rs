@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`contract`] (the main job), [`replay`] (real traffic), [`scenario`] (ever more of it), [`node`] (one process of the fleet),
 //! [`fleet`] (all of them), [`line`] (what they say to each other), [`allocator`], or [`served`] (one that runs as a process
-//! of its own) and [`killer`] (who kills it), [`place`] (where they keep their books), [`books`], [`progress`], [`targets`] (where metrics are),
+//! of its own) and [`killer`] (who kills it), [`rotation`] (what renews its certificates and its token), [`place`] (where they keep their books), [`books`], [`progress`], [`targets`] (where metrics are),
 //! [`latency`], [`table`], [`part`] (the vendor or a node by itself).
 
 mod allocator;
@@ -17,6 +17,7 @@ mod part;
 mod place;
 mod progress;
 mod replay;
+pub(crate) mod rotation;
 mod scenario;
 mod served;
 mod table;
@@ -59,6 +60,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         return print(match (&args.trace, args.scenario) {
             (Some(_), _) => replay::config(args.speed()),
             (None, Some(Scenario::ExportPerUser)) => scenario::config(store, Path::new(""))?,
+            (None, None) if args.rotate_every.is_some() => rotation::asking(contract::CONFIG, Path::new(""))?,
             (None, None) if args.kill_every.is_none() && args.store.is_none() => contract::CONFIG.to_owned(),
             (None, None) => contract::config(store, Path::new(""))?,
         });

@@ -3,10 +3,10 @@
 
 mod kept;
 
-use self::kept::Kept;
+pub(crate) use self::kept::Kept;
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
-use lessor_access::{SECRET_BYTES, Token, TokenId, Tokens, calendar};
+use lessor_access::{NewToken, SECRET_BYTES, Token, TokenId, Tokens, calendar};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::json;
 use std::io::{self, Write as _};
@@ -94,13 +94,7 @@ pub(crate) fn run(args: &TokensArgs) -> Result<(), Failure> {
     let kept = Kept::of(args)?;
     match &args.command {
         TokenCommand::New { name, valid } => {
-            let mut random = [0; SECRET_BYTES];
-            let filled = getrandom(&mut random[..], GetRandomFlags::empty());
-            if filled.map_err(|error| Failure::Run(format!("no random bytes: {error}")))? != SECRET_BYTES {
-                return Err(Failure::Run("too few random bytes".to_owned()));
-            }
-            let add = |tokens: &mut Tokens| tokens.add(name, *valid, calendar(), &random);
-            let made = kept.change(|tokens| add(tokens).map_err(|error| error.to_string()))?;
+            let made = make(&kept, name, *valid)?;
             // The line needs no reader: the token is what was asked for.
             let _ = writeln!(io::stderr(), "{} proves token:{name}, by {kept}", made.id);
             print(&format!("{}\n", made.text.reveal()))
@@ -110,13 +104,35 @@ pub(crate) fn run(args: &TokensArgs) -> Result<(), Failure> {
             print(&if *json { as_json(&tokens) } else { as_table(&tokens, calendar()) })
         }
         TokenCommand::Revoke { which } => {
-            let gone = kept.change(|tokens| {
-                let gone = tokens.revoke(which);
-                if gone.is_empty() { Err(format!("there is no token {which:?}")) } else { Ok(gone) }
-            })?;
+            let gone = revoke(&kept, which)?;
             print(&gone.iter().map(|id| format!("revoked {id}\n")).collect::<String>())
         }
     }
+}
+
+/// Adds a token for `name` that holds for as long as `valid`, or until it is revoked.
+///
+/// # Errors
+/// If `name` is none, or the tokens cannot be read or written.
+pub(crate) fn make(kept: &Kept, name: &str, valid: Option<Duration>) -> Result<NewToken, Failure> {
+    let mut random = [0; SECRET_BYTES];
+    let filled = getrandom(&mut random[..], GetRandomFlags::empty());
+    if filled.map_err(|error| Failure::Run(format!("no random bytes: {error}")))? != SECRET_BYTES {
+        return Err(Failure::Run("too few random bytes".to_owned()));
+    }
+    let add = |tokens: &mut Tokens| tokens.add(name, valid, calendar(), &random);
+    kept.change(|tokens| add(tokens).map_err(|error| error.to_string()))
+}
+
+/// Takes away the token with the id `which`, or all of the name `which`. Returns their ids.
+///
+/// # Errors
+/// If there is none, or the tokens cannot be read or written.
+pub(crate) fn revoke(kept: &Kept, which: &str) -> Result<Vec<TokenId>, Failure> {
+    kept.change(|tokens| {
+        let gone = tokens.revoke(which);
+        if gone.is_empty() { Err(format!("there is no token {which:?}")) } else { Ok(gone) }
+    })
 }
 
 fn print(text: &str) -> Result<(), Failure> {

@@ -25,6 +25,11 @@ fn a_bad_value_is_exit_code_2() {
     check("lessor demo --trace x --vendor-halves-at 5");
     check("lessor demo --vendor-halves-at 0");
     check("lessor demo --kill-every 0");
+    check("lessor demo --rotate-every 100ms");
+    check("lessor demo --rotate-every 600");
+    check("lessor demo --rotate-every 1s --kill-every 5");
+    check("lessor demo --rotate-every 1s --watch");
+    check("lessor demo --trace x --rotate-every 1s");
     check("lessor demo --allocators 0");
     check("lessor demo --allocators 9");
     check("lessor demo --trace x --allocators 2");

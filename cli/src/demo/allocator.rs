@@ -4,6 +4,7 @@
 use super::books::Books;
 use crate::failure::Failure;
 use lessor_allocator::{Config, Server};
+use lessor_tls::Tls;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -23,14 +24,19 @@ pub(crate) struct Hosted {
 }
 
 impl Hosted {
-    /// Starts an allocator with the configuration `text`, at `listen` if an operator wants to find it there.
-    pub(crate) async fn open(text: &str, listen: Option<SocketAddr>) -> Result<Self, Failure> {
+    /// Starts an allocator with the configuration `text`, at `listen` if an operator wants to find it there. If that speaks TLS, `tls`
+    /// says how its books are asked for.
+    pub(crate) async fn open(
+        text: &str,
+        listen: Option<SocketAddr>,
+        tls: Option<Tls>,
+    ) -> Result<Self, Failure> {
         let config = Config::parse(text)
             .map_err(|error| Failure::Input(format!("the demo's own configuration: {error}")))?;
         let address = listen.unwrap_or(super::ANY_PORT);
         let cannot = |error| Failure::Run(format!("the allocator cannot listen on {address}: {error}"));
         let listener = TcpListener::bind(address).await.map_err(cannot)?;
-        let books = Books::at(listener.local_addr().map_err(cannot)?, listen.is_some())?;
+        let books = Books::at(listener.local_addr().map_err(cannot)?, listen.is_some(), tls)?;
         let (stop, stopped) = oneshot::channel::<()>();
         let server = Server::new(config, true);
         let server = tokio::spawn(server.run(listener, async {

@@ -1,6 +1,8 @@
 //! The books of a demo's allocator, as any operator can look into them: over HTTP, wherever it runs.
 
 use crate::failure::Failure;
+use http::{Request, StatusCode};
+use lessor_tls::{HttpClient, Tls};
 use serde::Deserialize;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -9,11 +11,14 @@ use std::time::Duration;
 /// How long it may take to look into the books.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
+/// The metric of requests that proved no identity.
+const UNAUTHENTICATED: &str = "lessor_refused_total{reason=\"unauthenticated\"}";
+
 /// The way to them.
 #[derive(Clone, Debug)]
 pub(crate) struct Books {
     url: String,
-    http: reqwest::Client,
+    http: HttpClient,
 }
 
 /// The books of one pool, as far as a demo looks at them.
@@ -31,18 +36,16 @@ struct Pools {
 }
 
 impl Books {
-    /// Returns the books of the allocator at `address`. Prints `address` and where its page is, if an operator wants to
-    /// find it there.
-    pub(crate) fn at(address: SocketAddr, is_asked_for: bool) -> Result<Self, Failure> {
-        let url = format!("http://{address}");
+    /// Returns the books of the allocator at `address`, which speaks TLS if `tls` says how. Prints `address` and where its page is, if
+    /// an operator wants to find it there.
+    pub(crate) fn at(address: SocketAddr, is_asked_for: bool, tls: Option<Tls>) -> Result<Self, Failure> {
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{address}");
         if is_asked_for {
             // The lines need no reader.
             let _ = writeln!(std::io::stderr(), "listening on {url}\npage: {url}/");
         }
-        let http = reqwest::Client::builder()
-            .timeout(ANSWER_WITHIN)
-            .no_proxy()
-            .build()
+        let http = HttpClient::try_new(ANSWER_WITHIN, tls)
             .map_err(|error| Failure::Run(format!("cannot make an HTTP client: {error}")))?;
         Ok(Books { url, http })
     }
@@ -67,11 +70,38 @@ impl Books {
     }
 
     async fn pools(&self, limit: &str) -> Result<Vec<Pool>, Failure> {
-        let cannot = |error| Failure::Run(format!("cannot read the pools of {limit}: {error}"));
+        let cannot = |error: String| Failure::Run(format!("cannot read the pools of {limit}: {error}"));
         // A name may hold slashes; in a path they are part of one segment.
-        let url = format!("{}/v1/limits/{}/pools", self.url, limit.replace('/', "%2F"));
-        let answer = self.http.get(url).send().await.and_then(reqwest::Response::error_for_status);
-        let pools: Pools = answer.map_err(cannot)?.json().await.map_err(cannot)?;
+        let path = format!("/v1/limits/{}/pools", limit.replace('/', "%2F"));
+        let body = self.read(&path).await.map_err(cannot)?;
+        let pools: Pools = serde_json::from_slice(&body).map_err(|error| cannot(error.to_string()))?;
         Ok(pools.pools)
+    }
+
+    /// How many requests it has refused since they proved no identity.
+    pub(crate) async fn unauthenticated(&self) -> Result<u64, Failure> {
+        let cannot = |error: String| Failure::Run(format!("cannot read the metrics: {error}"));
+        let body = self.read("/metrics").await.map_err(cannot)?;
+        let text = String::from_utf8_lossy(&body);
+        let value = text.lines().find_map(|line| line.strip_prefix(UNAUTHENTICATED));
+        value
+            .and_then(|value| value.trim().parse().ok())
+            .ok_or_else(|| cannot(format!("{UNAUTHENTICATED} is missing")))
+    }
+
+    /// What is at `path`.
+    async fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        let request = Request::get(format!("{}{path}", self.url)).body(vec![]);
+        let request = request.map_err(|error| error.to_string())?;
+        let answer = self.http.send(request, ANSWER_WITHIN).await;
+        let mut answer = answer.map_err(|error| error.to_string())?;
+        if answer.status() != StatusCode::OK {
+            return Err(format!("the answer is {}", answer.status()));
+        }
+        let mut body = vec![];
+        while let Some(piece) = answer.chunk().await.map_err(|error| error.to_string())? {
+            body.extend_from_slice(&piece);
+        }
+        Ok(body)
     }
 }

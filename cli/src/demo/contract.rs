@@ -16,9 +16,10 @@ use super::books::Books;
 use super::fleet::{Done, Fleet};
 use super::killer::Killer;
 use super::latency::{Timed, Took};
-use super::line::{Found, Job, Tally, Work};
+use super::line::{Found, Job, Proof, Tally, Work};
 use super::place::{self, Place};
 use super::progress::{Progress, follow};
+use super::rotation::{Credentials, Rotation};
 use super::served::Served;
 use super::targets;
 use super::{ANY_PORT, LOG_LEVEL};
@@ -31,6 +32,7 @@ use lessor_sim::evenness::Even;
 use report::{LimitReport, Report};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use vendor::Vendor;
 
@@ -72,9 +74,12 @@ pub(super) fn judge() -> Judge {
 /// Runs it for as long as `args` say, or until an operator stops it.
 pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Failure> {
     if args.kill_every.is_none() && args.allocators == 1 && args.store.is_none() {
-        let allocator = Hosted::open(CONFIG, args.listen()).await?;
+        let credentials = args.rotate_every.map(|_| Credentials::make()).transpose()?.map(Arc::new);
+        let config = credentials.as_ref().map_or(Ok(CONFIG.to_owned()), |all| all.config(CONFIG))?;
+        let tls = credentials.as_ref().map(|all| all.proof().tls());
+        let allocator = Hosted::open(&config, args.listen(), tls).await?;
         let books = [allocator.books().clone()];
-        let report = run_on(args, stop, &books, &books, vec![]).await;
+        let report = run_on(args, stop, &books, &books, vec![], credentials.as_ref()).await;
         allocator.close().await;
         return report;
     }
@@ -87,7 +92,7 @@ pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Fail
             served.push(Served::open(|folder| place.config(&config, folder), listen).await?);
         }
         let books: Vec<Books> = served.iter().map(|served| served.books().clone()).collect();
-        return run_on(args, stop, &books, &books, served).await;
+        return run_on(args, stop, &books, &books, served, None).await;
     }
     let centre = Served::open(|folder| place.config(CONFIG, folder), args.listen()).await?;
     let books = [centre.books().clone()];
@@ -95,7 +100,7 @@ pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Fail
     let regions: Vec<Books> = served.iter().map(|served| served.books().clone()).collect();
     let asked = if regions.is_empty() { &books[..] } else { &regions };
     served.push(centre);
-    run_on(args, stop, asked, &books, served).await
+    run_on(args, stop, asked, &books, served, None).await
 }
 
 /// Allocators that lease the contract from the one at `centre`, if there are to be several.
@@ -116,20 +121,22 @@ async fn regions(args: &DemoArgs, centre: &str) -> Result<Vec<Served>, Failure> 
 }
 
 /// Runs it on the allocators that are `asked`; `books` say what is lent of the contract. Where allocators are `served` by
-/// processes, those are killed all along if they are to be.
+/// processes, those are killed all along if they are to be. If they ask for `credentials`, those are renewed all along.
 async fn run_on(
     args: &DemoArgs,
     stop: &mut Stop,
     asked: &[Books],
     books: &[Books],
     served: Vec<Served>,
+    credentials: Option<&Arc<Credentials>>,
 ) -> Result<Report, Failure> {
     let names = [REST.name, MESSAGES.name];
     let vendor = Vendor::open(judge(), ANY_PORT).await?;
     // Where the allocator is killed, that it cannot be reached is no news.
     let level = if args.kill_every.is_some() { "error" } else { LOG_LEVEL };
     let asked: Vec<String> = asked.iter().map(|books| books.url().to_owned()).collect();
-    let mut fleet = Fleet::launch(jobs(args, &asked, vendor.url()), level).await?;
+    let mut fleet =
+        Fleet::launch(jobs(args, &asked, vendor.url(), credentials.map(|all| all.proof())), level).await?;
     let allocators: BTreeSet<&str> =
         asked.iter().map(String::as_str).chain(books.iter().map(Books::url)).collect();
     targets::write(args.targets.as_deref(), &Vec::from_iter(allocators), &fleet)?;
@@ -148,6 +155,9 @@ async fn run_on(
         Some(every) => (Some(Killer::begin(served, every)), vec![]),
         None => (None, served),
     };
+    let rotation = credentials
+        .zip(args.rotate_every)
+        .map(|(all, every)| Rotation::begin(all.clone(), books[0].clone(), every));
     let mut progress = Progress::new(args.progress, &names);
     let end = async {
         tokio::select! {
@@ -165,6 +175,10 @@ async fn run_on(
         Some(killer) => Some(killer.end().await?),
         None => None,
     };
+    let rotated = match rotation {
+        Some(rotation) => Some(rotation.end().await?),
+        None => None,
+    };
     let done = fleet.stop().await;
     let mut stranded = outstanding(books, &names).await?;
     let within_a_term = clock.now() + TERM_MAX;
@@ -179,7 +193,8 @@ async fn run_on(
     let report = summary(&done, ran, seen, stranded, hot::run().await?);
     let shifted = shift.map(|(shift, in_window)| shift.report(start, done.len(), most, in_window));
     let kills = spared.map_or(0, |(_served, kills)| kills);
-    Ok(Report { vendor_change: shifted, kills, longest_gap_ms: gap.as_millis() as u64, ..report })
+    let rotated = rotated.map(|rotated| rotated.with(&sum(&done)));
+    Ok(Report { vendor_change: shifted, kills, rotated, longest_gap_ms: gap.as_millis() as u64, ..report })
 }
 
 /// What is lent out by all of them.
@@ -191,10 +206,11 @@ async fn outstanding(books: &[Books], names: &[&str]) -> Result<u64, Failure> {
     Ok(sum)
 }
 
-fn jobs(args: &DemoArgs, allocators: &[String], vendor: &str) -> Vec<Job> {
+fn jobs(args: &DemoArgs, allocators: &[String], vendor: &str, proof: Option<Proof>) -> Vec<Job> {
     let job = |node| Job {
         name: format!("demo-{}", node + 1),
         allocators: allocators.to_vec(),
+        proof: proof.clone(),
         metrics: args.targets.is_some(),
         work: Work::Contract { vendor: vendor.to_owned(), node, nodes: args.nodes(), seed: args.seed },
     };
@@ -209,10 +225,9 @@ fn summary(
     stranded: u64,
     hot: Took,
 ) -> Report {
-    let mut tally = Tally::default();
+    let tally = sum(done);
     let mut timed = Timed::new();
     for node in done {
-        tally.add(&node.tally);
         if let Some(Found::Contract(buckets)) = &node.found {
             timed.add(buckets);
         }
@@ -233,10 +248,18 @@ fn summary(
         stranded,
         vendor_change: None,
         kills: 0,
+        rotated: None,
         longest_gap_ms: 0,
         nodes: done.len(),
         seconds: ran.as_secs_f64(),
     }
+}
+
+/// What all nodes did.
+fn sum(done: &[Done]) -> Tally {
+    let mut tally = Tally::default();
+    done.iter().for_each(|node| tally.add(&node.tally));
+    tally
 }
 
 /// The share of the contract that was used after the first window, which starts from an empty one and could hold

@@ -2,8 +2,10 @@
 //! news on its stdout. All instants are `CLOCK_BOOTTIME`, which every process of one machine shares.
 
 use super::latency::Buckets;
+use lessor::{Builder, Tls, Token};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// What the demo tells a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,10 +29,25 @@ pub(crate) struct Job {
     pub(crate) name: String,
     /// The addresses of allocators, any of which it may ask: at least one.
     pub(crate) allocators: Vec<String>,
+    /// What it proves to them who it is with, if they ask for that.
+    pub(crate) proof: Option<Proof>,
     /// Whether it serves its metrics.
     pub(crate) metrics: bool,
     /// The calls it makes.
     pub(crate) work: Work,
+}
+
+/// The files that a node proves with who it is. Each may be replaced by a newer one at any time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Proof {
+    /// The authority of the allocators.
+    pub(crate) ca: PathBuf,
+    /// Its certificate.
+    pub(crate) certificate: PathBuf,
+    /// The key of that.
+    pub(crate) key: PathBuf,
+    /// Its token.
+    pub(crate) token: PathBuf,
 }
 
 /// The calls a node makes.
@@ -87,6 +104,10 @@ pub(crate) struct Tally {
     pub(crate) counts: Vec<Count>,
     /// Exchanges with the allocator.
     pub(crate) exchanges: u64,
+    /// Of those, the ones that failed.
+    pub(crate) failed_exchanges: u64,
+    /// Calls that the node refused although that is not for the contract: no allocator lent, or none was reached.
+    pub(crate) unlent: u64,
     /// Admitted calls that did not reach the vendor: too late to be sent, or the connection broke.
     pub(crate) unsent: u64,
     /// Calls that the vendor refused.
@@ -121,6 +142,18 @@ pub(crate) enum Found {
     Replay(Vec<(u32, u64)>),
 }
 
+impl Proof {
+    /// How `https://` is spoken.
+    pub(crate) fn tls(&self) -> Tls {
+        Tls::new().ca(&self.ca).certificate(&self.certificate, &self.key)
+    }
+
+    /// `builder` of a client that proves with it who it is.
+    pub(crate) fn given_to(&self, builder: Builder) -> Builder {
+        builder.tls(self.tls()).token(Token::file(&self.token))
+    }
+}
+
 impl Tally {
     /// Adds another node's totals.
     pub(crate) fn add(&mut self, other: &Tally) {
@@ -130,6 +163,8 @@ impl Tally {
             sum.refused += count.refused;
         }
         self.exchanges += other.exchanges;
+        self.failed_exchanges += other.failed_exchanges;
+        self.unlent += other.unlent;
         self.unsent += other.unsent;
         self.vendor_refused += other.vendor_refused;
     }
@@ -159,10 +194,12 @@ mod tests {
         let mut sum = Tally::default();
         for refused in [1, 2] {
             let counts = vec![count(10, refused), count(3, 0)];
-            sum.add(&Tally { counts, exchanges: 5, unsent: 1, vendor_refused: 0 });
+            let more = Tally { counts, exchanges: 5, failed_exchanges: 2, unlent: 3, ..Tally::default() };
+            sum.add(&Tally { unsent: 1, ..more });
         }
         assert_eq!(sum.counts, [count(20, 3), count(6, 0)]);
         assert_eq!((sum.exchanges, sum.unsent), (10, 2));
+        assert_eq!((sum.failed_exchanges, sum.unlent), (4, 6));
         assert!((sum.exchanges_per_1000_calls() - 10_000.0 / 23.0).abs() < 1e-9);
     }
 

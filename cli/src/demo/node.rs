@@ -63,6 +63,10 @@ async fn connect(job: &Job) -> Result<Client, Failure> {
         return Err(Failure::Run(format!("{} was told of no allocator", job.name)));
     };
     let builder = others.iter().fold(Client::builder(first), |builder, other| builder.or(other));
+    let builder = match &job.proof {
+        Some(proof) => proof.given_to(builder),
+        None => builder,
+    };
     let client = builder.node(&job.name).connect().await;
     client.map_err(|error| Failure::Run(format!("{} cannot connect: {error}", job.name)))
 }
@@ -90,7 +94,8 @@ pub(super) async fn leave(client: Client, mut report: Report) -> Report {
     if timeout(SHUTDOWN_WITHIN, client.shutdown()).await.is_err() {
         tracing::warn!(within = ?SHUTDOWN_WITHIN, "the allocator did not take back what this node held");
     }
-    report.tally.exchanges = client.stats().exchanges;
+    let stats = client.stats();
+    (report.tally.exchanges, report.tally.failed_exchanges) = (stats.exchanges, stats.failed_exchanges);
     report
 }
 

@@ -59,7 +59,7 @@ pub(super) fn config(speed: f64) -> String {
 pub(super) async fn run(args: &DemoArgs, file: &Path, stop: &mut Stop) -> Result<Report, Failure> {
     let requests = trace::read(file)?;
     let hands = deal::deal(&requests, args.nodes(), args.speed(), args.seed);
-    let allocator = Hosted::open(&config(args.speed()), args.listen()).await?;
+    let allocator = Hosted::open(&config(args.speed()), args.listen(), None).await?;
     let mut fleet = Fleet::launch(jobs(args, allocator.books().url(), &hands), LOG_LEVEL).await?;
     targets::write(args.targets.as_deref(), &[allocator.books().url()], &fleet)?;
 
@@ -84,6 +84,7 @@ fn jobs(args: &DemoArgs, allocator: &str, hands: &[Vec<DealtCall>]) -> Vec<Job> 
     let job = |(node, calls): (usize, &Vec<DealtCall>)| Job {
         name: format!("demo-{}", node + 1),
         allocators: vec![allocator.to_owned()],
+        proof: None,
         metrics: args.targets.is_some(),
         work: Work::Replay {
             limit: LIMIT_NAME.to_owned(),

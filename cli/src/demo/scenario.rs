@@ -93,6 +93,7 @@ fn jobs(allocator: &str, hands: &[Vec<DealtCall>], metrics: bool) -> Vec<Job> {
     let job = |(node, calls): (usize, &Vec<DealtCall>)| Job {
         name: format!("demo-{}", node + 1),
         allocators: vec![allocator.to_owned()],
+        proof: None,
         metrics,
         work: Work::Replay { limit: LIMIT_NAME.to_owned(), calls: calls.clone(), patience_ns },
     };

@@ -64,7 +64,7 @@ impl Served {
         let port = if listen.is_none() { Some(HeldPort::any().map_err(none)?) } else { None };
         let address = port.as_ref().map(HeldPort::address).or(listen).unwrap_or(super::ANY_PORT);
         let (life, address) = Life::begin(folder.path(), address, &["--fresh"]).await?;
-        let books = Books::at(address, listen.is_some())?;
+        let books = Books::at(address, listen.is_some(), None)?;
         Ok(Served { life, books, address, _port: port, folder })
     }
 

@@ -17,8 +17,11 @@ use std::path::{Path, PathBuf};
 /// The largest file of tokens, in bytes.
 const FILE_MAX: u64 = 4 << 20;
 
-pub(super) enum Kept {
+/// Where they are.
+pub(crate) enum Kept {
+    /// In a file.
     File(PathBuf),
+    /// In a store.
     Store(Box<CellsConfig>),
 }
 

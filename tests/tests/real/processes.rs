@@ -138,6 +138,28 @@ fn a_demo_whose_allocator_is_killed_all_along_keeps_the_contract_and_leaves_noth
     drop(taken);
 }
 
+/// Certificates and tokens are renewed sixteen times under the load of the demo. No call is refused for it, and no exchange fails.
+#[test]
+fn in_a_demo_that_rotates_certificates_and_tokens_no_call_is_refused_for_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut command = std::process::Command::new(scenarios::process::lessor());
+    command.args(["demo", "--nodes", "4", "--rotate-every", "600ms", "--seconds", "10", "--json"]);
+    let ran = command.env("TMPDIR", folder.path()).output().expect("it runs");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+    let number = |name: &str| report["rotated"][name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"));
+    let rotations = number("rotations");
+    assert!(rotations >= 8, "{report}");
+    assert_eq!((number("new_clients"), number("new_clients_failed")), (rotations, 0), "{report}");
+    // Each node showed nearly each token until it was refused: it did rotate.
+    assert!(number("tokens_refused") >= 2 * rotations, "{report}");
+    assert_eq!((number("exchanges_failed"), number("calls_refused")), (0, 0), "{report}");
+    assert!(report["limits"][0]["admitted"].as_u64() > Some(1_000), "{report}");
+    let refused = [0, 1].map(|limit| report["limits"][limit]["vendor_429"].as_u64());
+    assert_eq!((refused, report["stranded"].as_u64()), ([Some(0); 2], Some(0)), "{report}");
+    assert!(std::fs::read_dir(folder.path()).expect("it is there").next().is_none(), "a key is left behind");
+}
+
 /// Two allocators and the one that they lease from, each of them killed once, and one of them twice.
 #[test]
 fn in_a_demo_of_several_allocators_all_are_killed_and_the_contract_is_kept() {

@@ -22,7 +22,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 
 /// Measures `try_acquire`, a hit each time.
 pub(super) async fn run() -> Result<Took, Failure> {
-    let allocator = Hosted::open(CONFIG, None).await?;
+    let allocator = Hosted::open(CONFIG, None, None).await?;
     let took = measure(allocator.books().url()).await;
     allocator.close().await;
     took

@@ -5,6 +5,7 @@ use super::judge::Seen;
 use super::shift::{Restored, Shifted};
 use crate::demo::latency::Took;
 use crate::demo::line::Count;
+use crate::demo::rotation::Rotated;
 use crate::demo::table::{percent, rounded};
 use lessor_sim::evenness::Even;
 use serde::Serialize;
@@ -29,6 +30,9 @@ pub(crate) struct Report {
     pub(crate) vendor_change: Option<Shifted>,
     /// How often an allocator was killed.
     pub(crate) kills: u64,
+    /// What came of certificates and tokens that were renewed meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rotated: Option<Rotated>,
     /// The longest time in which the vendor admitted no call, from the first one to the end.
     pub(crate) longest_gap_ms: u64,
     /// Node processes.
@@ -174,6 +178,18 @@ impl fmt::Display for Report {
                 )?;
             }
         }
+        if let Some(rotated) = self.rotated {
+            let Rotated { rotations, new_clients, new_clients_failed, tokens_refused, .. } = rotated;
+            let Rotated { exchanges_failed, calls_refused, .. } = rotated;
+            writeln!(
+                f,
+                "rotations        {rotations} of certificates and token: {calls_refused} calls refused and {exchanges_failed} exchanges failed for it"
+            )?;
+            writeln!(
+                f,
+                "                 {tokens_refused} old tokens refused and replaced; {new_clients_failed} of {new_clients} new clients failed"
+            )?;
+        }
         writeln!(
             f,
             "longest gap      {} ms without a call at the vendor{}",
@@ -214,6 +230,7 @@ mod tests {
             stranded: 0,
             vendor_change: None,
             kills: 11,
+            rotated: None,
             longest_gap_ms: 523,
             nodes: 8,
             seconds: 60.000_4,
@@ -252,6 +269,16 @@ mod tests {
             "longest gap      523 ms without a call at the vendor; an allocator was killed 11 times\n"
         ));
         assert!(text(0).contains("523 ms without a call at the vendor\n"));
+    }
+
+    #[test]
+    fn people_are_told_what_failed_for_a_rotation() {
+        let rotated = Rotated { rotations: 9, calls_refused: 2, exchanges_failed: 3, ..Rotated::default() };
+        let text = Report { rotated: Some(rotated), ..report(None) }.to_string();
+        let words =
+            "rotations        9 of certificates and token: 2 calls refused and 3 exchanges failed for it\n";
+        assert!(text.contains(words), "{text}");
+        assert!(!report(None).to_string().contains("rotations"));
     }
 
     #[test]

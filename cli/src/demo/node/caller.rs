@@ -8,7 +8,7 @@ use crate::demo::contract::{MESSAGES, REST};
 use crate::demo::latency::Timed;
 use crate::demo::line::{Count, Found, Report, Tally};
 use crate::failure::Failure;
-use lessor::{Client, Limit};
+use lessor::{Client, Limit, Refusal};
 use lessor_protocol::{Clock, Moment};
 use std::pin::pin;
 use std::time::Duration;
@@ -34,6 +34,8 @@ pub(crate) struct Caller<'a> {
     phase: Duration,
     /// A push counts on both: [all calls, messages].
     counts: [Count; 2],
+    /// See [`Tally::unlent`].
+    unlent: u64,
 }
 
 impl<'a> Caller<'a> {
@@ -56,6 +58,7 @@ impl<'a> Caller<'a> {
             times_calls: false,
             phase: TICK.mul_f64(node as f64 / nodes.max(1) as f64),
             counts: [Count::default(); 2],
+            unlent: 0,
         })
     }
 
@@ -111,6 +114,7 @@ impl<'a> Caller<'a> {
             self.timed.calls.record(ended.since(began));
         }
         self.count(call, answer.is_ok());
+        self.unlent += u64::from(answer.is_err_and(is_not_of_contract));
         answer.is_ok()
     }
 
@@ -126,11 +130,19 @@ impl<'a> Caller<'a> {
     }
 
     fn tally(&self) -> Tally {
+        let stats = self.client.stats();
         Tally {
             counts: self.counts.to_vec(),
-            exchanges: self.client.stats().exchanges,
+            exchanges: stats.exchanges,
+            failed_exchanges: stats.failed_exchanges,
+            unlent: self.unlent,
             unsent: self.sender.unsent(),
             vendor_refused: self.sender.refused(),
         }
     }
+}
+
+/// Whether a call was refused for another reason than the contract, of which nothing was left, or its vendor.
+fn is_not_of_contract(refusal: Refusal) -> bool {
+    !matches!(refusal, Refusal::Empty { .. } | Refusal::TooLarge { .. } | Refusal::Paused { .. })
 }
