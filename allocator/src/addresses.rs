@@ -1,9 +1,8 @@
 //! How many connections each address holds: one that opens all that there may be leaves none for others.
 
-use std::collections::BTreeMap;
+use crate::places::{Place, Places};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bits of an IPv6 address that a network has; a machine chooses the others as it likes.
 const NETWORK_BITS: u32 = 64;
@@ -26,58 +25,29 @@ impl fmt::Display for Address {
     }
 }
 
-/// The places that are taken, by address.
+/// The places that each address has.
 #[derive(Clone, Debug)]
-pub(crate) struct Addresses {
-    taken: Arc<Mutex<BTreeMap<Address, usize>>>,
-    max: usize,
-}
-
-/// The place of one, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Place {
-    address: Address,
-    taken: Arc<Mutex<BTreeMap<Address, usize>>>,
-}
+pub(crate) struct Addresses(Places<Address>);
 
 impl Addresses {
     /// With `max` places for each of them. As many as have a place are remembered.
     pub(crate) fn new(max: usize) -> Self {
-        Addresses { taken: Arc::default(), max }
+        Addresses(Places::new(max))
+    }
+
+    /// How many each may have.
+    pub(crate) fn max(&self) -> usize {
+        self.0.max()
     }
 
     /// A place for `address`; `None` if it has as many as it may.
-    pub(crate) fn place(&self, address: Address) -> Option<Place> {
-        let address = network(address);
-        let mut all = lock(&self.taken);
-        let taken = all.entry(address).or_default();
-        if *taken >= self.max {
-            return None;
-        }
-        *taken += 1;
-        Some(Place { address, taken: self.taken.clone() })
+    pub(crate) fn place(&self, address: Address) -> Option<Place<Address>> {
+        self.0.place(network(address))
     }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut all = lock(&self.taken);
-        if let Some(taken) = all.get_mut(&self.address) {
-            *taken -= 1;
-            if *taken == 0 {
-                all.remove(&self.address);
-            }
-        }
-    }
-}
-
-fn lock(taken: &Mutex<BTreeMap<Address, usize>>) -> MutexGuard<'_, BTreeMap<Address, usize>> {
-    // Numbers: no panic elsewhere can have left them half changed.
-    taken.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What counts as one address: of IPv6 the network, all of whose addresses one machine may use.
-fn network(address: Address) -> Address {
+pub(crate) fn network(address: Address) -> Address {
     let Address::Ip(address) = address else { return address };
     Address::Ip(match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -105,7 +75,6 @@ mod tests {
         assert!(addresses.place(address("10.0.0.2")).is_some(), "another one");
         drop(one);
         assert!(addresses.place(address("10.0.0.1")).is_some());
-        assert_eq!(lock(&addresses.taken).len(), 1, "who has none is not remembered");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Tells listeners that something happened to a limit. Handlers and reloads tell, and each listener hears at its own
 //! pace. A listener that does not keep up is told that it lags, and no other task ever waits for it.
 
-use crate::addresses::{Address, Addresses, Place};
+use crate::addresses::{Address, Addresses};
+use crate::places::{Place, Places};
+use lessor_ledger::share::Owner;
 use lessor_protocol::Moment;
 use lessor_protocol::push::{Event, Kind};
 use std::collections::VecDeque;
@@ -20,6 +22,9 @@ const PAST_MAX: usize = 200;
 /// Of the connections that may be open, at most this part listens: the others are for asks, which matter.
 const LISTENER_PART: usize = 2;
 
+/// Of those that may listen, at most this part has one identity, from however many addresses.
+const IDENTITY_PART: usize = 2;
+
 /// Those who listen.
 #[derive(Debug)]
 pub(crate) struct Events {
@@ -31,26 +36,42 @@ pub(crate) struct Events {
     past: Mutex<VecDeque<(Moment, Event)>>,
     listeners_max: usize,
     addresses: Addresses,
+    identities: Places<Owner>,
+}
+
+/// Why there is no room for one more that listens, with the bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// As many listen as may in all.
+    All(usize),
+    /// As many listen at its address as may.
+    Address(usize),
+    /// As many listen that have its identity as may.
+    Identity(usize),
 }
 
 /// One who listens.
 #[derive(Debug)]
 pub(crate) struct Listener {
     receiver: broadcast::Receiver<Event>,
-    _place: Option<Place>,
+    _at_address: Option<Place<Address>>,
+    _of_identity: Option<Place<Owner>>,
     number: usize,
 }
 
 impl Events {
     /// Has no listener yet; of `connections_max` connections some may listen, and as large a part of those that one address may have.
+    /// An identity has a part of those that may listen.
     pub(crate) fn new(connections_max: usize, per_address: usize) -> Self {
+        let listeners_max = (connections_max / LISTENER_PART).max(1);
         Events {
             sender: broadcast::Sender::new(QUEUE_MAX),
             sent: AtomicUsize::new(0),
             begun: AtomicUsize::new(0),
             past: Mutex::default(),
-            listeners_max: (connections_max / LISTENER_PART).max(1),
+            listeners_max,
             addresses: Addresses::new((per_address / LISTENER_PART).max(1)),
+            identities: Places::new((listeners_max / IDENTITY_PART).max(1)),
         }
     }
 
@@ -77,17 +98,22 @@ impl Events {
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Listens from now on at `address`, if it is known; `None` if as many do as may, there or in all.
-    pub(crate) fn listen(&self, address: Option<Address>) -> Option<Listener> {
+    /// Listens from now on at `address`, if it is known, for `owner`.
+    ///
+    /// # Errors
+    /// If as many do as may: in all, there, or of that identity.
+    pub(crate) fn listen(&self, address: Option<Address>, owner: Owner) -> Result<Listener, Full> {
         if self.listeners() >= self.listeners_max {
-            return None;
+            return Err(Full::All(self.listeners_max));
         }
-        let place = match address {
-            None => None,
-            Some(address) => Some(self.addresses.place(address)?),
-        };
+        let at = |address| self.addresses.place(address).ok_or(Full::Address(self.addresses.max()));
+        let at_address = address.map(at).transpose()?;
+        // Without identities all listeners would have one.
+        let of = |owner| self.identities.place(owner).ok_or(Full::Identity(self.identities.max()));
+        let of_identity = Some(owner).filter(|owner| *owner != Owner::NONE).map(of).transpose()?;
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
-        Some(Listener { receiver: self.sender.subscribe(), _place: place, number })
+        let receiver = self.sender.subscribe();
+        Ok(Listener { receiver, _at_address: at_address, _of_identity: of_identity, number })
     }
 
     /// How many listen.
@@ -124,7 +150,7 @@ mod tests {
     #[tokio::test]
     async fn a_listener_that_does_not_keep_up_is_told_that_it_lags() {
         let events = Events::new(4, 3);
-        let mut slow = events.listen(None).expect("room");
+        let mut slow = events.listen(None, Owner::NONE).expect("room");
         let event = Event::of(Kind::ToppedUp, "a");
         (0..=QUEUE_MAX).for_each(|_| events.tell(Moment::ORIGIN, &event));
         assert_eq!(slow.next().await.map(|event| event.kind), Some(Kind::Lagged));
@@ -135,10 +161,11 @@ mod tests {
     #[tokio::test]
     async fn half_of_all_connections_may_listen() {
         let events = Events::new(4, 3);
-        let (_one, two) = (events.listen(None).expect("room"), events.listen(None).expect("room"));
-        assert!(events.listen(None).is_none());
+        let listen = || events.listen(None, Owner::NONE);
+        let (_one, two) = (listen().expect("room"), listen().expect("room"));
+        assert_eq!(listen().err(), Some(Full::All(2)));
         drop(two);
-        assert!(events.listen(None).is_some());
+        assert!(listen().is_ok());
     }
 
     /// The bug: one address listened as often as all may, and no other heard anything.
@@ -146,10 +173,25 @@ mod tests {
     async fn one_address_leaves_places_for_others_that_listen() {
         let events = Events::new(8, 6);
         let [one, other] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().ok().map(Address::Ip));
-        let held: Vec<Listener> = (0..8).filter_map(|_| events.listen(one)).collect();
-        assert_eq!(held.len(), 3);
-        assert!(events.listen(other).is_some());
+        let listen = |address| events.listen(address, Owner::NONE);
+        let held: Vec<Listener> = (0..8).filter_map(|_| listen(one).ok()).collect();
+        assert_eq!((held.len(), listen(one).err()), (3, Some(Full::Address(3))));
+        assert!(listen(other).is_ok());
         drop(held);
-        assert!(events.listen(one).is_some());
+        assert!(listen(one).is_ok());
+    }
+
+    /// The bug: one identity listened from several addresses as often as all may, and no other one heard anything.
+    #[tokio::test]
+    async fn one_identity_leaves_places_for_others_that_listen() {
+        let events = Events::new(16, 12);
+        let address = |n: u8| Some(Address::Ip([10, 0, 0, n].into()));
+        let held: Vec<Listener> = (0..8).filter_map(|n| events.listen(address(n), Owner(1)).ok()).collect();
+        assert_eq!((held.len(), events.listen(address(9), Owner(1)).err()), (4, Some(Full::Identity(4))));
+        assert_eq!(events.listeners(), 4, "one that is refused takes no place");
+        let _other: Vec<Listener> = (0..3).filter_map(|n| events.listen(address(n), Owner(3)).ok()).collect();
+        assert!(events.listen(address(9), Owner::NONE).is_ok(), "of no identity");
+        drop(held);
+        assert!(events.listen(address(9), Owner(1)).is_ok());
     }
 }

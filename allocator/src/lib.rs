@@ -43,6 +43,7 @@ mod metrics;
 mod open_secrets;
 mod overrides;
 mod paces;
+mod places;
 pub mod reload;
 pub mod server;
 mod shared;

@@ -4,7 +4,7 @@
 use super::problem::Problem;
 use crate::access::Visitor;
 use crate::audit::Origin;
-use crate::events::Listener;
+use crate::events::{Full, Listener};
 use crate::shared::Shared;
 use axum::Extension;
 use axum::body::{Body, Bytes, HttpBody};
@@ -40,16 +40,24 @@ pub(super) async fn listen(
 ) -> Result<Response, Problem> {
     visitor.needs(&shared, "lease or read", Rights::may_hear)?;
     let address = origin.and_then(|Extension(origin)| origin.address);
-    let Some(listener) = shared.events().listen(address) else {
-        let detail = "as many listen as may: ask as usual, everything is heard that way too";
-        return Err(Problem::unavailable("listeners_full", detail));
-    };
+    let listener = shared.events().listen(address, visitor.owner()).map_err(full)?;
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     let steps = u32::try_from(listener.number() % AGE_SPREAD).unwrap_or_default();
     let ends = Box::pin(sleep(AGE_MIN + AGE_STEP * steps));
     let first = Listening { listener, visitor, shared, ends };
     let body = Body::new(EventStream { next: Some(Box::pin(next(first, ": listening\n\n"))) });
     Ok((headers, body).into_response())
+}
+
+fn full(full: Full) -> Problem {
+    let (bound, what) = match full {
+        Full::All(bound) => (bound, "all together"),
+        Full::Address(bound) => (bound, "at this address"),
+        Full::Identity(bound) => (bound, "of this identity"),
+    };
+    let detail =
+        format!("{bound} listen {what}, as many as may: ask as usual, everything is heard that way too");
+    Problem::unavailable("listeners_full", detail)
 }
 
 /// A listener, with what it may hear, as long as the stream lasts.

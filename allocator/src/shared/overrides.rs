@@ -131,6 +131,7 @@ mod tests {
     use crate::reload::{Reloads, Removals};
     use lessor_ledger::overrides::Version;
     use lessor_ledger::registry::{Caller, Entry};
+    use lessor_ledger::share::Owner;
     use lessor_protocol::wire::AskBody;
     use lessor_protocol::{Ask, NodeName};
     use serde_json::json;
@@ -157,7 +158,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_decided_elsewhere_holds_here_and_in_a_new_life() {
         let shared = Shared::new(config(STORE, &[("a", 1), ("b", 1)]), true);
-        let mut listener = shared.events().listen(None).expect("there is room");
+        let mut listener = shared.events().listen(None, Owner::NONE).expect("there is room");
         let mut overrides = LimitOverrides::default();
         let put = json!({ "rules": [{ "kind": "fixed_window", "limit": 2, "per": "1s" }] });
         overrides.decide("b", Version::of_file(1), None).expect("room");

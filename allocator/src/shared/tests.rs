@@ -2,6 +2,7 @@
 
 use super::*;
 use lessor_ledger::overrides::Decision;
+use lessor_ledger::share::Owner;
 use lessor_protocol::push::Kind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -106,7 +107,7 @@ async fn what_happens_to_a_limit_happens_to_those_below_it() {
         + &limit("user/*", "parent = \"tenant\"")
         + &limit("other", "");
     let shared = Shared::new(Config::parse(&text).expect("valid"), true);
-    let mut listener = shared.events().listen(None).expect("there is room");
+    let mut listener = shared.events().listen(None, Owner::NONE).expect("there is room");
     shared.tell(&Event::of(Kind::ToppedUp, "vendor"));
     shared.tell(&Event::of(Kind::Paused, "other"));
     for (kind, name) in [

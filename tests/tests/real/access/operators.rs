@@ -74,6 +74,40 @@ async fn a_role_that_is_changed_holds_at_once() {
         .await;
 }
 
+/// Of sixteen connections eight may listen: four of an identity, and six at an address.
+#[tokio::test]
+async fn one_identity_leaves_places_for_others_that_listen() {
+    use http::Request;
+    let desk = Desk::new(Way::Plain);
+    let config = std::fs::read_to_string(desk.file("lessor.toml")).expect("it is there");
+    let config = config.replace("[server]\n", "[server]\nconnections_max = 16\n");
+    std::fs::write(desk.file("lessor.toml"), config).expect("ours");
+    let (one, other) = (desk.token("a"), desk.token("b"));
+    let allocator = desk.serve();
+    let mut held = vec![];
+    for (token, streams, bound) in
+        [(&one, 4, "4 listen of this identity"), (&other, 2, "6 listen at this address")]
+    {
+        let http = desk.http(Some(token));
+        for count in 0..=streams {
+            let request =
+                Request::get(format!("{}/v1/events", allocator.url)).body(vec![]).expect("a request");
+            let mut stream =
+                http.send(request, std::time::Duration::from_secs(60)).await.expect("it answers");
+            let first = stream.chunk().await.expect("it goes on").expect("a piece");
+            let first = String::from_utf8_lossy(&first).into_owned();
+            match count < streams {
+                true => assert_eq!((stream.status().as_u16(), first.as_str()), (200, ": listening\n\n")),
+                false => {
+                    assert_eq!(stream.status(), 503, "{first}");
+                    assert!(first.contains("\"listeners_full\"") && first.contains(bound), "{first}");
+                }
+            }
+            held.push(stream);
+        }
+    }
+}
+
 /// A listener hears of limits that it may lease or look at, and of no others; one whose token is revoked hears nothing more.
 #[tokio::test]
 async fn events_of_other_limits_are_not_heard() {
