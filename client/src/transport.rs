@@ -6,7 +6,7 @@ mod http;
 use http::Http;
 pub(crate) use http::Response;
 use lessor_files::{FileError, Token};
-use lessor_protocol::push::EVENTS_PATH;
+use lessor_protocol::push::{EVENTS_PATH, LISTENER_MARK};
 use lessor_protocol::trace::traceparent;
 use lessor_protocol::unix;
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse, LeaveRequest};
@@ -146,7 +146,7 @@ impl Transport {
     pub(crate) async fn events(&self) -> Result<Response, ExchangeError> {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{EVENTS_PATH}", self.base.path().trim_end_matches('/')));
-        let response = self.http.get(url, STREAM_MAX).await?;
+        let response = self.http.get(url, LISTENER_MARK, STREAM_MAX).await?;
         match response.status() {
             ::http::StatusCode::OK => Ok(response),
             // What it says is of no use, however long it is.

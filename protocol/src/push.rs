@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 /// Where nodes listen.
 pub const EVENTS_PATH: &str = "/v1/events";
 
+/// What a node says where it listens. A script in a browser cannot: names that begin with `sec-` are the browser's own. So an allocator
+/// that a node finds by any name tells a node from a site that has its name lead there.
+pub const LISTENER_MARK: (&str, &str) = ("sec-lessor-listener", "node");
+
 /// Something that happened to a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {

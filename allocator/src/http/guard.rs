@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use lessor_ledger::rejection::quoted;
-use lessor_protocol::push::EVENTS_PATH;
+use lessor_protocol::push::{EVENTS_PATH, LISTENER_MARK};
 use lessor_protocol::wire::LEASES_PATH;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -73,7 +73,7 @@ fn cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem
 
 /// Refuses a request to another name. A site may have its own name lead here: to a browser, that page and this allocator are one
 /// site then, and what it only reads has no mark by which it could be told from a program's. An address, and a name without a dot,
-/// no site can have. Where identities are asked for, that page has none to show: its reads are refused for that.
+/// no site can have. Where identities are asked for, that page has none to show: its reads are refused for that, streams of events too.
 fn misdirected(
     method: &Method,
     uri: &Uri,
@@ -85,8 +85,10 @@ fn misdirected(
     if method.is_safe() && (asks_identity || HEALTH_PATHS.contains(&path)) {
         return None;
     }
-    // Nodes are programs, and find the allocator by any name that leads to it.
-    let is_of_node = path == LEASES_PATH || path == EVENTS_PATH || path.starts_with(NODES_PATH);
+    // Nodes are programs, and find the allocator by any name that leads to it. A browser marks what it sends there, but not what it reads.
+    let (name, value) = LISTENER_MARK;
+    let listens = || path == EVENTS_PATH && headers.get(name).is_some_and(|said| said == value);
+    let is_of_node = path == LEASES_PATH || path.starts_with(NODES_PATH) || listens();
     if is_of_node && !is_of_browser(headers) {
         return None;
     }
@@ -201,14 +203,16 @@ mod tests {
     fn only_what_is_sent_to_a_name_of_this_allocator_is_shown() {
         let hosts = BTreeSet::from(["lessor.example.com".to_owned()]);
         let look = |path: &'static str, host: &'static str, marks: &[&'static str], asks_identity| {
-            let marks = marks
-                .iter()
-                .map(|name| (HeaderName::from_static(name), HeaderValue::from_static("same-origin")));
+            let marks = marks.iter().map(|name| {
+                let value = if *name == LISTENER_MARK.0 { LISTENER_MARK.1 } else { "same-origin" };
+                (HeaderName::from_static(name), HeaderValue::from_static(value))
+            });
             let headers = marks.chain([(HOST, HeaderValue::from_static(host))]).collect();
             misdirected(&Method::GET, &Uri::from_static(path), &headers, &hosts, asks_identity).is_none()
         };
         let marks = ["sec-fetch-site"];
-        for path in ["/", "/page/main.js", "/v1/limits", "/v1/status", "/v1/events/recent", "/metrics"] {
+        let paths = ["/", "/page/main.js", "/v1/limits", "/v1/status", "/metrics", "/v1/events"];
+        for path in paths.into_iter().chain(["/v1/events/recent", "/v1/whoami", "/v1/limits/a"]) {
             for host in ["127.0.0.1:7400", "[::1]", "localhost", "allocator:7400", "lessor.example.com"] {
                 assert!(look(path, host, &[], false) && look(path, host, &marks, false), "{path} {host}");
             }
@@ -221,7 +225,12 @@ mod tests {
         for path in HEALTH_PATHS {
             assert!(look(path, "evil.example", &[], false) && look(path, "evil.example", &marks, false));
         }
-        assert!(look("/v1/events", "lessor.internal:7400", &[], false), "a node listens by any name");
-        assert!(!look("/v1/events", "evil.example", &marks, false));
+        let node = [LISTENER_MARK.0];
+        assert!(look("/v1/events", "lessor.internal:7400", &node, false), "a node listens by any name");
+        assert!(
+            !look("/v1/events", "evil.example", &[node[0], marks[0]], false),
+            "a browser says that it asks"
+        );
+        assert!(!look("/v1/limits", "evil.example", &node, false), "it is for events alone");
     }
 }

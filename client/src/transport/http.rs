@@ -60,13 +60,22 @@ impl Http {
         Ok(Http::Encrypted(client?.with_token(credentials.token.clone())?))
     }
 
-    /// Asks for what is at `url`.
-    pub(super) async fn get(&self, url: Url, patience: Duration) -> Result<Response, ExchangeError> {
+    /// Asks for what is at `url`, and says `header`.
+    pub(super) async fn get(
+        &self,
+        url: Url,
+        (name, value): (&str, &str),
+        patience: Duration,
+    ) -> Result<Response, ExchangeError> {
         match self {
-            Http::Plain(client, token) => plain(client.get(url).timeout(patience), token.as_ref()).await,
+            Http::Plain(client, token) => {
+                let request = client.get(url).timeout(patience).header(name, value);
+                plain(request, token.as_ref()).await
+            }
             #[cfg(feature = "tls")]
             Http::Encrypted(client) => {
-                encrypted(client, http::Request::get(url.as_str()), vec![], patience).await
+                let request = http::Request::get(url.as_str()).header(name, value);
+                encrypted(client, request, vec![], patience).await
             }
         }
     }

@@ -18,6 +18,7 @@ mod page;
 mod parts;
 mod processes;
 mod rare;
+mod rebinding;
 mod regions;
 mod reserve;
 mod service;

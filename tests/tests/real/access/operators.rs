@@ -74,6 +74,39 @@ async fn a_role_that_is_changed_holds_at_once() {
         .await;
 }
 
+/// A site whose name leads to the allocator has no identity to show, so it reads nothing. What has one reads by any name.
+#[tokio::test]
+async fn by_another_name_all_that_is_read_needs_an_identity() {
+    use http::Request;
+    let desk = Desk::new(Way::Plain);
+    desk.roles_are(
+        "[[role]]\nname = \"all\"\nidentities = [\"token:root\"]\nadmin = [\"*\"]\nmetrics = true\n",
+    );
+    let root = desk.token("root");
+    let allocator = desk.serve();
+    let read = async |path: &str, token: Option<&str>| {
+        let request = Request::get(format!("{}{path}", allocator.url)).header("host", "evil.example:7400");
+        let request = request.body(vec![]).expect("a request");
+        let answer = desk.http(token).send(request, std::time::Duration::from_secs(5)).await;
+        answer.expect("it answers").status().as_u16()
+    };
+    for path in [
+        "/v1/events",
+        "/v1/events/recent",
+        "/v1/status",
+        "/v1/limits",
+        "/v1/limits/vendor",
+        "/v1/limits/vendor/pools",
+        "/v1/whoami",
+        "/metrics",
+    ] {
+        assert_eq!((read(path, None).await, read(path, Some(&root)).await), (401, 200), "{path}");
+    }
+    for path in ["/", "/page/main.js", "/livez", "/readyz"] {
+        assert_eq!(read(path, None).await, 200, "{path} has no secret");
+    }
+}
+
 /// Of sixteen connections eight may listen: four of an identity, and six at an address.
 #[tokio::test]
 async fn one_identity_leaves_places_for_others_that_listen() {

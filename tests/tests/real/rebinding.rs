@@ -1,0 +1,83 @@
+//! A site that has its own name lead to an allocator (DNS rebinding) listens there. To a browser the two are one site then, and in clear
+//! it marks nothing that the page only reads. Nodes that find the allocator by such a name listen all the same.
+
+use lessor::Client;
+use scenarios::fleet::eventually;
+use scenarios::process::Allocator;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+const CONFIG: &str = r#"
+[store]
+kind = "memory"
+[[limit]]
+name = "vendor"
+rules = [{ kind = "sliding_window", limit = 600, per = "3s", margin = "50ms" }]
+"#;
+
+/// What a client says to the forwarder, and what the allocator hears: a name of the same length.
+const ADDRESS: &[u8] = b"host: 127.0.0.1";
+const NAME: &[u8] = b"host: a.example";
+
+/// Passes on what comes to the address that it returns, under [`NAME`].
+async fn forwarder(to: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    tokio::spawn(async move {
+        while let Ok((peer, _)) = listener.accept().await {
+            let allocator = TcpStream::connect(&to).await.expect("it listens");
+            let ((mut hears, mut says), (mut answers, mut asks)) =
+                (peer.into_split(), allocator.into_split());
+            tokio::spawn(async move { tokio::io::copy(&mut answers, &mut says).await });
+            tokio::spawn(async move {
+                let mut piece = vec![0; 64 << 10];
+                loop {
+                    let count = hears.read(&mut piece).await.unwrap_or(0);
+                    if count == 0 {
+                        return;
+                    }
+                    // A client writes each head in one piece.
+                    let at = piece[..count].windows(ADDRESS.len()).position(|text| text == ADDRESS);
+                    if let Some(at) = at {
+                        piece[at..at + NAME.len()].copy_from_slice(NAME);
+                    }
+                    if asks.write_all(&piece[..count]).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// The first line of the answer to what a page of a site at `address` reads at `path`, and says besides.
+async fn read_by_page(address: &str, path: &str, more: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    let request =
+        format!("GET {path} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\n{more}\r\n");
+    stream.write_all(request.as_bytes()).await.expect("it reads");
+    let mut answer = vec![0; 4_096];
+    let count = stream.read(&mut answer).await.expect("an answer");
+    let answer = String::from_utf8_lossy(&answer[..count]).into_owned();
+    answer.lines().next().unwrap_or_default().to_owned()
+}
+
+/// The bug: such a site heard the names of limits while operators changed them.
+#[tokio::test]
+async fn a_site_whose_name_leads_here_hears_nothing_and_a_node_does() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let named = forwarder(allocator.address().to_owned()).await;
+    for path in ["/v1/events", "/v1/status", "/metrics", "/v1/limits/vendor"] {
+        assert_eq!(read_by_page(&named, path, "").await, "HTTP/1.1 421 Misdirected Request", "{path}");
+        let here = read_by_page(allocator.address(), path, "").await;
+        assert_eq!(here, "HTTP/1.1 200 OK", "{path} by its own name");
+    }
+    assert_eq!(read_by_page(&named, "/readyz", "").await, "HTTP/1.1 200 OK");
+    let client = Client::connect(&format!("http://{named}")).await.expect("it answers");
+    let limit = client.limit("vendor");
+    limit.acquire_within(1, Duration::from_secs(5)).await.expect("it is lent some");
+    eventually("it listens", async || (client.stats().listening > 0).then_some(())).await;
+    client.shutdown().await;
+}
