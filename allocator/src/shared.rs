@@ -161,7 +161,7 @@ impl Shared {
             audit: Audit::new(config.audit.clone()),
             registry: RwLock::new(registry),
             show: Semaphore::new(1),
-            bodies: Bodies::default(),
+            bodies: Bodies::new(config.server.connections_max, config.server.connections_per_address_max),
             standing: Standing::default(),
             is_broken: AtomicBool::new(false),
             metrics: Metrics::new(&config, now),

@@ -80,13 +80,11 @@ pub(super) async fn act(
         }
         if let Some(name) = rest.strip_suffix("/pause") {
             operates(&shared, &decider.visitor, name)?;
-            return pause(&shared, decider, name, &object(&body::read(shared.bodies(), request).await?)?)
-                .await;
+            return pause(&shared, decider, name, &object(&body::of(&shared, request).await?)?).await;
         }
         if let Some(name) = rest.strip_suffix("/top-up") {
             operates(&shared, &decider.visitor, name)?;
-            return top_up(&shared, decider, name, &object(&body::read(shared.bodies(), request).await?)?)
-                .await;
+            return top_up(&shared, decider, name, &object(&body::of(&shared, request).await?)?).await;
         }
         Err(Problem::not_found("a limit can be sent to /top-up, /pause, /resume and /nodes/{node}/block"))
     })

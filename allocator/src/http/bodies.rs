@@ -1,52 +1,114 @@
 //! How much memory bodies take that are being read, over all connections. One that comes in pieces is kept until it is whole, and its
-//! peer may take seconds for that: thousands of large ones at once would take all memory there is.
+//! peer may take seconds for that: thousands of large ones at once would take all memory there is. Short ones and long ones have room
+//! of their own, and each address has a part of either.
 
+use super::body::BODY_MAX;
+use crate::addresses::{Address, network};
+use crate::places::Places;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Bytes of all of them: as many as of 64 of the largest. Those that come in one piece, as nearly all do, take none of it.
-const ALL_MAX: usize = 64 << 20;
+/// Bytes of all long ones: as many as of 48 of the largest. Those that come in one piece, as nearly all do, take none of it.
+const LONG_ROOM: usize = 48 << 20;
 
 /// A body up to so many bytes is a short one.
 const SHORT_MAX: usize = 16 << 10;
 
-/// Bytes that are for short ones alone, so that long ones that trickle keep out none of them: a thousand.
-const SHORT_PART: usize = SHORT_MAX << 10;
+/// Bytes of all short ones, so that long ones that trickle keep out none of them: a thousand.
+const SHORT_ROOM: usize = SHORT_MAX << 10;
 
 /// What all of them take.
-#[derive(Debug, Default)]
-pub(crate) struct Bodies(Arc<AtomicUsize>);
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    short: Room,
+    long: Room,
+}
+
+/// Room for bodies of one kind.
+#[derive(Clone, Debug)]
+struct Room {
+    max: usize,
+    taken: Arc<AtomicUsize>,
+    /// Bytes of each address.
+    addresses: Places<Address>,
+}
 
 /// What one of them takes, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
-    all: Arc<AtomicUsize>,
+    short: Room,
+    long: Room,
+    address: Option<Address>,
+    is_long: bool,
     bytes: usize,
 }
 
 impl Bodies {
-    /// Another one, which takes nothing yet.
-    pub(super) fn begin(&self) -> Held {
-        Held { all: self.0.clone(), bytes: 0 }
+    /// None yet. Of `connections_max` connections an address may have `per_address`, and as large a part of this, too.
+    pub(crate) fn new(connections_max: usize, per_address: usize) -> Self {
+        let room = |max: usize, largest: usize| {
+            let part = max as u128 * per_address as u128 / connections_max.max(1) as u128;
+            // One of them at least is read.
+            let part = usize::try_from(part).unwrap_or(max).clamp(largest, max);
+            Room { max, taken: Arc::default(), addresses: Places::new(part) }
+        };
+        Bodies { short: room(SHORT_ROOM, SHORT_MAX), long: room(LONG_ROOM, BODY_MAX) }
+    }
+
+    /// Another one, from `address` if that is known, which takes nothing yet.
+    pub(super) fn begin(&self, address: Option<Address>) -> Held {
+        let (short, long) = (self.short.clone(), self.long.clone());
+        Held { short, long, address: address.map(network), is_long: false, bytes: 0 }
     }
 
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
-        self.0.load(Relaxed)
+        self.short.taken.load(Relaxed) + self.long.taken.load(Relaxed)
+    }
+}
+
+impl Room {
+    /// Takes `bytes` more for `address`; whether there is room for that.
+    fn take(&self, address: Option<Address>, bytes: usize) -> bool {
+        if address.is_some_and(|address| !self.addresses.take(address, bytes)) {
+            return false;
+        }
+        let sum = |taken: usize| taken.checked_add(bytes).filter(|sum| *sum <= self.max);
+        // Nothing else is read by what this says.
+        let is_taken = self.taken.fetch_update(Relaxed, Relaxed, sum).is_ok();
+        if let (false, Some(address)) = (is_taken, address) {
+            self.addresses.give_back(address, bytes);
+        }
+        is_taken
+    }
+
+    fn give_back(&self, address: Option<Address>, bytes: usize) {
+        self.taken.fetch_sub(bytes, Relaxed);
+        if let Some(address) = address {
+            self.addresses.give_back(address, bytes);
+        }
     }
 }
 
 impl Held {
     /// Takes `bytes` from now on, which are not fewer than before; whether there is room for that.
     pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
-        let max = if bytes <= SHORT_MAX { ALL_MAX } else { ALL_MAX - SHORT_PART };
-        let more = bytes.saturating_sub(self.bytes);
-        let sum = |all: usize| all.checked_add(more).filter(|all| *all <= max);
-        // Nothing else is read by what this says.
-        let is_taken = self.all.fetch_update(Relaxed, Relaxed, sum).is_ok();
+        let is_long = bytes > SHORT_MAX;
+        let room = if is_long { &self.long } else { &self.short };
+        let is_taken = match is_long == self.is_long {
+            true => room.take(self.address, bytes.saturating_sub(self.bytes)),
+            // It was short: its place among those is free for another one.
+            false => {
+                let is_taken = room.take(self.address, bytes);
+                if is_taken {
+                    self.short.give_back(self.address, self.bytes);
+                }
+                is_taken
+            }
+        };
         if is_taken {
-            self.bytes += more;
+            (self.is_long, self.bytes) = (is_long, bytes);
         }
         is_taken
     }
@@ -54,7 +116,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.all.fetch_sub(self.bytes, Relaxed);
+        let room = if self.is_long { &self.long } else { &self.short };
+        room.give_back(self.address, self.bytes);
     }
 }
 
@@ -62,17 +125,61 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
+    const MANY: usize = 1 << 10;
+
+    fn address(n: u8) -> Option<Address> {
+        Some(Address::Ip([10, 0, 0, n].into()))
+    }
+
+    /// How many of `held` grow to so many bytes.
+    fn grown(held: &mut [Held], bytes: usize) -> usize {
+        held.iter_mut().filter_map(|body| body.grow_to(bytes).then_some(())).count()
+    }
+
     #[test]
     fn long_bodies_leave_room_for_short_ones() {
-        let bodies = Bodies::default();
-        let mut long: Vec<Held> = (0..100).map(|_| bodies.begin()).collect();
-        let are_held = long.iter_mut().filter_map(|body| body.grow_to(1 << 20).then_some(())).count();
-        assert_eq!(are_held, (ALL_MAX - SHORT_PART) >> 20);
-        let mut short: Vec<Held> = (0..1_100).map(|_| bodies.begin()).collect();
+        let bodies = Bodies::new(MANY, MANY);
+        let mut long: Vec<Held> = (0..100).map(|_| bodies.begin(address(1))).collect();
+        assert_eq!(grown(&mut long, 1 << 20), LONG_ROOM >> 20);
+        let mut short: Vec<Held> = (0..1_100).map(|_| bodies.begin(address(1))).collect();
         assert!(!short[0].grow_to(SHORT_MAX + 1));
-        let are_held = short.iter_mut().filter_map(|body| body.grow_to(SHORT_MAX).then_some(())).count();
-        assert_eq!((are_held, bodies.held()), (1 << 10, ALL_MAX));
+        assert_eq!((grown(&mut short, SHORT_MAX), bodies.held()), (1 << 10, LONG_ROOM + SHORT_ROOM));
         drop((long, short));
         assert_eq!(bodies.held(), 0);
+    }
+
+    /// The bug: one address took all room for long bodies, and no other one could send any.
+    #[test]
+    fn the_bodies_of_one_address_leave_room_for_those_of_others() {
+        let bodies = Bodies::new(MANY, MANY - MANY / 4);
+        for (bytes, room) in [(BODY_MAX, LONG_ROOM), (SHORT_MAX, SHORT_ROOM)] {
+            let many = |from| (0..2_000).map(|_| bodies.begin(from)).collect::<Vec<Held>>();
+            let (mut one, mut other, mut unix) =
+                (many(address(1)), many(address(2)), many(Some(Address::Unix)));
+            assert_eq!(grown(&mut one, bytes), room / 4 * 3 / bytes);
+            assert_eq!(grown(&mut other, bytes), room / 4 / bytes);
+            drop(one);
+            assert_eq!(
+                grown(&mut unix, bytes),
+                room / 4 * 3 / bytes,
+                "those of Unix sockets have one address"
+            );
+            drop((other, unix));
+            assert_eq!((bodies.held(), bodies.long.addresses.holders()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_body_that_becomes_long_leaves_its_place_to_another_short_one() {
+        let bodies = Bodies::new(4, 1);
+        let mut one = bodies.begin(address(1));
+        assert!(one.grow_to(SHORT_MAX) && one.grow_to(SHORT_MAX + 1) && one.grow_to(BODY_MAX));
+        assert_eq!(bodies.short.taken.load(Relaxed), 0);
+        let mut short: Vec<Held> = (0..300).map(|_| bodies.begin(address(1))).collect();
+        assert_eq!(grown(&mut short, SHORT_MAX), (SHORT_ROOM / 4) / SHORT_MAX);
+        drop((one, short));
+        assert_eq!(bodies.held(), 0);
+        // Whatever the part is, it has room for one.
+        assert!(Bodies::new(usize::MAX, 1).begin(address(1)).grow_to(BODY_MAX));
     }
 }

@@ -1,8 +1,12 @@
-//! Reading a request's body: JSON, not too large, not too slow, and not beside too many others. Handlers that take one call [`read`].
+//! Reading a request's body: JSON, not too large, not too slow, and not beside too many others. Handlers that take one call [`of`] or
+//! [`read`].
 
 use super::bodies::{Bodies, Held};
 use super::problem::Problem;
-use axum::body::{Bytes, HttpBody};
+use crate::addresses::Address;
+use crate::audit::Origin;
+use crate::shared::Shared;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, Request};
 use std::future::poll_fn;
@@ -21,8 +25,18 @@ const DRAIN_MAX: usize = 16 << 20;
 /// How long a body may take to arrive. Nodes send theirs in one piece; longer only helps those who trickle.
 const BODY_WAIT: Duration = Duration::from_secs(5);
 
-/// The body of `request`, one of `bodies` as long as it is kept.
-pub(super) async fn read<B>(bodies: &Bodies, request: Request<B>) -> Result<Bytes, Problem>
+/// The body of `request`, which came by the routes.
+pub(super) async fn of(shared: &Shared, request: Request<Body>) -> Result<Bytes, Problem> {
+    let address = request.extensions().get::<Origin>().and_then(|origin| origin.address);
+    read(shared.bodies(), address, request).await
+}
+
+/// The body of `request` from `address`, one of `bodies` as long as it is kept.
+pub(super) async fn read<B>(
+    bodies: &Bodies,
+    address: Option<Address>,
+    request: Request<B>,
+) -> Result<Bytes, Problem>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
@@ -30,7 +44,7 @@ where
     if declared_length(request.headers()) > DRAIN_MAX {
         return Err(too_large());
     }
-    let mut collecting = pin!(collect(bodies, request.into_body()));
+    let mut collecting = pin!(collect(bodies.begin(address), request.into_body()));
     if let Some(body) = at_once(collecting.as_mut()).await {
         return body;
     }
@@ -89,7 +103,7 @@ impl AsRef<[u8]> for Kept {
     }
 }
 
-async fn collect<B>(bodies: &Bodies, mut body: B) -> Result<Bytes, Problem>
+async fn collect<B>(held: Held, mut body: B) -> Result<Bytes, Problem>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
@@ -99,7 +113,7 @@ where
         return Ok(first);
     }
     // Once it is refused, nothing of it is kept, and the rest is thrown away.
-    let (mut kept, mut seen) = (Ok(Kept { bytes: vec![], held: bodies.begin() }), 0usize);
+    let (mut kept, mut seen) = (Ok(Kept { bytes: vec![], held }), 0usize);
     let mut piece = Some(first);
     while let Some(bytes) = piece {
         seen = seen.saturating_add(bytes.len());
@@ -196,18 +210,22 @@ mod tests {
     /// The bug: each of thousands of connections could hold a megabyte at the same time.
     #[tokio::test(start_paused = true)]
     async fn large_bodies_that_trickle_take_bounded_memory_and_keep_out_no_short_one() {
-        let bodies = Arc::new(Bodies::default());
+        let bodies = Arc::new(Bodies::new(4, 4));
+        let read = |bodies: Arc<Bodies>, said| async move { read(&bodies, None, said).await };
         let mut slow = JoinSet::new();
         for _ in 0..500 {
             let bodies = bodies.clone();
-            slow.spawn(async move { read(&bodies, request(10, 60 << 10, false)).await });
+            slow.spawn(read(bodies, request(10, 60 << 10, false)));
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
         let held = bodies.held();
         assert!((40 << 20..=48 << 20).contains(&held), "{held}");
-        assert_eq!(read(&bodies, request(3, 1_000, true)).await.expect("it is short").len(), 3_000);
-        assert_eq!(read(&bodies, request(1, 60 << 10, true)).await.expect("it is whole").len(), 60 << 10);
-        let refused = read(&bodies, request(10, 60 << 10, true)).await.expect_err("there is no room");
+        assert_eq!(read(bodies.clone(), request(3, 1_000, true)).await.expect("it is short").len(), 3_000);
+        assert_eq!(
+            read(bodies.clone(), request(1, 60 << 10, true)).await.expect("it is whole").len(),
+            60 << 10
+        );
+        let refused = read(bodies.clone(), request(10, 60 << 10, true)).await.expect_err("there is no room");
         let answer = refused.into_response();
         assert!(answer.status() == 503 && answer.headers()["retry-after"] == "1", "{answer:?}");
         assert_eq!(bodies.held(), held, "a body that is refused takes nothing");
@@ -215,7 +233,7 @@ mod tests {
             assert_eq!(read.expect("no panic").expect_err("it never ends").code(), "timeout");
         }
         assert_eq!(bodies.held(), 0);
-        let large = read(&bodies, request(10, 60 << 10, true)).await.expect("there is room");
+        let large = read(bodies.clone(), request(10, 60 << 10, true)).await.expect("there is room");
         assert!(large.len() == 600 << 10 && bodies.held() >= large.len(), "until it is done with");
         drop(large);
         assert_eq!(bodies.held(), 0);

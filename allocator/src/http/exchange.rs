@@ -59,7 +59,7 @@ where
         let origin = || Origin { address, request: String::new() };
         let visitor = visitor::of_exchange(shared, request.headers(), request.extensions(), origin)?;
         paced(shared, &visitor)?;
-        let body = body::read(shared.bodies(), request).await?;
+        let body = body::read(shared.bodies(), address, request).await?;
         exchange(shared, &span, &visitor, &body).await
     };
     let result = match span.is_disabled() {
@@ -162,9 +162,9 @@ pub(super) async fn leave(
 ) -> Result<Response, Problem> {
     let result = match path.ok().as_ref().and_then(|Path(rest)| rest.strip_suffix("/leave")) {
         Some(node) => match visitor {
-            Ok(visitor) => body::read(shared.bodies(), request)
-                .await
-                .and_then(|body| goodbye(&shared, &visitor, node, &body)),
+            Ok(visitor) => {
+                body::of(&shared, request).await.and_then(|body| goodbye(&shared, &visitor, node, &body))
+            }
             Err(problem) => Err(problem),
         },
         None => Err(Problem::not_found("a node has nothing but /leave")),

@@ -41,7 +41,7 @@ pub(super) async fn put(
         let (carry_over, dry_run, fresh) =
             (carry_over(&query)?, flag(&query, "dry_run")?, flag(&query, "fresh")?);
         let condition = condition(request.headers())?;
-        let config = config(&shared, &name, &body::read(shared.bodies(), request).await?)?;
+        let config = config(&shared, &name, &body::of(&shared, request).await?)?;
         check_shared(&shared, carry_over, fresh)?;
         if dry_run {
             let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);

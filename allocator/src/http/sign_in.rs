@@ -25,7 +25,7 @@ pub(super) async fn sign_in(
     request: Request,
 ) -> Result<Response, Problem> {
     let origin = request.extensions().get::<Origin>().cloned().unwrap_or_default();
-    let body = object(&body::read(shared.bodies(), request).await?)?;
+    let body = object(&body::of(&shared, request).await?)?;
     let token = body.get("token").and_then(Value::as_str);
     let token =
         token.ok_or_else(|| Problem::invalid("token", "token is missing: say the text of a token"))?;

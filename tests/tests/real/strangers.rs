@@ -119,7 +119,21 @@ fn memory(process: u32) -> u64 {
 
 /// A connection on which a goodbye began that has these chunks, and did not end.
 fn begins_to_say(address: &str, pieces: &[&str]) -> TcpStream {
-    let mut peer = TcpStream::connect(address).expect("it listens");
+    begins_on(TcpStream::connect(address).expect("it listens"), pieces)
+}
+
+/// A connection to `address` from `own`, one of this machine.
+async fn connect_from(own: &str, address: &str) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind(format!("{own}:0").parse().expect("an address")).expect("it is of this machine");
+    let stream = socket.connect(address.parse().expect("an address")).await.expect("it listens");
+    let stream = stream.into_std().expect("it has a file");
+    stream.set_nonblocking(false).expect("it is ours");
+    stream
+}
+
+/// The same on `peer`.
+fn begins_on(mut peer: TcpStream, pieces: &[&str]) -> TcpStream {
     peer.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
     let head = "POST /v1/nodes/slow/leave HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close";
     let chunks: String = pieces.iter().map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len())).collect();
@@ -168,6 +182,31 @@ async fn large_bodies_that_trickle_take_bounded_memory_and_hold_up_no_node() {
     })
     .await;
     client.shutdown().await;
+}
+
+/// One address sends long bodies that do not end, as many as are kept. Another one sends twelve, and each is read.
+#[tokio::test]
+async fn long_bodies_of_one_address_keep_out_none_of_another_one() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let piece = " ".repeat(30_000);
+    let large = vec![piece.as_str(); 30];
+    let mut slow = vec![];
+    eventually("it has all that it may", async || {
+        slow.extend((0..100).map(|_| begins_to_say(allocator.address(), &large)));
+        answer_to(begins_to_say(allocator.address(), &large)).contains("\"bodies_full\"").then_some(())
+    })
+    .await;
+    let mut others = vec![];
+    for _ in 0..12 {
+        let other = connect_from("127.0.0.2", allocator.address()).await;
+        others.push(begins_on(other, &large));
+    }
+    for other in others {
+        let answer = answer_to(other);
+        // It is read, and what is in it is no goodbye.
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    }
+    drop(slow);
 }
 
 /// One who hears all that nodes say, and passes it on.
