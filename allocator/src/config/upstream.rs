@@ -4,16 +4,21 @@
 use super::{LimitConfig, Upstream};
 use axum::http::Uri;
 use lessor_ledger::roots::{TimeSource, stricter};
+use lessor_protocol::unix;
 
 /// The allocator at the address `text`.
 pub(super) fn address(text: &str) -> Result<Upstream, String> {
+    if let Some(socket) = unix::socket(text) {
+        let path = socket.map_err(|problem| format!("upstream is {text:?}: {problem}"))?;
+        return Ok(Upstream::Address(format!("{}{}", unix::SCHEME, path.display())));
+    }
     if text.contains('@') {
         // Not shown: it may be a secret.
         return Err("upstream has a name or a password in it, before an @: leave that out".to_owned());
     }
     let wrong = || {
         format!(
-            "upstream is {text:?}: use the address of an allocator, http://host:port or https://host:port"
+            "upstream is {text:?}: use the address of an allocator, http://host:port, https://host:port, or unix: and the path of its socket"
         )
     };
     let uri: Uri = text.parse().map_err(|_| wrong())?;
@@ -52,6 +57,23 @@ mod tests {
         assert!(limit.rules.is_empty() && !limit.ease_off);
         assert_eq!(config.server.node.as_ref().map(|node| node.as_str()), Some("east"));
         assert_eq!(Config::parse(&config.to_string()), Ok(config));
+    }
+
+    #[test]
+    fn a_limit_is_leased_over_a_socket_of_this_machine() {
+        let upstream = |text: &str| {
+            let config = Config::parse(&format!("[[limit]]\nname = \"a\"\nupstream = {text:?}"));
+            config
+                .map(|config| config.limits[0].upstream.as_ref().map(|upstream| upstream.as_str().to_owned()))
+        };
+        for text in ["unix:/run/lessor/centre.sock", "unix:///run/lessor/centre.sock"] {
+            assert_eq!(upstream(text), Ok(Some("unix:/run/lessor/centre.sock".to_owned())), "{text}");
+        }
+        let error = upstream("unix:centre.sock").expect_err("it is relative").problem().to_owned();
+        assert!(
+            error.contains("upstream is \"unix:centre.sock\": the path of a Unix socket begins with /"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -98,7 +120,7 @@ mod tests {
             let text = format!("[[limit]]\nname = \"a\"\nupstream = {address:?}");
             let error = Config::parse(&text).expect_err("it is wrong");
             let words = format!(
-                "upstream is {address:?}: use the address of an allocator, http://host:port or https://host:port"
+                "upstream is {address:?}: use the address of an allocator, http://host:port, https://host:port, or unix: and the path of its socket"
             );
             assert!(error.problem().contains(&words), "{}", error.problem());
             assert_eq!(error.line(), 3);

@@ -3,12 +3,16 @@
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use lessor_protocol::trace::{TRACEPARENT, traceparent};
+use lessor_protocol::unix;
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse};
 use lessor_tls::{HttpClient, HttpError, Tls, Token};
 use std::time::Duration;
 
 /// More is no answer: as many entries as an exchange may have, each as long as it may be.
 const BODY_MAX: usize = 4 << 20;
+
+/// What requests over a Unix socket are sent to: a host that an allocator has in any case.
+const UNIX_BASE: &str = "http://localhost";
 
 /// Characters that are shown of a text that another program wrote.
 const EXCERPT_MAX: usize = 200;
@@ -35,18 +39,24 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    /// The way to the allocator at `upstream`, by `tls` if that is `https://`, where `token` is shown.
+    /// The way to the allocator at `upstream`, by `tls` if that is `https://`, or over its Unix socket. There `token` is shown.
     pub(super) fn try_new(
         upstream: &str,
         timeout: Duration,
         tls: Tls,
         token: Option<Token>,
     ) -> Result<Self, TransportError> {
-        // A machine without authorities has none to read.
-        let tls = upstream.starts_with("https:").then_some(tls);
-        let http = HttpClient::try_new(timeout, tls).and_then(|http| http.with_token(token));
-        let http = http.map_err(|error| TransportError::Unreachable(excerpt(&error.to_string())))?;
-        Ok(Transport { http, leases: format!("{upstream}{LEASES_PATH}"), timeout })
+        let unfit = |problem: &str| TransportError::Unreachable(excerpt(problem));
+        let socket = unix::socket(upstream).transpose().map_err(unfit)?;
+        let base = if socket.is_some() { UNIX_BASE } else { upstream };
+        let http = match socket {
+            Some(path) => Ok(HttpClient::over_unix(&path, timeout)),
+            // A machine without authorities has none to read.
+            None => HttpClient::try_new(timeout, upstream.starts_with("https:").then_some(tls)),
+        };
+        let http = http.and_then(|http| http.with_token(token));
+        let http = http.map_err(|error| unfit(&error.to_string()))?;
+        Ok(Transport { http, leases: format!("{base}{LEASES_PATH}"), timeout })
     }
 
     pub(super) async fn leases(&self, request: &LeasesRequest) -> Result<LeasesResponse, TransportError> {

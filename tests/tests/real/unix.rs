@@ -93,6 +93,35 @@ fn connected(socket: &Path) -> UnixStream {
     peer
 }
 
+/// An allocator leases its limit over the socket of another one on this machine, and lends it on. The cap of both is one.
+#[tokio::test]
+async fn a_limit_is_leased_over_a_socket_and_lent_on() {
+    let (centre, region) = (Desk::new(), Desk::new());
+    let first = centre.serve("", "");
+    let limit = format!("[[limit]]\nname = \"vendor\"\nupstream = {:?}\n", centre.url("node.sock"));
+    let server = format!("[server]\nlisten = {:?}\nnode = \"region\"\n", region.url("node.sock"));
+    let mut command = region.command("", "");
+    fs::write(region.file("lessor.toml"), format!("{server}[store]\nkind = \"memory\"\n{limit}"))
+        .expect("ours");
+    let mut second = Running::start(&mut command);
+    assert_eq!(second.line(), format!("listening on {}", region.url("node.sock")), "{}", region.log());
+    let client = Client::connect(&region.url("node.sock")).await.expect("it answers");
+    for _ in 0..3 {
+        client.limit("vendor").acquire_within(3, SOON).await.expect("there are nine");
+    }
+    let other = Client::connect(&centre.url("node.sock")).await.expect("it answers");
+    let more = other.limit("vendor").acquire_within(1, Duration::from_millis(500)).await;
+    assert!(more.is_err(), "nine were spent at the other one");
+    client.shutdown().await;
+    other.shutdown().await;
+    let log = region.log();
+    assert!(!log.contains("no exchange with it"), "{log}");
+    for running in [second, first] {
+        running.signal(Signal::TERM);
+        assert!(running.wait().success());
+    }
+}
+
 #[tokio::test]
 async fn nodes_lease_and_operators_decide_over_sockets_that_go_with_the_process() {
     let desk = Desk::new();
