@@ -24,6 +24,8 @@ pub(super) struct Session {
     answered: Moment,
     /// What those books were told that it spent.
     pub(super) reported: u64,
+    /// It has said or wanted anything in an ask that was answered. Of another session no books need know.
+    has_said: bool,
     /// The newest of its asks that any books ever answered.
     newest: u64,
     /// Those books got to know it by an old copy of an ask, so that the truth may seem a lie to them.
@@ -111,7 +113,7 @@ impl Session {
         if self.life != by.life || seq <= self.seq || ask.spent_total < self.reported {
             let comes_back = (self.has_forgotten || self.lies) && seq > self.newest;
             let is_later_copy = self.is_mistaken && self.life == by.life && seq > self.seq;
-            let may = self.may_be_forgotten(now, by) || comes_back || is_later_copy;
+            let may = self.may_be_forgotten(now, by) || comes_back || is_later_copy || !self.has_said;
             must("P1", may && ask.spent_total == 0 && ask.held == 0, || {
                 format!("{grant:?} for ask {seq}, {ask:?}, after {self:?}")
             })?;
@@ -121,6 +123,7 @@ impl Session {
         // Once an old copy was believed, so may be the next: until the ask is heard that it waits for.
         self.is_mistaken = seq <= self.newest || (self.is_mistaken && !is_awaited);
         self.newest = self.newest.max(seq);
+        self.has_said |= !ask.is_empty();
         let spent = ask.spent_total - self.reported;
         (self.life, self.seq, self.grant, self.answered) = (by.life, seq, Some(*grant), now.allocator);
         self.reported = ask.spent_total;
