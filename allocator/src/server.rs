@@ -10,6 +10,9 @@ mod patience;
 mod peers;
 #[cfg(test)]
 mod tests;
+mod unproven;
+
+pub(crate) use unproven::Proven;
 
 use crate::access::{Access, AccessError};
 use crate::config::{Config, Exposure, StoreConfig, per_address};

@@ -5,10 +5,11 @@ use super::problem::Problem;
 use super::{Part, exchange, guard, router};
 use crate::addresses::Address;
 use crate::audit::Origin;
+use crate::server::Proven;
 use crate::shared::Shared;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use lessor_protocol::entropy;
 use lessor_protocol::wire::LEASES_PATH;
@@ -48,18 +49,26 @@ pub(crate) struct Service {
     lends: bool,
     /// The address of the peer that it answers.
     address: Option<Address>,
+    /// Whether that has proven an identity.
+    proven: Proven,
 }
 
 impl Service {
     /// The one of `shared` for a `part`.
     pub(crate) fn new(shared: Arc<Shared>, part: Part) -> Self {
         let lends = !matches!(part, Part::Admin { .. });
-        Service { router: router(shared.clone(), part), shared, lends, address: None }
+        Service {
+            router: router(shared.clone(), part),
+            shared,
+            lends,
+            address: None,
+            proven: Proven::default(),
+        }
     }
 
-    /// The same for the peer at `address`.
-    pub(crate) fn of_peer(self, address: Address) -> Self {
-        Service { address: Some(address), ..self }
+    /// The same for the peer at `address`, of which `proven` is to say whether it has proven an identity.
+    pub(crate) fn of_peer(self, address: Address, proven: Proven) -> Self {
+        Service { address: Some(address), proven, ..self }
     }
 
     /// The answer to `request`.
@@ -72,6 +81,7 @@ impl Service {
             let named = HeaderValue::try_from(&origin.request);
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(origin);
+            request.extensions_mut().insert(self.proven);
             let mut response = self.router.oneshot(request).await?;
             if let Ok(named) = named {
                 response.headers_mut().insert(REQUEST_ID.clone(), named);
@@ -80,7 +90,14 @@ impl Service {
         }
         Ok(match guard::refusal(&self.shared, request.method(), request.uri(), request.headers()) {
             Some(problem) => problem.into_response(),
-            None => exchange::leases(&self.shared, self.address, request).await.into_response(),
+            None => {
+                let response = exchange::leases(&self.shared, self.address, request).await.into_response();
+                // Nothing is answered otherwise before that.
+                if self.shared.config().auth.is_some() && response.status() != StatusCode::UNAUTHORIZED {
+                    self.proven.set();
+                }
+                response
+            }
         })
     }
 }

@@ -5,6 +5,7 @@ use super::decider::was_refused;
 use super::problem::Problem;
 use crate::access::{Shown, Visitor};
 use crate::audit::Origin;
+use crate::server::Proven;
 use crate::shared::Shared;
 use axum::extract::FromRequestParts;
 use axum::http::header::{AUTHORIZATION, COOKIE};
@@ -55,7 +56,10 @@ pub(super) fn of_exchange(
     // What was not loaded lets in none.
     let visitor = shared.access().map(|access| access.visitor(shown, origin()));
     match visitor {
-        Some(Ok(visitor)) => Ok(visitor),
+        Some(Ok(visitor)) => {
+            extensions.get::<Proven>().into_iter().for_each(Proven::set);
+            Ok(visitor)
+        }
         Some(Err(_)) | None => {
             refused();
             Err(unauthenticated())

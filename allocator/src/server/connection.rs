@@ -5,6 +5,7 @@ use super::budget::{Budget, Found, LOOK_EVERY};
 use super::frames::Frames;
 use super::patience::Patience;
 use super::peers::HEAD_WAIT;
+use super::unproven::Proven;
 use crate::addresses::Address;
 use crate::http;
 use axum::http::Version;
@@ -38,6 +39,8 @@ pub(super) struct Peer {
     pub(super) address: Address,
     /// From its certificate, if it had to show one.
     pub(super) name: Option<PeerName>,
+    /// Whether it has proven an identity.
+    pub(super) proven: Proven,
 }
 
 /// Serves what comes on `stream` until it ends.
@@ -50,7 +53,7 @@ pub(super) async fn serve(
         tracing::debug!(peer = %name, "a peer was let in by its certificate");
     }
     let Serving { service, builder, mut stops } = serving;
-    let service = service.of_peer(peer.address);
+    let service = service.of_peer(peer.address, peer.proven.clone());
     let (spoke, budget) = (Arc::new(Notify::new()), Arc::new(Budget::default()));
     let stream = TokioIo::new(Frames::new(Patience::new(stream), budget.clone()));
     let service = {

@@ -15,11 +15,16 @@ use tokio::time::sleep;
 /// How long to wait when there are no files left for another connection. Others will close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long to wait when all places are taken, before a look at those that may make room.
+const FULL_PAUSE: Duration = Duration::from_millis(100);
+
 /// An address that is listened on.
 pub(super) struct Door {
     listener: Listener,
     peers: Peers,
     connections_max: usize,
+    /// It has come where all places were taken, and one is made free for it.
+    waiting: Option<Accepted>,
     /// For the count of those that were closed at once.
     shared: Arc<Shared>,
 }
@@ -54,17 +59,29 @@ impl Door {
         bounds: Bounds,
     ) -> Self {
         let peers = Peers::new(shared, part, tls, bounds.per_address);
-        Door { listener, peers, connections_max: bounds.connections, shared: shared.clone() }
+        Door { listener, peers, connections_max: bounds.connections, waiting: None, shared: shared.clone() }
     }
 
     /// Waits until a connection has come or ended. Cancel-safe.
     async fn next(&mut self) {
+        let is_full = self.peers.count() >= self.connections_max;
+        if let Some(waiting) = self.waiting.take_if(|_| !is_full) {
+            return self.accept(waiting);
+        }
+        let is_open = self.waiting.is_none() && (!is_full || self.peers.can_make_room());
         tokio::select! {
             Some(()) = self.peers.ended() => {}
-            accepted = self.listener.accept(), if self.peers.count() < self.connections_max => match accepted {
+            accepted = self.listener.accept(), if is_open => match accepted {
+                // It is served as soon as its place is free.
+                Ok(accepted) if is_full => {
+                    self.waiting = Some(accepted);
+                    self.peers.make_room();
+                }
                 Ok(accepted) => self.accept(accepted),
                 Err(error) => pause(&error).await,
             },
+            // Some have had their time by then.
+            () = sleep(FULL_PAUSE), if !is_open => {}
         }
     }
 

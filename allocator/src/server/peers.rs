@@ -6,6 +6,7 @@ mod tests;
 
 use super::connection::{self, Peer, Serving};
 use super::head_timer::HeadTimer;
+use super::unproven::{Proven, Unproven};
 use crate::addresses::{Address, Addresses};
 use crate::http;
 use crate::shared::Shared;
@@ -52,7 +53,8 @@ pub(super) struct Peers {
     handshakes: Addresses,
     /// Tells connections to finish, and handshakes to end.
     stops: watch::Sender<()>,
-    tasks: JoinSet<()>,
+    tasks: JoinSet<u64>,
+    unproven: Unproven,
 }
 
 impl Peers {
@@ -63,6 +65,12 @@ impl Peers {
         tls: Option<Arc<Acceptor>>,
         per_address: usize,
     ) -> Self {
+        let config = shared.config();
+        let files = match part {
+            http::Part::Admin { .. } => config.admin.as_ref().and_then(|admin| admin.tls.as_ref()),
+            http::Part::Whole | http::Part::Nodes { .. } => config.server.tls.as_ref(),
+        };
+        let asks = config.auth.is_some() || files.is_some_and(|files| files.client_ca.is_some());
         Peers {
             service: http::Service::new(shared.clone(), part),
             builder: builder(),
@@ -71,6 +79,7 @@ impl Peers {
             handshakes: Addresses::new((per_address / HANDSHAKE_PART).max(1)),
             stops: watch::Sender::new(()),
             tasks: JoinSet::new(),
+            unproven: Unproven::new(asks),
         }
     }
 
@@ -85,28 +94,36 @@ impl Peers {
         let (mut builder, service) = (self.builder.clone(), self.service.clone());
         builder.http1().timer(HeadTimer::default());
         let serving = Serving { service, builder, stops: self.stops.subscribe() };
-        let Some(tls) = self.tls.clone() else {
+        let (number, proven) = (self.unproven.number(), Proven::default());
+        let peer = Peer { address, name: None, proven: proven.clone() };
+        let task = if let Some(tls) = self.tls.clone() {
+            let Some(handshake) = self.handshakes.place(address) else { return false };
+            let mut ends = self.stops.subscribe();
             self.tasks.spawn(async move {
-                connection::serve(stream, serving, Peer { address, name: None }).await;
-                drop(place);
-            });
-            return true;
+                let _place = place;
+                let shaken = tokio::select! {
+                    shaken = tls.accept(stream) => shaken,
+                    // Nothing was asked for in it yet. An error means that there is no server any more.
+                    _ = ends.changed() => return number,
+                };
+                drop(handshake);
+                match shaken {
+                    Ok((stream, name)) => {
+                        name.iter().for_each(|_| peer.proven.set());
+                        connection::serve(stream, serving, Peer { name, ..peer }).await;
+                    }
+                    Err(error) => tracing::debug!(%error, "a handshake came to nothing"),
+                }
+                number
+            })
+        } else {
+            self.tasks.spawn(async move {
+                let _place = place;
+                connection::serve(stream, serving, peer).await;
+                number
+            })
         };
-        let Some(handshake) = self.handshakes.place(address) else { return false };
-        let mut ends = self.stops.subscribe();
-        self.tasks.spawn(async move {
-            let _place = place;
-            let shaken = tokio::select! {
-                shaken = tls.accept(stream) => shaken,
-                // Nothing was asked for in it yet. An error means that there is no server any more.
-                _ = ends.changed() => return,
-            };
-            drop(handshake);
-            match shaken {
-                Ok((stream, name)) => connection::serve(stream, serving, Peer { address, name }).await,
-                Err(error) => tracing::debug!(%error, "a handshake came to nothing"),
-            }
-        });
+        self.unproven.begin(number, proven, task);
         true
     }
 
@@ -115,9 +132,20 @@ impl Peers {
         self.tasks.len()
     }
 
+    /// Whether one whose peer has proven no identity would make room for another one.
+    pub(super) fn can_make_room(&mut self) -> bool {
+        self.unproven.can_make_room()
+    }
+
+    /// Ends the oldest of those.
+    pub(super) fn make_room(&mut self) {
+        self.unproven.make_room();
+    }
+
     /// Waits until one has ended; `None` if there is none. Cancel-safe.
     pub(super) async fn ended(&mut self) -> Option<()> {
         let ended = self.tasks.join_next().await?;
+        self.unproven.end(ended.as_ref().ok().copied());
         if let Err(error) = ended
             && error.is_panic()
         {

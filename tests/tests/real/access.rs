@@ -8,6 +8,7 @@ mod jwt;
 mod keys;
 mod matrix;
 mod operators;
+mod places;
 mod sessions;
 mod status;
 mod stored;
