@@ -172,8 +172,15 @@ fn redis(rest: &str, is_encrypted: bool) -> Result<RedisPlace, UrlError> {
     // Each host with all else that the URL says.
     let rest = options.rest;
     let host = rest.rfind('@').map_or_else(|| if rest.starts_with("//") { 2 } else { 0 }, |at| at + 1);
+    let user = &rest[..host];
+    // Each of these would end the host for its parser, which would take what is before it for a host, which is shown.
+    if user.strip_prefix("//").unwrap_or(user).contains(['/', '?', '#']) {
+        return Err(UrlError(
+            "a /, ? or # in the password of a redis URL is written as %2F, %3F or %23".to_owned(),
+        ));
+    }
     let end = rest[host..].find('/').map_or(rest.len(), |end| host + end);
-    let hosts = rest[host..end].split(',').map(|name| one_redis(&rest[..host], name, &rest[end..]));
+    let hosts = rest[host..end].split(',').map(|name| one_redis(user, name, &rest[end..]));
     let infos = hosts.take(HOSTS_MAX + 1).collect::<Result<Vec<_>, _>>()?;
     if infos.len() > 1 && !is_cluster {
         return Err(UrlError("several hosts are those of a cluster: add ?cluster=true".to_owned()));
@@ -240,8 +247,10 @@ fn postgres(rest: &str) -> Result<PostgresPlace, UrlError> {
     let wrong = |what: &str| UrlError(format!("not a postgres URL: {what}"));
     let url = format!("postgres:{}", options.whole());
     let mut config = url.parse::<tokio_postgres::Config>().map_err(|error| {
-        let source = error.into_source().map(|source| source.to_string());
-        wrong(&source.unwrap_or_else(|| "it cannot be read".to_owned()))
+        // Of an option that it does not know it quotes the name, which may be a piece of a password.
+        let said = error.into_source().map(|source| source.to_string());
+        let named = said.filter(|said| said.starts_with("invalid value for option"));
+        wrong(&named.unwrap_or_else(|| "it cannot be read, or has an unknown option".to_owned()))
     })?;
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         return Err(wrong("it has no host"));
@@ -317,6 +326,10 @@ mod tests {
             "redis:s3cret",
             "redis://:s3cret@h/x",
             "redis://:s3/cret@h",
+            // The fuzzer found that a piece of such a password was taken for the host, and shown.
+            "redis://:a@s3?cret@h",
+            "redis://u:7?s3cret@h",
+            "redis://u:7/0#s3cret@h",
             "redis://:s3cret@h?ssl=yes",
             "redis://:s3cret@h?sslrootcert=/ca.pem",
             "redis://:s3cret@h,i",
@@ -332,6 +345,9 @@ mod tests {
             "postgres://u:s3cret@h/d?sslmode=prefer",
             "postgres://u:s3cret@h/d?sslrootcert=/ca.pem",
             "postgres://u:s3cret@h/d?port=x",
+            // The fuzzer found that such an option was quoted, whatever its name is.
+            "postgres://u@h/d?s3cret=1",
+            "postgres://h/d?application_name=a&s3cret&port=1",
             "postgres://h/d?user=u&password=a@s3cret",
             "etcd://",
             "etcd:s3cret",
