@@ -6,7 +6,7 @@ use std::fmt;
 const SHOWN_MAX: usize = 1_000;
 
 /// `text` as one line of bounded length, without characters that move a terminal's cursor.
-pub(super) fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let mut shown: String =
         text.chars().take(SHOWN_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(SHOWN_MAX).is_some() {

@@ -18,6 +18,7 @@ mod upstream;
 
 pub use auth::{AuditConfig, AuthConfig, TokensAt};
 pub use error::ConfigError;
+pub(crate) use error::one_line;
 pub use exposure::Exposure;
 pub use lessor_ledger::named::{NAMES_MAX, Named, Names, named_for};
 pub use lessor_ledger::registry::{

@@ -1,5 +1,6 @@
 //! A store as text, for people and for another machine: JSON that says all that the file does.
 
+use crate::config::one_line;
 use lessor_ledger::registry::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, Written};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,8 +42,12 @@ impl Dump {
     /// Reads what was printed as JSON.
     ///
     /// # Errors
-    /// In words, what is wrong with it.
+    /// What is wrong with it, in one line of bounded length.
     pub fn parse(text: &str) -> Result<Self, String> {
+        Self::read(text).map_err(|problem| one_line(&problem))
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
         let dump: Dump = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if dump.format != FORMAT {
             return Err(format!("format is {}, this is for {FORMAT}", dump.format));

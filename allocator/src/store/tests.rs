@@ -295,9 +295,13 @@ fn what_is_exported_can_be_imported_and_is_of_another_boot_then() {
         (text.replace("[\\\"a\\\"", "[\\\"a"), "which is no pool"),
         (text.replace("\"out\"", "\"owt\""), "owt"),
         ("{".to_owned(), "EOF"),
+        // The fuzzer found that a name was quoted with its line breaks, and whole.
+        ("{\"a\\r\\nb\":1}".to_owned(), "unknown field `a  b`"),
+        (format!("{{\"{}\":1}}", "a".repeat(5_000)), "unknown field `aaa"),
     ] {
         let wrong = Dump::parse(&text).expect_err(says);
         assert!(wrong.contains(says), "{wrong} {says}");
+        assert!(wrong.len() < 1_100 && !wrong.contains(char::is_control), "{wrong}");
     }
 }
 
