@@ -35,7 +35,7 @@ pub const TARGETS: [Target; 6] = [
     ("rules", rules),
 ];
 
-/// One limit of each kind, as nodes find them. None lends more than [`MOST`] at once.
+/// One limit of each kind, as nodes find them. None lends more than [`MOST`] at once, but for the flow.
 const LIMITS: &str = r#"
 [[limit]]
 name = "window"
@@ -63,6 +63,17 @@ const MOST: u64 = 100;
 /// [`LIMITS`], read once: to read them takes longer than most of what is done with them.
 static CONFIG: LazyLock<Config> = LazyLock::new(|| Config::parse(LIMITS).expect("it is good"));
 
+/// No limit of [`LIMITS`] lends more at once than it has. Beside a rate, a node is lent what that lets through in two leases.
+fn are_bounded(answer: &LeasesResponse) {
+    for grant in &answer.grants {
+        let paced = grant.rate.as_ref().map(|rate| {
+            (2 * grant.term_ms * 1_000_000 / rate.interval_ns.max(1)).saturating_add(rate.cap + 1)
+        });
+        let most = paced.unwrap_or(MOST);
+        assert!(grant.permits <= most, "of at most {most} at once: {answer:?}");
+    }
+}
+
 /// Bodies of requests of nodes, one a line; a line that begins with `-` is one that says goodbye. Ten milliseconds lie between two.
 pub fn wire(data: &[u8]) {
     let mut now = start();
@@ -73,8 +84,7 @@ pub fn wire(data: &[u8]) {
             let _ = untrusted::leave(&registry, now, "node", body);
         } else if let Some(answer) = untrusted::leases(&registry, now, line) {
             let answer: LeasesResponse = serde_json::from_slice(&answer).expect("an answer can be read");
-            let most = answer.grants.iter().map(|grant| grant.permits).max().unwrap_or_default();
-            assert!(most <= MOST, "{most} permits at once, of at most {MOST}");
+            are_bounded(&answer);
         }
         registry.look_round(now, 8);
     }
@@ -200,7 +210,7 @@ fn restored(written: &Written, gap: Gap) {
         let body = format!(r#"{{"node":"n","session":1,"seq":{seq},"asks":[{}]}}"#, asks.join(","));
         let answer = untrusted::leases(&registry, now, body.as_bytes()).expect("it is good");
         let answer: LeasesResponse = serde_json::from_slice(&answer).expect("an answer can be read");
-        assert!(answer.grants.iter().all(|grant| grant.permits <= MOST), "{answer:?}");
+        are_bounded(&answer);
         now = now + Duration::from_secs(1);
         registry.write_down(now);
     }
