@@ -4,6 +4,7 @@
 mod budget;
 mod connection;
 mod doors;
+mod first_head;
 mod frames;
 mod head_timer;
 mod patience;

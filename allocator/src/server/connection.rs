@@ -2,6 +2,7 @@
 //! more than it may.
 
 use super::budget::{Budget, Found, LOOK_EVERY};
+use super::first_head::{FirstHeads, Whole};
 use super::frames::Frames;
 use super::patience::Patience;
 use super::peers::HEAD_WAIT;
@@ -29,6 +30,8 @@ const LAST_WAIT: Duration = Duration::from_secs(10);
 pub(super) struct Serving {
     pub(super) service: http::Service,
     pub(super) builder: Builder<TokioExecutor>,
+    /// What all peers have sent before their first request is whole.
+    pub(super) heads: FirstHeads,
     /// Says that the server stops.
     pub(super) stops: watch::Receiver<()>,
 }
@@ -52,14 +55,17 @@ pub(super) async fn serve(
     if let Some(name) = &peer.name {
         tracing::debug!(peer = %name, "a peer was let in by its certificate");
     }
-    let Serving { service, builder, mut stops } = serving;
+    let Serving { service, builder, heads, mut stops } = serving;
     let service = service.of_peer(peer.address, peer.proven.clone());
     let (spoke, budget) = (Arc::new(Notify::new()), Arc::new(Budget::default()));
-    let stream = TokioIo::new(Frames::new(Patience::new(stream), budget.clone()));
+    let whole = Whole::default();
+    let first = heads.begin(peer.address, whole.clone());
+    let stream = TokioIo::new(Frames::new(Patience::new(stream), budget.clone(), first));
     let service = {
         let (spoke, budget) = (spoke.clone(), budget.clone());
         service_fn(move |mut request: Request<Incoming>| {
             spoke.notify_one();
+            whole.set();
             // Of HTTP/1 there is one answer at a time, and a write of it is waited for.
             let begun = (request.version() == Version::HTTP_2).then(|| budget.begin());
             if let Some(name) = &peer.name {

@@ -2,6 +2,7 @@
 //! the peer next to nothing. A peer that sends too many of them is cut off. It changes no byte, and of HTTP/1 it reads none.
 
 use super::budget::Budget;
+use super::first_head::FirstHead;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,12 +28,14 @@ const DATA_MIN: u32 = 256;
 /// Bytes to a peer for which it may send a frame: it says of each piece that it has taken it, and small pieces have 4 kB.
 const BYTES_PER_FRAME: usize = 1_024;
 
-/// `S`, on which reading fails once the peer has sent too many frames that ask for nothing.
+/// `S`, on which reading fails once the peer has sent too many frames that ask for nothing, or its address too much before a request.
 #[derive(Debug)]
 pub(super) struct Frames<S> {
     stream: S,
     place: Place,
     budget: Arc<Budget>,
+    /// Until its first request is whole.
+    first: Option<FirstHead>,
     /// Bytes written for which no frame was allowed yet.
     written: usize,
 }
@@ -51,8 +54,14 @@ enum Place {
 }
 
 impl<S> Frames<S> {
-    pub(super) fn new(stream: S, budget: Arc<Budget>) -> Self {
-        Frames { stream, place: Place::Preface(0), budget, written: 0 }
+    pub(super) fn new(stream: S, budget: Arc<Budget>, first: FirstHead) -> Self {
+        Frames { stream, place: Place::Preface(0), budget, first: Some(first), written: 0 }
+    }
+
+    /// The peer has sent so many bytes; whether it may, if that is before its first request is whole.
+    fn may_send(&mut self, count: usize) -> bool {
+        self.first.take_if(|first| first.is_over());
+        self.first.as_mut().is_none_or(|first| first.take(count))
     }
 
     /// The peer has said `bytes`; whether it may go on.
@@ -124,6 +133,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Frames<S> {
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
+        if !self.may_send(into.filled().len() - before) {
+            return Poll::Ready(Err(io::Error::other(
+                "peers of this address send too much before a request",
+            )));
+        }
         if matches!(self.place, Place::Other) || self.hear(&into.filled()[before..]) {
             return Poll::Ready(Ok(()));
         }
@@ -164,7 +178,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Frames<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addresses::Address;
     use crate::server::budget::FRAMES_BURST;
+    use crate::server::first_head::{FirstHeads, Whole};
 
     fn frame(kind: u8, flags: u8, payload: usize) -> Vec<u8> {
         let length = u32::try_from(payload).expect("small").to_be_bytes();
@@ -174,7 +190,8 @@ mod tests {
     }
 
     fn frames() -> Frames<()> {
-        Frames::new((), Arc::new(Budget::default()))
+        let first = FirstHeads::new().begin(Address::Unix, Whole::default());
+        Frames::new((), Arc::new(Budget::default()), first)
     }
 
     /// However the bytes are cut into pieces, the same frames are counted.

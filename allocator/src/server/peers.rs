@@ -5,6 +5,7 @@
 mod tests;
 
 use super::connection::{self, Peer, Serving};
+use super::first_head::FirstHeads;
 use super::head_timer::HeadTimer;
 use super::unproven::{Proven, Unproven};
 use crate::addresses::{Address, Addresses};
@@ -51,6 +52,7 @@ pub(super) struct Peers {
     addresses: Addresses,
     /// Those of them that are in their handshake.
     handshakes: Addresses,
+    heads: FirstHeads,
     /// Tells connections to finish, and handshakes to end.
     stops: watch::Sender<()>,
     tasks: JoinSet<u64>,
@@ -77,6 +79,7 @@ impl Peers {
             tls,
             addresses: Addresses::new(per_address),
             handshakes: Addresses::new((per_address / HANDSHAKE_PART).max(1)),
+            heads: FirstHeads::new(),
             stops: watch::Sender::new(()),
             tasks: JoinSet::new(),
             unproven: Unproven::new(asks),
@@ -93,7 +96,8 @@ impl Peers {
         let Some(place) = self.addresses.place(address) else { return false };
         let (mut builder, service) = (self.builder.clone(), self.service.clone());
         builder.http1().timer(HeadTimer::default());
-        let serving = Serving { service, builder, stops: self.stops.subscribe() };
+        let (heads, stops) = (self.heads.clone(), self.stops.subscribe());
+        let serving = Serving { service, builder, heads, stops };
         let (number, proven) = (self.unproven.number(), Proven::default());
         let peer = Peer { address, name: None, proven: proven.clone() };
         let task = if let Some(tls) = self.tls.clone() {

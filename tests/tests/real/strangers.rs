@@ -14,12 +14,13 @@ use scenarios::vendor::Vendor;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket};
 
 const CLOCK: Clock = Clock::since_boot();
 
@@ -338,4 +339,45 @@ fn said(address: &str, line: &str, body: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     answer
+}
+
+/// How long a connection is held that has sent `head`, which is never whole, from an address of its own; `None` if it is longer than
+/// `patience`.
+async fn held_for(to: SocketAddr, head: Arc<[u8]>, patience: Duration) -> Option<Duration> {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.2:0".parse().expect("an address")).expect("it is of this machine");
+    let mut stream = socket.connect(to).await.expect("there is room");
+    let began = CLOCK.now();
+    // One that is closed meanwhile takes no more.
+    let _ = stream.write_all(&head).await;
+    let mut read = [0; 64];
+    let ended = tokio::time::timeout(patience, stream.read(&mut read)).await;
+    ended.is_ok().then(|| CLOCK.now().since(began))
+}
+
+/// Heads that are never whole take memory for ten seconds each, which no request pays for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heads_that_are_never_whole_are_bounded_for_each_address() {
+    const CONNECTIONS: usize = 600;
+    const HEAD: usize = 60_000;
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let client = Client::builder(&allocator.url).node("a").connect().await.expect("it answers");
+    let to: SocketAddr = allocator.address().parse().expect("an address");
+    let mut head = b"GET /livez HTTP/1.1\r\nx: ".to_vec();
+    head.resize(HEAD, b'a');
+    let head: Arc<[u8]> = head.into();
+    let mut strangers = tokio::task::JoinSet::new();
+    for _ in 0..CONNECTIONS {
+        strangers.spawn(held_for(to, head.clone(), Duration::from_secs(5)));
+    }
+    let held = strangers.join_all().await.into_iter().filter(Option::is_none).count();
+    println!("{held} of {CONNECTIONS} heads are kept, {} bytes", held * HEAD);
+    assert!((held * HEAD) <= 16 << 20, "{held} heads of {HEAD} bytes");
+    assert!(held * HEAD >= 15 << 20, "{held} heads of {HEAD} bytes");
+    client
+        .limit("vendor")
+        .acquire_within(1, Duration::from_secs(5))
+        .await
+        .expect("another address is served");
+    client.shutdown().await;
 }

@@ -1,0 +1,96 @@
+//! What peers send before their first request is whole, in bytes of each address: nothing is known of such a peer, and what it has sent
+//! is kept. A peer whose address has sent too much of that is cut off.
+
+use crate::addresses::{Address, network};
+use crate::places::Places;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes of one address: as many as all of its connections send in heads of usual length, a few times over.
+const OF_ADDRESS: usize = 16 << 20;
+
+/// What each address has sent so.
+#[derive(Clone, Debug)]
+pub(super) struct FirstHeads(Places<Address>);
+
+/// What a connection has sent so, until its first request is whole.
+#[derive(Debug)]
+pub(super) struct FirstHead {
+    all: FirstHeads,
+    address: Address,
+    bytes: usize,
+    is_whole: Whole,
+}
+
+/// Whether a first request is whole.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Whole(Arc<AtomicBool>);
+
+impl Whole {
+    /// It is.
+    pub(super) fn set(&self) {
+        // Nothing else is read by what this says.
+        self.0.store(true, Relaxed);
+    }
+}
+
+impl FirstHeads {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        FirstHeads(Places::new(OF_ADDRESS))
+    }
+
+    /// That of another connection of `address`, which ends once it `is_whole`.
+    pub(super) fn begin(&self, address: Address, is_whole: Whole) -> FirstHead {
+        FirstHead { all: self.clone(), address: network(address), bytes: 0, is_whole }
+    }
+}
+
+impl FirstHead {
+    /// Its request is whole: what it has sent is not counted any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_whole.0.load(Relaxed)
+    }
+
+    /// The peer has sent so many `bytes` more; whether it may go on.
+    pub(super) fn take(&mut self, bytes: usize) -> bool {
+        let may = self.all.0.take(self.address, bytes);
+        self.bytes += if may { bytes } else { 0 };
+        may
+    }
+}
+
+impl Drop for FirstHead {
+    fn drop(&mut self) {
+        self.all.0.give_back(self.address, self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_of_one_address_are_bounded_in_bytes_until_they_are_whole() {
+        let heads = FirstHeads::new();
+        let [one, other] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(|ip| Address::Ip(ip.into()));
+        let large = 64 << 10;
+        let mut held: Vec<FirstHead> = vec![];
+        while {
+            let mut head = heads.begin(one, Whole::default());
+            let may = head.take(large);
+            held.push(head);
+            may
+        } {}
+        assert_eq!(held.len(), OF_ADDRESS / large + 1);
+        assert!(heads.begin(other, Whole::default()).take(large), "of another address");
+        let whole = Whole::default();
+        let head = heads.begin(one, whole.clone());
+        assert!(!head.is_over());
+        whole.set();
+        assert!(head.is_over());
+        held.truncate(OF_ADDRESS / large - 1);
+        assert!(heads.begin(one, Whole::default()).take(large), "some are over");
+    }
+}
