@@ -1,7 +1,7 @@
 //! The name that a peer has proven, and how.
 
 use crate::pattern::Patterns;
-use ring::digest::{SHA256, digest};
+use ring::digest::{Context, SHA256};
 use std::fmt;
 
 /// How a name was proven.
@@ -54,8 +54,9 @@ impl Identity {
 
     /// A number of its own, the same in each process: the first eight bytes of the SHA-256 of all that it says.
     pub fn number(&self) -> u64 {
-        let hash = digest(&SHA256, self.to_string().as_bytes());
-        hash.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+        let mut hash = Context::new(&SHA256);
+        [self.kind.word(), ":", &self.name].iter().for_each(|part| hash.update(part.as_bytes()));
+        hash.finish().as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 }
 

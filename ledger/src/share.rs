@@ -63,7 +63,15 @@ impl Default for Sharing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u64);
 
+/// An identity leaves others one in so many places.
+const IDENTITY_LEAVES: usize = 10;
+
 impl Owner {
+    /// How many of `max` places one identity may have.
+    pub(crate) fn most_of(max: usize) -> usize {
+        max - max / IDENTITY_LEAVES
+    }
+
     /// The owner of sessions of which no identity is known.
     pub const NONE: Owner = Owner(0);
 }

@@ -44,12 +44,17 @@ pub fn lowest(plan: &Plan, above: usize) -> Plan {
 }
 
 impl Limits {
-    /// The limits of `setup`. In every other run they are counted by key, so that pools are made at the first ask, and forgotten.
-    pub fn new(setup: &Setup) -> Self {
+    /// Whether those of `setup` are counted by key.
+    pub fn are_keyed(setup: &Setup) -> bool {
         // A pool that is made after a change begins as one that was there all along. No judge here knows when such a bucket was
         // refilled or warmed last.
         let is_known = setup.live.is_empty() || !setup.rule_sets().flatten().any(depends_on_its_beginning);
-        let are_keyed = setup.seed.is_multiple_of(2) && is_known;
+        setup.seed.is_multiple_of(2) && is_known
+    }
+
+    /// The limits of `setup`. In every other run they are counted by key, so that pools are made at the first ask, and forgotten.
+    pub fn new(setup: &Setup) -> Self {
+        let are_keyed = Limits::are_keyed(setup);
         let (asked, above) = (setup.limits(), setup.above);
         let names = (0..asked).map(|limit| (format!("limit-{limit}"), above));
         let names = names.chain((0..above).map(|place| (format!("above-{place}"), above - 1 - place)));

@@ -153,7 +153,7 @@ impl Oracle {
     pub fn new(rules: &[Rule], drift_ppm: u32, less: u64, remembered: Duration) -> Self {
         Oracle {
             promises: rules.iter().map(|rule| Promise::new(rule, less, drift_ppm.into())).collect(),
-            measure: Measure { life: 1, remembered, drift_ppm: drift_ppm.into() },
+            measure: Measure { life: 1, remembered, drift_ppm: drift_ppm.into(), in_passing: false },
             ceiling: kept(rules),
             sessions: BTreeMap::new(),
             in_flight: 0,

@@ -1,6 +1,7 @@
 //! The oracles of a run: one for each limit that nodes ask and, where several of those are below one limit, one for that,
 //! which sees what all of them do. The world tells them of everything; each complains for itself.
 
+use crate::limits::Limits;
 use crate::oracle::{Asked, Instant, Oracle, Stock, Verdict, Violation, must};
 use crate::setup::{Sabotage, Setup};
 use crate::topology::Topology;
@@ -51,7 +52,11 @@ impl Oracles {
         let (drift, remembered) = (setup.plan.clocks.drift_ppm(), setup.remembered());
         let oracle = |rules: &[Rule]| Oracle::new(rules, drift, less, remembered);
         let (own, above) = setup.rules_apart();
-        let own = vec![oracle(own); setup.lenders()];
+        let is_alone = setup.above == 0 && setup.plan.sharing.safe.is_none();
+        let answers_in_passing =
+            is_alone && matches!(setup.topology, Topology::Allocator) && Limits::are_keyed(setup);
+        let own = if answers_in_passing { oracle(own).in_passing() } else { oracle(own) };
+        let own = vec![own; setup.lenders()];
         match setup.topology {
             Topology::Allocator => Oracles { own, above: above.map(oracle), root: Root::Limit },
             Topology::Regions(_) => Oracles { own, above: above.map(oracle), root: Root::Allocator },

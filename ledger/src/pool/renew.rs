@@ -9,9 +9,6 @@ use crate::share::Owner;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, RateClaim, Refusal, RefusalReason};
 
-/// An identity leaves others one in so many of the sessions that a pool may have.
-const IDENTITY_LEAVES: usize = 10;
-
 impl Pool {
     /// One exchange: settles what `ask` reports, extends what it holds, lends more.
     ///
@@ -237,7 +234,7 @@ impl Pool {
     /// pools below are bounded there.
     fn full_at(&self, owner: Owner) -> Option<usize> {
         let max = self.plan.lessees_max;
-        let of_identity = max - max / IDENTITY_LEAVES;
+        let of_identity = Owner::most_of(max);
         let is_full = owner != Owner::NONE && self.sessions.of(owner) >= of_identity;
         (self.sessions.own() >= max).then_some(max).or(is_full.then_some(of_identity))
     }

@@ -1,6 +1,6 @@
 //! What the oracle remembers of one session: what it was lent, what it spent and said, and what it may be answered.
 
-use super::{Instant, Verdict, Violation, must};
+use super::{Instant, Oracle, Verdict, Violation, must};
 use lessor_ledger::rejection::Reason;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::moment::nanos;
@@ -24,7 +24,7 @@ pub(super) struct Session {
     answered: Moment,
     /// What those books were told that it spent.
     pub(super) reported: u64,
-    /// It has said or wanted anything in an ask that was answered. Of another session no books need know.
+    /// It has said or wanted anything in an ask that was answered.
     has_said: bool,
     /// The newest of its asks that any books ever answered.
     newest: u64,
@@ -50,6 +50,16 @@ pub(super) struct Measure {
     /// A session that says nothing is remembered so long at least.
     pub(super) remembered: Duration,
     pub(super) drift_ppm: u128,
+    /// Whether the books answer a session that has said nothing without getting to know it.
+    pub(super) in_passing: bool,
+}
+
+impl Oracle {
+    /// The same of books that make a pool with its first ask: one that wants nothing may be answered before, and is not remembered.
+    pub fn in_passing(mut self) -> Self {
+        self.measure.in_passing = true;
+        self
+    }
 }
 
 impl Session {
@@ -113,7 +123,10 @@ impl Session {
         if self.life != by.life || seq <= self.seq || ask.spent_total < self.reported {
             let comes_back = (self.has_forgotten || self.lies) && seq > self.newest;
             let is_later_copy = self.is_mistaken && self.life == by.life && seq > self.seq;
-            let may = self.may_be_forgotten(now, by) || comes_back || is_later_copy || !self.has_said;
+            let may = self.may_be_forgotten(now, by)
+                || comes_back
+                || is_later_copy
+                || (by.in_passing && !self.has_said);
             must("P1", may && ask.spent_total == 0 && ask.held == 0, || {
                 format!("{grant:?} for ask {seq}, {ask:?}, after {self:?}")
             })?;

@@ -23,11 +23,19 @@ pub(super) struct Row<'a> {
     /// The same of the others.
     pub(super) others: Vec<(&'a Session, u64)>,
     /// What there is of each identity, if several share it.
-    owners: Option<BTreeMap<Owner, OfOwner>>,
+    owners: Option<Identities>,
     /// What they share: the flow, or what is due to their identity.
     pub(super) whole: Part,
     /// What the others leave of that, if it is not the flow.
     pub(super) room: Option<Part>,
+}
+
+/// Several identities.
+#[derive(Debug)]
+struct Identities {
+    all: BTreeMap<Owner, OfOwner>,
+    /// The weights of all of them.
+    weights: u128,
 }
 
 /// The sessions of one identity.
@@ -70,10 +78,6 @@ fn part_of(all: u64, weight: u64, weights: u128) -> u64 {
     (u128::from(all) * u128::from(weight) / weights.max(1)) as u64
 }
 
-fn weights_of(owners: &BTreeMap<Owner, OfOwner>) -> u128 {
-    owners.values().map(|owner| u128::from(owner.weight())).sum()
-}
-
 impl<'a> Row<'a> {
     /// The row of a flow with room for a `burst` in all buckets. Each of `known` may have had a turn.
     pub(super) fn new(
@@ -88,17 +92,19 @@ impl<'a> Row<'a> {
         if row.others.iter().all(|(other, _)| other.share.owner == me.0.share.owner) {
             return row;
         }
-        let mut owners: BTreeMap<Owner, OfOwner> = BTreeMap::new();
+        let mut all: BTreeMap<Owner, OfOwner> = BTreeMap::new();
         for (session, demand) in row.all() {
-            let owner = owners.entry(session.share.owner).or_default();
+            let owner = all.entry(session.share.owner).or_default();
             owner.add(session, demand, row.waits_since(session));
         }
-        owners.values_mut().for_each(|owner| owner.waiting.sort_unstable());
+        all.values_mut().for_each(|owner| owner.waiting.sort_unstable());
         for session in known {
-            if let Some(owner) = owners.get_mut(&session.share.owner) {
+            if let Some(owner) = all.get_mut(&session.share.owner) {
                 owner.note_turn(session);
             }
         }
+        let weights = all.values().map(|owner| u128::from(owner.weight())).sum();
+        let owners = Identities { all, weights };
         match row.own_part(&owners) {
             Some(part) => row.keep_apart(part),
             None => row.owners = Some(owners),
@@ -111,13 +117,12 @@ impl<'a> Row<'a> {
     }
 
     /// What is due to the identity of the session that asks, if such a part is enough for each identity.
-    fn own_part(&self, owners: &BTreeMap<Owner, OfOwner>) -> Option<Part> {
-        let weights = weights_of(owners);
-        let cap = |owner: &OfOwner| part_of(self.whole.cap, owner.weight(), weights);
-        if owners.values().any(|owner| owner.largest > cap(owner)) {
+    fn own_part(&self, owners: &Identities) -> Option<Part> {
+        let cap = |owner: &OfOwner| part_of(self.whole.cap, owner.weight(), owners.weights);
+        if owners.all.values().any(|owner| owner.largest > cap(owner)) {
             return None;
         }
-        let own = owners.get(&self.me.0.share.owner)?;
+        let own = owners.all.get(&self.me.0.share.owner)?;
         Some(Part { cap: cap(own), share: self.due_to(owners, own) })
     }
 
@@ -156,18 +161,19 @@ impl<'a> Row<'a> {
 
     /// Whether an identity whose turn it is has left it for so long that any other one may have it: its sessions may be made up.
     fn is_forfeit(&self) -> bool {
-        let last = self.owners.iter().flat_map(BTreeMap::values).map(|owner| owner.last_turn.0).max();
+        let last =
+            self.owners.iter().flat_map(|owners| owners.all.values()).map(|owner| owner.last_turn.0).max();
         last.is_some_and(|last| self.now > last + FORFEIT)
     }
 
     /// When a session which has waited `since` has its turn, if each identity has the flow for as long as its weight says: after its
     /// last turn it waits for as long as the others are to have theirs. The first in this order has the next turn.
     fn place(&self, session: &Session, since: Moment) -> (Moment, Moment) {
-        let of_session = |owners: &BTreeMap<Owner, OfOwner>| {
-            let owner = owners.get(&session.share.owner)?;
+        let of_session = |owners: &Identities| {
+            let owner = owners.all.get(&session.share.owner)?;
             let (ended, lasted) = owner.last_turn;
             let before = owner.waiting.partition_point(|waits| *waits < since) as u64;
-            let (own, all) = (u128::from(owner.weight()), weights_of(owners));
+            let (own, all) = (u128::from(owner.weight()), owners.weights);
             // The turns of the others, and those of its own that come first with the others' after each.
             let parts = (all - own) + u128::from(before) * all;
             let waits = u128::from(nanos(lasted)) * parts / own;
@@ -182,14 +188,14 @@ impl<'a> Row<'a> {
         let Some(owners) = &self.owners else {
             return self.all().map(|(session, _)| u128::from(session.share.weight)).sum();
         };
-        let fewest = owners.values().map(|owner| owner.count).min().unwrap_or(1);
-        weights_of(owners) * u128::from(fewest)
+        let fewest = owners.all.values().map(|owner| owner.count).min().unwrap_or(1);
+        owners.weights * u128::from(fewest)
     }
 
     /// What there is of all identities, and of that of the session that asks, if several share.
-    fn own(&self) -> Option<(&BTreeMap<Owner, OfOwner>, &OfOwner)> {
+    fn own(&self) -> Option<(&Identities, &OfOwner)> {
         let owners = self.owners.as_ref()?;
-        Some((owners, owners.get(&self.me.0.share.owner)?))
+        Some((owners, owners.all.get(&self.me.0.share.owner)?))
     }
 
     /// The part of the room for a burst that is due to the session that asks.
@@ -198,7 +204,7 @@ impl<'a> Row<'a> {
         match self.own() {
             None => part_of(self.whole.cap, weight, self.weights()),
             Some((owners, own)) => {
-                let of_own = part_of(self.whole.cap, own.weight(), weights_of(owners));
+                let of_own = part_of(self.whole.cap, own.weight(), owners.weights);
                 part_of(of_own, weight, own.weights.into())
             }
         }
@@ -218,8 +224,8 @@ impl<'a> Row<'a> {
     }
 
     /// What of the rate is due to the identity `own`.
-    fn due_to(&self, owners: &BTreeMap<Owner, OfOwner>, own: &OfOwner) -> u64 {
-        let mut claims: Vec<_> = owners.values().map(|owner| (owner.demand, owner.weight())).collect();
+    fn due_to(&self, owners: &Identities, own: &OfOwner) -> u64 {
+        let mut claims: Vec<_> = owners.all.values().map(|owner| (owner.demand, owner.weight())).collect();
         water_level(&mut claims, (own.demand, own.weight()), self.whole.share)
     }
 }

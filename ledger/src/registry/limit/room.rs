@@ -15,9 +15,6 @@ use std::collections::BTreeMap;
 /// that makes room for them; each more makes a new key dearer.
 const STEPS_FOR_KEY: usize = 4;
 
-/// One identity leaves one in so many keys, or names, to others.
-const IDENTITY_LEAVES: usize = 10;
-
 /// Which identity a pool was made for: its place among [`Owners`], in two bytes. Zero stands for no identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OwnerPlace(u16);
@@ -160,7 +157,7 @@ impl Limit {
             let detail = format!("{name:?} has {most} {what} in use, as many as it may; those go on");
             return Err(AskRejection::new(reason, field, detail));
         }
-        let of_identity = most - most / IDENTITY_LEAVES;
+        let of_identity = Owner::most_of(most);
         if owner != Owner::NONE && self.owners.count(owner) >= of_identity {
             let detail = format!(
                 "{name:?} has {of_identity} {what} in use that this identity began, as many as one may; those go on"
