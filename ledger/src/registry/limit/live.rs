@@ -1,7 +1,7 @@
 //! What an operator does to a limit in use: changes it, tops it up, suspends it. No lease is taken back.
 
 use super::leased::{self, CompiledPlans};
-use super::room::Owners;
+use super::room::{KeyedNames, Owners};
 use super::unused::{self, Unused};
 use super::{Kept, Keyed, Limit, Plan, PoolId, Tally, plans};
 use crate::CarryOver;
@@ -209,8 +209,8 @@ impl Limit {
             self.tally.sums.burned += kept.counted.books.outstanding;
             self.tally.drop(kept.counted);
         }
-        (self.past, self.names, self.unused) = (self.past_of_others(now), 0, Unused::new(now));
-        self.owners = Owners::default();
+        (self.past, self.unused) = (self.past_of_others(now), Unused::new(now));
+        (self.names, self.owners) = (KeyedNames::default(), Owners::default());
         let plans = Plans::of(&config, self.plan.clocks);
         self.adjust(config, plans, now);
         if !self.makes_pools() {

@@ -36,7 +36,7 @@ use kept::Shelf;
 use leased::CompiledPlans;
 use lessor_protocol::{Answer, Ask, ClockBounds, Key, LimitName, Moment, Observed, SafeShare};
 use live::TopUps;
-use room::Owners;
+use room::{KeyedNames, Owners};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,8 +61,8 @@ pub struct Limit {
     /// One for each name and key, and just one if the limit has neither. Ordered: pages and sweeps go by it, the same
     /// calls always do the same, and no choice of keys makes it slow. In boxes: a search reads identifiers only.
     pools: BTreeMap<PoolId, Shelf>,
-    /// Names that have a pool, of a pattern.
-    names: usize,
+    /// Names that have a pool, of a pattern with keys.
+    names: KeyedNames,
     /// How many pools each identity has.
     owners: Owners,
     /// As many pools as there may be while memory is short.
@@ -102,7 +102,7 @@ impl Limit {
             past,
             plan,
             pools: BTreeMap::new(),
-            names: 0,
+            names: KeyedNames::default(),
             owners: Owners::default(),
             held_pools: None,
             sweep: Sweep::default(),
@@ -315,7 +315,8 @@ impl Limit {
             }
             names.extend(id.name);
         }
-        self.names -= names.iter().filter(|name| !self.has_name(name)).count();
+        names.retain(|name| !self.has_name(name));
+        names.iter().for_each(|name| self.names.end(name));
     }
 
     /// The sums over all pools, dropped ones included. Exact for a limit without keys; the pools of keys are as
@@ -330,7 +331,7 @@ impl Limit {
         Figures {
             ceiling: self.ceiling,
             pools: self.pools.len() as u64,
-            names: self.names as u64,
+            names: self.names_in_use() as u64,
             quarantine: self.quarantine(now),
             paused: self.suspension.paused_until(now).is_some(),
             pause_lasts: self
@@ -372,6 +373,15 @@ impl Limit {
         let first = PoolId { name: Some(first), key: None };
         let next = self.pools.range(first..).next().and_then(|(id, _)| id.name.as_ref());
         next.is_some_and(|name| name.as_str().starts_with(prefix))
+    }
+
+    /// Names of a pattern that have a pool.
+    fn names_in_use(&self) -> usize {
+        match (self.config.name.names(), self.config.keyed) {
+            (Names::One, _) => 0,
+            (Names::Many { .. }, Keyed::No) => self.pools.len(),
+            (Names::Many { .. }, Keyed::Yes { .. }) => self.names.len(),
+        }
     }
 
     /// Whether a pool of `name` is there.

@@ -8,7 +8,7 @@ use crate::pool::Pool;
 use crate::registry::Keyed;
 use crate::rejection::{AskRejection, Reason};
 use crate::share::Owner;
-use lessor_protocol::Moment;
+use lessor_protocol::{LimitName, Moment};
 use std::collections::BTreeMap;
 
 /// Pools that every new key pays for looking at. With more than one, a flood of new keys cannot outrun the sweep
@@ -77,6 +77,34 @@ impl Owners {
     }
 }
 
+/// Names in use of a pattern with keys, and which identity began each. A pattern without keys has one pool for each name.
+#[derive(Debug, Default)]
+pub(super) struct KeyedNames {
+    begun: BTreeMap<LimitName, OwnerPlace>,
+    owners: Owners,
+}
+
+impl KeyedNames {
+    /// How many are in use.
+    pub(super) fn len(&self) -> usize {
+        self.begun.len()
+    }
+
+    /// `owner` has a pool made of `name`.
+    pub(super) fn begin(&mut self, name: &LimitName, owner: Owner) {
+        if !self.begun.contains_key(name) {
+            self.begun.insert(name.clone(), self.owners.add(owner));
+        }
+    }
+
+    /// `name` has no pool any more.
+    pub(super) fn end(&mut self, name: &LimitName) {
+        if let Some(place) = self.begun.remove(name) {
+            self.owners.remove(place);
+        }
+    }
+}
+
 /// Whether an allocator has memory for new pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
@@ -135,36 +163,30 @@ impl Limit {
             Names::Many { names_max } => Some(names_max),
             Names::One => None,
         };
-        if let (Some(names_max), Some(new)) = (names_max, &id.name)
-            && self.names >= names_max
-            && !self.has_name(new)
+        if let (Keyed::Yes { .. }, Some(names_max), Some(new)) = (self.config.keyed, names_max, &id.name)
+            && !self.names.begun.contains_key(new)
         {
-            let detail = format!("{name:?} has {names_max} names in use, as many as it may; those go on");
-            return Err(AskRejection::new(Reason::NamesFull, "limit", detail));
+            let (used, used_by_owner) = (self.names.len(), self.names.owners.count(owner));
+            let bound = Bound { most: names_max, what: "names", reason: Reason::NamesFull, field: "limit" };
+            bound.admit(name, used, owner, used_by_owner)?;
         }
-        let (most, what, reason, field) = match (self.config.keyed, names_max) {
-            (Keyed::Yes { keys_max }, _) => (keys_max, "keys", Reason::KeysFull, "key"),
-            (Keyed::No, Some(names_max)) => (names_max, "names", Reason::NamesFull, "limit"),
+        let bound = match (self.config.keyed, names_max) {
+            (Keyed::Yes { keys_max }, _) => {
+                Bound { most: keys_max, what: "keys", reason: Reason::KeysFull, field: "key" }
+            }
+            (Keyed::No, Some(names_max)) => {
+                Bound { most: names_max, what: "names", reason: Reason::NamesFull, field: "limit" }
+            }
             (Keyed::No, None) => return Ok(()),
         };
         if let Some(held) = self.held_pools.filter(|held| pools >= *held) {
+            let what = bound.what;
             let detail = format!(
                 "{name:?} has {held} {what} in use, and memory is short (server.memory_max): those go on"
             );
-            return Err(AskRejection::new(reason, field, detail));
+            return Err(AskRejection::new(bound.reason, bound.field, detail));
         }
-        if pools >= most {
-            let detail = format!("{name:?} has {most} {what} in use, as many as it may; those go on");
-            return Err(AskRejection::new(reason, field, detail));
-        }
-        let of_identity = Owner::most_of(most);
-        if owner != Owner::NONE && self.owners.count(owner) >= of_identity {
-            let detail = format!(
-                "{name:?} has {of_identity} {what} in use that this identity began, as many as one may; those go on"
-            );
-            return Err(AskRejection::new(reason, field, detail));
-        }
-        Ok(())
+        bound.admit(name, pools, owner, self.owners.count(owner))
     }
 
     /// Has no more pools than now while memory is short. Those that are forgotten make room for as many.
@@ -191,8 +213,47 @@ impl Limit {
     pub(super) fn make(&mut self, now: Moment, id: PoolId, owner: Owner) {
         let mut kept = Kept::new(self.new_pool(now, &id));
         self.tally.count(&mut kept.counted, kept.pool.view(now));
-        self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
-        let made_for = self.owners.add(owner);
+        let made_for = self.begin_pool(&id, owner);
         self.pools.insert(id, Shelf::of(Box::new(kept), made_for));
+    }
+
+    /// Counts the pool `id`, which `owner` has made.
+    pub(super) fn begin_pool(&mut self, id: &PoolId, owner: Owner) -> OwnerPlace {
+        if let (true, Some(name)) = (self.is_keyed(), &id.name) {
+            self.names.begin(name, owner);
+        }
+        self.owners.add(owner)
+    }
+}
+
+/// How many of something a limit may have in use at once.
+struct Bound {
+    most: usize,
+    what: &'static str,
+    /// Why one more is refused.
+    reason: Reason,
+    /// What of the ask is refused then.
+    field: &'static str,
+}
+
+impl Bound {
+    /// Lets `owner` begin one more in the limit `name`, where there are `used` of which `owner` began `used_by_owner`.
+    ///
+    /// # Errors
+    /// If the limit, or the identity, has as many as it may.
+    fn admit(&self, name: &str, used: usize, owner: Owner, used_by_owner: usize) -> Result<(), AskRejection> {
+        let Bound { most, what, reason, field } = *self;
+        if used >= most {
+            let detail = format!("{name:?} has {most} {what} in use, as many as it may; those go on");
+            return Err(AskRejection::new(reason, field, detail));
+        }
+        let of_identity = Owner::most_of(most);
+        if owner != Owner::NONE && used_by_owner >= of_identity {
+            let detail = format!(
+                "{name:?} has {of_identity} {what} in use that this identity began, as many as one may; those go on"
+            );
+            return Err(AskRejection::new(reason, field, detail));
+        }
+        Ok(())
     }
 }

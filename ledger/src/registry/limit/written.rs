@@ -193,9 +193,8 @@ impl Limit {
         let mut kept = Kept::new(pool);
         let view = kept.pool.view(now);
         self.tally.count(&mut kept.counted, view);
-        self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
         self.opens = self.opens.max(now + view.quarantine);
-        let made_for = self.owners.add(row.owner.map_or(Owner::NONE, Owner));
+        let made_for = self.begin_pool(&id, row.owner.map_or(Owner::NONE, Owner));
         let mut shelf = Shelf::of(Box::new(kept), made_for);
         if self.makes_pools() {
             // Most rested when they were written.

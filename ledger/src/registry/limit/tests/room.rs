@@ -18,6 +18,22 @@ fn ask_as(limit: &mut Limit, owner: u64, at: u64, id: u64, key: &str) -> Result<
     limit.renew(millis(at), &self::key(key), holder, 1, ask).map(drop)
 }
 
+/// The same of a pattern: of the key `key` of `name`.
+fn ask_of_name(
+    limit: &mut Limit,
+    owner: u64,
+    at: u64,
+    id: u64,
+    name: &str,
+    key: &str,
+) -> Result<(), (Reason, String)> {
+    let share = Share { owner: Owner(owner), ..Share::EVEN };
+    let holder = Holder { id: SessionId(id), share, rtt: Duration::ZERO };
+    let pool = limit.pool_id(name, Some(key)).expect("it fits");
+    let ask = Ask { want: 1, waiting: 1, ..Ask::default() };
+    limit.renew(millis(at), &pool, holder, 1, ask).map(drop).map_err(|error| (error.reason, error.detail))
+}
+
 /// In a window of a month, a charge is remembered for a month. A key whose permits all came back has none.
 #[test]
 fn a_key_of_which_nothing_was_used_is_forgotten_within_seconds() {
@@ -92,6 +108,57 @@ fn whose_keys_they_are_outlives_a_restart() {
     let refused = ask_as(&mut second, 7, 20_000, 9, "more").expect_err("it has nine tenths");
     assert_eq!(refused.reason, Reason::KeysFull);
     assert_eq!(ask_as(&mut second, 8, 20_000, 10, "more"), Ok(()));
+}
+
+/// One key of each name takes all names long before it takes all keys.
+#[test]
+fn one_identity_leaves_a_tenth_of_the_names_of_a_pattern_with_keys_to_others() {
+    let text =
+        "[[limit]]\nname = \"api/*\"\nrules = [{ kind = \"fixed_window\", limit = 1000, per = \"30d\" }]
+        keyed = true\nnames_max = 10";
+    let config = Config::parse(text).expect("valid");
+    let limit_of = || Limit::new(config.limits[0].clone(), config.clocks, Past::None, millis(0));
+    let as_many_as_one_may = (
+        Reason::NamesFull,
+        "\"api/*\" has 9 names in use that this identity began, as many as one may; those go on".to_owned(),
+    );
+    let mut limit = limit_of();
+    limit.begin_writing();
+    for n in 0..9 {
+        assert_eq!(ask_of_name(&mut limit, 7, 0, n, &format!("api/{n}"), "k"), Ok(()));
+    }
+    assert_eq!(ask_of_name(&mut limit, 7, 0, 9, "api/9", "k"), Err(as_many_as_one_may.clone()));
+    assert_eq!(ask_of_name(&mut limit, 7, 0, 10, "api/3", "another"), Ok(()), "a key of an old name");
+    let mut second = limit_of();
+    let (version, _) = limit.row(1);
+    for id in limit.take_unwritten() {
+        let (row, _) = limit.pool_row(millis(0), &id, version).flatten().expect("it was used");
+        second.restore(id, &row, version, Gap::Counted, millis(10));
+    }
+    for (life, at) in [(&mut limit, 0), (&mut second, 20_000)] {
+        assert_eq!(ask_of_name(life, 7, at, 11, "api/9", "k"), Err(as_many_as_one_may.clone()));
+        assert_eq!(ask_of_name(life, 8, at, 12, "api/9", "k"), Ok(()), "of another");
+        let full = "\"api/*\" has 10 names in use, as many as it may; those go on".to_owned();
+        assert_eq!(ask_of_name(life, 8, at, 13, "api/10", "k"), Err((Reason::NamesFull, full)));
+        assert_eq!(life.figures(millis(at)).names, 10);
+    }
+}
+
+#[test]
+fn names_that_are_forgotten_make_room_for_their_identity() {
+    let text = "[[limit]]\nname = \"api/*\"\nkeyed = true\nnames_max = 10
+        rules = [{ kind = \"sliding_window\", limit = 10, per = \"1s\" }]";
+    let config = Config::parse(text).expect("valid");
+    let mut limit = Limit::new(config.limits[0].clone(), config.clocks, Past::None, millis(0));
+    for at in [0, 60_000, 120_000] {
+        for n in 0..9 {
+            assert_eq!(ask_of_name(&mut limit, 7, at, n, &format!("api/{at}-{n}"), "k"), Ok(()));
+        }
+        assert!(ask_of_name(&mut limit, 7, at, 9, "api/more", "k").is_err());
+        limit.sweep(millis(at + 59_000), 100);
+        limit.sweep(millis(at + 59_000), 100);
+        assert_eq!(limit.figures(millis(at + 59_000)).names, 0);
+    }
 }
 
 #[test]
