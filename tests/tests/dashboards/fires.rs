@@ -11,6 +11,7 @@ use lessor_protocol::Clock;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use scenarios::process::Allocator;
 use scenarios::servers::Server;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +52,17 @@ rules = [{ kind = "sliding_window", limit = 1000, per = "1s" }]
 [[limit]]
 name = "paused"
 rules = [{ kind = "sliding_window", limit = 100, per = "1s" }]
+"#;
+
+/// Of a limit whose keys are remembered for a month, in as little memory as an allocator may be given.
+const CROWDED: &str = r#"
+[server]
+memory_max = 67_108_864
+
+[[limit]]
+name = "crowded"
+keyed = true
+rules = [{ kind = "fixed_window", limit = 10, calendar = "month" }]
 "#;
 
 fn one(limit: &str, per: &str) -> String {
@@ -170,6 +182,21 @@ async fn post(url: &str, body: &'static str) {
     assert!(answer.status().is_success(), "{url}: {}", answer.status());
 }
 
+/// Asks for a permit of each of so many new keys that no more are let in.
+async fn crowd(url: &str) {
+    for batch in 1..500 {
+        let ask = |key| json!({ "limit": "crowded", "key": format!("{batch}-{key}"), "spent_total": 0, "held": 0, "want": 1, "waiting": 1 });
+        let asks: Vec<Value> = (0..1_000).map(ask).collect();
+        let body = json!({ "node": "crowd", "session": 1, "seq": batch, "asks": asks });
+        let answer = reqwest::Client::new().post(format!("{url}/v1/leases")).json(&body).send().await;
+        let answer = answer.expect("it answers").text().await.expect("text");
+        if answer.contains("memory is short") {
+            return;
+        }
+    }
+    panic!("half a million keys fit into 64 MiB");
+}
+
 /// Looks until `is_it` says so of all alerts that have fired since, and those that fire now.
 async fn watch(
     prometheus: &Prometheus,
@@ -202,9 +229,11 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     let main = start(CONFIG);
     let [full, forgetful, away] = [("full", "1s"), ("forgetful", "10s"), ("away", "1s")]
         .map(|(limit, per)| Allocator::start_to_be_limited(&one(limit, per)));
+    let crowded = start(CROWDED);
     let region = start(&leased("away", &away.url));
     let [slowed, contended] = [&slow, &rival].map(|store| start(&in_store(store)));
-    let all = [&main, &full, &forgetful, &away, &region, &slowed, &contended].map(Allocator::address);
+    let all =
+        [&main, &full, &forgetful, &away, &crowded, &region, &slowed, &contended].map(Allocator::address);
     let rules = read(ALERTS);
     let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
     let names: BTreeSet<String> = names.map(str::to_owned).collect();
@@ -247,6 +276,7 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     let forgetful = forgetful.restart_after(|folder| {
         std::fs::remove_file(folder.join("lessor.redb")).expect("it is there");
     });
+    crowd(&crowded.url).await;
     let wanted = Trouble::of_callers(&main.url, "wanted", 3, Duration::from_millis(2)).await;
     let deaths = Trouble::of_deaths(&main.url);
     let pauses = Trouble::of_pauses(slow.clone());
@@ -260,6 +290,10 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     slow.go_on();
     limit_files(&full, None);
     away.running.signal(Signal::CONT);
+    let roomy = CROWDED.replace("67_108_864", "4_000_000_000");
+    let crowded = crowded.restart_after(|folder| {
+        std::fs::write(folder.join("lessor.toml"), roomy).expect("a file in it");
+    });
     post(&format!("{}/v1/limits/paused/resume", main.url), "").await;
     main.rewrite(CONFIG);
     main.running.signal(Signal::HUP);
@@ -267,5 +301,5 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     for calls in calls {
         calls.end().await;
     }
-    drop(forgetful);
+    drop((forgetful, crowded));
 }
