@@ -39,6 +39,13 @@ const TAKES_OVER_AFTER: Duration = Duration::from_millis(1_250);
 /// taken over by then.
 const BEGINS_AFTER: Duration = Duration::from_secs(2);
 
+/// A keeper that missed the answers to so many stamps in a row, which were written, leaves the time to others. They cannot come to
+/// know it from stamps of which it learns late that they were written.
+const MISSED_MAX: u32 = 2;
+
+/// For so long it writes no stamp then. Any other allocator has taken over by then, or has begun another life.
+const RESTS: Duration = Duration::from_secs(3);
+
 /// A follower that knows the time no better than that waits for the next stamp.
 const WELL_KNOWN: Duration = Duration::from_millis(16);
 
@@ -136,6 +143,10 @@ struct Own {
     done: Option<Moment>,
     /// The version of the stamp that was sent last.
     sent: u64,
+    /// How many stamps in a row were written whose answers it missed.
+    missed: u32,
+    /// It writes no stamp before.
+    rests_until: Moment,
 }
 
 /// The stamp that was read last.
@@ -244,6 +255,7 @@ impl Timekeeping {
         let Some(own) = &mut self.own else { return };
         (own.version, own.is_keeper) = (Some(own.sent), true);
         own.number += 1;
+        own.missed = 0;
         (own.said, own.done) = (own.at(sent), Some(own.at(now)));
         own.tell(clock, sent, now);
         (self.life, self.seen) = (Some(own.life), None);
@@ -345,7 +357,19 @@ impl Seen {
 impl Own {
     fn new(life: u64, keeper: u64, version: Option<u64>, there: Moment, now: Moment) -> Self {
         let base = (there, now);
-        Own { life, keeper, base, version, is_keeper: false, number: 0, said: there, done: None, sent: 0 }
+        Own {
+            life,
+            keeper,
+            base,
+            version,
+            is_keeper: false,
+            number: 0,
+            said: there,
+            done: None,
+            sent: 0,
+            missed: 0,
+            rests_until: now,
+        }
     }
 
     /// The time at `local` on the own clock.
@@ -354,7 +378,7 @@ impl Own {
     }
 
     fn is_due(&self, now: Moment) -> bool {
-        self.at(now).since(self.said) >= STAMP_EVERY
+        now >= self.rests_until && self.at(now).since(self.said) >= STAMP_EVERY
     }
 
     /// Goes slowly towards the calendar.
@@ -388,6 +412,10 @@ impl Own {
     fn is_written(&mut self, version: u64, stamp: &Stamp, now: Moment) {
         if self.number != stamp.number || self.done.is_none() {
             self.done = Some(self.at(now));
+            self.missed += 1;
+        }
+        if self.missed >= MISSED_MAX {
+            (self.missed, self.rests_until) = (0, now + RESTS);
         }
         (self.version, self.is_keeper) = (Some(version), true);
         (self.number, self.said) = (stamp.number, stamp.said());

@@ -179,6 +179,37 @@ fn a_stamp_whose_answer_was_lost_is_found_and_the_time_goes_on() {
     assert!(early <= Some(CALENDAR + 1_256) && late >= Some(at(CALENDAR + 1_256)), "{early:?}, {late:?}");
 }
 
+/// The bug: it went on to keep the time, and no other allocator came to know it.
+#[test]
+fn a_keeper_that_misses_the_answers_to_its_stamps_leaves_the_time_to_another() {
+    let (mut store, mut keeper, mut newcomer) =
+        (Store::default(), Allocator::new(CALENDAR), Allocator::new(0));
+    let mut known = None;
+    for now in 1..=6_000 {
+        if now % 250 == 1 {
+            keeper.looks(&mut store, now, true);
+        }
+        newcomer.looks(&mut store, now, false);
+        known = known.or(newcomer.says(now).map(|_| now));
+    }
+    let known = known.expect("it keeps the time by now");
+    assert!((2_000..3_000).contains(&known), "{known}");
+    assert!(newcomer.time.is_keeper() && !keeper.time.is_keeper());
+}
+
+#[test]
+fn a_keeper_that_misses_answers_and_is_alone_keeps_the_time() {
+    let (mut store, mut keeper) = (Store::default(), Allocator::new(CALENDAR));
+    keeper.looks(&mut store, 1, false);
+    let life = keeper.time.life();
+    for now in (251..20_000).step_by(250) {
+        keeper.looks(&mut store, now, true);
+        keeper.looks(&mut store, now + 1, false);
+        assert_eq!(keeper.says(now + 6), Some(CALENDAR + now + 6), "it reads its own stamp");
+    }
+    assert_eq!(keeper.time.life(), life);
+}
+
 #[test]
 fn a_keeper_whose_clock_is_set_ahead_begins_another_life() {
     let (mut store, mut keeper, mut follower) = both();
