@@ -1,7 +1,7 @@
 //! What an allocator knows of the store that it shares with others: whether it answers, which limits there are, what operators
 //! have decided, and who else is there.
 
-use crate::config::Config;
+use crate::config::{Config, StoreConfig};
 use crate::overrides::Overrides;
 use lessor_ledger::overrides::Suspensions;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +23,9 @@ pub(crate) struct SharedStoreStatus {
 impl SharedStoreStatus {
     /// What is known of a store before the first exchange with it, where the file says `config`.
     pub(crate) fn new(config: &Config) -> Self {
+        let is_shared = matches!(config.server.store, StoreConfig::Shared(_));
         SharedStoreStatus {
-            silence: Mutex::default(),
+            silence: Mutex::new(is_shared.then(|| "it was not heard of yet".to_owned())),
             overrides: Mutex::new(Overrides::new(config)),
             has_limits: AtomicBool::new(false),
             here: Mutex::default(),

@@ -63,8 +63,14 @@ async fn an_allocator_without_a_store_is_not_ready_though_no_node_asks(kind: Sto
     health(&east.url, "\"ready\"").await;
     wire.cut();
     health(&east.url, "store_failing").await;
+    let newcomer = store.allocator_through(&wire, "newcomer").await;
+    let said = reqwest::get(format!("{}/readyz", newcomer.url)).await.expect("it answers");
+    let said = said.text().await.expect("text");
+    assert!(said.contains("store_failing"), "it has not heard of its store: {said}");
     wire.mend();
     health(&east.url, "\"ready\"").await;
+    health(&newcomer.url, "\"ready\"").await;
+    newcomer.stop().await;
     east.stop().await;
     if kind == StoreKind::Redis {
         // It takes what is written, and has no replica that could have it too.
