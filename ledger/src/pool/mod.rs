@@ -204,6 +204,11 @@ impl Pool {
         self.ceiling().min(self.plan.sharing.lease_max)
     }
 
+    /// What it is made of.
+    pub(crate) fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
     /// What must hold.
     pub fn rules(&self) -> &[Rule] {
         &self.plan.rules

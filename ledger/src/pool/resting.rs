@@ -22,6 +22,11 @@ impl Resting {
         self.rests_until
     }
 
+    /// What the pool is made of.
+    pub(crate) fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
     /// How many bytes it takes beside what all pools at rest take.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

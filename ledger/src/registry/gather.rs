@@ -20,6 +20,23 @@ struct Unwritten {
     limit: String,
     version: u64,
     pools: VecDeque<PoolId>,
+    /// Whether the limit says more.
+    has_more: bool,
+}
+
+impl Unwritten {
+    /// The next of `limit`, which they are of.
+    fn next(&mut self, limit: &mut Limit) -> Option<PoolId> {
+        self.pools.pop_front().or_else(|| {
+            let (pool, has_more) = limit.next_of_all().filter(|_| self.has_more)?;
+            self.has_more = has_more;
+            Some(pool)
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pools.is_empty() && !self.has_more
+    }
 }
 
 impl Gathering {
@@ -28,17 +45,8 @@ impl Gathering {
     /// # Panics
     /// If some are not: see [`Registry::gather`].
     pub fn into_batch(self) -> Batch {
-        assert!(self.left.iter().all(|left| left.pools.is_empty()), "pools are still to be copied");
+        assert!(self.left.iter().all(Unwritten::is_empty), "pools are still to be copied");
         self.batch
-    }
-
-    fn next(&mut self) -> Option<(&str, u64, PoolId)> {
-        while self.left.front().is_some_and(|first| first.pools.is_empty()) {
-            self.left.pop_front();
-        }
-        let first = self.left.front_mut()?;
-        let pool = first.pools.pop_front()?;
-        Some((&first.limit, first.version, pool))
     }
 }
 
@@ -82,7 +90,8 @@ impl Registry {
             journaled.versions += 1;
             let (version, row) = limit.row(journaled.versions);
             rows.extend(row.map(|row| (name.clone(), row)));
-            left.push_back(Unwritten { limit: name.clone(), version, pools: limit.take_unwritten().into() });
+            let (pools, has_more) = limit.take_unwritten();
+            left.push_back(Unwritten { limit: name.clone(), version, pools: pools.into(), has_more });
         }
         let all: Vec<&LimitConfig> = self.limits.values_mut().map(|limit| limit.config()).collect();
         for (name, row) in rows {
@@ -99,20 +108,27 @@ impl Registry {
     /// Copies up to `most` pools more, beside exchanges with others. Returns whether these were all.
     pub fn gather(&self, now: Moment, gathering: &mut Gathering, most: usize) -> bool {
         for _ in 0..most {
-            let Some((name, version, id)) = gathering.next() else { return true };
+            while gathering.left.front().is_some_and(Unwritten::is_empty) {
+                gathering.left.pop_front();
+            }
+            let Some(first) = gathering.left.front_mut() else { return true };
+            let name = &first.limit;
+            let limit = self.limits.lock(name).or_else(|| self.retired.lock(name));
             // One that was removed meanwhile goes with the next batch.
-            let Some(mut limit) = self.limits.lock(name).or_else(|| self.retired.lock(name)) else {
+            let next = limit.and_then(|mut limit| Some((first.next(&mut limit)?, limit)));
+            let Some((id, mut limit)) = next else {
+                gathering.left.pop_front();
                 continue;
             };
             let now = limit.not_before(now);
-            let Some(row) = limit.pool_row(now, &id, version) else { continue };
+            let Some(row) = limit.pool_row(now, &id, first.version) else { continue };
             drop(limit);
-            let place = PoolPlace { limit: name.to_owned(), id };
+            let place = PoolPlace { limit: first.limit.clone(), id };
             if let Some((_, mark)) = &row {
                 gathering.batch.marks.push((place.clone(), *mark));
             }
             gathering.batch.pools.insert(place, row.map(|(row, _)| row));
         }
-        gathering.left.iter().all(|left| left.pools.is_empty())
+        gathering.left.iter().all(Unwritten::is_empty)
     }
 }

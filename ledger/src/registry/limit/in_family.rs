@@ -29,7 +29,7 @@ impl Limit {
         let is_alone = self.config.parent.is_none() && self.config.upstream.is_none();
         // In shadow mode the next ask may count what passed.
         let counts = self.config.shadow || self.config.sharing.safe.is_some();
-        if self.pools.contains_key(id) || !is_alone || counts {
+        if self.pools.contains(id) || !is_alone || counts {
             return None;
         }
         let mut pool = self.new_pool(now, id);
@@ -40,7 +40,7 @@ impl Limit {
 
     /// Makes a pool if it is not there, for an exchange of `owner` with it and those above or below it.
     pub(crate) fn open(&mut self, now: Moment, id: &PoolId, owner: Owner) -> Result<(), AskRejection> {
-        if !self.pools.contains_key(id) {
+        if !self.pools.contains(id) {
             self.make_room(now, id, owner)?;
             self.make(now, id.clone(), owner);
         }
@@ -50,7 +50,7 @@ impl Limit {
 
     /// A pool that was opened.
     pub(crate) fn opened(&mut self, id: &PoolId) -> &mut Pool {
-        &mut self.pools.get_mut(id).expect("it was opened").wake().pool
+        &mut self.pools.get_mut(id, &mut self.tally).expect("it was opened").wake().pool
     }
 
     /// The exchange with an open pool is over.
@@ -61,7 +61,7 @@ impl Limit {
 
     /// Brings the part of a pool in the sums up to date.
     fn count(&mut self, now: Moment, id: &PoolId) {
-        if let Some(kept) = self.pools.get_mut(id).map(Shelf::wake) {
+        if let Some(kept) = self.pools.get_mut(id, &mut self.tally).map(Shelf::wake) {
             self.tally.count(&mut kept.counted, kept.pool.view(now));
         }
     }

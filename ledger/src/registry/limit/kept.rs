@@ -3,8 +3,9 @@
 
 use super::figures::Counted;
 use super::room::OwnerPlace;
-use crate::pool::{Pool, Resting};
+use crate::pool::{Plan, Pool, Resting};
 use lessor_protocol::Moment;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A pool, and its part of the sums.
@@ -183,6 +184,16 @@ impl Shelf {
     /// It is not about to be written down any more.
     pub(super) fn take_from_queue(&mut self) {
         *self.is_queued_mut() = false;
+    }
+
+    /// Whether the pool goes by `plan` already.
+    pub(super) fn goes_by(&self, plan: &Arc<Plan>) -> bool {
+        let own = match self {
+            Shelf::InUse(_, kept) => kept.pool.plan(),
+            Shelf::AtRest(.., resting) => resting.plan(),
+            Shelf::Miscounted(_, both) => both.0.plan(),
+        };
+        Arc::ptr_eq(own, plan)
     }
 
     /// Permits that the pool had left when it was counted.

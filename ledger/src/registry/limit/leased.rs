@@ -127,7 +127,7 @@ impl Limit {
         // The last to be answered is on top, and makes way.
         let (mut first, mut next) = (BinaryHeap::new(), None::<Moment>);
         self.leasing.retain(|id| {
-            let Some(kept) = pools.get_mut(id).map(Shelf::wake) else { return false };
+            let Some(kept) = pools.get_mut(id, tally).map(Shelf::wake) else { return false };
             let at = kept.pool.asks_above(now, rtt);
             tally.count(&mut kept.counted, kept.pool.view(now));
             if at <= soon {
@@ -151,17 +151,17 @@ impl Limit {
 
     /// What a pool has to say where an exchange takes `rtt`, and how far away to say that it is.
     pub(crate) fn ask_above(&mut self, now: Moment, id: &PoolId, rtt: Duration) -> Option<(Ask, Duration)> {
-        let pool = &mut self.pools.get_mut(id)?.wake().pool;
+        let pool = &mut self.pools.get_mut(id, &mut self.tally)?.wake().pool;
         let distance = pool.distance_above(rtt);
         pool.ask_above(now, rtt).map(|ask| (ask, distance))
     }
 
     /// The last that its pools have to say, of at most `most` of them.
     pub(crate) fn leaves_above(&mut self, now: Moment, most: usize) -> Vec<(PoolId, Ask)> {
-        let pools = &mut self.pools;
+        let (pools, tally) = (&mut self.pools, &mut self.tally);
         let (mut asks, mut left) = (vec![], most);
         self.leasing.retain(|id| {
-            let shelf = pools.get_mut(id).filter(|_| left > 0);
+            let shelf = pools.get_mut(id, tally).filter(|_| left > 0);
             let Some(kept) = shelf.map(Shelf::wake) else { return left == 0 };
             if let Some(ask) = kept.pool.leave_above(now) {
                 asks.push((id.clone(), ask));
@@ -203,7 +203,7 @@ impl Limit {
 
     /// No answer came to a pool.
     pub(crate) fn on_failure_above(&mut self, id: &PoolId) {
-        if let Some(shelf) = self.pools.get_mut(id) {
+        if let Some(shelf) = self.pools.get_mut(id, &mut self.tally) {
             shelf.wake().pool.on_failure_above();
         }
     }
@@ -215,7 +215,7 @@ impl Limit {
 
     /// The same of all of them: a new session begins.
     pub(crate) fn all_unrecognised_above(&mut self, now: Moment) {
-        for shelf in self.pools.values_mut() {
+        for shelf in self.pools.all(&mut self.tally) {
             shelf.wake().pool.on_unrecognised_above(now);
         }
     }

@@ -1,9 +1,10 @@
 //! What an operator does to a limit in use: changes it, tops it up, suspends it. No lease is taken back.
 
 use super::leased::{self, CompiledPlans};
+use super::pools::Change;
 use super::room::{KeyedNames, Owners};
 use super::unused::{self, Unused};
-use super::{Kept, Keyed, Limit, Plan, PoolId, Tally, plans};
+use super::{Keyed, Limit, Plan, PoolId, plans};
 use crate::CarryOver;
 use crate::overrides::Suspension;
 use crate::pool::{Fixtures, Holder, Past, PoolView};
@@ -61,12 +62,13 @@ impl Limit {
         }
         let plans = Plans::of(&config, self.plan.clocks);
         let past = self.past;
-        for (id, shelf) in &mut self.pools {
-            shelf.with(|kept| change(kept, &mut self.tally, plans.of_pool(id), past, carry_over, now));
-        }
+        let change = Change { plans: plans.clone(), past, carry_over, at: now, done: None };
+        self.pools.change(change, &mut self.tally);
         if self.makes_pools() {
             let (from, to) = ((&self.plan, &self.overrides), (&plans.plan, &plans.overrides));
             self.unused.change(from, to, past, carry_over, now);
+        } else {
+            self.pools.reach_all(&mut self.tally);
         }
         self.adjust(config, plans, now);
         self.outdate_records();
@@ -81,20 +83,16 @@ impl Limit {
         from: Bound<PoolId>,
         count: usize,
     ) -> Preview {
-        let page = self.pools.range((from, Bound::Unbounded)).take(count);
         let must_reset = self.must_reset(config);
         let past = if must_reset { self.past_of_others(now) } else { self.past };
         let plans = Plans::of(config, self.plan.clocks);
-        let effects = page.map(|(id, shelf)| {
-            let plan = plans.of_pool(id);
-            let (mut tally, mut copy) = (Tally::default(), Kept::new(shelf.copy()));
-            let before = copy.pool.view(now);
-            tally.count(&mut copy.counted, before);
+        let effects = self.pools.copies(from, count).map(|(id, mut pool)| {
+            let (plan, before) = (plans.of_pool(id), pool.view(now));
             match must_reset {
-                true => copy.pool = past.pool(plan, now),
-                false => change(&mut copy, &mut tally, plan, past, carry_over, now),
+                true => pool = past.pool(plan, now),
+                false => unused::go_on(&mut pool, plan, past, carry_over, now),
             }
-            Effect { pool: id.clone(), before, after: copy.pool.view(now) }
+            Effect { pool: id.clone(), before, after: pool.view(now) }
         });
         let effects = effects.collect();
         let reset_quarantine = must_reset.then(|| past.pool(&plans.plan, now).view(now).quarantine);
@@ -116,7 +114,7 @@ impl Limit {
         if name.is_some_and(|name| self.top_ups.names.iter().any(|known| known == name)) {
             return Ok(false);
         }
-        if !self.pools.contains_key(&id) {
+        if !self.pools.contains(&id) {
             self.make_room(now, &id, Owner::NONE)?;
             self.make(now, id.clone(), Owner::NONE);
         }
@@ -180,7 +178,10 @@ impl Limit {
         calls_have_ended
             && self.quarantine(now).is_zero()
             && match self.makes_pools() {
-                false => self.pools.values_mut().all(|shelf| shelf.wake().pool.is_forgettable(now)),
+                false => {
+                    let mut pools = self.pools.all(&mut self.tally);
+                    pools.all(|shelf| shelf.wake().pool.is_forgettable(now))
+                }
                 true => self.pools.is_empty(),
             }
     }
@@ -202,7 +203,7 @@ impl Limit {
 
     fn reset_to(&mut self, config: LimitConfig, now: Moment) {
         self.has_lost_loans |= self.config.upstream.is_some();
-        for (_, shelf) in std::mem::take(&mut self.pools) {
+        for shelf in self.pools.take(&mut self.tally) {
             let mut kept = shelf.into_kept();
             self.tally.count(&mut kept.counted, kept.pool.view(now));
             // What is out is never heard of again.
@@ -249,7 +250,8 @@ fn go_on_as((limit, keys): &AllFixtures<'_>, (other, other_keys): &AllFixtures<'
 }
 
 /// What the pools of a limit are made of.
-struct Plans {
+#[derive(Clone, Debug)]
+pub(super) struct Plans {
     plan: Arc<Plan>,
     overrides: BTreeMap<Key, Arc<Plan>>,
 }
@@ -260,21 +262,7 @@ impl Plans {
         Plans { plan, overrides }
     }
 
-    fn of_pool(&self, id: &PoolId) -> &Arc<Plan> {
+    pub(super) fn of_pool(&self, id: &PoolId) -> &Arc<Plan> {
         id.key.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.plan)
     }
-}
-
-/// Goes on by `plan`, with its part of the sums.
-fn change(
-    kept: &mut Kept,
-    tally: &mut Tally,
-    plan: &Arc<Plan>,
-    past: Past,
-    carry_over: CarryOver,
-    now: Moment,
-) {
-    tally.count(&mut kept.counted, kept.pool.view(now));
-    unused::go_on(&mut kept.pool, plan, past, carry_over, now);
-    tally.count(&mut kept.counted, kept.pool.view(now));
 }

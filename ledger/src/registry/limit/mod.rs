@@ -8,6 +8,7 @@ mod kept;
 mod leased;
 mod live;
 mod pool_id;
+mod pools;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -36,12 +37,16 @@ use kept::Shelf;
 use leased::CompiledPlans;
 use lessor_protocol::{Answer, Ask, ClockBounds, Key, LimitName, Moment, Observed, SafeShare};
 use live::TopUps;
+use pools::Pools;
 use room::{KeyedNames, Owners};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use unused::Unused;
 use written::Unwritten;
+
+/// Pools that a sweep brings to where the limit is, after a change, for each that it looks at: a million take some fifty seconds.
+const REACHES_AT_ONCE: usize = 4;
 
 /// One limit and its pools.
 #[derive(Debug)]
@@ -58,9 +63,7 @@ pub struct Limit {
     opens: Moment,
     ceiling: u64,
     memory: Duration,
-    /// One for each name and key, and just one if the limit has neither. Ordered: pages and sweeps go by it, the same
-    /// calls always do the same, and no choice of keys makes it slow. In boxes: a search reads identifiers only.
-    pools: BTreeMap<PoolId, Shelf>,
+    pools: Pools,
     /// Names that have a pool, of a pattern with keys.
     names: KeyedNames,
     /// How many pools each identity has.
@@ -101,7 +104,7 @@ impl Limit {
             compiled_plans: CompiledPlans::of(&config, clocks),
             past,
             plan,
-            pools: BTreeMap::new(),
+            pools: Pools::default(),
             names: KeyedNames::default(),
             owners: Owners::default(),
             held_pools: None,
@@ -206,7 +209,7 @@ impl Limit {
         seq: u64,
         ask: Ask,
     ) -> Result<Answer, AskRejection> {
-        if !self.pools.contains_key(id) {
+        if !self.pools.contains(id) {
             self.make_room(now, id, holder.share.owner)?;
             self.make(now, id.clone(), holder.share.owner);
         }
@@ -232,7 +235,7 @@ impl Limit {
     /// What the session `id` may go on with of `pool` while no allocator answers it, if that is configured.
     pub fn safe_share(&mut self, now: Moment, pool: &PoolId, id: SessionId) -> Option<SafeShare> {
         self.config.sharing.safe?;
-        let kept = self.pools.get_mut(pool)?.wake();
+        let kept = self.pools.get_mut(pool, &mut self.tally)?.wake();
         let share = kept.pool.safe_share(now, id);
         self.tally.count(&mut kept.counted, kept.pool.view(now));
         share
@@ -256,7 +259,7 @@ impl Limit {
 
     /// Whether there is this pool.
     pub fn has(&self, id: &PoolId) -> bool {
-        self.pools.contains_key(id)
+        self.pools.contains(id)
     }
 
     /// An ask that got no answer from a pool, because the allocator is stopping.
@@ -285,8 +288,9 @@ impl Limit {
     pub fn sweep(&mut self, now: Moment, steps: usize) {
         let (makes_pools, is_written) = (self.makes_pools(), self.unwritten.is_on());
         self.unused.sweep(now);
-        let (tally, unused, mut changed) = (&mut self.tally, &mut self.unused, vec![]);
-        let gone = self.sweep.run(&mut self.pools, steps, |id, shelf| {
+        self.pools.reach_some(steps.saturating_mul(REACHES_AT_ONCE), &mut self.tally);
+        let (unused, mut changed) = (&mut self.unused, vec![]);
+        let gone = self.pools.sweep(&mut self.sweep, steps, &mut self.tally, |id, shelf, tally| {
             if shelf.rests(now, is_written) {
                 debug_assert!(shelf.is_asleep(now), "{shelf:?}");
                 return false;
@@ -350,7 +354,7 @@ impl Limit {
     /// before `act`, reports settle in it: counted apart, so that what was burned is a count that never falls.
     fn with_pool<T>(&mut self, now: Moment, id: &PoolId, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
         let tally = &mut self.tally;
-        let result = self.pools.get_mut(id)?.with(|kept| {
+        let result = self.pools.get_mut(id, tally)?.with(|kept| {
             if kept.pool.let_pass(now).burned != kept.counted.books.burned {
                 tally.count(&mut kept.counted, kept.pool.view(now));
             }
@@ -371,7 +375,7 @@ impl Limit {
     pub(crate) fn stands_below(&self, prefix: &str) -> bool {
         let Ok(first) = LimitName::try_new(prefix) else { return false };
         let first = PoolId { name: Some(first), key: None };
-        let next = self.pools.range(first..).next().and_then(|(id, _)| id.name.as_ref());
+        let next = self.pools.first_from(first).and_then(|id| id.name.as_ref());
         next.is_some_and(|name| name.as_str().starts_with(prefix))
     }
 
@@ -387,7 +391,7 @@ impl Limit {
     /// Whether a pool of `name` is there.
     fn has_name(&self, name: &LimitName) -> bool {
         let first = PoolId { name: Some(name.clone()), key: None };
-        self.pools.range(first..).next().is_some_and(|(id, _)| id.name.as_ref() == Some(name))
+        self.pools.first_from(first).is_some_and(|id| id.name.as_ref() == Some(name))
     }
 }
 

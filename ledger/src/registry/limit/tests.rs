@@ -18,7 +18,8 @@ use std::ops::Bound;
 #[track_caller]
 fn audit(limit: &mut Limit, now: Moment) {
     let count = limit.pools.len();
-    for shelf in limit.pools.values_mut() {
+    limit.pools.reach_all(&mut limit.tally);
+    for shelf in limit.pools.shelves() {
         shelf.with(|kept| limit.tally.count(&mut kept.counted, kept.pool.view(now)));
     }
     let views = limit.views(now, Bound::Unbounded, count + 1);
@@ -33,6 +34,17 @@ fn audit(limit: &mut Limit, now: Moment) {
     let stand = |so| views.iter().filter(|(_, view)| standing(view) == so).count() as u64;
     assert_eq!([forecast.drain, forecast.trickle], [Scarcity::Draining, Scarcity::Scarce].map(stand));
     assert_eq!(forecast.time_to_empty, views.iter().filter_map(|(_, view)| view.time_to_empty).min());
+}
+
+fn ids(limit: &Limit) -> impl Iterator<Item = &PoolId> {
+    std::iter::successors(limit.pools.next(None), |id| limit.pools.next(Some(id)))
+}
+
+/// The pools that are to be written.
+fn unwritten(limit: &mut Limit) -> Vec<PoolId> {
+    let (mut pools, _) = limit.take_unwritten();
+    pools.extend(std::iter::from_fn(|| limit.next_of_all()).map(|(id, _)| id));
+    pools
 }
 
 fn limit(options: &str) -> Limit {
@@ -313,7 +325,7 @@ fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
         first.renew(millis(0), &PoolId::default(), A, 1, Ask { want: 10, waiting: 10, ..Ask::default() });
     assert!(lent.expect("a good ask").permits() > 0);
     let (version, _) = first.row(1);
-    let id = first.take_unwritten().remove(0);
+    let id = unwritten(&mut first).remove(0);
     let row = first.pool_row(millis(0), &id, version).expect("of that version");
     let (row, _) = row.expect("it is there");
     // Of another version nothing is known, not even what is out.
@@ -391,7 +403,7 @@ fn a_new_key_has_no_more_after_a_change_than_one_that_was_there() {
         assert_eq!(has(&mut limit, later, "newest"), 1_000);
         limit.sweep(millis(later), 100);
         limit.sweep(millis(later + 60_000), 100);
-        let pools = limit.pools.keys().filter_map(|id| id.key.as_ref()).map(Key::as_str);
+        let pools = ids(&limit).filter_map(|id| id.key.as_ref()).map(Key::as_str);
         assert_eq!(pools.collect::<Vec<_>>(), ["own"; 0], "all look new again");
     }
 }

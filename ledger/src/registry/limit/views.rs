@@ -13,7 +13,7 @@ impl Limit {
 
     /// The pool, or how it would look if it was made at `now`.
     pub fn view_or_new(&mut self, now: Moment, id: &PoolId) -> PoolView {
-        match self.pools.get_mut(id) {
+        match self.pools.get_mut(id, &mut self.tally) {
             Some(shelf) => shelf.with(|kept| kept.pool.view(now)),
             None => self.new_pool(now, id).view(now),
         }
@@ -21,8 +21,8 @@ impl Limit {
 
     /// Up to `count` pools from `from` on, in order.
     pub fn views(&mut self, now: Moment, from: Bound<PoolId>, count: usize) -> Vec<(PoolId, PoolView)> {
-        let page = self.pools.range_mut((from, Bound::Unbounded)).take(count);
-        page.map(|(id, shelf)| (id.clone(), shelf.with(|kept| kept.pool.view(now)))).collect()
+        let view = |id: &PoolId, shelf: &mut Shelf| (id.clone(), shelf.with(|kept| kept.pool.view(now)));
+        self.pools.page(from, count, &mut self.tally, view)
     }
 
     /// The same, with the holdings of each.
@@ -32,12 +32,11 @@ impl Limit {
         from: Bound<PoolId>,
         count: usize,
     ) -> Vec<(PoolId, PoolView, Vec<Holding>)> {
-        let page = self.pools.range_mut((from, Bound::Unbounded)).take(count);
-        let look = |(id, shelf): (&PoolId, &mut Shelf)| {
+        let look = |id: &PoolId, shelf: &mut Shelf| {
             let (view, holdings) =
                 shelf.with(|kept| (kept.pool.view(now), kept.pool.holdings(now).collect()));
             (id.clone(), view, holdings)
         };
-        page.map(look).collect()
+        self.pools.page(from, count, &mut self.tally, look)
     }
 }

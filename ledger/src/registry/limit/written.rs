@@ -21,11 +21,33 @@ pub(super) struct Unwritten {
     has_row: bool,
     /// Pools that are to be written, each of them once.
     pools: Vec<PoolId>,
+    /// Whether all that there are are to be written, beside those that are gone.
+    has_all: bool,
+    round: Round,
     /// Whether something was answered that may not be known before it is written.
     is_uncovered: bool,
 }
 
+/// How far a batch has come that all pools of a limit are in.
+#[derive(Debug, Default)]
+enum Round {
+    /// There is none, or it has come to the end.
+    #[default]
+    Over,
+    /// Those after this one are still to be copied, as they are then.
+    After(Option<PoolId>),
+}
+
 impl Unwritten {
+    /// Whether the pool `id` is to be written as one of all.
+    fn has(&self, id: &PoolId) -> bool {
+        let is_ahead = match &self.round {
+            Round::Over => false,
+            Round::After(last) => last.as_ref().is_none_or(|last| id > last),
+        };
+        self.has_all || is_ahead
+    }
+
     /// Whether anything is written down.
     pub(super) fn is_on(&self) -> bool {
         self.is_on
@@ -82,7 +104,7 @@ impl Limit {
         if !self.unwritten.is_on {
             return;
         }
-        let Some(shelf) = self.pools.get_mut(id) else { return };
+        let Some(shelf) = self.pools.get_mut(id, &mut self.tally) else { return };
         let (may_be_known, wants_checkpoint) =
             shelf.with(|Kept { pool, .. }| (pool.may_be_known(), pool.wants_checkpoint()));
         self.unwritten.is_uncovered |= !may_be_known;
@@ -100,7 +122,10 @@ impl Limit {
 
     /// A pool is to be written, or is gone and to be dropped.
     fn queue(&mut self, id: &PoolId) {
-        if !self.pools.get_mut(id).is_some_and(Shelf::queue) {
+        if self.unwritten.has(id) && self.pools.contains(id) {
+            return;
+        }
+        if !self.pools.get_mut(id, &mut self.tally).is_some_and(Shelf::queue) {
             self.unwritten.pools.push(id.clone());
         }
     }
@@ -119,7 +144,7 @@ impl Limit {
 
     /// Whether there is something to write.
     pub(crate) fn is_unwritten(&self) -> bool {
-        self.unwritten.has_row || !self.unwritten.pools.is_empty()
+        self.unwritten.has_row || self.unwritten.has_all || !self.unwritten.pools.is_empty()
     }
 
     /// The version of its rows, and its own row but for its basis, if that is to be written. `next` is a version that there never was.
@@ -129,9 +154,23 @@ impl Limit {
         (version, std::mem::take(&mut self.unwritten.has_row).then(row))
     }
 
-    /// The pools that are to be written. Each stays marked until [`Limit::pool_row`] is called.
-    pub(crate) fn take_unwritten(&mut self) -> Vec<PoolId> {
-        std::mem::take(&mut self.unwritten.pools)
+    /// The pools that are to be written, and whether [`Limit::next_of_all`] says more. Each stays marked until [`Limit::pool_row`] is
+    /// called.
+    pub(crate) fn take_unwritten(&mut self) -> (Vec<PoolId>, bool) {
+        let has_all = std::mem::take(&mut self.unwritten.has_all) && !self.pools.is_empty();
+        self.unwritten.round = if has_all { Round::After(None) } else { Round::Over };
+        (std::mem::take(&mut self.unwritten.pools), has_all)
+    }
+
+    /// The next pool that is to be written where all are, and whether there are more.
+    pub(crate) fn next_of_all(&mut self) -> Option<(PoolId, bool)> {
+        let Round::After(last) = std::mem::take(&mut self.unwritten.round) else { return None };
+        let next = self.pools.next(last.as_ref())?.clone();
+        let has_more = self.pools.next(Some(&next)).is_some();
+        if has_more {
+            self.unwritten.round = Round::After(Some(next.clone()));
+        }
+        Some((next, has_more))
     }
 
     /// The row of a pool at `now`, and what may be lent once it is durable; `Some(None)` of a pool that is gone. `None` if there is
@@ -143,7 +182,9 @@ impl Limit {
         version: u64,
     ) -> Option<Option<(PoolRow, HighWater)>> {
         let is_other = self.unwritten.version != Some(version);
-        let Some(shelf) = self.pools.get_mut(id) else { return (!is_other).then_some(None) };
+        let Some(shelf) = self.pools.get_mut(id, &mut self.tally) else {
+            return (!is_other).then_some(None);
+        };
         shelf.take_from_queue();
         let owner = Some(self.owners.at(shelf.made_for())).filter(|owner| *owner != Owner::NONE);
         if is_other {
@@ -157,15 +198,13 @@ impl Limit {
     /// What is to be written once more, all of it.
     pub(crate) fn write_all(&mut self) {
         if self.unwritten.is_on {
-            self.unwritten.has_row = true;
-            let ids: Vec<PoolId> = self.pools.keys().cloned().collect();
-            ids.iter().for_each(|id| self.queue(id));
+            (self.unwritten.has_row, self.unwritten.has_all) = (true, true);
         }
     }
 
     /// What came with `mark` is durable.
     pub(crate) fn raise_high_water(&mut self, id: &PoolId, mark: HighWater) {
-        if let Some(shelf) = self.pools.get_mut(id) {
+        if let Some(shelf) = self.pools.get_mut(id, &mut self.tally) {
             shelf.with(|kept| kept.pool.raise_high_water(mark));
         }
     }
@@ -173,7 +212,8 @@ impl Limit {
     /// It goes on where an earlier life was until `now`, with pools that are still to be restored.
     pub(crate) fn resume(&mut self, now: Moment) {
         self.restored = Some(now);
-        self.pools.values_mut().for_each(|shelf| shelf.with(|kept| kept.pool.forget_safe_shares(now)));
+        let pools = self.pools.all(&mut self.tally);
+        pools.for_each(|shelf| shelf.with(|kept| kept.pool.forget_safe_shares(now)));
     }
 
     /// Goes on with a pool as it was written down in `row`, of this `version` of its limit. One that is of no use begins
@@ -186,10 +226,6 @@ impl Limit {
             self.past = Past::Lost(now);
             self.past.pool(&plan, now)
         });
-        if let Some(old) = self.pools.remove(&id) {
-            self.owners.remove(old.made_for());
-            self.tally.drop(old.counted());
-        }
         let mut kept = Kept::new(pool);
         let view = kept.pool.view(now);
         self.tally.count(&mut kept.counted, view);
@@ -200,6 +236,9 @@ impl Limit {
             // Most rested when they were written.
             shelf.rest();
         }
-        self.pools.insert(id, shelf);
+        if let Some(old) = self.pools.insert(id, shelf) {
+            self.owners.remove(old.made_for());
+            self.tally.drop(old.counted());
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! A limit whose pools rest at every chance does, shows and writes down what one does whose pools never rest.
+//! A limit whose pools rest at every chance does, shows and writes down what one does whose pools never rest. One that a change
+//! reaches pool by pool does what one does that it reaches at once.
 
 use super::*;
-use crate::registry::limit::kept::Shelf;
 use crate::registry::rows::PoolRow;
 use proptest::prelude::*;
 
@@ -65,17 +65,27 @@ fn config(kind: usize, percent: u64) -> LimitConfig {
 struct Side {
     limit: Limit,
     marks: Vec<(PoolId, crate::pool::HighWater)>,
-    rests: bool,
+    after: After,
+}
+
+/// What is done with all pools after each act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    Rest,
+    Wake,
+    /// A change reaches them at once.
+    Reach,
+    Nothing,
 }
 
 impl Side {
-    fn new(kind: usize, is_written: bool, rests: bool) -> Self {
+    fn new(kind: usize, is_written: bool, after: After) -> Self {
         let mut limit =
             Limit::new(config(kind, 100), lessor_protocol::ClockBounds::default(), Past::None, millis(0));
         if is_written {
             limit.begin_writing();
         }
-        Side { limit, marks: vec![], rests }
+        Side { limit, marks: vec![], after }
     }
 
     /// Does `act`: what it comes to.
@@ -101,11 +111,15 @@ impl Side {
             }
             Act::Write(is_durable) => format!("{:?}", self.write(now, is_durable)),
         };
-        for shelf in self.limit.pools.values_mut() {
-            match self.rests {
-                true => shelf.rest(),
-                false => _ = shelf.wake(),
+        for shelf in self.limit.pools.shelves() {
+            match self.after {
+                After::Rest => shelf.rest(),
+                After::Wake => _ = shelf.wake(),
+                After::Reach | After::Nothing => {}
             }
+        }
+        if self.after == After::Reach {
+            self.limit.pools.reach_all(&mut self.limit.tally);
         }
         came
     }
@@ -113,7 +127,7 @@ impl Side {
     fn write(&mut self, now: Moment, is_durable: bool) -> Vec<Option<Option<PoolRow>>> {
         let (version, _) = self.limit.row(1);
         let mut rows = vec![];
-        for id in self.limit.take_unwritten() {
+        for id in unwritten(&mut self.limit) {
             let row = self.limit.pool_row(now, &id, version);
             rows.push(row.map(|row| {
                 row.map(|(row, mark)| {
@@ -142,47 +156,70 @@ fn key_of(key: usize) -> PoolId {
     super::key(["x", "y", "z"][key])
 }
 
+/// Both do all `acts`. What one does is what the other does, and how they look is compared after each act if they are `looked_at`, else
+/// at the end.
+fn both_do(
+    [mut one, mut other]: [Side; 2],
+    kind: usize,
+    acts: Vec<(u64, Act)>,
+    looked_at: bool,
+) -> Result<(), TestCaseError> {
+    let mut held = [[Held::default(); 3]; 2];
+    let mut now = millis(0);
+    for (seq, (wait, act)) in (1..).zip(acts) {
+        now = now + Duration::from_millis(wait);
+        let mut ask = Ask::default();
+        if let Act::Ask { session, key, .. } | Act::Leave(session, key) = act {
+            let it = &mut held[session][key];
+            if now >= it.until {
+                it.held = 0;
+            }
+            if let Act::Ask { spends, want, demand_milli, .. } = act {
+                let spends = it.held * spends / 100;
+                (it.spent, it.held) = (it.spent + spends, it.held - spends);
+                ask = Ask { want, demand_milli, ..ask };
+            }
+            ask = Ask { spent_total: it.spent, held: it.held, ..ask };
+        }
+        let came = other.act(now, act, kind, seq, ask);
+        prop_assert_eq!(&one.act(now, act, kind, seq, ask), &came);
+        if looked_at {
+            prop_assert_eq!(one.look(now), other.look(now));
+        }
+        if let Act::Ask { session, key, .. } = act {
+            let again = Holder { id: SessionId(session as u64 + 1), ..A };
+            let it = &mut held[session][key];
+            let answer = other.limit.renew(now, &key_of(key), again, seq, ask);
+            prop_assert_eq!(&one.limit.renew(now, &key_of(key), again, seq, ask), &answer);
+            match answer {
+                Ok(Answer::Grant(grant)) => {
+                    it.held = grant.kept + grant.permits;
+                    it.until = now + grant.term * 9 / 10;
+                }
+                Ok(Answer::Refusal(_)) => {}
+                Err(_) => *it = Held::default(),
+            }
+        } else if let Act::Leave(session, key) = act {
+            held[session][key] = Held::default();
+        }
+    }
+    prop_assert_eq!(one.look(now), other.look(now));
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn resting_changes_nothing(kind in 0..3_usize, is_written: bool, acts in acts()) {
-        let [mut rests, mut awake] = [true, false].map(|rests| Side::new(kind, is_written, rests));
-        let mut held = [[Held::default(); 3]; 2];
-        let mut now = millis(0);
-        for (seq, (wait, act)) in (1..).zip(acts) {
-            now = now + Duration::from_millis(wait);
-            let mut ask = Ask::default();
-            if let Act::Ask { session, key, .. } | Act::Leave(session, key) = act {
-                let it = &mut held[session][key];
-                if now >= it.until {
-                    it.held = 0;
-                }
-                if let Act::Ask { spends, want, demand_milli, .. } = act {
-                    let spends = it.held * spends / 100;
-                    (it.spent, it.held) = (it.spent + spends, it.held - spends);
-                    ask = Ask { want, demand_milli, ..ask };
-                }
-                ask = Ask { spent_total: it.spent, held: it.held, ..ask };
-            }
-            let came = awake.act(now, act, kind, seq, ask);
-            prop_assert_eq!(&rests.act(now, act, kind, seq, ask), &came);
-            prop_assert_eq!(rests.look(now), awake.look(now));
-            if let Act::Ask { session, key, .. } = act {
-                let again = Holder { id: SessionId(session as u64 + 1), ..A };
-                let it = &mut held[session][key];
-                let answer = awake.limit.renew(now, &key_of(key), again, seq, ask);
-                prop_assert_eq!(&rests.limit.renew(now, &key_of(key), again, seq, ask), &answer);
-                match answer {
-                    Ok(Answer::Grant(grant)) => {
-                        it.held = grant.kept + grant.permits;
-                        it.until = now + grant.term * 9 / 10;
-                    }
-                    Ok(Answer::Refusal(_)) => {}
-                    Err(_) => *it = Held::default(),
-                }
-            } else if let Act::Leave(session, key) = act {
-                held[session][key] = Held::default();
-            }
-        }
+        let sides = [After::Rest, After::Wake].map(|after| Side::new(kind, is_written, after));
+        both_do(sides, kind, acts, true)?;
+    }
+
+    #[test]
+    fn a_change_that_reaches_pools_later_is_one_that_reached_all_at_once(
+        kind in 0..3_usize, is_written: bool, acts in acts()
+    ) {
+        let sides = [After::Nothing, After::Reach].map(|after| Side::new(kind, is_written, after));
+        both_do(sides, kind, acts, false)?;
     }
 }
 
@@ -195,15 +232,16 @@ fn the_pool_of_an_idle_key_rests_in_few_bytes_until_it_is_used() {
     let mut limit = Limit::new(config.limits[0].clone(), config.clocks, Past::None, millis(0));
     assert_eq!(ask(&mut limit, 0, "x", 1, 0, 3), Ok(3));
     assert_eq!(ask(&mut limit, 100, "x", 2, 3, 0), Ok(0));
-    let bytes = |limit: &Limit| limit.pools.values().map(Shelf::resting_bytes).collect::<Vec<_>>();
+    let bytes =
+        |limit: &mut Limit| limit.pools.shelves().map(|shelf| shelf.resting_bytes()).collect::<Vec<_>>();
     limit.sweep(millis(500), 1);
-    assert_eq!(bytes(&limit), [None], "its session may ask at any moment");
+    assert_eq!(bytes(&mut limit), [None], "its session may ask at any moment");
     limit.sweep(millis(8_000), 1);
-    let rest = bytes(&limit)[0].expect("its session has been quiet for long");
+    let rest = bytes(&mut limit)[0].expect("its session has been quiet for long");
     assert!(rest <= 128, "{rest} bytes");
     audit(&mut limit, millis(9_000));
     assert_eq!(limit.view(millis(9_000), &key("x")).map(|view| view.available), Some(97));
-    assert!(bytes(&limit)[0].is_some(), "it woke for a moment only");
+    assert!(bytes(&mut limit)[0].is_some(), "it woke for a moment only");
     assert_eq!(ask(&mut limit, 10_000, "x", 3, 3, 9), Ok(9));
-    assert_eq!(bytes(&limit), [None], "it is in use");
+    assert_eq!(bytes(&mut limit), [None], "it is in use");
 }

@@ -99,7 +99,7 @@ fn whose_keys_they_are_outlives_a_restart() {
     }
     let mut second = limit_of(&text);
     let (version, _) = first.row(1);
-    for id in first.take_unwritten() {
+    for id in unwritten(&mut first) {
         let (row, _) = first.pool_row(millis(0), &id, version).flatten().expect("it was used");
         assert_eq!(row.owner, Some(7));
         second.restore(id, &row, version, Gap::Counted, millis(10));
@@ -131,7 +131,7 @@ fn one_identity_leaves_a_tenth_of_the_names_of_a_pattern_with_keys_to_others() {
     assert_eq!(ask_of_name(&mut limit, 7, 0, 10, "api/3", "another"), Ok(()), "a key of an old name");
     let mut second = limit_of();
     let (version, _) = limit.row(1);
-    for id in limit.take_unwritten() {
+    for id in unwritten(&mut limit) {
         let (row, _) = limit.pool_row(millis(0), &id, version).flatten().expect("it was used");
         second.restore(id, &row, version, Gap::Counted, millis(10));
     }
