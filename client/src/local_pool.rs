@@ -149,8 +149,8 @@ struct Cold {
     standby: Standby,
     /// Of the plain pool of a limit: those of its keys.
     keys: OnceLock<Box<Keys>>,
-    /// Of limits with a steady flow. Others never look at it.
-    pace: Arc<Pace>,
+    /// Of limits with a steady flow, from the first rate on that was lent.
+    pace: OnceLock<Arc<Pace>>,
     /// The largest call that a steady flow kept waiting.
     largest: AtomicU64,
     /// Permits that calls have cost beyond what they reserved. They are in the line too.

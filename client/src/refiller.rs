@@ -239,6 +239,7 @@ impl Refiller {
             pool.leased(first_sent);
         }
         pool.set_low_water(refill.nudge_below(self.connection.rtt()));
+        pool.learn_pace(&refill);
         pool.set_paced(refill.is_paced());
         pool.listen(refill.not_before() <= now);
         drop(refill);

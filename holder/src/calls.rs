@@ -4,6 +4,7 @@
 //! Permits are all alike: which call has ended does not matter, only how many. So those that end are put first to what
 //! must not be spent again.
 
+use crate::rare::Usual;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{InFlight, Moment};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use std::time::Duration;
 const MEAN_OVER: u64 = 256;
 
 /// What is in flight of one pool.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SessionCalls {
     cap: Option<Cap>,
     /// Spent, and handed back when their calls end.
@@ -42,7 +43,7 @@ struct Cap {
 }
 
 /// How much was in use on average, as a total.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Usage {
     /// Permits · nanoseconds until `at`: in use, and refused for as long as a call takes.
     area: u128,
@@ -52,6 +53,22 @@ struct Usage {
     refused: u64,
     /// Permits and permits · nanoseconds of late.
     recent: (u64, u128),
+}
+
+/// Nothing is in flight, or the allocator does not count it.
+impl Usual for SessionCalls {
+    const USUAL: &'static Self = &SessionCalls {
+        cap: None,
+        running: 0,
+        busy: 0,
+        forgotten: 0,
+        unguarded: 0,
+        reported: 0,
+        noted: 0,
+        ended: 0,
+        used: 0,
+        usage: Usage { area: 0, at: Moment::ORIGIN, taken: 0, refused: 0, recent: (0, 0) },
+    };
 }
 
 /// Permits that ended, by what becomes of them.

@@ -6,6 +6,7 @@
 //! round trip, not for a permit that sits idle. It always says totals.
 
 mod aside;
+mod asked;
 mod events;
 mod goodbye;
 mod in_flight;
@@ -19,6 +20,8 @@ mod unrecognised;
 use crate::calls::SessionCalls;
 use crate::demand::Demand;
 use crate::permits::{Pacer, Permits};
+use crate::rare::Rare;
+use asked::Asked;
 use goodbye::Known;
 use lessor_protocol::sizing::{PERMIT, mean};
 use lessor_protocol::{Ask, ClockBounds, Grant, Moment, PERMITS_MAX, TERM_MAX};
@@ -72,9 +75,11 @@ pub struct Refill<P> {
     /// Attempts when the last ask was written.
     attempted: u64,
     /// What is in flight, where the allocator counts that.
-    calls: SessionCalls,
+    calls: Rare<SessionCalls>,
     /// What callers have reserved.
-    reserved: Reserved,
+    reserved: Rare<Reserved>,
+    /// No caller may spend any more: what comes back is not for the slot.
+    is_stopped: bool,
     /// When an attempt was last seen.
     tried: Moment,
     /// How much was spent when the line was last seen to move, and when that was.
@@ -93,20 +98,18 @@ pub struct Refill<P> {
     unrecognised: Option<Unrecognised>,
     /// It was given up a moment ago, for what an answer brings.
     made_way: bool,
-    /// When the last ask was written, and what it said.
-    asked: Option<(Moment, Ask)>,
-    /// When it was written, while there is no answer to it.
-    awaited: Option<Moment>,
+    /// The last ask that was written.
+    asked: Option<Asked>,
     /// What the allocator knows to be lent.
     known: Known,
     /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
     is_known: bool,
     phase: Phase,
-    /// When to ask because of an event, and when an event may be acted on next.
-    event_due: Option<Moment>,
+    /// When to ask because of an event, [`Moment::NEVER`] if there was none, and when an event may be acted on next.
+    event_due: Moment,
     acted: Moment,
-    /// Since when an ask is due that was put off.
-    overdue: Option<Moment>,
+    /// Since when an ask is due that was put off; [`Moment::NEVER`] if none was.
+    overdue: Moment,
     /// What it mints by, where the limit has a steady flow.
     rate: RateHeld<P>,
 }
@@ -162,8 +165,9 @@ impl<P: Pacer> Refill<P> {
             shadow: Shadow::default(),
             demand: Demand::new(now),
             attempted: 0,
-            calls: SessionCalls::default(),
-            reserved: Reserved::default(),
+            calls: Rare::default(),
+            reserved: Rare::default(),
+            is_stopped: false,
             tried: now,
             moved: (0, now),
             patience: patience(0),
@@ -174,20 +178,19 @@ impl<P: Pacer> Refill<P> {
             unrecognised: None,
             made_way: false,
             asked: None,
-            awaited: None,
             known: Known::default(),
             is_known: false,
             phase: Phase::New { eager },
-            event_due: None,
+            event_due: Moment::NEVER,
             acted: Moment::ORIGIN,
-            overdue: None,
+            overdue: Moment::NEVER,
             rate: RateHeld::new(),
         }
     }
 
-    /// What callers take from beside the slot, where the limit has a steady flow.
-    pub fn pace(&self) -> &P {
-        &self.rate.pace
+    /// What callers take from beside the slot, from when the limit was first known to have a steady flow.
+    pub fn pace(&self) -> Option<&P> {
+        self.rate.pace()
     }
 
     /// Whether the limit has a steady flow, as far as is known.
@@ -288,8 +291,10 @@ impl<P: Pacer> Refill<P> {
         let returned = slot.shed(keep);
         self.removed += returned;
         let spent = self.spent(slot);
-        self.calls.look(spent);
-        self.calls.on_ask();
+        if let Some(calls) = self.calls.unusual() {
+            calls.look(spent);
+            calls.on_ask();
+        }
         // Read first, and what has been spent since is held in it: said to be held, or spent and said to be running.
         let balance = slot.balance();
         let at_least = match self.phase {
@@ -314,7 +319,7 @@ impl<P: Pacer> Refill<P> {
             busy,
         };
         self.acts(now);
-        (self.asked, self.awaited) = (Some((now, ask)), Some(now));
+        self.asked = Some(Asked::new(&ask, now));
         self.known.asked(&ask);
         ask
     }
@@ -345,20 +350,22 @@ impl<P: Pacer> Refill<P> {
             self.goes_without(slot, grant, now, random);
             return Belief::Installed;
         }
-        let Some((_, ask)) = self.asked else { return Belief::Invalid };
-        self.awaited = None;
+        let Some(ask) = self.asked else { return Belief::Invalid };
+        self.awaits_no_answer();
         self.known.answered(&ask, grant);
         self.let_go_of_reserved(slot, now);
-        self.reserved.goes_on();
+        self.is_stopped = false;
         self.rate.install(&grant.rate, clocks, now, grant.horizon);
         let deadline = clocks.holder_end(first_sent, grant.term);
         let lost = ask.held - grant.kept;
-        self.calls.on_grant(grant.in_flight, ask.spent_total + self.forgotten, ask.unguarded);
+        self.learn_of_cap(grant.in_flight, &ask);
         // One that is over by now may end before the one that made way for it: of its permits none is spent. What is not
         // claimed is given back.
         let permits = if made_way && now >= deadline { 0 } else { grant.permits };
         let dropped = self.install(slot, permits, lost, deadline);
-        self.calls.spend(lost - dropped, now);
+        if let Some(calls) = self.calls.unusual() {
+            calls.spend(lost - dropped, now);
+        }
         self.removed += dropped;
         self.installed += permits;
         self.shadow.reported = ask.shadow_refused + self.shadow.forgotten;
@@ -372,8 +379,8 @@ impl<P: Pacer> Refill<P> {
         self.not_before = now + jittered(grant.ask_after.max(pause), random);
         self.is_known = true;
         let spent_is_reported = self.spent(slot) == ask.spent_total + self.forgotten;
-        let is_over = self.calls.is_empty() && ask.running.unwrap_or(0) == 0 && ask.busy == 0;
-        let is_reported = spent_is_reported && is_over && ask.want == 0 && ask.waiting == 0;
+        let is_over = self.calls.is_empty() && !ask.has_calls;
+        let is_reported = spent_is_reported && is_over && ask.want == 0 && !ask.has_line;
         let holds_nothing = slot.balance().total() + self.reserved.permits() == 0 && !self.rate.is_held();
         self.phase = if holds_nothing && is_reported { Phase::Idle } else { Phase::Active };
         Belief::Installed
@@ -384,7 +391,7 @@ impl<P: Pacer> Refill<P> {
         // No node has to wait for longer than a term to ask again: a longer wait would keep it silent as long as the grant says.
         let longest = grant.term.max(grant.ask_after);
         let is_sane = longest <= TERM_MAX && RateHeld::<P>::is_sane(&grant.rate);
-        is_sane && self.asked.is_some_and(|(_, ask)| grant.permits <= ask.want && grant.kept <= ask.held)
+        is_sane && self.asked.is_some_and(|ask| grant.permits <= ask.want && grant.kept <= ask.held)
     }
 
     /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
@@ -406,7 +413,7 @@ impl<P: Pacer> Refill<P> {
     }
 
     fn asked_at(&self) -> Moment {
-        self.asked.map_or(Moment::ORIGIN, |(at, _)| at)
+        self.asked.map_or(Moment::ORIGIN, |asked| asked.at)
     }
 }
 

@@ -170,7 +170,8 @@ impl Desk {
         } else {
             0
         };
-        if self.refill.is_paced() { permits.min(self.refill.pace().available(now)) } else { permits }
+        let paced = || self.refill.pace().map_or(0, |pace| pace.available(now));
+        if self.refill.is_paced() { permits.min(paced()) } else { permits }
     }
 
     /// Spends `permits` if they are there, and says how many are left: as a handle does.
@@ -208,7 +209,7 @@ impl Desk {
         if self.slot.hold(permits, now).is_err() {
             return false;
         }
-        let is_time = self.refill.pace().take(permits, now).is_ok();
+        let is_time = self.refill.pace().is_some_and(|pace| pace.take(permits, now).is_ok());
         if !is_time {
             self.slot.put_back(permits);
         }
@@ -232,19 +233,20 @@ impl Desk {
         if !self.refill.is_paced() {
             return None;
         }
-        let wait = self.refill.pace().check(permits, now).err()?.wait?;
+        let wait = self.refill.pace()?.check(permits, now).err()?.wait?;
         let has_permits = permits <= self.slot.balance().free && now + wait < self.slot.deadline();
         has_permits.then_some(wait)
     }
 
     /// Whether the first in line waits beside permits that suffice for it.
     pub fn passes_over(&self, node: &Node, real: u64) -> bool {
-        let is_live = node.now(real) < self.slot.deadline();
+        let now = node.now(real);
+        let is_live = now < self.slot.deadline();
         let suffices = |waiter: &Waiter| waiter.permits <= self.slot.balance().free;
+        let is_minted = |permits| self.refill.pace().is_some_and(|pace| pace.check(permits, now).is_ok());
         let is_due = |waiter: &Waiter| {
             // A caller that waits for the next permit of a steady flow is called when that is due.
-            !self.refill.is_paced()
-                || (self.due == u64::MAX && self.refill.pace().check(waiter.permits, node.now(real)).is_ok())
+            !self.refill.is_paced() || (self.due == u64::MAX && is_minted(waiter.permits))
         };
         node.up && is_live && self.line.front().is_some_and(|waiter| suffices(waiter) && is_due(waiter))
     }

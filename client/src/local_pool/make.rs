@@ -25,7 +25,6 @@ impl LocalPool {
         tally: Arc<Tally>,
     ) -> Arc<LocalPool> {
         hot_ref.hot_state().set_key(name.key.as_deref());
-        let refill = Refill::new(CLOCK.now(), eager);
         let hot = Hot {
             hot_ref,
             ceiling: AtomicU64::new(lessor_protocol::PERMITS_MAX),
@@ -42,12 +41,12 @@ impl LocalPool {
             shadow_refused: AtomicU64::new(0),
             standby: Standby::default(),
             keys: OnceLock::new(),
-            pace: refill.pace().clone(),
+            pace: OnceLock::new(),
             largest: AtomicU64::new(0),
             overdrawn: AtomicU64::new(0),
             doubted: AtomicBool::new(false),
             line: Mutex::new(Line::default()),
-            refill: Mutex::new(refill),
+            refill: Mutex::new(Refill::new(CLOCK.now(), eager)),
             feedback: OnceLock::new(),
             wake_list,
             tally,

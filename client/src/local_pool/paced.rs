@@ -2,7 +2,7 @@
 //! other methods call it where the limit has such a flow; it never waits.
 
 use super::LocalPool;
-use crate::pace::{Early, Taken};
+use crate::pace::{Pace, Refill, Taken};
 use crate::slot::Short;
 use lessor_protocol::Moment;
 use std::sync::atomic::Ordering;
@@ -29,17 +29,21 @@ impl LocalPool {
     }
 
     /// Takes from the pace what [`LocalPool::hold`] has set aside; nothing where the limit has no steady flow.
+    #[inline]
     pub(crate) fn hold_pace(&self, permits: u64, now: Moment) -> Result<Option<Taken>, Short> {
         if permits == 0 || !self.is_paced() {
             return Ok(None);
         }
-        match self.cold.pace.take(permits, now) {
-            Ok(taken) => Ok(Some(taken)),
-            Err(Early { .. }) => {
-                self.cold.largest.fetch_max(permits, Ordering::Relaxed);
-                Err(Short::Early)
-            }
-        }
+        self.take_from_pace(permits, now).map(Some)
+    }
+
+    #[inline(never)]
+    fn take_from_pace(&self, permits: u64, now: Moment) -> Result<Taken, Short> {
+        let taken = self.pace().and_then(|pace| pace.take(permits, now).ok());
+        taken.ok_or_else(|| {
+            self.cold.largest.fetch_max(permits, Ordering::Relaxed);
+            Short::Early
+        })
     }
 
     /// Frees what [`LocalPool::hold`] set aside and wakes no caller: for the first in line, which would wake itself for ever.
@@ -49,8 +53,8 @@ impl LocalPool {
 
     /// Undoes [`LocalPool::hold_pace`].
     pub(crate) fn put_back_pace(&self, taken: Option<Taken>) {
-        if let Some(taken) = taken {
-            self.cold.pace.put_back(taken);
+        if let (Some(pace), Some(taken)) = (self.pace(), taken) {
+            pace.put_back(taken);
         }
     }
 
@@ -64,7 +68,19 @@ impl LocalPool {
         if !self.is_paced() || slot.balance().free < permits || now >= slot.deadline() {
             return None;
         }
-        self.cold.pace.check(permits, now).err()?.wait
+        self.pace()?.check(permits, now).err()?.wait
+    }
+
+    /// What callers take from beside the slot; `None` before the first rate was lent.
+    pub(super) fn pace(&self) -> Option<&Pace> {
+        self.cold.pace.get().map(|pace| &**pace)
+    }
+
+    /// Callers go by what `refill` was lent, once it was lent a rate.
+    pub(crate) fn learn_pace(&self, refill: &Refill) {
+        if let Some(pace) = refill.pace() {
+            self.cold.pace.get_or_init(|| pace.clone());
+        }
     }
 
     pub(crate) fn is_paced(&self) -> bool {

@@ -46,6 +46,6 @@ impl LocalPool {
     /// Permits that can be spent at `now`.
     pub(super) fn there_at(&self, now: Moment) -> u64 {
         let free = if now < self.slot().deadline() { self.slot().balance().free } else { 0 };
-        if self.is_paced() { free.min(self.cold.pace.available(now)) } else { free }
+        if self.is_paced() { free.min(self.pace().map_or(0, |pace| pace.available(now))) } else { free }
     }
 }

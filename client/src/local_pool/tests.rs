@@ -190,7 +190,7 @@ fn a_call_that_comes_too_early_for_the_pace_wakes_the_first_in_line() {
     let (pool, now) = (limit.pool(), CLOCK.now());
     pool.set_paced(true);
     // One permit is always due, and five at once never are.
-    pool.cold.pace.go(Gait { interval: 1, depth: 1 }, 1, now);
+    pool.cold.pace.get_or_init(Arc::default).go(Gait { interval: 1, depth: 1 }, 1, now);
     let mut first = Caller::new(limit.acquire(1));
     assert_eq!(first.run(), None, "no permit is free");
     // Of this no caller is told.

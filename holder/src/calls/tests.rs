@@ -10,7 +10,7 @@ fn at(seconds: u64) -> Moment {
 
 /// As a grant makes them whose permits are spent again, up to `hold`, or are spent.
 fn counted(hold: Option<u64>) -> SessionCalls {
-    let mut calls = SessionCalls::default();
+    let mut calls = SessionCalls::USUAL.clone();
     calls.on_grant(Some(InFlight { longest: SECOND, hold }), 0, 0);
     calls
 }

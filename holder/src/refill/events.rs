@@ -17,7 +17,7 @@ impl<P: Pacer> Refill<P> {
     /// When an ask is due, sooner because of an event.
     pub(super) fn due_active(&self, slot: &impl Permits, seen: Seen, now: Moment, rtt: Duration) -> Moment {
         let own_due = self.due_without_events(slot, seen, now, rtt);
-        self.event_due.map_or(own_due, |event_due| event_due.max(now).min(own_due))
+        self.event_due.max(now).min(own_due)
     }
 
     /// The allocator refused to answer until `retry_after` from now; what is held is as it was.
@@ -31,7 +31,7 @@ impl<P: Pacer> Refill<P> {
     /// allocator answered are of no use afterwards.
     pub fn unanswered(&mut self) {
         self.asks_ahead_again();
-        if self.phase == Phase::Active && self.asked.is_some_and(|(_, ask)| ask.want > 0) {
+        if self.phase == Phase::Active && self.asked.is_some_and(|ask| ask.want > 0) {
             self.attempted = 0;
         }
     }
@@ -44,7 +44,7 @@ impl<P: Pacer> Refill<P> {
         let soonest = now.max(self.acted) + Duration::from_nanos(spread);
         self.not_before = self.not_before.min(soonest);
         if self.phase == Phase::Active {
-            self.event_due = Some(self.event_due.map_or(soonest, |event_due| event_due.min(soonest)));
+            self.event_due = self.event_due.min(soonest);
         }
     }
 
@@ -62,21 +62,22 @@ impl<P: Pacer> Refill<P> {
         if self.phase == Phase::Idle {
             self.phase = Phase::Active;
         }
-        if self.phase == Phase::Active {
-            self.event_due.get_or_insert(now.max(self.acted));
+        if self.phase == Phase::Active && self.event_due == Moment::NEVER {
+            self.event_due = now.max(self.acted);
         }
     }
 
     /// No caller may spend any more, not even what is leased: all of it goes back, with the next ask.
     pub fn stop(&mut self, slot: &impl Permits) {
         self.removed += slot.shed(0);
-        self.reserved.stop();
+        self.is_stopped = true;
     }
 
     /// An ask is written: events until `now` are acted on.
     pub(super) fn acts(&mut self, now: Moment) {
-        self.overdue = None;
-        if self.event_due.take_if(|event_due| *event_due <= now).is_some() {
+        self.overdue = Moment::NEVER;
+        if self.event_due <= now {
+            self.event_due = Moment::NEVER;
             self.acted = self.acted.max(now.before(EVENT_EVERY * EVENTS_AT_ONCE)) + EVENT_EVERY;
         }
     }

@@ -1,6 +1,6 @@
 //! The last that is told of a pool: what was spent, and how much comes back at most. As the rest of a refill, it reads no clock.
 
-use super::Refill;
+use super::{Asked, Refill};
 use crate::permits::{Pacer, Permits};
 use lessor_protocol::{Ask, Grant};
 
@@ -20,7 +20,7 @@ impl Known {
     }
 
     /// `ask` was answered with `grant`.
-    pub(super) fn answered(&mut self, ask: &Ask, grant: &Grant) {
+    pub(super) fn answered(&mut self, ask: &Asked, grant: &Grant) {
         self.lent = ask.spent_total.saturating_add(ask.held).saturating_add(grant.permits);
         self.unanswered_want = 0;
     }
@@ -40,11 +40,13 @@ impl<P: Pacer> Refill<P> {
         }
         self.rate.forget();
         self.removed += slot.shed(0);
-        self.reserved.spend_all();
+        self.spend_all_reserved();
         // What is set aside may be spent yet, and no report will say so.
         let busy = self.calls.busy();
         let spent = self.installed - self.removed - busy;
-        self.calls.close(spent);
+        if let Some(calls) = self.calls.unusual() {
+            calls.close(spent);
+        }
         spent + busy - self.forgotten
     }
 

@@ -1,11 +1,11 @@
 //! Calls that say when they end: what a node's side of a pool does about them. The handles call it under the pool's lock,
 //! so that a report sees each call once; as the rest of a refill, it reads no clock.
 
-use super::{Refill, Seen};
+use super::{Asked, Refill, Seen};
 use crate::calls::SessionCalls;
 use crate::permits::{Pacer, Permits, Short};
 use lessor_protocol::sizing::need;
-use lessor_protocol::{Moment, PERMITS_MAX};
+use lessor_protocol::{InFlight, Moment, PERMITS_MAX};
 use std::time::Duration;
 
 /// Where permits are spent again, demand is how many are in use, counted in thousandths: the mean of what it would spend in
@@ -41,7 +41,7 @@ impl<P: Pacer> Refill<P> {
     /// Calls with `permits` that were entered have ended. Returns how many can be spent again.
     pub fn hand_back(&mut self, slot: &impl Permits, permits: u64, now: Moment) -> u64 {
         let in_hand = slot.balance().total() + self.reserved.permits();
-        let ended = self.calls.hand_back(permits, in_hand, self.reserved.is_stopped(), now);
+        let ended = self.calls.hand_back(permits, in_hand, self.is_stopped, now);
         // Where their lease is over they can be spent only once an answer extends it.
         slot.install(ended.reused, 0, Moment::ORIGIN);
         self.removed += ended.removed;
@@ -56,6 +56,14 @@ impl<P: Pacer> Refill<P> {
     /// After [`Refill::close`]: the permits whose calls are in flight, where the allocator counts that.
     pub fn left_running(&self) -> Option<u64> {
         self.calls.left_running()
+    }
+
+    /// The answer to `ask` says by `cap` whether the allocator counts what is in flight.
+    pub(super) fn learn_of_cap(&mut self, cap: Option<InFlight>, ask: &Asked) {
+        let calls = if cap.is_some() { Some(&mut *self.calls) } else { self.calls.unusual() };
+        if let Some(calls) = calls {
+            calls.on_grant(cap, ask.spent_total + self.forgotten, ask.unguarded);
+        }
     }
 
     /// Permits to have in hand and in use: what is in use on average with a safety stock, and a little more than just now.

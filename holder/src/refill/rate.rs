@@ -12,60 +12,69 @@ const CREDIT_MAX: Duration = Duration::from_nanos(PERMITS_MAX);
 /// What a node goes by.
 #[derive(Clone, Debug)]
 pub(super) struct RateHeld<P> {
-    pub(super) pace: P,
+    /// From the first answer on that lends a rate: few limits have a steady flow.
+    flow: Option<Box<Flow<P>>>,
+    /// Whether the limit has a steady flow, as the last answer said.
+    pub(super) is_paced: bool,
+}
+
+/// A rate that is or was lent.
+#[derive(Clone, Debug, Default)]
+struct Flow<P> {
+    pace: P,
     /// What the next ask says of it.
     claim: RateClaim,
     /// What the bucket goes by while a rate is lent.
     gait: Gait,
     /// Others wait: it is let go by this instant.
     turn_ends: Option<Moment>,
-    /// Whether the limit has a steady flow, as the last answer said.
-    pub(super) is_paced: bool,
 }
 
 impl<P: Pacer> RateHeld<P> {
     pub(super) fn new() -> Self {
-        RateHeld {
-            pace: P::default(),
-            claim: RateClaim::None,
-            gait: Gait { interval: 0, depth: 0 },
-            turn_ends: None,
-            is_paced: false,
-        }
+        RateHeld { flow: None, is_paced: false }
+    }
+
+    pub(super) fn pace(&self) -> Option<&P> {
+        self.flow.as_ref().map(|flow| &flow.pace)
     }
 
     /// What the next ask says. It stays true until that is answered.
     pub(super) fn claim(&self) -> RateClaim {
-        self.claim
+        self.flow.as_ref().map_or(RateClaim::None, |flow| flow.claim)
     }
 
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.claim, RateClaim::Holds(_))
+        self.held().is_some()
+    }
+
+    fn held(&self) -> Option<&Flow<P>> {
+        self.flow.as_deref().filter(|flow| matches!(flow.claim, RateClaim::Holds(_)))
     }
 
     /// How long an empty bucket takes to fill up; zero while no rate is lent.
     pub(super) fn fills_in(&self) -> Duration {
-        if self.is_held() { Duration::from_nanos(self.gait.depth) } else { Duration::ZERO }
+        self.held().map_or(Duration::ZERO, |flow| Duration::from_nanos(flow.gait.depth))
     }
 
     /// When it is to be let go because others wait.
     pub(super) fn turn_ends(&self) -> Option<Moment> {
-        self.turn_ends.filter(|_| self.is_held())
+        self.held()?.turn_ends
     }
 
     /// Mints no more, and remembers for the next ask what the bucket holds.
     pub(super) fn let_go(&mut self, now: Moment) {
-        let RateClaim::Holds(lease) = self.claim else { return };
-        let saved = self.pace.stop(now).unwrap_or(0);
-        let credit = scaled(saved, nanos(lease.interval), self.gait.interval).min(CREDIT_MAX);
-        self.claim = RateClaim::LetGo { number: lease.number, credit };
-        self.turn_ends = None;
+        if let Some(flow) = &mut self.flow {
+            flow.let_go(now);
+        }
     }
 
     /// Mints no more, and says nothing of it: the allocator knows nothing of it either.
     pub(super) fn forget(&mut self) {
-        self.pace.stop(Moment::ORIGIN);
-        (self.claim, self.turn_ends) = (RateClaim::None, None);
+        if let Some(flow) = &mut self.flow {
+            flow.pace.stop(Moment::ORIGIN);
+            (flow.claim, flow.turn_ends) = (RateClaim::None, None);
+        }
     }
 
     /// Whether `rate` can be an answer to what was claimed.
@@ -86,28 +95,47 @@ impl<P: Pacer> RateHeld<P> {
     pub(super) fn install(&mut self, rate: &Rate, clocks: ClockBounds, now: Moment, turn: Duration) {
         self.is_paced = !matches!(rate, Rate::Free);
         let Rate::Lent { lease, credit, turn: is_turn } = rate else {
-            match self.claim {
-                RateClaim::Holds(_) => self.let_go(now),
-                RateClaim::LetGo { .. } | RateClaim::None => self.claim = RateClaim::None,
+            if let Some(flow) = &mut self.flow {
+                flow.end(now);
             }
             return;
         };
-        self.turn_ends = is_turn.then(|| now + turn);
+        let flow = self.flow.get_or_insert_default();
+        flow.turn_ends = is_turn.then(|| now + turn);
         let gait = gait(lease, clocks);
-        let goes_on = matches!(self.claim, RateClaim::Holds(old) if old.number == lease.number);
-        if goes_on && gait == self.gait && credit.is_zero() {
+        let goes_on = matches!(flow.claim, RateClaim::Holds(old) if old.number == lease.number);
+        if goes_on && gait == flow.gait && credit.is_zero() {
             return;
         }
-        let kept = self.pace.stop(now).unwrap_or(0);
+        let kept = flow.pace.stop(now).unwrap_or(0);
         let put_in = nanos(scaled(nanos(*credit), gait.interval, nanos(lease.interval)));
         let saved = if goes_on {
             // As many permits as before, at the time that each takes now.
-            nanos(scaled(kept, gait.interval, self.gait.interval)).saturating_add(put_in)
+            nanos(scaled(kept, gait.interval, flow.gait.interval)).saturating_add(put_in)
         } else {
             put_in
         };
-        (self.gait, self.claim) = (gait, RateClaim::Holds(*lease));
-        self.pace.go(gait, saved, now);
+        (flow.gait, flow.claim) = (gait, RateClaim::Holds(*lease));
+        flow.pace.go(gait, saved, now);
+    }
+}
+
+impl<P: Pacer> Flow<P> {
+    /// Mints no more, and remembers for the next ask what the bucket holds.
+    fn let_go(&mut self, now: Moment) {
+        let RateClaim::Holds(lease) = self.claim else { return };
+        let saved = self.pace.stop(now).unwrap_or(0);
+        let credit = scaled(saved, nanos(lease.interval), self.gait.interval).min(CREDIT_MAX);
+        self.claim = RateClaim::LetGo { number: lease.number, credit };
+        self.turn_ends = None;
+    }
+
+    /// An answer lends no rate: one that is held is let go, and one that was let go is known to be.
+    fn end(&mut self, now: Moment) {
+        match self.claim {
+            RateClaim::Holds(_) => self.let_go(now),
+            RateClaim::LetGo { .. } | RateClaim::None => self.claim = RateClaim::None,
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 
 use super::Refill;
 use crate::permits::{Pacer, Permits, Short};
+use crate::rare::Usual;
 use lessor_protocol::Moment;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use std::time::Duration;
 pub(super) const RESERVED_MAX: Duration = Duration::from_secs(600);
 
 /// What is reserved of one pool.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Reserved {
     /// By number; those that began first end first.
     open: BTreeMap<u64, Reservation>,
@@ -27,8 +28,11 @@ pub(super) struct Reserved {
     numbers: u64,
     /// Permits that ever came back: they were tried for all the same.
     given_back: u64,
-    /// No caller may spend any more: what comes back is not for the slot.
-    is_stopped: bool,
+}
+
+/// No caller has reserved anything yet.
+impl Usual for Reserved {
+    const USUAL: &'static Self = &Reserved { open: BTreeMap::new(), permits: 0, numbers: 0, given_back: 0 };
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,22 +53,9 @@ impl Reserved {
     }
 
     /// All are spent: what is not known to be unspent by now will not be believed any more.
-    pub(super) fn spend_all(&mut self) {
+    fn spend_all(&mut self) {
         self.open.clear();
         self.permits = 0;
-    }
-
-    /// What comes back is not spent again, until [`Reserved::goes_on`].
-    pub(super) fn stop(&mut self) {
-        self.is_stopped = true;
-    }
-
-    pub(super) fn is_stopped(&self) -> bool {
-        self.is_stopped
-    }
-
-    pub(super) fn goes_on(&mut self) {
-        self.is_stopped = false;
     }
 
     fn begin(&mut self, permits: u64, now: Moment) -> u64 {
@@ -121,7 +112,7 @@ impl<P: Pacer> Refill<P> {
     pub fn give_back(&mut self, slot: &impl Permits, number: u64, permits: u64, now: Moment) -> u64 {
         self.let_go_of_reserved(slot, now);
         let back = self.reserved.give_back(number, permits);
-        if self.reserved.is_stopped {
+        if self.is_stopped {
             self.removed += back;
             return 0;
         }
@@ -158,9 +149,18 @@ impl<P: Pacer> Refill<P> {
 
     /// What is reserved is spent where its time is over: no report after the end of a lease says that it is held.
     pub(super) fn let_go_of_reserved(&mut self, slot: &impl Permits, now: Moment) {
-        self.reserved.spend_until(now);
+        if let Some(reserved) = self.reserved.unusual() {
+            reserved.spend_until(now);
+        }
         if now >= slot.deadline() {
-            self.reserved.spend_all();
+            self.spend_all_reserved();
+        }
+    }
+
+    /// All that is reserved is spent.
+    pub(super) fn spend_all_reserved(&mut self) {
+        if let Some(reserved) = self.reserved.unusual() {
+            reserved.spend_all();
         }
     }
 }

@@ -33,19 +33,27 @@ impl<P: Pacer> Refill<P> {
     /// on, though the allocator has forgotten it, would be taken for a later one when it ends.
     pub fn is_forgettable(&self, now: Moment) -> bool {
         let goes_on = self.calls.are_forgotten();
-        self.is_idle() && !goes_on && self.awaited.is_none_or(|asked| now.since(asked) >= LATE_ANSWER_MAX)
+        let is_over = self.asked.is_none_or(|ask| ask.is_answered || now.since(ask.at) >= LATE_ANSWER_MAX);
+        self.is_idle() && !goes_on && is_over
     }
 
     /// The allocator lends nothing of this pool at all. Where nothing is held and nothing is left to tell, it is silent until
     /// a caller tries again.
     pub fn refused_for_good(&mut self, slot: &impl Permits, now: Moment, retry_after: Duration, random: u64) {
         self.refused(now, retry_after, random);
-        self.awaited = None;
+        self.awaits_no_answer();
         let holds = slot.balance().total() + self.reserved.permits() > 0 || self.rate.is_held();
-        let reported = self.asked.map_or(0, |(_, ask)| ask.spent_total) + self.forgotten;
+        let reported = self.asked.map_or(0, |ask| ask.spent_total) + self.forgotten;
         let has_reported = !self.is_known || self.spent(slot) <= reported;
         if !holds && has_reported && self.calls.is_empty() {
             self.phase = Phase::Idle;
+        }
+    }
+
+    /// No answer to the ask that was written last is to come any more.
+    pub(super) fn awaits_no_answer(&mut self) {
+        if let Some(asked) = &mut self.asked {
+            asked.is_answered = true;
         }
     }
 
@@ -71,8 +79,8 @@ impl<P: Pacer> Refill<P> {
         if when > now {
             return self.put_off(slot, seen, when, began, rtt);
         }
-        let since = *self.overdue.get_or_insert(now);
-        self.put_off(slot, seen, since, began, rtt)
+        self.overdue = self.overdue.min(now);
+        self.put_off(slot, seen, self.overdue, began, rtt)
     }
 
     fn put_off(&self, slot: &impl Permits, seen: Seen, due: Moment, began: Moment, rtt: Duration) -> Moment {
@@ -84,7 +92,8 @@ impl<P: Pacer> Refill<P> {
 
     /// Until when an ask that is due is of use, for the order of many: when the lease ends, or a second after it was due.
     pub fn deadline(&mut self, slot: &impl Permits, now: Moment) -> Moment {
-        let due = *self.overdue.get_or_insert(now) + EXCHANGE_TIMEOUT;
+        self.overdue = self.overdue.min(now);
+        let due = self.overdue + EXCHANGE_TIMEOUT;
         let ends = slot.deadline();
         if ends > now { due.min(ends) } else { due }
     }

@@ -47,6 +47,37 @@ fn holding(permits: u64) -> (Hand, Refill) {
     (slot, refill)
 }
 
+/// A process may have a million keys: what few of them need takes no room in all.
+#[test]
+fn a_pool_of_ordinary_calls_takes_no_room_for_the_rest() {
+    let is_small =
+        |refill: &Refill| refill.calls.is_usual() && refill.reserved.is_usual() && refill.pace().is_none();
+    let (slot, mut refill) = holding(10);
+    spend(&slot, 7, millis(2));
+    slot.refuse(3);
+    let seen = Seen { refused: 3, waiting: 3, largest: 3, shadow_refused: 0 };
+    let want = refill.write(&slot, seen, millis(500), RTT).want;
+    refill.on_event(millis(501), true, 0);
+    refill.doubt(millis(501));
+    refill.believe(&slot, &grant(3, want), exact(), millis(500), millis(510), 0);
+    refill.stop(&slot);
+    refill.write(&slot, seen, millis(520), RTT);
+    refill.on_unrecognised(&slot, millis(530));
+    refill.begin_session(&slot, millis(540), 0);
+    assert!(is_small(&refill));
+    refill.close(&slot);
+    assert!(is_small(&refill));
+
+    let (slot, mut refill) = holding(10);
+    refill.reserve(&slot, 1, millis(2)).expect("it is there");
+    assert!(!refill.reserved.is_usual());
+}
+
+/// What callers take from, of a limit that was once lent a rate.
+fn pace(refill: &Refill) -> &Bucket {
+    refill.pace().expect("a rate was lent")
+}
+
 fn spend(slot: &Hand, permits: u64, now: Moment) {
     slot.take(permits, now).expect("it is there");
 }
@@ -289,11 +320,11 @@ fn a_new_rate_mints_from_when_it_came_and_a_renewal_brings_no_burst() {
     let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     believe(&mut refill, &slot, &paced(20, Duration::ZERO, false), millis(100));
     assert!(refill.is_paced());
-    assert!(refill.pace().take(1, millis(109)).is_err(), "the bucket of a new lease is empty");
-    assert!(refill.pace().take(1, millis(110)).is_ok());
+    assert!(pace(&refill).take(1, millis(109)).is_err(), "the bucket of a new lease is empty");
+    assert!(pace(&refill).take(1, millis(110)).is_ok());
     believe(&mut refill, &slot, &paced(0, Duration::ZERO, false), millis(112));
-    assert!(refill.pace().take(1, millis(119)).is_err());
-    assert!(refill.pace().take(1, millis(120)).is_ok());
+    assert!(pace(&refill).take(1, millis(119)).is_err());
+    assert!(pace(&refill).take(1, millis(120)).is_ok());
 }
 
 #[test]
@@ -303,12 +334,12 @@ fn a_turn_is_handed_over_with_what_the_bucket_holds() {
     believe(&mut refill, &slot, &short, millis(0));
     let waiting = Seen { waiting: 50, ..Seen::default() };
     assert_eq!(refill.due(&slot, waiting, millis(1), RTT), millis(100), "not before the turn is over");
-    assert!(refill.pace().take(1, millis(94)).is_ok());
+    assert!(pace(&refill).take(1, millis(94)).is_ok());
     let ask = refill.write(&slot, waiting, millis(100), RTT);
     // One was taken 6 ms ago.
     let let_go = RateClaim::LetGo { number: 7, credit: Duration::from_millis(6) };
     assert_eq!((ask.rate, ask.held), (let_go, 0));
-    assert!(refill.pace().take(1, millis(900)).is_err(), "it mints no more");
+    assert!(pace(&refill).take(1, millis(900)).is_err(), "it mints no more");
     // The answer was lost: the next ask says the same.
     assert_eq!(refill.write(&slot, waiting, millis(200), RTT).rate, let_go);
 }

@@ -1,7 +1,7 @@
 //! What is held of a lease that the allocator does not know, because it was started again, or because another one is asked:
 //! it is used up, and never told nor extended. As the rest of a refill, it reads no clock.
 
-use super::{GUARD, Phase, Refill, SPARE_FOR, Seen, jittered, low_water_span};
+use super::{Asked, GUARD, Phase, Refill, SPARE_FOR, Seen, jittered, low_water_span};
 use crate::permits::{Pacer, Permits};
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, sizing};
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl<P: Pacer> Refill<P> {
     /// when that was lent: the lease is over.
     pub fn forget(&mut self, slot: &impl Permits) {
         self.count_from_zero(slot);
-        if self.asked.is_some_and(|(_, ask)| ask.want > 0) {
+        if self.asked.is_some_and(|ask| ask.want > 0) {
             // It was asked for in vain.
             self.attempted = 0;
         }
@@ -55,10 +55,14 @@ impl<P: Pacer> Refill<P> {
         self.known.forget();
         self.rate.forget();
         self.removed += slot.end();
-        self.reserved.spend_all();
-        self.calls.forget();
+        self.spend_all_reserved();
+        if let Some(calls) = self.calls.unusual() {
+            calls.forget();
+        }
         self.forgotten = self.spent(slot);
-        self.calls.note(self.forgotten);
+        if let Some(calls) = self.calls.unusual() {
+            calls.note(self.forgotten);
+        }
         self.shadow.forgotten = self.shadow.reported;
         self.is_known = false;
     }
@@ -120,7 +124,7 @@ impl<P: Pacer> Refill<P> {
             busy: 0,
         };
         self.acts(now);
-        (self.asked, self.awaited) = (Some((now, ask)), Some(now));
+        self.asked = Some(Asked::new(&ask, now));
         self.known.asked(&ask);
         ask
     }
@@ -137,8 +141,8 @@ impl<P: Pacer> Refill<P> {
         }
         self.count_from_zero(slot);
         self.made_way = true;
-        if let Some((_, ask)) = &mut self.asked {
-            ask.held = slot.balance().total();
+        if let Some(asked) = &mut self.asked {
+            asked.held = slot.balance().total();
         }
     }
 
@@ -146,7 +150,7 @@ impl<P: Pacer> Refill<P> {
     /// claim it.
     pub(super) fn goes_without(&mut self, slot: &impl Permits, grant: &Grant, now: Moment, random: u64) {
         self.unrecognised = Some(Unrecognised { refused: slot.refused(), is_answered: true });
-        self.awaited = None;
+        self.awaits_no_answer();
         let least = if grant.permits > 0 { GUARD } else { Duration::ZERO };
         self.not_before = now + jittered(grant.ask_after.max(least), random);
         self.is_known = true;

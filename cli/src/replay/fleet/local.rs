@@ -147,7 +147,8 @@ impl Local {
         let Desk { slot, refill, line, .. } = &self.desk;
         let is_live = now < slot.deadline() && line.is_empty();
         let free = if is_live { slot.balance().free } else { 0 };
-        if refill.is_paced() { free.min(refill.pace().available(now)) } else { free }
+        let paced = || refill.pace().map_or(0, |pace| pace.available(now));
+        if refill.is_paced() { free.min(paced()) } else { free }
     }
 
     /// Takes an answer in.

@@ -108,7 +108,7 @@ fn a_rate_that_the_allocator_does_not_know_mints_no_more_and_is_not_told() {
     let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     believe(&mut refill, &slot, &paced(20, Duration::ZERO, true), millis(0));
     refill.forget(&slot);
-    assert!(refill.pace().take(1, millis(900)).is_err());
+    assert!(pace(&refill).take(1, millis(900)).is_err());
     assert_eq!(refill.write(&slot, Seen::default(), millis(900), RTT).rate, RateClaim::None);
 }
 

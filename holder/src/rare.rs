@@ -1,0 +1,72 @@
+//! A part of a pool's books that few pools need: it takes room once it is changed, and is the usual one until then. A process
+//! may know a million keys, and what each of them has is there a million times.
+
+use std::fmt::{self, Debug};
+use std::ops::{Deref, DerefMut};
+
+/// What has a usual value.
+pub trait Usual: Clone + 'static {
+    /// That value.
+    const USUAL: &'static Self;
+}
+
+/// A value that is mostly the usual one. To change it takes room for it, also where nothing comes of the change.
+#[derive(Clone)]
+pub struct Rare<T>(Option<Box<T>>);
+
+impl<T> Default for Rare<T> {
+    fn default() -> Self {
+        Rare(None)
+    }
+}
+
+impl<T> Rare<T> {
+    /// Whether it takes no room: it was never changed.
+    pub fn is_usual(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// What takes room, to be changed. `None` if it is the usual one, which stays.
+    pub fn unusual(&mut self) -> Option<&mut T> {
+        self.0.as_deref_mut()
+    }
+}
+
+impl<T: Usual> Deref for Rare<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_deref().unwrap_or(T::USUAL)
+    }
+}
+
+impl<T: Usual> DerefMut for Rare<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.get_or_insert_with(|| Box::new(T::USUAL.clone()))
+    }
+}
+
+impl<T: Usual + Debug> Debug for Rare<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        T::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Usual for u64 {
+        const USUAL: &'static Self = &7;
+    }
+
+    #[test]
+    fn what_is_usual_takes_room_once_it_is_changed() {
+        let mut rare = Rare::<u64>::default();
+        assert_eq!((*rare, rare.is_usual(), rare.unusual()), (7, true, None));
+        assert_eq!(format!("{rare:?}"), "7");
+        *rare += 1;
+        assert_eq!((*rare, rare.is_usual(), rare.unusual()), (8, false, Some(&mut 8)));
+        assert_eq!(size_of::<Rare<[u64; 9]>>(), size_of::<usize>());
+    }
+}

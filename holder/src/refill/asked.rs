@@ -1,0 +1,39 @@
+//! What is remembered of the ask that was written last: what its answer is judged by, and no more, for each key has one.
+
+use lessor_protocol::{Ask, Moment};
+
+/// The ask that was written last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// When it was written.
+    pub(super) at: Moment,
+    /// No answer to it is to come any more.
+    pub(super) is_answered: bool,
+    /// What it said: see [`Ask`].
+    pub(super) spent_total: u64,
+    pub(super) held: u64,
+    pub(super) want: u64,
+    pub(super) shadow_refused: u64,
+    pub(super) unguarded: u64,
+    /// Whether it said that callers wait.
+    pub(super) has_line: bool,
+    /// Whether it said that anything is in flight or in use.
+    pub(super) has_calls: bool,
+}
+
+impl Asked {
+    /// `ask` was written at `now`.
+    pub(super) fn new(ask: &Ask, now: Moment) -> Self {
+        Asked {
+            at: now,
+            is_answered: false,
+            spent_total: ask.spent_total,
+            held: ask.held,
+            want: ask.want,
+            shadow_refused: ask.shadow_refused,
+            unguarded: ask.unguarded,
+            has_line: ask.waiting > 0,
+            has_calls: ask.running.unwrap_or(0) > 0 || ask.busy > 0,
+        }
+    }
+}
