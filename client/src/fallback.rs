@@ -4,6 +4,7 @@
 use crate::events::Event;
 use crate::local_pool::{Condition, LocalPool};
 use crate::shared::Shared;
+use lessor_holder::rare::Rare;
 use lessor_holder::safe_allowance::{Paid, SafeAllowance};
 use lessor_protocol::{ClockBounds, Fallback, Moment, SafeShare};
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ pub(crate) struct Standby {
     /// Permits that were let pass.
     passed: AtomicU64,
     /// What of the reserve this process may go on with.
-    allowance: Mutex<SafeAllowance>,
+    allowance: Mutex<Rare<SafeAllowance>>,
 }
 
 impl Standby {
@@ -58,7 +59,10 @@ impl Standby {
 
     /// Takes `permits` of this process's part of the reserve, if it goes by that now and they are due.
     pub(crate) fn take_share(&self, permits: u64, now: Moment) -> Option<Paid> {
-        if self.is(Fallback::SafeShare) { self.allowance().try_take(permits, now) } else { None }
+        if !self.is(Fallback::SafeShare) {
+            return None;
+        }
+        self.allowance().unusual()?.try_take(permits, now)
     }
 
     /// Undoes [`Standby::take_share`].
@@ -68,7 +72,8 @@ impl Standby {
 
     /// Has that part pay for `permits` that were spent without asking it. False if this process does not go by it now.
     pub(crate) fn owe_share(&self, permits: u64, now: Moment) -> bool {
-        self.is(Fallback::SafeShare) && self.allowance().owe(permits, now)
+        let pays = |allowance: &mut SafeAllowance| allowance.owe(permits, now);
+        self.is(Fallback::SafeShare) && self.allowance().unusual().is_some_and(pays)
     }
 
     /// How long until that could be.
@@ -102,13 +107,21 @@ impl Standby {
 
     /// Takes over what `earlier` has spent of its part of the reserve.
     pub(crate) fn inherit(&self, earlier: &Standby) {
-        let earlier = *earlier.allowance();
-        self.allowance().inherit(&earlier);
+        let mut earlier = earlier.allowance().clone();
+        if let Some(earlier) = earlier.unusual() {
+            self.allowance().inherit(earlier);
+        }
     }
 
     /// A grant for another key of the same limit named this fallback.
     pub(crate) fn on_grant_of_limit(&self, fallback: Fallback) {
         self.expect(fallback);
+    }
+
+    /// Whether no part of the reserve was told: that takes room of its own.
+    #[cfg(test)]
+    pub(crate) fn takes_no_room(&self) -> bool {
+        self.allowance().is_usual()
     }
 
     fn expect(&self, fallback: Fallback) {
@@ -126,7 +139,7 @@ impl Standby {
         self.active.load(Ordering::Relaxed) && self.fallback() == fallback
     }
 
-    fn allowance(&self) -> MutexGuard<'_, SafeAllowance> {
+    fn allowance(&self) -> MutexGuard<'_, Rare<SafeAllowance>> {
         // Numbers: no panic can have left them half changed.
         self.allowance.lock().unwrap_or_else(PoisonError::into_inner)
     }

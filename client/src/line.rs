@@ -2,6 +2,7 @@
 //! priority and by when callers came. Callers that wait join, ask and leave; the line wakes no caller and counts no permits.
 
 use crate::priority::Priority;
+use lessor_holder::rare::Usual;
 use std::collections::BTreeMap;
 use std::task::Waker;
 
@@ -13,12 +14,18 @@ const LINE_MAX: usize = 100_000;
 const OLDEST_EACH: u64 = 8;
 
 /// The callers in line. Joining, leaving and asking cost the logarithm of their number.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Line {
     /// By when they came, those of one priority in the same list.
     places: [BTreeMap<u64, Option<Waker>>; Priority::ALL.len()],
     next_id: u64,
     served: u64,
+}
+
+/// No caller has waited yet.
+impl Usual for Line {
+    const USUAL: &'static Self =
+        &Line { places: [const { BTreeMap::new() }; Priority::ALL.len()], next_id: 0, served: 0 };
 }
 
 /// A place in line.
@@ -135,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_higher_priority_is_served_first_and_those_of_one_in_the_order_they_came() {
-        let mut line = Line::default();
+        let mut line = Line::USUAL.clone();
         for priority in [Low, Normal, High, Normal, High, Low] {
             line.join(priority);
         }
@@ -145,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_caller_that_has_waited_longest_is_served_behind_a_high_priority_that_never_ends() {
-        let mut line = Line::default();
+        let mut line = Line::USUAL.clone();
         let low = line.join(Low).expect("there is room");
         let mut behind = 0;
         line.join(High);
@@ -167,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_caller_that_stands_aside_keeps_its_place() {
-        let mut line = Line::default();
+        let mut line = Line::USUAL.clone();
         let [one, two] = [Normal, Normal].map(|priority| line.join(priority).expect("there is room"));
         let three = line.join_aside(Normal);
         assert_eq!((line.step_aside(two), line.step_aside(one)), (false, true), "the first was the first");
@@ -185,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_line_is_as_long_as_it_may_be_and_no_longer() {
-        let mut line = Line::default();
+        let mut line = Line::USUAL.clone();
         let tickets: Vec<_> = (0..LINE_MAX).map_while(|_| line.join(Normal)).collect();
         assert_eq!((tickets.len(), line.join(High)), (LINE_MAX, None));
         // From the back: a list that is looked through for each would take minutes.

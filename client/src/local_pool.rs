@@ -28,6 +28,7 @@ use crate::slot::{Slot, Watch};
 use crate::tally::{Tally, Totals};
 use crate::ticks::Ticks;
 use crate::wake_list::WakeList;
+use lessor_holder::rare::Rare;
 use lessor_holder::refill::Seen;
 use lessor_protocol::{Clock, Moment, Tick};
 use std::fmt;
@@ -157,7 +158,7 @@ struct Cold {
     overdrawn: AtomicU64,
     /// Whether a call was refused as too large since the background task last asked.
     doubted: AtomicBool,
-    line: Mutex<Line>,
+    line: Mutex<Rare<Line>>,
     refill: Mutex<Refill>,
     /// What was heard of the vendor; made when there is something.
     feedback: OnceLock<Box<Mutex<Feedback>>>,
@@ -315,7 +316,7 @@ impl LocalPool {
     }
 
     /// The line, with the count of permits that it wants.
-    pub(crate) fn line(&self) -> (MutexGuard<'_, Line>, &SlowPathFlags) {
+    pub(crate) fn line(&self) -> (MutexGuard<'_, Rare<Line>>, &SlowPathFlags) {
         // A line is a list of wakers: nothing that a panic elsewhere could have left half done.
         (self.cold.line.lock().unwrap_or_else(PoisonError::into_inner), self.slow_path())
     }

@@ -4,17 +4,29 @@
 //! A call of n permits needs the time of n − 1 before it and of n after it. So any interval in which k intervals fit holds
 //! at most k + 1 permits, however large the calls are, and one of length `span` holds no more than the share.
 
+use crate::rare::Usual;
 use lessor_protocol::{ClockBounds, Moment, SafeShare};
 use std::time::Duration;
 
 /// A part of the reserve of one limit.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct SafeAllowance {
     held: Option<Held>,
     /// When what was taken last is paid for.
     paid: Moment,
     /// When all that was taken has left the longest window of any share that was told.
     clear: Moment,
+}
+
+/// No share was told, and nothing was taken.
+impl Usual for SafeAllowance {
+    const USUAL: &'static Self = &SafeAllowance { held: None, paid: Moment::ORIGIN, clear: Moment::ORIGIN };
+}
+
+impl Default for SafeAllowance {
+    fn default() -> Self {
+        *SafeAllowance::USUAL
+    }
 }
 
 /// What [`SafeAllowance::try_take`] took.

@@ -25,7 +25,7 @@ const ROW_MIN: usize = 4;
 
 type Row = Arc<[Place]>;
 
-/// Bits of an entry that say which pool: 4 billion in all parts, which are more than 5 TB of pools.
+/// Bits of an entry that say which pool: 4 billion in all parts, which are more than 3 TB of pools.
 const INDEX_BITS: u32 = 24;
 const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 

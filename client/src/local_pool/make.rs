@@ -3,7 +3,6 @@
 use super::{CLOCK, Cold, Condition, Hot, HotRef, LocalPool, PoolName, UNKNOWN};
 use crate::doorbell::Doorbell;
 use crate::fallback::Standby;
-use crate::line::Line;
 use crate::pace::Refill;
 use crate::tally::Tally;
 use crate::ticks::Ticks;
@@ -45,7 +44,7 @@ impl LocalPool {
             largest: AtomicU64::new(0),
             overdrawn: AtomicU64::new(0),
             doubted: AtomicBool::new(false),
-            line: Mutex::new(Line::default()),
+            line: Mutex::default(),
             refill: Mutex::new(Refill::new(CLOCK.now(), eager)),
             feedback: OnceLock::new(),
             wake_list,

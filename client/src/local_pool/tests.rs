@@ -12,7 +12,15 @@ fn pool() -> Arc<LocalPool> {
 }
 
 fn pool_by(clock: HotClock, wake_list: &Arc<WakeList>) -> Arc<LocalPool> {
-    let name = PoolName { limit: "vendor-get".into(), key: None };
+    pool_named(None, clock, wake_list)
+}
+
+fn pool_of_key(key: &str) -> Arc<LocalPool> {
+    pool_named(Some(key.into()), HotClock::Coarse, &Arc::default())
+}
+
+fn pool_named(key: Option<Box<str>>, clock: HotClock, wake_list: &Arc<WakeList>) -> Arc<LocalPool> {
+    let name = PoolName { limit: "vendor-get".into(), key };
     let ticks = Ticks::try_new(clock).expect("it needs no thread");
     let tally = Arc::new(Tally::new("vendor-get".into()));
     LocalPool::new(HotRef::alone(), ticks, name, false, wake_list.clone(), tally)
@@ -82,6 +90,32 @@ fn the_next_call_is_timed_and_no_other() {
     tried(&pool, 3).expect_err("two are there");
     let (_, admitted) = pool.takes_timed().expect("refusals are timed too");
     assert!(!admitted && pool.seen().refused == 3, "each is refused once");
+}
+
+/// A process may have a million keys. What each call reads of one is in a row of its table; this is the rest of it.
+#[test]
+fn a_key_takes_no_more_room_than_is_said_of_it() {
+    // Mutexes have another size elsewhere. The counts of an `Arc` are in a line of their own.
+    let pool = align_of::<LocalPool>() + size_of::<LocalPool>();
+    assert!(
+        pool <= 704 || cfg!(not(target_os = "linux")),
+        "{pool} bytes: docs/design/client.md says what a key takes"
+    );
+
+    // And nothing beside it, once it was lent to, called and refused.
+    let pool = pool_of_key("user-42");
+    lend(&pool, 5, CLOCK.now(), TERM_MAX, None);
+    pool.answered(Some(5), Some(1_000));
+    pool.standby().on_grant(false, Fallback::SafeShare);
+    pool.learn_pace(&pool.refill());
+    tried(&pool, 5).expect("five are there");
+    tried(&pool, 1).expect_err("they are spent");
+    pool.call_first();
+    pool.count_up();
+    assert_eq!((pool.available(), pool.early_by(1, CLOCK.now())), (0, None));
+    let Cold { keys, pace, line, feedback, .. } = &pool.cold;
+    assert!(keys.get().is_none() && pace.get().is_none() && feedback.get().is_none());
+    assert!(line.lock().expect("no panic").is_usual() && pool.standby().takes_no_room());
 }
 
 #[test]
@@ -204,8 +238,12 @@ fn a_call_that_comes_too_early_for_the_pace_wakes_the_first_in_line() {
 
 /// Asks and lends `pool` a lease of permits that count what is in flight. Its callers are not told.
 fn lend_of_calls(pool: &LocalPool, permits: u64, now: Moment, term: Duration) {
-    let seen = Seen { waiting: permits, ..Seen::default() };
     let in_flight = Some(InFlight { longest: Duration::from_secs(1), hold: Some(permits) });
+    lend(pool, permits, now, term, in_flight);
+}
+
+fn lend(pool: &LocalPool, permits: u64, now: Moment, term: Duration, in_flight: Option<InFlight>) {
+    let seen = Seen { waiting: permits, ..Seen::default() };
     let grant = Grant {
         kept: 0,
         permits,
