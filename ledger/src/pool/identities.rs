@@ -5,6 +5,7 @@
 
 use super::Pool;
 use super::family::Place;
+use super::rare::{Rare, Usual};
 use crate::packed::Carrier;
 use crate::share::Owner;
 use crate::sizing::{self, MILLION, Peers, Supply};
@@ -19,7 +20,11 @@ const LOOKED_AT: usize = 3;
 
 /// What identities have taken.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Takings(BTreeMap<Owner, Taking>);
+pub(super) struct Takings(Rare<BTreeMap<Owner, Taking>>);
+
+impl Usual for BTreeMap<Owner, Taking> {
+    const USUAL: &'static Self = &BTreeMap::new();
+}
 
 /// What one identity has taken. It fades, as what the limit counts does: of what was taken a span ago, about a third is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,21 +89,27 @@ impl Takings {
             taking.is_over()
         };
         let over: Vec<Owner> = next.filter(|(_, taking)| is_over(taking)).map(|(owner, _)| *owner).collect();
-        over.iter().for_each(|owner| _ = self.0.remove(owner));
+        if let Some(all) = self.0.unusual() {
+            over.iter().for_each(|owner| _ = all.remove(owner));
+        }
     }
 
     /// Carries them.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
-        let mut all: VecDeque<(Owner, Taking)> = std::mem::take(&mut self.0).into_iter().collect();
-        let blank = || (Owner::NONE, Taking::default());
-        carrier.list(&mut all, blank, |carrier, (owner, taking)| {
-            carrier.number(&mut owner.0);
-            carrier.wide(&mut taking.taken);
-            carrier.wide(&mut taking.unproven);
-            carrier.moment(&mut taking.at);
-        });
-        self.0 = all.into_iter().collect();
+        self.0.carry(carrier, carry_all);
     }
+}
+
+fn carry_all(takings: &mut BTreeMap<Owner, Taking>, carrier: &mut Carrier<'_>) {
+    let mut all: VecDeque<(Owner, Taking)> = std::mem::take(takings).into_iter().collect();
+    let blank = || (Owner::NONE, Taking::default());
+    carrier.list(&mut all, blank, |carrier, (owner, taking)| {
+        carrier.number(&mut owner.0);
+        carrier.wide(&mut taking.taken);
+        carrier.wide(&mut taking.unproven);
+        carrier.moment(&mut taking.at);
+    });
+    *takings = all.into_iter().collect();
 }
 
 impl Pool {

@@ -4,9 +4,28 @@ use super::session::{Burn, Said};
 use crate::pacing::{Excess, Pacer};
 use crate::packed::Carrier;
 use crate::share::Share;
+use lessor_protocol::Moment;
 use std::collections::VecDeque;
 use std::fmt::{self, Debug};
 use std::ops::{Deref, DerefMut};
+
+/// A moment or none, in the room of a moment: none is [`Moment::NEVER`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MaybeMoment(Moment);
+
+impl MaybeMoment {
+    pub(super) const NONE: Self = MaybeMoment(Moment::NEVER);
+
+    pub(super) fn get(self) -> Option<Moment> {
+        Some(self.0).filter(|at| *at != Moment::NEVER)
+    }
+}
+
+impl From<Option<Moment>> for MaybeMoment {
+    fn from(at: Option<Moment>) -> Self {
+        MaybeMoment(at.unwrap_or(Moment::NEVER))
+    }
+}
 
 /// What has a usual value.
 pub(super) trait Usual: Clone + 'static {
@@ -74,6 +93,14 @@ impl<T: Usual> Rare<T> {
         carrier.option(&mut self.0, blank, |carrier, value| carry(value, carrier));
     }
 }
+
+impl<T: Usual + PartialEq> PartialEq for Rare<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Usual + Eq> Eq for Rare<T> {}
 
 impl<T: Usual> Deref for Rare<T> {
     type Target = T;

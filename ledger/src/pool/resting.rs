@@ -43,6 +43,10 @@ impl Resting {
 }
 
 impl Pool {
+    /// How many bytes a session takes.
+    #[cfg(test)]
+    pub(crate) const SESSION_BYTES: usize = size_of::<super::session::Session>();
+
     /// The pool at rest, as it stands; `None` if it is in use, or never rests: what borrows, or keeps a steady flow, does not.
     pub fn rest(&mut self) -> Option<Resting> {
         if !self.is_at_rest() {

@@ -9,7 +9,7 @@ pub(super) use told::Told;
 
 use super::calls::SessionCalls;
 use super::claims::Age;
-use super::rare::Rare;
+use super::rare::{MaybeMoment, Rare};
 use super::rates::Turn;
 use crate::share::{Owner, Share};
 use lessor_protocol::{Ask, Moment};
@@ -51,7 +51,7 @@ pub(super) struct Session {
     pub answered: Moment,
     /// How long ago that was, as far as it changes what the session claims, and when its pool looks at that again.
     pub age: Age,
-    pub age_reviewed: Option<Moment>,
+    pub age_reviewed: MaybeMoment,
     /// How long its leases last where nothing clips them.
     pub term: Duration,
     /// When it last got something.
@@ -61,7 +61,7 @@ pub(super) struct Session {
     /// Since when it has spent less than it holds, and what it had spent by then.
     pub turned_over: (Moment, u64),
     /// When its pool takes its lease to end, if it has one: while it asks, the end of the one before.
-    pub expires: Option<Moment>,
+    pub expires: MaybeMoment,
     /// Lent to it and not accounted for; live until `end`.
     pub outstanding: u64,
     /// When the allocator takes `outstanding` for spent. Never moves back.
@@ -141,9 +141,9 @@ impl Session {
             told: Told::NOTHING,
             answered: now,
             age: Age::Fresh,
-            age_reviewed: None,
+            age_reviewed: MaybeMoment::NONE,
             turned_over: (now, 0),
-            expires: None,
+            expires: MaybeMoment::NONE,
             spent: 0,
             outstanding: 0,
             end: now,

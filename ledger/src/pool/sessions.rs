@@ -11,7 +11,7 @@ mod resting;
 use super::agenda::Agenda;
 use super::claims::{Age, Ages};
 use super::family::Place;
-use super::rare::Rare;
+use super::rare::{MaybeMoment, Rare, Usual};
 use super::session::Session;
 use crate::rule::Draw;
 use crate::share::{Owner, Share};
@@ -43,7 +43,11 @@ pub(super) struct Sessions {
 
 /// How many sessions each identity has. Those without an identity are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Owners(BTreeMap<Owner, usize>);
+struct Owners(Rare<BTreeMap<Owner, usize>>);
+
+impl Usual for BTreeMap<Owner, usize> {
+    const USUAL: &'static Self = &BTreeMap::new();
+}
 
 impl Owners {
     fn add(&mut self, owner: Owner) {
@@ -53,10 +57,14 @@ impl Owners {
     }
 
     fn remove(&mut self, owner: Owner) {
-        let Some(count) = self.0.get_mut(&owner) else { return };
+        let Some(counts) = self.0.unusual() else { return };
+        let Some(count) = counts.get_mut(&owner) else { return };
         *count -= 1;
         if *count == 0 {
-            self.0.remove(&owner);
+            counts.remove(&owner);
+        }
+        if counts.is_empty() {
+            self.0.reset();
         }
     }
 
@@ -148,7 +156,7 @@ impl Sessions {
 
     /// When the first age is looked at again, and whose.
     fn first_age(&self) -> Option<(Moment, Place)> {
-        self.first(|orders| &orders.ages, |_, session| session.age_reviewed)
+        self.first(|orders| &orders.ages, |_, session| session.age_reviewed.get())
     }
 
     /// Since when the first has been idle of those that have used anything, and which that is.
@@ -184,7 +192,7 @@ impl Sessions {
             self.orders.iter_mut().for_each(|orders| orders.ages.remove(at, place));
             let reading = self.reading;
             self.update(place, |session| {
-                session.age_reviewed = None;
+                session.age_reviewed = MaybeMoment::NONE;
                 if let Some((_, age)) = reading.next_age(session).filter(|(at, _)| *at <= now) {
                     session.age = age;
                 }
@@ -252,7 +260,7 @@ impl Sessions {
     pub(super) fn live(&self) -> usize {
         match &self.orders {
             Some(orders) => orders.expiries.len(),
-            None => self.by_place.sole().into_iter().filter(|(_, it)| it.expires.is_some()).count(),
+            None => self.by_place.sole().into_iter().filter(|(_, it)| it.expires.get().is_some()).count(),
         }
     }
 
@@ -263,7 +271,7 @@ impl Sessions {
 
     /// The permits that are out on each live lease, with its end, soonest first.
     pub(super) fn leases(&self) -> impl Iterator<Item = (Moment, u64)> {
-        let sole = self.by_place.sole().and_then(|(_, it)| Some((it.expires?, it.outstanding)));
+        let sole = self.by_place.sole().and_then(|(_, it)| Some((it.expires.get()?, it.outstanding)));
         let orders = self.orders.as_deref().into_iter().flat_map(|orders| orders.expiries.iter());
         sole.into_iter().chain(orders.map(|(end, place)| (end, self[place].outstanding)))
     }
@@ -272,13 +280,14 @@ impl Sessions {
     pub(super) fn last_expiry(&self) -> Option<Moment> {
         match &self.orders {
             Some(orders) => orders.expiries.last().map(|(end, _)| end),
-            None => self.by_place.sole().and_then(|(_, it)| it.expires),
+            None => self.by_place.sole().and_then(|(_, it)| it.expires.get()),
         }
     }
 
     /// The first live lease that ends by `now`, with its end.
     pub(super) fn expired(&self, now: Moment) -> Option<(Moment, Place)> {
-        self.first(|orders| &orders.expiries, |_, session| session.expires).filter(|(end, _)| *end <= now)
+        self.first(|orders| &orders.expiries, |_, session| session.expires.get())
+            .filter(|(end, _)| *end <= now)
     }
 
     /// The first session that has orphaned calls which expire by `now`.
@@ -299,7 +308,7 @@ impl Sessions {
             self.orders = Some(Box::new(self.ordered()));
         }
         let mut session = Box::new(session);
-        (session.age_reviewed, session.expires) = (None, None);
+        (session.age_reviewed, session.expires) = (MaybeMoment::NONE, MaybeMoment::NONE);
         let orders = self.orders.as_deref_mut();
         if let Some(orders) = orders {
             self.reading.note(place, &mut session, Some(&mut orders.ages));
@@ -319,7 +328,7 @@ impl Sessions {
         let mut orders = Orders::default();
         for (place, session) in self.iter() {
             orders.index(place, Entry::default(), self.reading.entry(place, session));
-            session.age_reviewed.into_iter().for_each(|at| orders.ages.insert(at, place));
+            session.age_reviewed.get().into_iter().for_each(|at| orders.ages.insert(at, place));
         }
         orders
     }
@@ -363,7 +372,7 @@ impl Sessions {
             self.orders = None;
         }
         if let Some(orders) = self.orders.as_deref_mut() {
-            session.age_reviewed.into_iter().for_each(|at| orders.ages.remove(at, place));
+            session.age_reviewed.get().into_iter().for_each(|at| orders.ages.remove(at, place));
             orders.index(place, self.reading.entry(place, &session), Entry::default());
         }
     }
@@ -391,8 +400,9 @@ impl Sessions {
         let entries = || self.iter().map(|(place, it)| (place, self.reading.entry(place, it)));
         debug_assert!(self.iter().all(|(_, session)| {
             let next = self.reading.next_age(session);
-            let is_looked_at = next.is_none_or(|(next, _)| session.age_reviewed.is_some_and(|at| at <= next));
-            is_looked_at && session.expires == self.reading.expires(session)
+            let is_looked_at =
+                next.is_none_or(|(next, _)| session.age_reviewed.get().is_some_and(|at| at <= next));
+            is_looked_at && session.expires.get() == self.reading.expires(session)
         }));
         let mut owners = Owners::default();
         let own = self.iter().filter(|(place, _)| !place.is_mirror());
@@ -408,7 +418,7 @@ impl Sessions {
         debug_assert_eq!(orders.reviews, order(|entry| entry.reviewed));
         debug_assert_eq!(orders.idle, order(|entry| entry.idle.used()));
         debug_assert_eq!(orders.unused, order(|entry| entry.idle.unused()));
-        let reviews = self.iter().filter_map(|(place, session)| Some((session.age_reviewed?, place)));
+        let reviews = self.iter().filter_map(|(place, session)| Some((session.age_reviewed.get()?, place)));
         debug_assert_eq!(orders.ages, reviews.collect());
         let sums = entries().fold(Totals::default(), |sums, (_, entry)| sums.plus(entry.adds));
         debug_assert_eq!(orders.sums, sums);

@@ -58,7 +58,7 @@ impl Reading {
     pub(super) fn expires(&self, session: &Session) -> Option<Moment> {
         let (is_asking, is_live) = (session.age == Age::Asking, session.is_live());
         // Most that have spent all are lent more at once.
-        if is_asking && !is_live { session.expires } else { is_live.then_some(session.end) }
+        if is_asking && !is_live { session.expires.get() } else { is_live.then_some(session.end) }
     }
 
     /// Since when `session` has had nothing live and said nothing, if it is the pool's own.
@@ -102,10 +102,11 @@ impl Reading {
 
     /// Notes of `session` when its lease is taken to end, and when its age is looked at again at the latest.
     pub(super) fn note(&self, place: Place, session: &mut Session, ages: Option<&mut Agenda>) {
-        session.expires = self.expires(session);
+        session.expires = self.expires(session).into();
         let next = self.next_age(session).map(|(at, _)| at);
-        let Some(next) = next.filter(|next| session.age_reviewed.is_none_or(|at| *next < at)) else { return };
-        let before = session.age_reviewed.replace(next);
+        let before = session.age_reviewed.get();
+        let Some(next) = next.filter(|next| before.is_none_or(|at| *next < at)) else { return };
+        session.age_reviewed = Some(next).into();
         if let Some(ages) = ages {
             before.into_iter().for_each(|at| ages.remove(at, place));
             ages.insert(next, place);
