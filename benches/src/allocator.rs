@@ -28,7 +28,7 @@ const NODES: [usize; 5] = [1, 10, 100, 1_000, 10_000];
 const ASKS: [usize; 2] = [1, 32];
 
 /// Where the books are. With the first one each number of nodes is measured, and so many with the others.
-pub(crate) const STORES: [&str; 4] = ["memory", "embedded", "redis", "postgres"];
+pub(crate) const STORES: [&str; 5] = ["memory", "embedded", "redis", "postgres", "etcd"];
 const NODES_OF_OTHERS: usize = 100;
 
 /// Connections that are kept, each of which has one exchange at a time.

@@ -1,6 +1,7 @@
 //! How long no exchange goes on while an allocator copies what it writes down: all pools at once, or a few at a time as it ships.
 
 use lessor_allocator::Config;
+use lessor_ledger::CarryOver;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::{Caller, Entry, Registry};
 use lessor_protocol::wire::{ASKS_MAX, AskBody};
@@ -20,8 +21,10 @@ const CLOCK: Clock = Clock::since_boot();
 
 /// Prints the table.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {
-    println!("| pools | ms, at once | ms, the longest of the parts | parts | ms, all parts |");
-    println!("|---:|---:|---:|---:|---:|");
+    println!(
+        "| pools | ms, at once | ms, the longest of the parts | parts | ms, all parts | ms, a change of the rules |"
+    );
+    println!("|---:|---:|---:|---:|---:|---:|");
     for pools in POOLS {
         let whole = parts(pools, usize::MAX)?;
         let parts = parts(pools, AT_ONCE)?;
@@ -29,18 +32,48 @@ pub(crate) fn print() -> Result<(), Box<dyn Error>> {
         let longest = parts.iter().copied().max().unwrap_or_default();
         let all: Duration = parts.iter().sum();
         println!(
-            "| {pools} | {:.2} | {:.2} | {} | {:.2} |",
+            "| {pools} | {:.2} | {:.2} | {} | {:.2} | {:.2} |",
             millis(whole.iter().sum()),
             millis(longest),
             parts.len(),
-            millis(all)
+            millis(all),
+            millis(change(pools)?)
         );
     }
     Ok(())
 }
 
+/// How long a change of the limit's rules takes that so many `pools` go by.
+fn change(pools: usize) -> Result<Duration, Box<dyn Error>> {
+    let (mut registry, now) = asked(pools)?;
+    let text = format!("[[limit]]\nname = \"user\"\nkeyed = true\n{}", RULES.replace("1000", "900"));
+    let config = Config::parse(&text)?;
+    let began = CLOCK.now();
+    registry.put(now, &config.limits[0], CarryOver::AsIs, false)?;
+    Ok(CLOCK.now().since(began))
+}
+
 /// How long each part of a batch of so many `pools` takes, of which `most` are copied at once. The first part begins the batch.
 fn parts(pools: usize, most: usize) -> Result<Vec<Duration>, Box<dyn Error>> {
+    let (mut registry, now) = asked(pools)?;
+    let mut spans = vec![];
+    let began = CLOCK.now();
+    let mut gathering = registry.begin_batch(now);
+    spans.push(CLOCK.now().since(began));
+    loop {
+        let began = CLOCK.now();
+        let is_all = registry.gather(now, &mut gathering, most);
+        spans.push(CLOCK.now().since(began));
+        if is_all {
+            break;
+        }
+    }
+    assert_eq!(gathering.into_batch().pools.len(), pools, "all of them were asked");
+    Ok(spans)
+}
+
+/// A registry that writes down what it lends, of which so many `pools` were asked for, and the time.
+fn asked(pools: usize) -> Result<(Registry, Moment), Box<dyn Error>> {
     let text = format!("[[limit]]\nname = \"user\"\nkeyed = true\n{RULES}");
     let config = Config::parse(&text)?;
     let now = Moment::ORIGIN + Duration::from_secs(1);
@@ -63,18 +96,5 @@ fn parts(pools: usize, most: usize) -> Result<Vec<Duration>, Box<dyn Error>> {
         };
         registry.leases(now, &caller, &keys.iter().map(ask).collect::<Vec<Entry>>());
     }
-    let mut spans = vec![];
-    let began = CLOCK.now();
-    let mut gathering = registry.begin_batch(now);
-    spans.push(CLOCK.now().since(began));
-    loop {
-        let began = CLOCK.now();
-        let is_all = registry.gather(now, &mut gathering, most);
-        spans.push(CLOCK.now().since(began));
-        if is_all {
-            break;
-        }
-    }
-    assert_eq!(gathering.into_batch().pools.len(), pools, "all of them were asked");
-    Ok(spans)
+    Ok((registry, now))
 }

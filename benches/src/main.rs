@@ -106,7 +106,7 @@ enum Command {
         /// Only the rows of so many asks an exchange.
         #[arg(long)]
         asks: Option<usize>,
-        /// Only the rows of this store: memory, embedded, redis or postgres.
+        /// Only the rows of this store: memory, embedded, redis, postgres or etcd.
         #[arg(long, value_parser = allocator::STORES)]
         store: Option<String>,
         /// Prints `[{store, nodes, asks, exchange_us, echo_us, asks_per_second, of_echo}]` instead.

@@ -1,7 +1,8 @@
 //! What it costs to write down what a hot limit lends: how often the store is written, and how long that takes. A limit of
 //! which more is wanted than there is, by the shipping client and server: one with books in memory or in the embedded store, or
-//! three that share a Redis or a PostgreSQL.
+//! three that share a Redis, a PostgreSQL or an etcd of one member.
 
+use crate::allocator::STORES;
 use lessor::Client;
 use lessor_allocator::cells::private::PrivateServer;
 use lessor_allocator::cells::{Cells, CellsConfig, StoreKind};
@@ -63,7 +64,7 @@ pub(crate) fn print(seconds: u64) -> Result<(), Box<dyn Error>> {
     );
     println!("|---|---:|---:|---:|---:|---:|---:|---:|");
     for rate in RATES {
-        for store in ["memory", "embedded", "redis", "postgres"] {
+        for store in STORES {
             let folder = tempfile::tempdir()?;
             println!(
                 "{}",
@@ -125,6 +126,7 @@ pub(crate) async fn place(
         "memory" => return Ok((String::new(), None)),
         "embedded" => return Ok((format!("path = {:?}", folder.join("hot.redb")), None)),
         "redis" => StoreKind::Redis,
+        "etcd" => StoreKind::Etcd,
         _ => StoreKind::Postgres,
     };
     let server = PrivateServer::start(kind, folder, &[])?;
