@@ -4,8 +4,8 @@
 use crate::events::Event;
 use crate::local_pool::{Condition, LocalPool};
 use crate::shared::Shared;
-use lessor_holder::rare::Rare;
 use lessor_holder::safe_allowance::{Paid, SafeAllowance};
+use lessor_protocol::rare::Rare;
 use lessor_protocol::{ClockBounds, Fallback, Moment, SafeShare};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};

@@ -2,7 +2,7 @@
 //! priority and by when callers came. Callers that wait join, ask and leave; the line wakes no caller and counts no permits.
 
 use crate::priority::Priority;
-use lessor_holder::rare::Usual;
+use lessor_protocol::rare::Usual;
 use std::collections::BTreeMap;
 use std::task::Waker;
 

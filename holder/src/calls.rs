@@ -4,8 +4,8 @@
 //! Permits are all alike: which call has ended does not matter, only how many. So those that end are put first to what
 //! must not be spent again.
 
-use crate::rare::Usual;
 use lessor_protocol::moment::nanos;
+use lessor_protocol::rare::Usual;
 use lessor_protocol::{InFlight, Moment};
 use std::time::Duration;
 

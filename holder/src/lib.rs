@@ -5,7 +5,7 @@
 //! In reading order: [`permits`] (where permits are kept), [`demand`] (how fast callers try to spend), [`calls`] (calls that say
 //! when they end), [`refill`] (one pool: when to ask, what to say, what to install), [`answer`] (what an answer
 //! comes to), [`timing`], [`backoff`] (how long to wait after a failure), [`rotation`] (which allocator is asked, as which session),
-//! [`connection`] (the exchanges that all pools share), [`round`] (which pools an exchange is for) and [`safe_allowance`] (the safe share of an outage). [`hand`] keeps permits in plain cells; [`rare`] keeps what few pools have.
+//! [`connection`] (the exchanges that all pools share), [`round`] (which pools an exchange is for) and [`safe_allowance`] (the safe share of an outage). [`hand`] keeps permits in plain cells.
 
 pub mod answer;
 pub mod backoff;
@@ -14,7 +14,6 @@ pub mod connection;
 pub mod demand;
 pub mod hand;
 pub mod permits;
-pub mod rare;
 pub mod refill;
 pub mod rotation;
 pub mod round;

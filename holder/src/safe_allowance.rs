@@ -4,7 +4,7 @@
 //! A call of n permits needs the time of n − 1 before it and of n after it. So any interval in which k intervals fit holds
 //! at most k + 1 permits, however large the calls are, and one of length `span` holds no more than the share.
 
-use crate::rare::Usual;
+use lessor_protocol::rare::Usual;
 use lessor_protocol::{ClockBounds, Moment, SafeShare};
 use std::time::Duration;
 

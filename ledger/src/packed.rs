@@ -6,6 +6,7 @@
 //! those are kept that are not zero, and a byte that says which: most parts of most values are zero.
 
 use lessor_protocol::Moment;
+use lessor_protocol::rare::{Rare, Usual};
 use std::collections::VecDeque;
 use std::slice::Iter;
 use std::time::Duration;
@@ -154,6 +155,12 @@ impl<'a> Carrier<'a> {
         if *value != Moment::ORIGIN && *value != Moment::NEVER {
             self.last = *value;
         }
+    }
+
+    /// What is not the usual value, as `carry` does it.
+    pub(crate) fn rare<T: Usual>(&mut self, rare: &mut Rare<T>, carry: fn(&mut T, &mut Carrier<'_>)) {
+        let blank = || Box::new(T::USUAL.clone());
+        self.option(rare.room(), blank, |carrier, value| carry(value, carrier));
     }
 
     /// What is there or not. Where it comes back, `carry` is called with a `blank` one.

@@ -32,6 +32,7 @@ pub mod moment;
 pub mod names;
 pub mod observed;
 pub mod push;
+pub mod rare;
 pub mod recovery;
 pub mod safe_share;
 pub mod sizing;

@@ -7,8 +7,8 @@
 
 use super::Refill;
 use crate::permits::{Pacer, Permits, Short};
-use crate::rare::Usual;
 use lessor_protocol::Moment;
+use lessor_protocol::rare::Usual;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -142,7 +142,7 @@ impl Checkpoints {
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.moment(&mut self.latest_end);
         carrier.moment(&mut self.earlier);
-        self.made.carry(carrier, Made::carry);
+        carrier.rare(&mut self.made, Made::carry);
     }
 
     /// A lease until `end` is about to be granted.

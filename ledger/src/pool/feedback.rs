@@ -121,7 +121,7 @@ pub(super) struct SavedFeedback {
 impl Feedback {
     /// Carries what it is.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
-        self.heard.carry(carrier, Heard::carry);
+        carrier.rare(&mut self.heard, Heard::carry);
         carrier.number(&mut self.eased);
     }
 

@@ -5,7 +5,7 @@
 
 use super::Pool;
 use super::family::Place;
-use super::rare::{Rare, Usual};
+use super::rare::Rare;
 use crate::packed::Carrier;
 use crate::share::Owner;
 use crate::sizing::{self, MILLION, Peers, Supply};
@@ -21,10 +21,6 @@ const LOOKED_AT: usize = 3;
 /// What identities have taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Takings(Rare<BTreeMap<Owner, Taking>>);
-
-impl Usual for BTreeMap<Owner, Taking> {
-    const USUAL: &'static Self = &BTreeMap::new();
-}
 
 /// What one identity has taken. It fades, as what the limit counts does: of what was taken a span ago, about a third is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +92,7 @@ impl Takings {
 
     /// Carries them.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
-        self.0.carry(carrier, carry_all);
+        carrier.rare(&mut self.0, carry_all);
     }
 }
 

@@ -107,8 +107,8 @@ impl Pool {
         for count in counts {
             carrier.number(count);
         }
-        self.pacer.carry(carrier, Pacer::carry);
-        self.excess.carry(carrier, Excess::carry);
+        carrier.rare(&mut self.pacer, Pacer::carry);
+        carrier.rare(&mut self.excess, Excess::carry);
         self.guarantees.carry(carrier);
         self.takings.carry(carrier);
         self.feedback.carry(carrier);

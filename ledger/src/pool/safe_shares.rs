@@ -69,7 +69,7 @@ impl SafeShares {
     /// Carries what they are.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.moment(&mut self.opens);
-        self.given.carry(carrier, Given::carry);
+        carrier.rare(&mut self.given, Given::carry);
     }
 
     /// Until when as many are taken as now.

@@ -11,7 +11,7 @@ mod resting;
 use super::agenda::Agenda;
 use super::claims::{Age, Ages};
 use super::family::Place;
-use super::rare::{MaybeMoment, Rare, Usual};
+use super::rare::{MaybeMoment, Rare};
 use super::session::Session;
 use crate::rule::Draw;
 use crate::share::{Owner, Share};
@@ -44,10 +44,6 @@ pub(super) struct Sessions {
 /// How many sessions each identity has. Those without an identity are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Owners(Rare<BTreeMap<Owner, usize>>);
-
-impl Usual for BTreeMap<Owner, usize> {
-    const USUAL: &'static Self = &BTreeMap::new();
-}
 
 impl Owners {
     fn add(&mut self, owner: Owner) {

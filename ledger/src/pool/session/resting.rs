@@ -61,10 +61,10 @@ impl Session {
         }
         carrier.flag(&mut self.has_left);
         carrier.flag(&mut self.is_unproven);
-        self.share.carry(carrier, carry_share);
-        self.said.carry(carrier, carry_said);
-        self.burns.carry(carrier, carry_burns);
-        self.calls.carry(carrier, SessionCalls::carry);
+        carrier.rare(&mut self.share, carry_share);
+        carrier.rare(&mut self.said, carry_said);
+        carrier.rare(&mut self.burns, carry_burns);
+        carrier.rare(&mut self.calls, SessionCalls::carry);
     }
 }
 

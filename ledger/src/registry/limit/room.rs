@@ -167,26 +167,21 @@ impl Limit {
             && !self.names.begun.contains_key(new)
         {
             let (used, used_by_owner) = (self.names.len(), self.names.owners.count(owner));
-            let bound = Bound { most: names_max, what: "names", reason: Reason::NamesFull, field: "limit" };
-            bound.admit(name, used, owner, used_by_owner)?;
+            Capacity::of_names(names_max).admit(name, used, owner, used_by_owner)?;
         }
-        let bound = match (self.config.keyed, names_max) {
-            (Keyed::Yes { keys_max }, _) => {
-                Bound { most: keys_max, what: "keys", reason: Reason::KeysFull, field: "key" }
-            }
-            (Keyed::No, Some(names_max)) => {
-                Bound { most: names_max, what: "names", reason: Reason::NamesFull, field: "limit" }
-            }
+        let capacity = match (self.config.keyed, names_max) {
+            (Keyed::Yes { keys_max }, _) => Capacity::of_keys(keys_max),
+            (Keyed::No, Some(names_max)) => Capacity::of_names(names_max),
             (Keyed::No, None) => return Ok(()),
         };
         if let Some(held) = self.held_pools.filter(|held| pools >= *held) {
-            let what = bound.what;
+            let what = capacity.what;
             let detail = format!(
                 "{name:?} has {held} {what} in use, and memory is short (server.memory_max): those go on"
             );
-            return Err(AskRejection::new(bound.reason, bound.field, detail));
+            return Err(AskRejection::new(capacity.reason, capacity.field, detail));
         }
-        bound.admit(name, pools, owner, self.owners.count(owner))
+        capacity.admit(name, pools, owner, self.owners.count(owner))
     }
 
     /// Has no more pools than now while memory is short. Those that are forgotten make room for as many.
@@ -227,7 +222,7 @@ impl Limit {
 }
 
 /// How many of something a limit may have in use at once.
-struct Bound {
+struct Capacity {
     most: usize,
     what: &'static str,
     /// Why one more is refused.
@@ -236,13 +231,21 @@ struct Bound {
     field: &'static str,
 }
 
-impl Bound {
+impl Capacity {
+    fn of_keys(most: usize) -> Self {
+        Capacity { most, what: "keys", reason: Reason::KeysFull, field: "key" }
+    }
+
+    fn of_names(most: usize) -> Self {
+        Capacity { most, what: "names", reason: Reason::NamesFull, field: "limit" }
+    }
+
     /// Lets `owner` begin one more in the limit `name`, where there are `used` of which `owner` began `used_by_owner`.
     ///
     /// # Errors
     /// If the limit, or the identity, has as many as it may.
     fn admit(&self, name: &str, used: usize, owner: Owner, used_by_owner: usize) -> Result<(), AskRejection> {
-        let Bound { most, what, reason, field } = *self;
+        let Capacity { most, what, reason, field } = *self;
         if used >= most {
             let detail = format!("{name:?} has {most} {what} in use, as many as it may; those go on");
             return Err(AskRejection::new(reason, field, detail));

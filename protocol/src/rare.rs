@@ -1,6 +1,7 @@
-//! A part of a pool's books that few pools need: it takes room once it is changed, and is the usual one until then. A process
-//! may know a million keys, and what each of them has is there a million times.
+//! What few pools or sessions have: it takes room once it is changed, and is the usual one until then. A process may know a million
+//! keys, and what each of them has is there a million times.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Debug};
 use std::ops::{Deref, DerefMut};
 
@@ -8,6 +9,14 @@ use std::ops::{Deref, DerefMut};
 pub trait Usual: Clone + 'static {
     /// That value.
     const USUAL: &'static Self;
+}
+
+impl<T: Clone + 'static> Usual for VecDeque<T> {
+    const USUAL: &'static Self = &VecDeque::new();
+}
+
+impl<K: Clone + 'static, V: Clone + 'static> Usual for BTreeMap<K, V> {
+    const USUAL: &'static Self = &BTreeMap::new();
 }
 
 /// A value that is mostly the usual one. To change it takes room for it, also where nothing comes of the change.
@@ -20,7 +29,30 @@ impl<T> Default for Rare<T> {
     }
 }
 
+impl<T> From<T> for Rare<T> {
+    fn from(value: T) -> Self {
+        Rare(Some(Box::new(value)))
+    }
+}
+
+impl<T: Usual + PartialEq> Rare<T> {
+    /// That `value`, in no room if it is the usual one.
+    pub fn of(value: T) -> Self {
+        if value == *T::USUAL { Rare(None) } else { Rare::from(value) }
+    }
+}
+
 impl<T> Rare<T> {
+    /// It is the usual one again.
+    pub fn reset(&mut self) {
+        self.0 = None;
+    }
+
+    /// The room that it takes, if it does, to be written and read as a whole.
+    pub fn room(&mut self) -> &mut Option<Box<T>> {
+        &mut self.0
+    }
+
     /// Whether it takes no room: it was never changed.
     pub fn is_usual(&self) -> bool {
         self.0.is_none()
@@ -31,6 +63,14 @@ impl<T> Rare<T> {
         self.0.as_deref_mut()
     }
 }
+
+impl<T: Usual + PartialEq> PartialEq for Rare<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Usual + Eq> Eq for Rare<T> {}
 
 impl<T: Usual> Deref for Rare<T> {
     type Target = T;
