@@ -65,7 +65,7 @@ pub fn draw(seed: u64) -> Setup {
             is_root: false,
             clocks: ClockBounds::try_new(drift_ppm).expect("below the maximum"),
             ease_off: rng.bool(),
-            lessees_max: if rng.u32(..10) == 0 { nodes + 1 } else { 10_000 },
+            lessees_max: pools::lessees_max(rng.u32(..10) == 0, nodes, seed),
             sharing: Sharing::default(),
         },
         above: 0,

@@ -21,3 +21,9 @@ pub(super) fn draw_identities(seed: u64) -> u64 {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x1de7_0000_0000_0000);
     if rng.u32(..4) == 0 { rng.u64(1..=3) } else { 0 }
 }
+
+/// How many sessions the limit remembers: one more than there are nodes if they `are_scarce`. All of one identity leave others a tenth.
+pub(super) fn lessees_max(are_scarce: bool, nodes: usize, seed: u64) -> usize {
+    let spare = if draw_identities(seed) == 1 { 1 + nodes / 6 } else { 1 };
+    if are_scarce { nodes + spare } else { 10_000 }
+}

@@ -72,7 +72,8 @@ impl World {
         let (mut reset, mut waits) = (vec![false; count], vec![false; count]);
         for (place, (before, after)) in before.iter().zip(&after).enumerate() {
             let is_gone = place == OPERATED && self.centre.is_removed;
-            if before == after && !is_gone {
+            // The oracle forgets what a limit charged that is reset, as that does if it is put again as it was.
+            if before == after && !is_gone && carry != CarryOver::Reset {
                 continue;
             }
             let is_shut = !self.view_of(place, now).quarantine.is_zero();
