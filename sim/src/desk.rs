@@ -36,6 +36,8 @@ pub struct Desk {
     pub due: u64,
     /// What it may go on with while no allocator answers, and whether it does.
     pub allowance: SafeAllowance,
+    /// The safe share that it was told: so many permits, and until when on its own clock.
+    pub share: Option<(u64, Moment)>,
     /// See `allowance`.
     pub is_fallen: bool,
     /// Whether an operator has paused the limit, or blocked this node.
@@ -96,6 +98,7 @@ impl Desk {
             largest: 0,
             due: u64::MAX,
             allowance: SafeAllowance::default(),
+            share: None,
             is_fallen: false,
             is_stopped: false,
             is_shut_out: false,
@@ -129,7 +132,7 @@ impl Desk {
     pub fn forget(&mut self, now: Moment) {
         self.slot.renew();
         self.refill = Refill::new(now, false);
-        self.allowance = SafeAllowance::default();
+        (self.allowance, self.share) = (SafeAllowance::default(), None);
         (self.refused, self.largest, self.low_water) = (0, 0, 0);
     }
 

@@ -27,6 +27,7 @@
 //! | V8 | soon after all trouble, all allocators of a store follow what operators decided last | `world/decisions.rs` |
 //! | K9 | an allocator that shares a store takes it to be no later than that | `world/shared.rs` |
 //! | K9 | where allocators keep the time, none takes it to have gone faster than it did since another one did | there too |
+//! | K10 | safe shares that nodes may go by at a time are no more than the reserve | `world/safe.rs` |
 //! | P1 P2 | one answer to one ask, none to an older one; epochs are the HTTP layer's | [`Oracle::answered`] |
 //! | P3 | a new process is a new session | [`Oracle::begins`] |
 //! | P4 | a replay is the same to the last event | `tests/simulation/main.rs` |

@@ -117,8 +117,10 @@ impl Oracles {
     ///
     /// # Errors
     /// What was wrong.
-    pub fn passed(&mut self, limit: usize, now: Instant, permits: u64, way: u64) -> Verdict {
-        self.own[limit].counts(now, permits, way)
+    pub fn passed(&mut self, limit: usize, [own, now]: [Instant; 2], permits: u64, way: u64) -> Verdict {
+        self.own[limit].counts(own, permits, way)?;
+        // Only limits of one allocator, or in a store, are shared so.
+        self.above.iter_mut().try_for_each(|above| above.counts(now, permits, way))
     }
 
     /// See [`Oracle::landed`].

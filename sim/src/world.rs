@@ -19,6 +19,7 @@ mod report;
 mod reserved;
 mod rivalry;
 mod roots;
+mod safe;
 mod shared;
 mod stock;
 mod store;
@@ -104,6 +105,7 @@ pub struct World {
     steps_unseen: usize,
     struck: Struck,
     admissions: u64,
+    passed: u64,
     oracles: Oracles,
     /// Who sizes leases in place of the shipping code.
     rival: Option<Rival>,
@@ -230,6 +232,7 @@ impl World {
             steps_unseen: 0,
             struck: Struck::new(),
             admissions: 0,
+            passed: 0,
             oracles: Oracles::new(&setup),
             rival: None,
             over_admissions: 0,
@@ -294,7 +297,11 @@ impl World {
             // lease, which may take three: a spare permit is kept for one, and its lease lasts for two.
             // A region keeps what its own sessions may ask for as long again.
             let of_regions = if self.setup.lends_on() { 10 * SECOND } else { 0 };
-            self.push(silent + 4 * term + 2 * memory + 17 * SECOND + of_regions, Event::End);
+            // A root is remembered for as long as safe shares of it may be in use.
+            let safe = self.setup.plan.sharing.safe.filter(|_| self.shared.is_some());
+            let of_safe = safe.map_or(0, |safe| 2 * nanos(safe.lasts) + 15 * SECOND);
+            let end = silent + 4 * term + 2 * memory + 17 * SECOND + of_regions + of_safe;
+            self.push(end, Event::End);
         } else {
             self.push(end, Event::End);
         }

@@ -34,10 +34,8 @@ pub(super) fn address(text: &str) -> Result<Upstream, String> {
 pub(super) fn unshared(limit: &LimitConfig, source: TimeSource) -> Option<String> {
     let of_all = || limit.overrides.values().flatten().chain(&limit.rules);
     let unkept = of_all().find_map(|rule| stricter(rule, source).err());
-    let said = [("guaranteed", !limit.sharing.guaranteed.is_empty()), ("safe", limit.sharing.safe.is_some())];
-    let said = said.into_iter().find(|(_, is_said)| *is_said);
-    let said =
-        said.map(|(key, _)| format!("{key} is said: none is kept in a store that several allocators share"));
+    let said = (!limit.sharing.guaranteed.is_empty())
+        .then(|| "guaranteed is said: none is kept in a store that several allocators share".to_owned());
     said.or_else(|| unkept.map(|problem| format!("rules: {problem}")))
 }
 

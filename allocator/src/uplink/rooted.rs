@@ -11,13 +11,12 @@ use lessor_ledger::overrides::{LimitOverrides, Suspensions, Version};
 use lessor_ledger::registry::DueAbove;
 use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::roots::{
-    Call, HEAD, Host, Member, MemberError, Next, Notice, OVERRIDES, RootAsk, RootError, Said, cell_of,
-    to_pool,
+    Call, HEAD, Host, Member, MemberError, Next, Notice, OVERRIDES, Reply, RootAsk, RootError, Said, to_pool,
 };
+use lessor_protocol::Moment;
 use lessor_protocol::clock::wall;
 use lessor_protocol::trace::TARGET;
-use lessor_protocol::wire::{GrantBody, LeasesRequest, LeasesResponse};
-use lessor_protocol::{Answer, Moment};
+use lessor_protocol::wire::{GrantBody, LeasesRequest, LeasesResponse, SafeShareBody};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tracing::Instrument as _;
@@ -34,7 +33,7 @@ pub(super) struct Rooted {
 }
 
 /// What came of each ask.
-type Answers = Vec<Option<Result<Answer, RootError>>>;
+type Answers = Vec<Option<Result<Reply, RootError>>>;
 
 impl Rooted {
     pub(super) fn try_new(shared: &Shared, node: &str) -> Result<Self, TransportError> {
@@ -78,7 +77,9 @@ impl Rooted {
                 _ => {}
             }
             match to_pool(answer) {
-                Ok(answer) => GrantBody::of(limit, key, answer),
+                Ok(Reply { answer, safe }) => {
+                    GrantBody { safe: safe.map(SafeShareBody::of), ..GrantBody::of(limit, key, answer) }
+                }
                 Err(error) => GrantBody::wrong(limit, key, AskRejection::from(error).body()),
             }
         });
@@ -210,16 +211,9 @@ impl Host for Here<'_> {
 
     fn asks(&mut self) -> Vec<Option<RootAsk>> {
         let Some(due) = self.due else { return vec![] };
-        let specs = {
-            let overrides = self.shared.shared_store_status().overrides();
-            let (version, known) = (|name: &str| overrides.version_of(name), overrides.newest());
-            self.shared.beside(|registry, _| registry.specs(&due.askers, version, known))
-        };
-        let asks = due.asks.iter().zip(specs).map(|(ask, spec)| {
-            let name = cell_of(&ask.limit, ask.key.as_deref());
-            Some(RootAsk { name, spec: spec?, ask: ask.ask() })
-        });
-        asks.collect()
+        let overrides = self.shared.shared_store_status().overrides();
+        let (version, known) = (|name: &str| overrides.version_of(name), overrides.newest());
+        self.shared.beside(|registry, _| registry.root_asks(due, version, known))
     }
 
     fn suspensions(&self) -> Suspensions {

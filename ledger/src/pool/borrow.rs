@@ -6,6 +6,7 @@
 
 use super::Pool;
 use super::loan::{Came, Loan};
+use super::safe_loan::SafeLoan;
 use super::sessions::Sums;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::sizing::need;
@@ -54,6 +55,8 @@ pub(super) struct Borrower {
     horizon: Duration,
     /// What is in hand and out is nothing that the one above knows: it goes by until its end.
     is_unrecognised: bool,
+    /// What it lends of safe shares, where a session ever wanted one.
+    safe_loan: Option<Box<SafeLoan>>,
 }
 
 /// What an answer was worth.
@@ -76,7 +79,22 @@ impl Borrower {
             term: INITIAL_TERM,
             horizon: INITIAL_TERM,
             is_unrecognised: false,
+            safe_loan: None,
         }
+    }
+
+    pub(super) fn safe_loan_mut(&mut self) -> &mut SafeLoan {
+        self.safe_loan.get_or_insert_default()
+    }
+
+    /// The window by which the one above counts safe shares, as far as it has said.
+    pub(super) fn safe_span(&self) -> Option<Duration> {
+        self.safe_loan.as_deref().and_then(SafeLoan::span)
+    }
+
+    /// No more safe shares are handed out of what was lent.
+    fn forget_safe_loan(&mut self) {
+        self.safe_loan.iter_mut().for_each(|loan| loan.forget());
     }
 
     /// How long a lease from here should last, at most `longest`.
@@ -127,6 +145,7 @@ impl Pool {
             return Moment::NEVER;
         };
         let soonest = self.now.max(borrower.not_before);
+        let safe = borrower.safe_loan.as_deref().map_or(Moment::NEVER, SafeLoan::due).max(soonest);
         if borrower.is_unrecognised && !loan.is_empty() {
             return loan.end();
         }
@@ -142,6 +161,7 @@ impl Pool {
             true => renews.min(borrower.asked_at() + (borrower.term / LANDINGS_PER_TERM).max(once)),
             false => renews,
         };
+        let renews = renews.min(safe);
         let is_low = loan.free() < wishes.low && wishes.target > loan.free() + loan.out();
         if !is_low {
             return renews;
@@ -266,6 +286,7 @@ impl Pool {
     pub fn on_unrecognised_above(&mut self, now: Moment) {
         if let Some(borrower) = &mut self.borrower {
             borrower.is_unrecognised = true;
+            borrower.forget_safe_loan();
         }
         self.pause_above(now, DISPUTE_PAUSE, false);
     }
@@ -274,6 +295,7 @@ impl Pool {
     pub fn hold_back_above(&mut self, now: Moment) {
         self.advance(now);
         self.ledgers.loan_mut().into_iter().for_each(Loan::hold_back);
+        self.borrower.iter_mut().for_each(|borrower| borrower.forget_safe_loan());
     }
 
     /// Whether there is nothing to say to the one above, and no answer to come.

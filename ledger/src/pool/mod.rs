@@ -29,6 +29,7 @@ mod rates;
 mod renew;
 mod reset;
 mod resting;
+mod safe_loan;
 mod safe_shares;
 mod session;
 mod sessions;
@@ -47,6 +48,7 @@ pub use forecast::Forecast;
 pub use past::{Past, SavedPast};
 pub use plan::{AskError, Holder, Plan, PoolView};
 pub use resting::Resting;
+pub use safe_loan::SafeAsk;
 pub use safe_shares::safe_span;
 pub use session::{Goodbye, Holding, SessionId};
 pub use snapshot::Snapshot;
@@ -154,8 +156,7 @@ impl Pool {
     pub fn after_loss_by(plan: Arc<Plan>, lost: Moment, since: Moment, now: Moment) -> Self {
         let quarantined = lost + plan.clocks.quarantine();
         let mut pool = Pool::new(plan, now);
-        let span = pool.safe_span().unwrap_or_default();
-        pool.safe_shares.forget(lost, span, pool.plan.clocks);
+        pool.lose_safe_shares(lost);
         pool.quarantine_until = pool.ledgers.forget(quarantined, since);
         if let Some(flow) = &mut pool.flow {
             flow.forget(quarantined.max(since));
@@ -272,7 +273,8 @@ impl Pool {
             flow.advance(self.now);
         }
         self.guarantees.advance(self.now);
-        self.safe_shares.advance(self.now, safe_span(&self.plan.rules));
+        let span = self.safe_span();
+        self.safe_shares.advance(self.now, span);
         if self.now < self.old_rules_until {
             self.recount_ahead();
         }

@@ -2,9 +2,14 @@
 //! so many safe shares, all alike. A session keeps its own for as long as it asks, and never reports what was spent on it.
 //!
 //! A safe share is free again once its holder may not spend on it any more and what it spent has left every window. So what all of
-//! them together allow in any window is at most what is kept back, whichever session dies, is cut off or begins anew.
+//! them together allow in any window is at most what is kept back, whichever session dies, is cut off or begins anew. One that is
+//! taken anew has to fit into what no session has: the reserve may have been raised a moment ago, and be spent.
+//!
+//! The root of a shared store lends its safe shares to allocators, which hand them out ([`super::safe_loan`]). What it counts for an
+//! allocator is what the nodes of that have, and what it may hand out beside.
 
 use super::rare::{Rare, Usual};
+use super::safe_loan::SafeAsk;
 use super::{Pool, SessionId};
 use crate::Rule;
 use crate::packed::Carrier;
@@ -13,6 +18,10 @@ use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment, SafeShare};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+
+/// For so long a root counts what an allocator may hand out, from its ask on. An allocator hands out for less long
+/// ([`super::safe_loan::HANDS_OUT`]): the time of a store is not exact.
+pub(super) const LENT_FOR: Duration = Duration::from_secs(12);
 
 /// The safe shares of one pool.
 #[derive(Clone, Debug)]
@@ -36,11 +45,14 @@ impl Usual for Given {
     const USUAL: &'static Self = &Given { taken: BTreeMap::new(), soonest: Moment::NEVER, permits: 0 };
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Taken {
-    permits: u64,
-    span: Duration,
-    free_from: Moment,
+/// The safe share of a session, or those of an allocator's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) permits: u64,
+    /// How many sessions have them.
+    pub(super) holders: u64,
+    pub(super) span: Duration,
+    pub(super) free_from: Moment,
 }
 
 impl Taken {
@@ -50,8 +62,9 @@ impl Taken {
             return self.permits;
         }
         let permits = u128::from(self.permits) * u128::from(nanos(span));
-        // One more than the even flow brings: an interval may begin and end with a permit.
-        u64::try_from(permits / u128::from(nanos(self.span).max(1)) + 1).unwrap_or(u64::MAX)
+        // One more of each than the even flow brings: an interval may begin and end with a permit.
+        let permits = permits / u128::from(nanos(self.span).max(1)) + u128::from(self.holders);
+        u64::try_from(permits).unwrap_or(u64::MAX)
     }
 }
 
@@ -61,9 +74,41 @@ impl SafeShares {
         SafeShares { opens: now, given: Rare::default() }
     }
 
-    /// An earlier life of the allocator may have told of some until `lost`, in windows of up to `span`.
-    pub(super) fn forget(&mut self, lost: Moment, span: Duration, clocks: ClockBounds) {
-        self.opens = clocks.grantor_end(lost, SafeShare::LASTS_MAX) + clocks.stretched(span);
+    /// An earlier life of the allocator may have told of some until `lost`, in windows of up to `span`. Of a root, allocators may
+    /// have handed out some after that.
+    pub(super) fn forget(&mut self, lost: Moment, span: Duration, is_root: bool, clocks: ClockBounds) {
+        let handed_out = if is_root { clocks.grantor_end(lost, LENT_FOR) } else { lost };
+        self.opens = clocks.grantor_end(handed_out, SafeShare::LASTS_MAX) + clocks.stretched(span);
+    }
+
+    /// No session is told of one before this.
+    pub(super) fn opens(&self) -> Moment {
+        self.opens
+    }
+
+    /// Those that are taken, and by which session.
+    pub(super) fn taken(&self) -> impl Iterator<Item = (SessionId, Taken)> {
+        self.given.taken.iter().map(|(id, taken)| (*id, *taken))
+    }
+
+    /// Goes on with those that were `taken`, in windows of `span`.
+    pub(super) fn goes_on(
+        &mut self,
+        opens: Moment,
+        taken: impl Iterator<Item = (SessionId, Taken)>,
+        span: Option<Duration>,
+    ) {
+        self.opens = opens;
+        self.given = Rare::default();
+        taken.for_each(|(id, taken)| {
+            self.given.taken.insert(id, taken);
+        });
+        self.count(span);
+    }
+
+    /// How many sessions have one.
+    pub(super) fn holders(&self) -> u64 {
+        self.given.taken.values().map(|taken| taken.holders).fold(0, u64::saturating_add)
     }
 
     /// Carries what they are.
@@ -111,19 +156,19 @@ impl SafeShares {
         }
     }
 
-    /// Whether `id` has a safe share like `share` from now on, of which there are as many as `reserve` pays for, and no more than
+    /// Whether `id` has a safe share like `share` from now on, of which there are as many as `permits` pay for, and no more than
     /// `most`. One that has another, from before a change, keeps that until it ends.
-    fn take(
+    pub(super) fn take(
         &mut self,
         id: SessionId,
         share: SafeShare,
-        (reserve, most): (u64, usize),
+        (permits, most): (u64, usize),
         now: Moment,
         clocks: ClockBounds,
     ) -> bool {
         let is_same = |taken: &Taken| (taken.permits, taken.span) == (share.permits, share.span);
         let has_room =
-            self.given.taken.len() < most && share.permits <= reserve.saturating_sub(self.given.permits);
+            self.given.taken.len() < most && share.permits <= permits.saturating_sub(self.given.permits);
         let is_granted = match self.given.taken.get(&id) {
             Some(taken) => is_same(taken),
             None => has_room && now >= self.opens,
@@ -131,11 +176,43 @@ impl SafeShares {
         if is_granted {
             let ends = clocks.grantor_end(now, share.lasts);
             let free_from = ends + clocks.stretched(share.span);
-            let taken = Taken { permits: share.permits, span: share.span, free_from };
+            let taken = Taken { permits: share.permits, holders: 1, span: share.span, free_from };
             self.given.taken.insert(id, taken);
             self.count(Some(share.span));
         }
         is_granted
+    }
+
+    /// What the allocator `id` may hand out in all, from now on until [`LENT_FOR`] has passed, in shares that last as `share` does: at
+    /// most what that says, and what it had and `room` beside. What its nodes have counts in any case.
+    fn lend(
+        &mut self,
+        id: SessionId,
+        ask: SafeAsk,
+        share: SafeShare,
+        room: u64,
+        now: Moment,
+        clocks: ClockBounds,
+    ) -> u64 {
+        let own = self.given.taken.get(&id).map_or(0, |taken| taken.within(share.span));
+        let others = self.given.permits.saturating_sub(own);
+        let most = share.permits.saturating_sub(others).min(own.saturating_add(room));
+        let lent = if now < self.opens { 0 } else { ask.given.saturating_add(ask.more).min(most) };
+        let counted = lent.max(ask.given);
+        if counted == 0 {
+            if let Some(given) = self.given.unusual() {
+                given.taken.remove(&id);
+            }
+        } else {
+            // Those that were given go by another window if the rules have changed.
+            let span = if ask.given > 0 { ask.span.min(share.span) } else { share.span };
+            let ends = clocks.grantor_end(clocks.grantor_end(now, LENT_FOR), share.lasts);
+            let free_from = ends + clocks.stretched(ask.span.max(share.span));
+            let holders = ask.holders.saturating_add(ask.more).min(counted);
+            self.given.taken.insert(id, Taken { permits: counted, holders, span, free_from });
+        }
+        self.count(Some(share.span));
+        lent
     }
 }
 
@@ -144,7 +221,7 @@ impl Given {
     fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.moment(&mut self.soonest);
         carrier.number(&mut self.permits);
-        let blank = Taken { permits: 0, span: Duration::ZERO, free_from: Moment::ORIGIN };
+        let blank = Taken { permits: 0, holders: 1, span: Duration::ZERO, free_from: Moment::ORIGIN };
         let mut taken: VecDeque<(SessionId, Taken)> = std::mem::take(&mut self.taken).into_iter().collect();
         carrier.list(
             &mut taken,
@@ -152,6 +229,7 @@ impl Given {
             |carrier, (id, taken)| {
                 carrier.number(&mut id.0);
                 carrier.number(&mut taken.permits);
+                carrier.number(&mut taken.holders);
                 carrier.span(&mut taken.span);
                 carrier.moment(&mut taken.free_from);
             },
@@ -172,17 +250,50 @@ impl Pool {
     pub fn safe_share(&mut self, now: Moment, id: SessionId) -> Option<SafeShare> {
         self.advance(now);
         let Safe { nodes, lasts } = self.plan.sharing.safe?;
-        let (reserve, span) = (self.plan.sharing.reserve, self.safe_span()?);
-        let share = SafeShare { permits: reserve / nodes.max(1), span, lasts };
+        let reserve = self.plan.sharing.reserve;
         let most = usize::try_from(nodes).unwrap_or(usize::MAX);
+        let permits = reserve / nodes.max(1);
+        if self.borrower.is_some() {
+            return self.hand_out_safe_share(id, permits, lasts, most);
+        }
+        let share = SafeShare { permits, span: self.safe_span()?, lasts };
+        let permits = reserve.min(self.safe_shares.permits().saturating_add(self.safe_room()));
         let is_granted =
-            share.is_sane() && self.safe_shares.take(id, share, (reserve, most), self.now, self.plan.clocks);
+            share.is_sane() && self.safe_shares.take(id, share, (permits, most), self.now, self.plan.clocks);
         is_granted.then_some(share)
     }
 
-    /// Permits that are never lent: what was configured, or what earlier safe shares still allow if that is more.
+    /// The allocator `id` says what its nodes have of safe shares, and want beside. What it may hand out of them in all, until it asks
+    /// again.
+    pub fn lend_safe(&mut self, now: Moment, id: SessionId, ask: SafeAsk) -> Option<SafeShare> {
+        self.advance(now);
+        let Safe { nodes, lasts } = self.plan.sharing.safe?;
+        let most = self.plan.sharing.reserve / nodes.max(1) * nodes;
+        let share = SafeShare { permits: most, span: self.safe_span()?, lasts };
+        let room = self.safe_room();
+        let permits = self.safe_shares.lend(id, ask, share, room, self.now, self.plan.clocks);
+        self.audit();
+        Some(SafeShare { permits, ..share })
+    }
+
+    /// What was told of safe shares until `lost` is not known.
+    pub(crate) fn lose_safe_shares(&mut self, lost: Moment) {
+        let span = self.safe_span().unwrap_or_default();
+        self.safe_shares.forget(lost, span, self.plan.is_root, self.plan.clocks);
+    }
+
+    /// Permits that no session has, beyond what all safe shares allow.
+    fn safe_room(&self) -> u64 {
+        self.ledgers.available().saturating_sub(self.safe_shares.permits())
+    }
+
+    /// Permits that are never lent: what was configured, or what earlier safe shares still allow if that is more. What is leased is
+    /// kept back where it is leased from.
     pub(super) fn reserve(&self) -> u64 {
-        self.plan.sharing.reserve.max(self.safe_shares.permits())
+        match self.borrower {
+            Some(_) => 0,
+            None => self.plan.sharing.reserve.max(self.safe_shares.permits()),
+        }
     }
 
     /// The session has gone.
@@ -191,9 +302,13 @@ impl Pool {
         self.safe_shares.leave(id, self.now, self.plan.clocks, span);
     }
 
-    /// The longest window of its rules, with the way to the vendor. `None` if one of them has no windows.
+    /// The longest window of its rules, with the way to the vendor; of what is leased as it was told. `None` if one of them has no
+    /// windows.
     pub(super) fn safe_span(&self) -> Option<Duration> {
-        safe_span(&self.plan.rules)
+        match &self.borrower {
+            Some(borrower) => borrower.safe_span(),
+            None => safe_span(&self.plan.rules),
+        }
     }
 }
 

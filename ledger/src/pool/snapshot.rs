@@ -7,6 +7,7 @@ use super::calls::{SavedCalls, SessionCalls};
 use super::family::Place;
 use super::feedback::SavedFeedback;
 use super::rare::Rare;
+use super::safe_shares::Taken;
 use super::session::{Burn, Session};
 use super::{Books, Plan, Pool, SessionId};
 use crate::pacing::{Excess, Pacer, SavedExcess};
@@ -43,6 +44,27 @@ pub struct Snapshot {
     excess: Option<SavedExcess>,
     #[serde(rename = "lessees")]
     sessions: Vec<SavedSession>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    safe: Option<SavedSafeShares>,
+}
+
+/// The safe shares that allocators have, and when others may have some.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedSafeShares {
+    opens: At,
+    taken: Vec<SavedSafeShare>,
+}
+
+/// Those of one allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedSafeShare {
+    id: u64,
+    permits: u64,
+    holders: u64,
+    span: Duration,
+    free: At,
 }
 
 /// One session's part of it.
@@ -70,9 +92,10 @@ struct SavedSession {
 }
 
 impl Plan {
-    /// Whether a pool of this can be a snapshot: no other allocator lends to it, it has no steady flow, and it is shared evenly.
+    /// Whether a pool of this can be a snapshot: no other allocator lends to it, it has no steady flow, and guarantees nothing to
+    /// groups.
     pub fn has_snapshots(&self) -> bool {
-        let is_even = self.sharing.guaranteed.is_empty() && self.sharing.safe.is_none();
+        let is_even = self.sharing.guaranteed.is_empty();
         let has_flow = self.rules.iter().any(|rule| rule.flow().is_some());
         is_even && !has_flow && !self.is_borrowed
     }
@@ -87,6 +110,11 @@ impl Snapshot {
     /// The same, as it is written down.
     pub fn written_at(&self) -> At {
         self.written
+    }
+
+    /// Whether it says something of safe shares.
+    pub(crate) fn has_safe_shares(&self) -> bool {
+        self.safe.is_some()
     }
 }
 
@@ -116,6 +144,7 @@ impl Pool {
             pacer,
             excess: self.excess.save(),
             sessions: sessions.collect(),
+            safe: SavedSafeShares::of(self),
         })
     }
 
@@ -146,6 +175,10 @@ impl Pool {
             None => Rare::default(),
         };
         pool.excess = Excess::restore(snapshot.excess, since).into();
+        if let Some(safe) = &snapshot.safe {
+            let span = pool.safe_span();
+            pool.safe_shares.goes_on(since.moment(safe.opens), safe.restore(since)?.into_iter(), span);
+        }
         pool.advance(now);
         pool.audit();
         Some(pool)
@@ -184,6 +217,33 @@ impl Pool {
         pool.checkpoints.goes_on(resumed.earlier);
         pool.recount_ahead();
         Some(pool)
+    }
+}
+
+impl SavedSafeShares {
+    /// Those of `pool`; `None` if it has none, and none to come.
+    fn of(pool: &Pool) -> Option<Self> {
+        let shares = &pool.safe_shares;
+        let taken: Vec<_> = shares.taken().map(|(id, taken)| SavedSafeShare::of(id, taken)).collect();
+        let is_closed = shares.opens() > pool.now && pool.plan.sharing.safe.is_some();
+        (!taken.is_empty() || is_closed).then(|| SavedSafeShares { opens: shares.opens().into(), taken })
+    }
+
+    fn restore(&self, since: Since) -> Option<Vec<(SessionId, Taken)>> {
+        let sane =
+            |share: &SavedSafeShare| share.permits.max(share.holders) <= PERMITS_MAX && !share.span.is_zero();
+        let restored = |share: &SavedSafeShare| {
+            let SavedSafeShare { id, permits, holders, span, free } = *share;
+            (SessionId(id), Taken { permits, holders, span, free_from: since.moment(free) })
+        };
+        self.taken.iter().all(sane).then(|| self.taken.iter().map(restored).collect())
+    }
+}
+
+impl SavedSafeShare {
+    fn of(id: SessionId, taken: Taken) -> Self {
+        let Taken { permits, holders, span, free_from } = taken;
+        SavedSafeShare { id: id.0, permits, holders, span, free: free_from.into() }
     }
 }
 

@@ -3,24 +3,25 @@
 use super::limits::Limits;
 use super::{Registry, Upstream};
 use crate::overrides::{News, Suspended, Suspensions, Version};
-use crate::pool::GrantOutcome;
-use crate::registry::limit::{Due, Limit, PoolId};
-use crate::roots::RootSpec;
+use crate::pool::{GrantOutcome, SafeAsk};
+use crate::registry::limit::{Due, Limit, PoolId, Said};
+use crate::roots::{RootAsk, cell_of};
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::recovery::{Recovery, recovery};
-use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody};
-use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX};
+use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody, SafeShareBody};
+use lessor_protocol::{Answer, Moment, PERMITS_MAX};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Asks that become due within this span go with those that are due now.
 const TOGETHER: Duration = Duration::from_millis(1);
 
-/// The pool of an ask.
+/// The pool of an ask, and what it says beside it.
 #[derive(Clone, Debug)]
 pub struct Asker {
     limit: String,
     pool: PoolId,
+    safe: Option<SafeAsk>,
 }
 
 /// The asks that are due to an upstream.
@@ -48,10 +49,10 @@ fn leased<'a>(
 
 impl DueAbove {
     /// Adds an ask of a pool of the limit called `name`.
-    fn push(&mut self, name: &str, pool: PoolId, ask: Ask) {
+    fn push(&mut self, name: &str, pool: PoolId, Said { ask, safe }: Said) {
         let limit = pool.name.as_ref().map_or(name, |name| name.as_str());
         self.asks.push(AskBody::of(limit, pool.key.as_ref().map(|key| key.as_str()), ask));
-        self.askers.push(Asker { limit: name.to_owned(), pool });
+        self.askers.push(Asker { limit: name.to_owned(), pool, safe });
     }
 }
 
@@ -88,19 +89,21 @@ pub struct ExchangeOutcome {
 }
 
 impl Registry {
-    /// The specs of the roots of `askers`. `version` says by which configuration a limit goes; the newest is `known`. `None` for a
+    /// What is `due`, as it is asked of roots. `version` says by which configuration a limit goes; the newest is `known`. `None` for a
     /// limit that was removed.
-    pub fn specs(
+    pub fn root_asks(
         &self,
-        askers: &[Asker],
+        due: &DueAbove,
         version: impl Fn(&str) -> Version,
         known: Version,
-    ) -> Vec<Option<RootSpec>> {
-        let spec = |asker: &Asker| {
+    ) -> Vec<Option<RootAsk>> {
+        let root_ask = |(asker, ask): (&Asker, &AskBody)| {
             let limit = self.limits.lock(&asker.limit)?;
-            limit.spec(&asker.pool, version(&asker.limit), known)
+            let spec = limit.spec(&asker.pool, version(&asker.limit), known)?;
+            let name = cell_of(&ask.limit, ask.key.as_deref());
+            Some(RootAsk { name, spec, ask: ask.ask(), safe: asker.safe })
         };
-        askers.iter().map(spec).collect()
+        due.askers.iter().zip(&due.asks).map(root_ask).collect()
     }
 
     /// Suspends limits of a shared store as `suspensions` says, when it is `there` on the clock of the store. Returns an event for
@@ -140,7 +143,7 @@ impl Registry {
         if self.is_stopping {
             for (name, limit) in leased(&mut self.limits, upstream) {
                 let asks = limit.leaves_above(now, ASKS_MAX - all.asks.len());
-                asks.into_iter().for_each(|(pool, ask)| all.push(name, pool, ask));
+                asks.into_iter().for_each(|(pool, said)| all.push(name, pool, said));
             }
             return all;
         }
@@ -151,9 +154,9 @@ impl Registry {
         let parts = parts(&due, ASKS_MAX);
         for (((name, limit), due), part) in leased(&mut self.limits, upstream).zip(due).zip(parts) {
             for (_, pool) in due.pools.into_iter().take(part) {
-                if let Some((ask, distance)) = limit.ask_above(now, &pool, rtt) {
+                if let Some((said, distance)) = limit.ask_above(now, &pool, rtt) {
                     all.distance = all.distance.max(distance);
-                    all.push(name, pool, ask);
+                    all.push(name, pool, said);
                 }
             }
         }
@@ -199,20 +202,28 @@ impl Registry {
         if session != self.session_above {
             return outcome;
         }
-        for (Asker { limit, pool }, body) in askers.iter().zip(grants) {
+        for (Asker { limit, pool, .. }, body) in askers.iter().zip(grants) {
             let Some(limit) = self.limits.get_mut(limit).filter(|limit| limit.upstream() == Some(upstream))
             else {
                 continue;
             };
             let is_fit = match body.answer() {
-                Ok(answer) => limit.on_grant_above(now, pool, first_sent, answer) == GrantOutcome::Believed,
+                Ok(answer) => {
+                    let told = (answer, body.safe.map(SafeShareBody::share));
+                    limit.on_grant_above(now, pool, first_sent, told) == GrantOutcome::Believed
+                }
                 Err(error) => {
                     let recovery = recovery(&error.code);
                     outcome.begins_session |= recovery == Recovery::BeginSession;
                     match recovery {
                         Recovery::Unrecognised => limit.on_unrecognised_above(now, pool),
                         Recovery::BeginSession | Recovery::LookAgain => {
-                            limit.on_grant_above(now, pool, first_sent, Answer::Refusal(NOTHING_THERE));
+                            limit.on_grant_above(
+                                now,
+                                pool,
+                                first_sent,
+                                (Answer::Refusal(NOTHING_THERE), None),
+                            );
                         }
                     }
                     recovery == Recovery::Unrecognised
@@ -235,7 +246,7 @@ impl Registry {
 
     /// Notes that no answer came to `askers`.
     pub fn on_failure_above(&mut self, askers: &[Asker]) {
-        for Asker { limit, pool } in askers {
+        for Asker { limit, pool, .. } in askers {
             if let Some(limit) = self.limits.get_mut(limit) {
                 limit.on_failure_above(pool);
             }

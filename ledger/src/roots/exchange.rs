@@ -4,10 +4,10 @@
 //!
 //! It does no IO: a shell carries cells and swaps to the store and back.
 
-use super::root::{self, RootError, RootSpec};
+use super::root::{self, Reply, RootError, RootSpec};
 use super::{Head, RootClock, limit_of};
 use crate::cells::{Cell, Swap, Swapped, VALUE_MAX};
-use crate::pool::{AskError, Holder};
+use crate::pool::{AskError, Holder, SafeAsk};
 use lessor_protocol::{Answer, Ask, Grant, Moment};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub struct RootAsk {
     pub spec: RootSpec,
     /// What is asked.
     pub ask: Ask,
+    /// What is said of safe shares, where the limit has any.
+    pub safe: Option<SafeAsk>,
 }
 
 /// What came of an ask of a root.
@@ -33,7 +35,7 @@ pub struct RootAnswer {
     /// What is in there now, as far as this allocator knows.
     pub cell: Option<Cell>,
     /// What it answered; `None` if others were faster all the time.
-    pub answer: Option<Result<Answer, RootError>>,
+    pub answer: Option<Result<Reply, RootError>>,
     /// Whether other rules are asked of it than it goes by, under the same version of the configuration.
     pub is_contested: bool,
 }
@@ -52,10 +54,10 @@ struct Asking {
     /// What is in its cell, as far as this allocator knows.
     cell: Option<Cell>,
     /// What it answers if the swap is done that was asked for, and what is in its cell then.
-    hopes: Option<(Option<Cell>, Result<Answer, AskError>)>,
+    hopes: Option<(Option<Cell>, Result<Reply, AskError>)>,
     /// When that was asked, on the own clock.
     asked: Moment,
-    answer: Option<Result<Answer, RootError>>,
+    answer: Option<Result<Reply, RootError>>,
     /// Whether it was not there, and this made it.
     is_made: bool,
     is_contested: bool,
@@ -92,14 +94,14 @@ impl Exchange {
                 asking.answer = Some(Err(RootError::NoTime));
                 continue;
             };
-            let RootAsk { name, spec, ask } = &asking.ask;
+            let RootAsk { name, spec, ask, safe } = &asking.ask;
             let limit = limit_of(name).unwrap_or_default();
             if let Some(above) = head.families().unknown_to(&spec.parent_ref, limit) {
                 asking.answer = Some(Err(RootError::Below(above.to_owned())));
                 continue;
             }
             let value = asking.cell.as_ref().map(|cell| cell.value.as_slice());
-            match root::ask(spec, head, value, now, (self.holder, self.seq, *ask)) {
+            match root::ask(spec, head, value, now, (self.holder, self.seq, *ask, *safe)) {
                 Ok(asked) if asked.value.as_ref().is_some_and(|value| value.len() > VALUE_MAX) => {
                     let bytes = asked.value.map_or(0, |value| value.len());
                     asking.answer = Some(Err(RootError::TooLarge(bytes)));
@@ -165,7 +167,8 @@ impl Exchange {
     pub fn finish(self, local: Moment) -> Vec<RootAnswer> {
         let answer = |Asking { ask, cell, asked, answer, is_contested, .. }| {
             let (name, ago) = (ask.name, local.since(asked));
-            let answer = answer.map(|answer| answer.map(|answer| sooner(answer, ago)));
+            let sooner = |reply: Reply| Reply { answer: sooner(reply.answer, ago), ..reply };
+            let answer = answer.map(|answer| answer.map(sooner));
             RootAnswer { name, cell, answer, is_contested }
         };
         self.asks.into_iter().map(answer).collect()

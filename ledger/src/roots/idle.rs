@@ -88,7 +88,12 @@ mod tests {
             version: Version::of_file(1),
             parent_ref: ParentRef::default(),
         };
-        let ask = |name: &str| RootAsk { name: name.to_owned(), spec: spec.clone(), ask: Ask::default() };
+        let ask = |name: &str| RootAsk {
+            name: name.to_owned(),
+            spec: spec.clone(),
+            ask: Ask::default(),
+            safe: None,
+        };
         let at = |seconds| Moment::ORIGIN + Duration::from_secs(seconds);
         let names = |due: Vec<(String, RootSpec)>| due.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         let mut idle = Idle::default();

@@ -17,11 +17,11 @@ mod time;
 
 use super::idle::Idle;
 use super::timekeeping::Timekeeping;
-use super::{Exchange, Head, RootAsk, RootClock, RootError, SIGN_EVERY, Signer, TimeSource, Watch};
+use super::{Exchange, Head, Reply, RootAsk, RootClock, RootError, SIGN_EVERY, Signer, TimeSource, Watch};
 use crate::cells::{Cell, CellsError, Swap, Swapped, Timeline};
 use crate::overrides::{LimitOverrides, Suspensions, Version};
 use contention::Contention;
-use lessor_protocol::{Answer, Moment};
+use lessor_protocol::Moment;
 use open::Found;
 use std::collections::BTreeMap;
 use std::mem;
@@ -70,7 +70,7 @@ pub enum Next {
     Call(Call),
     /// Nothing: the job is over. What came of each ask of [`Host::asks`], in their order; empty for other jobs. `None`: others
     /// were faster all the time, or the configuration knows no such root.
-    Done(Result<Vec<Option<Result<Answer, RootError>>>, MemberError>),
+    Done(Result<Vec<Option<Result<Reply, RootError>>>, MemberError>),
 }
 
 /// What a [`Member`] knows and does through the allocator that it belongs to.

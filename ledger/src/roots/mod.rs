@@ -24,7 +24,7 @@ pub use exchange::{Exchange, RootAnswer, RootAsk};
 pub use families::{BELOW_MAX, Families, ParentRef};
 pub use head::{Head, SIGN_EVERY, Signed, Signer};
 pub use member::{Call, Host, Member, MemberError, Next, Notice, Said};
-pub use root::{Read, RootError, RootSpec, is_forgettable, read, to_pool};
+pub use root::{Read, Reply, RootError, RootSpec, is_forgettable, read, to_pool};
 pub use time_source::TimeSource;
 pub use watch::{Verdict, Watch};
 

@@ -7,10 +7,10 @@ use super::{CompiledPlan, Head, ParentRef};
 use crate::cells::VALUE_MAX;
 use crate::overrides::Version;
 use crate::pool::Fixtures;
-use crate::pool::{AskError, Holder, Pool, Snapshot};
+use crate::pool::{AskError, Holder, Pool, SafeAsk, Snapshot};
 use crate::rule::{At, Gap, RefillStyle, Since};
 use crate::{CarryOver, Rule};
-use lessor_protocol::{Answer, Ask, Moment, Refusal, RefusalReason};
+use lessor_protocol::{Answer, Ask, Moment, Refusal, RefusalReason, SafeShare};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::time::Duration;
@@ -21,9 +21,11 @@ const FORMAT: u32 = 1;
 /// Of one that goes by what was put over the API: who knows only files leaves it alone.
 const FORMAT_DECIDED: u32 = 2;
 
-/// Of one with calls in flight, or that refills at intervals: who knows neither leaves it alone. What cells of yet another
-/// version say is not guessed at.
+/// Of one with calls in flight, or that refills at intervals: who knows neither leaves it alone.
 const FORMAT_IN_FLIGHT: u32 = 3;
+
+/// Of one with safe shares. What cells of yet another version say is not guessed at.
+const FORMAT_SAFE: u32 = 4;
 
 /// What a root is made of, by the configuration of the allocator that asks it.
 #[derive(Clone, Debug)]
@@ -87,12 +89,24 @@ const LOST_RETRY: Duration = Duration::from_millis(20);
 /// When to ask again while what is in the store is of no use.
 const USELESS_RETRY: Duration = Duration::from_secs(1);
 
+/// What a root answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// To what was asked.
+    pub answer: Answer,
+    /// What the allocator may hand out of safe shares in all, if its limit has any.
+    pub safe: Option<SafeShare>,
+}
+
 /// What the pool below hears of what came of its ask: a refusal to come back later where the root could not be asked.
 ///
 /// # Errors
 /// What was asked cannot be.
-pub fn to_pool(answer: Option<Result<Answer, RootError>>) -> Result<Answer, AskError> {
-    let refusal = |retry_after| Answer::Refusal(Refusal { reason: RefusalReason::Other, retry_after });
+pub fn to_pool(answer: Option<Result<Reply, RootError>>) -> Result<Reply, AskError> {
+    let refusal = |retry_after| {
+        let answer = Answer::Refusal(Refusal { reason: RefusalReason::Other, retry_after });
+        Reply { answer, safe: None }
+    };
     match answer {
         Some(Ok(answer)) => Ok(answer),
         Some(Err(RootError::Ask(error))) => Err(error),
@@ -111,7 +125,7 @@ pub(super) struct Asked {
     /// What to write.
     pub value: Option<Vec<u8>>,
     /// What it answers.
-    pub answer: Result<Answer, AskError>,
+    pub answer: Result<Reply, AskError>,
     /// See [`Read::is_contested`].
     pub is_contested: bool,
 }
@@ -146,7 +160,7 @@ pub fn read(spec: &RootSpec, head: &Head, value: Option<&[u8]>, now: Moment) -> 
     };
     let Some(value) = value else { return Ok(begin()) };
     let root = match serde_json::from_slice::<Root>(value) {
-        Ok(root) if root.format <= FORMAT_IN_FLIGHT => root,
+        Ok(root) if root.format <= FORMAT_SAFE => root,
         // What it was is unknown.
         Err(_) if !is_newer(value) => return Ok(new(Pool::after_loss(plan(), now, now))),
         Ok(_) | Err(_) => return Err(RootError::Format),
@@ -156,7 +170,12 @@ pub fn read(spec: &RootSpec, head: &Head, value: Option<&[u8]>, now: Moment) -> 
         Age::Lost => Ok(begin()),
         Age::Known(gap) => {
             let now = if gap == Gap::Counted { now.max(root.pool.written()) } else { now };
-            root.thaw(spec, gap, now)
+            let mut read = root.thaw(spec, gap, now)?;
+            if let Some(lost) = head.lost().filter(|_| !root.pool.has_safe_shares()) {
+                // An allocator that knows of no safe shares may have made it anew.
+                read.pool.lose_safe_shares(lost);
+            }
+            Ok(read)
         }
     }
 }
@@ -199,7 +218,7 @@ pub(super) fn ask(
     head: &Head,
     value: Option<&[u8]>,
     (now, latest): (Moment, Moment),
-    (holder, seq, ask): (Holder, u64, Ask),
+    (holder, seq, ask, safe): (Holder, u64, Ask, Option<SafeAsk>),
 ) -> Result<Asked, RootError> {
     let mut read = read(spec, head, value, now)?;
     let Read { pool, now, is_contested, .. } = &mut read;
@@ -208,6 +227,12 @@ pub(super) fn ask(
     let answer = pool
         .renew(now, holder, seq, ask)
         .map(|answer| clock_uncertainty::shorter(answer, spec.compiled.time_source().uncertainty()));
+    // An ask that is not believed, or not yet, says nothing of safe shares either.
+    let answer = answer.map(|answer| {
+        let is_heard = answer.grant().is_some();
+        let safe = safe.filter(|_| is_heard).and_then(|safe| pool.lend_safe(now, holder.id, safe));
+        Reply { answer, safe }
+    });
     read.version = read.version.max(spec.version);
     Ok(Asked { value: write(&spec.compiled, head, &mut read), answer, is_contested })
 }
@@ -219,13 +244,16 @@ pub(super) fn write(compiled: &CompiledPlan, head: &Head, read: &mut Read) -> Op
     }
     let Read { pool, version, now, calls_end, .. } = read;
     let calls_end = (*calls_end > *now).then(|| (*calls_end).into());
-    let format = match (calls_end.is_some() || pool.rules().iter().any(is_new), version.is_of_file()) {
+    let (era, version, rules) = (head.era(), *version, compiled.written(pool.rules()));
+    let is_new = calls_end.is_some() || pool.rules().iter().any(is_new);
+    let pool = pool.snapshot(*now)?;
+    let format = match (is_new, version.is_of_file()) {
+        _ if pool.has_safe_shares() => FORMAT_SAFE,
         (true, _) => FORMAT_IN_FLIGHT,
         (false, true) => FORMAT,
         (false, false) => FORMAT_DECIDED,
     };
-    let (era, version, rules) = (head.era(), *version, compiled.written(pool.rules()));
-    let root = Root { format, era, version, rules: &rules, pool: pool.snapshot(*now)?, calls_end };
+    let root = Root { format, era, version, rules: &rules, pool, calls_end };
     Some(serde_json::to_vec(&root).expect("numbers and text"))
 }
 
@@ -257,5 +285,5 @@ fn is_newer(value: &[u8]) -> bool {
     struct Versioned {
         format: u32,
     }
-    serde_json::from_slice::<Versioned>(value).is_ok_and(|versioned| versioned.format > FORMAT_IN_FLIGHT)
+    serde_json::from_slice::<Versioned>(value).is_ok_and(|versioned| versioned.format > FORMAT_SAFE)
 }

@@ -70,7 +70,7 @@ impl World {
     }
 
     fn exchange(&self, who: u64, seq: u64, spec: &RootSpec, ask: Ask, cell: Option<Cell>) -> Exchange {
-        let ask = RootAsk { name: cell_of("a", None), spec: spec.clone(), ask };
+        let ask = RootAsk { name: cell_of("a", None), spec: spec.clone(), ask, safe: None };
         Exchange::new(holder(who), seq, vec![(ask, cell)])
     }
 
@@ -101,7 +101,7 @@ impl World {
 
     fn lent(&mut self, who: u64, seq: u64, at: u64, spec: &RootSpec, ask: Ask) -> Grant {
         let answer = self.ask(who, seq, at, spec, ask).answer.expect("no race was lost");
-        answer.expect("a good ask").grant().expect("not refused")
+        answer.expect("a good ask").answer.grant().expect("not refused")
     }
 }
 
@@ -119,8 +119,15 @@ fn who_is_slower_is_lent_what_is_left() {
     assert_eq!(world.swap(&mut slow, &stale), 1, "it came too late");
     let again = world.swaps(&mut slow, 0);
     assert_eq!(world.swap(&mut slow, &again), 0);
-    let first =
-        slow.finish(millis(0)).remove(0).answer.expect("answered").expect("good").grant().expect("lent");
+    let first = slow
+        .finish(millis(0))
+        .remove(0)
+        .answer
+        .expect("answered")
+        .expect("good")
+        .answer
+        .grant()
+        .expect("lent");
     let rest = world.lent(3, 1, 0, &spec, wants(100)).permits;
     let value = world.cell().expect("it is written").value;
     let mut pool = read(&spec, &world.head, Some(&value), millis(0)).expect("it can be read").pool;
@@ -143,7 +150,7 @@ fn a_root_that_is_made_is_not_believed_where_the_store_was_emptied_before() {
     // The head that is made then does not vouch for it, either: it knows nothing of what the first one was lent.
     world.head = Head::begin(2, &Timeline::new("a"), millis(10), false);
     let answer = world.ask(3, 1, 20, &spec, wants(10)).answer.expect("no race was lost").expect("good");
-    assert_eq!(answer.permits(), 0, "it waits until what was lent is over");
+    assert_eq!(answer.answer.permits(), 0, "it waits until what was lent is over");
     // One that was there is swapped by its version.
     let mut world = World::new(true);
     world.lent(2, 1, 0, &spec, wants(10));
@@ -236,7 +243,7 @@ fn after_a_loss_nothing_is_lent_before_all_that_was_is_over() {
     let spec = spec(100, 1);
     let mut world = World::new(false);
     let refused = |answer: RootAnswer| {
-        answer.answer.expect("answered").expect("good").grant().is_none_or(|grant| grant.permits == 0)
+        answer.answer.expect("answered").expect("good").answer.grant().is_none_or(|grant| grant.permits == 0)
     };
     assert!(refused(world.ask(1, 1, 0, &spec, wants(10))));
     assert!(refused(world.ask(1, 2, 2_900, &spec, wants(10))), "leases of two seconds, and a window");
@@ -298,7 +305,7 @@ fn other_rules_under_the_same_version_are_not_gone_by_and_are_told_of() {
     assert!(!world.ask(1, 1, 0, &old, wants(1)).is_contested);
     let other = world.ask(2, 1, 0, &spec(10, 1), wants(1));
     assert!(other.is_contested);
-    let grant = other.answer.expect("answered").expect("good").grant().expect("lent");
+    let grant = other.answer.expect("answered").expect("good").answer.grant().expect("lent");
     assert_eq!(grant.ceiling, 100);
     assert!(!world.ask(2, 2, 5, &spec(10, 2), wants(1)).is_contested, "a higher one is right");
     assert!(!world.ask(1, 2, 5, &old, wants(1)).is_contested, "and a lower one follows");
@@ -313,7 +320,10 @@ fn what_was_put_over_the_api_holds_until_a_newer_file_says_otherwise() {
     world.lent(1, 1, 0, &file, wants(1));
     let mut ceiling = |who, seq, at, spec: &RootSpec| {
         let asked = world.ask(who, seq, at, spec, spent(seq));
-        (asked.answer.expect("answered").expect("good").grant().expect("lent").ceiling, asked.is_contested)
+        (
+            asked.answer.expect("answered").expect("good").answer.grant().expect("lent").ceiling,
+            asked.is_contested,
+        )
     };
     assert_eq!(ceiling(2, 1, 0, &put(10, 1, 1)), (10, false));
     assert_eq!(ceiling(1, 2, 5, &file), (10, false), "it has not heard of that");
@@ -335,7 +345,7 @@ fn a_root_that_goes_by_a_file_is_written_as_it_always_was() {
     let put = RootSpec { version: Version { file: 1, serial: 4 }, ..spec(10, 1) };
     world.lent(2, 1, 0, &put, wants(1));
     assert!(text(&world).starts_with(r#"{"format":2,"era":1,"version":[1,4],"rules""#), "{}", text(&world));
-    let value = text(&world).replace("\"format\":2", "\"format\":4");
+    let value = text(&world).replace("\"format\":2", "\"format\":5");
     let read = read(&put, &world.head, Some(value.as_bytes()), millis(0));
     assert!(matches!(read, Err(RootError::Format)), "{read:?}");
 }
@@ -371,9 +381,9 @@ fn what_cannot_be_read_is_waited_out_and_what_is_newer_is_left_alone() {
         world.table.swap(&Timeline::new("a"), &[swap]).expect("the timeline is right");
         world.ask(1, 1, 0, &spec, wants(1)).answer.expect("answered")
     };
-    assert_eq!(put("{\"format\":4,\"what\":1}"), Err(RootError::Format));
+    assert_eq!(put("{\"format\":5,\"what\":1}"), Err(RootError::Format));
     let answer = put("no JSON").expect("an answer");
-    assert!(answer.grant().is_none_or(|grant| grant.permits == 0), "{answer:?}");
+    assert!(answer.answer.grant().is_none_or(|grant| grant.permits == 0), "{answer:?}");
 }
 
 #[test]

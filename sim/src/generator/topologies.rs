@@ -1,8 +1,10 @@
 //! Draws fleets whose nodes lease from regions.
 
 mod clockless;
+mod safe;
 
 pub use clockless::{store_clockless, store_clockless_close, store_of_seconds_clockless};
+pub use safe::{store_safe, store_safe_close};
 
 use super::pools;
 use crate::faults::{Fault, Faults};
@@ -29,7 +31,9 @@ pub fn any(seed: u64) -> Setup {
         2 => regions_capped(seed),
         3 if seed / 14 % 2 == 1 => store_clockless(seed),
         3 => store(seed),
+        4 if seed / 14 % 4 == 3 => store_safe(seed),
         4 => store_capped(seed),
+        5 if seed / 14 % 4 == 3 => store_safe_close(seed),
         5 => store_family(seed),
         6 => store_capped_family(seed),
         7 => store_intervals(seed, 200..3_000),

@@ -209,13 +209,14 @@ impl World {
         if !at.is_fallen || !at.allowance.take(permits, now) {
             return Ok(false);
         }
-        self.admissions += 1;
+        (self.admissions, self.passed) = (self.admissions + 1, self.passed + permits);
         self.log.note(self.real, "node # goes on with # by itself", &[desk as u64, permits]);
         self.meter.admitted(self.real, desk, permits);
         self.remember(permits, |world| &mut world.spends);
         let way = self.margin();
         let way = if way == 0 { 0 } else { self.rng.u64(0..=way) };
-        self.oracles.passed(self.setup.lender(desk), self.now(), permits, way)?;
+        let lender = self.setup.lender(desk);
+        self.oracles.passed(lender, self.nows(lender), permits, way)?;
         self.vendor_answers(desk);
         Ok(true)
     }

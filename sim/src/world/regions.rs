@@ -17,6 +17,7 @@ use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::{DueAbove, Entry, Registry};
 use lessor_ledger::rejection::Reason;
+use lessor_ledger::roots;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::recovery::{Recovery, recovery};
@@ -310,13 +311,20 @@ impl World {
             return Ok(());
         }
         match reply.answers {
-            Some(answers) => self.region_takes(region, answers.iter().map(|said| said.answer).collect()),
+            Some(answers) => {
+                let root = |said: &DeskAnswer| said.answer.map(|answer| roots::Reply { answer, safe: None });
+                self.region_takes(region, answers.iter().map(root).collect())
+            }
             None => self.region_fails(region),
         }
     }
 
     /// What a region asked is answered, of each limit that it leases, in the order of its asks.
-    pub(super) fn region_takes(&mut self, region: usize, answers: Vec<Result<Answer, Reason>>) -> Verdict {
+    pub(super) fn region_takes(
+        &mut self,
+        region: usize,
+        answers: Vec<Result<roots::Reply, Reason>>,
+    ) -> Verdict {
         let is_lost = self.shared.as_ref().is_none_or(|store| store.is_lost);
         let at = &mut self.regions[region];
         let now = at.clock.show(self.real);
@@ -329,7 +337,7 @@ impl World {
         for (ask, answer) in due.asks.iter().zip(answers) {
             let place = self.limits.place(&ask.limit);
             grants.push(match answer {
-                Ok(answer) => {
+                Ok(roots::Reply { answer, safe }) => {
                     if let Answer::Grant(grant) = answer {
                         if !grant.term.is_zero() {
                             // As the wire says it.
@@ -341,7 +349,8 @@ impl World {
                             &[region as u64, grant.permits, place as u64, grant.kept],
                         );
                     }
-                    GrantBody::of(&ask.limit, ask.key.as_deref(), answer)
+                    let body = GrantBody::of(&ask.limit, ask.key.as_deref(), answer);
+                    GrantBody { safe: safe.map(SafeShareBody::of), ..body }
                 }
                 Err(error) => {
                     must("K2", is_lost || error != Reason::TotalsWrong, || {

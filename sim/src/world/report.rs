@@ -22,6 +22,8 @@ pub struct Report {
     pub lasted: u64,
     /// Admissions that the oracle judged.
     pub admissions: u64,
+    /// Permits that nodes let pass by themselves, while no allocator answered.
+    pub passed: u64,
     /// Permits that each node admitted.
     pub by_node: Vec<u64>,
     /// Permits that a rival admitted beyond the limit. Lessor's first one is a failure.
@@ -77,6 +79,7 @@ impl World {
             hash: self.log.hash(),
             lasted: self.real,
             admissions: self.admissions,
+            passed: self.passed,
             by_node: self.meter.by_node(),
             over_admissions: self.over_admissions,
             curve: self.curve,

@@ -14,12 +14,12 @@ use lessor_ledger::pool::AskError;
 use lessor_ledger::registry::{DueAbove, Registry};
 use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::roots::{
-    Call, Host, Member, MemberError, Next, Notice, RootAsk, RootError, SIGN_EVERY, Said, TimeSource, cell_of,
+    Call, Host, Member, MemberError, Next, Notice, Reply, RootAsk, RootError, SIGN_EVERY, Said, TimeSource,
     to_pool,
 };
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Answer, ClockBounds, Moment};
+use lessor_protocol::{ClockBounds, Moment};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -75,12 +75,7 @@ impl Host for Here<'_> {
 
     fn asks(&mut self) -> Vec<Option<RootAsk>> {
         let Some(due) = self.due else { return vec![] };
-        let specs = self.registry.specs(&due.askers, |_| self.version, self.version);
-        let asks = due.asks.iter().zip(specs).map(|(ask, spec)| {
-            let name = cell_of(&ask.limit, ask.key.as_deref());
-            Some(RootAsk { name, spec: spec?, ask: ask.ask() })
-        });
-        asks.collect()
+        self.registry.root_asks(due, |_| self.version, self.version)
     }
 
     fn suspensions(&self) -> Suspensions {
@@ -299,7 +294,7 @@ impl World {
     fn has_asked(
         &mut self,
         region: usize,
-        done: Result<Vec<Option<Result<Answer, RootError>>>, MemberError>,
+        done: Result<Vec<Option<Result<Reply, RootError>>>, MemberError>,
     ) -> Verdict {
         // Whether that is still waited for.
         if self.regions[region].connection.open().is_none() {

@@ -156,9 +156,7 @@ impl World {
             return Ok(());
         };
         for said in &answers {
-            let at = &mut self.desks[said.desk];
-            at.is_fallen = false;
-            at.allowance.tell(said.share, exchange.first_sent, self.setup.plan.clocks);
+            self.hears_of_share(said.desk, said.share, exchange.first_sent)?;
         }
         self.nodes[node].connection.on_success();
         let mut renews = None;

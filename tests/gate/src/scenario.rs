@@ -122,6 +122,8 @@ pub enum Scenario {
     StoreSmall,
     /// Where the store has no clock: in full use of a short window, or in trouble.
     StoreClockless,
+    /// Where nodes go on with a part of the reserve while no allocator answers.
+    StoreSafe,
     /// The same while operators pause and block, and the store loses what it had.
     StoreDecided,
     /// The same where the limit is below another one.
@@ -161,6 +163,7 @@ impl Scenario {
             Scenario::StoreSmall => topologies::store_small(seed),
             Scenario::StoreClockless if seed.is_multiple_of(2) => topologies::store_clockless_close(seed),
             Scenario::StoreClockless => topologies::store_clockless(seed),
+            Scenario::StoreSafe => topologies::store_safe_close(seed),
             Scenario::StoreFamily => topologies::store_family(seed),
             Scenario::StoreDecided => topologies::store_decided(seed),
             Scenario::StoreCapped => topologies::store_capped(seed),

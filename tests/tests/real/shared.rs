@@ -47,6 +47,7 @@ mod family;
 mod inside;
 mod kinds;
 mod members;
+mod safe;
 mod trouble;
 
 /// A store for one test, in a server that others may use too.
@@ -402,7 +403,6 @@ fn what_no_shared_store_keeps_is_refused() {
     let store = "[store]\nkind = \"redis\"\nurl = \"redis://:s3cret@127.0.0.1:1\"\n";
     for (text, said) in [
         (format!("{store}{sliding}guaranteed = {{ a = 1 }}\n"), "guaranteed"),
-        (format!("{store}{sliding}reserve = 3\nsafe = {{ nodes = 3 }}\nfallback = \"safe_share\"\n"), "safe"),
         (format!("[store]\nkind = \"redis\"\n{sliding}"), "store.url is missing"),
         (
             format!("[store]\nkind = \"postgres\"\nurl = \"redis://:s3cret@h\"\n{sliding}"),

@@ -93,6 +93,15 @@ fn allocators_of_a_store_without_a_clock_hold_the_cap_and_strand_nothing() {
     assert!(admissions > seeds(), "too few to say anything: {admissions}");
 }
 
+/// Nodes that no allocator answers spend of the reserve.
+#[test]
+fn nodes_of_allocators_that_share_a_store_go_on_with_safe_shares() {
+    let hold = |fleet: fn(u64) -> Setup| (0..few_seeds()).map(|seed| clean(fleet(seed)).passed).sum::<u64>();
+    let (troubled, close) = (hold(topologies::store_safe), hold(topologies::store_safe_close));
+    println!("{troubled} and {close} permits were spent while no allocator answered");
+    assert!(troubled.min(close) > seeds(), "too few to say anything: {troubled} and {close}");
+}
+
 #[test]
 fn a_limit_below_another_one_in_a_store_is_charged_to_both() {
     let sum = all_hold(50, seeds(), topologies::store_family);

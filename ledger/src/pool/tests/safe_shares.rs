@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::CarryOver;
+use crate::pool::safe_loan::HANDS_OUT;
+use crate::pool::safe_shares::LENT_FOR;
+use crate::rule::Gap;
 use crate::share::{Safe, Sharing};
 use lessor_protocol::SafeShare;
 
@@ -78,4 +81,147 @@ fn a_pool_with_seats_is_not_forgotten() {
     share_of(&mut pool, 1, 1);
     assert!(!pool.is_forgettable(millis(2)));
     assert!(pool.is_forgettable(millis(7_000)));
+}
+
+/// The bug: a reserve that was raised in a live change was handed out at once, beside what had been spent of it.
+#[test]
+fn what_was_spent_before_a_reserve_was_raised_is_no_part_of_it() {
+    let mut pool = pool(vec![sliding(100, SECOND)]);
+    let mut spent = 0;
+    for at in 0..5 {
+        let all =
+            Ask { spent_total: spent, want: 90, demand_milli: 90_000_000, waiting: 90, ..Ask::default() };
+        spent += grant(pool.renew(millis(at), A, 1 + at, all)).permits;
+    }
+    assert!(spent > 80, "{spent}");
+    pool.change(seated(3, 30), CarryOver::AsIs, millis(10));
+    let room = 100 - spent;
+    let had = [1, 2, 3].map(|id| share_of(&mut pool, 20, id).unwrap_or_default());
+    assert!(had.iter().sum::<u64>() <= room, "{had:?} of {room}");
+    assert_eq!(
+        [1, 2, 3].map(|id| share_of(&mut pool, 1_100, id)),
+        [Some(10); 3],
+        "once that has left the window"
+    );
+}
+
+/// The root of such a limit in a store.
+fn root(nodes: u64, reserve: u64) -> Pool {
+    Pool::new(Arc::new(Plan { is_root: true, ..(*seated(nodes, reserve)).clone() }), millis(0))
+}
+
+/// What an allocator with that root leases.
+fn below(nodes: u64, reserve: u64) -> Pool {
+    let plan = Plan { is_borrowed: true, rules: vec![], ..(*seated(nodes, reserve)).clone() };
+    Pool::new(Arc::new(plan), millis(0))
+}
+
+/// The root lends `id` so many, where its nodes have `given`, and others want `more`.
+fn lent(root: &mut Pool, at: u64, id: u64, given: u64, more: u64) -> u64 {
+    let ask = SafeAsk { given, holders: given / 10, span: SECOND, more };
+    root.lend_safe(millis(at), SessionId(id), ask).expect("the limit has some").permits
+}
+
+#[test]
+fn a_root_lends_no_more_safe_shares_than_there_are() {
+    let mut root = root(3, 30);
+    assert_eq!([lent(&mut root, 0, 1, 0, 20), lent(&mut root, 0, 2, 0, 20)], [20, 10]);
+    // One that says that its nodes have less leaves the rest to another one.
+    assert_eq!([lent(&mut root, 10, 1, 10, 0), lent(&mut root, 10, 2, 10, 20)], [10, 20]);
+    // One that has died keeps what it had until its nodes have gone silent, and what they spent has left the window.
+    let clocks = root.plan.clocks;
+    let free = clocks.grantor_end(clocks.grantor_end(millis(10), LENT_FOR), LASTS) + clocks.stretched(SECOND);
+    let just = free.since(millis(0)).as_millis() as u64;
+    assert_eq!([lent(&mut root, just, 2, 20, 10), lent(&mut root, just + 1, 2, 20, 10)], [20, 30]);
+}
+
+#[test]
+fn safe_shares_outlast_the_cell_of_their_root() {
+    let mut root = root(3, 30);
+    assert_eq!(lent(&mut root, 0, 1, 0, 20), 20);
+    for (gap, more) in [(Gap::Counted, 0), (Gap::Unknown, 20_000)] {
+        let snapshot = root.snapshot(millis(10)).expect("it has one");
+        let at = 20 + more;
+        root = Pool::from_snapshot(root.plan.clone(), &snapshot, gap, millis(at)).expect("it was one");
+        assert_eq!((root.reserve(), lent(&mut root, at, 2, 0, 30)), (30, 10), "{gap:?}");
+        root = {
+            let mut root = Pool::new(root.plan.clone(), millis(0));
+            assert_eq!(lent(&mut root, 0, 1, 0, 20), 20);
+            root
+        };
+    }
+}
+
+#[test]
+fn a_root_whose_books_were_lost_lends_none_until_every_earlier_one_is_over() {
+    let plan = root(3, 30).plan.clone();
+    let clocks = plan.clocks;
+    let handed_out = clocks.grantor_end(millis(0), LENT_FOR);
+    let opens = clocks.grantor_end(handed_out, SafeShare::LASTS_MAX) + clocks.stretched(SECOND);
+    let just = opens.since(millis(0)).as_millis() as u64;
+    let mut root = Pool::after_loss(plan, millis(0), millis(500));
+    assert_eq!([lent(&mut root, just, 1, 0, 10), lent(&mut root, just + 1, 1, 0, 10)], [0, 10]);
+    // What nodes say that they have is kept back meanwhile.
+    let mut root = Pool::after_loss(root.plan.clone(), millis(0), millis(500));
+    assert_eq!((lent(&mut root, 600, 1, 40, 0), root.reserve()), (0, 40));
+}
+
+/// An allocator that asks `root`, and is answered.
+fn exchange(pool: &mut Pool, root: &mut Pool, at: u64) -> SafeAsk {
+    let ask = pool.ask_safe_above(millis(at)).expect("the limit has some");
+    let share = root.lend_safe(millis(at), SessionId(7), ask).expect("the limit has some");
+    pool.on_safe_share_above(millis(at), share);
+    ask
+}
+
+#[test]
+fn an_allocator_hands_out_what_its_root_lends_for_as_long_as_that_counts_it() {
+    let (mut root, mut pool) = (root(3, 30), below(3, 30));
+    assert_eq!(share_of(&mut pool, 0, 1), None, "it has none yet");
+    assert_eq!(exchange(&mut pool, &mut root, 1), SafeAsk { more: 10, ..SafeAsk::default() });
+    assert_eq!([1, 2].map(|id| share_of(&mut pool, 2, id)), [Some(10), None]);
+    assert_eq!(pool.reserve(), 0, "it is kept back in the root");
+    assert_eq!(
+        pool.safe_share(millis(3), SessionId(1)),
+        Some(SafeShare { permits: 10, span: SECOND, lasts: LASTS })
+    );
+    let said = exchange(&mut pool, &mut root, 4);
+    assert_eq!(said, SafeAsk { given: 10, holders: 1, span: SECOND, more: 10 });
+    assert_eq!([1, 2, 3].map(|id| share_of(&mut pool, 5, id)), [Some(10), Some(10), None]);
+    assert_eq!(root.reserve(), 30);
+    let ends = pool.plan.clocks.holder_end(millis(4), HANDS_OUT).since(millis(0)).as_millis() as u64;
+    assert_eq!([share_of(&mut pool, ends - 1, 1), share_of(&mut pool, ends, 2)], [Some(10), None]);
+}
+
+/// Between an ask and its answer, which may never come.
+#[test]
+fn an_allocator_that_has_asked_hands_out_no_more_than_it_said() {
+    let (mut root, mut pool) = (root(3, 30), below(3, 30));
+    assert_eq!([1, 2].map(|id| share_of(&mut pool, 0, id)), [None; 2]);
+    exchange(&mut pool, &mut root, 1);
+    assert_eq!(share_of(&mut pool, 2, 1), Some(10));
+    let said = pool.ask_safe_above(millis(3)).expect("the limit has some");
+    assert_eq!(said.given, 10);
+    assert_eq!([1, 2].map(|id| share_of(&mut pool, 4, id)), [Some(10), None]);
+    // Nor does one whose clock may have stood still.
+    let share = root.lend_safe(millis(3), SessionId(7), said).expect("the limit has some");
+    pool.on_safe_share_above(millis(3), share);
+    pool.hold_back_above(millis(5));
+    assert_eq!([1, 2].map(|id| share_of(&mut pool, 6, id)), [None; 2]);
+}
+
+#[test]
+fn an_allocator_asks_for_safe_shares_while_its_nodes_want_or_use_them() {
+    let (rtt, mut root, mut pool) = (Duration::from_millis(4), root(3, 30), below(3, 30));
+    assert_eq!(pool.asks_above(millis(0), rtt), Moment::NEVER);
+    share_of(&mut pool, 0, 1);
+    assert_eq!(pool.asks_above(millis(1), rtt), millis(1), "a node wants one");
+    exchange(&mut pool, &mut root, 1);
+    assert_eq!(pool.asks_above(millis(2), rtt), Moment::NEVER);
+    share_of(&mut pool, 2, 1);
+    assert_eq!(pool.asks_above(millis(3), rtt), millis(1) + HANDS_OUT / 2, "it has one");
+    // There is none for more than three, and the root is not asked again and again.
+    exchange(&mut pool, &mut root, 10);
+    assert_eq!([2, 3, 4, 5].map(|id| share_of(&mut pool, 11, id)), [None; 4]);
+    assert_eq!(pool.asks_above(millis(12), rtt), millis(1_010));
 }

@@ -4,11 +4,11 @@
 use super::{Limit, PoolId, Shelf};
 use crate::Rule;
 use crate::overrides::Version;
-use crate::pool::{GrantOutcome, Plan, Pool};
+use crate::pool::{GrantOutcome, Plan, Pool, SafeAsk};
 use crate::registry::{LimitConfig, Upstream};
 use crate::roots::{CompiledPlan, ParentRef, RootSpec, TimeSource, stricter};
 use crate::share::Sharing;
-use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Key, Moment};
+use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Key, Moment, SafeShare};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
@@ -22,6 +22,14 @@ const fn term_min(source: TimeSource) -> Duration {
         TimeSource::Allocators => 4,
     };
     source.uncertainty().saturating_mul(times)
+}
+
+/// What a pool says to its upstream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said {
+    pub ask: Ask,
+    /// Of safe shares, where its limit has any.
+    pub safe: Option<SafeAsk>,
 }
 
 /// What is due of a limit to its upstream.
@@ -64,6 +72,7 @@ impl CompiledPlans {
         // Each allocator shares what it has as it was told; here it is one of a few.
         let sharing = Sharing {
             reserve: own.reserve,
+            safe: own.safe,
             term_min: own.term_min.max(term_min(source)).min(own.term_max),
             term_max: own.term_max,
             ..Sharing::default()
@@ -150,21 +159,22 @@ impl Limit {
     }
 
     /// What a pool has to say where an exchange takes `rtt`, and how far away to say that it is.
-    pub(crate) fn ask_above(&mut self, now: Moment, id: &PoolId, rtt: Duration) -> Option<(Ask, Duration)> {
+    pub(crate) fn ask_above(&mut self, now: Moment, id: &PoolId, rtt: Duration) -> Option<(Said, Duration)> {
         let pool = &mut self.pools.get_mut(id, &mut self.tally)?.wake().pool;
         let distance = pool.distance_above(rtt);
-        pool.ask_above(now, rtt).map(|ask| (ask, distance))
+        let ask = pool.ask_above(now, rtt)?;
+        Some((Said { ask, safe: pool.ask_safe_above(now) }, distance))
     }
 
     /// The last that its pools have to say, of at most `most` of them.
-    pub(crate) fn leaves_above(&mut self, now: Moment, most: usize) -> Vec<(PoolId, Ask)> {
+    pub(crate) fn leaves_above(&mut self, now: Moment, most: usize) -> Vec<(PoolId, Said)> {
         let (pools, tally) = (&mut self.pools, &mut self.tally);
         let (mut asks, mut left) = (vec![], most);
         self.leasing.retain(|id| {
             let shelf = pools.get_mut(id, tally).filter(|_| left > 0);
             let Some(kept) = shelf.map(Shelf::wake) else { return left == 0 };
             if let Some(ask) = kept.pool.leave_above(now) {
-                asks.push((id.clone(), ask));
+                asks.push((id.clone(), Said { ask, safe: kept.pool.ask_safe_above(now) }));
                 left -= 1;
             }
             false
@@ -178,9 +188,15 @@ impl Limit {
         now: Moment,
         id: &PoolId,
         first_sent: Moment,
-        answer: Answer,
+        (answer, safe): (Answer, Option<SafeShare>),
     ) -> GrantOutcome {
-        let on_grant = |pool: &mut Pool, grant: &Grant| pool.on_grant_above(now, first_sent, grant);
+        let on_grant = |pool: &mut Pool, grant: &Grant| {
+            let outcome = pool.on_grant_above(now, first_sent, grant);
+            if outcome == GrantOutcome::Believed {
+                safe.into_iter().for_each(|safe| pool.on_safe_share_above(first_sent, safe));
+            }
+            outcome
+        };
         if let (Some(Upstream::Address(_)), Answer::Grant(grant)) = (&self.config.upstream, &answer) {
             self.ceiling = grant.ceiling;
         }

@@ -19,7 +19,7 @@ mod written;
 pub use figures::{Answered, Disagreed, Figures};
 pub use forecasts::ForecastSum;
 pub(crate) use kept::Kept;
-pub(crate) use leased::Due;
+pub(crate) use leased::{Due, Said};
 pub use live::{Effect, Preview};
 pub use pool_id::PoolId;
 pub use room::{Memory, MemoryWatch};
@@ -31,7 +31,7 @@ use crate::pool::{AskError, Goodbye, Holder, ObservationEffect, Past, Plan, Pool
 use crate::registry::sweep::Sweep;
 use crate::registry::{Keyed, LimitConfig};
 use crate::rejection::{AskRejection, Reason};
-use crate::share::{Owner, Sharing};
+use crate::share::Owner;
 use figures::Tally;
 use kept::Shelf;
 use leased::CompiledPlans;
@@ -399,9 +399,7 @@ impl Limit {
 fn plans(config: &LimitConfig, clocks: ClockBounds) -> (Arc<Plan>, BTreeMap<Key, Arc<Plan>>) {
     let is_borrowed = config.upstream.is_some();
     let plan = |rules: &Vec<Rule>| {
-        // What is kept back of a limit that is leased, is kept back where it is leased from.
-        let (rules, reserve) =
-            if is_borrowed { (vec![], 0) } else { (rules.clone(), config.sharing.reserve) };
+        let rules = if is_borrowed { vec![] } else { rules.clone() };
         Arc::new(Plan {
             rules,
             is_borrowed,
@@ -409,7 +407,7 @@ fn plans(config: &LimitConfig, clocks: ClockBounds) -> (Arc<Plan>, BTreeMap<Key,
             clocks,
             ease_off: config.ease_off && !is_borrowed,
             lessees_max: config.lessees_max,
-            sharing: Sharing { reserve, ..config.sharing.clone() },
+            sharing: config.sharing.clone(),
         })
     };
     let overrides = config.overrides.iter().map(|(key, rules)| (key.clone(), plan(rules)));

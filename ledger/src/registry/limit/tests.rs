@@ -358,14 +358,14 @@ fn the_ceiling_of_a_leased_limit_is_what_it_was_told() {
         rate: lessor_protocol::Rate::Free,
         in_flight: None,
     };
-    leased.on_grant_above(millis(0), &PoolId::default(), millis(0), Answer::Grant(grant));
+    leased.on_grant_above(millis(0), &PoolId::default(), millis(0), (Answer::Grant(grant), None));
     assert_eq!(leased.figures(millis(0)).ceiling, 70);
     let rule = "{ kind = \"sliding_window\", limit = 30, per = \"1s\" }";
     let mut in_store = config(&format!("[[limit]]\nname = \"a\"\nrules = [{rule}]"));
     in_store.limits[0].upstream = Some(Upstream::Store(crate::roots::TimeSource::Store));
     let mut shared = of(in_store);
     assert_eq!(shared.figures(millis(0)).ceiling, 30, "its rules say so");
-    shared.on_grant_above(millis(0), &PoolId::default(), millis(0), Answer::Grant(grant));
+    shared.on_grant_above(millis(0), &PoolId::default(), millis(0), (Answer::Grant(grant), None));
     assert_eq!(shared.figures(millis(0)).ceiling, 30, "of a key that has others it is told otherwise");
 }
 

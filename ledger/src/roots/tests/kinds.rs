@@ -82,7 +82,7 @@ fn calls_go_on_through_every_change_of_the_cap() {
     world.lent(1, seq + 1, 10, &long, runs(6, 6, 0));
     // The cap goes, and comes back for shorter calls. Which session was told what is unknown.
     let gone = world.ask(2, 1, 20, &by(rate, 2), wants(9)).answer.expect("no race was lost").expect("good");
-    assert_eq!(gone.permits(), 0);
+    assert_eq!(gone.answer.permits(), 0);
     assert!(world.text().starts_with(r#"{"format":3,"#), "it knows of calls: {}", world.text());
     world.at(10_000);
     assert!(world.lent(2, 2, 10_000, &by(rate, 2), wants(9)).permits > 0, "a rate does not count them");
@@ -90,7 +90,11 @@ fn calls_go_on_through_every_change_of_the_cap() {
     for (seq, at) in [(3, 14_000), (4, 40_000), (5, 61_000)] {
         world.at(at);
         let short = world.ask(3, seq, at, &cap(1, 3), wants(9)).answer.expect("no race was lost");
-        assert_eq!(short.expect("good").permits(), 0, "at {at} ms: the first calls may take until 62 s");
+        assert_eq!(
+            short.expect("good").answer.permits(),
+            0,
+            "at {at} ms: the first calls may take until 62 s"
+        );
     }
     world.at(63_000);
     assert!(world.lent(3, 6, 63_000, &cap(1, 3), wants(9)).permits > 0);
@@ -148,7 +152,7 @@ fn a_window_of_first_use_is_over_when_it_would_have_been_after_an_unknown_gap() 
     let mut refused = |at: u64, seq| {
         world.at(at);
         let answer = world.ask(2, seq, at, &spec, wants(1)).answer.expect("no race was lost").expect("good");
-        answer.permits() == 0
+        answer.answer.permits() == 0
     };
     let mut lent_at = None;
     for minute in 51..180 {
@@ -185,7 +189,7 @@ fn a_bucket_at_intervals_goes_on_after_unknown_gaps() {
         world.at(at);
         seq += 1;
         let answer = world.ask(2, seq, at, &spec, Ask { spent_total: spent, ..wants(9) }).answer;
-        let lent = answer.expect("no race was lost").expect("good").permits();
+        let lent = answer.expect("no race was lost").expect("good").answer.permits();
         spent += lent;
         levels.push(lent);
     }

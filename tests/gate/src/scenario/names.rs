@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All kinds.
-    pub const ALL: [Scenario; 49] = [
+    pub const ALL: [Scenario; 50] = [
         Scenario::Any,
         Scenario::FullWindow,
         Scenario::TinyBucket,
@@ -47,6 +47,7 @@ impl Scenario {
         Scenario::StoreClose,
         Scenario::StoreSmall,
         Scenario::StoreClockless,
+        Scenario::StoreSafe,
         Scenario::StoreFamily,
         Scenario::StoreDecided,
         Scenario::RegionsCapped,
