@@ -1,11 +1,14 @@
-//! What an ask costs a pool that many sessions share: each asks in turn, spends most of what it was lent, and says so. The pools
-//! are those that ship; nothing is sent and nothing is written.
+//! What an ask costs a pool that many sessions share: each asks in turn, spends most of what it was lent, and says so. Of a steady
+//! flow each goes on with its rate, or hands it over when its turn is over. The pools are those that ship; nothing is sent and
+//! nothing is written.
 
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{AskError, Holder, Plan, Pool, SessionId};
-use lessor_ledger::rule::SlidingWindow;
-use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, Clock, ClockBounds, Left, Moment, Observed, PERMITS_MAX};
+use lessor_ledger::rule::{LeakyBucket, RuleError, SlidingWindow};
+use lessor_ledger::share::{Owner, Share, Sharing};
+use lessor_protocol::{
+    Answer, Ask, Clock, ClockBounds, Left, Moment, Observed, PERMITS_MAX, Rate, RateClaim, RateLease,
+};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,37 +34,75 @@ enum Supply {
     Fifth,
 }
 
-/// Prints a row for so many sessions, as soon as it is known.
+/// What the sessions share, and how each of them asks.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// A window; each ask tells what a vendor has left, or not.
+    Window { supply: Supply, tells: bool },
+    /// A steady flow. Its burst is enough for all, or for one at a time.
+    Flow { is_for_all: bool, identities: u64 },
+}
+
+/// What is measured, by the heading of its column: one table after the other.
+const TABLES: [&[(&str, Kind)]; 2] = [
+    &[
+        ("plenty", Kind::Window { supply: Supply::Twice, tells: false }),
+        ("a fifth of what is wanted", Kind::Window { supply: Supply::Fifth, tells: false }),
+        ("plenty, each tells a vendor's count", Kind::Window { supply: Supply::Twice, tells: true }),
+    ],
+    &[
+        ("a flow, a part each", Kind::Flow { is_for_all: true, identities: 1 }),
+        ("by turns", Kind::Flow { is_for_all: false, identities: 1 }),
+        ("ten identities, a part each", Kind::Flow { is_for_all: true, identities: 10 }),
+        ("ten identities, by turns", Kind::Flow { is_for_all: false, identities: 10 }),
+    ],
+];
+
+/// Prints a row of each table for so many sessions, as soon as it is known.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {
-    println!(
-        "| sessions | µs an ask, plenty | to one session | a fifth of what is wanted | to one session | plenty, each tells a vendor's count | to one session |"
-    );
-    println!("|---:|---:|---:|---:|---:|---:|---:|");
+    TABLES.iter().try_for_each(|kinds| print_table(kinds))
+}
+
+fn print_table(kinds: &[(&str, Kind)]) -> Result<(), Box<dyn Error>> {
+    let headings = kinds.iter().map(|(name, _)| format!(" µs an ask, {name} | to one session |"));
+    println!("| sessions |{}", headings.collect::<String>());
+    println!("|---:|{}", "---:|---:|".repeat(kinds.len()));
     let mut first = None;
     for sessions in SESSIONS {
-        let kinds = [(Supply::Twice, false), (Supply::Fifth, false), (Supply::Twice, true)];
-        let mut row = vec![];
-        for (supply, tells) in kinds {
-            row.push(micros(sessions, supply, tells)?);
-        }
+        let row = kinds.iter().map(|(_, kind)| micros(sessions, *kind)).collect::<Result<Vec<_>, _>>()?;
         let first = first.get_or_insert_with(|| row.clone());
         let cells =
             row.iter().zip(first).map(|(micros, first)| format!(" {micros:.2} | {:.2} |", micros / *first));
         println!("| {sessions} |{}", cells.collect::<String>());
     }
+    println!();
     Ok(())
 }
 
-/// Microseconds an ask, which tells what a vendor has left, or not.
-fn micros(sessions: u64, supply: Supply, tells: bool) -> Result<f64, Box<dyn Error>> {
-    let wanted = sessions * DEMAND * 60;
-    let limit = match supply {
-        Supply::Twice => wanted * 2,
-        Supply::Fifth => wanted / 5,
-    };
-    let window = SlidingWindow::try_new(limit.max(30), Duration::from_secs(30), Duration::ZERO)?;
+/// The rule that `sessions` share.
+fn rule(sessions: u64, kind: Kind) -> Result<Rule, RuleError> {
+    match kind {
+        Kind::Window { supply, .. } => {
+            let wanted = sessions * DEMAND * 60;
+            let limit = match supply {
+                Supply::Twice => wanted * 2,
+                Supply::Fifth => wanted / 5,
+            };
+            let window = SlidingWindow::try_new(limit.max(30), Duration::from_secs(30), Duration::ZERO)?;
+            Ok(Rule::SlidingWindow(window))
+        }
+        Kind::Flow { is_for_all, .. } => {
+            let burst = if is_for_all { 2 * sessions } else { 1 };
+            let half = sessions * DEMAND;
+            Ok(Rule::LeakyBucket(LeakyBucket::try_new(burst, half, Duration::from_secs(1))?))
+        }
+    }
+}
+
+/// Microseconds an ask.
+fn micros(sessions: u64, kind: Kind) -> Result<f64, Box<dyn Error>> {
     let plan = Plan {
-        rules: vec![Rule::SlidingWindow(window)],
+        rules: vec![rule(sessions, kind)?],
         is_borrowed: false,
         is_root: false,
         clocks: ClockBounds::default(),
@@ -79,7 +120,7 @@ fn micros(sessions: u64, supply: Supply, tells: bool) -> Result<f64, Box<dyn Err
         for _ask in 0..count {
             now = now + step;
             let turn = turns.next().unwrap_or(0);
-            spent += nodes[turn].ask(&mut pool, SessionId(turn as u64 + 1), now, tells)?;
+            spent += nodes[turn].ask(&mut pool, SessionId(turn as u64 + 1), now, kind)?;
         }
         Ok(spent)
     };
@@ -93,27 +134,34 @@ struct Node {
     seq: u64,
     spent: u64,
     held: u64,
+    /// What it goes by of a steady flow, and whether others wait for that.
+    rate: Option<(RateLease, bool)>,
 }
 
 impl Node {
-    /// Spends nearly all that it holds, says so, `tells` what a vendor has left, and asks for more: how long the answer takes.
-    fn ask(
-        &mut self,
-        pool: &mut Pool,
-        id: SessionId,
-        now: Moment,
-        tells: bool,
-    ) -> Result<Duration, AskError> {
+    /// Spends nearly all that it holds, says so and asks for more: how long the answer takes.
+    fn ask(&mut self, pool: &mut Pool, id: SessionId, now: Moment, kind: Kind) -> Result<Duration, AskError> {
         let spends = self.held.min(DEMAND);
         (self.seq, self.spent, self.held) = (self.seq + 1, self.spent + spends, self.held - spends);
+        let rate = match self.rate {
+            Some((lease, false)) => RateClaim::Holds(lease),
+            Some((RateLease { number, .. }, true)) => RateClaim::LetGo { number, credit: Duration::ZERO },
+            None => RateClaim::None,
+        };
         let ask = Ask {
             spent_total: self.spent,
             held: self.held,
             want: (2 * DEMAND).saturating_sub(self.held),
             demand_milli: DEMAND * 2 * 1_000,
+            largest: 1,
+            rate,
             ..Ask::default()
         };
-        let holder = Holder { id, share: Share::EVEN, rtt: Duration::from_millis(2) };
+        let (tells, owner) = match kind {
+            Kind::Window { tells, .. } => (tells, Owner::NONE),
+            Kind::Flow { identities, .. } => (false, Owner(id.0 % identities)),
+        };
+        let holder = Holder { id, share: Share { owner, ..Share::EVEN }, rtt: Duration::from_millis(2) };
         let left = Left { permits: PERMITS_MAX, lasts: None };
         let observed = Observed { number: self.seq, left: Some(left), ..Observed::default() };
         let began = CLOCK.now();
@@ -124,6 +172,10 @@ impl Node {
         let took = CLOCK.now().since(began);
         if let Answer::Grant(grant) = answer {
             self.held = grant.kept + grant.permits;
+            self.rate = match grant.rate {
+                Rate::Lent { lease, turn, .. } => Some((lease, turn)),
+                Rate::Free | Rate::Nothing => None,
+            };
         }
         Ok(took)
     }
