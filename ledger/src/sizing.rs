@@ -13,6 +13,7 @@ use level::Modest;
 use std::time::Duration;
 
 pub use claims::{Before, Claim, Claims, Name, Peers};
+pub(crate) use ranked::{Entry, Ranked};
 
 /// Who asks, and how it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

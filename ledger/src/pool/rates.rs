@@ -2,20 +2,27 @@
 //! to it that what all may go by is never more than the flow, see [`crate::rule::Flow`].
 //!
 //! While the burst is enough for everybody's largest call, everybody has a part of it, and a share of the rate by weighted
-//! max-min, identities first. Otherwise they take turns, see [`row`], and hand over what is left in the bucket.
+//! max-min, identities first. Otherwise they take turns, see [`row`], and hand over what is left in the bucket. An ask looks at
+//! what is kept of all of them, see [`sharers`], and not at each.
 
+mod demands;
 mod row;
+mod sharers;
+mod waiting;
+
+pub(super) use sharers::Sharers;
 
 use super::Pool;
 use super::family::Place;
 use super::lend::poll;
 use super::rare::Usual;
 use super::session::Session;
-use crate::rule::{Part, SHARES};
+use crate::rule::Part;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
-use row::Row;
+use row::{Asks, Row};
+use sharers::{demand_of, weight_of};
 use std::time::Duration;
 
 /// A round of turns takes so many terms: more of them mean longer waits, fewer more time lost in handing over.
@@ -94,6 +101,11 @@ impl Usual for Turn {
 }
 
 impl Turn {
+    /// When a session which goes by this has handed its part over and that is known here, if it has any: it is an `rtt` away.
+    pub(super) fn hand_over(&self, rtt: Duration) -> Option<Moment> {
+        (self.lent.charged().cap > 0).then(|| self.hands_over + rtt)
+    }
+
     /// The turn of a session that has `part` of the flow until it `hands_over`, and will never report.
     pub(super) fn silent(part: Part, hands_over: Moment) -> Self {
         let lease = RateLease { number: 0, cap: part.cap, interval: Duration::ZERO };
@@ -156,9 +168,8 @@ impl Pool {
 
     /// What `id` may mint from now on, and how long the lease lasts in which it does: no longer than `term`.
     pub(super) fn lend_rate(&mut self, id: Place, ask: &Ask, term: Duration) -> (Rate, Duration) {
-        if self.flow.is_none() {
-            return (Rate::Free, term);
-        }
+        let Some(flow) = self.flow.as_deref() else { return (Rate::Free, term) };
+        self.sessions.share_flow(flow.speed(), self.now);
         let own = self.sessions[id].turn.lent;
         let wants = ask.want > 0 || ask.waiting > 0 || own.held.is_some();
         let (now, call_max) = (self.now, self.call_max());
@@ -256,8 +267,7 @@ impl Pool {
             free.share = free.share.min(room.share.max(own.share));
         }
         let need = me.turn.largest;
-        let needs = row.others.iter().map(|(other, _)| other.turn.largest).fold(need, u64::saturating_add);
-        if needs <= row.whole.cap {
+        if row.needs() <= row.whole.cap {
             let share = row.share();
             let part = Part { cap: need.max(row.even()).min(free.cap), share: share.min(free.share) };
             let is_worth = part.cap >= need && part.share.saturating_mul(WORTH_PART) >= share;
@@ -270,12 +280,12 @@ impl Pool {
         let of_each = row.whole.share / at_once;
         let share = of_each.min(free.share);
         if own.cap == 0 {
-            let wanted = row.ahead().map(|other| other.turn.largest).fold(need, u64::saturating_add);
-            if wanted > free.cap || share.saturating_mul(WORTH_PART) < of_each {
+            let wanted = row.ahead().largest + u128::from(need);
+            if wanted > free.cap.into() || share.saturating_mul(WORTH_PART) < of_each {
                 return None;
             }
         }
-        let all = u32::try_from(row.others.len() + 1).unwrap_or(u32::MAX);
+        let all = u32::try_from(row.count()).unwrap_or(u32::MAX);
         let (weight, weights) = (me.share.weight, row.weights());
         let heavier = |span: Duration| {
             span * u32::try_from(weight).unwrap_or(1) / u32::try_from(weights).unwrap_or(all)
@@ -287,37 +297,31 @@ impl Pool {
         Some(Due { part: Part { cap, share }, turn: Some(turn) }).filter(is_something)
     }
 
-    /// Those beside `id` who have a part of the flow, or want one.
-    fn others_in_flow(&self, id: Place) -> impl Iterator<Item = &Session> {
-        let active = self.active();
-        let is_in = move |session: &Session| {
-            let wants = session.demand_milli > 0 || session.waiting > 0 || session.turn.waits_since.is_some();
-            session.turn.lent.charged().cap > 0 || (wants && self.now.since(session.answered) <= active)
-        };
-        self.sessions.iter().filter(move |&(other, session)| other != id && is_in(session)).map(|(_, it)| it)
-    }
-
     /// Those that share the flow with `id`, which says by `ask` what it demands; `None` without a flow.
     fn row(&self, id: Place, ask: &Ask) -> Option<Row<'_>> {
         let flow = self.flow.as_deref()?;
         // What is kept back is room that no session has.
         let burst = flow.burst().saturating_sub(self.reserve());
-        let demand = |milli: u64| flow.share_of(milli).min(SHARES);
-        let others = self.others_in_flow(id).map(|other| (other, demand(other.demand_milli)));
-        let me = (&self.sessions[id], demand(ask.demand_milli));
-        Some(Row::new(self.now, burst, me, others.collect(), self.sessions.values()))
+        let me = &self.sessions[id];
+        let asks = Asks {
+            owner: me.share.owner,
+            weight: weight_of(me),
+            demand: demand_of(flow.speed(), ask.demand_milli),
+            largest: me.turn.largest,
+            waits_since: me.turn.waits_since,
+        };
+        Some(Row::new(self.now, burst, asks, self.sessions.sharers()))
     }
 
     /// When a session that waits for its turn may have one, and when it should ask again.
     fn next_turn(&mut self, id: Place, ask: &Ask, term: Duration) -> (Duration, Option<Duration>) {
         let me = &self.sessions[id];
-        let holders = || self.sessions.values().filter(|other| other.turn.lent.charged().cap > 0);
-        let soonest = holders().map(|other| other.turn.hands_over + other.rtt).min().unwrap_or(self.now);
-        let at_once = holders().count().max(1);
+        let (soonest, holders) = self.sessions.hand_overs();
+        let soonest = soonest.unwrap_or(self.now);
         let row = self.row(id, ask);
         let (ahead, is_of_several) =
-            row.map_or((0, false), |row| (row.ahead().count(), row.has_several_owners()));
-        let rounds = u32::try_from(ahead / at_once).unwrap_or(u32::MAX);
+            row.map_or((0, false), |row| (row.ahead().count, row.has_several_owners()));
+        let rounds = u32::try_from(ahead / holders.max(1) as u64).unwrap_or(u32::MAX);
         let wait = soonest.since(self.now).max(POLL_MIN);
         let ask_after = match rounds {
             0 => wait * ASK_AGAIN_PERCENT / 100,
@@ -360,55 +364,5 @@ fn is_something(due: &Due) -> bool {
     due.part.cap > 0 && due.part.share > 0
 }
 
-/// What `mine` of `claims`, each a demand and a weight, gets of `all`.
-fn water_level(claims: &mut [(u64, u64)], mine: (u64, u64), all: u64) -> u64 {
-    claims.sort_unstable_by(|a, b| {
-        (u128::from(a.0) * u128::from(b.1)).cmp(&(u128::from(b.0) * u128::from(a.1)))
-    });
-    let mut weights: u128 = claims.iter().map(|claim| u128::from(claim.1)).sum();
-    let mut left = u128::from(all);
-    let of_all = weights.max(1);
-    for &(demand, weight) in claims.iter() {
-        let (demand, weight) = (u128::from(demand), u128::from(weight));
-        if demand * weights > left * weight {
-            // This one and all after it share what is left by weight.
-            let level = (left * u128::from(mine.1) / weights.max(1)) as u64;
-            return if u128::from(mine.0) * weights > left * u128::from(mine.1) {
-                level
-            } else {
-                mine.0.max(1)
-            };
-        }
-        left -= demand;
-        weights -= weight;
-    }
-    mine.0 + (left * u128::from(mine.1) / of_all) as u64
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn calls_of_those_who_only_try_are_as_far_apart_as_they_say() {
-        let trying = Ask { demand_milli: 10_000, ..Ask::default() };
-        assert_eq!(calls_apart(&trying), Duration::from_millis(100));
-        assert_eq!(calls_apart(&Ask { waiting: 1, ..trying }), Duration::ZERO);
-        assert_eq!(calls_apart(&Ask::default()), Duration::ZERO);
-    }
-
-    #[test]
-    fn what_no_session_demands_is_shared_by_weight() {
-        let mut alone = [(10, 1)];
-        assert_eq!(water_level(&mut alone, (10, 1), SHARES), SHARES);
-        let mut two = [(0, 1), (0, 3)];
-        assert_eq!(water_level(&mut two, (0, 3), SHARES), SHARES / 4 * 3);
-    }
-
-    #[test]
-    fn the_modest_get_what_they_demand_and_the_others_share_the_rest() {
-        let mut claims = [(SHARES, 1), (SHARES, 1), (SHARES / 10, 1)];
-        assert_eq!(water_level(&mut claims, (SHARES / 10, 1), SHARES), SHARES / 10);
-        assert_eq!(water_level(&mut claims, (SHARES, 1), SHARES), (SHARES - SHARES / 10) / 2);
-    }
-}
+mod tests;

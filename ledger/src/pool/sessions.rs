@@ -1,12 +1,12 @@
 //! The sessions of one pool, and what is known of all of them together. In the order of time: when the next lease expires, when the
 //! next orphaned calls do, when a session ages, since when one is idle, when a mirror is reviewed. As sums: what they claim, and
-//! what they take. A session is changed by [`Sessions::update`] only, which keeps all of that true. So lending walks no sessions,
-//! but for the turns of a steady flow (`rates.rs`).
+//! what they take. A session is changed by [`Sessions::update`] only, which keeps all of that true. So lending walks no sessions.
 
 mod orders;
 mod places;
 mod reading;
 mod resting;
+mod sharing;
 
 use super::agenda::Agenda;
 use super::claims::{Age, Ages};
@@ -106,11 +106,13 @@ impl Sessions {
             return;
         }
         let before = std::mem::replace(self, Sessions::new(term, are_reusable));
+        let flow = before.flow();
         for (place, mut session) in before.by_place {
             // How old it is by the other term, the next look at the time says.
             session.age = Age::Fresh;
             self.insert(place, *session);
         }
+        flow.into_iter().for_each(|(speed, now)| self.share_flow(speed, now));
     }
 
     /// How long a session that does not ask claims what.
@@ -194,6 +196,7 @@ impl Sessions {
                 }
             });
         }
+        self.age_sharers(now);
     }
 
     /// The session at `place`.
@@ -262,7 +265,8 @@ impl Sessions {
 
     /// Permits in flight.
     pub(super) fn in_flight(&self) -> u64 {
-        self.totals().in_flight
+        let sole = || self.by_place.sole().map_or(0, |(_, it)| it.calls.in_flight());
+        self.orders.as_deref().map_or_else(sole, |orders| orders.in_flight)
     }
 
     /// The permits that are out on each live lease, with its end, soonest first.
@@ -309,6 +313,7 @@ impl Sessions {
         if let Some(orders) = orders {
             self.reading.note(place, &mut session, Some(&mut orders.ages));
             orders.index(place, Entry::default(), self.reading.entry(place, &session));
+            orders.count(place, &session, &self.reading);
         } else {
             self.reading.note(place, &mut session, None);
         }
@@ -344,6 +349,7 @@ impl Sessions {
         let result = change(session);
         self.reading.note(place, session, Some(&mut orders.ages));
         orders.index(place, before, self.reading.entry(place, session));
+        orders.count(place, session, &self.reading);
         result
     }
 
@@ -370,6 +376,7 @@ impl Sessions {
         if let Some(orders) = self.orders.as_deref_mut() {
             session.age_reviewed.get().into_iter().for_each(|at| orders.ages.remove(at, place));
             orders.index(place, self.reading.entry(place, &session), Entry::default());
+            orders.sharers.iter_mut().for_each(|sharers| sharers.forget(place));
         }
     }
 
@@ -418,6 +425,8 @@ impl Sessions {
         debug_assert_eq!(orders.ages, reviews.collect());
         let sums = entries().fold(Totals::default(), |sums, (_, entry)| sums.plus(entry.adds));
         debug_assert_eq!(orders.sums, sums);
+        debug_assert_eq!(orders.in_flight, entries().map(|(_, entry)| entry.in_flight).sum::<u64>());
+        orders.sharers.iter().for_each(|sharers| sharers.audit(self.iter(), self.reading.ages.active()));
         orders.claims.audit(entries().filter_map(|(place, entry)| Some((place, entry.claim?))));
         orders.wanted.audit(entries().filter_map(|(place, entry)| Some((place, entry.wanted?))));
     }

@@ -92,6 +92,25 @@ impl Part {
     }
 }
 
+/// How fast a flow is, as the contract says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Speed {
+    refill: u64,
+    /// Nanoseconds in which `refill` permits may be let through.
+    per: u64,
+}
+
+impl Speed {
+    /// The part of the whole rate that `demand_milli` permits per 1,000 s are, in parts of 1/[`SHARES`], rounded up.
+    pub fn share_of(&self, demand_milli: u64) -> u64 {
+        // Permits per 1,000 s times nanoseconds: 10^12 of them are a permit.
+        const UNIT: u128 = 1_000_000_000_000;
+        let asked = u128::from(demand_milli) * u128::from(self.per) / u128::from(self.refill.max(1));
+        let shares = asked.saturating_mul(u128::from(SHARES)).div_ceil(UNIT);
+        u64::try_from(shares).unwrap_or(u64::MAX)
+    }
+}
+
 /// The books of a steady flow: what is in the central bucket, and what is lent.
 #[derive(Clone, Debug)]
 pub struct Flow {
@@ -219,13 +238,9 @@ impl Flow {
         u64::try_from(self.level.div_ceil(self.permit().max(1))).unwrap_or(u64::MAX)
     }
 
-    /// The part of the whole rate that `demand_milli` permits per 1,000 s are, in parts of 1/[`SHARES`], rounded up.
-    pub fn share_of(&self, demand_milli: u64) -> u64 {
-        // Permits per 1,000 s times nanoseconds: 10^12 of them are a permit.
-        const UNIT: u128 = 1_000_000_000_000;
-        let asked = u128::from(demand_milli) * u128::from(self.per) / u128::from(self.refill.max(1));
-        let shares = asked.saturating_mul(u128::from(SHARES)).div_ceil(UNIT);
-        u64::try_from(shares).unwrap_or(u64::MAX)
+    /// How fast it flows.
+    pub fn speed(&self) -> Speed {
+        Speed { refill: self.refill, per: self.per }
     }
 
     /// The most that may be let through at once, by all.

@@ -24,7 +24,7 @@ pub use draw::Draw;
 pub(crate) use draw::THOUSAND_SECONDS;
 pub use first_use::FirstUseLedger;
 pub use fixed_window::{FixedLedger, FixedWindow, Windows};
-pub use leaky_bucket::{Flow, FlowLedger, LeakyBucket, Part, SHARES};
+pub use leaky_bucket::{Flow, FlowLedger, LeakyBucket, Part, SHARES, Speed};
 pub use ledger::Ledger;
 pub use saved::{At, Gap, Saved, SavedRefill, Since};
 pub use sliding_log::SlidingLog;

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::fmt::{self, Debug};
 
 /// What has a place in an order, and adds up.
-pub(super) trait Entry: Copy + Debug {
+pub(crate) trait Entry: Copy + Debug {
     /// What entries add up to.
     type Sum: Copy + Debug + Default;
 
@@ -26,7 +26,7 @@ pub(super) trait Entry: Copy + Debug {
 
 /// Entries in their order.
 #[derive(Clone)]
-pub(super) struct Ranked<E: Entry> {
+pub(crate) struct Ranked<E: Entry> {
     nodes: Vec<Node<E>>,
     root: Link,
     /// The first of the nodes that are not used: each has the next one to its left.
@@ -75,28 +75,28 @@ impl<E: Entry> Debug for Ranked<E> {
 
 impl<E: Entry> Ranked<E> {
     /// Whether there is none.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.root == NONE
     }
 
     /// The sum of all.
-    pub(super) fn sum(&self) -> E::Sum {
+    pub(crate) fn sum(&self) -> E::Sum {
         self.sum_of(self.root)
     }
 
     /// Adds `entry`.
-    pub(super) fn insert(&mut self, entry: E) {
+    pub(crate) fn insert(&mut self, entry: E) {
         let node = self.make(entry);
         self.root = self.put(self.root, node);
     }
 
     /// Removes `entry`, which is there.
-    pub(super) fn remove(&mut self, entry: &E) {
+    pub(crate) fn remove(&mut self, entry: &E) {
         self.root = self.take(self.root, entry);
     }
 
     /// Puts `entry` in the place of `before`, which is there and has the same rank.
-    pub(super) fn replace(&mut self, before: &E, entry: E) {
+    pub(crate) fn replace(&mut self, before: &E, entry: E) {
         let mut at = self.root;
         while let Some(node) = self.nodes.get_mut(at as usize) {
             node.sum = E::join(E::less(node.sum, before.sum()), entry.sum());
@@ -113,13 +113,13 @@ impl<E: Entry> Ranked<E> {
     }
 
     /// The sum of all but `aside`, which is one of them.
-    pub(super) fn sum_without(&self, aside: Option<&E>) -> E::Sum {
+    pub(crate) fn sum_without(&self, aside: Option<&E>) -> E::Sum {
         aside.map_or(self.sum(), |aside| E::less(self.sum(), aside.sum()))
     }
 
     /// The sum of the longest beginning that holds, without `aside`, which is one of the entries: `holds` is asked of an entry and
     /// the sum of all before it but `aside`. It holds of none after one of which it does not.
-    pub(super) fn beginning(&self, aside: Option<&E>, holds: impl Fn(&E, E::Sum) -> bool) -> E::Sum {
+    pub(crate) fn beginning(&self, aside: Option<&E>, holds: impl Fn(&E, E::Sum) -> bool) -> E::Sum {
         let (mut at, mut before) = (self.root, E::Sum::default());
         let mut has_aside = false;
         while let Some(node) = self.node(at) {

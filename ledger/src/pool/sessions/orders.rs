@@ -1,9 +1,11 @@
 //! What is known of several sessions together, in the order of time and as sums. Of a single one its session says all of that: a
 //! pool has these from the second session on.
 
-use super::reading::{Entry, Totals};
+use super::reading::{Entry, Reading, Totals};
 use crate::pool::agenda::Agenda;
 use crate::pool::family::Place;
+use crate::pool::rates::Sharers;
+use crate::pool::session::Session;
 use crate::sizing::{Claim, Claims};
 use lessor_protocol::Moment;
 
@@ -27,6 +29,10 @@ pub(super) struct Orders {
     pub(super) claims: Claims<Place>,
     pub(super) wanted: Claims<Place>,
     pub(super) sums: Totals,
+    /// Permits in flight, for people.
+    pub(super) in_flight: u64,
+    /// Those that share a steady flow, from the first ask to it on.
+    pub(super) sharers: Option<Box<Sharers>>,
 }
 
 impl Orders {
@@ -58,6 +64,14 @@ impl Orders {
             };
         claimed(&mut self.claims, before.claim, after.claim);
         claimed(&mut self.wanted, before.wanted, after.wanted);
+        self.in_flight = self.in_flight - before.in_flight + after.in_flight;
         self.sums = self.sums.less(before.adds).plus(after.adds);
+    }
+
+    /// What counts of the session at `place` where a steady flow is shared is as it says now.
+    pub(super) fn count(&mut self, place: Place, session: &Session, reading: &Reading) {
+        if let Some(sharers) = &mut self.sharers {
+            sharers.count(place, session, reading.ages.active());
+        }
     }
 }

@@ -18,6 +18,7 @@ pub(super) struct Entry {
     pub(super) idle: Idle,
     pub(super) claim: Option<Claim>,
     pub(super) wanted: Option<Claim>,
+    pub(super) in_flight: u64,
     pub(super) adds: Totals,
 }
 
@@ -79,7 +80,6 @@ impl Reading {
         let shares = |number: u64| if session.shares() { u128::from(number) } else { 0 };
         let draw = session.draw();
         Totals {
-            in_flight: session.calls.in_flight(),
             at_once: draw.at_once.into(),
             demand_milli: draw.demand_milli.into(),
             wanted: shares(session.wanted),
@@ -96,6 +96,7 @@ impl Reading {
             idle: self.idle(place, session),
             claim: self.ages.claim(session),
             wanted: self.ages.wanted(session).filter(|_| self.are_reusable),
+            in_flight: session.calls.in_flight(),
             adds: self.adds(session),
         }
     }
@@ -120,12 +121,9 @@ impl Reading {
     }
 }
 
-/// What sessions add up to.
+/// What those that share take, want and wait for, added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
-    /// Permits in flight, for people.
-    pub(super) in_flight: u64,
-    /// What those that share take, want and wait for.
     pub(super) at_once: u128,
     pub(super) demand_milli: u128,
     pub(super) wanted: u128,
@@ -135,7 +133,6 @@ pub(super) struct Totals {
 impl Totals {
     pub(super) fn plus(self, more: Totals) -> Totals {
         Totals {
-            in_flight: self.in_flight + more.in_flight,
             at_once: self.at_once + more.at_once,
             demand_milli: self.demand_milli + more.demand_milli,
             wanted: self.wanted + more.wanted,
@@ -145,7 +142,6 @@ impl Totals {
 
     pub(super) fn less(self, fewer: Totals) -> Totals {
         Totals {
-            in_flight: self.in_flight - fewer.in_flight,
             at_once: self.at_once - fewer.at_once,
             demand_milli: self.demand_milli - fewer.demand_milli,
             wanted: self.wanted - fewer.wanted,

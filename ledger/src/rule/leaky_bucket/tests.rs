@@ -68,7 +68,7 @@ fn the_largest_numbers_do_not_overflow() {
     flow.recharge(Part::default(), part(PERMITS_MAX, SHARES));
     flow.give_back(part(PERMITS_MAX, SHARES), flow.credit(taken, interval), interval);
     assert!(flow.is_sound());
-    assert_eq!(flow.share_of(u64::MAX).min(SHARES), SHARES);
+    assert_eq!(flow.speed().share_of(u64::MAX).min(SHARES), SHARES);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_flow_whose_books_were_lost_starts_empty() {
 fn a_demand_is_a_share_of_the_flow() {
     // Ten a second: 5,000 permits in 1,000 s are half of it.
     let flow = flow(5, 10);
-    assert_eq!(flow.share_of(5_000), SHARES / 2);
-    assert_eq!((flow.share_of(10_000), flow.share_of(20_000)), (SHARES, 2 * SHARES));
-    assert_eq!((flow.share_of(0), flow.share_of(1)), (0, SHARES.div_ceil(10_000)));
+    assert_eq!(flow.speed().share_of(5_000), SHARES / 2);
+    assert_eq!((flow.speed().share_of(10_000), flow.speed().share_of(20_000)), (SHARES, 2 * SHARES));
+    assert_eq!((flow.speed().share_of(0), flow.speed().share_of(1)), (0, SHARES.div_ceil(10_000)));
 }

@@ -1,0 +1,366 @@
+//! Those that share a steady flow, as sums and orders that change when one session changes: each identity's, when the next turn is
+//! handed over, and when a session leaves because it has not asked for long. A pool with a flow keeps them from the second session
+//! on, see [`super::super::sessions::Sessions`]. A session that asks is none of them: it shares with them.
+
+use super::demands::{Demand, Demands};
+use super::waiting::{Waiter, Waiters, Waiting};
+use crate::pool::agenda::Agenda;
+use crate::pool::claims::Age;
+use crate::pool::family::Place;
+use crate::pool::session::Session;
+use crate::rule::{Part, SHARES, Speed};
+use crate::share::Owner;
+use lessor_protocol::Moment;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Those that share a flow.
+#[derive(Clone, Debug)]
+pub(in crate::pool) struct Sharers {
+    speed: Speed,
+    /// Until then sessions have left that have not asked for long.
+    now: Moment,
+    /// What is counted of each session of the pool, and when it is looked at again at the latest.
+    counted: BTreeMap<Place, (Counted, Option<Moment>)>,
+    reviews: Agenda,
+    /// Of each identity that has sessions here.
+    members: BTreeMap<Owner, Members>,
+    /// When a session that has a part has handed it over and that is known here, for each of those.
+    hand_overs: Agenda,
+    /// The last turn of each session of an identity that had any, with how many had the same.
+    turns: BTreeMap<Owner, BTreeMap<LastTurn, u64>>,
+}
+
+/// When a session hands over the part that it had last, or did, and how long it had it.
+pub(super) type LastTurn = (Moment, Duration);
+
+/// What is counted of one session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counted {
+    owner: Owner,
+    member: Option<Member>,
+    hands_over: Option<Moment>,
+    last_turn: Option<LastTurn>,
+}
+
+/// A session that shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Member {
+    demand: u64,
+    weight: u64,
+    largest: u64,
+    charged: Part,
+    /// If it waits and has asked when it was expected to.
+    waits_since: Option<Moment>,
+}
+
+/// Those of one identity that share.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Members {
+    sums: Sums,
+    /// How many have which largest call.
+    largest: BTreeMap<u64, u64>,
+    demands: Demands<Place>,
+    waiting: Waiting,
+}
+
+/// What they add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    pub(super) count: u64,
+    pub(super) weight: u128,
+    /// Shares of the rate that they demand.
+    pub(super) demand: u128,
+    /// Their largest calls.
+    pub(super) largest: u128,
+    /// What is charged for them.
+    pub(super) cap: u128,
+    pub(super) share: u128,
+}
+
+impl Sums {
+    pub(super) fn plus(self, more: Sums) -> Sums {
+        Sums {
+            count: self.count + more.count,
+            weight: self.weight + more.weight,
+            demand: self.demand + more.demand,
+            largest: self.largest + more.largest,
+            cap: self.cap + more.cap,
+            share: self.share + more.share,
+        }
+    }
+
+    fn less(self, fewer: Sums) -> Sums {
+        Sums {
+            count: self.count - fewer.count,
+            weight: self.weight - fewer.weight,
+            demand: self.demand - fewer.demand,
+            largest: self.largest - fewer.largest,
+            cap: self.cap - fewer.cap,
+            share: self.share - fewer.share,
+        }
+    }
+
+    /// What is charged for them.
+    pub(super) fn charged(self) -> Part {
+        let fits = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
+        Part { cap: fits(self.cap), share: fits(self.share) }
+    }
+}
+
+/// The weight by which a session shares.
+pub(super) fn weight_of(session: &Session) -> u64 {
+    session.share.weight.max(1)
+}
+
+/// The share of a flow of this `speed` that a demand of so many permits per 1,000 s is.
+pub(super) fn demand_of(speed: Speed, demand_milli: u64) -> u64 {
+    speed.share_of(demand_milli).min(SHARES)
+}
+
+impl Member {
+    fn sums(&self) -> Sums {
+        Sums {
+            count: 1,
+            weight: self.weight.into(),
+            demand: self.demand.into(),
+            largest: self.largest.into(),
+            cap: self.charged.cap.into(),
+            share: self.charged.share.into(),
+        }
+    }
+
+    fn demand(&self, place: Place) -> Demand<Place> {
+        Demand { id: place, share: self.demand, weight: self.weight }
+    }
+
+    fn waiter(&self, place: Place) -> Option<Waiter> {
+        Some(Waiter { since: self.waits_since?, place, largest: self.largest })
+    }
+}
+
+impl Members {
+    /// What they add up to.
+    pub(super) fn sums(&self) -> Sums {
+        self.sums
+    }
+
+    /// The largest call of any of them.
+    pub(super) fn largest(&self) -> u64 {
+        self.largest.last_key_value().map_or(0, |(largest, _)| *largest)
+    }
+
+    /// What each demands.
+    pub(super) fn demands(&self) -> &Demands<Place> {
+        &self.demands
+    }
+
+    /// Those that wait.
+    pub(super) fn waiting(&self) -> &Waiting {
+        &self.waiting
+    }
+
+    fn insert(&mut self, place: Place, member: Member) {
+        self.sums = self.sums.plus(member.sums());
+        add_one(&mut self.largest, member.largest);
+        self.demands.insert(member.demand(place));
+        member.waiter(place).into_iter().for_each(|waiter| self.waiting.insert(waiter));
+    }
+
+    fn remove(&mut self, place: Place, member: Member) {
+        self.sums = self.sums.less(member.sums());
+        remove_one(&mut self.largest, member.largest);
+        self.demands.remove(&member.demand(place));
+        member.waiter(place).iter().for_each(|waiter| self.waiting.remove(waiter));
+    }
+}
+
+impl Sharers {
+    /// None yet, of a flow of this `speed`.
+    pub(in crate::pool) fn new(speed: Speed, now: Moment) -> Self {
+        Sharers {
+            speed,
+            now,
+            counted: BTreeMap::new(),
+            reviews: Agenda::default(),
+            members: BTreeMap::new(),
+            hand_overs: Agenda::default(),
+            turns: BTreeMap::new(),
+        }
+    }
+
+    /// How fast the flow is, and until when sessions have left that have not asked for long.
+    pub(in crate::pool) fn flow(&self) -> (Speed, Moment) {
+        (self.speed, self.now)
+    }
+
+    /// Those of one identity that share.
+    pub(super) fn members(&self, owner: Owner) -> Option<&Members> {
+        self.members.get(&owner)
+    }
+
+    /// The same of each identity that has any.
+    pub(super) fn identities(&self) -> impl Iterator<Item = (Owner, &Members)> {
+        self.members.iter().map(|(owner, members)| (*owner, members))
+    }
+
+    /// Whether one of another identity than `owner` shares.
+    pub(super) fn are_of_others(&self, owner: Owner) -> bool {
+        self.members.len() > usize::from(self.members.contains_key(&owner))
+    }
+
+    /// The last turn of any session that the pool knows of `owner`, the one that asks included.
+    pub(super) fn last_turn(&self, owner: Owner) -> LastTurn {
+        let last = self.turns.get(&owner).and_then(|turns| turns.last_key_value());
+        last.map_or((Moment::ORIGIN, Duration::ZERO), |(turn, _)| *turn)
+    }
+
+    /// When the next session that has a part has handed it over and that is known here, and how many have a part: the one that asks
+    /// included.
+    pub(in crate::pool) fn hand_overs(&self) -> (Option<Moment>, usize) {
+        (self.hand_overs.first().map(|(at, _)| at), self.hand_overs.len())
+    }
+
+    /// The first session that may leave by `now`, with that looked at from now on.
+    pub(in crate::pool) fn next_review(&mut self, now: Moment) -> Option<Place> {
+        self.now = self.now.max(now);
+        self.reviews.first().filter(|(at, _)| *at <= now).map(|(_, place)| place)
+    }
+
+    /// Counts the session at `place` as it is, of which one counts as long as `active` after it asked.
+    pub(in crate::pool) fn count(&mut self, place: Place, session: &Session, active: Duration) {
+        let (after, leaves) = self.read(session, active);
+        let (before, looks) = self.counted.get(&place).copied().unwrap_or_default();
+        let is_due = looks.is_some_and(|at| at <= self.now);
+        let next = match (looks.filter(|_| !is_due), leaves) {
+            // Each ask puts it off: the look finds that out.
+            (Some(looks), Some(leaves)) => Some(looks.min(leaves)),
+            (looks, leaves) => looks.or(leaves),
+        };
+        if (before, looks) == (after, next) {
+            return;
+        }
+        moved(&mut self.reviews, place, looks, next);
+        self.change(place, before, after);
+        self.counted.insert(place, (after, next));
+    }
+
+    /// Forgets the session at `place`.
+    pub(in crate::pool) fn forget(&mut self, place: Place) {
+        let Some((before, looks)) = self.counted.remove(&place) else { return };
+        moved(&mut self.reviews, place, looks, None);
+        self.change(place, before, Counted::default());
+    }
+
+    /// What counts of `session`, and when that may change without a word of it.
+    fn read(&self, session: &Session, active: Duration) -> (Counted, Option<Moment>) {
+        let turn = &*session.turn;
+        let charged = turn.lent.charged();
+        let wants = session.demand_milli > 0 || session.waiting > 0 || turn.waits_since.is_some();
+        let until = Some(session.answered + active).filter(|until| wants && self.now <= *until);
+        let shares = session.age != Age::Asking && (charged.cap > 0 || until.is_some());
+        let waits_since = turn.waits_since.filter(|_| self.now <= turn.expected);
+        let member = Member {
+            demand: demand_of(self.speed, session.demand_milli),
+            weight: weight_of(session),
+            largest: turn.largest,
+            charged,
+            waits_since,
+        };
+        let last_turn = (turn.hands_over, turn.hands_over.since(turn.began));
+        let counted = Counted {
+            owner: session.share.owner,
+            member: shares.then_some(member),
+            hands_over: turn.hand_over(session.rtt),
+            last_turn: (last_turn != (Moment::ORIGIN, Duration::ZERO)).then_some(last_turn),
+        };
+        let until = until.filter(|_| charged.cap == 0);
+        let leaves = until.into_iter().chain(waits_since.map(|_| turn.expected)).min();
+        (counted, leaves.filter(|_| shares).map(|at| at + Duration::from_nanos(1)))
+    }
+
+    /// What is counted of the session at `place` is `after` where it was `before`.
+    fn change(&mut self, place: Place, before: Counted, after: Counted) {
+        let is_same_owner = before.owner == after.owner;
+        if !is_same_owner || before.member != after.member {
+            if let Some(member) = before.member
+                && let Some(members) = self.members.get_mut(&before.owner)
+            {
+                members.remove(place, member);
+                // Most that leave are back at the end of their ask.
+                if members.sums.count == 0 {
+                    self.members.remove(&before.owner);
+                }
+            }
+            if let Some(member) = after.member {
+                self.members.entry(after.owner).or_default().insert(place, member);
+            }
+        }
+        moved(&mut self.hand_overs, place, before.hands_over, after.hands_over);
+        if is_same_owner && before.last_turn == after.last_turn {
+            return;
+        }
+        if let Some(last) = before.last_turn
+            && let Some(turns) = self.turns.get_mut(&before.owner)
+        {
+            remove_one(turns, last);
+            if turns.is_empty() {
+                self.turns.remove(&before.owner);
+            }
+        }
+        if let Some(last) = after.last_turn {
+            add_one(self.turns.entry(after.owner).or_default(), last);
+        }
+    }
+
+    /// All that is counted is true of `sessions`, of which one counts as long as `active` after it asked, or there is a bug here.
+    pub(in crate::pool) fn audit<'a>(
+        &self,
+        sessions: impl Iterator<Item = (Place, &'a Session)>,
+        active: Duration,
+    ) {
+        let (mut all, mut places) = (Sharers::new(self.speed, self.now), BTreeSet::new());
+        for (place, session) in sessions {
+            all.count(place, session, active);
+            let known = |sharers: &Sharers| sharers.counted.get(&place).copied().unwrap_or_default();
+            let ((own, looks), (counted, leaves)) = (known(self), known(&all));
+            debug_assert_eq!(own, counted, "{session:?}");
+            debug_assert!(leaves.is_none_or(|leaves| looks.is_some_and(|looks| looks <= leaves)));
+            places.insert(place);
+        }
+        debug_assert!(self.counted.keys().all(|place| places.contains(place)));
+        let looks = self.counted.iter().filter_map(|(place, (_, looks))| Some(((*looks)?, *place)));
+        debug_assert_eq!(self.reviews, looks.collect());
+        debug_assert_eq!((&self.hand_overs, &self.turns), (&all.hand_overs, &all.turns));
+        let sums = |sharers: &Sharers| -> Vec<(Owner, Sums, BTreeMap<u64, u64>, DemandsAndWaiters)> {
+            let of = |members: &Members| (members.demands.sum(), members.waiting.sum());
+            let identities = sharers.identities();
+            identities.map(|(owner, it)| (owner, it.sums, it.largest.clone(), of(it))).collect()
+        };
+        debug_assert_eq!(sums(self), sums(&all));
+    }
+}
+
+/// What two orders add up to.
+type DemandsAndWaiters = (super::demands::DemandSum, Waiters);
+
+/// Moves what `agenda` has of `place`.
+fn moved(agenda: &mut Agenda, place: Place, before: Option<Moment>, after: Option<Moment>) {
+    if before != after {
+        before.into_iter().for_each(|at| agenda.remove(at, place));
+        after.into_iter().for_each(|at| agenda.insert(at, place));
+    }
+}
+
+fn add_one<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
+    *counts.entry(key).or_default() += 1;
+}
+
+fn remove_one<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The reference: the same figures, for which every session is looked at, at each ask. Written for clearness, not for speed.
+
+use super::super::row::FORFEIT;
+use super::super::sharers::demand_of;
+use super::super::waiting::Waiters;
+use super::Figures;
+use crate::pool::Pool;
+use crate::pool::family::Place;
+use crate::pool::session::Session;
+use crate::rule::{Part, SHARES};
+use crate::share::Owner;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::{Ask, Moment};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What `id` shares with, which says by `ask` what it demands of the flow of `pool`.
+pub(super) fn figures(pool: &Pool, id: Place, ask: &Ask) -> Figures {
+    let flow = pool.flow.as_deref().expect("it has one");
+    let demand = |milli: u64| demand_of(flow.speed(), milli);
+    let others = others_in_flow(pool, id).map(|other| (other, demand(other.demand_milli)));
+    let me = (&pool.sessions[id], demand(ask.demand_milli));
+    let burst = flow.burst().saturating_sub(pool.reserve());
+    let row = Row::new(pool.now, burst, me, others.collect(), pool.sessions.values());
+    let largest =
+        |all: &mut dyn Iterator<Item = &Session>| all.map(|it| u128::from(it.turn.largest)).sum::<u128>();
+    let holders = || pool.sessions.values().filter(|other| other.turn.lent.charged().cap > 0);
+    Figures {
+        whole: row.whole,
+        room: row.room,
+        count: row.others.len() as u64 + 1,
+        needs: u64::try_from(largest(&mut row.all().map(|(it, _)| it))).expect("calls are small"),
+        weights: row.weights(),
+        even: row.even(),
+        share: row.share(),
+        ahead: Waiters { count: row.ahead().count() as u64, largest: largest(&mut row.ahead()) },
+        is_of_several: row.owners.is_some(),
+        hand_overs: (holders().map(|it| it.turn.hands_over + it.rtt).min(), holders().count()),
+    }
+}
+
+/// Those beside `id` who have a part of the flow, or want one.
+fn others_in_flow(pool: &Pool, id: Place) -> impl Iterator<Item = &Session> {
+    let (now, active) = (pool.now, pool.active());
+    let is_in = move |session: &Session| {
+        let wants = session.demand_milli > 0 || session.waiting > 0 || session.turn.waits_since.is_some();
+        session.turn.lent.charged().cap > 0 || (wants && now.since(session.answered) <= active)
+    };
+    pool.sessions.iter().filter(move |&(other, session)| other != id && is_in(session)).map(|(_, it)| it)
+}
+
+/// A session that asks, and those that it shares with.
+#[derive(Debug)]
+struct Row<'a> {
+    now: Moment,
+    /// The session that asks, and what it demands of the rate.
+    me: (&'a Session, u64),
+    /// The same of the others.
+    others: Vec<(&'a Session, u64)>,
+    /// What there is of each identity, if several share it.
+    owners: Option<Identities>,
+    /// What they share: the flow, or what is due to their identity.
+    whole: Part,
+    /// What the others leave of that, if it is not the flow.
+    room: Option<Part>,
+}
+
+/// Several identities.
+#[derive(Debug)]
+struct Identities {
+    all: BTreeMap<Owner, OfOwner>,
+    /// The weights of all of them.
+    weights: u128,
+}
+
+/// The sessions of one identity.
+#[derive(Debug, Default)]
+struct OfOwner {
+    count: u64,
+    weights: u64,
+    demand: u64,
+    /// Their largest call.
+    largest: u64,
+    /// When the last of them that had a part hands it over, or did, and how long it had it.
+    last_turn: (Moment, Duration),
+    /// Since when each of the others has waited that are still there, in order.
+    waiting: Vec<Moment>,
+}
+
+impl OfOwner {
+    fn add(&mut self, session: &Session, demand: u64, waits_since: Option<Moment>) {
+        self.count += 1;
+        self.weights = self.weights.saturating_add(session.share.weight);
+        self.demand = self.demand.saturating_add(demand).min(SHARES);
+        self.largest = self.largest.max(session.turn.largest);
+        self.waiting.extend(waits_since);
+    }
+
+    /// `session` is one of it, and may have had a turn.
+    fn note_turn(&mut self, session: &Session) {
+        let turn = &session.turn;
+        self.last_turn = self.last_turn.max((turn.hands_over, turn.hands_over.since(turn.began)));
+    }
+
+    /// More sessions give it no more weight.
+    fn weight(&self) -> u64 {
+        (self.weights / self.count.max(1)).max(1)
+    }
+}
+
+/// What of `all` is due to `weight` of `weights`.
+fn part_of(all: u64, weight: u64, weights: u128) -> u64 {
+    (u128::from(all) * u128::from(weight) / weights.max(1)) as u64
+}
+
+impl<'a> Row<'a> {
+    /// The row of a flow with room for a `burst` in all buckets. Each of `known` may have had a turn.
+    fn new(
+        now: Moment,
+        burst: u64,
+        me: (&'a Session, u64),
+        others: Vec<(&'a Session, u64)>,
+        known: impl Iterator<Item = &'a Session>,
+    ) -> Self {
+        let whole = Part { cap: burst, share: SHARES };
+        let mut row = Row { now, me, others, owners: None, whole, room: None };
+        if row.others.iter().all(|(other, _)| other.share.owner == me.0.share.owner) {
+            return row;
+        }
+        let mut all: BTreeMap<Owner, OfOwner> = BTreeMap::new();
+        for (session, demand) in row.all() {
+            let owner = all.entry(session.share.owner).or_default();
+            owner.add(session, demand, row.waits_since(session));
+        }
+        all.values_mut().for_each(|owner| owner.waiting.sort_unstable());
+        for session in known {
+            if let Some(owner) = all.get_mut(&session.share.owner) {
+                owner.note_turn(session);
+            }
+        }
+        let weights = all.values().map(|owner| u128::from(owner.weight())).sum();
+        let owners = Identities { all, weights };
+        match row.own_part(&owners) {
+            Some(part) => row.keep_apart(part),
+            None => row.owners = Some(owners),
+        }
+        row
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&'a Session, u64)> {
+        self.others.iter().copied().chain([self.me])
+    }
+
+    /// What is due to the identity of the session that asks, if such a part is enough for each identity.
+    fn own_part(&self, owners: &Identities) -> Option<Part> {
+        let cap = |owner: &OfOwner| part_of(self.whole.cap, owner.weight(), owners.weights);
+        if owners.all.values().any(|owner| owner.largest > cap(owner)) {
+            return None;
+        }
+        let own = owners.all.get(&self.me.0.share.owner)?;
+        Some(Part { cap: cap(own), share: self.due_to(owners, own) })
+    }
+
+    /// Its identity shares `part` of the flow, beside all others.
+    fn keep_apart(&mut self, part: Part) {
+        let owner = self.me.0.share.owner;
+        self.others.retain(|(other, _)| other.share.owner == owner);
+        let taken = self.others.iter().map(|(other, _)| other.turn.lent.charged());
+        self.room = Some(taken.fold(part, |left, taken| Part {
+            cap: left.cap.saturating_sub(taken.cap),
+            share: left.share.saturating_sub(taken.share),
+        }));
+        self.whole = part;
+    }
+
+    /// Since when `session` has waited for its turn, if it does, and is still there.
+    fn waits_since(&self, session: &Session) -> Option<Moment> {
+        session.turn.waits_since.filter(|_| self.now <= session.turn.expected)
+    }
+
+    /// Those whose turn comes before that of the session that asks.
+    fn ahead(&self) -> impl Iterator<Item = &'a Session> {
+        let my_place = self.place(self.me.0, self.me.0.turn.waits_since.unwrap_or(Moment::NEVER));
+        let (owner, is_forfeit) = (self.me.0.share.owner, self.is_forfeit());
+        let others = self.others.iter().map(|(other, _)| *other);
+        others.filter(move |other| {
+            let is_there = other.share.owner == owner || !is_forfeit;
+            is_there && self.waits_since(other).is_some_and(|since| self.place(other, since) < my_place)
+        })
+    }
+
+    /// Whether an identity whose turn it is has left it for so long that any other one may have it: its sessions may be made up.
+    fn is_forfeit(&self) -> bool {
+        let last =
+            self.owners.iter().flat_map(|owners| owners.all.values()).map(|owner| owner.last_turn.0).max();
+        last.is_some_and(|last| self.now > last + FORFEIT)
+    }
+
+    /// When a session which has waited `since` has its turn, if each identity has the flow for as long as its weight says: after its
+    /// last turn it waits for as long as the others are to have theirs. The first in this order has the next turn.
+    fn place(&self, session: &Session, since: Moment) -> (Moment, Moment) {
+        let of_session = |owners: &Identities| {
+            let owner = owners.all.get(&session.share.owner)?;
+            let (ended, lasted) = owner.last_turn;
+            let before = owner.waiting.partition_point(|waits| *waits < since) as u64;
+            let (own, all) = (u128::from(owner.weight()), owners.weights);
+            // The turns of the others, and those of its own that come first with the others' after each.
+            let parts = (all - own) + u128::from(before) * all;
+            let waits = u128::from(nanos(lasted)) * parts / own;
+            Some(ended + Duration::from_nanos(u64::try_from(waits).unwrap_or(u64::MAX)))
+        };
+        (self.owners.as_ref().and_then(of_session).unwrap_or(Moment::ORIGIN), since)
+    }
+
+    /// The weight of all in the row: as many turns make a round. Each identity has as long a turn, however many sessions it has: as if
+    /// it had as few as any other.
+    fn weights(&self) -> u128 {
+        let Some(owners) = &self.owners else {
+            return self.all().map(|(session, _)| u128::from(session.share.weight)).sum();
+        };
+        let fewest = owners.all.values().map(|owner| owner.count).min().unwrap_or(1);
+        owners.weights * u128::from(fewest)
+    }
+
+    /// What there is of all identities, and of that of the session that asks, if several share.
+    fn own(&self) -> Option<(&Identities, &OfOwner)> {
+        let owners = self.owners.as_ref()?;
+        Some((owners, owners.all.get(&self.me.0.share.owner)?))
+    }
+
+    /// The part of the room for a burst that is due to the session that asks.
+    fn even(&self) -> u64 {
+        let weight = self.me.0.share.weight;
+        match self.own() {
+            None => part_of(self.whole.cap, weight, self.weights()),
+            Some((owners, own)) => {
+                let of_own = part_of(self.whole.cap, own.weight(), owners.weights);
+                part_of(of_own, weight, own.weights.into())
+            }
+        }
+    }
+
+    /// The share of the rate that is due to the session that asks: what it demands, or the water level of weighted max-min. What no
+    /// session demands is shared by weight.
+    fn share(&self) -> u64 {
+        let owner = self.me.0.share.owner;
+        let of_own = self.all().filter(|(session, _)| session.share.owner == owner);
+        let mut claims: Vec<_> = of_own.map(|(session, demand)| (demand, session.share.weight)).collect();
+        let due = match self.own() {
+            None => self.whole.share,
+            Some((owners, own)) => self.due_to(owners, own),
+        };
+        water_level(&mut claims, (self.me.1, self.me.0.share.weight), due)
+    }
+
+    /// What of the rate is due to the identity `own`.
+    fn due_to(&self, owners: &Identities, own: &OfOwner) -> u64 {
+        let mut claims: Vec<_> = owners.all.values().map(|owner| (owner.demand, owner.weight())).collect();
+        water_level(&mut claims, (own.demand, own.weight()), self.whole.share)
+    }
+}
+
+/// What `mine` of `claims`, each a demand and a weight, gets of `all`.
+pub(in crate::pool::rates) fn water_level(claims: &mut [(u64, u64)], mine: (u64, u64), all: u64) -> u64 {
+    claims.sort_unstable_by(|a, b| {
+        (u128::from(a.0) * u128::from(b.1)).cmp(&(u128::from(b.0) * u128::from(a.1)))
+    });
+    let mut weights: u128 = claims.iter().map(|claim| u128::from(claim.1)).sum();
+    let mut left = u128::from(all);
+    let of_all = weights.max(1);
+    for &(demand, weight) in claims.iter() {
+        let (demand, weight) = (u128::from(demand), u128::from(weight));
+        if demand * weights > left * weight {
+            // This one and all after it share what is left by weight.
+            let level = (left * u128::from(mine.1) / weights.max(1)) as u64;
+            return if u128::from(mine.0) * weights > left * u128::from(mine.1) {
+                level
+            } else {
+                mine.0.max(1)
+            };
+        }
+        left -= demand;
+        weights -= weight;
+    }
+    mine.0 + (left * u128::from(mine.1) / of_all) as u64
+}

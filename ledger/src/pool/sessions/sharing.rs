@@ -1,0 +1,56 @@
+//! The sessions of a pool with a steady flow: those that share it are kept from the second session on, like all that is known of
+//! several together. Where there is no flow, nothing is kept of it.
+
+use super::Sessions;
+use crate::pool::rates::Sharers;
+use crate::rule::Speed;
+use lessor_protocol::Moment;
+
+impl Sessions {
+    /// They share a flow of this `speed`, as it is `now`. The first time that there are several this looks at each: there are two then.
+    pub(in crate::pool) fn share_flow(&mut self, speed: Speed, now: Moment) {
+        let Some(orders) = self.orders.as_deref_mut() else { return };
+        if orders.sharers.is_none() {
+            let mut sharers = Sharers::new(speed, now);
+            let active = self.reading.ages.active();
+            self.by_place.iter().for_each(|(place, session)| sharers.count(place, session, active));
+            orders.sharers = Some(Box::new(sharers));
+        }
+        self.age_sharers(now);
+    }
+
+    /// How fast the flow is that they share, and until when those have left that have not asked for long.
+    pub(super) fn flow(&self) -> Option<(Speed, Moment)> {
+        self.orders.as_deref()?.sharers.as_deref().map(Sharers::flow)
+    }
+
+    /// Those that share a flow, if there are several sessions: but for one that asks.
+    pub(in crate::pool) fn sharers(&self) -> Option<&Sharers> {
+        let sharers = self.orders.as_deref().and_then(|orders| orders.sharers.as_deref());
+        debug_assert!(sharers.is_some() || self.len() < 2, "the pool has said that they share a flow");
+        sharers
+    }
+
+    /// When the next session that has a part of a flow has handed it over and that is known here, and how many have a part.
+    pub(in crate::pool) fn hand_overs(&self) -> (Option<Moment>, usize) {
+        if let Some(sharers) = self.sharers() {
+            return sharers.hand_overs();
+        }
+        let sole = self.by_place.sole().and_then(|(_, session)| session.turn.hand_over(session.rtt));
+        (sole, usize::from(sole.is_some()))
+    }
+
+    /// Lets those leave that share a flow and have not asked for long when it is `now`.
+    pub(super) fn age_sharers(&mut self, now: Moment) {
+        let Some(sharers) = self.orders.as_deref_mut().and_then(|orders| orders.sharers.as_deref_mut())
+        else {
+            return;
+        };
+        while let Some(place) = sharers.next_review(now) {
+            match self.by_place.get(place) {
+                Some(session) => sharers.count(place, session, self.reading.ages.active()),
+                None => sharers.forget(place),
+            }
+        }
+    }
+}
