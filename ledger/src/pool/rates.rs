@@ -6,8 +6,10 @@
 //! what is kept of all of them, see [`sharers`], and not at each.
 
 mod demands;
+mod identities;
 mod row;
 mod sharers;
+mod tally;
 mod waiting;
 
 pub(super) use sharers::Sharers;

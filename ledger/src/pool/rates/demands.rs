@@ -85,14 +85,6 @@ impl<I: Copy + Ord + Debug> Default for Demands<I> {
     }
 }
 
-impl<I: Copy + Ord + Debug> FromIterator<Demand<I>> for Demands<I> {
-    fn from_iter<T: IntoIterator<Item = Demand<I>>>(all: T) -> Self {
-        let mut demands = Demands::default();
-        all.into_iter().for_each(|demand| demands.insert(demand));
-        demands
-    }
-}
-
 impl<I: Copy + Ord + Debug> Demands<I> {
     /// Adds `demand`.
     pub(super) fn insert(&mut self, demand: Demand<I>) {
@@ -109,14 +101,15 @@ impl<I: Copy + Ord + Debug> Demands<I> {
         self.0.sum()
     }
 
-    /// What `own`, beside these, gets of `all` by weighted max-min. What none of them demands is shared by weight.
-    pub(super) fn share_beside<J>(&self, own: &Demand<J>, all: u64) -> u64 {
-        let whole = DemandSum { share: all.into(), weight: self.sum().plus(own.sum()).weight };
+    /// What `own`, beside these but `aside`, which is one of them, gets of `all` by weighted max-min. What none of them demands is shared
+    /// by weight.
+    pub(super) fn share_beside<J>(&self, aside: Option<&Demand<I>>, own: &Demand<J>, all: u64) -> u64 {
+        let whole = DemandSum { share: all.into(), weight: self.0.sum_without(aside).plus(own.sum()).weight };
         let left = |met: DemandSum| {
             let share = whole.share.checked_sub(met.share)?;
             Some(DemandSum { share, weight: whole.weight - met.weight })
         };
-        let met = self.0.beginning(None, |entry, before| {
+        let met = self.0.beginning(aside, |entry, before| {
             let before = if own.ratio_to(entry).is_lt() { before.plus(own.sum()) } else { before };
             left(before).is_some_and(|left| left.covers(entry))
         });
@@ -139,12 +132,18 @@ mod tests {
     use crate::rule::SHARES;
     use proptest::prelude::*;
 
-    /// What the first of `claims`, each a demand and a weight, gets of the whole rate beside the others.
+    /// What the first of `claims`, each a demand and a weight, gets of the whole rate beside the others: whether its demand is none of
+    /// those that are kept, or is set aside.
     fn share_of(claims: &[(u64, u64)]) -> u64 {
         let demand = |(id, &(share, weight))| Demand { id, share, weight };
-        let mut all = claims.iter().enumerate().map(demand);
-        let own = all.next().expect("some");
-        all.collect::<Demands<usize>>().share_beside(&own, SHARES)
+        let own = Demand { id: (), share: claims[0].0, weight: claims[0].1 };
+        let mut demands = Demands::default();
+        claims.iter().enumerate().skip(1).for_each(|claim| demands.insert(demand(claim)));
+        let share = demands.share_beside(None, &own, SHARES);
+        let aside = Demand { id: 0, share: SHARES / 3, weight: 2 };
+        demands.insert(aside);
+        assert_eq!(demands.share_beside(Some(&aside), &own, SHARES), share);
+        share
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! on, see [`super::super::sessions::Sessions`]. A session that asks is none of them: it shares with them.
 
 use super::demands::{Demand, Demands};
-use super::waiting::{Waiter, Waiters, Waiting};
+use super::identities::{Identities, Identity};
+use super::tally::Tally;
+use super::waiting::{Waiter, Waiting};
 use crate::pool::agenda::Agenda;
 use crate::pool::claims::Age;
 use crate::pool::family::Place;
@@ -11,6 +13,7 @@ use crate::pool::session::Session;
 use crate::rule::{Part, SHARES, Speed};
 use crate::share::Owner;
 use lessor_protocol::Moment;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -27,8 +30,10 @@ pub(in crate::pool) struct Sharers {
     members: BTreeMap<Owner, Members>,
     /// When a session that has a part has handed it over and that is known here, for each of those.
     hand_overs: Agenda,
-    /// The last turn of each session of an identity that had any, with how many had the same.
-    turns: BTreeMap<Owner, BTreeMap<LastTurn, u64>>,
+    /// The last turn of each session of an identity that had any.
+    turns: BTreeMap<Owner, Tally<LastTurn>>,
+    /// All identities, while there are several.
+    identities: Option<Box<Identities>>,
 }
 
 /// When a session hands over the part that it had last, or did, and how long it had it.
@@ -58,8 +63,8 @@ struct Member {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
     sums: Sums,
-    /// How many have which largest call.
-    largest: BTreeMap<u64, u64>,
+    /// The largest call of each.
+    largest: Tally<u64>,
     demands: Demands<Place>,
     waiting: Waiting,
 }
@@ -90,7 +95,7 @@ impl Sums {
         }
     }
 
-    fn less(self, fewer: Sums) -> Sums {
+    pub(super) fn less(self, fewer: Sums) -> Sums {
         Sums {
             count: self.count - fewer.count,
             weight: self.weight - fewer.weight,
@@ -140,16 +145,6 @@ impl Member {
 }
 
 impl Members {
-    /// What they add up to.
-    pub(super) fn sums(&self) -> Sums {
-        self.sums
-    }
-
-    /// The largest call of any of them.
-    pub(super) fn largest(&self) -> u64 {
-        self.largest.last_key_value().map_or(0, |(largest, _)| *largest)
-    }
-
     /// What each demands.
     pub(super) fn demands(&self) -> &Demands<Place> {
         &self.demands
@@ -162,14 +157,14 @@ impl Members {
 
     fn insert(&mut self, place: Place, member: Member) {
         self.sums = self.sums.plus(member.sums());
-        add_one(&mut self.largest, member.largest);
+        self.largest.add(member.largest);
         self.demands.insert(member.demand(place));
         member.waiter(place).into_iter().for_each(|waiter| self.waiting.insert(waiter));
     }
 
     fn remove(&mut self, place: Place, member: Member) {
         self.sums = self.sums.less(member.sums());
-        remove_one(&mut self.largest, member.largest);
+        self.largest.remove(member.largest);
         self.demands.remove(&member.demand(place));
         member.waiter(place).iter().for_each(|waiter| self.waiting.remove(waiter));
     }
@@ -186,6 +181,7 @@ impl Sharers {
             members: BTreeMap::new(),
             hand_overs: Agenda::default(),
             turns: BTreeMap::new(),
+            identities: None,
         }
     }
 
@@ -199,9 +195,24 @@ impl Sharers {
         self.members.get(&owner)
     }
 
-    /// The same of each identity that has any.
-    pub(super) fn identities(&self) -> impl Iterator<Item = (Owner, &Members)> {
-        self.members.iter().map(|(owner, members)| (*owner, members))
+    /// All identities.
+    pub(super) fn identities(&self) -> Cow<'_, Identities> {
+        self.identities.as_deref().map_or_else(|| Cow::Owned(self.all_identities()), Cow::Borrowed)
+    }
+
+    /// The same, of as many as there are: a few.
+    fn all_identities(&self) -> Identities {
+        let mut all = Identities::default();
+        self.members.keys().for_each(|owner| all.change(None, self.identity(*owner)));
+        all
+    }
+
+    /// The identity `owner`, if any of its sessions shares.
+    pub(super) fn identity(&self, owner: Owner) -> Option<Identity> {
+        let members = self.members.get(&owner)?;
+        let largest = members.largest.last().unwrap_or(0);
+        let waits = members.waiting.sum().count > 0;
+        Some(Identity { owner, sums: members.sums, largest, waits, last_turn: self.last_turn(owner) })
     }
 
     /// Whether one of another identity than `owner` shares.
@@ -211,8 +222,8 @@ impl Sharers {
 
     /// The last turn of any session that the pool knows of `owner`, the one that asks included.
     pub(super) fn last_turn(&self, owner: Owner) -> LastTurn {
-        let last = self.turns.get(&owner).and_then(|turns| turns.last_key_value());
-        last.map_or((Moment::ORIGIN, Duration::ZERO), |(turn, _)| *turn)
+        let last = self.turns.get(&owner).and_then(Tally::last);
+        last.unwrap_or((Moment::ORIGIN, Duration::ZERO))
     }
 
     /// When the next session that has a part has handed it over and that is known here, and how many have a part: the one that asks
@@ -281,35 +292,51 @@ impl Sharers {
 
     /// What is counted of the session at `place` is `after` where it was `before`.
     fn change(&mut self, place: Place, before: Counted, after: Counted) {
-        let is_same_owner = before.owner == after.owner;
-        if !is_same_owner || before.member != after.member {
-            if let Some(member) = before.member
-                && let Some(members) = self.members.get_mut(&before.owner)
-            {
-                members.remove(place, member);
-                // Most that leave are back at the end of their ask.
-                if members.sums.count == 0 {
-                    self.members.remove(&before.owner);
-                }
-            }
-            if let Some(member) = after.member {
-                self.members.entry(after.owner).or_default().insert(place, member);
-            }
-        }
         moved(&mut self.hand_overs, place, before.hands_over, after.hands_over);
-        if is_same_owner && before.last_turn == after.last_turn {
+        let what = |counted: Counted| (counted.owner, counted.member, counted.last_turn);
+        if what(before) == what(after) {
             return;
+        }
+        // Of one identity, or of one after the other.
+        let other = Some(after.owner).filter(|owner| *owner != before.owner);
+        let identities = |sharers: &Self| {
+            [sharers.identity(before.owner), other.and_then(|owner| sharers.identity(owner))]
+        };
+        let were = if self.identities.is_some() { identities(self) } else { [None; 2] };
+        self.uncount(place, before);
+        if let Some(member) = after.member {
+            self.members.entry(after.owner).or_default().insert(place, member);
+        }
+        if let Some(last) = after.last_turn {
+            self.turns.entry(after.owner).or_default().add(last);
+        }
+        let are_several = self.members.len() > 1;
+        self.identities = match self.identities.take().filter(|_| are_several) {
+            Some(mut all) => {
+                were.into_iter().zip(identities(self)).for_each(|(was, is)| all.change(was, is));
+                Some(all)
+            }
+            None => are_several.then(|| Box::new(self.all_identities())),
+        };
+    }
+
+    /// Nothing is counted of the session at `place` any more where it was `before`.
+    fn uncount(&mut self, place: Place, before: Counted) {
+        if let Some(member) = before.member
+            && let Some(members) = self.members.get_mut(&before.owner)
+        {
+            members.remove(place, member);
+            if members.sums.count == 0 {
+                self.members.remove(&before.owner);
+            }
         }
         if let Some(last) = before.last_turn
             && let Some(turns) = self.turns.get_mut(&before.owner)
         {
-            remove_one(turns, last);
+            turns.remove(last);
             if turns.is_empty() {
                 self.turns.remove(&before.owner);
             }
-        }
-        if let Some(last) = after.last_turn {
-            add_one(self.turns.entry(after.owner).or_default(), last);
         }
     }
 
@@ -332,35 +359,21 @@ impl Sharers {
         let looks = self.counted.iter().filter_map(|(place, (_, looks))| Some(((*looks)?, *place)));
         debug_assert_eq!(self.reviews, looks.collect());
         debug_assert_eq!((&self.hand_overs, &self.turns), (&all.hand_overs, &all.turns));
-        let sums = |sharers: &Sharers| -> Vec<(Owner, Sums, BTreeMap<u64, u64>, DemandsAndWaiters)> {
-            let of = |members: &Members| (members.demands.sum(), members.waiting.sum());
-            let identities = sharers.identities();
-            identities.map(|(owner, it)| (owner, it.sums, it.largest.clone(), of(it))).collect()
-        };
-        debug_assert_eq!(sums(self), sums(&all));
+        debug_assert_eq!(self.identities.is_some(), self.members.len() > 1);
+        self.identities().audit(&all.identities());
+        debug_assert!(self.members.keys().eq(all.members.keys()));
+        for (one, other) in self.members.values().zip(all.members.values()) {
+            debug_assert_eq!((one.sums, &one.largest), (other.sums, &other.largest));
+            debug_assert_eq!(one.demands.sum(), other.demands.sum());
+            debug_assert_eq!(one.waiting.sum(), other.waiting.sum());
+        }
     }
 }
-
-/// What two orders add up to.
-type DemandsAndWaiters = (super::demands::DemandSum, Waiters);
 
 /// Moves what `agenda` has of `place`.
 fn moved(agenda: &mut Agenda, place: Place, before: Option<Moment>, after: Option<Moment>) {
     if before != after {
         before.into_iter().for_each(|at| agenda.remove(at, place));
         after.into_iter().for_each(|at| agenda.insert(at, place));
-    }
-}
-
-fn add_one<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
-    *counts.entry(key).or_default() += 1;
-}
-
-fn remove_one<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
-    if let Some(count) = counts.get_mut(&key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&key);
-        }
     }
 }

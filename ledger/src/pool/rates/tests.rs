@@ -185,6 +185,17 @@ impl World {
         self.pools.last().expect("there is one at least")
     }
 
+    /// The last moments until `next` at which a session counts, or waits.
+    fn edges(&self, next: Moment) -> Vec<Moment> {
+        let pool = self.flowing();
+        let edges = |session: &Session| [session.answered + pool.active(), session.turn.expected];
+        let mut edges: Vec<_> = pool.sessions.values().flat_map(edges).collect();
+        edges.retain(|edge| (self.now..next).contains(edge));
+        edges.sort_unstable();
+        edges.truncate(3);
+        edges
+    }
+
     fn begin(&mut self, who: usize) {
         self.begun += 1;
         let share = self.nodes[who].holder.map_or(Share::EVEN, |holder| holder.share);
@@ -270,7 +281,9 @@ proptest! {
         let mut world = World::new(rules(burst, refill, is_below), owners);
         for step in steps {
             let next = world.now + Duration::from_nanos(step.1);
-            compare(world.flowing(), next, demand_milli)?;
+            for now in world.edges(next).into_iter().chain([next]) {
+                compare(world.flowing(), now, demand_milli)?;
+            }
             world.step(step);
         }
         compare(world.flowing(), world.now, demand_milli)?;

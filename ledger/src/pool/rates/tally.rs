@@ -1,0 +1,60 @@
+//! Values of which some are alike, in order, so that the least and the largest are known as they come and go.
+
+use std::collections::BTreeMap;
+
+/// How often there is each value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tally<K: Ord>(BTreeMap<K, u64>);
+
+impl<K: Ord> Default for Tally<K> {
+    fn default() -> Self {
+        Tally(BTreeMap::new())
+    }
+}
+
+impl<K: Ord + Copy> Tally<K> {
+    /// Adds a value.
+    pub(super) fn add(&mut self, value: K) {
+        *self.0.entry(value).or_default() += 1;
+    }
+
+    /// Removes a value, which is there.
+    pub(super) fn remove(&mut self, value: K) {
+        let Some(count) = self.0.get_mut(&value) else {
+            debug_assert!(false, "it is there");
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            self.0.remove(&value);
+        }
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The largest.
+    pub(super) fn last(&self) -> Option<K> {
+        self.0.last_key_value().map(|(value, _)| *value)
+    }
+
+    /// The least but for `aside`, which is one of them.
+    pub(super) fn first_without(&self, aside: Option<K>) -> Option<K> {
+        without(self.0.iter(), aside)
+    }
+
+    /// The largest but for `aside`, which is one of them.
+    pub(super) fn last_without(&self, aside: Option<K>) -> Option<K> {
+        without(self.0.iter().rev(), aside)
+    }
+}
+
+/// The first of `values`, each with how often it is there, but for `aside`.
+fn without<'a, K: Ord + Copy + 'a>(
+    mut values: impl Iterator<Item = (&'a K, &'a u64)>,
+    aside: Option<K>,
+) -> Option<K> {
+    values.find(|(value, count)| **count > u64::from(aside == Some(**value))).map(|(value, _)| *value)
+}
