@@ -290,6 +290,29 @@ proptest! {
     }
 }
 
+/// Whether the pool with the last of `rules` keeps those that share a flow, once so many sessions have asked, and after a change.
+fn keeps_sharers(rules: Vec<Rule>, sessions: usize) -> (bool, bool) {
+    let mut world = World::new(rules, 1);
+    let asks = Act::Asks { says: Says::Holds, want: 1, waiting: 1, demand_milli: 1_000, largest: 1 };
+    for who in 0..sessions {
+        world.step((who, 1_000_000, asks));
+    }
+    let keeps = |world: &World| world.flowing().sessions.flow().is_some();
+    let before = keeps(&world);
+    world.step((0, 0, Act::Change(300)));
+    (before, keeps(&world))
+}
+
+/// A change counts them anew: the first ask after it looks at none of them.
+#[test]
+fn those_that_share_are_kept_where_there_is_a_flow_and_more_than_one_of_them() {
+    let flow = rules(1, 100, false);
+    let window = rules(1, 100, true).into_iter().take(1).collect();
+    assert_eq!(keeps_sharers(flow.clone(), 1), (false, false));
+    assert_eq!(keeps_sharers(flow, 2), (true, true));
+    assert_eq!(keeps_sharers(window, 2), (false, false));
+}
+
 #[test]
 fn calls_of_those_who_only_try_are_as_far_apart_as_they_say() {
     let trying = Ask { demand_milli: 10_000, ..Ask::default() };

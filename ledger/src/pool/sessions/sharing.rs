@@ -20,7 +20,7 @@ impl Sessions {
     }
 
     /// How fast the flow is that they share, and until when those have left that have not asked for long.
-    pub(super) fn flow(&self) -> Option<(Speed, Moment)> {
+    pub(in crate::pool) fn flow(&self) -> Option<(Speed, Moment)> {
         self.orders.as_deref()?.sharers.as_deref().map(Sharers::flow)
     }
 
