@@ -7,7 +7,7 @@ use lessor_allocator::cells::private::{PrivateServer, Setting, postgres_program}
 use lessor_allocator::cells::{CellsConfig, StoreKind};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -222,7 +222,12 @@ impl Server {
             }
         };
         assert_eq!(ask(&format!("AUTH {}", self.password())), "+OK");
-        ask(command)
+        let said = ask(command);
+        // The server has let this connection go once it has closed it too: no later command finds it there. One that ends with the
+        // command has closed it already.
+        let _ = stream.get_ref().shutdown(Shutdown::Write);
+        let _ = stream.read_to_end(&mut vec![]);
+        said
     }
 
     fn tell_etcd(&self, what: &str) -> String {
