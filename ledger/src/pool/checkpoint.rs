@@ -318,12 +318,6 @@ impl Pool {
             .collect()
     }
 
-    /// An earlier life may have told sessions until `lost` that they may go on by themselves: that is not written down.
-    pub fn forget_safe_shares(&mut self, lost: Moment) {
-        let span = self.safe_span().unwrap_or_default();
-        self.safe_shares.forget(lost, span, self.plan.is_root, self.plan.clocks);
-    }
-
     /// A session that is not known here, and may go by a deadline that an earlier life told it.
     pub(super) fn newcomer(&self, share: Share) -> Session {
         let mut session = Session::new(share, self.now);

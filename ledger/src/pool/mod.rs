@@ -156,7 +156,7 @@ impl Pool {
     pub fn after_loss_by(plan: Arc<Plan>, lost: Moment, since: Moment, now: Moment) -> Self {
         let quarantined = lost + plan.clocks.quarantine();
         let mut pool = Pool::new(plan, now);
-        pool.lose_safe_shares(lost);
+        pool.forget_safe_shares(lost);
         pool.quarantine_until = pool.ledgers.forget(quarantined, since);
         if let Some(flow) = &mut pool.flow {
             flow.forget(quarantined.max(since));

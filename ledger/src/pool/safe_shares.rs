@@ -169,18 +169,19 @@ impl SafeShares {
         let is_same = |taken: &Taken| (taken.permits, taken.span) == (share.permits, share.span);
         let has_room =
             self.given.taken.len() < most && share.permits <= permits.saturating_sub(self.given.permits);
-        let is_granted = match self.given.taken.get(&id) {
-            Some(taken) => is_same(taken),
-            None => has_room && now >= self.opens,
-        };
-        if is_granted {
-            let ends = clocks.grantor_end(now, share.lasts);
-            let free_from = ends + clocks.stretched(share.span);
-            let taken = Taken { permits: share.permits, holders: 1, span: share.span, free_from };
-            self.given.taken.insert(id, taken);
-            self.count(Some(share.span));
+        let ends = clocks.grantor_end(now, share.lasts);
+        let free_from = ends + clocks.stretched(share.span);
+        match self.given.taken.get(&id) {
+            Some(taken) if !is_same(taken) => return false,
+            None if !has_room || now < self.opens => return false,
+            Some(_) => {}
+            None => self.given.permits = self.given.permits.saturating_add(share.permits),
         }
-        is_granted
+        // All others stay as they are: no ask looks at each of them.
+        self.given.soonest = self.given.soonest.min(free_from);
+        let taken = Taken { permits: share.permits, holders: 1, span: share.span, free_from };
+        self.given.taken.insert(id, taken);
+        true
     }
 
     /// What the allocator `id` may hand out in all, from now on until [`LENT_FOR`] has passed, in shares that last as `share` does: at
@@ -208,6 +209,7 @@ impl SafeShares {
             let span = if ask.given > 0 { ask.span.min(share.span) } else { share.span };
             let ends = clocks.grantor_end(clocks.grantor_end(now, LENT_FOR), share.lasts);
             let free_from = ends + clocks.stretched(ask.span.max(share.span));
+            // Each permit of those that are lent anew may be of another node.
             let holders = ask.holders.saturating_add(ask.more).min(counted);
             self.given.taken.insert(id, Taken { permits: counted, holders, span, free_from });
         }
@@ -276,8 +278,8 @@ impl Pool {
         Some(SafeShare { permits, ..share })
     }
 
-    /// What was told of safe shares until `lost` is not known.
-    pub(crate) fn lose_safe_shares(&mut self, lost: Moment) {
+    /// An earlier life may have told sessions until `lost` that they may go on by themselves, and that is not known.
+    pub fn forget_safe_shares(&mut self, lost: Moment) {
         let span = self.safe_span().unwrap_or_default();
         self.safe_shares.forget(lost, span, self.plan.is_root, self.plan.clocks);
     }

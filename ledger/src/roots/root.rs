@@ -173,7 +173,7 @@ pub fn read(spec: &RootSpec, head: &Head, value: Option<&[u8]>, now: Moment) -> 
             let mut read = root.thaw(spec, gap, now)?;
             if let Some(lost) = head.lost().filter(|_| !root.pool.has_safe_shares()) {
                 // An allocator that knows of no safe shares may have made it anew.
-                read.pool.lose_safe_shares(lost);
+                read.pool.forget_safe_shares(lost);
             }
             Ok(read)
         }

@@ -136,6 +136,16 @@ fn a_root_lends_no_more_safe_shares_than_there_are() {
 }
 
 #[test]
+fn a_root_whose_windows_become_longer_keeps_back_what_each_node_may_spend_in_one() {
+    let mut root = root(3, 30);
+    assert_eq!([lent(&mut root, 0, 1, 0, 20), lent(&mut root, 1, 1, 20, 0)], [20, 20]);
+    let longer = Plan { rules: vec![sliding(100, 2 * SECOND)], ..Plan::clone(&root.plan) };
+    root.change(Arc::new(longer), CarryOver::AsIs, millis(10));
+    // Two nodes, each of which may begin and end the window with a permit.
+    assert_eq!(root.reserve(), 42);
+}
+
+#[test]
 fn safe_shares_outlast_the_cell_of_their_root() {
     let mut root = root(3, 30);
     assert_eq!(lent(&mut root, 0, 1, 0, 20), 20);
