@@ -263,15 +263,15 @@ mod tests {
         let mut all = overrides(&[("a", 1, of(20)), ("b", 1, None)]);
         follower.overrides.follow(&all);
         follower.does();
-        let rules = json!([{ "kind": "sliding_window", "limit": 5, "per": "1s" }]);
-        let unkept = json!({ "rules": rules, "guaranteed": { "x": 1 } });
+        let bucket = json!({ "kind": "token_bucket", "capacity": 1, "refill": 9_000, "per": "1s", "warm_up": { "over": "1s" } });
+        let unkept = json!({ "rules": [bucket] });
         for (name, put) in [("a", json!({ "rules": [], "later": 1 })), ("b", unkept), ("c", json!(1))] {
             all.decide(name, Version::of_file(1), Some(put)).expect("room");
         }
         let unusable = follower.overrides.follow(&all).expect("it is new");
         let names: Vec<&str> = unusable.iter().map(|unusable| unusable.limit.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
-        assert!(unusable[0].problem.contains("later") && unusable[1].problem.contains("guaranteed"));
+        assert!(unusable[0].problem.contains("later") && unusable[1].problem.contains("warm_up"));
         assert_eq!(follower.does(), [""; 0]);
         assert_eq!(follower.limits(), [("a", 20, (1, 1))], "by what it was put as");
         all.decide("d", Version::of_file(1), of(1)).expect("room");

@@ -14,7 +14,7 @@ use crate::shared::Shared;
 use lessor_files::Token;
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
-use lessor_ledger::registry::{Asker, DueAbove};
+use lessor_ledger::registry::{Asker, DueAbove, Granted};
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
 use lessor_protocol::{Moment, trace};
 use rooted::Rooted;
@@ -202,10 +202,13 @@ impl Uplink {
             asks: due.asks.clone(),
         };
         let response = match &mut self.way {
-            Way::Http(transport) => timeout(patience, transport.leases(&request)).await,
+            Way::Http(transport) => {
+                let response = timeout(patience, transport.leases(&request)).await;
+                response.map(|response| response.map(|response| (response, vec![])))
+            }
             Way::Store(rooted) => timeout(patience, rooted.leases(&self.shared, due, &request)).await,
         };
-        let response = response.map_err(|_| TransportError::TimedOut)??;
+        let (response, groups) = response.map_err(|_| TransportError::TimedOut)??;
         let names = |grant: &GrantBody| (grant.limit.clone(), grant.key.clone());
         let are_they = response
             .grants
@@ -218,7 +221,7 @@ impl Uplink {
         };
         self.connection.on_success();
         self.answered(took);
-        self.believe(first_sent, due, &response.grants);
+        self.believe(first_sent, due, Granted { bodies: &response.grants, groups: &groups });
         Ok(())
     }
 
@@ -233,14 +236,14 @@ impl Uplink {
         self.is_reachable = true;
     }
 
-    fn believe(&self, first_sent: Moment, due: &DueAbove, grants: &[GrantBody]) {
+    fn believe(&self, first_sent: Moment, due: &DueAbove, granted: Granted<'_>) {
         let upstream = &self.upstream;
         let outcome = self.shared.with(|registry, now| {
-            registry.on_grant_above(now, upstream, due.session, first_sent, &due.askers, grants)
+            registry.on_grant_above(now, upstream, due.session, first_sent, &due.askers, granted)
         });
         if outcome.unfit > 0 {
             self.metrics.unfit(outcome.unfit);
-            let errors = || grants.iter().filter_map(|grant| grant.answer().err());
+            let errors = || granted.bodies.iter().filter_map(|grant| grant.answer().err());
             let detail = errors().map(|error| error.detail.as_str()).next().unwrap_or(
                 "its rule cannot be lent on: a leaky_bucket (say it there as a token_bucket), or the answer cannot be true",
             );

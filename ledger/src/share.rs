@@ -1,15 +1,16 @@
 //! What part of a pool is for whom: priorities, guaranteed minimums, a reserve, bounds on leases. Pools ask it before
 //! they size a grant. It only ever makes a grant smaller or moves it to another session: no promise depends on it.
 
+mod guarantees;
 mod trust;
 
-use crate::packed::Carrier;
 use crate::sizing::{Before, Supply};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
-use lessor_protocol::{Moment, TERM_MAX, TERM_MIN};
+use lessor_protocol::{TERM_MAX, TERM_MIN};
 use std::time::Duration;
 
+pub use guarantees::{Guarantees, Level};
 pub use trust::{Believe, Trust};
 
 /// The largest lease, in permits: a node keeps its balance in 32 bits of one atomic word. At two seconds a
@@ -107,102 +108,6 @@ pub fn after(before: Before, supply: Supply) -> Supply {
         soon: supply.soon.saturating_sub(spent(supply.poll)),
         sustained: supply.sustained.saturating_sub(spent(supply.term)),
         ..supply.less(lacking)
-    }
-}
-
-/// What is kept for the guaranteed groups of one pool: each has a bucket of what it may still take, which is full
-/// again after a window. Others leave that much, also while the group is idle.
-#[derive(Clone, Debug)]
-pub struct Guarantees(Option<Box<Levels>>);
-
-/// Those buckets, of one at least.
-#[derive(Clone, Debug)]
-struct Levels {
-    levels: Vec<Level>,
-    /// A window, or the time in which the limit refills.
-    span: u64,
-    now: Moment,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Level {
-    most: u64,
-    permits: u64,
-    /// Of the next permit, in 1/`span`.
-    fraction: u128,
-}
-
-impl Guarantees {
-    /// Full ones at `now`, of a limit that lends as much as it has in `span`.
-    pub fn new(guaranteed: &[u64], span: Duration, now: Moment) -> Self {
-        let levels: Vec<_> =
-            guaranteed.iter().map(|&most| Level { most, permits: most, fraction: 0 }).collect();
-        let are_some = !levels.is_empty();
-        Guarantees(are_some.then(|| Box::new(Levels { levels, span: nanos(span).max(1), now })))
-    }
-
-    /// Carries how full each is; the plan of the pool says the rest.
-    pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) {
-        let Some(all) = self.0.as_deref_mut() else { return };
-        carrier.moment(&mut all.now);
-        carrier.number(&mut all.span);
-        for level in &mut all.levels {
-            carrier.number(&mut level.permits);
-            carrier.wide(&mut level.fraction);
-        }
-    }
-
-    /// Lets time pass.
-    pub fn advance(&mut self, now: Moment) {
-        let Some(all) = self.0.as_deref_mut() else { return };
-        let elapsed = u128::from(nanos(now.since(all.now)));
-        all.now = all.now.max(now);
-        for level in &mut all.levels {
-            let parts = level.fraction + elapsed * u128::from(level.most);
-            let span = u128::from(all.span);
-            let more = u64::try_from(parts / span).unwrap_or(u64::MAX);
-            level.permits = level.permits.saturating_add(more).min(level.most);
-            level.fraction = if level.permits == level.most { 0 } else { parts % span };
-        }
-    }
-
-    fn levels(&self) -> &[Level] {
-        self.0.as_deref().map_or(&[], |all| &all.levels)
-    }
-
-    fn level_mut(&mut self, group: Option<usize>) -> Option<&mut Level> {
-        self.0.as_deref_mut()?.levels.get_mut(group?)
-    }
-
-    /// Permits that a session of `group` must leave to others.
-    pub fn kept_from(&self, group: Option<usize>) -> u64 {
-        let others = self.levels().iter().enumerate().filter(|(index, _)| Some(*index) != group);
-        others.map(|(_, level)| level.permits).sum()
-    }
-
-    /// The most that this can ever be.
-    pub fn kept_at_most(&self, group: Option<usize>) -> u64 {
-        let others = self.levels().iter().enumerate().filter(|(index, _)| Some(*index) != group);
-        others.map(|(_, level)| level.most).sum()
-    }
-
-    /// Permits that `group` may take whatever others want.
-    pub fn owed(&self, group: Option<usize>) -> u64 {
-        group.and_then(|group| self.levels().get(group)).map_or(0, |level| level.permits)
-    }
-
-    /// `permits` were lent to `group`.
-    pub fn lent(&mut self, group: Option<usize>, permits: u64) {
-        if let Some(level) = self.level_mut(group) {
-            level.permits = level.permits.saturating_sub(permits);
-        }
-    }
-
-    /// `permits` came back from `group` unspent.
-    pub fn returned(&mut self, group: Option<usize>, permits: u64) {
-        if let Some(level) = self.level_mut(group) {
-            level.permits = level.permits.saturating_add(permits).min(level.most);
-        }
     }
 }
 

@@ -30,13 +30,11 @@ pub(super) fn address(text: &str) -> Result<Upstream, String> {
     }
 }
 
-/// What a limit in a store that several allocators share may not say, or what its rules may not be.
+/// What the rules of a limit in a store that several allocators share may not be.
 pub(super) fn unshared(limit: &LimitConfig, source: TimeSource) -> Option<String> {
     let of_all = || limit.overrides.values().flatten().chain(&limit.rules);
     let unkept = of_all().find_map(|rule| stricter(rule, source).err());
-    let said = (!limit.sharing.guaranteed.is_empty())
-        .then(|| "guaranteed is said: none is kept in a store that several allocators share".to_owned());
-    said.or_else(|| unkept.map(|problem| format!("rules: {problem}")))
+    unkept.map(|problem| format!("rules: {problem}"))
 }
 
 #[cfg(test)]

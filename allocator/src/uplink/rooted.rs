@@ -49,13 +49,13 @@ impl Rooted {
         Ok(Rooted { cells, member, contested: Contested::default() })
     }
 
-    /// One exchange with the roots that `due` asks.
+    /// One exchange with the roots that `due` asks. Returns also what of each grant is for each guaranteed group.
     pub(super) async fn leases(
         &mut self,
         shared: &Shared,
         due: &DueAbove,
         request: &LeasesRequest,
-    ) -> Result<LeasesResponse, TransportError> {
+    ) -> Result<(LeasesResponse, Vec<Vec<u64>>), TransportError> {
         let mut here = Here { shared, due: Some(due), contested: &mut self.contested };
         let rtt = Duration::from_millis(request.rtt_ms);
         let first = self.member.ask(request.session, request.seq, rtt, shared.now(), &mut here);
@@ -77,14 +77,16 @@ impl Rooted {
                 _ => {}
             }
             match to_pool(answer) {
-                Ok(Reply { answer, safe }) => {
-                    GrantBody { safe: safe.map(SafeShareBody::of), ..GrantBody::of(limit, key, answer) }
+                Ok(Reply { answer, safe, groups }) => {
+                    let body = GrantBody::of(limit, key, answer);
+                    (GrantBody { safe: safe.map(SafeShareBody::of), ..body }, groups)
                 }
-                Err(error) => GrantBody::wrong(limit, key, AskRejection::from(error).body()),
+                Err(error) => (GrantBody::wrong(limit, key, AskRejection::from(error).body()), vec![]),
             }
         });
+        let (grants, groups) = grants.unzip();
         let (session, seq) = (request.session, request.seq);
-        Ok(LeasesResponse { epoch: 0, session, seq, grants: grants.collect() })
+        Ok((LeasesResponse { epoch: 0, session, seq, grants }, groups))
     }
 
     /// Says that this allocator is there, if it is time to. If that fails again and again the allocator is not reported as

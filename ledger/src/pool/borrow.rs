@@ -57,6 +57,8 @@ pub(super) struct Borrower {
     is_unrecognised: bool,
     /// What it lends of safe shares, where a session ever wanted one.
     safe_loan: Option<Box<SafeLoan>>,
+    /// Of what each guaranteed group has in its root, so much was lent in this session and not given back.
+    pub(super) taken: Vec<u64>,
 }
 
 /// What an answer was worth.
@@ -80,6 +82,7 @@ impl Borrower {
             horizon: INITIAL_TERM,
             is_unrecognised: false,
             safe_loan: None,
+            taken: vec![],
         }
     }
 
@@ -162,7 +165,9 @@ impl Pool {
             false => renews,
         };
         let renews = renews.min(safe);
-        let is_low = loan.free() < wishes.low && wishes.target > loan.free() + loan.out();
+        let free = loan.free();
+        let is_low = free < wishes.low && wishes.target > free + loan.out();
+        let is_low = is_low || self.are_groups_low(free, rtt);
         if !is_low {
             return renews;
         }
@@ -190,6 +195,7 @@ impl Pool {
         if borrower.is_unrecognised && loan.is_empty() {
             loan.reset();
             borrower.is_unrecognised = false;
+            borrower.taken.clear();
         }
         // A pool that holds less than it might asks for it all the same: the one above knows how much that is by now.
         loan.shed(wishes.target.min(loan.hold()).saturating_sub(loan.out()));
@@ -322,25 +328,31 @@ impl Pool {
 
     /// What those below would have, as they said.
     fn wishes(&self, rtt: Duration) -> Wishes {
-        let Sums { demand_milli, wanted, waiting } = self.sessions.sums();
-        let demand_milli = demand_milli.min(PERMITS_MAX);
-        let out = self.ledgers.loan().map_or(0, Loan::out);
-        // Renewals from below come all the time: for them something has to be here.
-        let low = need(demand_milli, low_span(rtt)).max(u64::from(wanted > out));
-        let target = wanted.max(out).saturating_add(low.saturating_mul(2)).min(PERMITS_MAX);
-        Wishes { demand_milli, waiting, low, target }
+        Wishes::of(self.sessions.sums(), self.ledgers.loan().map_or(0, Loan::out), rtt)
     }
 }
 
 /// What a pool would say to the one above.
 #[derive(Clone, Copy, Debug)]
-struct Wishes {
+pub(super) struct Wishes {
     demand_milli: u64,
     waiting: u64,
     /// Permits in hand below which it asks.
-    low: u64,
+    pub(super) low: u64,
     /// Permits that it would have, in hand and lent on.
-    target: u64,
+    pub(super) target: u64,
+}
+
+impl Wishes {
+    /// Those of sessions that say so, while `out` permits are lent to them.
+    pub(super) fn of(sums: Sums, out: u64, rtt: Duration) -> Self {
+        let Sums { demand_milli, wanted, waiting, .. } = sums;
+        let demand_milli = demand_milli.min(PERMITS_MAX);
+        // Renewals from below come all the time: for them something has to be here.
+        let low = need(demand_milli, low_span(rtt)).max(u64::from(wanted > out));
+        let target = wanted.max(out).saturating_add(low.saturating_mul(2)).min(PERMITS_MAX);
+        Wishes { demand_milli, waiting, low, target }
+    }
 }
 
 /// How long what is in hand must last, or more is asked for.

@@ -1,10 +1,10 @@
 //! A pool whose limit is changed, topped up or tried on while leases are out. Limits call it; it takes back no lease:
 //! what is out stays charged, to every rule there is then, until it ends.
 
+use super::groups::Groups;
 use super::rare::Rare;
 use super::{Plan, Pool};
 use crate::CarryOver;
-use crate::share::Guarantees;
 use lessor_protocol::{Moment, PERMITS_MAX};
 use std::sync::Arc;
 
@@ -54,8 +54,7 @@ impl Pool {
         self.recount_ahead();
         self.term = self.borrower.as_ref().map_or(plan.term(), |borrower| borrower.lends_for(plan.term()));
         self.sessions.go_by(self.term, self.ledgers.are_reusable());
-        let span = self.ledgers.span(plan.ceiling());
-        self.guarantees = Guarantees::new(&plan.sharing.guaranteed, span, self.now);
+        self.groups = Groups::of(&plan, &self.ledgers, self.now);
         self.plan = plan;
         self.checkpoints.forget();
         let span = self.safe_span();

@@ -4,7 +4,6 @@
 use super::Pool;
 use super::family::Place;
 use super::forecast::draw;
-use super::lend::poll;
 use super::session::Session;
 use crate::rule::Draw;
 use crate::share::{self, Share};
@@ -18,6 +17,13 @@ const UNEXPLAINED: u64 = 8;
 
 /// When permits are scarce, what a session holds should last until it can ask this often.
 const BARE_POLLS: u32 = 8;
+
+/// When permits are scarce, nodes ask this many times a term. More polls find permits sooner, fewer cost less;
+/// all nodes ask equally often, so that shares do not depend on who asks more.
+const POLLS_PER_TERM: u32 = 4;
+
+/// Shortest time between two asks when permits are scarce.
+pub(super) const POLL_MIN: Duration = Duration::from_millis(10);
 
 /// What is owed to a session is kept for so many polls after it asked, and its way here. By then it has asked again, or has
 /// enough, or is not there any more. Kept for longer, it would leave nothing to be lent to other sessions.
@@ -112,6 +118,11 @@ impl Ages {
     }
 }
 
+/// Time between two asks of a session that found too little, where leases last for `term`.
+pub(super) fn poll(term: Duration) -> Duration {
+    (term / POLLS_PER_TERM).max(POLL_MIN)
+}
+
 /// The claim to `wanted` permits in hand and in use.
 pub(super) fn of_all(share: Share, wanted: u64) -> Claim {
     Claim { mean: u128::from(wanted) * PERMIT, need: wanted, bare: wanted, share, holds: 0 }
@@ -157,11 +168,9 @@ impl Pool {
 
     /// The claims that a session with `share` shares with, the supply that is shared, and what is owed to the session in any case.
     pub(super) fn peers(&self, share: Share, supply: Supply) -> (Peers<'_, Place>, Supply, u64) {
-        let (group, claims) = (share.group, self.sessions.claims());
-        let kept = self.guarantees.kept_from(group);
+        let claims = self.sessions.claims();
+        let (kept, owed) = self.guaranteed_to(share, supply.left);
         let supply = supply.less(kept);
-        let members = group.map_or(0, |group| claims.members(group)) + 1;
-        let owed = self.guarantees.owed(group).div_ceil(members).min(supply.left);
         let supply = share::after(claims.before(share.priority), supply);
         (claims.peers(share.priority), supply, owed)
     }

@@ -3,7 +3,7 @@
 
 use super::Pool;
 use super::borrow::Borrower;
-use super::claims::of_all;
+use super::claims::{POLL_MIN, of_all, poll};
 use super::family::{self, Above, Place};
 use super::loan::Loan;
 use super::rates::callable;
@@ -16,10 +16,6 @@ use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, TERM_MAX};
 use std::time::Duration;
 
-/// When permits are scarce, nodes ask this many times a term. More polls find permits sooner, fewer cost less;
-/// all nodes ask equally often, so that shares do not depend on who asks more.
-const POLLS_PER_TERM: u32 = 4;
-
 /// A session may want more than its share of what a sliding window gives on average. It then holds permits for this part of a term
 /// only, even while there are plenty. Each permit counts for a window after it was *spent*, and so was held at the cost of the
 /// next one.
@@ -30,9 +26,6 @@ const GREEDY_MIN: Duration = Duration::from_millis(60);
 
 /// Who cannot be here before a window begins is to ask at once. Zero would say that permits are not scarce.
 const AT_ONCE: Duration = Duration::from_millis(1);
-
-/// Shortest time between two asks when permits are scarce.
-const POLL_MIN: Duration = Duration::from_millis(10);
 
 /// More is still wanted than comes back if that was not so for less than this: demand is an average over a second at most.
 const EXCESS_PAUSE: Duration = Duration::from_secs(2);
@@ -104,6 +97,8 @@ impl Pool {
         let (others, supply, owed) = self.peers(asker.claim.share, supply);
         let first =
             if newcomer { sizing::newcomer_cap(ask.waiting, others.count(), supply) } else { u64::MAX };
+        // What a group is guaranteed goes before what its identities may take.
+        let owed = asker.want.min(first).min(owed);
         asker.want = asker.want.min(first).min(self.identity_may_take(id, others, supply, is_spent));
         let (Sized { permits, state }, hold) = match is_reusable {
             true => self.share_in_flight(id, asker, supply.left),
@@ -116,7 +111,7 @@ impl Pool {
         let is_greedy = !matches!(state, State::Draining { .. })
             && self.ledgers.count_from_spend()
             && sizing::is_greedy(asker.claim, others, supply.sustained);
-        let permits = permits.min(may_hold).max(asker.want.min(owed));
+        let permits = permits.min(may_hold).max(owed);
         let standing = if is_reusable { state.into() } else { standing };
         // What is on its way from above is here before an operator has looked.
         let is_ample = self.ledgers.loan().is_some_and(Loan::is_ample);
@@ -197,7 +192,7 @@ impl Pool {
         self.ledgers.charge(permits);
         self.pacer.unusual().into_iter().for_each(|pacer| pacer.lent(permits));
         self.feedback.lent(permits);
-        self.guarantees.lent(session.share.group, permits);
+        self.group_was_lent(id, permits);
         self.identity_was_lent(id, permits);
         self.books.granted += permits;
         self.books.outstanding += permits;
@@ -265,7 +260,7 @@ impl Pool {
 
     /// Permits that must be there beyond what the session wants: the reserve, and what is kept for others.
     fn kept_back(&self, id: Place) -> u64 {
-        let kept = self.guarantees.kept_at_most(self.sessions[id].share.group);
+        let kept = self.kept_at_most(self.sessions[id].share.group);
         kept.min(self.ceiling().saturating_sub(1)) + self.reserve()
     }
 
@@ -442,9 +437,4 @@ fn lend_rate(chain: &mut [Link<'_>], ask: &Ask, is_over: bool) -> (Rate, Option<
 /// `span` in whole milliseconds, as the wire carries it, and not shorter.
 pub(super) fn millis_above(span: Duration) -> Duration {
     Duration::from_millis(millis_up(span))
-}
-
-/// Time between two asks of a session that found too little, where leases last for `term`.
-pub(super) fn poll(term: Duration) -> Duration {
-    (term / POLLS_PER_TERM).max(POLL_MIN)
 }

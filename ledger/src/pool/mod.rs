@@ -17,6 +17,7 @@ mod fixtures;
 mod forecast;
 mod forget;
 mod greed;
+mod groups;
 mod identities;
 mod ledgers;
 mod lend;
@@ -45,6 +46,7 @@ pub use family::Above;
 pub use feedback::ObservationEffect;
 pub use fixtures::Fixtures;
 pub use forecast::Forecast;
+pub use groups::GroupAsk;
 pub use past::{Past, SavedPast};
 pub use plan::{AskError, Holder, Plan, PoolView};
 pub use resting::Resting;
@@ -56,12 +58,12 @@ pub use snapshot::Snapshot;
 use crate::Rule;
 use crate::pacing::{Excess, Pacer};
 use crate::rule::{self, Flow};
-use crate::share::Guarantees;
 use borrow::Borrower;
 use calls::SessionCalls;
 use checkpoint::Checkpoints;
 use family::Place;
 use feedback::Feedback;
+use groups::Groups;
 use identities::Takings;
 use ledgers::Ledgers;
 use lessor_protocol::Moment;
@@ -99,7 +101,7 @@ pub struct Pool {
     pacer: Rare<Pacer>,
     excess: Rare<Excess>,
     forecast: Forecast,
-    guarantees: Guarantees,
+    groups: Rare<Groups>,
     takings: Takings,
     feedback: Feedback,
     /// See [`Pool::unspent`].
@@ -124,7 +126,7 @@ impl Pool {
             number: family::number(),
             term,
             borrower,
-            guarantees: Guarantees::new(&plan.sharing.guaranteed, ledgers.span(plan.ceiling()), now),
+            groups: Groups::of(&plan, &ledgers, now),
             takings: Takings::default(),
             longest: ledgers.longest(),
             sessions: Sessions::new(term, ledgers.are_reusable()),
@@ -272,7 +274,9 @@ impl Pool {
         if let Some(flow) = &mut self.flow {
             flow.advance(self.now);
         }
-        self.guarantees.advance(self.now);
+        if let Some(groups) = self.groups.unusual() {
+            groups.guarantees.advance(self.now);
+        }
         let span = self.safe_span();
         self.safe_shares.advance(self.now, span);
         if self.now < self.old_rules_until {

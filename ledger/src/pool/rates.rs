@@ -15,8 +15,8 @@ mod waiting;
 pub(super) use sharers::Sharers;
 
 use super::Pool;
+use super::claims::poll;
 use super::family::Place;
-use super::lend::poll;
 use super::rare::Usual;
 use super::session::Session;
 use crate::rule::Part;

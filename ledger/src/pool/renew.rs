@@ -277,7 +277,7 @@ impl Pool {
         self.ledgers.settle(settlement.spent, self.now);
         self.ledgers.release(settlement.returned);
         let returned = settlement.returned + settlement.credited;
-        self.guarantees.returned(share.group, returned);
+        self.group_returned(share.group, returned);
         self.identity_has_said(share.owner, returned, proven);
         self.pacer.unusual().into_iter().for_each(|pacer| pacer.returned(settlement.returned));
         for credit in &settlement.credits {

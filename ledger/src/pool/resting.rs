@@ -109,7 +109,9 @@ impl Pool {
         }
         carrier.rare(&mut self.pacer, Pacer::carry);
         carrier.rare(&mut self.excess, Excess::carry);
-        self.guarantees.carry(carrier);
+        if let Some(groups) = self.groups.unusual() {
+            groups.guarantees.carry(carrier);
+        }
         self.takings.carry(carrier);
         self.feedback.carry(carrier);
         self.safe_shares.carry(carrier);

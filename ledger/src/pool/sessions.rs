@@ -19,7 +19,8 @@ use crate::sizing::Claims;
 use lessor_protocol::Moment;
 use orders::Orders;
 use places::Places;
-use reading::{Entry, Reading, Totals};
+pub(super) use reading::Sums;
+use reading::{Entry, Reading, Totals, saturated};
 use std::collections::BTreeMap;
 use std::ops::Index;
 use std::time::Duration;
@@ -71,14 +72,6 @@ impl Owners {
 
 /// Of one session, while that asks.
 static NO_CLAIMS: Claims<Place> = Claims::new();
-
-/// What those that share take, want and wait for, as far as that can be said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sums {
-    pub(super) demand_milli: u64,
-    pub(super) wanted: u64,
-    pub(super) waiting: u64,
-}
 
 impl Sessions {
     /// None, of a pool whose leases last for `term` where nothing clips them. Whether its permits are spent again when their calls
@@ -178,10 +171,18 @@ impl Sessions {
         Draw { at_once: saturated(at_once), demand_milli: saturated(demand_milli) }
     }
 
-    /// What they take, want and wait for.
+    /// What they take, want, wait for and hold.
     pub(super) fn sums(&self) -> Sums {
-        let Totals { demand_milli, wanted, waiting, .. } = self.totals();
-        Sums { demand_milli: saturated(demand_milli), wanted: saturated(wanted), waiting: saturated(waiting) }
+        self.totals().into()
+    }
+
+    /// The same of those of `group`, or of those of none.
+    pub(super) fn sums_of(&self, group: Option<usize>) -> Sums {
+        let sole = || self.by_place.sole().filter(|(_, it)| self.reading.group(it) == group);
+        match &self.orders {
+            Some(orders) => orders.totals_of(group).into(),
+            None => sole().map_or(Totals::default(), |(_, it)| self.reading.adds(it)).into(),
+        }
     }
 
     /// Lets those claim less that have not asked for long when it is `now`.
@@ -425,15 +426,17 @@ impl Sessions {
         debug_assert_eq!(orders.ages, reviews.collect());
         let sums = entries().fold(Totals::default(), |sums, (_, entry)| sums.plus(entry.adds));
         debug_assert_eq!(orders.sums, sums);
+        let by_group = |group: &usize| {
+            let adds =
+                entries().filter(|(_, entry)| entry.group == Some(*group)).map(|(_, entry)| entry.adds);
+            adds.fold(Totals::default(), Totals::plus)
+        };
+        debug_assert!(orders.by_group.iter().all(|(group, sums)| *sums == by_group(group)), "{orders:?}");
         debug_assert_eq!(orders.in_flight, entries().map(|(_, entry)| entry.in_flight).sum::<u64>());
         orders.sharers.iter().for_each(|sharers| sharers.audit(self.iter(), self.reading.ages.active()));
         orders.claims.audit(entries().filter_map(|(place, entry)| Some((place, entry.claim?))));
         orders.wanted.audit(entries().filter_map(|(place, entry)| Some((place, entry.wanted?))));
     }
-}
-
-fn saturated(sum: u128) -> u64 {
-    u64::try_from(sum).unwrap_or(u64::MAX)
 }
 
 impl Index<Place> for Sessions {

@@ -6,6 +6,7 @@
 use super::calls::{SavedCalls, SessionCalls};
 use super::family::Place;
 use super::feedback::SavedFeedback;
+use super::groups::GroupAsk;
 use super::rare::Rare;
 use super::safe_shares::Taken;
 use super::session::{Burn, Session};
@@ -46,6 +47,18 @@ pub struct Snapshot {
     sessions: Vec<SavedSession>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     safe: Option<SavedSafeShares>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    groups: Option<SavedGroups>,
+}
+
+/// What is kept for guaranteed groups, and what allocators said of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedGroups {
+    /// What each bucket fills up to, what it has, and parts of the next permit.
+    levels: Vec<[u64; 3]>,
+    /// Of each allocator what it took and wants, where that is anything.
+    said: Vec<(u64, Vec<[u64; 2]>)>,
 }
 
 /// The safe shares that allocators have, and when others may have some.
@@ -92,12 +105,10 @@ struct SavedSession {
 }
 
 impl Plan {
-    /// Whether a pool of this can be a snapshot: no other allocator lends to it, it has no steady flow, and guarantees nothing to
-    /// groups.
+    /// Whether a pool of this can be a snapshot: no other allocator lends to it, and it has no steady flow.
     pub fn has_snapshots(&self) -> bool {
-        let is_even = self.sharing.guaranteed.is_empty();
         let has_flow = self.rules.iter().any(|rule| rule.flow().is_some());
-        is_even && !has_flow && !self.is_borrowed
+        !has_flow && !self.is_borrowed
     }
 }
 
@@ -115,6 +126,11 @@ impl Snapshot {
     /// Whether it says something of safe shares.
     pub(crate) fn has_safe_shares(&self) -> bool {
         self.safe.is_some()
+    }
+
+    /// Whether it says something of guaranteed groups.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.groups.is_some()
     }
 }
 
@@ -145,6 +161,7 @@ impl Pool {
             excess: self.excess.save(),
             sessions: sessions.collect(),
             safe: SavedSafeShares::of(self),
+            groups: SavedGroups::of(self),
         })
     }
 
@@ -178,6 +195,9 @@ impl Pool {
         if let Some(safe) = &snapshot.safe {
             let span = pool.safe_span();
             pool.safe_shares.goes_on(since.moment(safe.opens), safe.restore(since)?.into_iter(), span);
+        }
+        if let Some(groups) = &snapshot.groups {
+            groups.restore(&mut pool);
         }
         pool.advance(now);
         pool.audit();
@@ -244,6 +264,30 @@ impl SavedSafeShare {
     fn of(id: SessionId, taken: Taken) -> Self {
         let Taken { permits, holders, span, free_from } = taken;
         SavedSafeShare { id: id.0, permits, holders, span, free: free_from.into() }
+    }
+}
+
+impl SavedGroups {
+    /// Those of `pool`; `None` if each bucket is full and no allocator that is known has said anything.
+    fn of(pool: &Pool) -> Option<Self> {
+        let is_known = |id: &SessionId| pool.sessions.contains(Place::own(*id));
+        let says = |said: &[GroupAsk]| said.iter().any(|said| *said != GroupAsk::default());
+        let said = pool.groups.said().filter(|(id, said)| is_known(id) && says(said));
+        let numbers = |said: &[GroupAsk]| said.iter().map(|said| [said.taken, said.want]).collect();
+        let said: Vec<_> = said.map(|(id, said)| (id.0, numbers(said))).collect();
+        let levels: Vec<_> = pool.groups.guarantees.save().collect();
+        let are_full = levels.iter().all(|[most, permits, _]| permits == most);
+        let is_as_new = said.is_empty() && are_full;
+        (!is_as_new).then_some(SavedGroups { levels, said })
+    }
+
+    fn restore(&self, pool: &mut Pool) {
+        let Some(groups) = pool.groups.unusual() else { return };
+        groups.guarantees.restore(&self.levels);
+        let asks =
+            |said: &Vec<[u64; 2]>| said.iter().map(|&[taken, want]| GroupAsk { taken, want }).collect();
+        let said = self.said.iter().map(|(id, said)| (SessionId(*id), asks(said)));
+        groups.goes_on(said.collect());
     }
 }
 

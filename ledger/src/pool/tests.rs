@@ -13,6 +13,7 @@ mod flow;
 mod forecast;
 mod goodbye;
 mod greed;
+mod groups;
 mod identities;
 mod in_flight;
 mod kept;

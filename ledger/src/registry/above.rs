@@ -3,8 +3,8 @@
 use super::limits::Limits;
 use super::{Registry, Upstream};
 use crate::overrides::{News, Suspended, Suspensions, Version};
-use crate::pool::{GrantOutcome, SafeAsk};
-use crate::registry::limit::{Due, Limit, PoolId, Said};
+use crate::pool::{GrantOutcome, GroupAsk, SafeAsk};
+use crate::registry::limit::{Due, Limit, PoolId, Said, Told};
 use crate::roots::{RootAsk, cell_of};
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::recovery::{Recovery, recovery};
@@ -22,6 +22,7 @@ pub struct Asker {
     limit: String,
     pool: PoolId,
     safe: Option<SafeAsk>,
+    groups: Vec<GroupAsk>,
 }
 
 /// The asks that are due to an upstream.
@@ -49,10 +50,10 @@ fn leased<'a>(
 
 impl DueAbove {
     /// Adds an ask of a pool of the limit called `name`.
-    fn push(&mut self, name: &str, pool: PoolId, Said { ask, safe }: Said) {
+    fn push(&mut self, name: &str, pool: PoolId, Said { ask, safe, groups }: Said) {
         let limit = pool.name.as_ref().map_or(name, |name| name.as_str());
         self.asks.push(AskBody::of(limit, pool.key.as_ref().map(|key| key.as_str()), ask));
-        self.askers.push(Asker { limit: name.to_owned(), pool, safe });
+        self.askers.push(Asker { limit: name.to_owned(), pool, safe, groups });
     }
 }
 
@@ -79,6 +80,22 @@ fn parts(due: &[Due], most: usize) -> Vec<usize> {
     parts
 }
 
+/// What an upstream granted, in the order of the asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Granted<'a> {
+    /// The answers.
+    pub bodies: &'a [GrantBody],
+    /// Of each grant, what is for each guaranteed group. Only roots say that.
+    pub groups: &'a [Vec<u64>],
+}
+
+impl<'a> Granted<'a> {
+    /// What an allocator granted.
+    pub fn of(bodies: &'a [GrantBody]) -> Self {
+        Granted { bodies, groups: &[] }
+    }
+}
+
 /// The outcome of an exchange with an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExchangeOutcome {
@@ -101,7 +118,7 @@ impl Registry {
             let limit = self.limits.lock(&asker.limit)?;
             let spec = limit.spec(&asker.pool, version(&asker.limit), known)?;
             let name = cell_of(&ask.limit, ask.key.as_deref());
-            Some(RootAsk { name, spec, ask: ask.ask(), safe: asker.safe })
+            Some(RootAsk { name, spec, ask: ask.ask(), safe: asker.safe, groups: asker.groups.clone() })
         };
         due.askers.iter().zip(&due.asks).map(root_ask).collect()
     }
@@ -195,21 +212,22 @@ impl Registry {
         session: u64,
         first_sent: Moment,
         askers: &[Asker],
-        grants: &[GrantBody],
+        Granted { bodies, groups }: Granted<'_>,
     ) -> ExchangeOutcome {
         let mut outcome = ExchangeOutcome::default();
         self.mind_lost_loans(now);
         if session != self.session_above {
             return outcome;
         }
-        for (Asker { limit, pool, .. }, body) in askers.iter().zip(grants) {
+        for (place, (Asker { limit, pool, .. }, body)) in askers.iter().zip(bodies).enumerate() {
+            let groups = groups.get(place).map_or(&[][..], Vec::as_slice);
             let Some(limit) = self.limits.get_mut(limit).filter(|limit| limit.upstream() == Some(upstream))
             else {
                 continue;
             };
             let is_fit = match body.answer() {
                 Ok(answer) => {
-                    let told = (answer, body.safe.map(SafeShareBody::share));
+                    let told = Told { answer, safe: body.safe.map(SafeShareBody::share), groups };
                     limit.on_grant_above(now, pool, first_sent, told) == GrantOutcome::Believed
                 }
                 Err(error) => {
@@ -218,12 +236,8 @@ impl Registry {
                     match recovery {
                         Recovery::Unrecognised => limit.on_unrecognised_above(now, pool),
                         Recovery::BeginSession | Recovery::LookAgain => {
-                            limit.on_grant_above(
-                                now,
-                                pool,
-                                first_sent,
-                                (Answer::Refusal(NOTHING_THERE), None),
-                            );
+                            let answer = Answer::Refusal(NOTHING_THERE);
+                            limit.on_grant_above(now, pool, first_sent, Told { answer, safe: None, groups });
                         }
                     }
                     recovery == Recovery::Unrecognised

@@ -24,7 +24,7 @@ mod sweep;
 mod tests;
 mod written;
 
-pub use above::{Asker, DueAbove, ExchangeOutcome};
+pub use above::{Asker, DueAbove, ExchangeOutcome, Granted};
 pub use ask::Exchanged;
 pub use by_node::ByNode;
 pub(crate) use by_node::check_pattern;

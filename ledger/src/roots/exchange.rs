@@ -4,10 +4,10 @@
 //!
 //! It does no IO: a shell carries cells and swaps to the store and back.
 
-use super::root::{self, Reply, RootError, RootSpec};
+use super::root::{self, Beside, Reply, RootError, RootSpec};
 use super::{Head, RootClock, limit_of};
 use crate::cells::{Cell, Swap, Swapped, VALUE_MAX};
-use crate::pool::{AskError, Holder, SafeAsk};
+use crate::pool::{AskError, GroupAsk, Holder, SafeAsk};
 use lessor_protocol::{Answer, Ask, Grant, Moment};
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub struct RootAsk {
     pub ask: Ask,
     /// What is said of safe shares, where the limit has any.
     pub safe: Option<SafeAsk>,
+    /// What is said of each group for which the limit guarantees something.
+    pub groups: Vec<GroupAsk>,
 }
 
 /// What came of an ask of a root.
@@ -94,14 +96,15 @@ impl Exchange {
                 asking.answer = Some(Err(RootError::NoTime));
                 continue;
             };
-            let RootAsk { name, spec, ask, safe } = &asking.ask;
+            let RootAsk { name, spec, ask, safe, groups } = &asking.ask;
             let limit = limit_of(name).unwrap_or_default();
             if let Some(above) = head.families().unknown_to(&spec.parent_ref, limit) {
                 asking.answer = Some(Err(RootError::Below(above.to_owned())));
                 continue;
             }
             let value = asking.cell.as_ref().map(|cell| cell.value.as_slice());
-            match root::ask(spec, head, value, now, (self.holder, self.seq, *ask, *safe)) {
+            let beside = Beside { safe: *safe, groups };
+            match root::ask(spec, head, value, now, (self.holder, self.seq, *ask), beside) {
                 Ok(asked) if asked.value.as_ref().is_some_and(|value| value.len() > VALUE_MAX) => {
                     let bytes = asked.value.map_or(0, |value| value.len());
                     asking.answer = Some(Err(RootError::TooLarge(bytes)));

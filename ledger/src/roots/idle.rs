@@ -93,6 +93,7 @@ mod tests {
             spec: spec.clone(),
             ask: Ask::default(),
             safe: None,
+            groups: vec![],
         };
         let at = |seconds| Moment::ORIGIN + Duration::from_secs(seconds);
         let names = |due: Vec<(String, RootSpec)>| due.into_iter().map(|(name, _)| name).collect::<Vec<_>>();

@@ -7,7 +7,7 @@ use super::{CompiledPlan, Head, ParentRef};
 use crate::cells::VALUE_MAX;
 use crate::overrides::Version;
 use crate::pool::Fixtures;
-use crate::pool::{AskError, Holder, Pool, SafeAsk, Snapshot};
+use crate::pool::{AskError, GroupAsk, Holder, Pool, SafeAsk, Snapshot};
 use crate::rule::{At, Gap, RefillStyle, Since};
 use crate::{CarryOver, Rule};
 use lessor_protocol::{Answer, Ask, Moment, Refusal, RefusalReason, SafeShare};
@@ -24,8 +24,11 @@ const FORMAT_DECIDED: u32 = 2;
 /// Of one with calls in flight, or that refills at intervals: who knows neither leaves it alone.
 const FORMAT_IN_FLIGHT: u32 = 3;
 
-/// Of one with safe shares. What cells of yet another version say is not guessed at.
+/// Of one with safe shares.
 const FORMAT_SAFE: u32 = 4;
+
+/// Of one that guarantees something to groups. What cells of yet another version say is not guessed at.
+const FORMAT_GROUPS: u32 = 5;
 
 /// What a root is made of, by the configuration of the allocator that asks it.
 #[derive(Clone, Debug)]
@@ -89,13 +92,31 @@ const LOST_RETRY: Duration = Duration::from_millis(20);
 /// When to ask again while what is in the store is of no use.
 const USELESS_RETRY: Duration = Duration::from_secs(1);
 
+/// What an allocator says beside what it asks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beside<'a> {
+    /// Of safe shares, where the limit has any.
+    pub safe: Option<SafeAsk>,
+    /// Of each group for which the limit guarantees something.
+    pub groups: &'a [GroupAsk],
+}
+
 /// What a root answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// To what was asked.
     pub answer: Answer,
     /// What the allocator may hand out of safe shares in all, if its limit has any.
     pub safe: Option<SafeShare>,
+    /// What of the grant is for each group.
+    pub groups: Vec<u64>,
+}
+
+impl Reply {
+    /// `answer`, and nothing beside it.
+    pub fn of(answer: Answer) -> Self {
+        Reply { answer, safe: None, groups: vec![] }
+    }
 }
 
 /// What the pool below hears of what came of its ask: a refusal to come back later where the root could not be asked.
@@ -103,10 +124,8 @@ pub struct Reply {
 /// # Errors
 /// What was asked cannot be.
 pub fn to_pool(answer: Option<Result<Reply, RootError>>) -> Result<Reply, AskError> {
-    let refusal = |retry_after| {
-        let answer = Answer::Refusal(Refusal { reason: RefusalReason::Other, retry_after });
-        Reply { answer, safe: None }
-    };
+    let refusal =
+        |retry_after| Reply::of(Answer::Refusal(Refusal { reason: RefusalReason::Other, retry_after }));
     match answer {
         Some(Ok(answer)) => Ok(answer),
         Some(Err(RootError::Ask(error))) => Err(error),
@@ -160,7 +179,7 @@ pub fn read(spec: &RootSpec, head: &Head, value: Option<&[u8]>, now: Moment) -> 
     };
     let Some(value) = value else { return Ok(begin()) };
     let root = match serde_json::from_slice::<Root>(value) {
-        Ok(root) if root.format <= FORMAT_SAFE => root,
+        Ok(root) if root.format <= FORMAT_GROUPS => root,
         // What it was is unknown.
         Err(_) if !is_newer(value) => return Ok(new(Pool::after_loss(plan(), now, now))),
         Ok(_) | Err(_) => return Err(RootError::Format),
@@ -218,20 +237,19 @@ pub(super) fn ask(
     head: &Head,
     value: Option<&[u8]>,
     (now, latest): (Moment, Moment),
-    (holder, seq, ask, safe): (Holder, u64, Ask, Option<SafeAsk>),
+    (holder, seq, ask): (Holder, u64, Ask),
+    Beside { safe, groups }: Beside<'_>,
 ) -> Result<Asked, RootError> {
     let mut read = read(spec, head, value, now)?;
     let Read { pool, now, is_contested, .. } = &mut read;
     let (now, is_contested) = (*now, *is_contested);
     pool.doubt(latest);
-    let answer = pool
-        .renew(now, holder, seq, ask)
-        .map(|answer| clock_uncertainty::shorter(answer, spec.compiled.time_source().uncertainty()));
-    // An ask that is not believed, or not yet, says nothing of safe shares either.
-    let answer = answer.map(|answer| {
-        let is_heard = answer.grant().is_some();
-        let safe = safe.filter(|_| is_heard).and_then(|safe| pool.lend_safe(now, holder.id, safe));
-        Reply { answer, safe }
+    let answer = pool.renew_for_groups(now, holder, seq, ask, groups).map(|(answer, groups)| {
+        // An ask that is not believed, or not yet, says nothing of safe shares either.
+        let safe = safe.filter(|_| answer.grant().is_some());
+        let safe = safe.and_then(|safe| pool.lend_safe(now, holder.id, safe));
+        let uncertainty = spec.compiled.time_source().uncertainty();
+        Reply { answer: clock_uncertainty::shorter(answer, uncertainty), safe, groups }
     });
     read.version = read.version.max(spec.version);
     Ok(Asked { value: write(&spec.compiled, head, &mut read), answer, is_contested })
@@ -248,6 +266,7 @@ pub(super) fn write(compiled: &CompiledPlan, head: &Head, read: &mut Read) -> Op
     let is_new = calls_end.is_some() || pool.rules().iter().any(is_new);
     let pool = pool.snapshot(*now)?;
     let format = match (is_new, version.is_of_file()) {
+        _ if pool.has_groups() => FORMAT_GROUPS,
         _ if pool.has_safe_shares() => FORMAT_SAFE,
         (true, _) => FORMAT_IN_FLIGHT,
         (false, true) => FORMAT,
@@ -285,5 +304,5 @@ fn is_newer(value: &[u8]) -> bool {
     struct Versioned {
         format: u32,
     }
-    serde_json::from_slice::<Versioned>(value).is_ok_and(|versioned| versioned.format > FORMAT_SAFE)
+    serde_json::from_slice::<Versioned>(value).is_ok_and(|versioned| versioned.format > FORMAT_GROUPS)
 }

@@ -70,7 +70,7 @@ impl World {
     }
 
     fn exchange(&self, who: u64, seq: u64, spec: &RootSpec, ask: Ask, cell: Option<Cell>) -> Exchange {
-        let ask = RootAsk { name: cell_of("a", None), spec: spec.clone(), ask, safe: None };
+        let ask = RootAsk { name: cell_of("a", None), spec: spec.clone(), ask, safe: None, groups: vec![] };
         Exchange::new(holder(who), seq, vec![(ask, cell)])
     }
 
@@ -345,7 +345,7 @@ fn a_root_that_goes_by_a_file_is_written_as_it_always_was() {
     let put = RootSpec { version: Version { file: 1, serial: 4 }, ..spec(10, 1) };
     world.lent(2, 1, 0, &put, wants(1));
     assert!(text(&world).starts_with(r#"{"format":2,"era":1,"version":[1,4],"rules""#), "{}", text(&world));
-    let value = text(&world).replace("\"format\":2", "\"format\":5");
+    let value = text(&world).replace("\"format\":2", "\"format\":6");
     let read = read(&put, &world.head, Some(value.as_bytes()), millis(0));
     assert!(matches!(read, Err(RootError::Format)), "{read:?}");
 }
@@ -381,7 +381,7 @@ fn what_cannot_be_read_is_waited_out_and_what_is_newer_is_left_alone() {
         world.table.swap(&Timeline::new("a"), &[swap]).expect("the timeline is right");
         world.ask(1, 1, 0, &spec, wants(1)).answer.expect("answered")
     };
-    assert_eq!(put("{\"format\":5,\"what\":1}"), Err(RootError::Format));
+    assert_eq!(put("{\"format\":6,\"what\":1}"), Err(RootError::Format));
     let answer = put("no JSON").expect("an answer");
     assert!(answer.answer.grant().is_none_or(|grant| grant.permits == 0), "{answer:?}");
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sizing::{Asker, Claim, Claims, grant};
+use lessor_protocol::Moment;
 
 const TERM: Duration = Duration::from_secs(1);
 
@@ -47,4 +48,16 @@ fn what_is_guaranteed_is_kept_and_comes_back_within_a_window() {
     kept.lent(None, 10);
     kept.advance(at(100));
     assert_eq!((kept.kept_from(None), kept.kept_at_most(Some(1))), (50, 20));
+}
+
+#[test]
+fn where_less_is_left_than_is_guaranteed_each_group_has_its_part() {
+    let kept = Guarantees::new(&[20, 30], TERM, Moment::ORIGIN);
+    let parts = |left| [0, 1].map(|group| kept.part_of(group, left));
+    assert_eq!(parts(60), [30, 40], "what the other one does not have");
+    assert_eq!(parts(50), [20, 30]);
+    assert_eq!(parts(40), [16, 24]);
+    assert_eq!(parts(1), [1, 1], "the first one that comes");
+    assert_eq!(parts(0), [0, 0]);
+    assert_eq!(Guarantees::NONE.part_of(0, 7), 7);
 }

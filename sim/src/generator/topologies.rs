@@ -1,9 +1,11 @@
 //! Draws fleets whose nodes lease from regions.
 
 mod clockless;
+mod guaranteed;
 mod safe;
 
 pub use clockless::{store_clockless, store_clockless_close, store_of_seconds_clockless};
+pub use guaranteed::{store_guaranteed, store_guaranteed_in_use};
 pub use safe::{store_safe, store_safe_close};
 
 use super::pools;
@@ -35,6 +37,7 @@ pub fn any(seed: u64) -> Setup {
         4 => store_capped(seed),
         5 if seed / 14 % 4 == 3 => store_safe_close(seed),
         5 => store_family(seed),
+        6 if seed / 14 % 4 == 3 => store_guaranteed(seed),
         6 => store_capped_family(seed),
         7 => store_intervals(seed, 200..3_000),
         8 => store_flow(seed, 1..40),

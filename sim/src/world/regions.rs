@@ -15,7 +15,7 @@ use crate::{MILLI, SECOND};
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_ledger::pool::Past;
-use lessor_ledger::registry::{DueAbove, Entry, Registry};
+use lessor_ledger::registry::{DueAbove, Entry, Granted, Registry};
 use lessor_ledger::rejection::Reason;
 use lessor_ledger::roots;
 use lessor_protocol::lease::millis_up;
@@ -312,7 +312,7 @@ impl World {
         }
         match reply.answers {
             Some(answers) => {
-                let root = |said: &DeskAnswer| said.answer.map(|answer| roots::Reply { answer, safe: None });
+                let root = |said: &DeskAnswer| said.answer.map(roots::Reply::of);
                 self.region_takes(region, answers.iter().map(root).collect())
             }
             None => self.region_fails(region),
@@ -333,11 +333,12 @@ impl World {
         at.exchange = None;
         at.connection.on_success();
         let due = std::mem::take(&mut at.due);
-        let (mut grants, mut unfit) = (vec![], 0);
+        let (mut grants, mut lent_to_groups, mut unfit) = (vec![], vec![], 0);
         for (ask, answer) in due.asks.iter().zip(answers) {
             let place = self.limits.place(&ask.limit);
             grants.push(match answer {
-                Ok(roots::Reply { answer, safe }) => {
+                Ok(roots::Reply { answer, safe, groups }) => {
+                    lent_to_groups.push(groups);
                     if let Answer::Grant(grant) = answer {
                         if !grant.term.is_zero() {
                             // As the wire says it.
@@ -353,6 +354,7 @@ impl World {
                     GrantBody { safe: safe.map(SafeShareBody::of), ..body }
                 }
                 Err(error) => {
+                    lent_to_groups.push(vec![]);
                     must("K2", is_lost || error != Reason::TotalsWrong, || {
                         format!("an honest region was not believed: {error:?}")
                     })?;
@@ -364,7 +366,8 @@ impl World {
             });
         }
         let (upstream, sent) = (self.limits.upstream(), exchange.first_sent);
-        let outcome = at.registry.on_grant_above(now, upstream, session, sent, &due.askers, &grants);
+        let granted = Granted { bodies: &grants, groups: &lent_to_groups };
+        let outcome = at.registry.on_grant_above(now, upstream, session, sent, &due.askers, granted);
         must("K1", outcome.unfit <= unfit, || {
             format!("region {region} was granted what cannot be: {grants:?}")
         })?;

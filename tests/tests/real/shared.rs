@@ -44,6 +44,7 @@ mod alone;
 mod cluster;
 mod config;
 mod family;
+mod guaranteed;
 mod inside;
 mod kinds;
 mod members;
@@ -400,9 +401,15 @@ on_each_store!(
 fn what_no_shared_store_keeps_is_refused() {
     let rule = |more: &str| format!("[[limit]]\nname = \"a\"\nrules = [{{ {more} }}]\n");
     let sliding = rule("kind = \"sliding_window\", limit = 9, per = \"1s\"");
-    let store = "[store]\nkind = \"redis\"\nurl = \"redis://:s3cret@127.0.0.1:1\"\n";
+    let warming =
+        "kind = \"token_bucket\", capacity = 1, refill = 9000, per = \"1s\", warm_up = { over = \"1s\" }";
+    let (warming, store) =
+        (rule(warming), "[store]\nkind = \"redis\"\nurl = \"redis://:s3cret@127.0.0.1:1\"\n");
     for (text, said) in [
-        (format!("{store}{sliding}guaranteed = {{ a = 1 }}\n"), "guaranteed"),
+        (
+            format!("{store}{warming}"),
+            "a bucket with warm_up that refills 9000 every 1s loses more than half",
+        ),
         (format!("[store]\nkind = \"redis\"\n{sliding}"), "store.url is missing"),
         (
             format!("[store]\nkind = \"postgres\"\nurl = \"redis://:s3cret@h\"\n{sliding}"),

@@ -2,12 +2,14 @@
 //! trouble, and what is used of a limit without.
 
 use lessor_ledger::Rule;
+use lessor_ledger::pool::Plan;
+use lessor_ledger::share::Sharing;
 use lessor_sim::faults::Fault;
 use lessor_sim::generator::topologies::{self, in_use, store_fated};
 use lessor_sim::policy::Policy;
 use lessor_sim::setup::Setup;
 use lessor_sim::soak::{run, run_as};
-use lessor_sim::topology::{Fate, Lag};
+use lessor_sim::topology::{Fate, Lag, Topology};
 use lessor_sim::world::{Report, Watch, sustained};
 
 /// Fleets, in CI. `REGION_SEEDS` is for more.
@@ -101,6 +103,38 @@ fn nodes_of_allocators_that_share_a_store_go_on_with_safe_shares() {
     let (troubled, close) = (hold(topologies::store_safe), hold(topologies::store_safe_close));
     println!("{troubled} and {close} permits were spent while no allocator answered");
     assert!(troubled.min(close) > seeds(), "too few to say anything: {troubled} and {close}");
+}
+
+#[test]
+fn allocators_that_share_a_store_hold_the_cap_where_groups_are_guaranteed_a_part() {
+    let sum = all_hold(50, few_seeds(), topologies::store_guaranteed);
+    assert!(sum.calls > 100 * few_seeds(), "{sum:?}");
+}
+
+/// Others want as much as all there is, at the same allocators or at others. Nothing is left unused for that.
+#[test]
+fn a_group_has_what_is_guaranteed_whichever_allocators_its_nodes_ask() {
+    let (mut least, mut used) = (f64::MAX, f64::MAX);
+    for seed in 0..few_seeds() / 2 {
+        let mut setup = topologies::store_guaranteed_in_use(seed);
+        let even =
+            Setup { plan: Plan { sharing: Sharing::default(), ..setup.plan.clone() }, ..setup.clone() };
+        let all = clean(even).figures.admitted as f64;
+        for topology in [setup.topology.clone(), Topology::Allocator] {
+            setup.topology = topology;
+            let (guaranteed, report) = (&setup.plan.sharing.guaranteed, clean(setup.clone()));
+            let ceiling: u64 = setup.plan.rules.iter().map(Rule::ceiling).sum();
+            let windows = setup.lasts as f64 / 1e9 * sustained(&setup.plan.rules) / ceiling as f64;
+            let nodes = |group| report.by_node.iter().skip(group).step_by(guaranteed.len() + 1);
+            let part = |group: usize| nodes(group).sum::<u64>() as f64 / (guaranteed[group] as f64 * windows);
+            least = least.min(part(0)).min(part(1));
+            used = used.min(report.figures.admitted as f64 / all);
+        }
+    }
+    println!(
+        "groups have {least:.2} of what is guaranteed, and all have {used:.3} of what they have without"
+    );
+    assert!(least > 0.97 && used > 0.9, "{least} and {used}");
 }
 
 #[test]

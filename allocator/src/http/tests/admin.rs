@@ -250,6 +250,7 @@ async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
             (path.starts_with("/v1/limits/a"), 1)
         );
     }
+    let warming = r#"{"rules":[{"kind":"token_bucket","capacity":1,"refill":9000,"per":"1s","warm_up":{"over":"1s"}}]}"#;
     let tried = app.request("PUT", "/v1/limits/a?dry_run=true", Some("*"), &limit(10)).await;
     assert_eq!(tried.json()["is_new"], json!(false), "{}", tried.text);
     for (query, body, wrong) in [
@@ -257,7 +258,7 @@ async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
         ("?carry=proportional&dry_run=true", limit(10), "carry"),
         ("?fresh=true", limit(10), "fresh"),
         ("?dry_run=true", limit(10).replacen('{', "{\"keyed\":true,", 1), "keyed"),
-        ("", limit(10).replacen('{', "{\"guaranteed\":{\"a\":1},", 1), "guaranteed"),
+        ("", warming.to_owned(), "rules"),
     ] {
         let (_, field, detail) =
             app.request("PUT", &format!("{path}{query}"), Some("*"), &body).await.problem(422);

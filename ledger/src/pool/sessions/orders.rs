@@ -8,6 +8,7 @@ use crate::pool::rates::Sharers;
 use crate::pool::session::Session;
 use crate::sizing::{Claim, Claims};
 use lessor_protocol::Moment;
+use std::collections::{BTreeMap, btree_map};
 
 /// Two sessions or more, in each order.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,8 @@ pub(super) struct Orders {
     pub(super) claims: Claims<Place>,
     pub(super) wanted: Claims<Place>,
     pub(super) sums: Totals,
+    /// The same of each guaranteed group that has any.
+    pub(super) by_group: BTreeMap<usize, Totals>,
     /// Permits in flight, for people.
     pub(super) in_flight: u64,
     /// Those that share a steady flow, from the first ask to it on.
@@ -66,6 +69,33 @@ impl Orders {
         claimed(&mut self.wanted, before.wanted, after.wanted);
         self.in_flight = self.in_flight - before.in_flight + after.in_flight;
         self.sums = self.sums.less(before.adds).plus(after.adds);
+        if before.group.or(after.group).is_some() {
+            self.count_in_groups(before, after);
+        }
+    }
+
+    /// The sums of those of `group`, or of those of none.
+    pub(super) fn totals_of(&self, group: Option<usize>) -> Totals {
+        match group {
+            Some(group) => self.by_group.get(&group).copied().unwrap_or_default(),
+            None => self.by_group.values().fold(self.sums, |rest, group| rest.less(*group)),
+        }
+    }
+
+    fn count_in_groups(&mut self, before: Entry, after: Entry) {
+        if let Some(btree_map::Entry::Occupied(mut sums)) =
+            before.group.map(|group| self.by_group.entry(group))
+        {
+            let left = sums.get().less(before.adds);
+            *sums.get_mut() = left;
+            if left == Totals::default() {
+                sums.remove();
+            }
+        }
+        if let Some(group) = after.group.filter(|_| after.adds != Totals::default()) {
+            let sums = self.by_group.entry(group).or_default();
+            *sums = sums.plus(after.adds);
+        }
     }
 
     /// What counts of the session at `place` where a steady flow is shared is as it says now.

@@ -20,6 +20,8 @@ pub(super) struct Entry {
     pub(super) wanted: Option<Claim>,
     pub(super) in_flight: u64,
     pub(super) adds: Totals,
+    /// The guaranteed group to whose sums it adds the same.
+    pub(super) group: Option<usize>,
 }
 
 /// Since when a session has had nothing live and said nothing. Mirrors are never idle: they are reviewed.
@@ -84,7 +86,13 @@ impl Reading {
             demand_milli: draw.demand_milli.into(),
             wanted: shares(session.wanted),
             waiting: shares(session.waiting),
+            out: shares(session.outstanding),
         }
+    }
+
+    /// The guaranteed group of `session` if it shares.
+    pub(super) fn group(&self, session: &Session) -> Option<usize> {
+        session.share.group.filter(|_| session.shares())
     }
 
     pub(super) fn entry(&self, place: Place, session: &Session) -> Entry {
@@ -98,6 +106,7 @@ impl Reading {
             wanted: self.ages.wanted(session).filter(|_| self.are_reusable),
             in_flight: session.calls.in_flight(),
             adds: self.adds(session),
+            group: self.group(session),
         }
     }
 
@@ -121,13 +130,14 @@ impl Reading {
     }
 }
 
-/// What those that share take, want and wait for, added up.
+/// What those that share take, want, wait for and hold, added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) at_once: u128,
     pub(super) demand_milli: u128,
     pub(super) wanted: u128,
     pub(super) waiting: u128,
+    pub(super) out: u128,
 }
 
 impl Totals {
@@ -137,6 +147,7 @@ impl Totals {
             demand_milli: self.demand_milli + more.demand_milli,
             wanted: self.wanted + more.wanted,
             waiting: self.waiting + more.waiting,
+            out: self.out + more.out,
         }
     }
 
@@ -146,6 +157,28 @@ impl Totals {
             demand_milli: self.demand_milli - fewer.demand_milli,
             wanted: self.wanted - fewer.wanted,
             waiting: self.waiting - fewer.waiting,
+            out: self.out - fewer.out,
         }
     }
+}
+
+/// What those that share take, want, wait for and hold, as far as that can be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct Sums {
+    pub(in crate::pool) demand_milli: u64,
+    pub(in crate::pool) wanted: u64,
+    pub(in crate::pool) waiting: u64,
+    pub(in crate::pool) out: u64,
+}
+
+impl From<Totals> for Sums {
+    fn from(totals: Totals) -> Self {
+        let Totals { demand_milli, wanted, waiting, out, at_once: _ } = totals;
+        let [demand_milli, wanted, waiting, out] = [demand_milli, wanted, waiting, out].map(saturated);
+        Sums { demand_milli, wanted, waiting, out }
+    }
+}
+
+pub(super) fn saturated(sum: u128) -> u64 {
+    u64::try_from(sum).unwrap_or(u64::MAX)
 }

@@ -159,3 +159,22 @@ fn identities_that_have_taken_nothing_lately_are_forgotten() {
     }
     assert!((30..120).contains(&pool.takings.len()), "{}", pool.takings.len());
 }
+
+/// The bug: what was kept for a group was lent to no other session, and not to that group either, for it was more than the share of
+/// its identity.
+#[test]
+fn what_a_group_is_guaranteed_may_be_more_than_the_share_of_its_identity() {
+    let sharing = Sharing { guaranteed: vec![600, 150], ..Sharing::default() };
+    let mut pool = Pool::new(
+        Arc::new(Plan { sharing, ..Plan::clone(&plan(vec![sliding(1_000, 10 * SECOND)])) }),
+        millis(0),
+    );
+    let mut nodes = [1, 2, 3].map(|owner| Node::new(owner, owner, 300));
+    nodes[0].holder.share.group = Some(0);
+    nodes[1].holder.share.group = Some(1);
+    for now in (0..60_000).step_by(STEP as usize) {
+        nodes.iter_mut().for_each(|node| node.step(&mut pool, now));
+    }
+    let spent = [0, 1, 2].map(|node| nodes[node].spent / 60);
+    assert!(spent[0] >= 57 && spent[1] >= 14 && spent.iter().sum::<u64>() >= 92, "{spent:?} a second");
+}

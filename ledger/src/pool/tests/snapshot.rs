@@ -18,6 +18,8 @@ struct Step {
     want: u64,
     waiting: u64,
     demand_milli: u64,
+    /// Of what it wants and of what it took for each group, in percent.
+    groups: (u64, u64),
     /// Whether it is another one from now on, who holds nothing.
     dies: bool,
 }
@@ -29,18 +31,21 @@ struct Node {
     held: u64,
     running: u64,
     until: Moment,
+    /// What it took of the bucket of each group.
+    taken: [u64; 2],
     /// Whether it was told to say what runs.
     says: bool,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let parts = (0..=100_u64, 0..=100_u64, 0..=100_u64);
-    let step = (0..300_u64, 0..4_usize, parts, 0..80_u64, 0..5_u64, 0..90_000_u64, 0..20_u32);
-    let step = step.prop_map(|(wait, who, parts, want, waiting, demand_milli, dies)| {
+    let groups = (0..=120_u64, 50..=100_u64);
+    let step = (0..300_u64, 0..4_usize, parts, 0..80_u64, 0..5_u64, 0..90_000_u64, groups, 0..20_u32);
+    let step = step.prop_map(|(wait, who, parts, want, waiting, demand_milli, groups, dies)| {
         let (spends, gives_back, ends) = parts;
         // Often at once, and seldom for long.
         let wait = if wait > 280 { wait * 20 } else { wait / 4 };
-        Step { wait, who, spends, gives_back, ends, want, waiting, demand_milli, dies: dies == 0 }
+        Step { wait, who, spends, gives_back, ends, want, waiting, demand_milli, groups, dies: dies == 0 }
     });
     prop::collection::vec(step, 1..120)
 }
@@ -75,9 +80,14 @@ fn written_and_read(pool: &mut Pool, plan: &Arc<Plan>, now: Moment) -> Pool {
 
 proptest! {
     #[test]
-    fn it_lends_what_it_would_have_lent(rules in rules(), ease_off: bool, is_new: bool, steps in steps()) {
+    fn it_lends_what_it_would_have_lent(
+        rules in rules(),
+        (ease_off, is_new, has_groups) in any::<(bool, bool, bool)>(),
+        steps in steps(),
+    ) {
         // Only roots are written down so.
-        let plan = Arc::new(Plan { ease_off, is_root: true, ..(*plan(rules)).clone() });
+        let sharing = Sharing { guaranteed: if has_groups { vec![7, 20] } else { vec![] }, ..Sharing::default() };
+        let plan = Arc::new(Plan { ease_off, is_root: true, sharing, ..(*plan(rules)).clone() });
         let mut now = millis(5);
         let first = || match is_new {
             true => Pool::new(plan.clone(), now),
@@ -103,15 +113,24 @@ proptest! {
             let ask = Ask { spent_total: node.spent, held: node.held, want, waiting, demand_milli, ..Ask::default() };
             let ask = Ask { running: node.says.then_some(node.running), ..ask };
             let holder = Holder { id: SessionId(node.session), share: Share::EVEN, rtt: Duration::from_millis(3) };
-            let answer = kept.renew(now, holder, seq, ask);
-            prop_assert_eq!(resumed.renew(now, holder, seq, ask), answer);
+            let (part, kept_of) = step.groups;
+            node.taken = node.taken.map(|taken| taken * kept_of / 100);
+            let groups = node.taken.map(|taken| GroupAsk { taken, want: (want * part / 100).saturating_sub(20) });
+            let groups = if has_groups { &groups[..] } else { &[] };
+            let answer = kept.renew_for_groups(now, holder, seq, ask, groups);
+            prop_assert_eq!(&resumed.renew_for_groups(now, holder, seq, ask, groups), &answer);
             match answer {
-                Ok(Answer::Grant(grant)) => {
+                Ok((Answer::Grant(grant), lent)) => {
+                    prop_assert!(lent.iter().sum::<u64>() <= grant.permits);
+                    // Now and then the answer is lost, as far as groups go.
+                    if !step.spends.is_multiple_of(7) {
+                        node.taken.iter_mut().zip(lent).for_each(|(taken, lent)| *taken += lent);
+                    }
                     node.held = grant.kept + grant.permits;
                     node.until = plan.clocks.holder_end(now, grant.term);
                     node.says = grant.in_flight.is_some();
                 }
-                Ok(Answer::Refusal(_)) => {}
+                Ok((Answer::Refusal(_), _)) => {}
                 // Forgotten long ago: it begins anew.
                 Err(_) => *node = Node::default(),
             }

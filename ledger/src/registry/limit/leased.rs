@@ -4,7 +4,7 @@
 use super::{Limit, PoolId, Shelf};
 use crate::Rule;
 use crate::overrides::Version;
-use crate::pool::{GrantOutcome, Plan, Pool, SafeAsk};
+use crate::pool::{GrantOutcome, GroupAsk, Plan, Pool, SafeAsk};
 use crate::registry::{LimitConfig, Upstream};
 use crate::roots::{CompiledPlan, ParentRef, RootSpec, TimeSource, stricter};
 use crate::share::Sharing;
@@ -25,11 +25,30 @@ const fn term_min(source: TimeSource) -> Duration {
 }
 
 /// What a pool says to its upstream.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub ask: Ask,
     /// Of safe shares, where its limit has any.
     pub safe: Option<SafeAsk>,
+    /// Of each group for which its limit guarantees something.
+    pub groups: Vec<GroupAsk>,
+}
+
+impl Said {
+    /// `ask`, and what `pool` says beside it, where an exchange takes `rtt`.
+    fn of(pool: &mut Pool, ask: Ask, now: Moment, rtt: Duration) -> Self {
+        Said { ask, safe: pool.ask_safe_above(now), groups: pool.ask_groups_above(&ask, rtt) }
+    }
+}
+
+/// What an upstream answers to one pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told<'a> {
+    pub answer: Answer,
+    /// What may be handed out of safe shares.
+    pub safe: Option<SafeShare>,
+    /// What of the grant is for each group.
+    pub groups: &'a [u64],
 }
 
 /// What is due of a limit to its upstream.
@@ -73,6 +92,7 @@ impl CompiledPlans {
         let sharing = Sharing {
             reserve: own.reserve,
             safe: own.safe,
+            guaranteed: own.guaranteed.clone(),
             term_min: own.term_min.max(term_min(source)).min(own.term_max),
             term_max: own.term_max,
             ..Sharing::default()
@@ -163,7 +183,7 @@ impl Limit {
         let pool = &mut self.pools.get_mut(id, &mut self.tally)?.wake().pool;
         let distance = pool.distance_above(rtt);
         let ask = pool.ask_above(now, rtt)?;
-        Some((Said { ask, safe: pool.ask_safe_above(now) }, distance))
+        Some((Said::of(pool, ask, now, rtt), distance))
     }
 
     /// The last that its pools have to say, of at most `most` of them.
@@ -174,7 +194,7 @@ impl Limit {
             let shelf = pools.get_mut(id, tally).filter(|_| left > 0);
             let Some(kept) = shelf.map(Shelf::wake) else { return left == 0 };
             if let Some(ask) = kept.pool.leave_above(now) {
-                asks.push((id.clone(), Said { ask, safe: kept.pool.ask_safe_above(now) }));
+                asks.push((id.clone(), Said::of(&mut kept.pool, ask, now, Duration::ZERO)));
                 left -= 1;
             }
             false
@@ -188,12 +208,13 @@ impl Limit {
         now: Moment,
         id: &PoolId,
         first_sent: Moment,
-        (answer, safe): (Answer, Option<SafeShare>),
+        Told { answer, safe, groups }: Told<'_>,
     ) -> GrantOutcome {
         let on_grant = |pool: &mut Pool, grant: &Grant| {
             let outcome = pool.on_grant_above(now, first_sent, grant);
             if outcome == GrantOutcome::Believed {
                 safe.into_iter().for_each(|safe| pool.on_safe_share_above(first_sent, safe));
+                pool.on_groups_above(groups, grant.permits);
             }
             outcome
         };

@@ -19,7 +19,7 @@ mod written;
 pub use figures::{Answered, Disagreed, Figures};
 pub use forecasts::ForecastSum;
 pub(crate) use kept::Kept;
-pub(crate) use leased::{Due, Said};
+pub(crate) use leased::{Due, Said, Told};
 pub use live::{Effect, Preview};
 pub use pool_id::PoolId;
 pub use room::{Memory, MemoryWatch};

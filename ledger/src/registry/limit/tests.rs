@@ -340,6 +340,10 @@ fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
     }
 }
 
+fn told(grant: lessor_protocol::Grant) -> Told<'static> {
+    Told { answer: Answer::Grant(grant), safe: None, groups: &[] }
+}
+
 /// The bug: what had not been told was taken for all the permits there can be, and dashboards showed that as the level to go by.
 #[test]
 fn the_ceiling_of_a_leased_limit_is_what_it_was_told() {
@@ -358,14 +362,14 @@ fn the_ceiling_of_a_leased_limit_is_what_it_was_told() {
         rate: lessor_protocol::Rate::Free,
         in_flight: None,
     };
-    leased.on_grant_above(millis(0), &PoolId::default(), millis(0), (Answer::Grant(grant), None));
+    leased.on_grant_above(millis(0), &PoolId::default(), millis(0), told(grant));
     assert_eq!(leased.figures(millis(0)).ceiling, 70);
     let rule = "{ kind = \"sliding_window\", limit = 30, per = \"1s\" }";
     let mut in_store = config(&format!("[[limit]]\nname = \"a\"\nrules = [{rule}]"));
     in_store.limits[0].upstream = Some(Upstream::Store(crate::roots::TimeSource::Store));
     let mut shared = of(in_store);
     assert_eq!(shared.figures(millis(0)).ceiling, 30, "its rules say so");
-    shared.on_grant_above(millis(0), &PoolId::default(), millis(0), (Answer::Grant(grant), None));
+    shared.on_grant_above(millis(0), &PoolId::default(), millis(0), told(grant));
     assert_eq!(shared.figures(millis(0)).ceiling, 30, "of a key that has others it is told otherwise");
 }
 

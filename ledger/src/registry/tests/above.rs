@@ -32,7 +32,14 @@ fn hear(registry: &mut Registry, due: &DueAbove, now: u64) {
     let grant = Grant { permits: 4, term: Duration::from_secs(1), ceiling: 9, ..NOTHING };
     let body = GrantBody::of("a", None, Answer::Grant(grant));
     let upstream = upstream(registry);
-    registry.on_grant_above(millis(now), &upstream, due.session, millis(0), &due.askers, &[body]);
+    registry.on_grant_above(
+        millis(now),
+        &upstream,
+        due.session,
+        millis(0),
+        &due.askers,
+        Granted::of(&[body]),
+    );
 }
 
 fn available(registry: &mut Registry, now: u64) -> u64 {
@@ -118,7 +125,14 @@ fn no_key_or_limit_starves_and_loans_are_renewed_while_more_is_due_than_one_exch
         });
         let answers: Vec<_> = answers.collect();
         let upstream = upstream(&registry);
-        registry.on_grant_above(millis(now), &upstream, due.session, millis(now), &due.askers, &answers);
+        registry.on_grant_above(
+            millis(now),
+            &upstream,
+            due.session,
+            millis(now),
+            &due.askers,
+            Granted::of(&answers),
+        );
         if exchange == 39 {
             println!("after 40 exchanges {} of {BUSY} keys were asked for", asked.len());
         }

@@ -122,7 +122,8 @@ impl Allocator {
     fn lent(&mut self, servers: &mut Servers, seq: u64, at: u64, permits: u64) -> (u64, bool) {
         let (now, name) = (millis(at), cell_of("a", None));
         self.host.wall = now;
-        self.host.asks = vec![Some(RootAsk { name, spec: spec(100, 1), ask: wants(permits), safe: None })];
+        self.host.asks =
+            vec![Some(RootAsk { name, spec: spec(100, 1), ask: wants(permits), safe: None, groups: vec![] })];
         let first = self.member.ask(self.session, seq, Duration::from_millis(1), now, &mut self.host);
         let knew = matches!(&first, Next::Call(Call::Swap(..)));
         (self.carry(servers, first, now)[0], knew)
@@ -162,8 +163,13 @@ fn a_head_that_was_written_too_long_ago_is_not_lent_by() {
     let mut servers = Servers { ids: [1, 1], cells: BTreeMap::new() };
     let mut west = Allocator::new(2);
     west.sign(&mut servers, 0);
-    west.host.asks =
-        vec![Some(RootAsk { name: cell_of("a", None), spec: spec(100, 1), ask: wants(1), safe: None })];
+    west.host.asks = vec![Some(RootAsk {
+        name: cell_of("a", None),
+        spec: spec(100, 1),
+        ask: wants(1),
+        safe: None,
+        groups: vec![],
+    })];
     let first = west.member.ask(2, 1, Duration::from_millis(1), millis(900), &mut west.host);
     let Next::Call(call) = first else { panic!("{first:?}") };
     assert!(matches!(&call, Call::Load(names) if names.len() == 2), "{call:?}");

@@ -1,0 +1,247 @@
+//! What groups of nodes are guaranteed of a limit in a shared store. The root has the buckets ([`Guarantees`]). An allocator says with
+//! its ask what nodes of each group want. The root lends that of the bucket, and the allocator keeps it for the group.
+//!
+//! It only ever makes a grant smaller or moves it to another session: no promise depends on it. What is taken of a bucket is said in
+//! totals, so an ask or an answer that is lost takes nothing from a group.
+
+use super::borrow::Wishes;
+use super::family::Place;
+use super::ledgers::Ledgers;
+use super::rare::{Rare, Usual};
+use super::session::Session;
+use super::{AskError, Holder, Plan, Pool, SessionId};
+use crate::share::{Guarantees, Share};
+use lessor_protocol::{Answer, Ask, Moment};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What an allocator says to a root of one group of its nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupAsk {
+    /// Permits of the group's bucket that were lent to this allocator since its session began, without what it gave back.
+    pub taken: u64,
+    /// Permits that it wants for the group.
+    pub want: u64,
+}
+
+/// What groups of nodes are guaranteed. Of a root also what allocators have said of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Groups {
+    pub(super) guarantees: Guarantees,
+    /// The last of each allocator, with what became of that.
+    said: BTreeMap<SessionId, Vec<GroupAsk>>,
+    /// Of each group, what the allocator that asks now may take of the bucket, and takes.
+    asking: Vec<Part>,
+}
+
+/// What an allocator may take of the bucket of one group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Part {
+    owed: u64,
+    lent: u64,
+}
+
+impl Usual for Groups {
+    const USUAL: &'static Self =
+        &Groups { guarantees: Guarantees::NONE, said: BTreeMap::new(), asking: vec![] };
+}
+
+impl Groups {
+    /// Those of a pool by `plan`, which keeps `ledgers`, with full buckets. Where it leases from a root they are empty.
+    pub(super) fn of(plan: &Plan, ledgers: &Ledgers, now: Moment) -> Rare<Self> {
+        let guaranteed = &plan.sharing.guaranteed;
+        if guaranteed.is_empty() {
+            return Rare::default();
+        }
+        let guarantees = match plan.is_borrowed {
+            true => Guarantees::borrowed(guaranteed, now),
+            false => Guarantees::new(guaranteed, ledgers.span(plan.ceiling()), now),
+        };
+        Groups { guarantees, said: BTreeMap::new(), asking: vec![] }.into()
+    }
+
+    /// The last that each allocator said.
+    pub(super) fn said(&self) -> impl Iterator<Item = (SessionId, &[GroupAsk])> {
+        self.said.iter().map(|(id, said)| (*id, said.as_slice()))
+    }
+
+    /// Goes on with what each allocator `said` last.
+    pub(super) fn goes_on(&mut self, said: BTreeMap<SessionId, Vec<GroupAsk>>) {
+        self.said = said;
+    }
+}
+
+/// What the sessions of one group would have of what an allocator was lent.
+#[derive(Clone, Copy, Debug)]
+struct GroupWish {
+    /// Permits in hand below which more is asked for.
+    low: u64,
+    /// Permits in hand to have.
+    target: u64,
+}
+
+impl Pool {
+    /// [`Pool::renew`] of a root, by an allocator that says `groups` of its nodes. Returns also what of the grant is for each group.
+    ///
+    /// # Errors
+    /// As [`Pool::renew`]. Nothing changes then.
+    pub fn renew_for_groups(
+        &mut self,
+        now: Moment,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+        groups: &[GroupAsk],
+    ) -> Result<(Answer, Vec<u64>), AskError> {
+        if groups.is_empty() || self.groups.is_usual() {
+            return self.renew(now, holder, seq, ask).map(|answer| (answer, vec![]));
+        }
+        self.advance(now);
+        let before = self.groups.clone();
+        self.hear_of_groups(holder.id, groups);
+        let answer = self.renew(now, holder, seq, ask);
+        let parts = std::mem::take(&mut self.groups.asking);
+        // An ask that is not believed, or not yet, says nothing of groups either.
+        if !matches!(answer, Ok(Answer::Grant(_))) {
+            self.groups = before;
+            return answer.map(|answer| (answer, vec![]));
+        }
+        let lent: Vec<u64> = parts.iter().map(|part| part.lent).collect();
+        let said = groups.iter().zip(&lent);
+        let said = said.map(|(ask, lent)| GroupAsk {
+            taken: ask.taken.saturating_add(*lent),
+            want: ask.want.saturating_sub(*lent),
+        });
+        self.groups.said.insert(holder.id, said.collect());
+        answer.map(|answer| (answer, lent))
+    }
+
+    /// What `id` did not take after all goes back into the buckets. What it may take is shared with others that want some.
+    fn hear_of_groups(&mut self, id: SessionId, groups: &[GroupAsk]) {
+        let is_known = self.sessions.contains(Place::own(id));
+        let known = self.groups.said.get(&id).filter(|_| is_known).map_or(&[][..], Vec::as_slice);
+        let given_back = |(index, ask): (usize, &GroupAsk)| {
+            known.get(index).map_or(0, |known| known.taken.saturating_sub(ask.taken))
+        };
+        let given_back: Vec<u64> = groups.iter().enumerate().map(given_back).collect();
+        given_back
+            .into_iter()
+            .enumerate()
+            .for_each(|(group, permits)| self.groups.guarantees.returned(Some(group), permits));
+        let others = |group: usize| {
+            let wants = |said: &[GroupAsk]| said.get(group).is_some_and(|said| said.want > 0);
+            let shares = |id| self.sessions.get(Place::own(id)).is_some_and(Session::shares);
+            self.groups.said().filter(|(other, said)| *other != id && wants(said) && shares(*other)).count()
+                as u64
+        };
+        let owed = |(group, ask): (usize, &GroupAsk)| {
+            ask.want.min(self.groups.guarantees.owed(Some(group)).div_ceil(others(group) + 1))
+        };
+        let groups = groups.iter().take(self.groups.guarantees.levels().len()).enumerate();
+        self.groups.asking = groups.map(|group| Part { owed: owed(group), lent: 0 }).collect();
+    }
+
+    /// Permits that a session with `share` must leave to others, and those that it may take whatever others want, of `left`.
+    pub(super) fn guaranteed_to(&self, share: Share, left: u64) -> (u64, u64) {
+        let Groups { guarantees, asking, .. } = &*self.groups;
+        if !asking.is_empty() {
+            let parts = asking.iter().enumerate();
+            let parts = parts.map(|(group, part)| part.owed.min(guarantees.part_of(group, left)));
+            let owed = parts.fold(0, u64::saturating_add).min(left);
+            return (guarantees.kept_from(None).saturating_sub(owed), owed);
+        }
+        let Some(group) = share.group else { return (guarantees.kept_from(None), 0) };
+        let members = self.sessions.claims().members(group) + 1;
+        let owed = guarantees.owed(Some(group)).div_ceil(members);
+        (guarantees.kept_from(Some(group)), owed.min(guarantees.part_of(group, left)))
+    }
+
+    /// The most that a session of `group` must ever leave to others.
+    pub(super) fn kept_at_most(&self, group: Option<usize>) -> u64 {
+        let asking = self.groups.asking.iter().zip(self.groups.guarantees.levels());
+        let own = asking.filter(|(part, _)| part.owed > 0).map(|(_, level)| level.most).sum();
+        self.groups.guarantees.kept_at_most(group).saturating_sub(own)
+    }
+
+    /// `permits` were lent to the session at `place`.
+    pub(super) fn group_was_lent(&mut self, place: Place, permits: u64) {
+        let Some(Groups { guarantees, asking, .. }) = self.groups.unusual() else { return };
+        guarantees.lent(self.sessions[place].share.group, permits);
+        // Where it is not enough for all, each group has its part first.
+        let mut left = permits;
+        for is_first in [true, false] {
+            for (group, part) in asking.iter_mut().enumerate() {
+                let most = if is_first { guarantees.part_of(group, left) } else { left };
+                let more = (part.owed - part.lent).min(most);
+                (part.lent, left) = (part.lent + more, left - more);
+                guarantees.lent(Some(group), more);
+            }
+        }
+    }
+
+    /// `permits` came back from a session of `group` unspent.
+    pub(super) fn group_returned(&mut self, group: Option<usize>, permits: u64) {
+        if let Some(groups) = self.groups.unusual() {
+            groups.guarantees.returned(group, permits);
+        }
+    }
+}
+
+// The side of an allocator.
+impl Pool {
+    /// What sessions of `group`, or those of none, would have of what the pool was lent, where an exchange with the root takes `rtt`.
+    fn group_wish(&self, group: Option<usize>, rtt: Duration) -> GroupWish {
+        let sums = self.sessions.sums_of(group);
+        let Wishes { low, target, .. } = Wishes::of(sums, sums.out, rtt);
+        GroupWish { low, target: target.saturating_sub(sums.out) }
+    }
+
+    /// Whether some sessions would have more in hand than others leave them of what is there, where an exchange with the root takes
+    /// `rtt`.
+    pub(super) fn are_groups_low(&self, free: u64, rtt: Duration) -> bool {
+        let groups = self.groups.guarantees.levels().len();
+        let is_low = |group: Option<usize>| {
+            let GroupWish { low, target } = self.group_wish(group, rtt);
+            let usable = free.saturating_sub(self.groups.guarantees.kept_from(group));
+            usable < low && usable < target
+        };
+        groups > 0 && (0..groups).map(Some).chain([None]).any(is_low)
+    }
+
+    /// What it says of groups to its root, with `ask`. Of what it keeps for them, what they do not want goes back.
+    pub fn ask_groups_above(&mut self, ask: &Ask, rtt: Duration) -> Vec<GroupAsk> {
+        let groups = self.groups.guarantees.levels().len();
+        let (Some(loan), false) = (self.ledgers.loan(), groups == 0) else { return vec![] };
+        let (mut room, mut left) = (loan.free(), ask.want);
+        let mut say = |group: usize| {
+            let kept = self.groups.guarantees.owed(Some(group));
+            let GroupWish { target, .. } = self.group_wish(Some(group), rtt);
+            let keeps = kept.min(target).min(room);
+            let want = (target - keeps).min(left);
+            (room, left) = (room - keeps, left - want);
+            (kept - keeps, want)
+        };
+        let said: Vec<(u64, u64)> = (0..groups).map(&mut say).collect();
+        let Some(borrower) = &mut self.borrower else { return vec![] };
+        borrower.taken.resize(groups, 0);
+        let asks = said.into_iter().enumerate().map(|(group, (given_back, want))| {
+            self.groups.guarantees.lent(Some(group), given_back);
+            let taken = &mut borrower.taken[group];
+            *taken = taken.saturating_sub(given_back);
+            GroupAsk { taken: *taken, want }
+        });
+        asks.collect()
+    }
+
+    /// Of what its root has lent just now, so much is for each group: no more than `permits` in all.
+    pub fn on_groups_above(&mut self, lent: &[u64], permits: u64) {
+        let Some(borrower) = &mut self.borrower else { return };
+        let mut left = permits;
+        for ((group, taken), lent) in borrower.taken.iter_mut().enumerate().zip(lent) {
+            let came = (*lent).min(left);
+            left -= came;
+            *taken = taken.saturating_add(came);
+            self.groups.guarantees.came(group, came);
+        }
+    }
+}

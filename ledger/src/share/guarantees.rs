@@ -1,0 +1,153 @@
+//! What is kept for the guaranteed groups of one pool.
+
+use crate::packed::Carrier;
+use lessor_protocol::Moment;
+use lessor_protocol::moment::nanos;
+use std::time::Duration;
+
+/// Each group has a bucket of what it may still take. Others leave that much, also while the group is idle. A bucket is full again
+/// after a window, or, where the pool leases from a root, has what the root lends for the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guarantees {
+    levels: Vec<Level>,
+    /// A window, or the time in which the limit refills; zero where no bucket fills by itself.
+    span: u64,
+    now: Moment,
+}
+
+/// The bucket of one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// What fills up again.
+    pub most: u64,
+    /// What is in it.
+    pub permits: u64,
+    /// Of the next permit, in parts of the span.
+    fraction: u128,
+}
+
+impl Level {
+    /// One that has `permits` of `most`.
+    pub fn new(most: u64, permits: u64) -> Self {
+        Level { most, permits, fraction: 0 }
+    }
+}
+
+impl Guarantees {
+    /// Those of a limit that guarantees nothing to any group.
+    pub const NONE: Self = Guarantees { levels: vec![], span: 0, now: Moment::ORIGIN };
+
+    /// Full ones at `now`, of a limit that lends as much as it has in `span`.
+    pub fn new(guaranteed: &[u64], span: Duration, now: Moment) -> Self {
+        let levels = guaranteed.iter().map(|&most| Level::new(most, most));
+        Guarantees { levels: levels.collect(), span: nanos(span).max(1), now }
+    }
+
+    /// Empty ones, which do not fill by themselves.
+    pub fn borrowed(guaranteed: &[u64], now: Moment) -> Self {
+        let levels = guaranteed.iter().map(|&most| Level::new(most, 0));
+        Guarantees { levels: levels.collect(), span: 0, now }
+    }
+
+    /// Carries how full each is; the plan of the pool says the rest.
+    pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        carrier.moment(&mut self.now);
+        carrier.number(&mut self.span);
+        for level in &mut self.levels {
+            carrier.number(&mut level.permits);
+            carrier.wide(&mut level.fraction);
+        }
+    }
+
+    /// What each bucket fills up to and has, as it is written down.
+    pub(crate) fn save(&self) -> impl Iterator<Item = [u64; 3]> {
+        let part = |fraction| u64::try_from(fraction).unwrap_or(u64::MAX);
+        self.levels.iter().map(move |level| [level.most, level.permits, part(level.fraction)])
+    }
+
+    /// Goes on with what was `saved` of them, if that is of the same groups.
+    pub(crate) fn restore(&mut self, saved: &[[u64; 3]]) {
+        let mosts = saved.iter().map(|[most, ..]| *most);
+        if !self.levels.iter().map(|level| level.most).eq(mosts) {
+            return;
+        }
+        let whole = self.span.saturating_sub(1);
+        for (level, &[most, permits, fraction]) in self.levels.iter_mut().zip(saved) {
+            level.permits = permits.min(most);
+            level.fraction = if permits < most { fraction.min(whole).into() } else { 0 };
+        }
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, now: Moment) {
+        let (elapsed, span) = (u128::from(nanos(now.since(self.now))), u128::from(self.span));
+        self.now = self.now.max(now);
+        if span == 0 {
+            return;
+        }
+        for level in &mut self.levels {
+            let parts = level.fraction + elapsed * u128::from(level.most);
+            let more = u64::try_from(parts / span).unwrap_or(u64::MAX);
+            level.permits = level.permits.saturating_add(more).min(level.most);
+            level.fraction = if level.permits == level.most { 0 } else { parts % span };
+        }
+    }
+
+    /// The bucket of each group.
+    pub fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    fn level_mut(&mut self, group: Option<usize>) -> Option<&mut Level> {
+        self.levels.get_mut(group?)
+    }
+
+    /// Permits that a session of `group` must leave to others.
+    pub fn kept_from(&self, group: Option<usize>) -> u64 {
+        let others = self.levels.iter().enumerate().filter(|(index, _)| Some(*index) != group);
+        others.map(|(_, level)| level.permits).sum()
+    }
+
+    /// The most that this can ever be.
+    pub fn kept_at_most(&self, group: Option<usize>) -> u64 {
+        let others = self.levels.iter().enumerate().filter(|(index, _)| Some(*index) != group);
+        others.map(|(_, level)| level.most).sum()
+    }
+
+    /// Permits that `group` may take whatever others want.
+    pub fn owed(&self, group: Option<usize>) -> u64 {
+        group.and_then(|group| self.levels.get(group)).map_or(0, |level| level.permits)
+    }
+
+    /// What there is for `group` of what is `left`. Where that is less than all buckets have, each has its part.
+    pub fn part_of(&self, group: usize, left: u64) -> u64 {
+        let all: u64 = self.levels.iter().map(|level| level.permits).fold(0, u64::saturating_add);
+        let own = self.owed(Some(group));
+        if all <= left {
+            return left - (all - own);
+        }
+        let part = (u128::from(left) * u128::from(own)).div_ceil(all.into());
+        u64::try_from(part).unwrap_or(u64::MAX).max(left.saturating_sub(all - own))
+    }
+
+    /// `permits` were lent to `group`.
+    pub fn lent(&mut self, group: Option<usize>, permits: u64) {
+        if let Some(level) = self.level_mut(group) {
+            level.permits = level.permits.saturating_sub(permits);
+        }
+    }
+
+    /// `permits` came back from `group` unspent.
+    pub fn returned(&mut self, group: Option<usize>, permits: u64) {
+        if let Some(level) = self.level_mut(group) {
+            level.permits = level.permits.saturating_add(permits).min(level.most.max(level.permits));
+        }
+    }
+
+    /// The one above has lent `permits` for `group`.
+    pub fn came(&mut self, group: usize, permits: u64) {
+        if let Some(level) = self.level_mut(Some(group)) {
+            level.permits = level.permits.saturating_add(permits);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Draws fleets of allocators that share a store, of whose limit groups of nodes are guaranteed a part.
+
+use super::{dice, in_full_use, in_use, of_store, rule, store_by};
+use crate::setup::Setup;
+use crate::topology::Fate;
+use lessor_ledger::Rule;
+
+/// Allocators that share a store, in trouble. One to three groups of nodes are guaranteed up to two thirds of the limit.
+pub fn store_guaranteed(seed: u64) -> Setup {
+    let mut rng = dice(seed, 23);
+    let rule = rule(20..600, 300..6_000, &mut rng);
+    let mut setup = store_by(vec![rule], 0, seed, &mut rng);
+    let mut free = rule.ceiling() / 3 * 2;
+    for _ in 0..rng.u32(1..=3) {
+        let permits = rng.u64(1..=free.max(2) / 2);
+        free = free.saturating_sub(permits);
+        setup.plan.sharing.guaranteed.push(permits);
+    }
+    if seed % 3 == 1 {
+        setup = in_full_use(setup, &[Fate::Copied, Fate::Set, Fate::Started], 4 * crate::SECOND);
+    }
+    of_store(&mut setup).is_clockless = matches!(rule, Rule::SlidingWindow(_)) && seed % 4 == 1;
+    setup.named()
+}
+
+/// Three allocators that share a store, by a rule of some seconds, without any trouble. One node in three is of a group that is
+/// guaranteed six tenths of the limit, one is of a group that is guaranteed a tenth, and one is of none. Each group has nodes at one
+/// allocator only, or at each of them. Together they want five times what there is.
+pub fn store_guaranteed_in_use(seed: u64) -> Setup {
+    let mut rng = dice(seed, 24);
+    let rule = rule(200..600, 2_000..6_000, &mut rng);
+    let setup = store_by(vec![rule], 0, seed, &mut rng);
+    let mut setup = in_use(setup, 5.0);
+    // A node asks the allocator of its number.
+    let allocators = if seed.is_multiple_of(2) { 3 } else { 2 };
+    (of_store(&mut setup).count, setup.nodes) = (allocators, 6);
+    of_store(&mut setup).far.one_way = crate::MILLI;
+    of_store(&mut setup).far.jitter = crate::MILLI / 2;
+    setup.plan.sharing.guaranteed = vec![rule.ceiling() / 10 * 6, rule.ceiling() / 10];
+    setup.lasts = 40 * crate::SECOND;
+    setup.named()
+}
