@@ -24,7 +24,7 @@ pub(super) struct Session {
     answered: Moment,
     /// What those books were told that it spent.
     pub(super) reported: u64,
-    /// It has said or wanted anything in an ask that was answered.
+    /// It has said or wanted anything in an ask that those books answered.
     has_said: bool,
     /// The newest of its asks that any books ever answered.
     newest: u64,
@@ -136,7 +136,7 @@ impl Session {
         // Once an old copy was believed, so may be the next: until the ask is heard that it waits for.
         self.is_mistaken = seq <= self.newest || (self.is_mistaken && !is_awaited);
         self.newest = self.newest.max(seq);
-        self.has_said |= !ask.is_empty();
+        self.has_said = !ask.is_empty() || (self.has_said && self.life == by.life);
         let spent = ask.spent_total - self.reported;
         (self.life, self.seq, self.grant, self.answered) = (by.life, seq, Some(*grant), now.allocator);
         self.reported = ask.spent_total;
