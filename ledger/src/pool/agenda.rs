@@ -34,6 +34,16 @@ impl Agenda {
         usize::from(self.first.is_some()) + self.later.len()
     }
 
+    /// Whether it has all of `moments`, of which none is there twice, and no other.
+    pub(super) fn is_of(&self, moments: impl Iterator<Item = (Moment, Place)>) -> bool {
+        let (mut count, mut has_all) = (0, true);
+        for moment in moments {
+            count += 1;
+            has_all &= self.first == Some(moment) || self.later.contains(&moment);
+        }
+        has_all && count == self.len() && self.later.first().is_none_or(|later| self.first < Some(*later))
+    }
+
     /// Adds the moment `at` of `place`, which has none.
     pub(super) fn insert(&mut self, at: Moment, place: Place) {
         let new = (at, place);
@@ -53,13 +63,6 @@ impl Agenda {
             Some(first) if first == (at, place) => self.first = self.later.pop_first(),
             Some(_) | None => _ = self.later.remove(&(at, place)),
         }
-    }
-}
-
-impl FromIterator<(Moment, Place)> for Agenda {
-    fn from_iter<T: IntoIterator<Item = (Moment, Place)>>(moments: T) -> Self {
-        let mut later: BTreeSet<(Moment, Place)> = moments.into_iter().collect();
-        Agenda { first: later.pop_first(), later }
     }
 }
 
@@ -84,8 +87,11 @@ mod tests {
                     }
                 }
                 prop_assert_eq!((agenda.first(), agenda.last()), (set.first().copied(), set.last().copied()));
-                prop_assert_eq!((agenda.len(), &agenda), (set.len(), &set.iter().copied().collect()));
-                prop_assert!(agenda.iter().eq(set.iter().copied()));
+                prop_assert!(agenda.len() == set.len() && agenda.iter().eq(set.iter().copied()));
+                prop_assert!(agenda.is_of(set.iter().copied()));
+                prop_assert!(set.is_empty() || !agenda.is_of(set.iter().skip(1).copied()));
+                let other = (Moment::from_nanos(99), place);
+                prop_assert!(!agenda.is_of(set.iter().skip(1).copied().chain([other])));
             }
         }
     }

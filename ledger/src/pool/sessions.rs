@@ -2,6 +2,7 @@
 //! next orphaned calls do, when a session ages, since when one is idle, when a mirror is reviewed. As sums: what they claim, and
 //! what they take. A session is changed by [`Sessions::update`] only, which keeps all of that true. So lending walks no sessions.
 
+mod audit;
 mod orders;
 mod places;
 mod reading;
@@ -24,9 +25,6 @@ use reading::{Entry, Reading, Totals, saturated};
 use std::collections::BTreeMap;
 use std::ops::Index;
 use std::time::Duration;
-
-/// Where there are more sessions than so many, one audit in so many is made.
-const AUDITED: usize = 16;
 
 /// A term that differs by less than one in so many parts is about the same.
 const NEAR_PARTS: u32 = 8;
@@ -393,49 +391,6 @@ impl Sessions {
         while let Some((_, place)) = self.first_unused().filter(|(since, _)| *since <= then) {
             self.remove(place);
         }
-    }
-
-    /// What is known in the order of time is true of each session, or there is a bug here.
-    pub(super) fn audit(&self, now: Moment) {
-        // Of many sessions at some instants only: it takes as long as all else that a test does.
-        if self.len() > AUDITED && !now.as_nanos().is_multiple_of(AUDITED as u64) {
-            return;
-        }
-        let entries = || self.iter().map(|(place, it)| (place, self.reading.entry(place, it)));
-        debug_assert!(self.iter().all(|(_, session)| {
-            let next = self.reading.next_age(session);
-            let is_looked_at =
-                next.is_none_or(|(next, _)| session.age_reviewed.get().is_some_and(|at| at <= next));
-            is_looked_at && session.expires.get() == self.reading.expires(session)
-        }));
-        let mut owners = Owners::default();
-        let own = self.iter().filter(|(place, _)| !place.is_mirror());
-        own.for_each(|(_, session)| owners.add(session.share.owner));
-        debug_assert_eq!(self.owners, owners);
-        debug_assert_eq!(self.orders.is_some(), self.len() > 1);
-        let Some(orders) = self.orders.as_deref() else { return };
-        let order = |at: fn(Entry) -> Option<Moment>| {
-            entries().filter_map(|(place, entry)| Some((at(entry)?, place))).collect::<Agenda>()
-        };
-        debug_assert_eq!(orders.expiries, order(|entry| entry.expires));
-        debug_assert_eq!(orders.call_expiries, order(|entry| entry.calls_expire));
-        debug_assert_eq!(orders.reviews, order(|entry| entry.reviewed));
-        debug_assert_eq!(orders.idle, order(|entry| entry.idle.used()));
-        debug_assert_eq!(orders.unused, order(|entry| entry.idle.unused()));
-        let reviews = self.iter().filter_map(|(place, session)| Some((session.age_reviewed.get()?, place)));
-        debug_assert_eq!(orders.ages, reviews.collect());
-        let sums = entries().fold(Totals::default(), |sums, (_, entry)| sums.plus(entry.adds));
-        debug_assert_eq!(orders.sums, sums);
-        let by_group = |group: &usize| {
-            let adds =
-                entries().filter(|(_, entry)| entry.group == Some(*group)).map(|(_, entry)| entry.adds);
-            adds.fold(Totals::default(), Totals::plus)
-        };
-        debug_assert!(orders.by_group.iter().all(|(group, sums)| *sums == by_group(group)), "{orders:?}");
-        debug_assert_eq!(orders.in_flight, entries().map(|(_, entry)| entry.in_flight).sum::<u64>());
-        orders.sharers.iter().for_each(|sharers| sharers.audit(self.iter(), self.reading.ages.active()));
-        orders.claims.audit(entries().filter_map(|(place, entry)| Some((place, entry.claim?))));
-        orders.wanted.audit(entries().filter_map(|(place, entry)| Some((place, entry.wanted?))));
     }
 }
 

@@ -357,7 +357,7 @@ impl Sharers {
         }
         debug_assert!(self.counted.keys().all(|place| places.contains(place)));
         let looks = self.counted.iter().filter_map(|(place, (_, looks))| Some(((*looks)?, *place)));
-        debug_assert_eq!(self.reviews, looks.collect());
+        debug_assert!(self.reviews.is_of(looks), "{self:?}");
         debug_assert_eq!((&self.hand_overs, &self.turns), (&all.hand_overs, &all.turns));
         debug_assert_eq!(self.identities.is_some(), self.members.len() > 1);
         self.identities().audit(&all.identities());

@@ -1,0 +1,61 @@
+//! What must be true of the sessions of a pool: tests ask after each exchange.
+
+use super::reading::{Entry, Totals};
+use super::{Owners, Sessions};
+use crate::pool::agenda::Agenda;
+use lessor_protocol::Moment;
+
+/// Where there are more sessions than so many, one audit in so many is made.
+const AUDITED: usize = 16;
+
+/// One audit of claims in so many is made. Moments of tests that are worked out by hand are multiples of it.
+const CLAIMS_AUDITED: u64 = 4;
+
+impl Sessions {
+    /// What is known in the order of time is true of each session, or there is a bug here.
+    pub(in crate::pool) fn audit(&self, now: Moment) {
+        // Of many sessions at some instants only: it takes as long as all else that a test does.
+        if self.len() > AUDITED && !now.as_nanos().is_multiple_of(AUDITED as u64) {
+            return;
+        }
+        debug_assert!(self.iter().all(|(_, session)| {
+            let next = self.reading.next_age(session);
+            let is_looked_at =
+                next.is_none_or(|(next, _)| session.age_reviewed.get().is_some_and(|at| at <= next));
+            is_looked_at && session.expires.get() == self.reading.expires(session)
+        }));
+        let mut owners = Owners::default();
+        let own = self.iter().filter(|(place, _)| !place.is_mirror());
+        own.for_each(|(_, session)| owners.add(session.share.owner));
+        debug_assert_eq!(self.owners, owners);
+        debug_assert_eq!(self.orders.is_some(), self.len() > 1);
+        let Some(orders) = self.orders.as_deref() else { return };
+        let entries: Vec<_> = self.iter().map(|(place, it)| (place, self.reading.entry(place, it))).collect();
+        let entries = || entries.iter().copied();
+        let holds = |agenda: &Agenda, at: fn(Entry) -> Option<Moment>| {
+            agenda.is_of(entries().filter_map(|(place, entry)| Some((at(entry)?, place))))
+        };
+        debug_assert!(holds(&orders.expiries, |entry| entry.expires), "{orders:?}");
+        debug_assert!(holds(&orders.call_expiries, |entry| entry.calls_expire), "{orders:?}");
+        debug_assert!(holds(&orders.reviews, |entry| entry.reviewed), "{orders:?}");
+        debug_assert!(holds(&orders.idle, |entry| entry.idle.used()), "{orders:?}");
+        debug_assert!(holds(&orders.unused, |entry| entry.idle.unused()), "{orders:?}");
+        let reviews = self.iter().filter_map(|(place, session)| Some((session.age_reviewed.get()?, place)));
+        debug_assert!(orders.ages.is_of(reviews), "{orders:?}");
+        let sums = entries().fold(Totals::default(), |sums, (_, entry)| sums.plus(entry.adds));
+        debug_assert_eq!(orders.sums, sums);
+        let by_group = |group: &usize| {
+            let adds =
+                entries().filter(|(_, entry)| entry.group == Some(*group)).map(|(_, entry)| entry.adds);
+            adds.fold(Totals::default(), Totals::plus)
+        };
+        debug_assert!(orders.by_group.iter().all(|(group, sums)| *sums == by_group(group)), "{orders:?}");
+        debug_assert_eq!(orders.in_flight, entries().map(|(_, entry)| entry.in_flight).sum::<u64>());
+        orders.sharers.iter().for_each(|sharers| sharers.audit(self.iter(), self.reading.ages.active()));
+        // They are made anew for that, so at some instants only.
+        if now.as_nanos().is_multiple_of(CLAIMS_AUDITED) {
+            orders.claims.audit(entries().filter_map(|(place, entry)| Some((place, entry.claim?))));
+            orders.wanted.audit(entries().filter_map(|(place, entry)| Some((place, entry.wanted?))));
+        }
+    }
+}
