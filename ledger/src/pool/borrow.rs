@@ -179,10 +179,8 @@ impl Pool {
 
     /// How far away to say that this pool is, where an exchange with the one above takes `rtt`: a lease from there has to
     /// outlast exchanges with those below, too, and half of it is theirs.
-    pub fn distance_above(&self, rtt: Duration) -> Duration {
-        let active = self.active();
-        let sessions = self.sessions.values().filter(|session| self.now.since(session.answered) <= active);
-        rtt + 2 * sessions.map(|session| session.rtt).max().unwrap_or_default()
+    pub fn distance_above(&mut self, rtt: Duration) -> Duration {
+        rtt + 2 * self.sessions.distance()
     }
 
     /// Writes what to say to the one above, and sets aside nothing: it stays true however late it arrives. `None` of a pool

@@ -129,7 +129,10 @@ impl Pool {
             groups: Groups::of(&plan, &ledgers, now),
             takings: Takings::default(),
             longest: ledgers.longest(),
-            sessions: Sessions::new(term, ledgers.are_reusable()),
+            sessions: match plan.is_borrowed {
+                true => Sessions::new(term, ledgers.are_reusable()).with_distances(),
+                false => Sessions::new(term, ledgers.are_reusable()),
+            },
             ledgers,
             flow: plan.rules.iter().find_map(|rule| rule::flow(rule, plan.clocks, now)).map(Box::new),
             plan,

@@ -79,8 +79,29 @@ impl Sessions {
             by_place: Places::default(),
             orders: None,
             owners: Owners::default(),
-            reading: Reading { ages: Ages::new(term), are_reusable },
+            reading: Reading { ages: Ages::new(term), are_reusable, has_distances: false },
         }
+    }
+
+    /// The same, which know how far away they are.
+    pub(super) fn with_distances(mut self) -> Self {
+        self.reading.has_distances = true;
+        self
+    }
+
+    /// How far away those are at most that take or want anything, where that counts. Only where the farthest one has asked since, all
+    /// are looked at.
+    pub(super) fn distance(&mut self) -> Duration {
+        let Some(orders) = &mut self.orders else {
+            return self.by_place.sole().and_then(|(_, it)| self.reading.distance(it)).unwrap_or_default();
+        };
+        if orders.farthest.1.is_none() {
+            let distances =
+                self.by_place.iter().filter_map(|(place, it)| Some((self.reading.distance(it)?, place)));
+            orders.farthest =
+                distances.max().map_or_else(Default::default, |(far, place)| (far, Some(place)));
+        }
+        orders.farthest.0
     }
 
     /// Leases last for about `term` from now on: as [`Sessions::go_by`] where that makes a difference. A term that the allocator above
@@ -93,10 +114,11 @@ impl Sessions {
 
     /// They are those of such a pool from now on: what each session claims changes with it.
     pub(super) fn go_by(&mut self, term: Duration, are_reusable: bool) {
-        if self.reading == (Reading { ages: Ages::new(term), are_reusable }) {
+        let reading = Reading { ages: Ages::new(term), are_reusable, ..self.reading };
+        if self.reading == reading {
             return;
         }
-        let before = std::mem::replace(self, Sessions::new(term, are_reusable));
+        let before = std::mem::replace(self, Sessions { reading, ..Sessions::new(term, are_reusable) });
         let flow = before.flow();
         for (place, mut session) in before.by_place {
             // How old it is by the other term, the next look at the time says.

@@ -50,6 +50,10 @@ impl Sessions {
             adds.fold(Totals::default(), Totals::plus)
         };
         debug_assert!(orders.by_group.iter().all(|(group, sums)| *sums == by_group(group)), "{orders:?}");
+        let distances = entries().filter_map(|(_, entry)| entry.distance);
+        let (farthest, place) = (orders.farthest, |place| self[place].rtt);
+        debug_assert!(distances.max().is_none_or(|far| far <= farthest.0), "{orders:?}");
+        debug_assert!(farthest.1.is_none_or(|at| place(at) == farthest.0), "{orders:?}");
         debug_assert_eq!(orders.in_flight, entries().map(|(_, entry)| entry.in_flight).sum::<u64>());
         orders.sharers.iter().for_each(|sharers| sharers.audit(self.iter(), self.reading.ages.active()));
         // They are made anew for that, so at some instants only.

@@ -9,6 +9,7 @@ use crate::pool::session::Session;
 use crate::sizing::{Claim, Claims};
 use lessor_protocol::Moment;
 use std::collections::{BTreeMap, btree_map};
+use std::time::Duration;
 
 /// Two sessions or more, in each order.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +33,8 @@ pub(super) struct Orders {
     pub(super) sums: Totals,
     /// The same of each guaranteed group that has any.
     pub(super) by_group: BTreeMap<usize, Totals>,
+    /// No session is farther away than this, where that counts, and which one is as far, if that is known.
+    pub(super) farthest: (Duration, Option<Place>),
     /// Permits in flight, for people.
     pub(super) in_flight: u64,
     /// Those that share a steady flow, from the first ask to it on.
@@ -69,6 +72,9 @@ impl Orders {
         claimed(&mut self.wanted, before.wanted, after.wanted);
         self.in_flight = self.in_flight - before.in_flight + after.in_flight;
         self.sums = self.sums.less(before.adds).plus(after.adds);
+        if before.distance != after.distance {
+            self.measure(place, after.distance);
+        }
         if before.group.or(after.group).is_some() {
             self.count_in_groups(before, after);
         }
@@ -79,6 +85,15 @@ impl Orders {
         match group {
             Some(group) => self.by_group.get(&group).copied().unwrap_or_default(),
             None => self.by_group.values().fold(self.sums, |rest, group| rest.less(*group)),
+        }
+    }
+
+    /// The session at `place` is as far away as `after`, or does not count.
+    fn measure(&mut self, place: Place, after: Option<Duration>) {
+        match after {
+            Some(after) if after >= self.farthest.0 => self.farthest = (after, Some(place)),
+            Some(_) | None if self.farthest.1 == Some(place) => self.farthest.1 = None,
+            Some(_) | None => {}
         }
     }
 

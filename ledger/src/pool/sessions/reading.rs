@@ -6,6 +6,7 @@ use crate::pool::family::Place;
 use crate::pool::session::Session;
 use crate::sizing::Claim;
 use lessor_protocol::Moment;
+use std::time::Duration;
 
 /// Where a session stands in the order of time, and what it adds to the sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(super) struct Entry {
     pub(super) adds: Totals,
     /// The guaranteed group to whose sums it adds the same.
     pub(super) group: Option<usize>,
+    /// How far away it is, where that counts.
+    pub(super) distance: Option<Duration>,
 }
 
 /// Since when a session has had nothing live and said nothing. Mirrors are never idle: they are reviewed.
@@ -54,6 +57,8 @@ pub(super) struct Reading {
     pub(super) ages: Ages,
     /// Whether permits are spent again when their calls end.
     pub(super) are_reusable: bool,
+    /// Whether it counts how far away sessions are: a lease from above has to outlast exchanges with them.
+    pub(super) has_distances: bool,
 }
 
 impl Reading {
@@ -90,6 +95,12 @@ impl Reading {
         }
     }
 
+    /// How far away `session` is, where that counts, while it takes or wants anything.
+    pub(super) fn distance(&self, session: &Session) -> Option<Duration> {
+        let is_here = self.has_distances && matches!(session.age, Age::Fresh | Age::Silent);
+        (is_here && takes(session)).then_some(session.rtt)
+    }
+
     /// The guaranteed group of `session` if it shares.
     pub(super) fn group(&self, session: &Session) -> Option<usize> {
         session.share.group.filter(|_| session.shares())
@@ -107,6 +118,7 @@ impl Reading {
             in_flight: session.calls.in_flight(),
             adds: self.adds(session),
             group: self.group(session),
+            distance: self.distance(session),
         }
     }
 
@@ -125,9 +137,12 @@ impl Reading {
 
     /// The age that `session` has next, and when. One that takes and wants nothing is the same at any age.
     pub(super) fn next_age(&self, session: &Session) -> Option<(Moment, Age)> {
-        let takes = !session.draw().is_none() || session.wanted > 0 || session.waiting > 0;
-        self.ages.next(session).filter(|_| takes)
+        self.ages.next(session).filter(|_| takes(session))
     }
+}
+
+fn takes(session: &Session) -> bool {
+    !session.draw().is_none() || session.wanted > 0 || session.waiting > 0
 }
 
 /// What those that share take, want, wait for and hold, added up.

@@ -206,3 +206,25 @@ fn a_session_shares_again_where_the_term_becomes_longer() {
     assert_eq!(pool.on_grant_above(millis(400), millis(0), &nothing), GrantOutcome::Believed);
     assert!(pool.ask_above(millis(500), RTT).is_some_and(|ask| ask.waiting == 5));
 }
+
+/// A lease from above has to outlast an exchange with the one that is farthest away, for as long as that wants anything.
+#[test]
+fn it_is_as_far_away_as_the_session_that_is_farthest() {
+    let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
+    let mut pool = Pool::new(Arc::new(borrowed), millis(0));
+    assert_eq!(pool.distance_above(RTT), RTT);
+    let at = |id, rtt| Holder { id: SessionId(id), share: Share::EVEN, rtt: Duration::from_millis(rtt) };
+    let far = |pool: &mut Pool| (pool.distance_above(RTT) - RTT).as_millis();
+    let asks = |pool: &mut Pool, now: u64, holder: Holder, want: u64| {
+        pool.renew(millis(now), holder, now + 1, ask(0, 0, want)).expect("it is true");
+        far(pool)
+    };
+    let said =
+        [asks(&mut pool, 0, at(1, 20), 1), asks(&mut pool, 1, at(2, 70), 1), asks(&mut pool, 2, at(3, 5), 1)];
+    assert_eq!(said, [40, 140, 140]);
+    assert_eq!(asks(&mut pool, 3, at(2, 30), 1), 60, "it is nearer now");
+    assert_eq!(asks(&mut pool, 4, at(2, 30), 0), 40, "it wants nothing any more");
+    let active = pool.active().as_millis() as u64;
+    asks(&mut pool, active + 1, at(3, 5), 1);
+    assert_eq!(far(&mut pool), 10, "the first one has not asked for three terms");
+}
