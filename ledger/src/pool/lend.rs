@@ -97,9 +97,10 @@ impl Pool {
         let (others, supply, owed) = self.peers(asker.claim.share, supply);
         let first =
             if newcomer { sizing::newcomer_cap(ask.waiting, others.count(), supply) } else { u64::MAX };
-        // What a group is guaranteed goes before what its identities may take.
-        let owed = asker.want.min(first).min(owed);
-        asker.want = asker.want.min(first).min(self.identity_may_take(id, others, supply, is_spent));
+        let wants = asker.want.min(first);
+        asker.want = wants.min(self.identity_may_take(id, others, supply, is_spent));
+        // What a group is guaranteed goes before the share of an identity, but not for sessions that it may have made up.
+        let owed = owed.min(if self.sessions[id].is_unproven { asker.want } else { wants });
         let (Sized { permits, state }, hold) = match is_reusable {
             true => self.share_in_flight(id, asker, supply.left),
             false => (sizing::grant(asker, others, supply), None),

@@ -178,3 +178,23 @@ fn what_a_group_is_guaranteed_may_be_more_than_the_share_of_its_identity() {
     let spent = [0, 1, 2].map(|node| nodes[node].spent / 60);
     assert!(spent[0] >= 57 && spent[1] >= 14 && spent.iter().sum::<u64>() >= 92, "{spent:?} a second");
 }
+
+/// What one identity takes by sessions that it makes up is not taken from another one of the same group.
+#[test]
+fn made_up_sessions_leave_what_is_guaranteed_to_others_of_their_group() {
+    let sharing = Sharing { guaranteed: vec![600], ..Sharing::default() };
+    let plan = Plan { sharing, lessees_max: 10_000, ..Plan::clone(&plan(vec![sliding(1_000, 10 * SECOND)])) };
+    let mut pool = Pool::new(Arc::new(plan), millis(0));
+    let (mut honest, mut made_up) = (Node::new(1, 1, 50), 0);
+    honest.holder.share.group = Some(0);
+    for now in (0..20_000).step_by(STEP as usize) {
+        for id in now..now + 5 {
+            let Holder { share, .. } = of(2, 1_000 + id);
+            let holder = Holder { share: Share { group: Some(0), ..share }, ..of(2, 1_000 + id) };
+            made_up +=
+                pool.renew(millis(now), holder, 1, ask(0, 0, 100)).map_or(0, |answer| answer.permits());
+        }
+        honest.step(&mut pool, now);
+    }
+    assert!(honest.spent >= 900, "{} of 1,000 that were wanted, beside {made_up}", honest.spent);
+}
