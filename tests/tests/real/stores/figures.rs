@@ -1,4 +1,4 @@
-//! What a swap takes, printed: `cargo test --release -p scenarios --test real stores::figures -- --nocapture`.
+//! What a swap takes, printed: `SWAP_ROUNDS=200 cargo test --release -p scenarios --test real stores::figures -- --nocapture`.
 
 use super::{Store, cell, swap};
 use lessor_allocator::cells::{StoreKind, Swapped};
@@ -8,21 +8,27 @@ use std::time::Duration;
 /// Swaps in one batch.
 const BATCH: usize = 64;
 
-/// Round trips that are timed.
-const ROUNDS: usize = 200;
+/// Round trips that are timed where `SWAP_ROUNDS` says nothing else: enough to see that they are.
+const ROUNDS: usize = 20;
+
+fn rounds() -> usize {
+    let rounds = std::env::var("SWAP_ROUNDS").ok();
+    rounds.map_or(ROUNDS, |rounds| rounds.parse().expect("a number of round trips"))
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_swap_is_done_in_one_round_trip() {
+    let rounds = rounds();
     println!(
         "| store | bytes | swaps in a batch | swaps/s | median | 99th |\n|---|---:|---:|---:|---:|---:|"
     );
     for kind in [StoreKind::Memory, StoreKind::Redis, StoreKind::Postgres, StoreKind::Etcd] {
         for bytes in [100, 10_000] {
             for batch in [1, BATCH] {
-                let (took, mut each) = timed(kind, bytes, batch).await;
+                let (took, mut each) = timed(kind, bytes, batch, rounds).await;
                 each.sort_unstable();
-                let rate = (ROUNDS * batch) as f64 / took.as_secs_f64();
-                let (median, late) = (each[ROUNDS / 2], each[ROUNDS * 99 / 100]);
+                let rate = (rounds * batch) as f64 / took.as_secs_f64();
+                let (median, late) = (each[rounds / 2], each[rounds * 99 / 100]);
                 println!("| {kind:?} | {bytes} | {batch} | {rate:.0} | {median:.1?} | {late:.1?} |");
             }
         }
@@ -30,7 +36,7 @@ async fn a_swap_is_done_in_one_round_trip() {
 }
 
 /// How long it took to swap each cell of a batch over and over, and each round trip.
-async fn timed(kind: StoreKind, bytes: usize, batch: usize) -> (Duration, Vec<Duration>) {
+async fn timed(kind: StoreKind, bytes: usize, batch: usize, rounds: usize) -> (Duration, Vec<Duration>) {
     let mut store = match kind {
         StoreKind::Etcd => Store::of_an_etcd().await,
         StoreKind::Memory | StoreKind::Redis | StoreKind::Postgres => Store::of(kind).await,
@@ -42,8 +48,8 @@ async fn timed(kind: StoreKind, bytes: usize, batch: usize) -> (Duration, Vec<Du
     let make: Vec<_> = (0..batch).map(|n| swap(&name(n), None, Some(cell(0, &value)))).collect();
     assert_eq!(store.try_swap(&make).await, Ok(vec![Swapped::Done; batch]));
     let clock = Clock::since_boot();
-    let (begun, mut each) = (clock.now(), Vec::with_capacity(ROUNDS));
-    for version in 0..ROUNDS as u64 {
+    let (begun, mut each) = (clock.now(), Vec::with_capacity(rounds));
+    for version in 0..rounds as u64 {
         let next: Vec<_> =
             (0..batch).map(|n| swap(&name(n), Some(version), Some(cell(version + 1, &value)))).collect();
         let sent = clock.now();
