@@ -119,15 +119,11 @@ impl Pool {
     /// What `id` did not take after all goes back into the buckets. What it may take is shared with others that want some.
     fn hear_of_groups(&mut self, id: SessionId, groups: &[GroupAsk]) {
         let is_known = self.sessions.contains(Place::own(id));
-        let known = self.groups.said.get(&id).filter(|_| is_known).map_or(&[][..], Vec::as_slice);
-        let given_back = |(index, ask): (usize, &GroupAsk)| {
-            known.get(index).map_or(0, |known| known.taken.saturating_sub(ask.taken))
-        };
-        let given_back: Vec<u64> = groups.iter().enumerate().map(given_back).collect();
-        given_back
-            .into_iter()
-            .enumerate()
-            .for_each(|(group, permits)| self.groups.guarantees.returned(Some(group), permits));
+        let known = self.groups.said.get(&id).filter(|_| is_known).cloned().unwrap_or_default();
+        for (group, (known, ask)) in known.iter().zip(groups).enumerate() {
+            let given_back = known.taken.saturating_sub(ask.taken);
+            self.groups.guarantees.returned(Some(group), given_back);
+        }
         let others = |group: usize| {
             let wants = |said: &[GroupAsk]| said.get(group).is_some_and(|said| said.want > 0);
             let shares = |id| self.sessions.get(Place::own(id)).is_some_and(Session::shares);
