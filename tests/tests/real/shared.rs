@@ -392,7 +392,6 @@ on_each_store!(
     a_store_that_is_killed_loses_nothing_or_is_waited_out,
     one_that_is_emptied_is_waited_out,
     keys_that_are_not_used_are_taken_away,
-    the_newest_configuration_holds_for_all,
     what_an_operator_decides_holds_for_all,
 );
 

@@ -1,9 +1,9 @@
 //! Tests that measure how much of a limit is used. A limit of few permits is used less if reports come late, and on a busy machine
 //! all of them do. `tests/run` runs these tests after all other real ones. Time in which their threads wait for a core is taken off.
 
-use super::Store;
 use super::family::what_is_below_is_charged_above_too;
 use super::kinds::flows_and_intervals_hold_through_two;
+use super::{Store, the_newest_configuration_holds_for_all};
 use scenarios::core_waits::CoreWaits;
 use scenarios::servers::Server;
 use std::time::Duration;
@@ -35,4 +35,5 @@ impl Store {
 on_each_store! {
     what_is_below_is_charged_above_too,
     flows_and_intervals_hold_through_two,
+    the_newest_configuration_holds_for_all,
 }
