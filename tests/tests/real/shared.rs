@@ -385,7 +385,6 @@ async fn the_newest_configuration_holds_for_all(kind: StoreKind) {
 on_each_store!(
     two_use_all_there_is_and_no_more,
     keys_are_shared,
-    one_that_is_stopped_strands_nothing,
     a_flood_of_new_keys_is_served,
     killed_in_turn_they_go_on,
     a_store_that_stands_still_is_waited_for,

@@ -2,8 +2,8 @@
 //! all of them do. `tests/run` runs these tests after all other real ones. Time in which their threads wait for a core is taken off.
 
 use super::family::what_is_below_is_charged_above_too;
-use super::kinds::flows_and_intervals_hold_through_two;
-use super::{Store, the_newest_configuration_holds_for_all};
+use super::kinds::{flows_and_intervals_hold_through_two, no_more_are_in_flight_than_may_be};
+use super::{Store, one_that_is_stopped_strands_nothing, the_newest_configuration_holds_for_all};
 use scenarios::core_waits::CoreWaits;
 use scenarios::servers::Server;
 use std::time::Duration;
@@ -35,5 +35,7 @@ impl Store {
 on_each_store! {
     what_is_below_is_charged_above_too,
     flows_and_intervals_hold_through_two,
+    no_more_are_in_flight_than_may_be,
+    one_that_is_stopped_strands_nothing,
     the_newest_configuration_holds_for_all,
 }

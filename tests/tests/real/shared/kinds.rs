@@ -86,7 +86,7 @@ impl InFlight {
     }
 }
 
-async fn no_more_are_in_flight_than_may_be(kind: StoreKind) {
+pub(super) async fn no_more_are_in_flight_than_may_be(kind: StoreKind) {
     let _turn = ONE_AT_A_TIME.lock().await;
     let store = Store::shared(kind, "inflight").await;
     let (east, west) =
@@ -216,6 +216,5 @@ pub(super) async fn flows_and_intervals_hold_through_two(kind: StoreKind) {
 }
 
 on_each_store! {
-    no_more_are_in_flight_than_may_be,
     calls_outlive_the_allocator_that_let_them_begin,
 }
