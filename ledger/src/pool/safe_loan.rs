@@ -36,9 +36,10 @@ pub struct SafeAsk {
 /// What a pool was lent of safe shares.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SafeLoan {
-    /// What all that are handed out may allow in a window of `span`, and until when they may be.
+    /// What all that are handed out may allow in a window of `span`, how long each may last, and until when they may be.
     permits: u64,
     span: Duration,
+    lasts: Duration,
     until: Moment,
     /// When the last ask said something of them, and whether one was handed out since, or taken longer.
     asked: Moment,
@@ -80,7 +81,8 @@ impl Pool {
     ) -> Option<SafeShare> {
         let (now, clocks) = (self.now, self.plan.clocks);
         let loan = self.borrower.as_mut()?.safe_loan_mut();
-        let share = SafeShare { permits, span: loan.span, lasts };
+        // The root counts each for as long as it said, whatever the configuration says since.
+        let share = SafeShare { permits, span: loan.span, lasts: lasts.min(loan.lasts) };
         let is_lent = now < loan.until && self.safe_shares.permits() <= loan.permits && share.is_sane();
         if is_lent && self.safe_shares.take(id, share, (loan.permits, most), now, clocks) {
             loan.is_used = true;
@@ -114,7 +116,7 @@ impl Pool {
         let clocks = self.plan.clocks;
         let Some(borrower) = self.borrower.as_mut() else { return };
         let loan = borrower.safe_loan_mut();
-        (loan.permits, loan.span) = (lent.permits, lent.span);
+        (loan.permits, loan.span, loan.lasts) = (lent.permits, lent.span, lent.lasts);
         loan.until = clocks.holder_end(first_sent, HANDS_OUT);
         loan.wanting.clear();
         let span = loan.span();

@@ -5,6 +5,8 @@
 //! them together allow in any window is at most what is kept back, whichever session dies, is cut off or begins anew. One that is
 //! taken anew has to fit into what no session has: the reserve may have been raised a moment ago, and be spent.
 //!
+//! A share never ends sooner than it was said before. An answer that ends it sooner, after a change of the configuration, may be lost.
+//!
 //! The root of a shared store lends its safe shares to allocators, which hand them out ([`super::safe_loan`]). What it counts for an
 //! allocator is what the nodes of that have, and what it may hand out beside.
 
@@ -170,11 +172,11 @@ impl SafeShares {
         let has_room =
             self.given.taken.len() < most && share.permits <= permits.saturating_sub(self.given.permits);
         let ends = clocks.grantor_end(now, share.lasts);
-        let free_from = ends + clocks.stretched(share.span);
+        let mut free_from = ends + clocks.stretched(share.span);
         match self.given.taken.get(&id) {
             Some(taken) if !is_same(taken) => return false,
             None if !has_room || now < self.opens => return false,
-            Some(_) => {}
+            Some(taken) => free_from = free_from.max(taken.free_from),
             None => self.given.permits = self.given.permits.saturating_add(share.permits),
         }
         // All others stay as they are: no ask looks at each of them.
@@ -209,6 +211,9 @@ impl SafeShares {
             let span = if ask.given > 0 { ask.span.min(share.span) } else { share.span };
             let ends = clocks.grantor_end(clocks.grantor_end(now, LENT_FOR), share.lasts);
             let free_from = ends + clocks.stretched(ask.span.max(share.span));
+            // Some of those that were given may last as long as was said before.
+            let before = self.given.taken.get(&id).filter(|_| ask.given > 0).map(|taken| taken.free_from);
+            let free_from = before.map_or(free_from, |before| before.max(free_from));
             // Each permit of those that are lent anew may be of another node.
             let holders = ask.holders.saturating_add(ask.more).min(counted);
             self.given.taken.insert(id, Taken { permits: counted, holders, span, free_from });

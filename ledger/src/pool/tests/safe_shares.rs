@@ -74,6 +74,52 @@ fn what_earlier_seats_allow_is_kept_back_after_a_change_until_they_end() {
     assert_eq!(pool.reserve(), 10);
 }
 
+/// The same `plan`, of shares that last for so long.
+fn lasting(plan: &Plan, lasts: Duration) -> Arc<Plan> {
+    let safe = plan.sharing.safe.map(|safe| Safe { lasts, ..safe });
+    Arc::new(Plan { sharing: Sharing { safe, ..plan.sharing.clone() }, ..plan.clone() })
+}
+
+/// The bug: an answer that was lost ended a share, which another session then had beside the one that had heard nothing of it.
+#[test]
+fn a_share_that_is_to_end_sooner_counts_for_as_long_as_was_said_before() {
+    let mut pool = Pool::new(seated(1, 30), millis(0));
+    assert_eq!(share_of(&mut pool, 0, 1), Some(30));
+    pool.change(lasting(&pool.plan, SECOND), CarryOver::AsIs, millis(100));
+    assert_eq!(share_of(&mut pool, 200, 1), Some(30), "the answer is lost");
+    let ended = 5_000 + 1_000 + 20;
+    assert_eq!([3_000, 5_990, ended].map(|at| share_of(&mut pool, at, 2)), [None, None, Some(30)]);
+}
+
+/// The bug: a root took the shares of all nodes of an allocator to last as long as its newest configuration said.
+#[test]
+fn a_root_counts_the_shares_of_an_allocator_for_as_long_as_was_said_before() {
+    let mut root = root(3, 30);
+    assert_eq!([lent(&mut root, 0, 1, 0, 20), lent(&mut root, 10, 1, 20, 0)], [20, 20]);
+    root.change(lasting(&root.plan, SECOND), CarryOver::AsIs, millis(20));
+    assert_eq!(lent(&mut root, 30, 1, 20, 0), 20);
+    let ended = 10 + 12_000 + 5_000 + 1_000 + 50;
+    assert_eq!([15_000, 18_000, ended].map(|at| lent(&mut root, at, 2, 0, 30)), [10, 10, 30]);
+    // An allocator whose nodes have none any more frees them at once.
+    root.change(seated(3, 30), CarryOver::AsIs, millis(ended));
+    assert_eq!([lent(&mut root, ended, 2, 0, 0), lent(&mut root, ended, 1, 0, 30)], [0, 30]);
+}
+
+/// The bug: an allocator handed out shares that lasted longer than its root counted them.
+#[test]
+fn an_allocator_whose_shares_are_to_last_longer_asks_its_root_first() {
+    let (mut root, mut pool) = (root(3, 30), below(3, 30));
+    assert_eq!(share_of(&mut pool, 0, 1), None, "it has none yet");
+    exchange(&mut pool, &mut root, 1);
+    let longer = lasting(&pool.plan, 10 * SECOND);
+    pool.change(longer, CarryOver::AsIs, millis(2));
+    let lasts = |pool: &mut Pool, at| pool.safe_share(millis(at), SessionId(1)).map(|share| share.lasts);
+    assert_eq!(lasts(&mut pool, 3), Some(LASTS));
+    root.change(lasting(&root.plan, 10 * SECOND), CarryOver::AsIs, millis(4));
+    exchange(&mut pool, &mut root, 5);
+    assert_eq!(lasts(&mut pool, 6), Some(10 * SECOND));
+}
+
 #[test]
 fn a_pool_with_seats_is_not_forgotten() {
     let mut pool = Pool::new(seated(1, 30), millis(0));
