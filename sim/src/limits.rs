@@ -9,7 +9,7 @@ use lessor_ledger::pool::Plan;
 use lessor_ledger::registry::limit::PoolId;
 use lessor_ledger::registry::{ByNode, Keyed, LimitConfig, Upstream};
 use lessor_ledger::rule::{RefillStyle, TokenBucket};
-use lessor_ledger::share::Sharing;
+use lessor_ledger::share::{Safe, Sharing};
 use lessor_protocol::{Fallback, Key, NodeName};
 use std::collections::BTreeMap;
 
@@ -148,10 +148,21 @@ impl Limits {
         self.upstream.as_ref().expect("there are regions, or there is a store")
     }
 
+    /// How many nodes may go on with the reserve, and for how long.
+    pub fn safe(&self) -> Option<Safe> {
+        self.plan.sharing.safe
+    }
+
+    /// The same from now on.
+    pub fn go_on_safely(&mut self, safe: Option<Safe>) {
+        self.plan.sharing.safe = safe;
+    }
+
     /// The configuration of a host that leases the limits. Of another allocator it leases the limit that nodes ask, of a store all.
-    /// In an old configuration that limit is below no other one.
-    pub fn leased(&self, is_old: bool) -> Vec<LimitConfig> {
+    /// In an old configuration that limit is below no other one. What nodes may go on with, `safe` says.
+    pub fn leased(&self, is_old: bool, safe: Option<Safe>) -> Vec<LimitConfig> {
         let mut configs = self.configs(&self.plan.rules);
+        configs.iter_mut().take(self.asked).for_each(|config| config.sharing.safe = safe);
         let is_stored = self.upstream().is_store();
         configs.truncate(if is_stored && !is_old { self.count() } else { 1 });
         for config in &mut configs {

@@ -3,7 +3,8 @@
 //! what each does to the promise.
 
 use crate::setup::parse_rules;
-use crate::text::rules_text;
+use crate::text::{rules_text, safe, safe_text};
+use lessor_ledger::share::Safe;
 use lessor_ledger::{CarryOver, Rule};
 use std::fmt;
 
@@ -21,6 +22,9 @@ pub struct Live {
 pub enum Act {
     /// The limit goes on by other rules; one that is gone comes back with them.
     Change(CarryOver, Vec<Rule>),
+    /// So many nodes may go on with the reserve from now on, for so long. Of allocators that share a store, one has read the file that
+    /// says so.
+    Safe(Option<Safe>),
     /// It goes.
     Remove,
     /// So many permits more, once.
@@ -43,6 +47,8 @@ impl fmt::Display for Live {
         write!(out, "{}:", self.at)?;
         match &self.act {
             Act::Change(carry, rules) => write!(out, "change:{}:{}", carry.name(), rules_text(rules)),
+            Act::Safe(None) => write!(out, "safe:none"),
+            Act::Safe(Some(safe)) => write!(out, "safe:{}", safe_text(*safe)),
             Act::Remove => write!(out, "remove:"),
             Act::TopUp(permits) => write!(out, "top_up:{permits}"),
             Act::Pause(nanos) => write!(out, "pause:{nanos}"),
@@ -69,6 +75,8 @@ pub fn parse(text: &str) -> Result<Live, String> {
             let carry = CarryOver::named(carry).ok_or(format!("{carry:?} is not known"))?;
             Act::Change(carry, parse_rules(&rules.replace(',', " "))?)
         }
+        "safe" if value == "none" => Act::Safe(None),
+        "safe" => Act::Safe(Some(safe(value)?)),
         "remove" => Act::Remove,
         "top_up" => Act::TopUp(number(value)?),
         "pause" => Act::Pause(number(value)?),

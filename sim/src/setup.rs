@@ -97,7 +97,8 @@ impl Setup {
     pub fn rule_sets(&self) -> impl Iterator<Item = &[Rule]> {
         let changed = self.live.iter().filter_map(|live| match &live.act {
             Act::Change(_, rules) => Some(rules.as_slice()),
-            Act::Remove
+            Act::Safe(_)
+            | Act::Remove
             | Act::TopUp(_)
             | Act::Pause(_)
             | Act::Resume
@@ -106,6 +107,22 @@ impl Setup {
             | Act::Outside(_) => None,
         });
         std::iter::once(self.plan.rules.as_slice()).chain(changed)
+    }
+
+    /// The longest that a safe share is said to last at some time, if nodes have any.
+    pub fn safe_lasts(&self) -> Option<Duration> {
+        let changed = self.live.iter().filter_map(|live| match &live.act {
+            Act::Safe(safe) => *safe,
+            Act::Change(..)
+            | Act::Remove
+            | Act::TopUp(_)
+            | Act::Pause(_)
+            | Act::Resume
+            | Act::Block(_)
+            | Act::Unblock(_)
+            | Act::Outside(_) => None,
+        });
+        self.plan.sharing.safe.into_iter().chain(changed).map(|safe| safe.lasts).max()
     }
 
     /// How long a lease lasts by `rules`.

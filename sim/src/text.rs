@@ -72,8 +72,8 @@ pub fn write(setup: &Setup) -> String {
         say("lease_max", &sharing.lease_max);
         sharing.guaranteed.iter().for_each(|permits| say("guaranteed", permits));
     }
-    if let Some(Safe { nodes, lasts }) = sharing.safe {
-        say("safe", &format!("{nodes}/{}", nanos(lasts)));
+    if let Some(safe) = sharing.safe {
+        say("safe", &safe_text(safe));
     }
     let Trust { believe, longest, keep_percent, ease } = sharing.vendor;
     if sharing.vendor != Trust::default() {
@@ -303,8 +303,13 @@ fn hear_shared(topology: &mut Topology, name: &str, value: &str) -> Result<(), S
     Ok(())
 }
 
+/// What [`safe`] reads.
+pub(crate) fn safe_text(Safe { nodes, lasts }: Safe) -> String {
+    format!("{nodes}/{}", nanos(lasts))
+}
+
 /// How many go on by themselves, and for how long: `3/5000000000`.
-fn safe(text: &str) -> Result<Safe, String> {
+pub(crate) fn safe(text: &str) -> Result<Safe, String> {
     let (nodes, lasts) = text.split_once('/').ok_or(format!("{text:?}: say for example \"3/5000000000\""))?;
     Ok(Safe { nodes: number(nodes)?, lasts: Duration::from_nanos(number(lasts)?) })
 }

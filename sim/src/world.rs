@@ -194,7 +194,8 @@ impl World {
             .map(|region| {
                 let shown = rng.u64(0..1_000 * SECOND);
                 let session = (region as u64 + 1) * regions::SESSIONS;
-                Region::new(&setup, &limits, region, clock(&mut rng, shown).steered(plan.clocks), 0, session)
+                let (clock, safe) = (clock(&mut rng, shown).steered(plan.clocks), plan.sharing.safe);
+                Region::new(&setup, &limits, (region, safe), clock, 0, session)
             })
             .collect();
         let now = centre_clock.show(0);
@@ -298,8 +299,8 @@ impl World {
             // A region keeps what its own sessions may ask for as long again.
             let of_regions = if self.setup.lends_on() { 10 * SECOND } else { 0 };
             // A root is remembered for as long as safe shares of it may be in use.
-            let safe = self.setup.plan.sharing.safe.filter(|_| self.shared.is_some());
-            let of_safe = safe.map_or(0, |safe| 2 * nanos(safe.lasts) + 15 * SECOND);
+            let safe = self.setup.safe_lasts().filter(|_| self.shared.is_some());
+            let of_safe = safe.map_or(0, |lasts| 2 * nanos(lasts) + 15 * SECOND);
             let end = silent + 4 * term + 2 * memory + 17 * SECOND + of_regions + of_safe;
             self.push(end, Event::End);
         } else {

@@ -8,6 +8,7 @@ use crate::oracle::Verdict;
 use lessor_ledger::overrides::Decision;
 use lessor_ledger::pool::Fixtures;
 use lessor_ledger::registry::Put;
+use lessor_ledger::share::Safe;
 use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::Moment;
 use std::time::Duration;
@@ -40,6 +41,7 @@ impl World {
                 (self.centre.is_removed, self.centre.paused) = (true, None);
             }
             Act::Change(carry, rules) => self.change(rules, carry)?,
+            Act::Safe(safe) => self.go_on_safely(safe),
             Act::TopUp(permits) => self.top_up(permits)?,
             Act::Pause(nanos) => self.decide_here(&Decision::Pause(Some(Duration::from_nanos(nanos)))),
             Act::Resume => self.decide_here(&Decision::Resume),
@@ -51,6 +53,17 @@ impl World {
         self.oracles.shut(self.centre.paused.unwrap_or(Moment::ORIGIN));
         self.write_down();
         Ok(())
+    }
+
+    /// So many nodes may go on with the reserve from now on, which the file says too.
+    fn go_on_safely(&mut self, safe: Option<Safe>) {
+        let now = self.centre.clock.show(self.real);
+        self.limits.go_on_safely(safe);
+        let configs = self.limits.configs(&self.centre.rules);
+        for config in &configs {
+            self.centre.registry.put(now, config, CarryOver::AsIs, false).expect("there are few limits");
+        }
+        self.centre.registry.file_says(&configs);
     }
 
     fn decide_here(&mut self, decision: &Decision) {

@@ -18,6 +18,7 @@ use lessor_ledger::pool::Past;
 use lessor_ledger::registry::{DueAbove, Entry, Granted, Registry};
 use lessor_ledger::rejection::Reason;
 use lessor_ledger::roots;
+use lessor_ledger::share::Safe;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::recovery::{Recovery, recovery};
@@ -34,6 +35,8 @@ pub(super) struct Region {
     pub(super) clock: HostClock,
     pub(super) up: bool,
     pub(super) life: u64,
+    /// What its file says of safe shares.
+    pub(super) safe: Option<Safe>,
     pub(super) registry: Registry,
     pub(super) connection: Connection,
     /// Its way to a store, if it leases from roots there.
@@ -54,18 +57,19 @@ impl Region {
     pub(super) fn new(
         setup: &Setup,
         limits: &Limits,
-        region: usize,
+        (region, safe): (usize, Option<Safe>),
         clock: HostClock,
         real: u64,
         session: u64,
     ) -> Self {
         let (now, clocks) = (clock.show(real), setup.plan.clocks);
-        let leased = limits.leased(setup.is_old(region));
+        let leased = limits.leased(setup.is_old(region), safe);
         let source = setup.topology.shared().map(Shared::time_source).unwrap_or_default();
         Region {
             clock,
             up: true,
             life: 0,
+            safe,
             registry: Registry::new(&leased, clocks, Past::Lost(now), now, session),
             connection: Connection::new(1, EXCHANGE_TIMEOUT, 0, session - 1),
             link: StoreLink::new(clocks, source),

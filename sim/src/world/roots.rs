@@ -183,7 +183,7 @@ impl World {
     ) -> T {
         let is_fresh = self.shared.as_ref().expect("there is a store").is_new;
         let is_old = self.setup.is_old(region);
-        let limits = self.limits.leased(is_old).into_iter();
+        let limits = self.limits.leased(is_old, self.regions[region].safe).into_iter();
         let parents = limits.filter_map(|limit| Some((limit.name.to_string(), limit.parent?))).collect();
         let version = Version::of_file(if is_old { 1 } else { 2 });
         let wall = self.calendar(region);

@@ -78,7 +78,8 @@ impl Store {
     pub(super) fn new(limits: &Limits, clocks: ClockBounds, is_clockless: bool) -> Self {
         // What roots are made of is asked of a registry that is none of the allocators.
         let now = Moment::ORIGIN;
-        let mut registry = Registry::new(&limits.leased(false), clocks, Past::None, now, 1);
+        let leased = limits.leased(false, limits.safe());
+        let mut registry = Registry::new(&leased, clocks, Past::None, now, 1);
         let spec = |place| {
             let (name, id) = limits.pool(place);
             let limit = registry.limit(name).expect("it is configured");

@@ -270,7 +270,7 @@ impl World {
         }
         for desk in self.desks_of(node) {
             let at = &mut self.desks[desk];
-            let has_share = self.setup.plan.sharing.safe.is_some() && !at.is_shut_out && !at.is_stopped;
+            let has_share = self.setup.safe_lasts().is_some() && !at.is_shut_out && !at.is_stopped;
             at.is_fallen = has_share && now >= at.slot.deadline();
             if at.is_fallen {
                 self.serve_line(desk)?;

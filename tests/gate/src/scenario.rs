@@ -124,7 +124,9 @@ pub enum Scenario {
     StoreClockless,
     /// Where nodes go on with a part of the reserve while no allocator answers.
     StoreSafe,
-    /// The same while operators pause and block, and the store loses what it had.
+    /// The same while configurations say otherwise how many nodes do so, and for how long, at one allocator or at several.
+    SafeChanged,
+    /// As `Stored`, while operators pause and block, and the store loses what it had.
     StoreDecided,
     /// The same where the limit is below another one.
     StoreFamily,
@@ -164,6 +166,8 @@ impl Scenario {
             Scenario::StoreClockless if seed.is_multiple_of(2) => topologies::store_clockless_close(seed),
             Scenario::StoreClockless => topologies::store_clockless(seed),
             Scenario::StoreSafe => topologies::store_safe_close(seed),
+            Scenario::SafeChanged if seed.is_multiple_of(2) => topologies::safe_changed(seed),
+            Scenario::SafeChanged => topologies::store_safe_changed(seed),
             Scenario::StoreFamily => topologies::store_family(seed),
             Scenario::StoreDecided => topologies::store_decided(seed),
             Scenario::StoreCapped => topologies::store_capped(seed),

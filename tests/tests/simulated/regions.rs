@@ -105,6 +105,15 @@ fn nodes_of_allocators_that_share_a_store_go_on_with_safe_shares() {
     assert!(troubled.min(close) > seeds(), "too few to say anything: {troubled} and {close}");
 }
 
+/// One that was told of a long share goes on with that, if it does not hear of a shorter one.
+#[test]
+fn safe_shares_hold_the_cap_while_configurations_change() {
+    let hold = |fleet: fn(u64) -> Setup| (0..few_seeds()).map(|seed| clean(fleet(seed)).passed).sum::<u64>();
+    let (one, several) = (hold(topologies::safe_changed), hold(topologies::store_safe_changed));
+    println!("{one} and {several} permits were spent while no allocator answered");
+    assert!(one.min(several) > seeds(), "too few to say anything: {one} and {several}");
+}
+
 #[test]
 fn allocators_that_share_a_store_hold_the_cap_where_groups_are_guaranteed_a_part() {
     let sum = all_hold(50, few_seeds(), topologies::store_guaranteed);

@@ -1,11 +1,12 @@
-//! Draws fleets of allocators that share a store, whose nodes go on with a part of the reserve while no allocator answers.
+//! Draws fleets whose nodes go on with a part of the reserve while no allocator answers, most of them of allocators that share a store.
 
 use super::{dice, in_full_use, of_store, store_by};
 use crate::faults::Fault;
 use crate::generator::draw_safe;
+use crate::live::{Act, Live};
 use crate::network::Latency;
 use crate::setup::Setup;
-use crate::topology::Fate;
+use crate::topology::{Fate, Topology};
 use crate::{MILLI, SECOND};
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{FixedWindow, SlidingWindow};
@@ -51,6 +52,45 @@ pub fn store_safe_close(seed: u64) -> Setup {
     }
     setup.lasts = 120 * SECOND;
     setup.named()
+}
+
+/// The same, while configurations change of how many nodes have a share, and for how long. Each change reaches one allocator.
+/// Allocators die soon after, and nodes are cut off that have heard of it, or have not.
+pub fn store_safe_changed(seed: u64) -> Setup {
+    let mut setup = store_safe_close(seed | 1);
+    (setup.seed, of_store(&mut setup).count) = (seed, 2);
+    // Where each node has a share or wants one, allocators ask their roots once a second, and else every five seconds.
+    setup.nodes = if seed % 4 < 2 { 6 } else { 2 };
+    setup.lasts = 200 * SECOND;
+    let every = &mut setup.faults.every;
+    every.remove(&Fault::NodeCrash);
+    every.insert(Fault::Cut, (6 * SECOND, 40 * SECOND));
+    every.insert(Fault::RegionCrash, (5 * SECOND, MILLI));
+    draw_changes(&mut dice(seed, 27), 45 * SECOND, &mut setup);
+    setup.named()
+}
+
+/// One allocator in full use, whose nodes are cut off all the time, while its configuration changes of how many nodes have a share, and
+/// for how long.
+pub fn safe_changed(seed: u64) -> Setup {
+    let mut setup = store_safe_close(seed | 1);
+    (setup.seed, setup.topology) = (seed, Topology::Allocator);
+    setup.faults.every.remove(&Fault::RegionCrash);
+    draw_changes(&mut dice(seed, 28), 8 * SECOND, &mut setup);
+    setup.named()
+}
+
+/// Every few seconds it is said that other nodes have a share, which lasts for up to `longest`.
+fn draw_changes(rng: &mut fastrand::Rng, longest: u64, setup: &mut Setup) {
+    let reserve = setup.plan.sharing.reserve;
+    let mut at = 0;
+    while at < setup.lasts {
+        at += rng.u64(SECOND..5 * SECOND);
+        let lasts = Duration::from_nanos(if rng.bool() { rng.u64(SECOND..2 * SECOND) } else { longest });
+        let nodes = if rng.u32(..4) == 0 { rng.u64(1..=reserve.min(3)) } else { 1 };
+        let safe = if rng.u32(..8) == 0 { None } else { Some(Safe { nodes, lasts }) };
+        setup.live.push(Live { at, act: Act::Safe(safe) });
+    }
 }
 
 fn windows(limit: u64, per: Duration, rng: &mut fastrand::Rng) -> Rule {

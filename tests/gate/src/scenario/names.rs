@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All kinds.
-    pub const ALL: [Scenario; 50] = [
+    pub const ALL: [Scenario; 51] = [
         Scenario::Any,
         Scenario::FullWindow,
         Scenario::TinyBucket,
@@ -48,6 +48,7 @@ impl Scenario {
         Scenario::StoreSmall,
         Scenario::StoreClockless,
         Scenario::StoreSafe,
+        Scenario::SafeChanged,
         Scenario::StoreFamily,
         Scenario::StoreDecided,
         Scenario::RegionsCapped,
