@@ -35,7 +35,7 @@ pub struct Stepped;
 impl RootClock {
     /// One that knows nothing yet of the time of `source`, where either clock may be off by `drift_ppm`.
     pub const fn new(drift_ppm: u32, source: TimeSource) -> Self {
-        let drift_ppm = drift_ppm.saturating_mul(2);
+        let drift_ppm = apart(drift_ppm);
         RootClock { drift_ppm, source, timeline: None, early: None, late: None, until: None }
     }
 
@@ -143,6 +143,15 @@ impl RootClock {
     }
 }
 
+/// By how much, in a million, a clock may run faster than another one, where either may be off by `drift_ppm`. By a little more than both
+/// together: the other one runs slow.
+const fn apart(drift_ppm: u32) -> u32 {
+    let (both, slow) =
+        (2 * drift_ppm as u64 * MILLION as u64, (MILLION as u64).saturating_sub(drift_ppm as u64));
+    let apart = both.div_ceil(if slow == 0 { 1 } else { slow });
+    if apart > u32::MAX as u64 { u32::MAX } else { apart as u32 }
+}
+
 fn span(nanos: u128) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
@@ -187,6 +196,20 @@ mod tests {
         assert_eq!(clock.now(at(1)), Some(at(1_000)));
         assert!(clock.now(at(1_001)).is_some_and(|now| now <= at(1_998)));
         assert_eq!(clock.now(at(4_000)), None, "by now that may be 16 ms off");
+    }
+
+    /// The bug: by twice as much as one clock may be off, the store seemed to be set within minutes, and its time began anew.
+    #[test]
+    fn the_fastest_store_beside_the_slowest_allocator_is_not_taken_for_one_whose_clock_is_set() {
+        for (own, store) in [(999, 1_001), (1_001, 999)] {
+            let mut clock = RootClock::new(1_000, TimeSource::Store);
+            for asked in (0..10_000).map(|step| step * 250) {
+                let [asked, answered, said] = [(asked, own), (asked, own), (asked, store)]
+                    .map(|(millis, rate)| Moment::from_nanos(millis * rate * 1_000));
+                let answered = answered + Duration::from_micros(100);
+                clock.on_answer(said, asked, answered).expect("both are as exact as was said");
+            }
+        }
     }
 
     #[test]
