@@ -30,6 +30,31 @@ pub struct Limits {
     upstream: Option<Upstream>,
 }
 
+/// What is said in the file of a host that leases the limits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct File {
+    /// Which one it is. A root goes by the newest.
+    pub version: u64,
+    /// What must hold.
+    pub rules: Vec<Rule>,
+    /// What nodes may go on with.
+    pub safe: Option<Safe>,
+    /// Whether the limit that nodes ask is below no other one in it.
+    pub is_old: bool,
+}
+
+impl File {
+    /// The version of the first one that is right.
+    pub const FIRST: u64 = 2;
+
+    /// The one that `region` begins with.
+    pub fn new(setup: &Setup, region: usize) -> Self {
+        let is_old = setup.is_old(region);
+        let (rules, safe) = (setup.plan.rules.clone(), setup.plan.sharing.safe);
+        File { version: if is_old { File::FIRST - 1 } else { File::FIRST }, rules, safe, is_old }
+    }
+}
+
 /// What nodes count for, by their names.
 #[derive(Clone, Debug)]
 struct Weights {
@@ -148,20 +173,16 @@ impl Limits {
         self.upstream.as_ref().expect("there are regions, or there is a store")
     }
 
-    /// How many nodes may go on with the reserve, and for how long.
-    pub fn safe(&self) -> Option<Safe> {
-        self.plan.sharing.safe
-    }
-
-    /// The same from now on.
+    /// So many nodes may go on with the reserve from now on.
     pub fn go_on_safely(&mut self, safe: Option<Safe>) {
         self.plan.sharing.safe = safe;
     }
 
-    /// The configuration of a host that leases the limits. Of another allocator it leases the limit that nodes ask, of a store all.
-    /// In an old configuration that limit is below no other one. What nodes may go on with, `safe` says.
-    pub fn leased(&self, is_old: bool, safe: Option<Safe>) -> Vec<LimitConfig> {
-        let mut configs = self.configs(&self.plan.rules);
+    /// The configuration of a host that leases the limits, by its `file`. Of another allocator it leases the limit that nodes ask, of a
+    /// store all.
+    pub fn leased(&self, file: &File) -> Vec<LimitConfig> {
+        let File { ref rules, safe, is_old, version: _ } = *file;
+        let mut configs = self.configs(rules);
         configs.iter_mut().take(self.asked).for_each(|config| config.sharing.safe = safe);
         let is_stored = self.upstream().is_store();
         configs.truncate(if is_stored && !is_old { self.count() } else { 1 });

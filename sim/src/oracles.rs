@@ -257,6 +257,12 @@ impl Oracles {
         self.own[0].changed(now, rules, carry, stocks.own[0])
     }
 
+    /// The roots go on by `rules`, with permits that are `out` until a moment: see [`Oracle::changed`].
+    pub fn root_changed(&mut self, now: Instant, rules: &[Rule], out: (u64, Instant)) {
+        let rules: Vec<Rule> = rules.iter().map(at_any_phase).collect();
+        self.root().goes_on_by(now, &rules, CarryOver::AsIs, out);
+    }
+
     /// See [`Oracle::topped_up`]. Only a single limit is.
     ///
     /// # Errors

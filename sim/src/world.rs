@@ -18,6 +18,7 @@ mod regions;
 mod report;
 mod reserved;
 mod rivalry;
+mod rollout;
 mod roots;
 mod safe;
 mod shared;
@@ -38,7 +39,7 @@ use crate::clock::HostClock;
 use crate::curve::Curve;
 use crate::desk::Desk;
 use crate::faults::{Fault, Struck};
-use crate::limits::Limits;
+use crate::limits::{File, Limits};
 use crate::log::Log;
 use crate::meter::Meter;
 use crate::network::Network;
@@ -52,6 +53,7 @@ use crate::setup::Setup;
 use crate::traffic::Traffic;
 use allocator::Centre;
 use event::{Event, Message, Phase, Queued};
+use lessor_ledger::Rule;
 use lessor_ledger::exact::Limiter;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::Registry;
@@ -82,6 +84,8 @@ pub struct World {
     /// The next arrival at each desk, apart, for there are many: when, order, desk, generation.
     arrivals: BinaryHeap<Reverse<(u64, u64, usize, u64)>>,
     centre: Centre,
+    /// The rules of each file that was rolled out to them, in the order of their versions.
+    rollouts: Vec<Vec<Rule>>,
     /// The store that allocators share, if they do.
     shared: Option<shared::Store>,
     /// Permits that a caller outside the fleet uses, while the vendor tells its callers what is left.
@@ -194,8 +198,8 @@ impl World {
             .map(|region| {
                 let shown = rng.u64(0..1_000 * SECOND);
                 let session = (region as u64 + 1) * regions::SESSIONS;
-                let (clock, safe) = (clock(&mut rng, shown).steered(plan.clocks), plan.sharing.safe);
-                Region::new(&setup, &limits, (region, safe), clock, 0, session)
+                let (clock, file) = (clock(&mut rng, shown).steered(plan.clocks), File::new(&setup, region));
+                Region::new(&setup, &limits, file, clock, 0, session)
             })
             .collect();
         let now = centre_clock.show(0);
@@ -218,10 +222,10 @@ impl World {
                 boot: 0,
                 store: Store::default(),
             },
-            shared: setup
-                .topology
-                .shared()
-                .map(|shared| shared::Store::new(&limits, plan.clocks, shared.is_clockless)),
+            shared: setup.topology.shared().map(|shared| {
+                shared::Store::new(&limits, &File::new(&setup, 0), plan.clocks, shared.is_clockless)
+            }),
+            rollouts: vec![],
             outside: None,
             network: Network::new(setup.latency, setup.nodes + adversaries.len())
                 .with_far(setup.topology.far(), setup.topology.regions()),
@@ -359,6 +363,7 @@ impl World {
             Event::FromStore { region, letter } => self.hear_store(region, letter)?,
             Event::StoreSilent { region, life, letter } => self.store_silent(region, life, letter)?,
             Event::SetAgain => self.set_again(),
+            Event::HasNewFile { region, version } => self.has_new_file(region, version),
             Event::PublishWakes { region, life, number } => self.publish_wakes(region, life, number)?,
             Event::PublishTimesOut { region, life, number } => self.publish_times_out(region, life, number),
             Event::Lift => self.lift()?,

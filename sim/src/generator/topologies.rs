@@ -1,9 +1,11 @@
 //! Draws fleets whose nodes lease from regions.
 
+mod changed;
 mod clockless;
 mod guaranteed;
 mod safe;
 
+pub use changed::{store_changed, store_changed_caps, store_changed_close};
 pub use clockless::{store_clockless, store_clockless_close, store_of_seconds_clockless};
 pub use guaranteed::{store_guaranteed, store_guaranteed_in_use};
 pub use safe::{safe_changed, store_safe, store_safe_changed, store_safe_close};
@@ -46,7 +48,10 @@ pub fn any(seed: u64) -> Setup {
         9 => store_fated(seed, &[Fate::Set, Fate::SetTwice]),
         10 => store_fated(seed, &lost),
         11 => store_emptied(seed),
+        12 if seed / 14 % 4 == 3 => store_changed(seed),
+        12 if seed / 14 % 8 == 5 => store_changed_caps(seed),
         12 => store_small(seed),
+        _ if seed / 14 % 4 == 3 => store_changed_close(seed),
         _ => store_close(seed),
     }
 }

@@ -19,6 +19,18 @@ impl Oracle {
         let is_open = stock.view.quarantine.is_zero();
         let out = if is_open { stock.view.books.outstanding } else { self.unspent(now) };
         let until = self.leases_end(now);
+        self.goes_on_by(now, rules, carry, (out, until));
+        self.books(now, stock)
+    }
+
+    /// The same, where `out` permits are out until a moment.
+    pub fn goes_on_by(
+        &mut self,
+        now: Instant,
+        rules: &[Rule],
+        carry: CarryOver,
+        (out, until): (u64, Instant),
+    ) {
         let drift_ppm = self.measure.drift_ppm as u64;
         let mut before = std::mem::take(&mut self.promises);
         if !before.is_empty() && before.iter().all(Promise::is_cap) {
@@ -37,15 +49,19 @@ impl Oracle {
         }
         self.ceiling = kept(rules);
         self.over = self.over.max(out.saturating_sub(self.ceiling));
-        self.books(now, stock)
     }
 
     /// `permits` more may be admitted, once.
     pub fn topped_up(&mut self, now: Instant, permits: u64, stock: Stock) -> Verdict {
         self.topped_up += permits;
+        self.may_use(now, permits);
+        self.books(now, stock)
+    }
+
+    /// So many permits may be admitted beyond what was promised so far, once.
+    pub fn may_use(&mut self, now: Instant, permits: u64) {
         let drift_ppm = self.measure.drift_ppm;
         self.promises.iter_mut().for_each(|promise| promise.allows(now, permits, drift_ppm));
-        self.books(now, stock)
     }
 
     /// Nothing is lent before `until`, on the allocator's clock.

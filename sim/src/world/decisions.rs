@@ -9,11 +9,9 @@ use crate::limits::FIRST;
 use crate::live::Act;
 use crate::oracle::{Verdict, must};
 use crate::topology::Shared;
-use lessor_ledger::CarryOver;
 use lessor_ledger::cells::CellsError;
 use lessor_ledger::overrides::{Decision, Next, Publish, Suspended, Suspensions};
 use lessor_ledger::roots::Said;
-use lessor_ledger::share::Safe;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Moment, NodeName};
 use std::time::Duration;
@@ -51,27 +49,14 @@ impl World {
                 self.one_goes_on_safely(*safe);
                 return Ok(());
             }
-            // Rules of roots are those of the file.
-            Act::Change(..) | Act::Remove | Act::TopUp(_) | Act::Outside(_) => return Ok(()),
+            Act::Change(_, rules) => {
+                self.roll_out(rules);
+                return Ok(());
+            }
+            Act::Remove | Act::TopUp(_) | Act::Outside(_) => return Ok(()),
         };
         let region = self.rng.usize(..self.regions.len());
         self.decide(region, decision)
-    }
-
-    /// One allocator has read a file that says something else of safe shares. If it is down, it begins with that.
-    fn one_goes_on_safely(&mut self, safe: Option<Safe>) {
-        let region = self.rng.usize(..self.regions.len());
-        self.log.note(self.real, "the file of allocator # says another safe share", &[region as u64]);
-        let configs = self.limits.leased(self.setup.is_old(region), safe);
-        let Region { clock, up, registry, safe: says, .. } = &mut self.regions[region];
-        *says = safe;
-        if *up {
-            let now = clock.show(self.real);
-            for config in &configs {
-                registry.put(now, config, CarryOver::AsIs, false).expect("there are few limits");
-            }
-            registry.file_says(&configs);
-        }
     }
 
     fn decide(&mut self, region: usize, decision: Decision) -> Verdict {

@@ -139,6 +139,11 @@ pub(super) enum Event {
     },
     /// The clock of the store is set again.
     SetAgain,
+    /// The file of an allocator that shares a store is replaced by a newer one.
+    HasNewFile {
+        region: usize,
+        version: u64,
+    },
     /// A decision of an operator goes on after a pause; or the operator waits no longer.
     PublishWakes {
         region: usize,
@@ -278,6 +283,7 @@ impl Event {
             | Event::FromStore { .. }
             | Event::StoreSilent { .. }
             | Event::SetAgain
+            | Event::HasNewFile { .. }
             | Event::PublishWakes { .. }
             | Event::PublishTimesOut { .. }
             | Event::Lift

@@ -42,8 +42,8 @@ impl World {
 
     /// A host whose process is about to start as `session`.
     fn fresh_region(&self, region: usize, session: u64) -> Region {
-        let Region { clock, safe, .. } = self.regions[region];
-        Region::new(&self.setup, &self.limits, (region, safe), clock, self.real, session)
+        let Region { clock, ref file, .. } = self.regions[region];
+        Region::new(&self.setup, &self.limits, file.clone(), clock, self.real, session)
     }
 
     fn region_leaves(&mut self, region: usize) {

@@ -7,7 +7,7 @@ use super::decisions::Decisions;
 use super::event::{DeskAnswer, DeskAsk, Event, Message, Reply};
 use super::roots::StoreLink;
 use crate::clock::HostClock;
-use crate::limits::Limits;
+use crate::limits::{File, Limits};
 use crate::oracle::{Asked, Instant, Stock, Verdict, must};
 use crate::setup::Setup;
 use crate::topology::Shared;
@@ -18,7 +18,6 @@ use lessor_ledger::pool::Past;
 use lessor_ledger::registry::{DueAbove, Entry, Granted, Registry};
 use lessor_ledger::rejection::Reason;
 use lessor_ledger::roots;
-use lessor_ledger::share::Safe;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::recovery::{Recovery, recovery};
@@ -35,8 +34,8 @@ pub(super) struct Region {
     pub(super) clock: HostClock,
     pub(super) up: bool,
     pub(super) life: u64,
-    /// What its file says of safe shares.
-    pub(super) safe: Option<Safe>,
+    /// Its configuration.
+    pub(super) file: File,
     pub(super) registry: Registry,
     pub(super) connection: Connection,
     /// Its way to a store, if it leases from roots there.
@@ -57,19 +56,19 @@ impl Region {
     pub(super) fn new(
         setup: &Setup,
         limits: &Limits,
-        (region, safe): (usize, Option<Safe>),
+        file: File,
         clock: HostClock,
         real: u64,
         session: u64,
     ) -> Self {
         let (now, clocks) = (clock.show(real), setup.plan.clocks);
-        let leased = limits.leased(setup.is_old(region), safe);
+        let leased = limits.leased(&file);
         let source = setup.topology.shared().map(Shared::time_source).unwrap_or_default();
         Region {
             clock,
             up: true,
             life: 0,
-            safe,
+            file,
             registry: Registry::new(&leased, clocks, Past::Lost(now), now, session),
             connection: Connection::new(1, EXCHANGE_TIMEOUT, 0, session - 1),
             link: StoreLink::new(clocks, source),
@@ -143,6 +142,17 @@ impl World {
         if self.setup.topology.shared().is_some_and(|shared| shared.lag.is_some()) {
             let from = self.rng.u64(2 * SECOND..4 * SECOND);
             self.push(from, Event::Lags);
+        }
+    }
+
+    /// How long a call of `desk` may take, as its node knows after this `answer`: as long as it was told, if rules change.
+    fn told_longest(&self, desk: usize, answer: &Result<Answer, Reason>) -> Option<u64> {
+        if self.setup.rule_sets().count() == 1 {
+            return self.setup.plan.longest().map(nanos);
+        }
+        match answer.as_ref().ok().and_then(|answer| answer.grant()) {
+            Some(grant) => grant.in_flight.map(|in_flight| nanos(in_flight.longest)),
+            None => self.desks[desk].longest,
         }
     }
 
@@ -234,13 +244,13 @@ impl World {
         let now = at.clock.show(self.real);
         let asks: Vec<Entry> = message.asks.iter().map(|ask| entry(self.limits.pool(0), ask)).collect();
         let bodies = at.registry.leases(now, &caller, &asks).grants;
-        let longest = self.setup.plan.longest().map(nanos);
         let (stocks, mut answers) = (self.stocks(), vec![]);
         for (ask, body) in message.asks.iter().zip(bodies) {
             let answer = answer_of(&body);
             self.log_answer(&message, ask, &answer);
             self.oracle_on_answer(&message, ask, &answer, &stocks)?;
             let share = body.safe.map(SafeShareBody::share);
+            let longest = self.told_longest(ask.desk, &answer);
             answers.push(DeskAnswer { desk: ask.desk, answer, share, longest });
         }
         self.look_above(region)?;

@@ -182,10 +182,10 @@ impl World {
         act: impl FnOnce(&mut Member, Moment, &mut Here<'_>) -> T,
     ) -> T {
         let is_fresh = self.shared.as_ref().expect("there is a store").is_new;
-        let is_old = self.setup.is_old(region);
-        let limits = self.limits.leased(is_old, self.regions[region].safe).into_iter();
+        let file = &self.regions[region].file;
+        let version = Version::of_file(file.version);
+        let limits = self.limits.leased(file).into_iter();
         let parents = limits.filter_map(|limit| Some((limit.name.to_string(), limit.parent?))).collect();
-        let version = Version::of_file(if is_old { 1 } else { 2 });
         let wall = self.calendar(region);
         let Region { clock, link, registry, due, decisions, .. } = &mut self.regions[region];
         let (local, due) = (clock.show(self.real), link.asks.then_some(&*due));
@@ -240,7 +240,7 @@ impl World {
     /// A call leaves. Returns its number.
     pub(super) fn send_to_store(&mut self, region: usize, call: Call) -> u64 {
         let store = self.shared.as_mut().expect("there is a store");
-        let (letter, life) = (store.write(call), self.regions[region].life);
+        let (letter, life) = (store.write(call, self.real), self.regions[region].life);
         self.post(region, Way::There, Event::AtStore { region, letter });
         self.push(self.real + STORE_TIMEOUT, Event::StoreSilent { region, life, letter });
         letter

@@ -2,7 +2,7 @@
 
 use super::World;
 use super::event::{Event, Phase};
-use crate::limits::Limits;
+use crate::limits::{File, Limits};
 use crate::oracle::{Stock, Verdict, must};
 use crate::topology::{Fate, Shared};
 use crate::{MILLI, SECOND};
@@ -18,6 +18,9 @@ use lessor_ledger::rule::RefillStyle;
 use lessor_protocol::{ClockBounds, Moment};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// The place of the root that nodes ask, where its rules change.
+const ASKED: usize = 0;
 
 /// The era of a store when the first allocator comes to it.
 const FIRST_ERA: u64 = 1;
@@ -59,11 +62,15 @@ pub(super) struct Store {
     /// Of each limit the name of its root, and what that is made of.
     specs: Vec<(String, RootSpec)>,
     letters: BTreeMap<u64, Letter>,
+    /// When each of those that have not arrived was sent.
+    sent: BTreeMap<u64, u64>,
     written: u64,
     /// Whether its time began anew, as far as its head says.
     pub(super) has_eras: bool,
     /// What each root is as long as no allocator swaps it, the time that it is then, and when that was.
     roots: Vec<Option<(Pool, Moment, u64)>>,
+    /// By which file the first of them goes, which nodes ask.
+    pub(super) goes_by: Version,
 }
 
 /// A call on its way, or its answer.
@@ -75,15 +82,15 @@ enum Letter {
 
 impl Store {
     /// An empty one, for roots of `limits`.
-    pub(super) fn new(limits: &Limits, clocks: ClockBounds, is_clockless: bool) -> Self {
+    pub(super) fn new(limits: &Limits, file: &File, clocks: ClockBounds, is_clockless: bool) -> Self {
         // What roots are made of is asked of a registry that is none of the allocators.
         let now = Moment::ORIGIN;
-        let leased = limits.leased(false, limits.safe());
-        let mut registry = Registry::new(&leased, clocks, Past::None, now, 1);
+        let mut registry = Registry::new(&limits.leased(file), clocks, Past::None, now, 1);
         let spec = |place| {
             let (name, id) = limits.pool(place);
             let limit = registry.limit(name).expect("it is configured");
-            let spec = limit.spec(id, Version::of_file(2), Version::of_file(2));
+            // An observer changes no root: each goes by what is in its cell.
+            let spec = limit.spec(id, Version::of_file(0), Version::of_file(file.version));
             let key = id.key.as_ref().map(|key| key.as_str());
             (cell_of(name, key), spec.expect("it is in a store"))
         };
@@ -102,8 +109,10 @@ impl Store {
             sets: vec![],
             is_lost: false,
             roots: vec![None; specs.len()],
+            goes_by: Version::of_file(file.version),
             specs,
             letters: BTreeMap::new(),
+            sent: BTreeMap::new(),
             written: 0,
             has_eras: false,
         }
@@ -123,7 +132,11 @@ impl Store {
             let (_, spec) = &self.specs[place];
             let read =
                 cell.zip(head.as_ref()).map(|(cell, head)| roots::read(spec, head, Some(&cell.value), now));
-            self.roots[place] = read.and_then(Result::ok).map(|root| (root.pool, root.now, real));
+            let read = read.and_then(Result::ok);
+            if let (ASKED, Some(read)) = (place, &read) {
+                self.goes_by = read.version;
+            }
+            self.roots[place] = read.map(|root| (root.pool, root.now, real));
         }
     }
 
@@ -135,6 +148,11 @@ impl Store {
     /// Whether an allocator has said which limit is below which.
     pub(super) fn knows_families(&self) -> bool {
         self.head().is_some_and(|head| !head.families().is_empty())
+    }
+
+    /// The root that nodes ask as it was last swapped, and the time that it was then.
+    pub(super) fn asked(&self) -> Option<(&Pool, Moment)> {
+        self.roots[ASKED].as_ref().map(|(pool, at, _)| (pool, *at))
     }
 
     /// Returns the roots, as an observer that is never behind the time sees them; `None` for a root that is unknown.
@@ -164,8 +182,9 @@ impl Store {
     }
 
     /// The next call is on its way. Returns its number.
-    pub(super) fn write(&mut self, call: Call) -> u64 {
+    pub(super) fn write(&mut self, call: Call, real: u64) -> u64 {
         self.written += 1;
+        self.sent.insert(self.written, real);
         self.letters.insert(self.written, Letter::Call(call));
         self.written
     }
@@ -263,9 +282,12 @@ impl World {
         let is_first = self.regions[region].asks() <= 1;
         let Some(store) = &mut self.shared else { return Ok(()) };
         store.empty_if_doomed(letter, is_first);
+        let (went_by, was_there) = (store.goes_by, store.asked().is_some());
+        let took = store.sent.remove(&letter).map_or(0, |sent| real - sent);
         if store.answer(letter, real, time) {
             self.answer_of_store(region, letter);
         }
+        self.follows_rules(went_by, was_there, Duration::from_nanos(took));
         let (now, stocks) = (self.now(), self.stocks());
         self.oracles.books(now, &stocks)
     }

@@ -126,7 +126,9 @@ pub enum Scenario {
     StoreSafe,
     /// The same while configurations say otherwise how many nodes do so, and for how long, at one allocator or at several.
     SafeChanged,
-    /// As `Stored`, while operators pause and block, and the store loses what it had.
+    /// As `Stored`, while files change, of one allocator after the other.
+    StoreChanged,
+    /// The same, while operators pause and block, and the store loses what it had.
     StoreDecided,
     /// The same where the limit is below another one.
     StoreFamily,
@@ -168,6 +170,9 @@ impl Scenario {
             Scenario::StoreSafe => topologies::store_safe_close(seed),
             Scenario::SafeChanged if seed.is_multiple_of(2) => topologies::safe_changed(seed),
             Scenario::SafeChanged => topologies::store_safe_changed(seed),
+            Scenario::StoreChanged if seed.is_multiple_of(2) => topologies::store_changed_close(seed),
+            Scenario::StoreChanged if seed % 4 == 1 => topologies::store_changed(seed),
+            Scenario::StoreChanged => topologies::store_changed_caps(seed / 4),
             Scenario::StoreFamily => topologies::store_family(seed),
             Scenario::StoreDecided => topologies::store_decided(seed),
             Scenario::StoreCapped => topologies::store_capped(seed),

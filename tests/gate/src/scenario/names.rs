@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All kinds.
-    pub const ALL: [Scenario; 51] = [
+    pub const ALL: [Scenario; 52] = [
         Scenario::Any,
         Scenario::FullWindow,
         Scenario::TinyBucket,
@@ -49,6 +49,7 @@ impl Scenario {
         Scenario::StoreClockless,
         Scenario::StoreSafe,
         Scenario::SafeChanged,
+        Scenario::StoreChanged,
         Scenario::StoreFamily,
         Scenario::StoreDecided,
         Scenario::RegionsCapped,

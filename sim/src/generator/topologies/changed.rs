@@ -1,0 +1,80 @@
+//! Draws fleets of allocators that share a store, whose files get other rules while they run: one allocator goes by a newer file sooner
+//! than another one.
+
+use super::{dice, in_full_use, of_store, rule, store_by};
+use crate::generator::{resized, with_or_without_cap};
+use crate::live::{Act, Live};
+use crate::setup::{Calls, Setup};
+use crate::topology::Fate;
+use crate::{MILLI, SECOND};
+use lessor_ledger::rule::Concurrency;
+use lessor_ledger::{CarryOver, Rule};
+use std::time::Duration;
+
+/// In trouble, with a few changes. Some of the fleets have no clock in their store.
+pub fn store_changed(seed: u64) -> Setup {
+    let mut rng = dice(seed, 29);
+    let mut setup = store_by(vec![rule(20..600, 200..4_000, &mut rng)], 0, seed, &mut rng);
+    of_store(&mut setup).is_clockless =
+        matches!(setup.plan.rules[..], [Rule::SlidingWindow(_)]) && seed % 4 == 1;
+    let every = setup.lasts / rng.u64(2..=5);
+    draw_changes(&mut rng, every, &mut setup);
+    setup.named()
+}
+
+/// The same, where some of the changes cap what is in flight, cap it otherwise, or do not cap it any more. Every other fleet is in full
+/// use, and calls go on for seconds that an earlier cap let begin.
+pub fn store_changed_caps(seed: u64) -> Setup {
+    let mut rng = dice(seed, 31);
+    let window = rule(20..600, 200..4_000, &mut rng);
+    let mut setup = store_by(vec![window], 0, seed, &mut rng);
+    if seed.is_multiple_of(2) {
+        setup = in_full_use(setup, &[], 0);
+        (setup.lasts, setup.calls) =
+            (58 * SECOND, if seed.is_multiple_of(4) { Calls::Silent } else { Calls::Mixed });
+        let mut cap = |longest| {
+            let cap = Concurrency::try_new(rng.u64(5..=50), Duration::from_millis(longest));
+            vec![window, Rule::Concurrency(cap.expect("numbers in range"))]
+        };
+        let steps = [(2, cap(8_000)), (23, cap(500)), (38, vec![window]), (44, cap(1_000))];
+        let change = |(at, rules)| Live { at: at * SECOND, act: Act::Change(CarryOver::AsIs, rules) };
+        setup.live = steps.map(change).into();
+        return setup.named();
+    }
+    let (mut rules, every) = (setup.plan.rules.clone(), setup.lasts / rng.u64(2..=5));
+    draw_changes(&mut rng, every, &mut setup);
+    for live in &mut setup.live {
+        rules =
+            if rng.bool() { with_or_without_cap(&mut rng, &rules) } else { resized(&mut rng, &rules, true) };
+        live.act = Act::Change(CarryOver::AsIs, rules.clone());
+    }
+    setup.named()
+}
+
+/// In full use of a short window or bucket, with a change every few seconds. In one of three fleets something becomes of the store.
+pub fn store_changed_close(seed: u64) -> Setup {
+    let mut rng = dice(seed, 30);
+    let fates: &[Fate] = if seed.is_multiple_of(3) {
+        &[Fate::Copied, Fate::Behind, Fate::Emptied, Fate::Started]
+    } else {
+        &[]
+    };
+    let rule = rule(20..200, 300..1_500, &mut rng);
+    let mut setup = in_full_use(store_by(vec![rule], 0, seed, &mut rng), fates, 8 * SECOND);
+    setup.lasts = 40 * SECOND;
+    draw_changes(&mut rng, 6 * SECOND, &mut setup);
+    setup.named()
+}
+
+/// About every so often other numbers are in the file.
+fn draw_changes(rng: &mut fastrand::Rng, every: u64, setup: &mut Setup) {
+    let (mut at, mut rules) = (0, setup.plan.rules.clone());
+    loop {
+        at += rng.u64(every / 8..every).max(10 * MILLI);
+        if at >= setup.lasts {
+            return;
+        }
+        rules = resized(rng, &rules, true);
+        setup.live.push(Live { at, act: Act::Change(CarryOver::AsIs, rules.clone()) });
+    }
+}

@@ -1,0 +1,141 @@
+//! Files of allocators that share a store change, of one allocator after the other. Each goes by its own, and its roots by the newest
+//! that any of them knew.
+
+use super::World;
+use super::event::Event;
+use super::regions::Region;
+use super::sustained;
+use crate::SECOND;
+use crate::limits::File;
+use crate::oracle::{Instant, Stock};
+use lessor_ledger::overrides::Version;
+use lessor_ledger::pool::Fixtures;
+use lessor_ledger::share::Safe;
+use lessor_ledger::{CarryOver, Rule};
+use lessor_protocol::Moment;
+use lessor_protocol::moment::nanos;
+use std::time::Duration;
+
+/// So long after the first allocator all have the newest file.
+const ROLLS_OUT: u64 = 5 * SECOND;
+
+/// By so much an allocator takes the time to be earlier than it is, at most.
+const BEHIND: Duration = Duration::from_millis(20);
+
+/// An observer looks so often whether leases have ended, as far as roots know.
+const LOOKS: Duration = Duration::from_millis(10);
+
+impl World {
+    /// The file of one allocator says something else of safe shares.
+    pub(super) fn one_goes_on_safely(&mut self, safe: Option<Safe>) {
+        let region = self.rng.usize(..self.regions.len());
+        self.log.note(self.real, "the file of allocator # says another safe share", &[region as u64]);
+        let file = File { safe, ..self.regions[region].file.clone() };
+        self.goes_by(region, file);
+    }
+
+    /// The limit goes on by `rules`, of which one allocator hears at once.
+    pub(super) fn roll_out(&mut self, rules: &[Rule]) {
+        self.rollouts.push(rules.to_vec());
+        self.centre.rules = rules.to_vec();
+        let version = File::FIRST + self.rollouts.len() as u64;
+        let first = self.rng.usize(..self.regions.len());
+        self.has_new_file(first, version);
+        for region in 0..self.regions.len() {
+            let later = self.rng.u64(0..ROLLS_OUT);
+            self.push(self.real + later, Event::HasNewFile { region, version });
+        }
+    }
+
+    /// The file of `region` is the one of `version`, or a newer one.
+    pub(super) fn has_new_file(&mut self, region: usize, version: u64) {
+        let file = &self.regions[region].file;
+        if file.version < version {
+            self.log.note(self.real, "allocator # has another file (#)", &[region as u64, version]);
+            let rules = self.rules_of(Version::of_file(version)).to_vec();
+            self.goes_by(region, File { version, rules, ..file.clone() });
+        }
+    }
+
+    /// An allocator goes by `file` at once; one that is down begins with it.
+    fn goes_by(&mut self, region: usize, file: File) {
+        let configs = self.limits.leased(&file);
+        let Region { clock, up, registry, file: before, .. } = &mut self.regions[region];
+        let goes_on = Fixtures::of(&before.rules).go_on_as(&Fixtures::of(&file.rules));
+        *before = file;
+        if *up {
+            let now = clock.show(self.real);
+            for config in &configs {
+                registry.put(now, config, CarryOver::AsIs, false).expect("there are few limits");
+            }
+            registry.file_says(&configs);
+            if !goes_on {
+                // It begins anew, and its nodes go on with what they have.
+                let (now, stocks) = (self.now(), self.stocks());
+                self.oracles.region_lost(region, now, &stocks);
+            }
+        }
+    }
+
+    /// The rules in the file of `version`.
+    fn rules_of(&self, version: Version) -> &[Rule] {
+        let newer = (File::FIRST + 1..).map(Version::of_file).zip(&self.rollouts);
+        newer.filter(|(newer, _)| *newer <= version).last().map_or(&self.setup.plan.rules, |(_, rules)| rules)
+    }
+
+    /// The root that nodes ask went by a file of version `went_by`: if it goes by another one since, that is what it promises. One that
+    /// was not there begins as full as those rules say.
+    pub(super) fn follows_rules(&mut self, went_by: Version, was_there: bool, took: Duration) {
+        let Some(store) = &self.shared else { return };
+        let goes_by = store.goes_by;
+        if self.rules_of(went_by) == self.rules_of(goes_by) {
+            return;
+        }
+        let (rules, now) = (self.rules_of(goes_by).to_vec(), self.now());
+        let ahead = match was_there {
+            // The allocator that has swapped it asked it as long ago as that took, and a bucket refills by those rules since.
+            true => {
+                let faster = (refill(&rules) - refill(self.rules_of(went_by))).max(0.0);
+                (faster * (took + BEHIND).as_secs_f64()).ceil() as u64 + 1
+            }
+            false => rules.iter().map(Rule::ceiling).max().unwrap_or(0),
+        };
+        self.log.note(self.real, "! the root goes by other rules", &[]);
+        let (out, ends) = self.out_at_root(now);
+        self.oracles.root_changed(now, &rules, (out, ends));
+        if refill(&rules) > 0.0 {
+            self.oracles.root().may_use(now, ahead);
+        }
+        // One that begins anew knows nothing of what is out.
+        let is_shut = self.stocks().above.is_some_and(|stock| !stock.view.quarantine.is_zero());
+        self.shared.iter_mut().for_each(|store| store.is_lost |= is_shut);
+    }
+
+    /// Permits that are out of the root that nodes ask, and when all those leases have ended. What a root does not know that lost its
+    /// books, allocators and nodes do.
+    fn out_at_root(&mut self, now: Instant) -> (u64, Instant) {
+        let stocks = self.stocks().own.into_iter();
+        let held = stocks
+            .map(|Stock { view, in_hand, .. }| view.available + view.books.outstanding.max(in_hand))
+            .sum();
+        let Some((pool, at)) = self.shared.as_ref().and_then(|store| store.asked()) else {
+            return (held, now);
+        };
+        let (mut pool, mut then) = (pool.clone(), at);
+        let quarantine = pool.view(at).quarantine;
+        let out = pool.let_pass(at).outstanding.max(held);
+        while pool.let_pass(then).outstanding > 0 {
+            then = then + LOOKS;
+        }
+        let lasts = then.since(at).max(quarantine);
+        // No clock runs slower than nine tenths of real time.
+        let real = now.real + nanos(lasts) / 8 * 9 + 1_000_000;
+        (out, Instant { real, allocator: now.allocator.max(Moment::ORIGIN) + lasts })
+    }
+}
+
+/// Permits a second that buckets among `rules` gain.
+fn refill(rules: &[Rule]) -> f64 {
+    let buckets = rules.iter().filter(|rule| matches!(rule, Rule::TokenBucket(_)));
+    buckets.map(|bucket| sustained(&[*bucket])).sum()
+}
