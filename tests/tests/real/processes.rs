@@ -210,12 +210,15 @@ fn in_the_demo_of_exports_each_user_gets_what_he_must_and_no_more() {
 fn a_process_stopped_past_its_deadline_spends_nothing_when_it_wakes() {
     let allocator = Allocator::start(&CONFIG.replace("limit = 100", "limit = 600"), "127.0.0.1:0", true);
     let mut sleeper = node(&allocator, "sleeper");
-    // It has demand, so it holds a few of the 600 permits when it is stopped.
-    sleeper.begin(300);
-    let first = sleeper.answer();
-    let held = sleeper.available();
+    // It calls, so it holds a few of the 600 permits now and then. It is stopped once it does.
+    let mut first = vec![];
+    let held = (0..50).find(|_| {
+        sleeper.begin(100);
+        first.extend(sleeper.answer());
+        sleeper.available() > 2
+    });
     sleeper.running.signal(Signal::STOP);
-    assert!(held > 2, "stopped with {held} in hand: the test would prove nothing");
+    assert!(held.is_some(), "stopped with nothing in hand: the test would prove nothing");
     // Meanwhile its lease ends, a window passes, and another node takes all that there is.
     let mut other = node(&allocator, "other");
     other.begin(3_000);
