@@ -12,7 +12,6 @@ use lessor_ledger::overrides::Version;
 use lessor_ledger::pool::Fixtures;
 use lessor_ledger::share::Safe;
 use lessor_ledger::{CarryOver, Rule};
-use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
@@ -130,7 +129,7 @@ impl World {
         let lasts = then.since(at).max(quarantine);
         // No clock runs slower than nine tenths of real time.
         let real = now.real + nanos(lasts) / 8 * 9 + 1_000_000;
-        (out, Instant { real, allocator: now.allocator.max(Moment::ORIGIN) + lasts })
+        (out, Instant { real, allocator: now.allocator + lasts })
     }
 }
 

@@ -89,7 +89,8 @@ fn allocators_that_share_a_store_hold_the_cap_and_strand_nothing() {
 /// One allocator goes by a newer file sooner than another one, and a root by the newest.
 #[test]
 fn allocators_that_share_a_store_hold_the_cap_while_rules_change() {
-    let sum = all_hold(50, few_seeds(), topologies::store_changed);
+    // At 2,000 calls a second the beginnings of fixed windows weigh more than elsewhere.
+    let sum = all_hold(25, few_seeds(), topologies::store_changed);
     let admitted =
         |fleet: fn(u64) -> Setup| (0..few_seeds() / 2).map(|seed| clean(fleet(seed)).admissions).sum::<u64>();
     let (capped, in_use) =

@@ -66,15 +66,20 @@ pub fn store_changed_close(seed: u64) -> Setup {
     setup.named()
 }
 
-/// About every so often other numbers are in the file.
+/// About every so often other numbers are in the file, or a rule of another kind.
 fn draw_changes(rng: &mut fastrand::Rng, every: u64, setup: &mut Setup) {
     let (mut at, mut rules) = (0, setup.plan.rules.clone());
+    // Where the store has no clock, no observer can tell when windows of the calendar begin.
+    let is_clockless = of_store(setup).is_clockless;
     loop {
         at += rng.u64(every / 8..every).max(10 * MILLI);
         if at >= setup.lasts {
             return;
         }
-        rules = resized(rng, &rules, true);
+        rules = match rng.u32(..5) {
+            0 if !is_clockless => vec![rule(20..600, 200..2_000, rng)],
+            _ => resized(rng, &rules, true),
+        };
         setup.live.push(Live { at, act: Act::Change(CarryOver::AsIs, rules.clone()) });
     }
 }
