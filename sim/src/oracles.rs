@@ -52,7 +52,7 @@ impl Oracles {
         let (drift, remembered) = (setup.plan.clocks.drift_ppm(), setup.remembered());
         let oracle = |rules: &[Rule]| Oracle::new(rules, drift, less, remembered);
         let (own, above) = setup.rules_apart();
-        let is_alone = setup.above == 0 && setup.plan.sharing.safe.is_none();
+        let is_alone = setup.above == 0 && setup.safe_lasts().is_none();
         let answers_in_passing =
             is_alone && matches!(setup.topology, Topology::Allocator) && Limits::are_keyed(setup);
         let own = if answers_in_passing { oracle(own).in_passing() } else { oracle(own) };

@@ -111,17 +111,8 @@ impl Setup {
 
     /// The longest that a safe share is said to last at some time, if nodes have any.
     pub fn safe_lasts(&self) -> Option<Duration> {
-        let changed = self.live.iter().filter_map(|live| match &live.act {
-            Act::Safe(safe) => *safe,
-            Act::Change(..)
-            | Act::Remove
-            | Act::TopUp(_)
-            | Act::Pause(_)
-            | Act::Resume
-            | Act::Block(_)
-            | Act::Unblock(_)
-            | Act::Outside(_) => None,
-        });
+        let said = |live: &Live| if let Act::Safe(safe) = live.act { safe } else { None };
+        let changed = self.live.iter().filter_map(said);
         self.plan.sharing.safe.into_iter().chain(changed).map(|safe| safe.lasts).max()
     }
 

@@ -110,12 +110,15 @@ fn allocators_of_a_store_without_a_clock_hold_the_cap_and_strand_nothing() {
     assert!(admissions > seeds(), "too few to say anything: {admissions}");
 }
 
+/// Permits that were spent while no allocator answered, in some fleets.
+fn passed(fleet: fn(u64) -> Setup) -> u64 {
+    (0..few_seeds() / 2).map(|seed| clean(fleet(seed)).passed).sum()
+}
+
 /// Nodes that no allocator answers spend of the reserve.
 #[test]
 fn nodes_of_allocators_that_share_a_store_go_on_with_safe_shares() {
-    let hold =
-        |fleet: fn(u64) -> Setup| (0..few_seeds() / 2).map(|seed| clean(fleet(seed)).passed).sum::<u64>();
-    let (troubled, close) = (hold(topologies::store_safe), hold(topologies::store_safe_close));
+    let (troubled, close) = (passed(topologies::store_safe), passed(topologies::store_safe_close));
     println!("{troubled} and {close} permits were spent while no allocator answered");
     assert!(troubled.min(close) > seeds(), "too few to say anything: {troubled} and {close}");
 }
@@ -123,9 +126,7 @@ fn nodes_of_allocators_that_share_a_store_go_on_with_safe_shares() {
 /// One that was told of a long share goes on with that, if it does not hear of a shorter one.
 #[test]
 fn safe_shares_hold_the_cap_while_configurations_change() {
-    let hold =
-        |fleet: fn(u64) -> Setup| (0..few_seeds() / 2).map(|seed| clean(fleet(seed)).passed).sum::<u64>();
-    let (one, several) = (hold(topologies::safe_changed), hold(topologies::store_safe_changed));
+    let (one, several) = (passed(topologies::safe_changed), passed(topologies::store_safe_changed));
     println!("{one} and {several} permits were spent while no allocator answered");
     assert!(one.min(several) > seeds(), "too few to say anything: {one} and {several}");
 }
