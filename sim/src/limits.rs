@@ -37,7 +37,9 @@ pub struct File {
     pub version: u64,
     /// What must hold.
     pub rules: Vec<Rule>,
-    /// What nodes may go on with.
+    /// What is kept back.
+    pub reserve: u64,
+    /// What nodes may go on with of that.
     pub safe: Option<Safe>,
     /// Whether the limit that nodes ask is below no other one in it.
     pub is_old: bool,
@@ -50,8 +52,8 @@ impl File {
     /// The one that `region` begins with.
     pub fn new(setup: &Setup, region: usize) -> Self {
         let is_old = setup.is_old(region);
-        let (rules, safe) = (setup.plan.rules.clone(), setup.plan.sharing.safe);
-        File { version: if is_old { File::FIRST - 1 } else { File::FIRST }, rules, safe, is_old }
+        let (rules, &Sharing { reserve, safe, .. }) = (setup.plan.rules.clone(), &setup.plan.sharing);
+        File { version: if is_old { File::FIRST - 1 } else { File::FIRST }, rules, reserve, safe, is_old }
     }
 }
 
@@ -173,17 +175,19 @@ impl Limits {
         self.upstream.as_ref().expect("there are regions, or there is a store")
     }
 
-    /// So many nodes may go on with the reserve from now on.
-    pub fn go_on_safely(&mut self, safe: Option<Safe>) {
-        self.plan.sharing.safe = safe;
+    /// The limits that nodes ask are shared otherwise from now on.
+    pub fn share_otherwise(&mut self, change: impl FnOnce(&mut Sharing)) {
+        change(&mut self.plan.sharing);
     }
 
     /// The configuration of a host that leases the limits, by its `file`. Of another allocator it leases the limit that nodes ask, of a
     /// store all.
     pub fn leased(&self, file: &File) -> Vec<LimitConfig> {
-        let File { ref rules, safe, is_old, version: _ } = *file;
+        let File { ref rules, reserve, safe, is_old, version: _ } = *file;
         let mut configs = self.configs(rules);
-        configs.iter_mut().take(self.asked).for_each(|config| config.sharing.safe = safe);
+        for config in configs.iter_mut().take(self.asked) {
+            (config.sharing.reserve, config.sharing.safe) = (reserve, safe);
+        }
         let is_stored = self.upstream().is_store();
         configs.truncate(if is_stored && !is_old { self.count() } else { 1 });
         for config in &mut configs {

@@ -25,6 +25,8 @@ pub enum Act {
     /// So many nodes may go on with the reserve from now on, for so long. Of allocators that share a store, one has read the file that
     /// says so.
     Safe(Option<Safe>),
+    /// So many permits are kept back from now on. Of allocators that share a store, one has read the file that says so.
+    Reserve(u64),
     /// It goes.
     Remove,
     /// So many permits more, once.
@@ -49,6 +51,7 @@ impl fmt::Display for Live {
             Act::Change(carry, rules) => write!(out, "change:{}:{}", carry.name(), rules_text(rules)),
             Act::Safe(None) => write!(out, "safe:none"),
             Act::Safe(Some(safe)) => write!(out, "safe:{}", safe_text(*safe)),
+            Act::Reserve(permits) => write!(out, "reserve:{permits}"),
             Act::Remove => write!(out, "remove:"),
             Act::TopUp(permits) => write!(out, "top_up:{permits}"),
             Act::Pause(nanos) => write!(out, "pause:{nanos}"),
@@ -77,6 +80,7 @@ pub fn parse(text: &str) -> Result<Live, String> {
         }
         "safe" if value == "none" => Act::Safe(None),
         "safe" => Act::Safe(Some(safe(value)?)),
+        "reserve" => Act::Reserve(number(value)?),
         "remove" => Act::Remove,
         "top_up" => Act::TopUp(number(value)?),
         "pause" => Act::Pause(number(value)?),

@@ -98,6 +98,7 @@ impl Setup {
         let changed = self.live.iter().filter_map(|live| match &live.act {
             Act::Change(_, rules) => Some(rules.as_slice()),
             Act::Safe(_)
+            | Act::Reserve(_)
             | Act::Remove
             | Act::TopUp(_)
             | Act::Pause(_)
@@ -114,6 +115,12 @@ impl Setup {
         let said = |live: &Live| if let Act::Safe(safe) = live.act { safe } else { None };
         let changed = self.live.iter().filter_map(said);
         self.plan.sharing.safe.into_iter().chain(changed).map(|safe| safe.lasts).max()
+    }
+
+    /// The most that is said to be kept back at some time.
+    pub fn reserve_most(&self) -> u64 {
+        let said = |live: &Live| if let Act::Reserve(permits) = live.act { Some(permits) } else { None };
+        self.live.iter().filter_map(said).fold(self.plan.sharing.reserve, u64::max)
     }
 
     /// How long a lease lasts by `rules`.

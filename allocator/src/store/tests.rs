@@ -20,7 +20,7 @@ fn place(limit: &str, key: &str) -> PoolPlace {
 }
 
 fn limit_row(version: u64) -> LimitRow {
-    LimitRow { version, basis: "{}".to_owned(), past: SavedPast::None }
+    LimitRow { version, basis: "{}".to_owned(), past: SavedPast::None, shares: None, longest: None }
 }
 
 /// A pool that has lent `permits`.

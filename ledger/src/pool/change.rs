@@ -55,10 +55,9 @@ impl Pool {
         self.term = self.borrower.as_ref().map_or(plan.term(), |borrower| borrower.lends_for(plan.term()));
         self.sessions.go_by(self.term, self.ledgers.are_reusable());
         self.groups = Groups::of(&plan, &self.ledgers, self.now);
-        self.plan = plan;
+        let before = std::mem::replace(&mut self.plan, plan);
         self.checkpoints.forget();
-        let span = self.safe_span();
-        self.safe_shares.count(span);
+        self.count_safe_shares_by_others(&before);
         (self.pacer, self.excess) = (Rare::default(), Rare::default());
         self.foresee_nothing();
         self.audit();

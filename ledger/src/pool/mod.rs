@@ -11,6 +11,7 @@ mod calls;
 mod change;
 mod checkpoint;
 mod claims;
+mod earlier_shares;
 mod family;
 mod feedback;
 mod fixtures;
@@ -42,6 +43,7 @@ mod unspent;
 pub use books::Books;
 pub use borrow::GrantOutcome;
 pub use checkpoint::{CHECKPOINT_LASTS, Checkpoint, HighWater};
+pub use earlier_shares::{EarlierShares, SavedShares};
 pub use family::Above;
 pub use feedback::ObservationEffect;
 pub use fixtures::Fixtures;
@@ -243,6 +245,9 @@ impl Pool {
 
     /// Permits that can be lent now.
     fn left(&self) -> u64 {
+        if !self.shut_for_shares().is_zero() {
+            return 0;
+        }
         let kept_back = self.reserve().saturating_add(self.withheld());
         self.ledgers.available().saturating_sub(kept_back).min(self.eased())
     }

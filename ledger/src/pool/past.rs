@@ -6,6 +6,7 @@ use crate::rule::{At, Gap, Since};
 use lessor_protocol::{ClockBounds, Moment};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What may go on that the books do not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +25,9 @@ pub enum Past {
 }
 
 impl Past {
-    /// What comes after the limit went by `plans` until `now`, and by other rules before those.
-    pub fn after<'a>(self, plans: impl Iterator<Item = &'a Plan>, clocks: ClockBounds, now: Moment) -> Past {
-        let longest = plans.filter_map(Plan::longest).max();
+    /// What comes after the limit went by rules until `now` that let calls take up to `longest`, where they counted them, and by
+    /// other rules before those.
+    pub fn after(self, longest: Option<Duration>, clocks: ClockBounds, now: Moment) -> Past {
         // What is out now may be spent on a call until its lease ends.
         let own = longest.map_or(now, |longest| now + clocks.quarantine() + clocks.stretched(longest));
         Past::Other { until: now, calls_end: own.max(self.calls_end()) }

@@ -42,7 +42,8 @@ impl Pool {
             let retry_after = quarantine_until.since(self.now);
             return Ok(Answer::Refusal(Refusal { reason: RefusalReason::Quarantine, retry_after }));
         }
-        if let Some(refusal) = self.refused_by_vendor(above) {
+        let refused = self.refused_by_vendor(above).or_else(|| self.refused_for_shares(above));
+        if let Some(refusal) = refused {
             return self.settle_below(above, now, holder, seq, ask, refusal);
         }
         let place = Place::own(holder.id);

@@ -12,12 +12,12 @@
 
 use super::rare::{Rare, Usual};
 use super::safe_loan::SafeAsk;
-use super::{Pool, SessionId};
+use super::{Above, Plan, Pool, SessionId};
 use crate::Rule;
 use crate::packed::Carrier;
 use crate::share::Safe;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{ClockBounds, Moment, SafeShare};
+use lessor_protocol::{ClockBounds, Moment, Refusal, RefusalReason, SafeShare};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub(super) struct Taken {
 
 impl Taken {
     /// What it allows in any interval of length `span`.
-    fn within(&self, span: Duration) -> u64 {
+    pub(super) fn within(&self, span: Duration) -> u64 {
         if span <= self.span {
             return self.permits;
         }
@@ -148,6 +148,32 @@ impl SafeShares {
             Some(given) if !given.taken.is_empty() => given.count(span),
             Some(_) | None => self.given = Rare::default(),
         }
+    }
+
+    /// What is spent counts for so much `longer` than before, and windows of `span` count.
+    fn go_by(&mut self, longer: Duration, span: Option<Duration>) {
+        if let Some(given) = self.given.unusual() {
+            given.taken.values_mut().for_each(|taken| taken.free_from = taken.free_from + longer);
+        }
+        self.count(span);
+    }
+
+    /// `id` has what is `taken`, whatever others have. Windows of `span` count.
+    pub(super) fn hold(&mut self, id: SessionId, taken: Taken, span: Option<Duration>) {
+        self.given.taken.insert(id, taken);
+        self.count(span);
+    }
+
+    /// All that `other` knows is taken here, where what is spent counts for so much `longer`, and windows of `span` count.
+    pub(super) fn hold_all(&mut self, other: &SafeShares, longer: Duration, span: Option<Duration>) {
+        self.opens = self.opens.max(other.opens);
+        self.given = other.given.clone();
+        self.go_by(longer, span);
+    }
+
+    /// When all of them are free.
+    fn over(&self) -> Moment {
+        self.given.taken.values().map(|taken| taken.free_from).max().unwrap_or(Moment::ORIGIN)
     }
 
     /// The session goes without having spent after `now`.
@@ -303,6 +329,26 @@ impl Pool {
         }
     }
 
+    /// What was spent counted by `before` until now.
+    pub(super) fn count_safe_shares_by_others(&mut self, before: &Plan) {
+        let (longer, span) = (counts_longer(&self.plan, before), self.safe_span());
+        self.safe_shares.go_by(longer, span);
+    }
+
+    /// For how long nothing is lent, because nodes may go on with safe shares that were told by other rules: where the rules of now
+    /// count otherwise than in windows, nothing that is kept back makes up for what those nodes spend.
+    pub(super) fn shut_for_shares(&self) -> Duration {
+        let counts = self.safe_shares.are_free() || self.borrower.is_some() || self.safe_span().is_some();
+        if counts { Duration::ZERO } else { self.safe_shares.over().since(self.now) }
+    }
+
+    /// What is answered meanwhile, here or in a pool `above`.
+    pub(super) fn refused_for_shares(&self, above: &[Above<'_>]) -> Option<Refusal> {
+        let above = above.iter().map(|above| above.pool.shut_for_shares());
+        let wait = above.fold(self.shut_for_shares(), Duration::max);
+        (!wait.is_zero()).then_some(Refusal { reason: RefusalReason::Quarantine, retry_after: wait })
+    }
+
     /// The session has gone.
     pub(super) fn leave_safe_share(&mut self, id: SessionId) {
         let span = self.safe_span();
@@ -317,6 +363,24 @@ impl Pool {
             None => safe_span(&self.plan.rules),
         }
     }
+}
+
+/// For how much longer what is spent counts by the rules of `plan` than by those of `before`.
+pub(super) fn counts_longer(plan: &Plan, before: &Plan) -> Duration {
+    let stretched = |plan: &Plan| plan.clocks.stretched(counts_for(&plan.rules));
+    stretched(plan).saturating_sub(stretched(before))
+}
+
+/// How long a permit that is spent counts by `rules`, as far as they are no buckets.
+pub(super) fn counts_for(rules: &[Rule]) -> Duration {
+    let counts = rules.iter().map(|rule| match rule {
+        Rule::SlidingWindow(rule) => rule.per() + rule.margin(),
+        Rule::SlidingLog(rule) => rule.per() + rule.margin(),
+        Rule::FixedWindow(rule) => rule.per(),
+        Rule::Concurrency(rule) => rule.longest(),
+        Rule::TokenBucket(_) | Rule::LeakyBucket(_) => Duration::ZERO,
+    });
+    counts.max().unwrap_or_default()
 }
 
 /// The longest window of `rules`, with the way to the vendor. `None` if one of them counts otherwise than in windows that

@@ -88,7 +88,7 @@ impl Registry {
         let (mut rows, mut left): (Vec<(String, LimitRow)>, _) = (vec![], VecDeque::new());
         for (name, limit) in self.limits.iter_mut().filter(is_unwritten) {
             journaled.versions += 1;
-            let (version, row) = limit.row(journaled.versions);
+            let (version, row) = limit.row(now, journaled.versions);
             rows.extend(row.map(|row| (name.clone(), row)));
             let (pools, has_more) = limit.take_unwritten();
             left.push_back(Unwritten { limit: name.clone(), version, pools: pools.into(), has_more });

@@ -5,7 +5,7 @@ use super::limits::Limits;
 use super::{LimitConfig, Registry, keep, wrong_parent};
 use crate::CarryOver;
 use crate::named::LIMITS_MAX;
-use crate::pool::Past;
+use crate::pool::{EarlierShares, Past};
 use crate::registry::limit::Limit;
 use lessor_protocol::Moment;
 use std::sync::MutexGuard;
@@ -62,7 +62,9 @@ impl Registry {
         } else {
             self.check_room()?;
             let past = self.past_of(now, name, if fresh { Past::None } else { self.past });
-            let limit = Limit::new(config.clone(), self.clocks, past, now);
+            let shares = self.shares_of(now, name);
+            let mut limit = Limit::new(config.clone(), self.clocks, past, now);
+            limit.learn_shares(shares);
             self.limits.insert(name.to_owned(), limit);
             Put::Created
         };
@@ -123,14 +125,26 @@ impl Registry {
     /// The past of a limit that is new here, where `earlier` is what an earlier life left. A pattern that stood for its name, or
     /// for names that fall to it now, lent from pools of its own.
     fn past_of(&self, now: Moment, name: &str, earlier: Past) -> Past {
-        let past_of = |limit: MutexGuard<'_, Limit>| limit.past_of_others(now);
-        let pasts = [&self.limits, &self.retired].into_iter().flat_map(|limits| -> Vec<Past> {
+        let pasts = self.of_those_that_lent(name, |limit| limit.past_of_others(now));
+        pasts.into_iter().max_by_key(|past| past.calls_end()).unwrap_or(earlier)
+    }
+
+    /// What nodes may go on with by themselves of the same.
+    fn shares_of(&self, now: Moment, name: &str) -> Option<EarlierShares> {
+        let shares = self.of_those_that_lent(name, |limit| limit.shares_out(now));
+        shares.into_iter().flatten().reduce(EarlierShares::and)
+    }
+
+    /// What `say` says of each limit that lent by `name`, or by names that begin as that pattern.
+    fn of_those_that_lent<T>(&self, name: &str, say: impl Fn(&Limit) -> T) -> Vec<T> {
+        let limits = [&self.limits, &self.retired].into_iter();
+        let said = limits.flat_map(|limits| -> Vec<T> {
             match name.strip_suffix('*') {
-                None => lent_as(limits, name).into_iter().map(past_of).collect(),
-                Some(prefix) => lent_below(limits, prefix).map(past_of).collect(),
+                None => lent_as(limits, name).map(|limit| say(&limit)).into_iter().collect(),
+                Some(prefix) => lent_below(limits, prefix).map(|limit| say(&limit)).collect(),
             }
         });
-        pasts.max_by_key(|past| past.calls_end()).unwrap_or(earlier)
+        said.collect()
     }
 
     /// Whether a removed limit that still counts had the name `name`. The pattern that the name falls to now knows nothing of what

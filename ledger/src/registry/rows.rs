@@ -2,12 +2,14 @@
 //! checkpoint. One batch holds what changed.
 
 use crate::overrides::SavedSuspension;
-use crate::pool::{Checkpoint, HighWater, SavedPast};
+use crate::pool::{Checkpoint, HighWater, Past, SavedPast, SavedShares};
 use crate::registry::limit::PoolId;
-use lessor_protocol::{Key, LimitName};
+use crate::rule::Gap;
+use lessor_protocol::{ClockBounds, Key, LimitName, Moment};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Which pool of which limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +58,19 @@ pub struct LimitRow {
     pub basis: String,
     /// What pools that are made anew have to wait for.
     pub past: SavedPast,
+    /// What nodes may go on with by themselves, if they may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares: Option<SavedShares>,
+    /// The longest that a call may take, where calls are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<Duration>,
+}
+
+impl LimitRow {
+    /// What another limit of its name has to wait for that begins at `now`, and cannot go on with its pools.
+    pub(super) fn lost(&self, gap: Gap, clocks: ClockBounds, now: Moment) -> Past {
+        self.past.read(gap, clocks, now).after(self.longest, clocks, now)
+    }
 }
 
 /// What is written down of a pool.

@@ -3,13 +3,13 @@
 
 use super::limits::Limits;
 use super::{LimitConfig, Registry};
-use crate::pool::Past;
+use crate::pool::{EarlierShares, Past};
 use crate::registry::limit::Limit;
-use crate::registry::rows::{Batch, PoolPlace, Written};
+use crate::registry::rows::{Batch, LimitRow, Written};
 use crate::rule::Gap;
 use lessor_protocol::{ClockBounds, Moment};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -72,31 +72,37 @@ impl Registry {
         let mut registry = Registry::new(configured, clocks, Past::Lost(now), now, epoch);
         let all: Vec<&LimitConfig> = configured.iter().collect();
         // Names of removed limits fall to these patterns, which know nothing of what those limits lent.
-        let gone = written.limits.keys().filter(|name| !registry.limits.contains(name));
-        let heirs: BTreeSet<String> = gone.filter_map(|name| heir(&registry.limits, name)).collect();
+        let mut heirs: BTreeMap<String, Vec<&LimitRow>> = BTreeMap::new();
+        for (name, row) in &written.limits {
+            let is_gone = !registry.limits.contains(name);
+            let heir = is_gone.then(|| heir(&registry.limits, name)).flatten();
+            heir.into_iter().for_each(|heir| heirs.entry(heir).or_default().push(row));
+        }
         for limit in configured {
             let name = limit.name.to_string();
-            let Some(row) = written.limits.get(&name) else { continue };
-            if row.basis != basis_of(&all, limit, clocks) || heirs.contains(&name) {
-                continue;
-            }
-            let past = row.past.read(gap, clocks, now);
-            let mut made = Limit::new(limit.clone(), clocks, past, now);
-            if !made.has_checkpoints() {
-                continue;
-            }
-            made.resume(now);
-            let first = PoolPlace { limit: name.clone(), id: Default::default() };
-            let pools = written.pools.range(first..).take_while(|(place, _)| place.limit == name);
-            for (place, pool) in pools {
-                if made
-                    .pool_id(place.id.name.as_ref().map_or(name.as_str(), |name| name.as_str()), place.key())
-                    == Ok(place.id.clone())
-                {
-                    made.restore(place.id.clone(), pool, row.version, gap, now);
+            let (own, inherited) = (written.limits.get(&name), heirs.get(&name));
+            let rows = || own.into_iter().chain(inherited.into_iter().flatten().copied());
+            let shares = rows().filter_map(|row| row.shares).map(|shares| shares.read(now, clocks));
+            let shares = shares.reduce(EarlierShares::and);
+            let is_same = |row: &&LimitRow| row.basis == basis_of(&all, limit, clocks) && inherited.is_none();
+            if let Some(row) = own.filter(is_same) {
+                let past = row.past.read(gap, clocks, now);
+                let mut made = Limit::new(limit.clone(), clocks, past, now);
+                if made.has_checkpoints() {
+                    made.resume(now);
+                    made.learn_shares(shares);
+                    made.restore_all(written, row.version, gap, now);
+                    registry.limits.insert(name, made);
+                    continue;
                 }
             }
-            registry.limits.insert(name, made);
+            let lost = rows().map(|row| row.lost(gap, clocks, now)).max_by_key(|past| past.calls_end());
+            // Of what is leased the allocator that lends it counts what is out.
+            if let Some(past) = lost.filter(|_| limit.upstream.is_none()) {
+                let mut made = Limit::new(limit.clone(), clocks, past, now);
+                made.learn_shares(shares);
+                registry.limits.insert(name, made);
+            }
         }
         // No version that there was.
         registry.journaled.versions = written.limits.values().map(|row| row.version).max().unwrap_or(0);

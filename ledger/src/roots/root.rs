@@ -220,7 +220,11 @@ impl Root<'_> {
                 true => pool.change(own.clone(), CarryOver::AsIs, now),
                 // It has lent nothing yet, or by rules from which these cannot carry on: it waits, and refills by the new rules from
                 // now on.
-                false => pool = Pool::after_others(own.clone(), now, calls_end, now, now),
+                false => {
+                    let mut anew = Pool::after_others(own.clone(), now, calls_end, now, now);
+                    anew.keep_back_shares_of(&pool);
+                    pool = anew;
+                }
             }
         }
         let is_contested = self.version == spec.version && differs;

@@ -217,6 +217,7 @@ impl World {
         let way = if way == 0 { 0 } else { self.rng.u64(0..=way) };
         let lender = self.setup.lender(desk);
         self.oracles.passed(lender, self.nows(lender), permits, way)?;
+        self.takes_time(desk, permits, Manner::Plain, None);
         self.vendor_answers(desk);
         Ok(true)
     }

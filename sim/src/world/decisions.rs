@@ -46,7 +46,11 @@ impl World {
             Act::Block(node) => Decision::Block(self.setup.name(*node)),
             Act::Unblock(node) => Decision::Unblock(self.setup.name(*node)),
             Act::Safe(safe) => {
-                self.one_goes_on_safely(*safe);
+                self.one_shares_otherwise(|file| file.safe = *safe);
+                return Ok(());
+            }
+            Act::Reserve(permits) => {
+                self.one_shares_otherwise(|file| file.reserve = *permits);
                 return Ok(());
             }
             Act::Change(_, rules) => {

@@ -8,7 +8,7 @@ use crate::oracle::Verdict;
 use lessor_ledger::overrides::Decision;
 use lessor_ledger::pool::Fixtures;
 use lessor_ledger::registry::Put;
-use lessor_ledger::share::Safe;
+use lessor_ledger::share::Sharing;
 use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::Moment;
 use std::time::Duration;
@@ -41,7 +41,8 @@ impl World {
                 (self.centre.is_removed, self.centre.paused) = (true, None);
             }
             Act::Change(carry, rules) => self.change(rules, carry)?,
-            Act::Safe(safe) => self.go_on_safely(safe),
+            Act::Safe(safe) => self.share_otherwise(|sharing| sharing.safe = safe),
+            Act::Reserve(permits) => self.share_otherwise(|sharing| sharing.reserve = permits),
             Act::TopUp(permits) => self.top_up(permits)?,
             Act::Pause(nanos) => self.decide_here(&Decision::Pause(Some(Duration::from_nanos(nanos)))),
             Act::Resume => self.decide_here(&Decision::Resume),
@@ -55,10 +56,10 @@ impl World {
         Ok(())
     }
 
-    /// So many nodes may go on with the reserve from now on, which the file says too.
-    fn go_on_safely(&mut self, safe: Option<Safe>) {
+    /// The limit that nodes ask is shared otherwise from now on, as the file says too.
+    fn share_otherwise(&mut self, change: impl FnOnce(&mut Sharing)) {
         let now = self.centre.clock.show(self.real);
-        self.limits.go_on_safely(safe);
+        self.limits.share_otherwise(change);
         let configs = self.limits.configs(&self.centre.rules);
         for config in &configs {
             self.centre.registry.put(now, config, CarryOver::AsIs, false).expect("there are few limits");

@@ -186,7 +186,7 @@ fn never_refills(rule: &Rule) -> bool {
 /// stretched, and the ask before was lost. A bucket may take as long again to fill up to one permit beyond what is kept
 /// back.
 fn refresh(setup: &Setup) -> u64 {
-    let kept_back = setup.plan.sharing.reserve;
+    let kept_back = setup.reserve_most();
     // What is owed by one rule is paid at the pace of the one that comes after it.
     let owed = setup.rule_sets().flatten().map(|rule| match rule {
         Rule::TokenBucket(rule) => rule.debt(),

@@ -339,7 +339,9 @@ impl World {
         region: usize,
         answers: Vec<Result<roots::Reply, Reason>>,
     ) -> Verdict {
-        let is_lost = self.shared.as_ref().is_none_or(|store| store.is_lost);
+        // Where the time began anew while all allocators were idle, a lease that has ended counts from then on, and its allocator has
+        // forgotten it.
+        let is_lost = self.shared.as_ref().is_none_or(|store| store.is_lost || store.has_eras);
         let at = &mut self.regions[region];
         let now = at.clock.show(self.real);
         let (session, seq) = (at.connection.session(), at.asks());

@@ -25,8 +25,7 @@ impl World {
             return permits;
         }
         let ceiling = self.centre.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
-        let most =
-            ceiling.saturating_sub(self.setup.plan.sharing.reserve).min(self.setup.plan.sharing.lease_max);
+        let most = ceiling.saturating_sub(self.setup.reserve_most()).min(self.setup.plan.sharing.lease_max);
         let more = permits * self.rng.u64(1..=MORE);
         more.min(most).max(permits)
     }

@@ -10,7 +10,6 @@ use crate::limits::File;
 use crate::oracle::{Instant, Stock};
 use lessor_ledger::overrides::Version;
 use lessor_ledger::pool::Fixtures;
-use lessor_ledger::share::Safe;
 use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
@@ -25,11 +24,12 @@ const BEHIND: Duration = Duration::from_millis(20);
 const LOOKS: Duration = Duration::from_millis(10);
 
 impl World {
-    /// The file of one allocator says something else of safe shares.
-    pub(super) fn one_goes_on_safely(&mut self, safe: Option<Safe>) {
+    /// The file of one allocator says something else of how the limit is shared.
+    pub(super) fn one_shares_otherwise(&mut self, change: impl FnOnce(&mut File)) {
         let region = self.rng.usize(..self.regions.len());
         self.log.note(self.real, "the file of allocator # says another safe share", &[region as u64]);
-        let file = File { safe, ..self.regions[region].file.clone() };
+        let mut file = self.regions[region].file.clone();
+        change(&mut file);
         self.goes_by(region, file);
     }
 

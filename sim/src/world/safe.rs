@@ -7,7 +7,7 @@ use lessor_protocol::{Moment, SafeShare};
 impl World {
     /// The node of `desk` hears of its safe share, in the answer to an ask that was first sent at `first_sent`.
     ///
-    /// K10: all that nodes may go by at a time is no more than the reserve.
+    /// K10: all that nodes may go by at a time is no more than the reserve, or the largest of those that were said.
     pub(super) fn hears_of_share(
         &mut self,
         desk: usize,
@@ -27,7 +27,7 @@ impl World {
             let is_held = self.setup.limit(other) == limit && home.up && home.now(self.real) < ends;
             is_held.then_some(permits)
         });
-        let (held, reserve) = (held.sum::<u64>(), self.setup.plan.sharing.reserve);
+        let (held, reserve) = (held.sum::<u64>(), self.setup.reserve_most());
         must("K10", held <= reserve, || format!("nodes may go on with {held}, where {reserve} are kept back"))
     }
 }

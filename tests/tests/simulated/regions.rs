@@ -132,6 +132,14 @@ fn safe_shares_hold_the_cap_while_configurations_change() {
 }
 
 #[test]
+fn safe_shares_hold_the_cap_while_rules_and_reserves_change() {
+    let (one, several) =
+        (passed(topologies::safe_changed_rules), passed(topologies::store_safe_changed_rules));
+    println!("{one} and {several} permits were spent while no allocator answered");
+    assert!(one.min(several) > seeds(), "too few to say anything: {one} and {several}");
+}
+
+#[test]
 fn allocators_that_share_a_store_hold_the_cap_where_groups_are_guaranteed_a_part() {
     let sum = all_hold(50, few_seeds(), topologies::store_guaranteed);
     assert!(sum.calls > 100 * few_seeds(), "{sum:?}");

@@ -120,6 +120,63 @@ fn an_allocator_whose_shares_are_to_last_longer_asks_its_root_first() {
     assert_eq!(lasts(&mut pool, 6), Some(10 * SECOND));
 }
 
+/// The bug: a limit that went on by a bucket lent all of that beside what nodes spent which went on with shares of a window.
+#[test]
+fn a_bucket_lends_nothing_while_nodes_may_go_on_with_shares_of_windows() {
+    let mut pool = Pool::new(seated(3, 30), millis(0));
+    assert_eq!([1, 2, 3].map(|id| share_of(&mut pool, 0, id)), [Some(10); 3]);
+    let bucket = |sharing| Arc::new(Plan { sharing, ..Plan::clone(&plan(vec![bucket(100, 100, SECOND)])) });
+    pool.change(bucket(Sharing::default()), CarryOver::AsIs, millis(100));
+    let over = pool.plan.clocks.grantor_end(millis(0), LASTS) + pool.plan.clocks.stretched(SECOND);
+    let just = over.since(millis(0)).as_millis() as u64;
+    let answer = pool.renew(millis(just), A, 1, ask(0, 0, 10)).expect("a good ask");
+    assert!(answer.grant().is_none(), "{answer:?}");
+    assert_eq!([pool.view(millis(just)).available, pool.view(millis(just + 1)).available], [0, 100]);
+    assert_eq!(grant(pool.renew(millis(just + 1), A, 2, ask(0, 0, 10))).permits, 10);
+}
+
+/// The bug: what was spent last on a share was forgotten while longer windows still had it.
+#[test]
+fn what_is_spent_on_a_share_counts_until_it_has_left_windows_that_became_longer() {
+    let mut pool = Pool::new(seated(3, 30), millis(0));
+    assert_eq!([1, 2, 3].map(|id| share_of(&mut pool, 0, id)), [Some(10); 3]);
+    let longer = Plan { rules: vec![sliding(100, 3 * SECOND)], ..Plan::clone(&seated(3, 3)) };
+    pool.change(Arc::new(longer), CarryOver::AsIs, millis(100));
+    let over = pool.plan.clocks.grantor_end(millis(0), LASTS) + pool.plan.clocks.stretched(3 * SECOND);
+    let just = over.since(millis(0)).as_millis() as u64;
+    // 30 in each of three seconds, and one more of each node.
+    assert_eq!([just, just + 1].map(|at| pool.view(millis(at)).available), [7, 97]);
+}
+
+/// Of rules that cannot carry on, and of an earlier life.
+#[test]
+fn a_pool_that_is_made_anew_keeps_back_what_nodes_may_go_on_with() {
+    let (before, after) = (seated(3, 30), seated(1, 5));
+    let shares = EarlierShares::of(&before, millis(0)).expect("it has some");
+    let over = before.clocks.grantor_end(millis(0), LASTS) + before.clocks.stretched(SECOND);
+    let just = over.since(millis(0)).as_millis() as u64;
+    let at = |pool: &mut Pool| [just, just + 1].map(|at| pool.view(millis(at)).available);
+    let made = |plan: &Arc<Plan>| {
+        let mut pool = Pool::new(plan.clone(), millis(0));
+        pool.keep_back(shares);
+        pool
+    };
+    assert_eq!(at(&mut made(&after)), [70, 95]);
+    assert_eq!(at(&mut made(&before)), [70, 70], "it keeps back as much in any case");
+    assert!(made(&before).safe_shares.are_free());
+    assert_eq!(at(&mut made(&plan(vec![bucket(100, 100, SECOND)]))), [0, 100]);
+    // One that takes the place of a pool knows what that told.
+    let mut pool = Pool::new(before, millis(0));
+    assert_eq!(share_of(&mut pool, 0, 1), Some(10));
+    let mut anew = Pool::new(after, millis(0));
+    anew.keep_back_shares_of(&pool);
+    assert_eq!(at(&mut anew), [90, 95]);
+    // What was written down lasts for as long as any share.
+    let read = shares.save().read(millis(0), anew.plan.clocks);
+    let longest = anew.plan.clocks.grantor_end(millis(0), SafeShare::LASTS_MAX);
+    assert!(read.are_out(longest) && !read.are_out(longest + 2 * SECOND));
+}
+
 #[test]
 fn a_pool_with_seats_is_not_forgotten() {
     let mut pool = Pool::new(seated(1, 30), millis(0));

@@ -60,9 +60,11 @@ impl Limit {
             self.reset_to(config, now);
             return self.outdate_records();
         }
+        self.note_shares(now);
         let plans = Plans::of(&config, self.plan.clocks);
         let past = self.past;
-        let change = Change { plans: plans.clone(), past, carry_over, at: now, done: None };
+        let earlier = self.earlier;
+        let change = Change { plans: plans.clone(), past, earlier, carry_over, at: now, done: None };
         self.pools.change(change, &mut self.tally);
         if self.makes_pools() {
             let (from, to) = ((&self.plan, &self.overrides), (&plans.plan, &plans.overrides));
@@ -90,7 +92,7 @@ impl Limit {
             let (plan, before) = (plans.of_pool(id), pool.view(now));
             match must_reset {
                 true => pool = past.pool(plan, now),
-                false => unused::go_on(&mut pool, plan, past, carry_over, now),
+                false => unused::go_on(&mut pool, plan, (past, self.earlier), carry_over, now),
             }
             Effect { pool: id.clone(), before, after: pool.view(now) }
         });
@@ -176,6 +178,7 @@ impl Limit {
         // One of that name that counts calls again would have to wait for them.
         let calls_have_ended = self.past.calls_end() <= now;
         calls_have_ended
+            && self.earlier.is_over(now)
             && self.quarantine(now).is_zero()
             && match self.makes_pools() {
                 false => {
@@ -197,11 +200,17 @@ impl Limit {
 
     /// What pools have to wait for that are made at `now`, by other rules, of what these let begin.
     pub(crate) fn past_of_others(&self, now: Moment) -> Past {
+        self.past.after(self.longest(), self.plan.clocks, now)
+    }
+
+    /// The longest that a call of any key may take, where calls are counted.
+    pub(super) fn longest(&self) -> Option<Duration> {
         let plans = std::iter::once(&self.plan).chain(self.overrides.values());
-        self.past.after(plans.map(Arc::as_ref), self.plan.clocks, now)
+        plans.filter_map(|plan| plan.longest()).max()
     }
 
     fn reset_to(&mut self, config: LimitConfig, now: Moment) {
+        self.lose_shares(now);
         self.has_lost_loans |= self.config.upstream.is_some();
         for shelf in self.pools.take(&mut self.tally) {
             let mut kept = shelf.into_kept();

@@ -1,6 +1,7 @@
 //! One limit: its configuration, and a pool for each key, and each name of a pattern, that is in use. It never holds more pools
 //! than configured, and never forgets one that cannot be made again.
 
+mod earlier;
 mod figures;
 mod forecasts;
 mod in_family;
@@ -32,6 +33,7 @@ use crate::registry::sweep::Sweep;
 use crate::registry::{Keyed, LimitConfig};
 use crate::rejection::{AskRejection, Reason};
 use crate::share::Owner;
+use earlier::Earlier;
 use figures::Tally;
 use kept::Shelf;
 use leased::CompiledPlans;
@@ -59,6 +61,8 @@ pub struct Limit {
     /// What its roots are made of, if those are in a store.
     compiled_plans: CompiledPlans,
     past: Past,
+    /// What nodes may go on with by themselves, from before.
+    earlier: Earlier,
     /// When pools that are made now begin to lend.
     opens: Moment,
     ceiling: u64,
@@ -103,6 +107,7 @@ impl Limit {
             overrides,
             compiled_plans: CompiledPlans::of(&config, clocks),
             past,
+            earlier: Earlier::default(),
             plan,
             pools: Pools::default(),
             names: KeyedNames::default(),

@@ -1,6 +1,7 @@
 //! The pools of a limit, in order. Where its rules are changed, no exchange waits until all pools go by the new ones: each does from
 //! the moment of the change on, and is brought there when it is next looked at, or when a sweep comes by.
 
+use super::earlier::Earlier;
 use super::figures::Tally;
 use super::kept::{Kept, Shelf};
 use super::live::Plans;
@@ -27,6 +28,7 @@ pub(super) struct Pools {
 pub(super) struct Change {
     pub(super) plans: Plans,
     pub(super) past: Past,
+    pub(super) earlier: Earlier,
     pub(super) carry_over: CarryOver,
     pub(super) at: Moment,
     /// All pools up to this one go by it.
@@ -45,7 +47,7 @@ impl Change {
     /// Goes on by `plan`, with its part of the sums.
     fn go_on(&self, kept: &mut Kept, tally: &mut Tally, plan: &Arc<Plan>) {
         tally.count(&mut kept.counted, kept.pool.view(self.at));
-        unused::go_on(&mut kept.pool, plan, self.past, self.carry_over, self.at);
+        unused::go_on(&mut kept.pool, plan, (self.past, self.earlier), self.carry_over, self.at);
         tally.count(&mut kept.counted, kept.pool.view(self.at));
     }
 }

@@ -198,6 +198,7 @@ impl Limit {
         let of_key = id.key.as_ref().and_then(|key| self.overrides.get(key));
         let mut pool = self.past.pool(of_key.unwrap_or(&self.plan), now);
         self.unused.begin(id.key.as_ref(), &mut pool, now);
+        self.earlier.keep_back(&mut pool);
         if let Some(restored) = self.restored {
             pool.forget_safe_shares(restored);
         }

@@ -324,7 +324,7 @@ fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
     let lent =
         first.renew(millis(0), &PoolId::default(), A, 1, Ask { want: 10, waiting: 10, ..Ask::default() });
     assert!(lent.expect("a good ask").permits() > 0);
-    let (version, _) = first.row(1);
+    let (version, _) = first.row(millis(0), 1);
     let id = unwritten(&mut first).remove(0);
     let row = first.pool_row(millis(0), &id, version).expect("of that version");
     let (row, _) = row.expect("it is there");

@@ -2,6 +2,7 @@
 //! one such pool for each plan, from the first change on, until it cannot be told from a new one.
 
 use super::Plan;
+use super::earlier::Earlier;
 use crate::CarryOver;
 use crate::pool::{Past, Pool};
 use lessor_protocol::{Key, Moment};
@@ -47,7 +48,7 @@ impl Unused {
         self.pools.insert(None, limit);
         for (key, pool) in &mut self.pools {
             let plan = key.as_ref().and_then(|key| to.1.get(key)).unwrap_or(to.0);
-            go_on(pool, plan, past, carry_over, now);
+            go_on(pool, plan, (past, Earlier::default()), carry_over, now);
         }
     }
 
@@ -80,9 +81,20 @@ impl Unused {
 
 /// Goes on by `plan`. A pool in quarantine has lent nothing yet: it is made anew, as at a start, but that it refills by the
 /// new rules from now on only.
-pub(super) fn go_on(pool: &mut Pool, plan: &Arc<Plan>, past: Past, carry_over: CarryOver, now: Moment) {
+pub(super) fn go_on(
+    pool: &mut Pool,
+    plan: &Arc<Plan>,
+    (past, earlier): (Past, Earlier),
+    carry_over: CarryOver,
+    now: Moment,
+) {
     match pool.view(now).quarantine.is_zero() {
         true => pool.change(plan.clone(), carry_over, now),
-        false => *pool = past.pool_by(plan, now, now),
+        false => {
+            let mut anew = past.pool_by(plan, now, now);
+            anew.keep_back_shares_of(pool);
+            *pool = anew;
+        }
     }
+    earlier.keep_back(pool);
 }

@@ -4,7 +4,7 @@
 use super::{Kept, Limit, PoolId, Shelf};
 use crate::Rule;
 use crate::pool::{CHECKPOINT_LASTS, HighWater, Past, Pool};
-use crate::registry::rows::{LimitRow, PoolRow};
+use crate::registry::rows::{LimitRow, PoolPlace, PoolRow, Written};
 use crate::registry::{Keyed, LimitConfig};
 use crate::rule::Gap;
 use crate::share::Owner;
@@ -148,9 +148,10 @@ impl Limit {
     }
 
     /// The version of its rows, and its own row but for its basis, if that is to be written. `next` is a version that there never was.
-    pub(crate) fn row(&mut self, next: u64) -> (u64, Option<LimitRow>) {
+    pub(crate) fn row(&mut self, now: Moment, next: u64) -> (u64, Option<LimitRow>) {
         let version = *self.unwritten.version.get_or_insert(next);
-        let row = || LimitRow { version, basis: String::new(), past: self.past.save() };
+        let (shares, longest) = (self.saved_shares(now), self.longest());
+        let row = || LimitRow { version, basis: String::new(), past: self.past.save(), shares, longest };
         (version, std::mem::take(&mut self.unwritten.has_row).then(row))
     }
 
@@ -216,9 +217,23 @@ impl Limit {
         pools.for_each(|shelf| shelf.with(|kept| kept.pool.forget_safe_shares(now)));
     }
 
+    /// Goes on with all of its pools that are `written`, of this `version` of it.
+    pub(crate) fn restore_all(&mut self, written: &Written, version: u64, gap: Gap, now: Moment) {
+        let name = self.config.name.to_string();
+        let first = PoolPlace { limit: name.clone(), id: PoolId::default() };
+        let pools = written.pools.range(first..).take_while(|(place, _)| place.limit == name);
+        for (place, row) in pools {
+            let id = &place.id;
+            let asked = id.name.as_ref().map_or(name.as_str(), |name| name.as_str());
+            if self.pool_id(asked, place.key()) == Ok(id.clone()) {
+                self.restore(id.clone(), row, version, gap, now);
+            }
+        }
+    }
+
     /// Goes on with a pool as it was written down in `row`, of this `version` of its limit. One that is of no use begins
     /// as after a loss.
-    pub(crate) fn restore(&mut self, id: PoolId, row: &PoolRow, version: u64, gap: Gap, now: Moment) {
+    pub(super) fn restore(&mut self, id: PoolId, row: &PoolRow, version: u64, gap: Gap, now: Moment) {
         let plan = id.key.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.plan).clone();
         let restored = || Pool::from_checkpoint(plan.clone(), &row.checkpoint, gap, now);
         let pool = (row.version == version).then(restored).flatten().unwrap_or_else(|| {
@@ -227,6 +242,7 @@ impl Limit {
             self.past.pool(&plan, now)
         });
         let mut kept = Kept::new(pool);
+        self.earlier.keep_back(&mut kept.pool);
         let view = kept.pool.view(now);
         self.tally.count(&mut kept.counted, view);
         self.opens = self.opens.max(now + view.quarantine);

@@ -1,6 +1,7 @@
 //! What is written down, and what an allocator that begins with it knows.
 
 use super::*;
+use crate::CarryOver;
 use crate::registry::limit::PoolId;
 use crate::registry::rows::Written;
 use crate::rule::Gap;
@@ -216,4 +217,77 @@ fn the_heir_of_a_limit_that_is_no_more_begins_as_after_a_loss() {
     assert_eq!(shut(&["api/v1/*", "api/*", "b/*"]), ["api/*"], "what was called api/x");
     assert_eq!(shut(&["api/x", "api/*", "b/*"]), ["api/*"], "what begins with api/v1/");
     assert_eq!(shut(&["api/x", "api/v1/*", "api/*"]), [""; 0], "no limit has the names of b/*");
+}
+
+/// So much of a second is kept back, for three nodes to go on with.
+fn safe(reserve: u64) -> Config {
+    config(&format!(
+        "[[limit]]\nname = \"safe\"\nreserve = {reserve}\nfallback = \"safe_share\"\nsafe = {{ nodes = 3 }}\n\
+         rules = [{{ kind = \"sliding_window\", limit = 100, per = \"1s\", margin = \"0s\" }}]"
+    ))
+}
+
+/// The bug: nodes that were cut off went on with shares of a larger reserve, all of which another life lent beside that.
+#[test]
+fn an_allocator_that_begins_with_a_smaller_reserve_keeps_back_what_nodes_may_go_on_with() {
+    let mut before = safe(30).registry(Past::None, millis(0), 7);
+    before.begin_writing(0);
+    let mut written = Written::default();
+    written.apply(&before.write_down(millis(0)));
+    // What is written of an allocator that began meanwhile says it, too.
+    for began in [10, 20] {
+        for gap in [Gap::Counted, Gap::Unknown] {
+            let mut after = safe(3).restored(&written, gap, millis(began), 8);
+            assert_eq!(available(&mut after, "safe", millis(5_000)), 70, "{gap:?}");
+            assert_eq!(available(&mut after, "safe", millis(700_000)), 97, "{gap:?}");
+        }
+        let mut after = safe(3).restored(&written, Gap::Counted, millis(began), 8);
+        after.begin_writing(0);
+        written = Written::default();
+        written.apply(&after.write_down(millis(began)));
+    }
+    // One whose rules cannot carry on waits, and knows it all the same.
+    let file = "[[limit]]\nname = \"safe\"\nrules = [{ kind = \"token_bucket\", capacity = 50, refill = 1, per = \"1s\" }]";
+    let mut other = config(file).restored(&written, Gap::Counted, millis(20), 8);
+    assert_eq!([5_000, 590_000, 700_000].map(|at| available(&mut other, "safe", millis(at))), [0, 0, 50]);
+}
+
+/// The bug: calls that an earlier life had let begin were forgotten where another cap was in the file.
+#[test]
+fn an_allocator_that_begins_with_another_cap_waits_for_the_calls_of_the_one_before() {
+    let cap = |longest: &str| {
+        config(&format!(
+            "[[limit]]\nname = \"cap\"\nrules = [{{ kind = \"concurrency\", limit = 5, longest = \"{longest}\" }}]"
+        ))
+    };
+    let mut before = cap("60s").registry(Past::None, millis(0), 7);
+    before.begin_writing(0);
+    let mut written = Written::default();
+    written.apply(&before.write_down(millis(0)));
+    let mut after = cap("1s").restored(&written, Gap::Counted, millis(10), 8);
+    assert_eq!([50_000, 63_000].map(|at| available(&mut after, "cap", millis(at))), [0, 5]);
+}
+
+/// Nor can what nodes begin by themselves be counted by a cap.
+#[test]
+fn a_limit_that_begins_anew_waits_for_what_nodes_may_go_on_with() {
+    let config_of = |config: Config| config.limits.into_iter().next().expect("it has one");
+    let capped = || {
+        config(
+            "[[limit]]\nname = \"safe\"\nrules = [{ kind = \"concurrency\", limit = 90, longest = \"1s\" }]",
+        )
+    };
+    let mut registry = safe(30).registry(Past::None, millis(0), 7);
+    let put = |registry: &mut Registry, at, config| {
+        registry.put(millis(at), &config_of(config), CarryOver::AsIs, false).expect("there is room")
+    };
+    put(&mut registry, 10, capped());
+    assert_eq!([590_000, 700_000].map(|at| available(&mut registry, "safe", millis(at))), [0, 90]);
+    // So does one that was removed meanwhile, and by its rules of now keeps back less than before.
+    put(&mut registry, 700_000, safe(30));
+    put(&mut registry, 1_400_000, capped());
+    registry.remove("safe");
+    registry.sweep_retired(millis(1_950_000), 100);
+    put(&mut registry, 1_950_010, safe(3));
+    assert_eq!([1_980_000, 2_100_000].map(|at| available(&mut registry, "safe", millis(at))), [70, 97]);
 }

@@ -8,9 +8,9 @@ use crate::network::Latency;
 use crate::setup::Setup;
 use crate::topology::{Fate, Topology};
 use crate::{MILLI, SECOND};
-use lessor_ledger::Rule;
-use lessor_ledger::rule::{FixedWindow, SlidingWindow};
+use lessor_ledger::rule::{Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 use lessor_ledger::share::Safe;
+use lessor_ledger::{CarryOver, Rule};
 use std::time::Duration;
 
 /// Allocators that share a store, in trouble. Nodes and allocators are cut off for seconds, and spend on.
@@ -78,6 +78,56 @@ pub fn safe_changed(seed: u64) -> Setup {
     setup.faults.every.remove(&Fault::RegionCrash);
     draw_changes(&mut dice(seed, 28), 8 * SECOND, &mut setup);
     setup.named()
+}
+
+/// The same, while the reserve changes, too, and the rules: other windows, or a bucket or a cap for a while. In every other fleet the
+/// allocator dies, and has a store.
+pub fn safe_changed_rules(seed: u64) -> Setup {
+    let mut rng = dice(seed, 32);
+    let mut setup = safe_changed(seed);
+    if seed.is_multiple_of(2) {
+        setup.faults.every.insert(Fault::AllocatorRestart, (50 * SECOND, 50 * MILLI));
+        setup.store = MILLI;
+    }
+    draw_changed_rules(&mut rng, &mut setup);
+    setup.named()
+}
+
+/// The same of two allocators that share a store. Nothing becomes of that: roots that begin anew keep back what one file says, and
+/// shares may be out that another one said.
+pub fn store_safe_changed_rules(seed: u64) -> Setup {
+    let mut rng = dice(seed, 33);
+    let mut setup = store_safe_changed(seed);
+    of_store(&mut setup).fates = vec![];
+    setup.faults.every.remove(&Fault::StoreTrouble);
+    draw_changed_rules(&mut rng, &mut setup);
+    setup.named()
+}
+
+/// Half of what is said otherwise is the reserve or the rules instead. Whatever was said, shares of it fit into what the rules allow
+/// that hold at a time.
+fn draw_changed_rules(rng: &mut fastrand::Rng, setup: &mut Setup) {
+    let (limit, per) = (setup.plan.rules[0].ceiling(), setup.plan.rules[0].window().unwrap_or_default());
+    let is_stored = setup.topology.shared().is_some();
+    setup.plan.sharing.reserve = limit / 4;
+    for live in &mut setup.live {
+        let permits = rng.u64(limit / 4 * 3..=limit * 3 / 2);
+        let per = per + per.mul_f64(rng.f64());
+        live.act = match rng.u32(..8) {
+            0 | 1 => Act::Reserve(rng.u64(1..=(limit / 4).max(1))),
+            2 | 3 => Act::Change(CarryOver::AsIs, vec![windows(permits, per, rng)]),
+            4 => {
+                let bucket = TokenBucket::try_new(permits / 2, permits / 2, per, permits / 2);
+                Act::Change(CarryOver::AsIs, vec![Rule::TokenBucket(bucket.expect("numbers in range"))])
+            }
+            5 if !is_stored => {
+                let longest = Duration::from_millis(rng.u64(20..2_000));
+                let cap = Concurrency::try_new(permits, longest).expect("numbers in range");
+                Act::Change(CarryOver::AsIs, vec![Rule::Concurrency(cap)])
+            }
+            _ => live.act.clone(),
+        };
+    }
 }
 
 /// Every few seconds it is said that other nodes have a share, which lasts for up to `longest`.

@@ -125,7 +125,7 @@ impl Side {
     }
 
     fn write(&mut self, now: Moment, is_durable: bool) -> Vec<Option<Option<PoolRow>>> {
-        let (version, _) = self.limit.row(1);
+        let (version, _) = self.limit.row(now, 1);
         let mut rows = vec![];
         for id in unwritten(&mut self.limit) {
             let row = self.limit.pool_row(now, &id, version);

@@ -98,7 +98,7 @@ fn whose_keys_they_are_outlives_a_restart() {
         assert_eq!(ask_as(&mut first, 7, 0, n, &format!("k{n}")), Ok(()));
     }
     let mut second = limit_of(&text);
-    let (version, _) = first.row(1);
+    let (version, _) = first.row(millis(0), 1);
     for id in unwritten(&mut first) {
         let (row, _) = first.pool_row(millis(0), &id, version).flatten().expect("it was used");
         assert_eq!(row.owner, Some(7));
@@ -130,7 +130,7 @@ fn one_identity_leaves_a_tenth_of_the_names_of_a_pattern_with_keys_to_others() {
     assert_eq!(ask_of_name(&mut limit, 7, 0, 9, "api/9", "k"), Err(as_many_as_one_may.clone()));
     assert_eq!(ask_of_name(&mut limit, 7, 0, 10, "api/3", "another"), Ok(()), "a key of an old name");
     let mut second = limit_of();
-    let (version, _) = limit.row(1);
+    let (version, _) = limit.row(millis(0), 1);
     for id in unwritten(&mut limit) {
         let (row, _) = limit.pool_row(millis(0), &id, version).flatten().expect("it was used");
         second.restore(id, &row, version, Gap::Counted, millis(10));

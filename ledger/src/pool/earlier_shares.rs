@@ -1,0 +1,94 @@
+//! Safe shares that no pool knows: other rules of the limit told nodes of them, or an earlier life of the allocator did, and nodes may
+//! go on with them. Pools that are made anew keep back what they allow, until they are over.
+
+use super::safe_shares::{Taken, counts_for, counts_longer, safe_span};
+use super::{Plan, Pool, SessionId};
+use lessor_protocol::{ClockBounds, Moment, SafeShare};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What nodes may go on with, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlierShares {
+    permits: u64,
+    holders: u64,
+    span: Duration,
+    over: Moment,
+}
+
+/// The same as it is written down: for how long it goes on is not known then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedShares {
+    permits: u64,
+    holders: u64,
+    span: Duration,
+}
+
+impl EarlierShares {
+    /// What pools by `plan` may have told nodes of until `now`; `None` if that has none, or the allocator above keeps it back.
+    pub fn of(plan: &Plan, now: Moment) -> Option<Self> {
+        let safe = plan.sharing.safe.filter(|_| !plan.is_borrowed)?;
+        let span = safe_span(&plan.rules)?;
+        let over = over(now, safe.lasts, span, plan.clocks);
+        Some(EarlierShares { permits: plan.sharing.reserve, holders: safe.nodes, span, over })
+    }
+
+    /// Both. They are never out together in full: what is told anew has to fit into what no session has.
+    pub fn and(self, other: Self) -> Self {
+        EarlierShares {
+            permits: self.permits.max(other.permits),
+            holders: self.holders.max(other.holders),
+            span: self.span.min(other.span),
+            over: self.over.max(other.over),
+        }
+    }
+
+    /// Whether any node may still go on with them.
+    pub fn are_out(&self, now: Moment) -> bool {
+        now < self.over
+    }
+
+    /// As they are written down.
+    pub fn save(self) -> SavedShares {
+        let EarlierShares { permits, holders, span, over: _ } = self;
+        SavedShares { permits, holders, span }
+    }
+}
+
+impl SavedShares {
+    /// Those of an earlier life that ended at `lost` at the latest.
+    pub fn read(self, lost: Moment, clocks: ClockBounds) -> EarlierShares {
+        let SavedShares { permits, holders, span } = self;
+        let over = over(lost, SafeShare::LASTS_MAX, span, clocks);
+        EarlierShares { permits, holders, span, over }
+    }
+}
+
+/// When what was told `until` a moment, in windows of `span`, has left them.
+fn over(until: Moment, lasts: Duration, span: Duration, clocks: ClockBounds) -> Moment {
+    clocks.grantor_end(until, lasts) + clocks.stretched(span)
+}
+
+impl Pool {
+    /// Nodes may go on with `shares`, of which these books know nothing. Where as much is kept back in any case, they need not know.
+    pub fn keep_back(&mut self, shares: EarlierShares) {
+        let EarlierShares { permits, holders, span, over } = shares;
+        let windows = self.safe_span();
+        let longer = self.plan.clocks.stretched(counts_for(&self.plan.rules).saturating_sub(span));
+        let taken = Taken { permits, holders, span, free_from: over + longer };
+        let is_kept = windows.is_some_and(|windows| taken.within(windows) <= self.plan.sharing.reserve);
+        if shares.are_out(self.now) && !is_kept && self.borrower.is_none() {
+            self.safe_shares.hold(SessionId::PASSING, taken, windows);
+        }
+    }
+
+    /// It takes the place of `other`, whose safe shares nodes may go on with.
+    pub fn keep_back_shares_of(&mut self, other: &Pool) {
+        if other.safe_shares.are_free() {
+            return;
+        }
+        let (longer, windows) = (counts_longer(&self.plan, &other.plan), self.safe_span());
+        self.safe_shares.hold_all(&other.safe_shares, longer, windows);
+    }
+}
