@@ -2,7 +2,7 @@
 //! go on with them. Pools that are made anew keep back what they allow, until they are over.
 
 use super::safe_shares::{Taken, counts_for, counts_longer, safe_span};
-use super::{Plan, Pool, SessionId};
+use super::{Plan, Pool};
 use lessor_protocol::{ClockBounds, Moment, SafeShare};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -79,7 +79,7 @@ impl Pool {
         let taken = Taken { permits, holders, span, free_from: over + longer };
         let is_kept = windows.is_some_and(|windows| taken.within(windows) <= self.plan.sharing.reserve);
         if shares.are_out(self.now) && !is_kept && self.borrower.is_none() {
-            self.safe_shares.hold(SessionId::PASSING, taken, windows);
+            self.safe_shares.hold(taken, windows);
         }
     }
 

@@ -191,6 +191,7 @@ impl Pool {
             shadow_refused: self.shadow_refused,
             sessions: self.sessions.len() as u64,
             quarantine: self.quarantine_until.since(self.now),
+            shut: self.shut_for_shares(),
             forecast,
             time_to_empty: forecast.time_to_empty(self.now),
         }

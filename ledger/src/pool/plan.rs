@@ -123,6 +123,8 @@ pub struct PoolView {
     pub sessions: u64,
     /// How long it stays in quarantine.
     pub quarantine: Duration,
+    /// How long it lends nothing because nodes may go on with safe shares that its rules cannot count.
+    pub shut: Duration,
     /// How it stands and when it will be empty, as far as it was asked lately.
     pub forecast: Forecast,
     /// In how long it will be empty by that; `None` if that is not to be expected.

@@ -6,7 +6,7 @@
 //! at least what nodes have. What an answer lends may be handed out for [`HANDS_OUT`]. The root counts it for longer than that, and
 //! then for as long as a share lasts and until its permits have left every window.
 
-use super::safe_shares::LENT_FOR;
+use super::safe_shares::{LENT_FOR, Taken};
 use super::{Pool, SessionId};
 use lessor_protocol::{Moment, SafeShare};
 use std::collections::BTreeSet;
@@ -44,6 +44,8 @@ pub(super) struct SafeLoan {
     /// When the last ask said something of them, and whether one was handed out since, or taken longer.
     asked: Moment,
     is_used: bool,
+    /// What nodes had by that.
+    said: u64,
     /// Sessions that found none since the last answer, as many as may have one at most.
     wanting: BTreeSet<SessionId>,
 }
@@ -106,20 +108,29 @@ impl Pool {
         let (given, holders) = (self.safe_shares.permits(), self.safe_shares.holders());
         let more = each.saturating_mul(loan.wanting.len() as u64);
         loan.permits = loan.permits.min(given);
-        (loan.asked, loan.is_used) = (now, false);
+        (loan.asked, loan.is_used, loan.said) = (now, false, given);
         Some(SafeAsk { given, holders, span: loan.span, more })
     }
 
     /// The root answered an ask that was first sent at `first_sent`: safe shares like `lent` may be handed out, as many as its permits
     /// are enough for.
     pub fn on_safe_share_above(&mut self, first_sent: Moment, lent: SafeShare) {
-        let clocks = self.plan.clocks;
+        let (now, clocks) = (self.now, self.plan.clocks);
         let Some(borrower) = self.borrower.as_mut() else { return };
         let loan = borrower.safe_loan_mut();
-        (loan.permits, loan.span, loan.lasts) = (lent.permits, lent.span, lent.lasts);
+        let before = std::mem::replace(&mut loan.span, lent.span);
+        (loan.permits, loan.lasts) = (lent.permits, lent.lasts);
         loan.until = clocks.holder_end(first_sent, HANDS_OUT);
         loan.wanting.clear();
         let span = loan.span();
-        self.safe_shares.count(span);
+        // Some may have been free since it asked, by shorter windows.
+        let gone = loan.said.saturating_sub(self.safe_shares.permits());
+        let stretched = clocks.stretched(lent.span);
+        let longer = stretched.saturating_sub(clocks.stretched(before));
+        self.safe_shares.go_by(longer, span);
+        if !longer.is_zero() {
+            let gone = Taken { permits: gone, holders: 1, span: before, free_from: now + stretched };
+            self.safe_shares.linger(gone, span);
+        }
     }
 }

@@ -151,16 +151,16 @@ impl SafeShares {
     }
 
     /// What is spent counts for so much `longer` than before, and windows of `span` count.
-    fn go_by(&mut self, longer: Duration, span: Option<Duration>) {
+    pub(super) fn go_by(&mut self, longer: Duration, span: Option<Duration>) {
         if let Some(given) = self.given.unusual() {
             given.taken.values_mut().for_each(|taken| taken.free_from = taken.free_from + longer);
         }
         self.count(span);
     }
 
-    /// `id` has what is `taken`, whatever others have. Windows of `span` count.
-    pub(super) fn hold(&mut self, id: SessionId, taken: Taken, span: Option<Duration>) {
-        self.given.taken.insert(id, taken);
+    /// So much is taken by nodes of which nothing is known. Windows of `span` count.
+    pub(super) fn hold(&mut self, taken: Taken, span: Option<Duration>) {
+        self.given.taken.insert(SessionId::PASSING, taken);
         self.count(span);
     }
 
@@ -223,7 +223,8 @@ impl SafeShares {
         now: Moment,
         clocks: ClockBounds,
     ) -> u64 {
-        let own = self.given.taken.get(&id).map_or(0, |taken| taken.within(share.span));
+        let before = self.given.taken.get(&id).copied();
+        let own = before.map_or(0, |taken| taken.within(share.span));
         let others = self.given.permits.saturating_sub(own);
         let most = share.permits.saturating_sub(others).min(own.saturating_add(room));
         let lent = if now < self.opens { 0 } else { ask.given.saturating_add(ask.more).min(most) };
@@ -238,14 +239,30 @@ impl SafeShares {
             let ends = clocks.grantor_end(clocks.grantor_end(now, LENT_FOR), share.lasts);
             let free_from = ends + clocks.stretched(ask.span.max(share.span));
             // Some of those that were given may last as long as was said before.
-            let before = self.given.taken.get(&id).filter(|_| ask.given > 0).map(|taken| taken.free_from);
-            let free_from = before.map_or(free_from, |before| before.max(free_from));
+            let earlier = before.filter(|_| ask.given > 0).map(|taken| taken.free_from);
+            let free_from = earlier.map_or(free_from, |earlier| earlier.max(free_from));
             // Each permit of those that are lent anew may be of another node.
             let holders = ask.holders.saturating_add(ask.more).min(counted);
             self.given.taken.insert(id, Taken { permits: counted, holders, span, free_from });
         }
+        if let Some(before) = before.filter(|_| !ask.span.is_zero() && ask.span < share.span) {
+            let gone = before.permits.saturating_sub(counted);
+            let gone = Taken { permits: gone, free_from: now + clocks.stretched(share.span), ..before };
+            self.linger(gone, Some(share.span));
+        }
         self.count(Some(share.span));
         lent
+    }
+
+    /// What is `gone` has left windows that were shorter, and may be in those of now, of `span`.
+    pub(super) fn linger(&mut self, gone: Taken, span: Option<Duration>) {
+        if gone.permits > 0 {
+            let known = self.given.taken.entry(SessionId::PASSING).or_insert(Taken { permits: 0, ..gone });
+            known.permits = known.permits.saturating_add(gone.permits);
+            (known.holders, known.span) = (known.holders.max(gone.holders), known.span.min(gone.span));
+            known.free_from = known.free_from.max(gone.free_from);
+            self.count(span);
+        }
     }
 }
 
@@ -337,7 +354,7 @@ impl Pool {
 
     /// For how long nothing is lent, because nodes may go on with safe shares that were told by other rules: where the rules of now
     /// count otherwise than in windows, nothing that is kept back makes up for what those nodes spend.
-    pub(super) fn shut_for_shares(&self) -> Duration {
+    pub(crate) fn shut_for_shares(&self) -> Duration {
         let counts = self.safe_shares.are_free() || self.borrower.is_some() || self.safe_span().is_some();
         if counts { Duration::ZERO } else { self.safe_shares.over().since(self.now) }
     }

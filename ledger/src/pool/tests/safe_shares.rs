@@ -148,6 +148,34 @@ fn what_is_spent_on_a_share_counts_until_it_has_left_windows_that_became_longer(
     assert_eq!([just, just + 1].map(|at| pool.view(millis(at)).available), [7, 97]);
 }
 
+/// The bug: an allocator that had not heard of longer windows took shares for free too soon, and so did its root.
+#[test]
+fn what_an_allocator_takes_for_free_by_shorter_windows_counts_in_longer_ones() {
+    let (mut root, mut pool) = (root(3, 30), below(3, 30));
+    share_of(&mut pool, 0, 1);
+    exchange(&mut pool, &mut root, 1);
+    assert_eq!(share_of(&mut pool, 2, 1), Some(10));
+    exchange(&mut pool, &mut root, 3);
+    let longer = Plan { rules: vec![sliding(1_000, 10 * SECOND)], ..Plan::clone(&root.plan) };
+    root.change(Arc::new(longer), CarryOver::AsIs, millis(10));
+    let freed = 2 + 5_000 + 1_000 + 20;
+    let held = |pool: &mut Pool, at| {
+        pool.let_pass(millis(at));
+        pool.safe_shares.permits()
+    };
+    let (mut other_root, mut other) = (root.clone(), pool.clone());
+    // It asks when the share is over, and what was spent on it has left a second. By the answer it hears of ten.
+    assert_eq!(exchange(&mut pool, &mut root, freed).given, 0);
+
+    assert_eq!([freed + 1, freed + 9_999, freed + 10_100].map(|at| held(&mut root, at)), [101, 101, 0]);
+    // It asks before that, and is answered after it.
+    let said = other.ask_safe_above(millis(freed - 50)).expect("the limit has some");
+    let share = other_root.lend_safe(millis(freed - 40), SessionId(7), said).expect("the limit has some");
+    other.let_pass(millis(freed));
+    other.on_safe_share_above(millis(freed), share);
+    assert_eq!([freed + 1, freed + 9_999, freed + 10_100].map(|at| held(&mut other, at)), [101, 101, 0]);
+}
+
 /// Of rules that cannot carry on, and of an earlier life.
 #[test]
 fn a_pool_that_is_made_anew_keeps_back_what_nodes_may_go_on_with() {

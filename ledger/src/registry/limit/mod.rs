@@ -331,7 +331,7 @@ impl Limit {
     /// The sums over all pools, dropped ones included. Exact for a limit without keys; the pools of keys are as
     /// of their last ask or sweep.
     pub fn figures(&mut self, now: Moment) -> Figures {
-        self.look(now, &PoolId::default());
+        let shut = self.with_pool(now, &PoolId::default(), |pool| pool.shut_for_shares()).unwrap_or_default();
         let mut forecast = self.tally.forecast(now);
         if self.suspension.paused_until(now).is_some() {
             // A paused limit lends nothing, so it does not become less.
@@ -341,7 +341,7 @@ impl Limit {
             ceiling: self.ceiling,
             pools: self.pools.len() as u64,
             names: self.names_in_use() as u64,
-            quarantine: self.quarantine(now),
+            quarantine: self.quarantine(now).max(shut),
             paused: self.suspension.paused_until(now).is_some(),
             pause_lasts: self
                 .suspension

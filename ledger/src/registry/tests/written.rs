@@ -283,11 +283,22 @@ fn a_limit_that_begins_anew_waits_for_what_nodes_may_go_on_with() {
     };
     put(&mut registry, 10, capped());
     assert_eq!([590_000, 700_000].map(|at| available(&mut registry, "safe", millis(at))), [0, 90]);
-    // So does one that was removed meanwhile, and by its rules of now keeps back less than before.
     put(&mut registry, 700_000, safe(30));
-    put(&mut registry, 1_400_000, capped());
+    put(&mut registry, 1_400_000, safe(3));
+    let figures = |registry: &mut Registry, at| {
+        registry.limit("safe").expect("it is there").figures(millis(at)).quarantine.is_zero()
+    };
+    put(&mut registry, 1_400_010, capped());
+    assert_eq!(
+        [1_900_000, 2_100_000].map(|at| figures(&mut registry, at)),
+        [false, true],
+        "operators see it"
+    );
+    // So does one that was removed meanwhile, and by its rules of now keeps back less than before.
+    put(&mut registry, 2_700_000, safe(30));
+    put(&mut registry, 3_400_000, capped());
     registry.remove("safe");
-    registry.sweep_retired(millis(1_950_000), 100);
-    put(&mut registry, 1_950_010, safe(3));
-    assert_eq!([1_980_000, 2_100_000].map(|at| available(&mut registry, "safe", millis(at))), [70, 97]);
+    registry.sweep_retired(millis(3_950_000), 100);
+    put(&mut registry, 3_950_010, safe(3));
+    assert_eq!([3_980_000, 4_100_000].map(|at| available(&mut registry, "safe", millis(at))), [70, 97]);
 }
