@@ -2,11 +2,12 @@
 //! a caller outside the fleet does to the vendor's count. Drawn with the setup; the world lets them happen, and the oracle knows
 //! what each does to the promise.
 
-use crate::setup::parse_rules;
+use crate::setup::{Setup, parse_rules};
 use crate::text::{rules_text, safe, safe_text};
 use lessor_ledger::share::Safe;
 use lessor_ledger::{CarryOver, Rule};
 use std::fmt;
+use std::time::Duration;
 
 /// Something that an operator does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +61,26 @@ impl fmt::Display for Live {
             Act::Unblock(node) => write!(out, "unblock:{node}"),
             Act::Outside(permits) => write!(out, "outside:{permits}"),
         }
+    }
+}
+
+impl Setup {
+    /// The longest that a safe share is said to last at some time, if nodes have any.
+    pub fn safe_lasts(&self) -> Option<Duration> {
+        let said = |live: &Live| if let Act::Safe(safe) = live.act { safe } else { None };
+        let changed = self.live.iter().filter_map(said);
+        self.plan.sharing.safe.into_iter().chain(changed).map(|safe| safe.lasts).max()
+    }
+
+    /// The most that is said to be kept back at some time.
+    pub fn reserve_most(&self) -> u64 {
+        let said = |live: &Live| if let Act::Reserve(permits) = live.act { Some(permits) } else { None };
+        self.live.iter().filter_map(said).fold(self.plan.sharing.reserve, u64::max)
+    }
+
+    /// Whether something else is said of how much is kept back.
+    pub fn lowers_reserve(&self) -> bool {
+        self.live.iter().any(|live| matches!(live.act, Act::Reserve(_)))
     }
 }
 

@@ -110,19 +110,6 @@ impl Setup {
         std::iter::once(self.plan.rules.as_slice()).chain(changed)
     }
 
-    /// The longest that a safe share is said to last at some time, if nodes have any.
-    pub fn safe_lasts(&self) -> Option<Duration> {
-        let said = |live: &Live| if let Act::Safe(safe) = live.act { safe } else { None };
-        let changed = self.live.iter().filter_map(said);
-        self.plan.sharing.safe.into_iter().chain(changed).map(|safe| safe.lasts).max()
-    }
-
-    /// The most that is said to be kept back at some time.
-    pub fn reserve_most(&self) -> u64 {
-        let said = |live: &Live| if let Act::Reserve(permits) = live.act { Some(permits) } else { None };
-        self.live.iter().filter_map(said).fold(self.plan.sharing.reserve, u64::max)
-    }
-
     /// How long a lease lasts by `rules`.
     fn term_of(&self, rules: &[Rule]) -> Duration {
         term(rules).clamp(self.plan.sharing.term_min, self.plan.sharing.term_max)

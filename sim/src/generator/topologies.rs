@@ -9,7 +9,7 @@ pub use changed::{store_changed, store_changed_caps, store_changed_close};
 pub use clockless::{store_clockless, store_clockless_close, store_of_seconds_clockless};
 pub use guaranteed::{store_guaranteed, store_guaranteed_in_use};
 pub use safe::{
-    safe_changed, safe_changed_rules, store_safe, store_safe_changed, store_safe_changed_rules,
+    safe_anew, safe_changed, safe_changed_rules, store_safe, store_safe_changed, store_safe_changed_rules,
     store_safe_close,
 };
 
@@ -45,6 +45,7 @@ pub fn any(seed: u64) -> Setup {
         5 if seed / 14 % 8 == 2 => safe_changed(seed),
         5 if seed / 14 % 8 == 4 => store_safe_changed_rules(seed),
         5 if seed / 14 % 8 == 6 => safe_changed_rules(seed),
+        5 if (seed / 14).is_multiple_of(8) => safe_anew(seed),
         5 => store_family(seed),
         6 if seed / 14 % 4 == 3 => store_guaranteed(seed),
         6 => store_capped_family(seed),

@@ -154,7 +154,8 @@ impl World {
         if !self.writes() {
             return false;
         }
-        if self.rng.u32(..8) == 0 {
+        // Without its store an allocator does not know how much an earlier life kept back for nodes to go on with.
+        if self.rng.u32(..8) == 0 && !self.setup.lowers_reserve() {
             self.centre.store = Store::default();
             return false;
         }

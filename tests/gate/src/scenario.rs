@@ -126,6 +126,10 @@ pub enum Scenario {
     StoreSafe,
     /// The same while configurations say otherwise how many nodes do so, and for how long, at one allocator or at several.
     SafeChanged,
+    /// The same while they say other reserves and rules, too.
+    SafeRulesChanged,
+    /// One allocator whose reserve becomes a small one, and that then dies or whose limit begins anew.
+    SafeAnew,
     /// As `Stored`, while files change, of one allocator after the other.
     StoreChanged,
     /// The same, while operators pause and block, and the store loses what it had.
@@ -170,6 +174,11 @@ impl Scenario {
             Scenario::StoreSafe => topologies::store_safe_close(seed),
             Scenario::SafeChanged if seed.is_multiple_of(2) => topologies::safe_changed(seed),
             Scenario::SafeChanged => topologies::store_safe_changed(seed),
+            Scenario::SafeRulesChanged if seed.is_multiple_of(2) => {
+                topologies::store_safe_changed_rules(seed)
+            }
+            Scenario::SafeRulesChanged => topologies::safe_changed_rules(seed),
+            Scenario::SafeAnew => topologies::safe_anew(seed),
             Scenario::StoreChanged if seed.is_multiple_of(2) => topologies::store_changed_close(seed),
             Scenario::StoreChanged if seed % 4 == 1 => topologies::store_changed(seed),
             Scenario::StoreChanged => topologies::store_changed_caps(seed / 4),

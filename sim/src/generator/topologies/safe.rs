@@ -104,15 +104,39 @@ pub fn store_safe_changed_rules(seed: u64) -> Setup {
     setup.named()
 }
 
+/// One allocator in full use, whose reserve becomes a small one while a node has all of it in a share. A little later the allocator dies,
+/// and has a store, or the limit begins anew by a cap.
+pub fn safe_anew(seed: u64) -> Setup {
+    let mut rng = dice(seed, 34);
+    let mut setup = safe_changed(seed);
+    setup.lasts = 30 * SECOND;
+    setup.plan.sharing.safe = Some(Safe { nodes: 1, lasts: Duration::from_secs(20) });
+    let (lowered, anew) = (rng.u64(3 * SECOND..8 * SECOND), rng.u64(8 * SECOND..14 * SECOND));
+    setup.live = vec![Live { at: lowered, act: Act::Reserve(1) }];
+    setup.faults.every.insert(Fault::Cut, (2 * SECOND, 30 * SECOND));
+    if seed.is_multiple_of(2) {
+        setup.store = MILLI;
+        setup.faults.every.insert(Fault::AllocatorRestart, (12 * SECOND, 50 * MILLI));
+    } else {
+        let (limit, per) = (setup.plan.rules[0].ceiling(), setup.plan.rules[0].window().unwrap_or_default());
+        let act = Act::Change(CarryOver::AsIs, vec![cap(limit, 2 * per)]);
+        setup.live.push(Live { at: anew, act });
+    }
+    setup.named()
+}
+
+fn cap(limit: u64, longest: Duration) -> Rule {
+    Rule::Concurrency(Concurrency::try_new(limit, longest).expect("numbers in range"))
+}
+
 /// Half of what is said otherwise is the reserve or the rules instead. Whatever was said, shares of it fit into what the rules allow
 /// that hold at a time.
 fn draw_changed_rules(rng: &mut fastrand::Rng, setup: &mut Setup) {
-    let (limit, per) = (setup.plan.rules[0].ceiling(), setup.plan.rules[0].window().unwrap_or_default());
-    let is_stored = setup.topology.shared().is_some();
+    let (limit, slowest) = (setup.plan.rules[0].ceiling(), setup.plan.rules[0].window().unwrap_or_default());
     setup.plan.sharing.reserve = limit / 4;
     for live in &mut setup.live {
         let permits = rng.u64(limit / 4 * 3..=limit * 3 / 2);
-        let per = per + per.mul_f64(rng.f64());
+        let per = slowest + slowest.mul_f64(rng.f64());
         live.act = match rng.u32(..8) {
             0 | 1 => Act::Reserve(rng.u64(1..=(limit / 4).max(1))),
             2 | 3 => Act::Change(CarryOver::AsIs, vec![windows(permits, per, rng)]),
@@ -120,11 +144,7 @@ fn draw_changed_rules(rng: &mut fastrand::Rng, setup: &mut Setup) {
                 let bucket = TokenBucket::try_new(permits / 2, permits / 2, per, permits / 2);
                 Act::Change(CarryOver::AsIs, vec![Rule::TokenBucket(bucket.expect("numbers in range"))])
             }
-            5 if !is_stored => {
-                let longest = Duration::from_millis(rng.u64(20..2_000));
-                let cap = Concurrency::try_new(permits, longest).expect("numbers in range");
-                Act::Change(CarryOver::AsIs, vec![Rule::Concurrency(cap)])
-            }
+            5 => Act::Change(CarryOver::AsIs, vec![cap(permits, 2 * slowest)]),
             _ => live.act.clone(),
         };
     }

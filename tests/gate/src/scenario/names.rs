@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All kinds.
-    pub const ALL: [Scenario; 52] = [
+    pub const ALL: [Scenario; 54] = [
         Scenario::Any,
         Scenario::FullWindow,
         Scenario::TinyBucket,
@@ -49,6 +49,8 @@ impl Scenario {
         Scenario::StoreClockless,
         Scenario::StoreSafe,
         Scenario::SafeChanged,
+        Scenario::SafeRulesChanged,
+        Scenario::SafeAnew,
         Scenario::StoreChanged,
         Scenario::StoreFamily,
         Scenario::StoreDecided,
