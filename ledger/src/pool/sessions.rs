@@ -3,6 +3,7 @@
 //! what they take. A session is changed by [`Sessions::update`] only, which keeps all of that true. So lending walks no sessions.
 
 mod audit;
+mod change;
 mod orders;
 mod places;
 mod reading;
@@ -17,6 +18,7 @@ use super::session::Session;
 use crate::rule::Draw;
 use crate::share::{Owner, Share};
 use crate::sizing::Claims;
+use change::READ_AT_ONCE;
 use lessor_protocol::Moment;
 use orders::Orders;
 use places::Places;
@@ -26,9 +28,6 @@ use std::collections::BTreeMap;
 use std::ops::Index;
 use std::time::Duration;
 
-/// A term that differs by less than one in so many parts is about the same.
-const NEAR_PARTS: u32 = 8;
-
 /// The sessions of one pool.
 #[derive(Clone, Debug)]
 pub(super) struct Sessions {
@@ -37,6 +36,7 @@ pub(super) struct Sessions {
     orders: Option<Box<Orders>>,
     /// How many of the pool's own each identity has.
     owners: Owners,
+    /// How they are read, or will be: see [`Sessions::reading_of`].
     reading: Reading,
 }
 
@@ -102,30 +102,6 @@ impl Sessions {
                 distances.max().map_or_else(Default::default, |(far, place)| (far, Some(place)));
         }
         orders.farthest.0
-    }
-
-    /// Leases last for about `term` from now on: as [`Sessions::go_by`] where that makes a difference. A term that the allocator above
-    /// tells changes a little with each exchange.
-    pub(super) fn go_by_about(&mut self, term: Duration, are_reusable: bool) {
-        let known = self.reading.ages.term();
-        let is_near = term.abs_diff(known) * NEAR_PARTS <= known;
-        self.go_by(if is_near { known } else { term }, are_reusable);
-    }
-
-    /// They are those of such a pool from now on: what each session claims changes with it.
-    pub(super) fn go_by(&mut self, term: Duration, are_reusable: bool) {
-        let reading = Reading { ages: Ages::new(term), are_reusable, ..self.reading };
-        if self.reading == reading {
-            return;
-        }
-        let before = std::mem::replace(self, Sessions { reading, ..Sessions::new(term, are_reusable) });
-        let flow = before.flow();
-        for (place, mut session) in before.by_place {
-            // How old it is by the other term, the next look at the time says.
-            session.age = Age::Fresh;
-            self.insert(place, *session);
-        }
-        flow.into_iter().for_each(|(speed, now)| self.share_flow(speed, now));
     }
 
     /// How long a session that does not ask claims what.
@@ -207,9 +183,10 @@ impl Sessions {
 
     /// Lets those claim less that have not asked for long when it is `now`.
     pub(super) fn age(&mut self, now: Moment) {
+        self.read_on(READ_AT_ONCE);
         while let Some((at, place)) = self.first_age().filter(|(at, _)| *at <= now) {
             self.orders.iter_mut().for_each(|orders| orders.ages.remove(at, place));
-            let reading = self.reading;
+            let reading = self.reading_of(place);
             self.update(place, |session| {
                 session.age_reviewed = MaybeMoment::NONE;
                 if let Some((_, age)) = reading.next_age(session).filter(|(at, _)| *at <= now) {
@@ -330,13 +307,14 @@ impl Sessions {
         }
         let mut session = Box::new(session);
         (session.age_reviewed, session.expires) = (MaybeMoment::NONE, MaybeMoment::NONE);
+        let reading = self.reading_of(place);
         let orders = self.orders.as_deref_mut();
         if let Some(orders) = orders {
-            self.reading.note(place, &mut session, Some(&mut orders.ages));
-            orders.index(place, Entry::default(), self.reading.entry(place, &session));
-            orders.count(place, &session, &self.reading);
+            reading.note(place, &mut session, Some(&mut orders.ages));
+            orders.index(place, Entry::default(), reading.entry(place, &session));
+            orders.count(place, &session, &reading);
         } else {
-            self.reading.note(place, &mut session, None);
+            reading.note(place, &mut session, None);
         }
         if !place.is_mirror() {
             self.owners.add(session.share.owner);
@@ -360,17 +338,28 @@ impl Sessions {
     /// # Panics
     /// If there is none: the caller has admitted it.
     pub(super) fn update<R>(&mut self, place: Place, change: impl FnOnce(&mut Session) -> R) -> R {
+        let reading = self.reading_of(place);
+        self.reread(place, (reading, reading), change)
+    }
+
+    /// Changes the session at `place`, which is read by the second reading where it was by the first.
+    fn reread<R>(
+        &mut self,
+        place: Place,
+        (before, after): (Reading, Reading),
+        change: impl FnOnce(&mut Session) -> R,
+    ) -> R {
         let session = self.by_place.get_mut(place).expect("it was admitted");
         let Some(orders) = self.orders.as_deref_mut() else {
             let result = change(session);
-            self.reading.note(place, session, None);
+            after.note(place, session, None);
             return result;
         };
-        let before = self.reading.entry(place, session);
+        let before = before.entry(place, session);
         let result = change(session);
-        self.reading.note(place, session, Some(&mut orders.ages));
-        orders.index(place, before, self.reading.entry(place, session));
-        orders.count(place, session, &self.reading);
+        after.note(place, session, Some(&mut orders.ages));
+        orders.index(place, before, after.entry(place, session));
+        orders.count(place, session, &after);
         result
     }
 
@@ -379,10 +368,11 @@ impl Sessions {
     /// # Panics
     /// If there is none: the caller has admitted it.
     pub(super) fn note(&mut self, place: Place, change: impl FnOnce(&mut Session)) {
+        let reading = self.reading_of(place);
         let session = self.by_place.get_mut(place).expect("it was admitted");
-        let before = cfg!(debug_assertions).then(|| self.reading.entry(place, session));
+        let before = cfg!(debug_assertions).then(|| reading.entry(place, session));
         change(session);
-        debug_assert_eq!(before, Some(self.reading.entry(place, session)), "{session:?}");
+        debug_assert_eq!(before, Some(reading.entry(place, session)), "{session:?}");
     }
 
     /// Forgets the session at `place`.
@@ -392,11 +382,14 @@ impl Sessions {
             self.owners.remove(session.share.owner);
         }
         if self.len() < 2 {
+            // One that is left is read as all would have been in the end.
+            self.read_on(usize::MAX);
             self.orders = None;
         }
+        let reading = self.reading_of(place);
         if let Some(orders) = self.orders.as_deref_mut() {
             session.age_reviewed.get().into_iter().for_each(|at| orders.ages.remove(at, place));
-            orders.index(place, self.reading.entry(place, &session), Entry::default());
+            orders.index(place, reading.entry(place, &session), Entry::default());
             orders.sharers.iter_mut().for_each(|sharers| sharers.forget(place));
         }
     }

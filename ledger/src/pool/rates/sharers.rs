@@ -185,11 +185,6 @@ impl Sharers {
         }
     }
 
-    /// How fast the flow is, and until when sessions have left that have not asked for long.
-    pub(in crate::pool) fn flow(&self) -> (Speed, Moment) {
-        (self.speed, self.now)
-    }
-
     /// Those of one identity that share.
     pub(super) fn members(&self, owner: Owner) -> Option<&Members> {
         self.members.get(&owner)
@@ -340,14 +335,10 @@ impl Sharers {
         }
     }
 
-    /// All that is counted is true of `sessions`, of which one counts as long as `active` after it asked, or there is a bug here.
-    pub(in crate::pool) fn audit<'a>(
-        &self,
-        sessions: impl Iterator<Item = (Place, &'a Session)>,
-        active: Duration,
-    ) {
+    /// All that is counted is true of sessions, each of which counts for so long after it asked, or there is a bug here.
+    pub(in crate::pool) fn audit<'a>(&self, sessions: impl Iterator<Item = (Place, &'a Session, Duration)>) {
         let (mut all, mut places) = (Sharers::new(self.speed, self.now), BTreeSet::new());
-        for (place, session) in sessions {
+        for (place, session, active) in sessions {
             all.count(place, session, active);
             let known = |sharers: &Sharers| sharers.counted.get(&place).copied().unwrap_or_default();
             let ((own, looks), (counted, leaves)) = (known(self), known(&all));

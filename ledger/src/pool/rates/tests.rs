@@ -297,13 +297,13 @@ fn keeps_sharers(rules: Vec<Rule>, sessions: usize) -> (bool, bool) {
     for who in 0..sessions {
         world.step((who, 1_000_000, asks));
     }
-    let keeps = |world: &World| world.flowing().sessions.flow().is_some();
+    let keeps = |world: &World| world.flowing().sessions.keep_sharers();
     let before = keeps(&world);
     world.step((0, 0, Act::Change(300)));
     (before, keeps(&world))
 }
 
-/// A change counts them anew: the first ask after it looks at none of them.
+/// A change keeps them: the first ask after it looks at none of them.
 #[test]
 fn those_that_share_are_kept_where_there_is_a_flow_and_more_than_one_of_them() {
     let flow = rules(1, 100, false);

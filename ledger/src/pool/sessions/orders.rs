@@ -1,6 +1,7 @@
 //! What is known of several sessions together, in the order of time and as sums. Of a single one its session says all of that: a
 //! pool has these from the second session on.
 
+use super::change::Change;
 use super::reading::{Entry, Reading, Totals};
 use crate::pool::agenda::Agenda;
 use crate::pool::family::Place;
@@ -39,6 +40,8 @@ pub(super) struct Orders {
     pub(super) in_flight: u64,
     /// Those that share a steady flow, from the first ask to it on.
     pub(super) sharers: Option<Box<Sharers>>,
+    /// Not all of them are read as they are in the end.
+    pub(super) change: Option<Box<Change>>,
 }
 
 impl Orders {
@@ -78,6 +81,11 @@ impl Orders {
         if before.group.or(after.group).is_some() {
             self.count_in_groups(before, after);
         }
+    }
+
+    /// How the session at `place` is read where all are in the end by `last`.
+    pub(super) fn reading_of(&self, place: Place, last: Reading) -> Reading {
+        self.change.as_deref().map_or(last, |change| change.reading_of(place))
     }
 
     /// The sums of those of `group`, or of those of none.

@@ -3,6 +3,7 @@
 use crate::pool::family::Place;
 use crate::pool::session::Session;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// Sessions in the order of their places: the same asks give the same answers. In boxes, so that a search reads places only.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,18 @@ impl Places {
     /// The only one.
     pub(super) fn sole(&self) -> Option<(Place, &Session)> {
         if let Places::One(place, session) = self { Some((*place, session)) } else { None }
+    }
+
+    /// The place that comes after `after`, or the first.
+    pub(super) fn next(&self, after: Option<Place>) -> Option<Place> {
+        match self {
+            Places::None => None,
+            Places::One(place, _) => Some(*place).filter(|_| after < Some(*place)),
+            Places::Many(many) => {
+                let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+                many.range((from, Bound::Unbounded)).next().map(|(place, _)| *place)
+            }
+        }
     }
 
     /// All of them.
@@ -96,22 +109,5 @@ impl Places {
                 None
             }
         }
-    }
-}
-
-impl IntoIterator for Places {
-    type Item = (Place, Box<Session>);
-    type IntoIter = std::iter::Chain<
-        std::option::IntoIter<(Place, Box<Session>)>,
-        std::collections::btree_map::IntoIter<Place, Box<Session>>,
-    >;
-
-    fn into_iter(self) -> Self::IntoIter {
-        let (one, many) = match self {
-            Places::None => (None, BTreeMap::new()),
-            Places::One(place, session) => (Some((place, session)), BTreeMap::new()),
-            Places::Many(many) => (None, many),
-        };
-        one.into_iter().chain(many)
     }
 }

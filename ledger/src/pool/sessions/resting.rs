@@ -17,6 +17,7 @@ impl Sessions {
     pub(in crate::pool) fn are_at_rest(&self) -> bool {
         self.len() <= FEW
             && self.live() == 0
+            && self.are_read()
             && self.first_age().is_none()
             && self.iter().all(|(place, session)| {
                 let entry = self.reading.entry(place, session);

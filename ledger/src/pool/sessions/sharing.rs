@@ -12,16 +12,18 @@ impl Sessions {
         let Some(orders) = self.orders.as_deref_mut() else { return };
         if orders.sharers.is_none() {
             let mut sharers = Sharers::new(speed, now);
-            let active = self.reading.ages.active();
-            self.by_place.iter().for_each(|(place, session)| sharers.count(place, session, active));
+            for (place, session) in self.by_place.iter() {
+                sharers.count(place, session, orders.reading_of(place, self.reading).ages.active());
+            }
             orders.sharers = Some(Box::new(sharers));
         }
         self.age_sharers(now);
     }
 
-    /// How fast the flow is that they share, and until when those have left that have not asked for long.
-    pub(in crate::pool) fn flow(&self) -> Option<(Speed, Moment)> {
-        self.orders.as_deref()?.sharers.as_deref().map(Sharers::flow)
+    /// Whether those are kept that share a flow.
+    #[cfg(test)]
+    pub(in crate::pool) fn keep_sharers(&self) -> bool {
+        self.orders.as_deref().is_some_and(|orders| orders.sharers.is_some())
     }
 
     /// Those that share a flow, if there are several sessions: but for one that asks.
@@ -42,14 +44,12 @@ impl Sessions {
 
     /// Lets those leave that share a flow and have not asked for long when it is `now`.
     pub(super) fn age_sharers(&mut self, now: Moment) {
-        let Some(sharers) = self.orders.as_deref_mut().and_then(|orders| orders.sharers.as_deref_mut())
-        else {
-            return;
-        };
-        while let Some(place) = sharers.next_review(now) {
+        let Some(orders) = self.orders.as_deref_mut() else { return };
+        while let Some(place) = orders.sharers.as_deref_mut().and_then(|sharers| sharers.next_review(now)) {
+            let reading = orders.reading_of(place, self.reading);
             match self.by_place.get(place) {
-                Some(session) => sharers.count(place, session, self.reading.ages.active()),
-                None => sharers.forget(place),
+                Some(session) => orders.count(place, session, &reading),
+                None => orders.sharers.iter_mut().for_each(|sharers| sharers.forget(place)),
             }
         }
     }
