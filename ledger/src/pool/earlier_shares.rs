@@ -78,7 +78,7 @@ impl Pool {
         let longer = self.plan.clocks.stretched(counts_for(&self.plan.rules).saturating_sub(span));
         let taken = Taken { permits, holders, span, free_from: over + longer };
         let is_kept = windows.is_some_and(|windows| taken.within(windows) <= self.plan.sharing.reserve);
-        if shares.are_out(self.now) && !is_kept && self.borrower.is_none() {
+        if self.now < taken.free_from && !is_kept && self.borrower.is_none() {
             self.safe_shares.hold(taken, windows);
         }
     }

@@ -39,12 +39,15 @@ struct Given {
     taken: BTreeMap<SessionId, Taken>,
     /// When the first of them is free, or before.
     soonest: Moment,
+    /// When all of them are.
+    last: Moment,
     /// What all of them together allow in one window of the rules that hold now.
     permits: u64,
 }
 
 impl Usual for Given {
-    const USUAL: &'static Self = &Given { taken: BTreeMap::new(), soonest: Moment::NEVER, permits: 0 };
+    const USUAL: &'static Self =
+        &Given { taken: BTreeMap::new(), soonest: Moment::NEVER, last: Moment::ORIGIN, permits: 0 };
 }
 
 /// The safe share of a session, or those of an allocator's.
@@ -171,11 +174,6 @@ impl SafeShares {
         self.go_by(longer, span);
     }
 
-    /// When all of them are free.
-    fn over(&self) -> Moment {
-        self.given.taken.values().map(|taken| taken.free_from).max().unwrap_or(Moment::ORIGIN)
-    }
-
     /// The session goes without having spent after `now`.
     fn leave(&mut self, id: SessionId, now: Moment, clocks: ClockBounds, span: Option<Duration>) {
         if let Some(taken) = self.given.unusual().and_then(|given| given.taken.get_mut(&id)) {
@@ -207,6 +205,7 @@ impl SafeShares {
         }
         // All others stay as they are: no ask looks at each of them.
         self.given.soonest = self.given.soonest.min(free_from);
+        self.given.last = self.given.last.max(free_from);
         let taken = Taken { permits: share.permits, holders: 1, span: share.span, free_from };
         self.given.taken.insert(id, taken);
         true
@@ -270,6 +269,7 @@ impl Given {
     /// Carries what they are.
     fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.moment(&mut self.soonest);
+        carrier.moment(&mut self.last);
         carrier.number(&mut self.permits);
         let blank = Taken { permits: 0, holders: 1, span: Duration::ZERO, free_from: Moment::ORIGIN };
         let mut taken: VecDeque<(SessionId, Taken)> = std::mem::take(&mut self.taken).into_iter().collect();
@@ -291,7 +291,9 @@ impl Given {
     fn count(&mut self, span: Option<Duration>) {
         let within = |taken: &Taken| span.map_or(taken.permits, |span| taken.within(span));
         self.permits = self.taken.values().map(within).fold(0, u64::saturating_add);
-        self.soonest = self.taken.values().map(|taken| taken.free_from).min().unwrap_or(Moment::NEVER);
+        let free = || self.taken.values().map(|taken| taken.free_from);
+        self.soonest = free().min().unwrap_or(Moment::NEVER);
+        self.last = free().max().unwrap_or(Moment::ORIGIN);
     }
 }
 
@@ -356,7 +358,7 @@ impl Pool {
     /// count otherwise than in windows, nothing that is kept back makes up for what those nodes spend.
     pub(crate) fn shut_for_shares(&self) -> Duration {
         let counts = self.safe_shares.are_free() || self.borrower.is_some() || self.safe_span().is_some();
-        if counts { Duration::ZERO } else { self.safe_shares.over().since(self.now) }
+        if counts { Duration::ZERO } else { self.safe_shares.given.last.since(self.now) }
     }
 
     /// What is answered meanwhile, here or in a pool `above`.

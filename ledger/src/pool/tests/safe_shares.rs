@@ -193,6 +193,11 @@ fn a_pool_that_is_made_anew_keeps_back_what_nodes_may_go_on_with() {
     assert_eq!(at(&mut made(&before)), [70, 70], "it keeps back as much in any case");
     assert!(made(&before).safe_shares.are_free());
     assert_eq!(at(&mut made(&plan(vec![bucket(100, 100, SECOND)]))), [0, 100]);
+    // What was spent last is still in longer windows.
+    let longer = Plan { rules: vec![sliding(100, 3 * SECOND)], ..Plan::clone(&after) };
+    let mut late = Pool::new(Arc::new(longer), over);
+    late.keep_back(shares);
+    assert_eq!(late.reserve(), 93);
     // One that takes the place of a pool knows what that told.
     let mut pool = Pool::new(before, millis(0));
     assert_eq!(share_of(&mut pool, 0, 1), Some(10));
