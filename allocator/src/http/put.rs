@@ -310,6 +310,7 @@ fn shown_preview(config: &LimitConfig, preview: Option<Preview>) -> Value {
             "available_before": effect.before.available,
             "available_after": effect.after.available,
             "over": effect.after.over,
+            "quarantine_ms": millis_up(effect.after.lends_nothing()),
             "outstanding": effect.before.books.outstanding,
             "lessees": effect.before.sessions,
         });

@@ -279,7 +279,7 @@ pub(super) fn pool(id: &PoolId, view: &PoolView) -> Value {
         "outstanding": books.outstanding,
         "in_flight": view.in_flight,
         "lessees": view.sessions,
-        "quarantine_ms": millis_up(view.quarantine.max(view.shut)),
+        "quarantine_ms": millis_up(view.lends_nothing()),
         "granted": books.granted,
         "spent": books.spent,
         "returned": books.returned,

@@ -50,8 +50,12 @@ pub(super) fn preview(body: &Value) -> String {
         rows.push([text(key), before, after, over, out, nodes]);
     }
     let mut shown = aligned(&rows);
+    let waits =
+        body["pools"].as_array().into_iter().flatten().filter_map(|pool| pool["quarantine_ms"].as_u64());
     if let Some(wait) = body["begins_anew_ms"].as_u64() {
-        shown.push_str(&format!("its keys change: it would begin anew, and lend nothing for {wait} ms\n"));
+        shown.push_str(&format!("it would begin anew, and lend nothing for {wait} ms\n"));
+    } else if let Some(wait) = waits.max().filter(|wait| *wait > 0) {
+        shown.push_str(&format!("it would lend nothing for up to {wait} ms\n"));
     }
     shown
 }
@@ -126,5 +130,20 @@ mod tests {
             row(["evil\\u{1b}[2J", "", "-", "0", "0", "lends"]),
         ];
         assert_eq!(shown, expected.concat());
+    }
+
+    #[test]
+    fn a_preview_says_for_how_long_nothing_would_be_lent() {
+        let pool =
+            |waits: u64| json!({ "available_before": 9, "available_after": 0, "quarantine_ms": waits });
+        let last = |anew: Option<u64>, pools: [u64; 2]| {
+            let pools = pools.map(pool);
+            let shown =
+                preview(&json!({ "limit": "a", "is_new": false, "begins_anew_ms": anew, "pools": pools }));
+            shown.lines().skip(3).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(last(None, [0, 0]), [""; 0]);
+        assert_eq!(last(None, [0, 60_000]), ["it would lend nothing for up to 60000 ms"]);
+        assert_eq!(last(Some(7), [0, 60_000]), ["it would begin anew, and lend nothing for 7 ms"]);
     }
 }

@@ -130,3 +130,10 @@ pub struct PoolView {
     /// In how long it will be empty by that; `None` if that is not to be expected.
     pub time_to_empty: Option<Duration>,
 }
+
+impl PoolView {
+    /// For how long it lends nothing, for whichever reason.
+    pub fn lends_nothing(&self) -> Duration {
+        self.quarantine.max(self.shut)
+    }
+}

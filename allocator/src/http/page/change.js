@@ -33,6 +33,10 @@ function effects(preview) {
   if (preview.begins_anew_ms) {
     notes.push(el("p", { class: "warn" }, `It begins anew: it lends nothing for ${words.span(preview.begins_anew_ms)}.`));
   }
+  const waits = Math.max(0, ...preview.pools.map((pool) => pool.quarantine_ms));
+  if (!preview.begins_anew_ms && waits) {
+    notes.push(el("p", { class: "warn" }, `It lends nothing for up to ${words.span(waits)}.`));
+  }
   if (preview.confirm) notes.push(el("p", { class: "warn" }, `To be confirmed: ${preview.confirm}.`));
   const head = ["Pool", "Left before", "Left after", "Over its limit", "Lent"];
   const rows = preview.pools.map((pool) => el("tr", {},

@@ -88,6 +88,7 @@ async fn a_dry_run_shows_every_pool_and_changes_none() {
     let pool = &preview.json()["pools"][0];
     assert_eq!((&pool["available_after"], &pool["outstanding"]), (&json!(0), &json!(100)), "{pool}");
     assert_eq!((&pool["over"], &pool["lessees"]), (&json!(40), &json!(1)));
+    assert_eq!(pool["quarantine_ms"], 0);
     assert_eq!(app.books().await, before);
 }
 

@@ -87,17 +87,23 @@ impl Limit {
     ) -> Preview {
         let must_reset = self.must_reset(config);
         let past = if must_reset { self.past_of_others(now) } else { self.past };
+        let shares = self.shares_out(now);
+        let anew = |plan: &Arc<Plan>| {
+            let mut pool = past.pool(plan, now);
+            shares.into_iter().for_each(|shares| pool.keep_back(shares));
+            pool
+        };
         let plans = Plans::of(config, self.plan.clocks);
         let effects = self.pools.copies(from, count).map(|(id, mut pool)| {
             let (plan, before) = (plans.of_pool(id), pool.view(now));
             match must_reset {
-                true => pool = past.pool(plan, now),
+                true => pool = anew(plan),
                 false => unused::go_on(&mut pool, plan, (past, self.earlier), carry_over, now),
             }
             Effect { pool: id.clone(), before, after: pool.view(now) }
         });
         let effects = effects.collect();
-        let reset_quarantine = must_reset.then(|| past.pool(&plans.plan, now).view(now).quarantine);
+        let reset_quarantine = must_reset.then(|| anew(&plans.plan).view(now).lends_nothing());
         Preview { effects, reset_quarantine }
     }
 

@@ -5,6 +5,7 @@ use crate::CarryOver;
 use crate::registry::limit::PoolId;
 use crate::registry::rows::Written;
 use crate::rule::Gap;
+use std::ops::Bound;
 
 const FAMILY: &str = r#"
 [[limit]]
@@ -281,6 +282,10 @@ fn a_limit_that_begins_anew_waits_for_what_nodes_may_go_on_with() {
     let put = |registry: &mut Registry, at, config| {
         registry.put(millis(at), &config_of(config), CarryOver::AsIs, false).expect("there is room")
     };
+    let limit = registry.limit("safe").expect("it is there");
+    let preview = limit.preview(&config_of(capped()), CarryOver::AsIs, millis(10), Bound::Unbounded, 1);
+    let waits = preview.reset_quarantine.expect("it begins anew");
+    assert!((590..700).contains(&waits.as_secs()), "{waits:?}");
     put(&mut registry, 10, capped());
     assert_eq!([590_000, 700_000].map(|at| available(&mut registry, "safe", millis(at))), [0, 90]);
     put(&mut registry, 700_000, safe(30));
