@@ -36,8 +36,9 @@ const LOOKS_REST: u32 = 9;
 /// Longest time without a look, for what no ask wakes the task for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long it may take to give back what is not lent on, when it stops.
-const FAREWELL_MAX: Duration = Duration::from_secs(2);
+/// How long it may take to give back what is not lent on, when it stops. A store elects another leader in that time; a manager of
+/// services waits for twice as long before it kills.
+const FAREWELL_MAX: Duration = Duration::from_secs(5);
 
 /// The tasks of all upstreams. Dropped, they end.
 #[derive(Debug, Default)]
@@ -130,7 +131,8 @@ impl Uplink {
         }
     }
 
-    /// Gives back what is not lent on, and tells what was spent: once, for what becomes of an ask without an answer is unknown.
+    /// Gives back what is not lent on, and tells what was spent, until that is answered: what the upstream was not told of counts as spent, in a
+    /// long window for long.
     async fn farewell(&mut self) {
         loop {
             let rtt = self.connection.rtt();
@@ -142,8 +144,7 @@ impl Uplink {
                 return;
             }
             if let Err(error) = self.exchange(&due).await {
-                tracing::warn!(upstream = %self.upstream, %error, "what is held of it is not given back");
-                return;
+                self.failed(&due.askers, &error).await;
             }
         }
     }

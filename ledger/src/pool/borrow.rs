@@ -115,6 +115,12 @@ impl Borrower {
         low_span(rtt).max(self.term * RENEW_PERCENT / 100)
     }
 
+    /// `ask` is written at `now`.
+    fn asks(&mut self, now: Moment, ask: Ask) -> Ask {
+        (self.asked, self.is_open) = (Some((now, ask)), true);
+        ask
+    }
+
     fn asked_at(&self) -> Moment {
         self.asked.map_or(Moment::ORIGIN, |(at, _)| at)
     }
@@ -155,7 +161,9 @@ impl Pool {
         let once = rtt + GUARD;
         let margin = borrower.renews_before(rtt);
         let is_live = !loan.is_empty() || (loan.is_in_flight() && loan.end() > self.now);
-        let renews = match (is_live, loan.has_unreported() || loan.is_in_flight()) {
+        let returns = loan.has_returned() && !borrower.is_open;
+        let tells = loan.has_unreported() || loan.is_in_flight() || returns;
+        let renews = match (is_live, tells) {
             (true, _) => loan.end().before(margin).max(borrower.asked_at() + once),
             (false, true) => borrower.asked_at() + borrower.term,
             (false, false) => Moment::NEVER,
@@ -197,30 +205,30 @@ impl Pool {
         }
         // A pool that holds less than it might asks for it all the same: the one above knows how much that is by now.
         loan.shed(wishes.target.min(loan.hold()).saturating_sub(loan.out()));
-        let (spent_total, held) = loan.report();
-        let (running, busy) = (loan.report_in_flight(), loan.busy_of(all_in_flight));
         let want = wishes.target.saturating_sub(loan.free() + loan.out());
+        let (spent_total, held) = loan.report(want);
+        let (running, busy) = (loan.report_in_flight(), loan.busy_of(all_in_flight));
         let Wishes { demand_milli, waiting, .. } = wishes;
         let waiting = waiting.min(want);
         let ask = Ask { spent_total, held, want, waiting, demand_milli, running, busy, ..Ask::default() };
-        (borrower.asked, borrower.is_open, borrower.rtt) = (Some((self.now, ask)), true, rtt);
-        borrower.due = None;
-        Some(ask)
+        (borrower.rtt, borrower.due) = (rtt, None);
+        Some(borrower.asks(self.now, ask))
     }
 
     /// The last that is said to the one above: what was spent, and that nothing is held but what is lent on, until that ends.
-    /// `None` if there is nothing to give back or to tell, or if no allocator above knows of it.
+    /// `None` if there is nothing to give back or to tell, or if no allocator above knows of it. Where no answer comes, it is said again.
     pub fn leave_above(&mut self, now: Moment) -> Option<Ask> {
         self.advance(now);
         let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
-        if borrower.is_unrecognised || (loan.free() == 0 && !loan.has_unreported()) {
+        if borrower.is_unrecognised {
             return None;
         }
         loan.shed(0);
-        let ((spent_total, held), running) = (loan.report(), loan.report_in_flight());
-        let ask = Ask { spent_total, held, running, ..Ask::default() };
-        (borrower.asked, borrower.is_open) = (Some((self.now, ask)), true);
-        Some(ask)
+        if !loan.has_returned() && !loan.has_unreported() {
+            return None;
+        }
+        let ((spent_total, held), running) = (loan.report(0), loan.report_in_flight());
+        Some(borrower.asks(self.now, Ask { spent_total, held, running, ..Ask::default() }))
     }
 
     /// The one above answered the ask that was written last, and first sent at `first_sent`, with `grant`.
@@ -245,6 +253,7 @@ impl Pool {
         let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after) + borrower.rtt;
         loan.came(Came {
             permits: grant.permits,
+            lent: ask.spent_total + ask.held + grant.permits,
             unkept: ask.held - grant.kept,
             end: clocks.holder_end(first_sent, grant.term),
             ceiling: grant.ceiling,
@@ -275,7 +284,11 @@ impl Pool {
 
     /// The one above lends nothing: what is held goes on until its end.
     pub fn on_refusal_above(&mut self, now: Moment, refusal: Refusal) {
-        self.ledgers.loan_mut().into_iter().for_each(Loan::on_report_answered);
+        if let (Some(loan), Some(borrower)) = (self.ledgers.loan_mut(), &self.borrower)
+            && let Some((_, ask)) = borrower.asked.filter(|_| borrower.is_open)
+        {
+            loan.on_report_answered(ask.spent_total + ask.held);
+        }
         self.pause_above(now, refusal.retry_after.clamp(DISPUTE_PAUSE, REFUSAL_MAX), refusal.reason.stops());
     }
 
@@ -304,8 +317,8 @@ impl Pool {
 
     /// Whether there is nothing to say to the one above, and no answer to come.
     pub fn rests_above(&self) -> bool {
-        let has_said_all = |loan: &Loan| loan.is_empty() && !loan.has_unreported() && !loan.is_in_flight();
-        let has_said_all = self.ledgers.loan().is_none_or(has_said_all);
+        let says = |loan: &Loan| loan.has_unreported() || loan.has_returned() || loan.is_in_flight();
+        let has_said_all = self.ledgers.loan().is_none_or(|loan| loan.is_empty() && !says(loan));
         has_said_all && self.borrower.as_ref().is_none_or(|borrower| !borrower.is_open)
     }
 

@@ -29,6 +29,10 @@ pub(super) struct Loan {
     /// The most of that which was ever reported, and when that was. It never falls.
     reported: u64,
     reported_at: Moment,
+    /// Permits that the one above has lent since it began to count, as far as is known here: by the last ask that was answered, and by
+    /// those without an answer at most.
+    lent: u64,
+    may_be_lent: u64,
     /// Spent, and in flight as far as is known here.
     in_flight: u64,
     /// Of those, what the one above does not know of: others have to wait for it there.
@@ -54,6 +58,8 @@ pub(super) struct Loan {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Came {
     pub permits: u64,
+    /// Permits that were lent so far, with those.
+    pub lent: u64,
     /// Permits that are not extended.
     pub unkept: u64,
     pub end: Moment,
@@ -75,6 +81,8 @@ impl Loan {
             spent: 0,
             reported: 0,
             reported_at: Moment::ORIGIN,
+            lent: 0,
+            may_be_lent: 0,
             in_flight: 0,
             unknown: 0,
             reported_in_flight: 0,
@@ -114,6 +122,12 @@ impl Loan {
         self.spent > self.reported || self.has_finished()
     }
 
+    /// Whether the one above may hold permits for lent that are neither here nor spent: it takes them for spent once that has ended,
+    /// until it is told.
+    pub(super) fn has_returned(&self) -> bool {
+        self.lent + self.may_be_lent > self.spent + self.free + self.out
+    }
+
     /// Whether calls have ended that count as in flight above.
     pub(super) fn has_finished(&self) -> bool {
         self.cap.is_some() && self.known_in_flight() < self.counted
@@ -150,9 +164,10 @@ impl Loan {
         self.free = self.free.min(keep);
     }
 
-    /// What was spent and what is held, for an ask. It stays true however late it arrives.
-    pub(super) fn report(&mut self) -> (u64, u64) {
+    /// What was spent and what is held, for an ask that wants `want`. It stays true however late it arrives.
+    pub(super) fn report(&mut self, want: u64) -> (u64, u64) {
         (self.reported, self.reported_at) = (self.reported.max(self.spent), self.now);
+        self.may_be_lent = self.may_be_lent.max(want);
         (self.reported, self.free + self.out)
     }
 
@@ -164,8 +179,9 @@ impl Loan {
         Some(self.reported_in_flight)
     }
 
-    /// The last report was answered.
-    pub(super) fn on_report_answered(&mut self) {
+    /// The last report was answered: the one above has lent so many in all.
+    pub(super) fn on_report_answered(&mut self, lent: u64) {
+        (self.lent, self.may_be_lent) = (lent, 0);
         self.counted = self.reported_in_flight;
     }
 
@@ -182,7 +198,7 @@ impl Loan {
         self.end = self.end.max(came.end);
         (self.ceiling, self.chance, self.is_ample) = (came.ceiling, came.chance, came.is_ample);
         self.cap = came.cap;
-        self.on_report_answered();
+        self.on_report_answered(came.lent);
         self.roll();
         self.came.1 += came.permits;
         if self.now >= self.end {
@@ -197,7 +213,7 @@ impl Loan {
 
     /// Counts from zero from now on: only once nothing is out or in hand.
     pub(super) fn reset(&mut self) {
-        (self.spent, self.reported) = (0, 0);
+        (self.spent, self.reported, self.lent, self.may_be_lent) = (0, 0, 0, 0);
         (self.unknown, self.reported_in_flight, self.counted) = (self.in_flight, 0, 0);
     }
 
@@ -370,6 +386,7 @@ mod tests {
     fn an_answer_may_take_back_more_than_it_grants() {
         let mut loan = Loan::new(at(0));
         let came = |permits, unkept| Came {
+            lent: permits,
             permits,
             unkept,
             end: at(100),
@@ -395,16 +412,25 @@ mod tests {
     fn what_was_told_as_spent_hides_nothing_that_is_spent_later() {
         let mut loan = Loan::new(at(0));
         let (end, chance) = (at(100), at(0));
-        loan.came(Came { permits: 10, unkept: 0, end, ceiling: 10, chance, is_ample: true, cap: None });
+        loan.came(Came {
+            permits: 10,
+            lent: 10,
+            unkept: 0,
+            end,
+            ceiling: 10,
+            chance,
+            is_ample: true,
+            cap: None,
+        });
         loan.charge(3);
         loan.advance(at(1));
         loan.burn(1, at(1));
-        assert_eq!(loan.report(), (1, 9));
+        assert_eq!(loan.report(0), (1, 9));
         loan.advance(at(2));
         loan.settle(1, at(2));
         loan.credit(1, at(1));
         loan.burn(1, at(2));
         loan.credit(1, at(2));
-        assert_eq!(loan.report(), (2, 7), "the last one was not reported yet");
+        assert_eq!(loan.report(0), (2, 7), "the last one was not reported yet");
     }
 }

@@ -49,6 +49,7 @@ mod inside;
 mod kinds;
 mod members;
 mod safe;
+mod stopped;
 mod trouble;
 
 /// A store for one test, in a server that others may use too.
@@ -191,30 +192,6 @@ async fn a_flood_of_new_keys_is_served(kind: StoreKind) {
     .await;
     client.shutdown().await;
     east.stop().await;
-}
-
-/// An allocator that is stopped gives back what it has not lent on. No client waits until that ends, nor is it lost.
-async fn one_that_is_stopped_strands_nothing(kind: StoreKind) {
-    let store = Store::shared(kind, "stopped").await;
-    let mut admitted = 0;
-    for node in ["east", "west", "north"] {
-        let allocator = store.allocator(node).await;
-        let client = allocator.client(node).await;
-        let yearly = client.limit("yearly");
-        for _ in 0..20 {
-            admitted += u64::from(yearly.acquire_within(1, Duration::from_secs(5)).await.is_ok());
-        }
-        client.shutdown().await;
-        // Its first look at who is there, which it takes by and by.
-        let here = eventually("an allocator is there", async || {
-            let status = reqwest::get(format!("{}/v1/status", allocator.url)).await.ok()?;
-            let status: serde_json::Value = serde_json::from_str(&status.text().await.ok()?).ok()?;
-            status["sharing"].as_array().filter(|here| !here.is_empty()).cloned()
-        });
-        assert_eq!(here.await, [node], "who stopped has said so");
-        allocator.stop().await;
-    }
-    assert_eq!(admitted, 60, "of 60 in a year");
 }
 
 async fn killed_in_turn_they_go_on(kind: StoreKind) {

@@ -77,18 +77,72 @@ fn those_below_hold_for_no_longer_than_the_one_above_says() {
 }
 
 #[test]
-fn one_that_stops_gives_back_what_is_not_lent_on_and_says_so_once() {
+fn one_that_stops_gives_back_what_is_not_lent_on_until_that_is_answered() {
     let mut pool = lent_one();
     let more = Grant { permits: 4, kept: 0, ..last_one() };
     assert!(pool.ask_above(millis(20), RTT).is_some_and(|ask| ask.held == 1 && ask.want < 4));
     // More than was wanted is not believed.
     assert_eq!(pool.on_grant_above(millis(24), millis(20), &more), GrantOutcome::Unfit);
     assert_eq!(grant(pool.renew(millis(25), A, 2, ask(0, 0, 1))).permits, 1);
-    assert_eq!(pool.leave_above(millis(26)), None, "it is lent on, until that ends");
+    let left = pool.leave_above(millis(26)).expect("what it wanted may have been lent");
+    assert_eq!((left.held, left.want), (1, 0), "that is lent on, until it ends");
     assert_eq!(grant(pool.renew(millis(27), A, 3, ask(0, 0, 0))).permits, 0);
     let left = pool.leave_above(millis(28)).expect("it came back");
     assert_eq!((left.spent_total, left.held, left.want), (0, 0, 0));
-    assert_eq!(pool.leave_above(millis(29)), None);
+    pool.on_failure_above();
+    assert_eq!(pool.leave_above(millis(1_029)), Some(left), "no answer came");
+    let nothing = Grant { permits: 0, ..last_one() };
+    assert_eq!(pool.on_grant_above(millis(1_030), millis(1_029), &nothing), GrantOutcome::Believed);
+    assert_eq!(pool.leave_above(millis(1_031)), None);
+}
+
+/// A pool whose last lease is unspent, and that nothing is wanted of any more.
+fn unspent() -> Pool {
+    let mut pool = lent_one();
+    assert_eq!(grant(pool.renew(millis(5), A, 2, ask(0, 0, 0))).permits, 0);
+    pool
+}
+
+/// The bug: what was given back was never told again once nothing was wanted any more. The one above took it for spent.
+#[test]
+fn what_is_given_back_is_told_until_that_is_answered() {
+    let mut pool = unspent();
+    let due = pool.asks_above(millis(5), RTT);
+    assert!(due < millis(104), "before it ends: {due:?}");
+    let given_back = pool.ask_above(due, RTT).expect("it leases");
+    assert_eq!((given_back.held, given_back.want), (0, 0));
+    pool.on_failure_above();
+    assert!(!pool.rests_above());
+    let again = pool.asks_above(due, RTT);
+    assert_eq!(again, due + TERM);
+    assert_eq!(pool.ask_above(again, RTT), Some(given_back));
+    let nothing = Grant { permits: 0, ..last_one() };
+    assert_eq!(pool.on_grant_above(again, again, &nothing), GrantOutcome::Believed);
+    assert_eq!((pool.asks_above(again, RTT), pool.rests_above()), (Moment::NEVER, true));
+}
+
+/// What ended unspent may come late, but it is told: by a pool that did not reach the one above before, and by one that holds back.
+#[test]
+fn what_ended_unspent_is_told_though_nothing_is_wanted() {
+    let mut late = unspent();
+    assert_eq!(late.asks_above(millis(500), RTT), millis(100), "at once");
+    assert_eq!(late.ask_above(millis(500), RTT).map(|ask| (ask.spent_total, ask.held)), Some((0, 0)));
+    let mut careful = unspent();
+    careful.hold_back_above(millis(6));
+    assert_eq!(careful.asks_above(millis(6), RTT), millis(100));
+}
+
+/// An answer that was lost may have lent all that was wanted.
+#[test]
+fn what_may_have_been_lent_is_told_though_nothing_is_wanted_any_more() {
+    let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
+    let mut pool = Pool::new(Arc::new(borrowed), millis(0));
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 5)));
+    assert!(pool.ask_above(millis(0), RTT).is_some_and(|ask| ask.want > 0));
+    pool.on_failure_above();
+    grant(pool.renew(millis(1), A, 2, ask(0, 0, 0)));
+    assert_eq!(pool.asks_above(millis(1), RTT), millis(0) + TERM);
+    assert_eq!(pool.ask_above(millis(200), RTT).map(|ask| (ask.held, ask.want)), Some((0, 0)));
 }
 
 /// A cap on what is in flight above, of calls that take a second.

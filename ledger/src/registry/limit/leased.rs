@@ -186,18 +186,17 @@ impl Limit {
         Some((Said::of(pool, ask, now, rtt), distance))
     }
 
-    /// The last that its pools have to say, of at most `most` of them.
+    /// The last that its pools have to say, of at most `most` of them: again until it is answered.
     pub(crate) fn leaves_above(&mut self, now: Moment, most: usize) -> Vec<(PoolId, Said)> {
         let (pools, tally) = (&mut self.pools, &mut self.tally);
         let (mut asks, mut left) = (vec![], most);
         self.leasing.retain(|id| {
             let shelf = pools.get_mut(id, tally).filter(|_| left > 0);
             let Some(kept) = shelf.map(Shelf::wake) else { return left == 0 };
-            if let Some(ask) = kept.pool.leave_above(now) {
-                asks.push((id.clone(), Said::of(&mut kept.pool, ask, now, Duration::ZERO)));
-                left -= 1;
-            }
-            false
+            let Some(ask) = kept.pool.leave_above(now) else { return false };
+            asks.push((id.clone(), Said::of(&mut kept.pool, ask, now, Duration::ZERO)));
+            left -= 1;
+            true
         });
         asks
     }

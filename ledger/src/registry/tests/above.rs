@@ -148,3 +148,23 @@ fn no_key_or_limit_starves_and_loans_are_renewed_while_more_is_due_than_one_exch
     assert!(of_last.first() == Some(&0) && of_last.last() >= Some(&700), "{of_last:?}");
     assert!(of_last.windows(2).all(|two| two[1] - two[0] < 400), "{of_last:?}");
 }
+
+/// The bug: an allocator that was told to stop while it looked wrote its last ask there, and dropped it. It had nothing more to say
+/// then, and what was not lent on counted as spent above.
+#[test]
+fn the_last_of_an_allocator_is_said_until_that_is_answered() {
+    let (mut registry, first) = asked(1);
+    hear(&mut registry, &first, 1);
+    registry.stop();
+    let dropped = due(&mut registry, 2);
+    assert_eq!((dropped.asks.len(), dropped.asks[0].held, dropped.asks[0].want), (1, 0, 0));
+    let last = due(&mut registry, 3);
+    assert_eq!(last.asks, dropped.asks);
+    registry.on_failure_above(&last.askers);
+    let again = due(&mut registry, 4);
+    assert_eq!(again.asks, last.asks);
+    let (upstream, body) = (upstream(&registry), GrantBody::of("a", None, Answer::Grant(NOTHING)));
+    let granted = Granted::of(std::slice::from_ref(&body));
+    registry.on_grant_above(millis(5), &upstream, again.session, millis(4), &again.askers, granted);
+    assert!(due(&mut registry, 6).asks.is_empty());
+}

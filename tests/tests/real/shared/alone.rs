@@ -3,7 +3,10 @@
 
 use super::family::what_is_below_is_charged_above_too;
 use super::kinds::{flows_and_intervals_hold_through_two, no_more_are_in_flight_than_may_be};
-use super::{Store, one_that_is_stopped_strands_nothing, the_newest_configuration_holds_for_all};
+use super::stopped::{
+    one_that_is_stopped_strands_nothing, one_that_stops_beside_a_slow_store_strands_nothing,
+};
+use super::{Store, the_newest_configuration_holds_for_all};
 use scenarios::core_waits::CoreWaits;
 use scenarios::servers::Server;
 use std::time::Duration;
@@ -37,5 +40,6 @@ on_each_store! {
     flows_and_intervals_hold_through_two,
     no_more_are_in_flight_than_may_be,
     one_that_is_stopped_strands_nothing,
+    one_that_stops_beside_a_slow_store_strands_nothing,
     the_newest_configuration_holds_for_all,
 }
