@@ -36,9 +36,9 @@ const LOOKS_REST: u32 = 9;
 /// Longest time without a look, for what no ask wakes the task for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long it may take to give back what is not lent on, when it stops. A store elects another leader in that time; a manager of
-/// services waits for twice as long before it kills.
-const FAREWELL_MAX: Duration = Duration::from_secs(5);
+/// How long it may take to give back what is not lent on, when it stops: as long as connections may take. A store elects another
+/// leader in that time.
+const FAREWELL_MAX: Duration = Duration::from_secs(4);
 
 /// The tasks of all upstreams. Dropped, they end.
 #[derive(Debug, Default)]

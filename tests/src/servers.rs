@@ -165,9 +165,13 @@ impl Server {
         }
     }
 
-    /// SIGSTOP: it is there, and does nothing. PostgreSQL is stopped by the process of each connection.
+    /// SIGSTOP: it is there, and does nothing. PostgreSQL is stopped by the process of each connection. Returns once no thread of them
+    /// runs: those of a busy etcd have answered a call since the signal.
     pub fn stop(&self) {
         self.signal(Signal::STOP);
+        while self.processes().into_iter().any(is_running) {
+            std::thread::yield_now();
+        }
     }
 
     /// SIGCONT.
@@ -254,4 +258,14 @@ impl Server {
         assert!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
+}
+
+/// Whether a thread of the process `pid` is not stopped. One that is gone is.
+fn is_running(pid: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    // The state comes after the name, in brackets.
+    let is_stopped =
+        |stat: &str| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['T', 'Z', 'X']));
+    let stat = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("stat")).ok();
+    threads.flatten().filter_map(stat).any(|stat| !is_stopped(&stat))
 }
