@@ -1,169 +1,33 @@
-//! The limits that hold at one allocator of a shared store: those of its file, but for the limits that operators have put and
-//! removed since at any allocator. `shared` asks it what to change. It knows no pool.
+//! The limits of the file and the overrides of a shared store, as they are read here.
 
 use crate::config::{Config, LimitConfig, StoreConfig, limit_from_json};
-use lessor_ledger::overrides::{LimitOverride, LimitOverrides, Version};
-use lessor_ledger::registry::by_name;
-use std::collections::{BTreeMap, BTreeSet};
+use lessor_ledger::overrides::{EffectiveLimits, ReadLimit};
+use serde_json::Value;
 
-/// The limits of the file, and the overrides of the store.
-#[derive(Clone, Debug)]
-pub(crate) struct Overrides {
-    store: StoreConfig,
-    /// The version of the file, and its limits.
-    file: u64,
-    limits: BTreeMap<String, LimitConfig>,
-    known: LimitOverrides,
-    /// The overrides that hold here.
-    holds: BTreeMap<String, Held>,
-    /// The overrides that would hold, but cannot be used here. Such a limit stays what it was.
-    unusable: BTreeMap<String, LimitOverride>,
+/// The limits that hold here.
+pub(crate) type Overrides = EffectiveLimits<StoreConfig>;
+
+/// Begins with those of the file `config`.
+pub(crate) fn begin(config: &Config) -> Overrides {
+    EffectiveLimits::new(config.server.store.clone(), config.server.store.version(), &config.limits)
 }
 
-/// An override that holds.
-#[derive(Clone, Debug)]
-struct Held {
-    by: LimitOverride,
-    /// The limit; `None` if it was removed.
-    limit: Option<LimitConfig>,
-}
-
-/// What is to be done for overrides to hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changes {
-    /// Limits that go.
-    pub gone: Vec<String>,
-    /// Limits that come, or become something else.
-    pub put: Vec<LimitConfig>,
-}
-
-/// A limit that was put, and cannot be had here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unusable {
-    /// Which.
-    pub limit: String,
-    /// Why.
-    pub problem: String,
-}
-
-impl Overrides {
-    /// The file `config`, without overrides.
-    pub(crate) fn new(config: &Config) -> Self {
-        Overrides {
-            store: config.server.store.clone(),
-            file: config.server.store.version(),
-            limits: by_name(&config.limits),
-            known: LimitOverrides::default(),
-            holds: BTreeMap::new(),
-            unusable: BTreeMap::new(),
-        }
-    }
-
-    /// The version of the file.
-    pub(crate) fn file(&self) -> u64 {
-        self.file
-    }
-
-    /// The limits of the file.
-    pub(crate) fn of_file(&self) -> impl Iterator<Item = &LimitConfig> {
-        self.limits.values()
-    }
-
-    /// The overrides of the store, as far as is known.
-    pub(crate) fn known(&self) -> &LimitOverrides {
-        &self.known
-    }
-
-    /// The newest file and decision that are known here.
-    pub(crate) fn newest(&self) -> Version {
-        Version { file: self.file, serial: self.known.serial() }
-    }
-
-    /// The version of the limit called `name`, if there is one.
-    pub(crate) fn version_of(&self, name: &str) -> Version {
-        self.holds.get(name).map_or(Version::of_file(self.file), |held| held.by.version)
-    }
-
-    /// The file says this from now on.
-    pub(crate) fn file_is(&mut self, config: &Config) {
-        (self.file, self.limits) = (config.server.store.version(), by_name(&config.limits));
-        // No override is new. Those that hold again, because this version is lower, were told of before.
-        self.take_over(self.known.clone());
-    }
-
-    /// The limits, `current` ones, that would go if the file said `config`.
-    pub(crate) fn missing_in(
-        &self,
-        config: &Config,
-        current: &BTreeMap<String, LimitConfig>,
-    ) -> Vec<LimitConfig> {
-        let mut next = self.clone();
-        next.file_is(config);
-        next.changes(current).gone.iter().filter_map(|name| current.get(name).cloned()).collect()
-    }
-
-    /// The store has these overrides. Returns those of the new ones that cannot be used; `None` if none is new.
-    pub(crate) fn follow(&mut self, there: &LimitOverrides) -> Option<Vec<Unusable>> {
-        let mut known = self.known.clone();
-        known.merge(there);
-        (known != self.known).then(|| self.take_over(known))
-    }
-
-    /// What is to be done for the overrides to hold, where the limits are `current`.
-    pub(crate) fn changes(&self, current: &BTreeMap<String, LimitConfig>) -> Changes {
-        let names: BTreeSet<&String> =
-            current.keys().chain(self.limits.keys()).chain(self.holds.keys()).collect();
-        let mut changes = Changes::default();
-        for name in names {
-            let is = current.get(name);
-            let shall = match self.holds.get(name) {
-                Some(held) => held.limit.as_ref(),
-                None => self.limits.get(name),
-            };
-            match shall {
-                Some(config) if is != Some(config) => changes.put.push(config.clone()),
-                None if is.is_some() => changes.gone.push(name.clone()),
-                Some(_) | None => {}
-            }
-        }
-        changes
-    }
-
-    fn take_over(&mut self, known: LimitOverrides) -> Vec<Unusable> {
-        let (mut holds, mut unusable, mut news) = (BTreeMap::new(), BTreeMap::new(), vec![]);
-        for (name, by) in known.holding(self.file) {
-            let before = self.holds.get(name).filter(|held| held.by.version.file >= self.file);
-            // Thousands of limits take long to read, so only new ones are read.
-            let as_before = before.filter(|held| held.by == *by);
-            let is_unusable = self.unusable.get(name) == Some(by);
-            let held = match as_before.cloned().map_or_else(|| self.understood(name, by), Ok) {
-                Ok(held) => Some(held),
-                Err(problem) => {
-                    if !is_unusable {
-                        news.push(Unusable { limit: name.to_owned(), problem });
-                    }
-                    unusable.insert(name.to_owned(), by.clone());
-                    before.cloned()
-                }
-            };
-            holds.extend(held.map(|held| (name.to_owned(), held)));
-        }
-        (self.known, self.holds, self.unusable) = (known, holds, unusable);
-        news
-    }
-
-    fn understood(&self, name: &str, by: &LimitOverride) -> Result<Held, String> {
-        let Some(put) = &by.put else { return Ok(Held { by: by.clone(), limit: None }) };
+impl ReadLimit for StoreConfig {
+    fn read(&self, name: &str, put: &Value) -> Result<LimitConfig, String> {
         let mut limit = limit_from_json(name, put).map_err(|error| error.problem().to_owned())?;
-        self.store.lends(&mut limit)?;
-        Ok(Held { by: by.clone(), limit: Some(limit) })
+        self.lends(&mut limit)?;
+        Ok(limit)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use crate::config::Config;
+    use lessor_ledger::overrides::{Changes, LimitOverrides, Version};
+    use lessor_ledger::registry::by_name;
+    use serde_json::json;
+    use std::collections::BTreeMap;
 
     fn config(version: u64, limits: &[(&str, u64)]) -> Config {
         let mut text = format!("[store]\nkind = \"redis\"\nurl = \"redis://h\"\nversion = {version}\n");
@@ -186,7 +50,11 @@ mod tests {
 
     impl Follower {
         fn new(config: &Config) -> Self {
-            Follower { overrides: Overrides::new(config), limits: by_name(&config.limits) }
+            Follower { overrides: begin(config), limits: by_name(&config.limits) }
+        }
+
+        fn file_is(&mut self, config: &Config) {
+            self.overrides.file_is(config.server.store.version(), &config.limits);
         }
 
         /// What it does for all to hold, by name.
@@ -225,9 +93,9 @@ mod tests {
         assert_eq!(follower.does(), ["-b", "a", "d"]);
         assert_eq!(follower.limits(), [("a", 20, (1, 1)), ("c", 10, (1, 0)), ("d", 20, (1, 3))]);
         // The file changes, and says no higher version: the overrides hold on.
-        follower.overrides.file_is(&config(1, &[("a", 30), ("b", 30), ("c", 30)]));
+        follower.file_is(&config(1, &[("a", 30), ("b", 30), ("c", 30)]));
         assert_eq!(follower.does(), ["c"]);
-        follower.overrides.file_is(&config(2, &[("a", 30), ("b", 30)]));
+        follower.file_is(&config(2, &[("a", 30), ("b", 30)]));
         assert_eq!(follower.does(), ["-c", "-d", "a", "b"]);
         assert_eq!(follower.limits(), [("a", 30, (2, 0)), ("b", 30, (2, 0))]);
         let mut later = all.clone();

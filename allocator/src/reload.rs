@@ -4,8 +4,8 @@
 //! the middle is a valid one with fewer limits.
 
 use crate::config::{Config, LimitConfig, ServerConfig, StoreConfig};
-use crate::overrides::Changes;
 use crate::shared::Shared;
+use lessor_ledger::overrides::Changes;
 use lessor_ledger::registry::Unfit;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,7 +2,7 @@
 //! have decided, and who else is there.
 
 use crate::config::{Config, StoreConfig};
-use crate::overrides::Overrides;
+use crate::overrides::{self, Overrides};
 use lessor_ledger::overrides::Suspensions;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ impl SharedStoreStatus {
         let is_shared = matches!(config.server.store, StoreConfig::Shared(_));
         SharedStoreStatus {
             silence: Mutex::new(is_shared.then(|| "it was not heard of yet".to_owned())),
-            overrides: Mutex::new(Overrides::new(config)),
+            overrides: Mutex::new(overrides::begin(config)),
             has_limits: AtomicBool::new(false),
             here: Mutex::default(),
             suspensions: Mutex::default(),

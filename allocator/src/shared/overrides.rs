@@ -2,9 +2,7 @@
 
 use super::Shared;
 use crate::config::{Config, LimitConfig, StoreConfig, Upstream};
-use crate::overrides::Changes;
-use lessor_ledger::CarryOver;
-use lessor_ledger::overrides::LimitOverrides;
+use lessor_ledger::overrides::{Changes, LimitOverrides};
 use lessor_ledger::registry::Unfit;
 use lessor_protocol::push::{Event, Kind};
 use std::collections::BTreeSet;
@@ -48,14 +46,12 @@ impl Shared {
         if let Some(Unfit::Parent(problem)) = unfit {
             tracing::warn!(%problem, "what was put at other allocators does not fit this file: nothing is lent of what has no parent");
         }
-        let full = self.with(|registry, now| {
-            changes.gone.iter().for_each(|name| _ = registry.remove(name));
-            let put = changes.put.iter().map(|limit| registry.put(now, limit, CarryOver::AsIs, false));
-            let full = put.filter_map(Result::err).last();
+        let done = self.with(|registry, now| {
+            let done = registry.go_by(now, &changes);
             self.have_changed(&changes);
-            full
+            done
         });
-        if let Some(error) = full {
+        if let Err(error) = done {
             tracing::warn!(%error, "not all limits that were put at other allocators can be had here");
         }
         self.shared_store_status.limits_are_known();
@@ -70,7 +66,7 @@ impl Shared {
     pub(crate) fn file_is(&self, config: &Config) -> Result<Changes, Unfit> {
         let mut overrides = self.shared_store_status.overrides();
         let mut next = overrides.clone();
-        next.file_is(config);
+        next.file_is(config.server.store.version(), &config.limits);
         let changes = next.changes(&self.limits());
         self.apply(&changes)?;
         *overrides = next;
@@ -83,7 +79,7 @@ impl Shared {
     pub(crate) fn missing_in(&self, config: &Config, last: &[LimitConfig]) -> Vec<LimitConfig> {
         if self.is_sharing() {
             let overrides = self.shared_store_status.overrides();
-            return overrides.missing_in(config, &self.limits());
+            return overrides.missing_in((config.server.store.version(), &config.limits), &self.limits());
         }
         let named: BTreeSet<&str> = config.limits.iter().map(|limit| limit.name.as_str()).collect();
         let limits = self.limits();
@@ -102,8 +98,7 @@ impl Shared {
         let put: Vec<_> = changes.put.iter().collect();
         self.with(|registry, now| {
             registry.check(&gone, &put)?;
-            gone.iter().for_each(|name| _ = registry.remove(name));
-            put.iter().try_for_each(|limit| registry.put(now, limit, CarryOver::AsIs, false).map(drop))?;
+            registry.go_by(now, changes)?;
             self.have_changed(changes);
             Ok(())
         })

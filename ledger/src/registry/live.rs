@@ -5,6 +5,7 @@ use super::limits::Limits;
 use super::{LimitConfig, Registry, keep, wrong_parent};
 use crate::CarryOver;
 use crate::named::LIMITS_MAX;
+use crate::overrides::Changes;
 use crate::pool::{EarlierShares, Past};
 use crate::registry::limit::Limit;
 use lessor_protocol::Moment;
@@ -94,6 +95,16 @@ impl Registry {
     pub fn below(&self, name: &str) -> Option<&str> {
         let mut limits = self.limits.locked();
         limits.find(|(_, limit)| limit.config().parent.as_deref() == Some(name)).map(|(below, _)| below)
+    }
+
+    /// Limits go, come and become something else, as the file of this allocator and the overrides of its store say.
+    ///
+    /// # Errors
+    /// If there is no room for all of those that come, as [`Registry::check`] would have said. The others are there.
+    pub fn go_by(&mut self, now: Moment, changes: &Changes) -> Result<(), LimitsFull> {
+        changes.gone.iter().for_each(|name| _ = self.remove(name));
+        let put = changes.put.iter().map(|limit| self.put(now, limit, CarryOver::AsIs, false).map(drop));
+        put.filter(Result::is_err).last().unwrap_or(Ok(()))
     }
 
     /// Checks that the limits called `removed` may go and all of `put` may come, in this order.

@@ -1,0 +1,169 @@
+//! The limits that hold at one allocator of a shared store: those of its file, but for the limits that operators have put and
+//! removed since at any allocator. It says what is to change in the registry, and knows no pool.
+
+use super::{LimitOverride, LimitOverrides, Version};
+use crate::registry::{LimitConfig, by_name};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Reads limits that were put over the API.
+pub trait ReadLimit {
+    /// The limit called `name` that was put as `put`.
+    ///
+    /// # Errors
+    /// Why it cannot be had here, for operators.
+    fn read(&self, name: &str, put: &Value) -> Result<LimitConfig, String>;
+}
+
+/// The limits of the file, and the overrides of the store.
+#[derive(Clone, Debug)]
+pub struct EffectiveLimits<R> {
+    reader: R,
+    /// The version of the file, and its limits.
+    file: u64,
+    limits: BTreeMap<String, LimitConfig>,
+    known: LimitOverrides,
+    /// The overrides that hold here.
+    holds: BTreeMap<String, Held>,
+    /// The overrides that would hold, but cannot be used here. Such a limit stays what it was.
+    unusable: BTreeMap<String, LimitOverride>,
+}
+
+/// An override that holds.
+#[derive(Clone, Debug)]
+struct Held {
+    by: LimitOverride,
+    /// The limit; `None` if it was removed.
+    limit: Option<LimitConfig>,
+}
+
+/// What is to be done for overrides to hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Limits that go.
+    pub gone: Vec<String>,
+    /// Limits that come, or become something else.
+    pub put: Vec<LimitConfig>,
+}
+
+/// A limit that was put, and cannot be had here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// Which.
+    pub limit: String,
+    /// Why.
+    pub problem: String,
+}
+
+impl<R: ReadLimit + Clone> EffectiveLimits<R> {
+    /// The `limits` of a file of version `file`, without overrides. `reader` reads those that come.
+    pub fn new(reader: R, file: u64, limits: &[LimitConfig]) -> Self {
+        EffectiveLimits {
+            reader,
+            file,
+            limits: by_name(limits),
+            known: LimitOverrides::default(),
+            holds: BTreeMap::new(),
+            unusable: BTreeMap::new(),
+        }
+    }
+
+    /// The version of the file.
+    pub fn file(&self) -> u64 {
+        self.file
+    }
+
+    /// The limits of the file.
+    pub fn of_file(&self) -> impl Iterator<Item = &LimitConfig> {
+        self.limits.values()
+    }
+
+    /// The overrides of the store, as far as is known.
+    pub fn known(&self) -> &LimitOverrides {
+        &self.known
+    }
+
+    /// The newest file and decision that are known here.
+    pub fn newest(&self) -> Version {
+        Version { file: self.file, serial: self.known.serial() }
+    }
+
+    /// The version of the limit called `name`, if there is one.
+    pub fn version_of(&self, name: &str) -> Version {
+        self.holds.get(name).map_or(Version::of_file(self.file), |held| held.by.version)
+    }
+
+    /// The file has version `file` from now on, and says these `limits`.
+    pub fn file_is(&mut self, file: u64, limits: &[LimitConfig]) {
+        (self.file, self.limits) = (file, by_name(limits));
+        // No override is new. Those that hold again, because this version is lower, were told of before.
+        self.take_over(self.known.clone());
+    }
+
+    /// The limits, `current` ones, that would go if the file had version `file` and said `limits`.
+    pub fn missing_in(
+        &self,
+        (file, limits): (u64, &[LimitConfig]),
+        current: &BTreeMap<String, LimitConfig>,
+    ) -> Vec<LimitConfig> {
+        let mut next = self.clone();
+        next.file_is(file, limits);
+        next.changes(current).gone.iter().filter_map(|name| current.get(name).cloned()).collect()
+    }
+
+    /// The store has these overrides. Returns those of the new ones that cannot be used; `None` if none is new.
+    pub fn follow(&mut self, there: &LimitOverrides) -> Option<Vec<Unusable>> {
+        let mut known = self.known.clone();
+        known.merge(there);
+        (known != self.known).then(|| self.take_over(known))
+    }
+
+    /// What is to be done for the overrides to hold, where the limits are `current`.
+    pub fn changes(&self, current: &BTreeMap<String, LimitConfig>) -> Changes {
+        let names: BTreeSet<&String> =
+            current.keys().chain(self.limits.keys()).chain(self.holds.keys()).collect();
+        let mut changes = Changes::default();
+        for name in names {
+            let is = current.get(name);
+            let shall = match self.holds.get(name) {
+                Some(held) => held.limit.as_ref(),
+                None => self.limits.get(name),
+            };
+            match shall {
+                Some(config) if is != Some(config) => changes.put.push(config.clone()),
+                None if is.is_some() => changes.gone.push(name.clone()),
+                Some(_) | None => {}
+            }
+        }
+        changes
+    }
+
+    fn take_over(&mut self, known: LimitOverrides) -> Vec<Unusable> {
+        let (mut holds, mut unusable, mut news) = (BTreeMap::new(), BTreeMap::new(), vec![]);
+        for (name, by) in known.holding(self.file) {
+            let before = self.holds.get(name).filter(|held| held.by.version.file >= self.file);
+            // Thousands of limits take long to read, so only new ones are read.
+            let as_before = before.filter(|held| held.by == *by);
+            let is_unusable = self.unusable.get(name) == Some(by);
+            let held = match as_before.cloned().map_or_else(|| self.understood(name, by), Ok) {
+                Ok(held) => Some(held),
+                Err(problem) => {
+                    if !is_unusable {
+                        news.push(Unusable { limit: name.to_owned(), problem });
+                    }
+                    unusable.insert(name.to_owned(), by.clone());
+                    before.cloned()
+                }
+            };
+            holds.extend(held.map(|held| (name.to_owned(), held)));
+        }
+        (self.known, self.holds, self.unusable) = (known, holds, unusable);
+        news
+    }
+
+    fn understood(&self, name: &str, by: &LimitOverride) -> Result<Held, String> {
+        let Some(put) = &by.put else { return Ok(Held { by: by.clone(), limit: None }) };
+        let limit = Some(self.reader.read(name, put)?);
+        Ok(Held { by: by.clone(), limit })
+    }
+}
