@@ -23,6 +23,8 @@ pub struct Live {
 pub enum Act {
     /// The limit goes on by other rules; one that is gone comes back with them.
     Change(CarryOver, Vec<Rule>),
+    /// The limit is put over the API with other rules. Of allocators that share a store, an operator tells one, and all follow.
+    Put(Vec<Rule>),
     /// So many nodes may go on with the reserve from now on, for so long. Of allocators that share a store, one has read the file that
     /// says so.
     Safe(Option<Safe>),
@@ -50,6 +52,7 @@ impl fmt::Display for Live {
         write!(out, "{}:", self.at)?;
         match &self.act {
             Act::Change(carry, rules) => write!(out, "change:{}:{}", carry.name(), rules_text(rules)),
+            Act::Put(rules) => write!(out, "put:{}", rules_text(rules)),
             Act::Safe(None) => write!(out, "safe:none"),
             Act::Safe(Some(safe)) => write!(out, "safe:{}", safe_text(*safe)),
             Act::Reserve(permits) => write!(out, "reserve:{permits}"),
@@ -99,6 +102,7 @@ pub fn parse(text: &str) -> Result<Live, String> {
             let carry = CarryOver::named(carry).ok_or(format!("{carry:?} is not known"))?;
             Act::Change(carry, parse_rules(&rules.replace(',', " "))?)
         }
+        "put" => Act::Put(parse_rules(&value.replace(',', " "))?),
         "safe" if value == "none" => Act::Safe(None),
         "safe" => Act::Safe(Some(safe(value)?)),
         "reserve" => Act::Reserve(number(value)?),

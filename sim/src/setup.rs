@@ -96,7 +96,7 @@ impl Setup {
     /// All sets of rules that are in force at some time.
     pub fn rule_sets(&self) -> impl Iterator<Item = &[Rule]> {
         let changed = self.live.iter().filter_map(|live| match &live.act {
-            Act::Change(_, rules) => Some(rules.as_slice()),
+            Act::Change(_, rules) | Act::Put(rules) => Some(rules.as_slice()),
             Act::Safe(_)
             | Act::Reserve(_)
             | Act::Remove

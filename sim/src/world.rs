@@ -5,10 +5,12 @@ mod adversaries;
 mod allocator;
 mod aside;
 mod calls;
+mod configured;
 mod decisions;
 mod event;
 mod flights;
 mod hosts;
+mod kept_time;
 mod live;
 mod phases;
 mod pools;
@@ -55,6 +57,7 @@ use allocator::Centre;
 use event::{Event, Message, Phase, Queued};
 use lessor_ledger::Rule;
 use lessor_ledger::exact::Limiter;
+use lessor_ledger::overrides::Version;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::Registry;
 use lessor_protocol::moment::nanos;
@@ -86,6 +89,8 @@ pub struct World {
     centre: Centre,
     /// The rules of each file that was rolled out to them, in the order of their versions.
     rollouts: Vec<Vec<Rule>>,
+    /// The rules that operators put over the API of some allocator, each with its version.
+    puts: Vec<(Version, Vec<Rule>)>,
     /// The store that allocators share, if they do.
     shared: Option<shared::Store>,
     /// Permits that a caller outside the fleet uses, while the vendor tells its callers what is left.
@@ -226,6 +231,7 @@ impl World {
                 shared::Store::new(&limits, &File::new(&setup, 0), plan.clocks, shared.is_clockless)
             }),
             rollouts: vec![],
+            puts: vec![],
             outside: None,
             network: Network::new(setup.latency, setup.nodes + adversaries.len())
                 .with_far(setup.topology.far(), setup.topology.regions()),

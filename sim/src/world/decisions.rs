@@ -2,15 +2,18 @@
 //! others follow the decision from the store.
 
 use super::World;
+use super::configured::put;
 use super::event::{Event, Phase};
 use super::regions::Region;
+use super::shared::Store;
 use crate::SECOND;
 use crate::limits::FIRST;
 use crate::live::Act;
 use crate::oracle::{Verdict, must};
 use crate::topology::Shared;
+use lessor_ledger::Rule;
 use lessor_ledger::cells::CellsError;
-use lessor_ledger::overrides::{Decision, Next, Publish, Suspended, Suspensions};
+use lessor_ledger::overrides::{Decision, Next, Publish, Suspended, Suspensions, Version};
 use lessor_ledger::roots::Said;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Moment, NodeName};
@@ -27,14 +30,33 @@ const LIFT_EVERY: u64 = SECOND / 2;
 pub(super) struct Decisions {
     /// The newest that it follows, of all limits.
     pub(super) known: Suspensions,
-    /// A decision that is being published, the call that it waits for, and its number.
-    publish: Option<(Publish, Decision)>,
+    /// What is being published, the call that it waits for, and its number.
+    publish: Option<(Publish, Published)>,
     waits: Option<u64>,
     number: u64,
     /// Whether another one about the same is being published meanwhile: which is the later one is not known.
     is_contested: bool,
     /// What was published here in this life, and nowhere decided about since.
     published: Vec<Decision>,
+}
+
+/// What an operator publishes.
+#[derive(Clone, Debug)]
+enum Published {
+    Suspension(Decision),
+    /// The limit that nodes ask.
+    Limit,
+    /// The newest version, in the head.
+    Newest,
+}
+
+impl Published {
+    fn decision(&self) -> Option<&Decision> {
+        match self {
+            Published::Suspension(decision) => Some(decision),
+            Published::Limit | Published::Newest => None,
+        }
+    }
 }
 
 impl World {
@@ -57,6 +79,7 @@ impl World {
                 self.roll_out(rules);
                 return Ok(());
             }
+            Act::Put(rules) => return self.put_at_store(rules),
             Act::Remove | Act::TopUp(_) | Act::Outside(_) => return Ok(()),
         };
         let region = self.rng.usize(..self.regions.len());
@@ -71,20 +94,39 @@ impl World {
         let mut is_contested = false;
         for Region { decisions, .. } in &mut self.regions {
             decisions.published.retain(|before| node_of(before) != node_of(&decision));
-            let publishes = decisions.publish.as_ref();
-            if publishes.is_some_and(|(_, other)| node_of(other) == node_of(&decision)) {
+            let publishes = decisions.publish.as_ref().and_then(|(_, published)| published.decision());
+            if publishes.is_some_and(|other| node_of(other) == node_of(&decision)) {
                 (decisions.is_contested, is_contested) = (true, true);
             }
         }
         let source = self.setup.topology.shared().map(Shared::time_source).unwrap_or_default();
         let at = &mut self.regions[region];
         at.decisions.is_contested = is_contested;
-        let mut publish = Publish::suspension(FIRST, decision.clone()).by_time_of(source);
+        let number = at.decisions.number + 1;
+        self.log.note(self.real, "an operator decides at allocator # (#)", &[region as u64, number]);
+        let publish = Publish::suspension(FIRST, decision.clone()).by_time_of(source);
+        self.publish(region, publish, Published::Suspension(decision))
+    }
+
+    /// An operator puts the limit that nodes ask at some allocator.
+    fn put_at_store(&mut self, rules: &[Rule]) -> Verdict {
+        let region = self.rng.usize(..self.regions.len());
+        let at = &self.regions[region];
+        if !at.up || at.decisions.publish.is_some() {
+            return Ok(());
+        }
+        let source = self.setup.topology.shared().map(Shared::time_source).unwrap_or_default();
+        self.log.note(self.real, "! an operator puts the limit at allocator #", &[region as u64]);
+        let publish = Publish::limit(FIRST, Some(put(rules))).by_time_of(source);
+        self.publish(region, publish, Published::Limit)
+    }
+
+    fn publish(&mut self, region: usize, mut publish: Publish, published: Published) -> Verdict {
+        let at = &mut self.regions[region];
         let next = publish.begin();
-        at.decisions.publish = Some((publish, decision));
+        at.decisions.publish = Some((publish, published));
         at.decisions.number += 1;
         let (life, number) = (at.life, at.decisions.number);
-        self.log.note(self.real, "an operator decides at allocator # (#)", &[region as u64, number]);
         self.push(self.real + PUBLISH_MAX, Event::PublishTimesOut { region, life, number });
         self.publish_goes_on(region, next)
     }
@@ -144,8 +186,12 @@ impl World {
             Next::Done(done) => {
                 let at = &mut self.regions[region];
                 at.decisions.waits = None;
-                if let (Ok(_), Some((_, decision))) = (done, at.decisions.publish.take()) {
-                    return self.is_decided(region, decision);
+                match (done, at.decisions.publish.take()) {
+                    (Ok(_), Some((_, Published::Suspension(decision)))) => {
+                        return self.is_decided(region, decision);
+                    }
+                    (Ok(done), Some((_, Published::Limit))) => return self.is_put(region, done.newest),
+                    (Ok(_) | Err(_), _) => {}
                 }
             }
         }
@@ -164,6 +210,15 @@ impl World {
             decisions.published.push(decision);
         }
         Ok(())
+    }
+
+    /// K7: an allocator at which the limit was put goes by that at once, or by what is newer. It tells the head.
+    fn is_put(&mut self, region: usize, newest: Version) -> Verdict {
+        let known = self.regions[region].configured.version_of(FIRST);
+        must("K7", known >= newest, || {
+            format!("{newest:?} was put at allocator {region}, which goes by {known:?}")
+        })?;
+        self.publish(region, Publish::newest(newest), Published::Newest)
     }
 
     /// K7: what operators decided at an allocator that lives holds there, until an operator decides again about the same.
@@ -200,7 +255,11 @@ impl World {
         let newest = head.suspensions();
         let other = |region: &&Region| region.decisions.known != *newest;
         let other = self.regions.iter().find(other).map(|region| &region.decisions.known);
-        must("V8", other.is_none(), || format!("an allocator goes by {other:?}, the store has {newest:?}"))
+        must("V8", other.is_none(), || format!("an allocator goes by {other:?}, the store has {newest:?}"))?;
+        let Some(there) = self.shared.as_ref().and_then(Store::overrides) else { return Ok(()) };
+        let other =
+            self.regions.iter().map(|region| region.configured.known()).find(|known| **known != there);
+        must("V8", other.is_none(), || format!("an allocator goes by {other:?}, the store has {there:?}"))
     }
 }
 

@@ -32,7 +32,7 @@ impl World {
         }
         self.log.note(self.real, "! an operator acts (#)", &[index as u64]);
         // Of one that is gone nothing is known, until it is put again.
-        if self.centre.is_removed && !matches!(act, Act::Change(..)) {
+        if self.centre.is_removed && !matches!(act, Act::Change(..) | Act::Put(_)) {
             return Ok(());
         }
         match act {
@@ -41,6 +41,7 @@ impl World {
                 (self.centre.is_removed, self.centre.paused) = (true, None);
             }
             Act::Change(carry, rules) => self.change(rules, carry)?,
+            Act::Put(rules) => self.change(rules, CarryOver::AsIs)?,
             Act::Safe(safe) => self.share_otherwise(|sharing| sharing.safe = safe),
             Act::Reserve(permits) => self.share_otherwise(|sharing| sharing.reserve = permits),
             Act::TopUp(permits) => self.top_up(permits)?,

@@ -3,6 +3,7 @@
 
 use super::World;
 use super::allocator::{answer_of, entry, last_of};
+use super::configured::Configured;
 use super::decisions::Decisions;
 use super::event::{DeskAnswer, DeskAsk, Event, Message, Reply};
 use super::roots::StoreLink;
@@ -36,6 +37,7 @@ pub(super) struct Region {
     pub(super) life: u64,
     /// Its configuration.
     pub(super) file: File,
+    pub(super) configured: Configured,
     pub(super) registry: Registry,
     pub(super) connection: Connection,
     /// Its way to a store, if it leases from roots there.
@@ -68,6 +70,7 @@ impl Region {
             clock,
             up: true,
             life: 0,
+            configured: Configured::new(&file, &leased),
             file,
             registry: Registry::new(&leased, clocks, Past::Lost(now), now, session),
             connection: Connection::new(1, EXCHANGE_TIMEOUT, 0, session - 1),

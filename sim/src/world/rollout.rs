@@ -2,15 +2,16 @@
 //! that any of them knew.
 
 use super::World;
+use super::configured::rules_of;
 use super::event::Event;
 use super::regions::Region;
+use super::shared::Store;
 use super::sustained;
 use crate::SECOND;
-use crate::limits::File;
+use crate::limits::{FIRST, File};
 use crate::oracle::{Instant, Stock};
+use lessor_ledger::Rule;
 use lessor_ledger::overrides::Version;
-use lessor_ledger::pool::Fixtures;
-use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
@@ -59,25 +60,46 @@ impl World {
     /// An allocator goes by `file` at once; one that is down begins with it.
     fn goes_by(&mut self, region: usize, file: File) {
         let configs = self.limits.leased(&file);
-        let Region { clock, up, registry, file: before, .. } = &mut self.regions[region];
-        let goes_on = Fixtures::of(&before.rules).go_on_as(&Fixtures::of(&file.rules));
-        *before = file;
+        let Region { clock, up, registry, file: before, configured, .. } = &mut self.regions[region];
         if *up {
-            let now = clock.show(self.real);
-            for config in &configs {
-                registry.put(now, config, CarryOver::AsIs, false).expect("there are few limits");
-            }
+            let anew = configured.file_is(&file, &configs, clock.show(self.real), registry);
             registry.file_says(&configs);
-            if !goes_on {
-                // It begins anew, and its nodes go on with what they have.
-                let (now, stocks) = (self.now(), self.stocks());
-                self.oracles.region_lost(region, now, &stocks);
+            *before = file;
+            if anew {
+                self.region_begins_anew(region);
             }
+        } else {
+            *before = file;
         }
     }
 
-    /// The rules in the file of `version`.
+    /// The limit that nodes ask begins anew at `region`, and nodes go on with what they have.
+    pub(super) fn region_begins_anew(&mut self, region: usize) {
+        let (now, stocks) = (self.now(), self.stocks());
+        self.oracles.region_lost(region, now, &stocks);
+    }
+
+    /// Something was swapped in the store: it may be what operators put over the API of some allocator.
+    pub(super) fn hears_of_puts(&mut self) {
+        let Some(there) = self.shared.as_ref().and_then(Store::overrides) else { return };
+        let Some((_, by)) = there.holding(0).find(|(name, _)| *name == FIRST) else { return };
+        let Some(put) = by.put.as_ref().filter(|_| self.puts.iter().all(|(put, _)| *put != by.version))
+        else {
+            return;
+        };
+        let (rules, newest) = (rules_of(put), File::FIRST + self.rollouts.len() as u64);
+        self.log.note(self.real, "! the limit was put over the API (#)", &[by.version.serial]);
+        if by.version.file >= newest {
+            self.centre.rules.clone_from(&rules);
+        }
+        self.puts.push((by.version, rules));
+    }
+
+    /// The rules of the configuration `version`: those that were put, or those in the file.
     fn rules_of(&self, version: Version) -> &[Rule] {
+        if let Some((_, rules)) = self.puts.iter().find(|(put, _)| *put == version) {
+            return rules;
+        }
         let newer = (File::FIRST + 1..).map(Version::of_file).zip(&self.rollouts);
         newer.filter(|(newer, _)| *newer <= version).last().map_or(&self.setup.plan.rules, |(_, rules)| rules)
     }

@@ -2,6 +2,7 @@
 //! that carry its calls, which get lost or come late.
 
 use super::World;
+use super::configured::Configured;
 use super::decisions::Decisions;
 use super::event::Event;
 use super::regions::Region;
@@ -53,8 +54,9 @@ pub(super) struct Here<'a> {
     is_fresh: bool,
     /// What it asks, if it does.
     due: Option<&'a DueAbove>,
-    version: Version,
-    parents: BTreeMap<String, String>,
+    configured: &'a mut Configured,
+    /// Whether the limit that nodes ask has begun anew.
+    anew: bool,
     registry: &'a mut Registry,
     decisions: &'a mut Decisions,
     local: Moment,
@@ -75,7 +77,7 @@ impl Host for Here<'_> {
 
     fn asks(&mut self) -> Vec<Option<RootAsk>> {
         let Some(due) = self.due else { return vec![] };
-        self.registry.root_asks(due, |_| self.version, self.version)
+        self.registry.root_asks(due, |name| self.configured.version_of(name), self.configured.newest())
     }
 
     fn suspensions(&self) -> Suspensions {
@@ -83,14 +85,16 @@ impl Host for Here<'_> {
     }
 
     fn configuration(&self) -> (Version, BTreeMap<String, String>) {
-        (self.version, self.parents.clone())
+        (self.configured.newest(), self.configured.parents())
     }
 
     fn overrides(&self) -> LimitOverrides {
-        LimitOverrides::default()
+        self.configured.known().clone()
     }
 
-    fn follow_overrides(&mut self, _: &LimitOverrides) {}
+    fn follow_overrides(&mut self, there: &LimitOverrides) {
+        self.anew |= self.configured.follow(there, self.local, self.registry);
+    }
 
     fn follow_suspensions(&mut self, suspensions: &Suspensions, there: Moment) {
         self.decisions.known.merge(suspensions);
@@ -182,19 +186,28 @@ impl World {
         act: impl FnOnce(&mut Member, Moment, &mut Here<'_>) -> T,
     ) -> T {
         let is_fresh = self.shared.as_ref().expect("there is a store").is_new;
-        let file = &self.regions[region].file;
-        let version = Version::of_file(file.version);
-        let limits = self.limits.leased(file).into_iter();
-        let parents = limits.filter_map(|limit| Some((limit.name.to_string(), limit.parent?))).collect();
         let wall = self.calendar(region);
-        let Region { clock, link, registry, due, decisions, .. } = &mut self.regions[region];
+        let Region { clock, link, configured, registry, due, decisions, .. } = &mut self.regions[region];
         let (local, due) = (clock.show(self.real), link.asks.then_some(&*due));
-        let mut here =
-            Here { rng: &mut self.rng, wall, is_fresh, due, version, parents, registry, decisions, local };
+        let mut here = Here {
+            rng: &mut self.rng,
+            wall,
+            is_fresh,
+            due,
+            configured,
+            anew: false,
+            registry,
+            decisions,
+            local,
+        };
         let done = act(&mut link.member, local, &mut here);
+        let anew = here.anew;
         let limit = registry.limit(self.limits.pool(0).0).expect("it leases it");
         let shut_until = limit.suspension().paused_until(local);
         self.oracles.of(region).shut(shut_until.unwrap_or(Moment::ORIGIN));
+        if anew {
+            self.region_begins_anew(region);
+        }
         done
     }
 

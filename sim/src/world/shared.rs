@@ -2,18 +2,17 @@
 
 use super::World;
 use super::event::{Event, Phase};
+use super::kept_time::Keeper;
 use crate::limits::{File, Limits};
 use crate::oracle::{Stock, Verdict, must};
 use crate::topology::{Fate, Shared};
 use crate::{MILLI, SECOND};
 use lessor_ledger::Rule;
 use lessor_ledger::cells::{CellsError, Table, Timeline};
-use lessor_ledger::overrides::Version;
+use lessor_ledger::overrides::{LimitOverrides, Version};
 use lessor_ledger::pool::{Past, Pool, PoolView};
 use lessor_ledger::registry::Registry;
-use lessor_ledger::roots::{
-    self, Call, HEAD, Head, OVERRIDES, RootSpec, SIGN_EVERY, Said, TimeSource, cell_of,
-};
+use lessor_ledger::roots::{self, Call, HEAD, Head, OVERRIDES, RootSpec, SIGN_EVERY, Said, cell_of};
 use lessor_ledger::rule::RefillStyle;
 use lessor_protocol::{ClockBounds, Moment};
 use std::collections::BTreeMap;
@@ -46,9 +45,9 @@ pub(super) struct Store {
     is_clockless: bool,
     /// Of each life of the time that allocators keep, the least by which any of them took it to be later than the time that really
     /// passed, were that as fast as a clock may be.
-    paces: BTreeMap<u64, i128>,
-    /// The same of the last keeper of that time when it began to keep it, and the number of its allocator's process.
-    kept: BTreeMap<u64, (i128, u64)>,
+    pub(super) paces: BTreeMap<u64, i128>,
+    /// The last keeper of that time.
+    pub(super) kept: BTreeMap<u64, Keeper>,
     /// Whether no allocator has written to it yet.
     pub(super) is_new: bool,
     /// Whether it is emptied as soon as an allocator asks for the first time, and before what of that.
@@ -143,6 +142,12 @@ impl Store {
     pub(super) fn head(&self) -> Option<Head> {
         let cell = self.table.load(&[HEAD.to_owned()]).pop().flatten();
         cell.and_then(|cell| Head::read(&cell.value).ok())
+    }
+
+    /// What operators put over the API, if that can be read.
+    pub(super) fn overrides(&self) -> Option<LimitOverrides> {
+        let cell = self.table.load(&[OVERRIDES.to_owned()]).pop().flatten()?;
+        LimitOverrides::read(&cell.value).ok()
     }
 
     /// Whether an allocator has said which limit is below which.
@@ -287,6 +292,7 @@ impl World {
         if store.answer(letter, real, time) {
             self.answer_of_store(region, letter);
         }
+        self.hears_of_puts();
         self.follows_rules(went_by, was_there, Duration::from_nanos(took));
         let (now, stocks) = (self.now(), self.stocks());
         self.oracles.books(now, &stocks)
@@ -366,63 +372,6 @@ impl World {
         let (clock, is_same) = (self.root_clock(), member.timeline() == Some(store.table.timeline()));
         must("K9", is_set || !is_same || now <= clock, || {
             format!("an allocator takes it to be {:?} later than its store", now.since(clock))
-        })
-    }
-
-    /// K9, where allocators keep the time: no two that know the same life of it are further apart than that allows, and none takes it
-    /// to be later than it can be by another one.
-    fn agrees(&self, region: usize, now: Moment) -> Verdict {
-        let life = |region: usize| self.regions[region].link.member.life();
-        let seen = |region: usize| {
-            let at = &self.regions[region];
-            let (local, member) = (at.clock.show(self.real), &at.link.member);
-            Some((member.time(local)?, member.latest(local)?))
-        };
-        let Some((_, latest)) = seen(region) else { return Ok(()) };
-        for other in (0..self.regions.len()).filter(|other| life(*other) == life(region)) {
-            let Some((then, other_latest)) = seen(other) else { continue };
-            let apart = now.since(then).max(then.since(now));
-            let is_near = apart <= TimeSource::Allocators.uncertainty();
-            must("K9", is_near && now <= other_latest && then <= latest, || {
-                let ahead = now.since(other_latest).max(then.since(latest));
-                format!(
-                    "two allocators are {apart:?} apart about the time, and {ahead:?} later than it can be"
-                )
-            })?;
-        }
-        Ok(())
-    }
-
-    /// K9: no allocator takes that time to have gone faster than it did since another one said what it was.
-    fn goes_no_faster(&mut self, region: usize, now: Moment) -> Verdict {
-        let Some(life) = self.regions[region].link.member.life() else { return Ok(()) };
-        // The keeper goes towards its calendar by less than 10 millionths.
-        let drift = if self.setup.drifting { i128::from(self.setup.plan.clocks.drift_ppm()) } else { 10 };
-        let passed = i128::from(self.real) * (1_000_000 + drift) / 1_000_000;
-        let pace = i128::from(now.as_nanos()) - passed;
-        let Some(store) = &mut self.shared else { return Ok(()) };
-        let least = store.paces.entry(life).or_insert(pace);
-        *least = pace.min(*least);
-        let ahead = pace - *least;
-        must("K9", ahead <= TimeSource::Allocators.uncertainty().as_nanos().cast_signed(), || {
-            format!(
-                "an allocator takes it to be {} µs later than by what another one said before",
-                ahead / 1_000
-            )
-        })?;
-        let at = &self.regions[region];
-        if !at.link.member.keeps_time() {
-            return Ok(());
-        }
-        let process = at.life << 8 | region as u64;
-        let (before, of) = *store.kept.entry(life).or_insert((pace, process));
-        if of == process {
-            return Ok(());
-        }
-        store.kept.insert(life, (pace, process));
-        must("K9", pace <= before + i128::from(MILLI), || {
-            let ahead = (pace - before) / 1_000;
-            format!("an allocator that takes over goes on {ahead} µs later than the one before")
         })
     }
 

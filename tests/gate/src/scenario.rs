@@ -132,6 +132,8 @@ pub enum Scenario {
     SafeAnew,
     /// As `Stored`, while files change, of one allocator after the other.
     StoreChanged,
+    /// The same, and operators put the limit over the API of some allocator.
+    StorePut,
     /// The same, while operators pause and block, and the store loses what it had.
     StoreDecided,
     /// The same where the limit is below another one.
@@ -182,6 +184,7 @@ impl Scenario {
             Scenario::StoreChanged if seed.is_multiple_of(2) => topologies::store_changed_close(seed),
             Scenario::StoreChanged if seed % 4 == 1 => topologies::store_changed(seed),
             Scenario::StoreChanged => topologies::store_changed_caps(seed / 4),
+            Scenario::StorePut => topologies::store_put(seed),
             Scenario::StoreFamily => topologies::store_family(seed),
             Scenario::StoreDecided => topologies::store_decided(seed),
             Scenario::StoreCapped => topologies::store_capped(seed),

@@ -100,6 +100,13 @@ fn allocators_that_share_a_store_hold_the_cap_while_rules_change() {
     assert!(least > 100 * seeds(), "too few to say anything: {sum:?}, {capped} and {in_use}");
 }
 
+/// An operator tells one allocator, and all go by what it says, until a newer file says otherwise.
+#[test]
+fn allocators_that_share_a_store_hold_the_cap_while_limits_are_put_over_the_api() {
+    let sum = all_hold(50, seeds() / 2, topologies::store_put);
+    assert!(sum.admissions > 100 * seeds(), "too few to say anything: {sum:?}");
+}
+
 /// One allocator after the other keeps the time.
 #[test]
 fn allocators_of_a_store_without_a_clock_hold_the_cap_and_strand_nothing() {

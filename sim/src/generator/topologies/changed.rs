@@ -2,6 +2,7 @@
 //! than another one.
 
 use super::{dice, in_full_use, of_store, rule, store_by};
+use crate::faults::Fault;
 use crate::generator::{resized, with_or_without_cap};
 use crate::live::{Act, Live};
 use crate::setup::{Calls, Setup};
@@ -47,6 +48,35 @@ pub fn store_changed_caps(seed: u64) -> Setup {
         rules =
             if rng.bool() { with_or_without_cap(&mut rng, &rules) } else { resized(&mut rng, &rules, true) };
         live.act = Act::Change(CarryOver::AsIs, rules.clone());
+    }
+    setup.named()
+}
+
+/// In trouble, with a few changes: files get other rules, or an operator puts the limit over the API of some allocator, which holds
+/// until a newer file says otherwise. Half of the fleets are in full use. The store loses nothing: of two puts of the same number no
+/// observer could tell which one a root goes by.
+pub fn store_put(seed: u64) -> Setup {
+    let mut rng = dice(seed, 37);
+    let mut setup = store_by(vec![rule(20..600, 200..4_000, &mut rng)], 0, seed, &mut rng);
+    setup.faults.every.remove(&Fault::StoreTrouble);
+    let shared = of_store(&mut setup);
+    shared.fates.clear();
+    shared.count = rng.usize(2..=3);
+    setup.nodes = setup.nodes.max(of_store(&mut setup).count);
+    of_store(&mut setup).is_clockless =
+        matches!(setup.plan.rules[..], [Rule::SlidingWindow(_)]) && seed % 4 == 1;
+    if seed.is_multiple_of(2) {
+        setup = in_full_use(setup, &[], 8 * SECOND);
+    }
+    setup.lasts = 40 * SECOND;
+    let every = if seed.is_multiple_of(2) { 5 * SECOND } else { rng.u64(4..=16) * SECOND };
+    draw_changes(&mut rng, every, &mut setup);
+    let last = setup.lasts - 10 * SECOND;
+    setup.live.retain(|live| live.at < last);
+    for live in &mut setup.live {
+        if let (Act::Change(_, rules), true) = (&live.act, rng.u32(..3) > 0) {
+            live.act = Act::Put(rules.clone());
+        }
     }
     setup.named()
 }

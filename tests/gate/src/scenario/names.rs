@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All kinds.
-    pub const ALL: [Scenario; 54] = [
+    pub const ALL: [Scenario; 55] = [
         Scenario::Any,
         Scenario::FullWindow,
         Scenario::TinyBucket,
@@ -52,6 +52,7 @@ impl Scenario {
         Scenario::SafeRulesChanged,
         Scenario::SafeAnew,
         Scenario::StoreChanged,
+        Scenario::StorePut,
         Scenario::StoreFamily,
         Scenario::StoreDecided,
         Scenario::RegionsCapped,

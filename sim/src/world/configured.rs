@@ -1,0 +1,100 @@
+//! The limits of an allocator that shares a store: those of its file, and those that operators put over the API of any allocator. The
+//! shipping [`EffectiveLimits`] says which of both hold.
+
+use crate::limits::{FIRST, File};
+use crate::setup::parse_rules;
+use crate::text::rules_text;
+use lessor_ledger::Rule;
+use lessor_ledger::overrides::{EffectiveLimits, LimitOverrides, ReadLimit, Version};
+use lessor_ledger::pool::Fixtures;
+use lessor_ledger::registry::{LimitConfig, Registry, by_name};
+use lessor_protocol::Moment;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What an allocator goes by.
+#[derive(Debug)]
+pub(super) struct Configured {
+    effective: EffectiveLimits<Reader>,
+    /// The limits of its registry.
+    limits: BTreeMap<String, LimitConfig>,
+}
+
+/// Reads the rules of the limit that nodes ask.
+#[derive(Clone, Debug)]
+struct Reader(LimitConfig);
+
+impl ReadLimit for Reader {
+    fn read(&self, _: &str, put: &Value) -> Result<LimitConfig, String> {
+        Ok(LimitConfig { rules: rules_of(put), ..self.0.clone() })
+    }
+}
+
+/// The limit that nodes ask, as an operator puts it.
+pub(super) fn put(rules: &[Rule]) -> Value {
+    Value::String(rules_text(rules))
+}
+
+/// The rules in what [`put`] returned.
+pub(super) fn rules_of(put: &Value) -> Vec<Rule> {
+    let text = put.as_str().expect("it was put as a text");
+    parse_rules(&text.replace(',', " ")).expect("it was written by this simulator")
+}
+
+impl Configured {
+    /// A process begins with the limits of its `file`, which are `leased`.
+    pub(super) fn new(file: &File, leased: &[LimitConfig]) -> Self {
+        let asked = leased.first().expect("nodes ask one").clone();
+        let effective = EffectiveLimits::new(Reader(asked), file.version, leased);
+        Configured { effective, limits: by_name(leased) }
+    }
+
+    /// Its file says these limits from now on. Returns whether the one that nodes ask begins anew.
+    pub(super) fn file_is(
+        &mut self,
+        file: &File,
+        leased: &[LimitConfig],
+        now: Moment,
+        registry: &mut Registry,
+    ) -> bool {
+        self.effective.file_is(file.version, leased);
+        self.go_by_them(now, registry)
+    }
+
+    /// The store has these overrides. Returns whether the limit that nodes ask begins anew.
+    pub(super) fn follow(&mut self, there: &LimitOverrides, now: Moment, registry: &mut Registry) -> bool {
+        self.effective.follow(there).is_some() && self.go_by_them(now, registry)
+    }
+
+    fn go_by_them(&mut self, now: Moment, registry: &mut Registry) -> bool {
+        let changes = self.effective.changes(&self.limits);
+        registry.go_by(now, &changes).expect("there are few limits");
+        changes.gone.iter().for_each(|name| _ = self.limits.remove(name));
+        let fixtures = |limits: &BTreeMap<String, LimitConfig>| Fixtures::of(&limits[FIRST].rules);
+        let before = fixtures(&self.limits);
+        self.limits.extend(by_name(&changes.put));
+        !before.go_on_as(&fixtures(&self.limits))
+    }
+
+    /// The newest file and decision that are known there.
+    pub(super) fn newest(&self) -> Version {
+        self.effective.newest()
+    }
+
+    /// The configuration by which the limit called `name` goes.
+    pub(super) fn version_of(&self, name: &str) -> Version {
+        self.effective.version_of(name)
+    }
+
+    /// What operators put over the API, as far as is known there.
+    pub(super) fn known(&self) -> &LimitOverrides {
+        self.effective.known()
+    }
+
+    /// The limits that are below others, each with the one above.
+    pub(super) fn parents(&self) -> BTreeMap<String, String> {
+        let parents =
+            self.limits.iter().filter_map(|(name, limit)| Some((name.clone(), limit.parent.clone()?)));
+        parents.collect()
+    }
+}
