@@ -116,10 +116,13 @@ impl World {
         let ahead = match was_there {
             // The allocator that has swapped it asked it as long ago as that took, and a bucket refills by those rules since.
             true => {
-                let faster = (refill(&rules) - refill(self.rules_of(went_by))).max(0.0);
+                let before = self.rules_of(went_by);
+                // One that was full gained nothing by the rules before.
+                let by_then = if ceiling(&rules) > ceiling(before) { 0.0 } else { refill(before) };
+                let faster = (refill(&rules) - by_then).max(0.0);
                 (faster * (took + BEHIND).as_secs_f64()).ceil() as u64 + 1
             }
-            false => rules.iter().map(Rule::ceiling).max().unwrap_or(0),
+            false => ceiling(&rules),
         };
         self.log.note(self.real, "! the root goes by other rules", &[]);
         let (out, ends) = self.out_at_root(now);
@@ -153,6 +156,11 @@ impl World {
         let real = now.real + nanos(lasts) / 8 * 9 + 1_000_000;
         (out, Instant { real, allocator: now.allocator + lasts })
     }
+}
+
+/// The most that one of `rules` ever lends at once.
+fn ceiling(rules: &[Rule]) -> u64 {
+    rules.iter().map(Rule::ceiling).max().unwrap_or(0)
 }
 
 /// Permits a second that buckets among `rules` gain.
