@@ -131,8 +131,8 @@ impl Uplink {
         }
     }
 
-    /// Gives back what is not lent on, and tells what was spent, until that is answered: what the upstream was not told of counts as spent, in a
-    /// long window for long.
+    /// Gives back what is not lent on, and tells what was spent, until that is answered. What the upstream was not told of counts as
+    /// spent there, in a long window for long.
     async fn farewell(&mut self) {
         loop {
             let rtt = self.connection.rtt();

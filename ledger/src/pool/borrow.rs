@@ -216,7 +216,8 @@ impl Pool {
     }
 
     /// The last that is said to the one above: what was spent, and that nothing is held but what is lent on, until that ends.
-    /// `None` if there is nothing to give back or to tell, or if no allocator above knows of it. Where no answer comes, it is said again.
+    /// `None` if there is nothing to give back or to tell, or if no allocator above knows of it. Where no answer comes, it is said
+    /// again.
     pub fn leave_above(&mut self, now: Moment) -> Option<Ask> {
         self.advance(now);
         let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
@@ -244,7 +245,9 @@ impl Pool {
             && grant.kept <= ask.held
             && grant.term <= TERM_MAX
             && grant.in_flight.is_none_or(|cap| cap.longest <= CALL_MAX);
+        let lent = ask.spent_total.saturating_add(ask.held).saturating_add(grant.permits);
         if !is_sane || grant.rate != Rate::Free {
+            loan.on_report_answered(lent);
             borrower.not_before = now + REFUSAL_MAX;
             loan.wait_until(borrower.not_before);
             return GrantOutcome::Unfit;
@@ -253,7 +256,7 @@ impl Pool {
         let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after) + borrower.rtt;
         loan.came(Came {
             permits: grant.permits,
-            lent: ask.spent_total + ask.held + grant.permits,
+            lent,
             unkept: ask.held - grant.kept,
             end: clocks.holder_end(first_sent, grant.term),
             ceiling: grant.ceiling,

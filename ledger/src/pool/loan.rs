@@ -125,7 +125,7 @@ impl Loan {
     /// Whether the one above may hold permits for lent that are neither here nor spent: it takes them for spent once that has ended,
     /// until it is told.
     pub(super) fn has_returned(&self) -> bool {
-        self.lent + self.may_be_lent > self.spent + self.free + self.out
+        self.lent.saturating_add(self.may_be_lent) > self.spent + self.free + self.out
     }
 
     /// Whether calls have ended that count as in flight above.

@@ -153,7 +153,7 @@ impl Registry {
         self.limits.locked().filter_map(|(_, limit)| limit.upstream().cloned()).collect()
     }
 
-    /// The asks that are due to `upstream`, `rtt` away. A registry that stops gives all back, once.
+    /// The asks that are due to `upstream`, `rtt` away. A registry that stops gives all back, until that is answered.
     pub fn asks_above(&mut self, now: Moment, upstream: &Upstream, rtt: Duration) -> DueAbove {
         self.mind_lost_loans(now);
         let mut all = DueAbove { distance: rtt, session: self.session_above, ..DueAbove::default() };

@@ -132,6 +132,19 @@ fn what_ended_unspent_is_told_though_nothing_is_wanted() {
     assert_eq!(careful.asks_above(millis(6), RTT), millis(100));
 }
 
+/// A rule that cannot be lent on is asked for no more than nodes want it.
+#[test]
+fn what_is_of_no_use_is_not_asked_for_again() {
+    let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
+    let mut pool = Pool::new(Arc::new(borrowed), millis(0));
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 5)));
+    assert!(pool.ask_above(millis(0), RTT).is_some_and(|ask| ask.want > 0));
+    let flow = Grant { permits: 0, rate: Rate::Nothing, ..last_one() };
+    assert_eq!(pool.on_grant_above(millis(4), millis(0), &flow), GrantOutcome::Unfit);
+    grant(pool.renew(millis(5), A, 2, ask(0, 0, 0)));
+    assert_eq!((pool.asks_above(millis(5), RTT), pool.rests_above()), (Moment::NEVER, true));
+}
+
 /// An answer that was lost may have lent all that was wanted.
 #[test]
 fn what_may_have_been_lent_is_told_though_nothing_is_wanted_any_more() {
