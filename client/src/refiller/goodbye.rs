@@ -13,6 +13,9 @@ use tokio::sync::oneshot;
 /// Longest that a stopping client waits for its goodbye to be heard.
 const GOODBYE: Duration = Duration::from_secs(1);
 
+/// Pause before it is said again to an allocator that was not reached: one that restarts is back soon.
+const GOODBYE_AGAIN: Duration = Duration::from_millis(100);
+
 impl Refiller {
     /// Closes every pool and gives everything back.
     pub(super) async fn goodbye(mut self, done: oneshot::Sender<()>) {
@@ -38,9 +41,7 @@ impl Refiller {
         self.tell();
         let said = tokio::time::timeout(GOODBYE, async {
             for part in spent.chunks(ASKS_MAX) {
-                let Exchange { place, session, seq, .. } = self.connection.begin(CLOCK.now());
-                let request = LeaveRequest { session, seq, spent: part.to_vec() };
-                self.ways[place].leave(&self.node, &request).await?;
+                self.say_goodbye(part).await?;
                 self.shared.exchanges.fetch_add(1, Ordering::Relaxed);
             }
             Ok::<(), ExchangeError>(())
@@ -54,5 +55,19 @@ impl Refiller {
         }
         // The caller may not be waiting any more.
         let _ = done.send(());
+    }
+
+    /// Says `spent` until the allocator is reached: what it is not told of counts as spent there, in a long window for long. It may
+    /// hear it twice.
+    async fn say_goodbye(&mut self, spent: &[SpentBody]) -> Result<(), ExchangeError> {
+        loop {
+            let Exchange { place, session, seq, .. } = self.connection.begin(CLOCK.now());
+            let request = LeaveRequest { session, seq, spent: spent.to_vec() };
+            match self.ways[place].leave(&self.node, &request).await {
+                Err(ExchangeError::Unreachable(error)) => tracing::debug!(%error, "a goodbye was not heard"),
+                done => return done,
+            }
+            tokio::time::sleep(GOODBYE_AGAIN).await;
+        }
     }
 }

@@ -8,6 +8,7 @@ mod client;
 mod client_examples;
 mod compose;
 mod fallback;
+mod goodbye;
 mod line;
 mod live;
 mod log;
