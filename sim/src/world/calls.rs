@@ -224,7 +224,8 @@ impl World {
 
     /// The longest way to the vendor that every rule reckons with.
     fn margin(&self) -> u64 {
-        let margins = self.centre.rules.iter().filter_map(|rule| match rule {
+        let of_root = self.rules_of_root().unwrap_or_default();
+        let margins = self.centre.rules.iter().chain(of_root).filter_map(|rule| match rule {
             Rule::SlidingWindow(rule) => Some(nanos(rule.margin())),
             Rule::SlidingLog(rule) => Some(nanos(rule.margin())),
             Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,

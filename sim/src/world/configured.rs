@@ -86,6 +86,12 @@ impl Configured {
         self.effective.version_of(name)
     }
 
+    /// The version of what was put last of the limit that nodes ask, as far as is known there.
+    pub(super) fn newest_put(&self) -> Version {
+        let put = self.known().holding(0).find(|(name, _)| *name == FIRST);
+        put.map_or(Version::default(), |(_, put)| put.version)
+    }
+
     /// What operators put over the API, as far as is known there.
     pub(super) fn known(&self) -> &LimitOverrides {
         self.effective.known()

@@ -38,6 +38,8 @@ pub(super) struct Decisions {
     is_contested: bool,
     /// What was published here in this life, and nowhere decided about since.
     published: Vec<Decision>,
+    /// The newest that was put over the API here in this life.
+    put: Version,
 }
 
 /// What an operator publishes.
@@ -218,12 +220,17 @@ impl World {
         must("K7", known >= newest, || {
             format!("{newest:?} was put at allocator {region}, which goes by {known:?}")
         })?;
+        self.regions[region].decisions.put = known;
         self.publish(region, Publish::newest(newest), Published::Newest)
     }
 
     /// K7: what operators decided at an allocator that lives holds there, until an operator decides again about the same.
     pub(super) fn decisions_hold(&self) -> Verdict {
-        self.regions.iter().enumerate().try_for_each(|(region, Region { decisions, .. })| {
+        self.regions.iter().enumerate().try_for_each(|(region, Region { decisions, configured, .. })| {
+            let (put, newest) = (decisions.put, configured.newest_put());
+            must("K7", put <= newest, || {
+                format!("{put:?} was put at allocator {region}, which has forgotten it and knows {newest:?}")
+            })?;
             let known = &decisions.known;
             let lost = decisions.published.iter().find(|decision| !holds(known, decision));
             must("K7", lost.is_none(), || {

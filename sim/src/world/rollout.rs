@@ -11,7 +11,7 @@ use crate::SECOND;
 use crate::limits::{FIRST, File};
 use crate::oracle::{Instant, Stock};
 use lessor_ledger::Rule;
-use lessor_ledger::overrides::Version;
+use lessor_ledger::overrides::{LimitOverrides, Version};
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
@@ -79,25 +79,41 @@ impl World {
         self.oracles.region_lost(region, now, &stocks);
     }
 
-    /// Something was swapped in the store: it may be what operators put over the API of some allocator.
+    /// Something was swapped in the store: it may be what operators put over the API of some allocator. A store may lose that, and so
+    /// may all allocators that know of it.
     pub(super) fn hears_of_puts(&mut self) {
-        let Some(there) = self.shared.as_ref().and_then(Store::overrides) else { return };
-        let Some((_, by)) = there.holding(0).find(|(name, _)| *name == FIRST) else { return };
-        let Some(put) = by.put.as_ref().filter(|_| self.puts.iter().all(|(put, _)| *put != by.version))
-        else {
-            return;
-        };
-        let (rules, newest) = (rules_of(put), File::FIRST + self.rollouts.len() as u64);
-        self.log.note(self.real, "! the limit was put over the API (#)", &[by.version.serial]);
-        if by.version.file >= newest {
-            self.centre.rules.clone_from(&rules);
+        let there = self.shared.as_ref().and_then(Store::overrides).unwrap_or_default();
+        if let Some((version, rules)) = holding(&there, 0) {
+            let before = self.puts.iter().rev().find(|(put, _)| *put == version);
+            if before.is_none_or(|(_, before)| *before != rules) {
+                self.log.note(self.real, "! the limit was put over the API (#)", &[version.serial]);
+                self.puts.push((version, rules));
+            }
         }
-        self.puts.push((by.version, rules));
+        if !self.puts.is_empty() {
+            self.centre.rules = self.newest_rules(there);
+        }
+    }
+
+    /// The rules by which all go in the end, where the store has put `there`: the newest that it or an allocator knows.
+    fn newest_rules(&self, there: LimitOverrides) -> Vec<Rule> {
+        let (mut known, newest) = (there, File::FIRST + self.rollouts.len() as u64);
+        self.regions
+            .iter()
+            .filter(|region| region.up)
+            .for_each(|region| known.merge(region.configured.known()));
+        let put = holding(&known, newest).map(|(_, rules)| rules);
+        put.unwrap_or_else(|| self.rules_of(Version::of_file(newest)).to_vec())
+    }
+
+    /// The rules by which the root goes that nodes ask, if it is in a store.
+    pub(super) fn rules_of_root(&self) -> Option<&[Rule]> {
+        self.shared.as_ref().map(|store| self.rules_of(store.goes_by))
     }
 
     /// The rules of the configuration `version`: those that were put, or those in the file.
     fn rules_of(&self, version: Version) -> &[Rule] {
-        if let Some((_, rules)) = self.puts.iter().find(|(put, _)| *put == version) {
+        if let Some((_, rules)) = self.puts.iter().rev().find(|(put, _)| *put == version) {
             return rules;
         }
         let newer = (File::FIRST + 1..).map(Version::of_file).zip(&self.rollouts);
@@ -156,6 +172,12 @@ impl World {
         let real = now.real + nanos(lasts) / 8 * 9 + 1_000_000;
         (out, Instant { real, allocator: now.allocator + lasts })
     }
+}
+
+/// What `overrides` say of the limit that nodes ask, where that holds beside a file of version `file`.
+fn holding(overrides: &LimitOverrides, file: u64) -> Option<(Version, Vec<Rule>)> {
+    let (_, by) = overrides.holding(file).find(|(name, _)| *name == FIRST)?;
+    Some((by.version, rules_of(by.put.as_ref()?)))
 }
 
 /// The most that one of `rules` ever lends at once.

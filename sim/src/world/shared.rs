@@ -293,6 +293,7 @@ impl World {
             self.answer_of_store(region, letter);
         }
         self.hears_of_puts();
+        self.decisions_hold()?;
         self.follows_rules(went_by, was_there, Duration::from_nanos(took));
         let (now, stocks) = (self.now(), self.stocks());
         self.oracles.books(now, &stocks)

@@ -53,20 +53,24 @@ pub fn store_changed_caps(seed: u64) -> Setup {
 }
 
 /// In trouble, with a few changes: files get other rules, or an operator puts the limit over the API of some allocator, which holds
-/// until a newer file says otherwise. Half of the fleets are in full use. The store loses nothing: of two puts of the same number no
-/// observer could tell which one a root goes by.
+/// until a newer file says otherwise. Half of the fleets are in full use. In one of three the store loses what it had.
 pub fn store_put(seed: u64) -> Setup {
     let mut rng = dice(seed, 37);
     let mut setup = store_by(vec![rule(20..600, 200..4_000, &mut rng)], 0, seed, &mut rng);
     setup.faults.every.remove(&Fault::StoreTrouble);
+    let loses = seed % 3 == 2;
     let shared = of_store(&mut setup);
-    shared.fates.clear();
+    shared.fates =
+        if loses { vec![Fate::Copied, Fate::Behind, Fate::Emptied, Fate::Started] } else { vec![] };
     shared.count = rng.usize(2..=3);
     setup.nodes = setup.nodes.max(of_store(&mut setup).count);
     of_store(&mut setup).is_clockless =
         matches!(setup.plan.rules[..], [Rule::SlidingWindow(_)]) && seed % 4 == 1;
     if seed.is_multiple_of(2) {
-        setup = in_full_use(setup, &[], 8 * SECOND);
+        let fates = of_store(&mut setup).fates.clone();
+        setup = in_full_use(setup, &fates, 8 * SECOND);
+    } else if loses {
+        setup.faults.every.insert(Fault::StoreTrouble, (6 * SECOND, MILLI));
     }
     setup.lasts = 40 * SECOND;
     let every = if seed.is_multiple_of(2) { 5 * SECOND } else { rng.u64(4..=16) * SECOND };
