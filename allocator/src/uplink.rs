@@ -14,7 +14,7 @@ use crate::shared::Shared;
 use lessor_files::Token;
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
-use lessor_ledger::registry::{Asker, DueAbove, Granted};
+use lessor_ledger::registry::{DueAbove, Granted};
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
 use lessor_protocol::{Moment, trace};
 use rooted::Rooted;
@@ -144,7 +144,7 @@ impl Uplink {
                 return;
             }
             if let Err(error) = self.exchange(&due).await {
-                self.failed(&due.askers, &error).await;
+                self.failed(&due, &error).await;
             }
         }
     }
@@ -184,7 +184,7 @@ impl Uplink {
             }
             drop(span);
             if let Err(error) = exchanged {
-                self.failed(&due.askers, &error).await;
+                self.failed(&due, &error).await;
             }
         }
     }
@@ -255,9 +255,9 @@ impl Uplink {
         }
     }
 
-    async fn failed(&mut self, askers: &[Asker], error: &TransportError) {
+    async fn failed(&mut self, due: &DueAbove, error: &TransportError) {
         self.metrics.failed();
-        self.shared.with(|registry, _| registry.on_failure_above(askers));
+        self.shared.with(|registry, _| registry.on_failure_above(&due.askers));
         // Once may be by chance.
         if matches!(self.way, Way::Store(_)) && !self.is_reachable {
             self.shared.shared_store_status().fell_silent(Some(error.to_string()));
@@ -269,7 +269,27 @@ impl Uplink {
         self.is_reachable = false;
         let now = self.shared.now();
         self.connection.on_failure(now, 0, random());
-        sleep(self.connection.quiet_until().since(now)).await;
+        self.rest(due.session).await;
+    }
+
+    /// Asks nothing for as long as the connection says. It signs meanwhile: an allocator that reads the clock of a store less than once a
+    /// second cannot tell for how long no other one has kept the time, and would not begin to.
+    async fn rest(&mut self, session: u64) {
+        let until = self.connection.quiet_until();
+        loop {
+            let now = self.shared.now();
+            if now >= until {
+                return;
+            }
+            let next = match &mut self.way {
+                Way::Http(_) => until,
+                Way::Store(rooted) => {
+                    rooted.sign(&self.shared, session).await;
+                    rooted.signs_next().min(until)
+                }
+            };
+            sleep(next.since(now).max(LOOK_EVERY)).await;
+        }
     }
 }
 
