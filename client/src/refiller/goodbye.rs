@@ -3,6 +3,7 @@
 use super::Refiller;
 use crate::local_pool::{CLOCK, PoolName};
 use crate::transport::ExchangeError;
+use lessor_holder::backoff::Backoff;
 use lessor_holder::connection::Exchange;
 use lessor_protocol::PERMITS_MAX;
 use lessor_protocol::wire::{ASKS_MAX, LeaveRequest, SpentBody};
@@ -12,9 +13,6 @@ use tokio::sync::oneshot;
 
 /// Longest that a stopping client waits for its goodbye to be heard.
 const GOODBYE: Duration = Duration::from_secs(1);
-
-/// Pause before it is said again to an allocator that was not reached: one that restarts is back soon.
-const GOODBYE_AGAIN: Duration = Duration::from_millis(100);
 
 impl Refiller {
     /// Closes every pool and gives everything back.
@@ -60,6 +58,8 @@ impl Refiller {
     /// Says `spent` until the allocator is reached: what it is not told of counts as spent there, in a long window for long. It may
     /// hear it twice.
     async fn say_goodbye(&mut self, spent: &[SpentBody]) -> Result<(), ExchangeError> {
+        // One that restarts is back soon, and many clients may stop at once.
+        let mut backoff = Backoff::default();
         loop {
             let Exchange { place, session, seq, .. } = self.connection.begin(CLOCK.now());
             let request = LeaveRequest { session, seq, spent: spent.to_vec() };
@@ -67,7 +67,7 @@ impl Refiller {
                 Err(ExchangeError::Unreachable(error)) => tracing::debug!(%error, "a goodbye was not heard"),
                 done => return done,
             }
-            tokio::time::sleep(GOODBYE_AGAIN).await;
+            tokio::time::sleep(backoff.failed(self.rng.u64(..))).await;
         }
     }
 }

@@ -132,13 +132,19 @@ fn what_ended_unspent_is_told_though_nothing_is_wanted() {
     assert_eq!(careful.asks_above(millis(6), RTT), millis(100));
 }
 
-/// A rule that cannot be lent on is asked for no more than nodes want it.
-#[test]
-fn what_is_of_no_use_is_not_asked_for_again() {
+/// A pool that has asked for what a session waits for.
+fn waiting() -> Pool {
     let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
     let mut pool = Pool::new(Arc::new(borrowed), millis(0));
     grant(pool.renew(millis(0), A, 1, ask(0, 0, 5)));
-    assert!(pool.ask_above(millis(0), RTT).is_some_and(|ask| ask.want > 0));
+    assert!(pool.ask_above(millis(0), RTT).is_some_and(|ask| ask.want > 0 && ask.waiting == 5));
+    pool
+}
+
+/// A rule that cannot be lent on is asked for no more than nodes want it.
+#[test]
+fn what_is_of_no_use_is_not_asked_for_again() {
+    let mut pool = waiting();
     let flow = Grant { permits: 0, rate: Rate::Nothing, ..last_one() };
     assert_eq!(pool.on_grant_above(millis(4), millis(0), &flow), GrantOutcome::Unfit);
     grant(pool.renew(millis(5), A, 2, ask(0, 0, 0)));
@@ -148,10 +154,7 @@ fn what_is_of_no_use_is_not_asked_for_again() {
 /// An answer that was lost may have lent all that was wanted.
 #[test]
 fn what_may_have_been_lent_is_told_though_nothing_is_wanted_any_more() {
-    let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
-    let mut pool = Pool::new(Arc::new(borrowed), millis(0));
-    grant(pool.renew(millis(0), A, 1, ask(0, 0, 5)));
-    assert!(pool.ask_above(millis(0), RTT).is_some_and(|ask| ask.want > 0));
+    let mut pool = waiting();
     pool.on_failure_above();
     grant(pool.renew(millis(1), A, 2, ask(0, 0, 0)));
     assert_eq!(pool.asks_above(millis(1), RTT), millis(0) + TERM);
@@ -263,10 +266,7 @@ fn what_was_in_flight_when_all_was_forgotten_above_is_not_said_again() {
 /// The first answer of a slow store tells a longer term: a session that was silent for three short ones still waits.
 #[test]
 fn a_session_shares_again_where_the_term_becomes_longer() {
-    let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
-    let mut pool = Pool::new(Arc::new(borrowed), millis(0));
-    grant(pool.renew(millis(0), A, 1, ask(0, 0, 5)));
-    assert!(pool.ask_above(millis(0), RTT).is_some_and(|ask| ask.waiting == 5));
+    let mut pool = waiting();
     assert_eq!(pool.asks_above(millis(300), RTT), Moment::NEVER, "its only session is silent for long");
     let nothing =
         Grant { permits: 0, term: 2 * SECOND, horizon: SECOND, ask_after: Duration::ZERO, ..last_one() };
