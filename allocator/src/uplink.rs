@@ -138,14 +138,16 @@ impl Uplink {
             let rtt = self.connection.rtt();
             let due = self.shared.with(|registry, now| registry.asks_above(now, &self.upstream, rtt));
             if due.asks.is_empty() {
-                if let Way::Store(rooted) = &mut self.way {
-                    rooted.leave(&self.shared).await;
-                }
-                return;
+                let Some(next) = due.next else { break };
+                sleep(next.since(self.shared.now()).max(LOOK_EVERY)).await;
+                continue;
             }
             if let Err(error) = self.exchange(&due).await {
                 self.failed(&due, &error).await;
             }
+        }
+        if let Way::Store(rooted) = &mut self.way {
+            rooted.leave(&self.shared).await;
         }
     }
 

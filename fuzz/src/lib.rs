@@ -168,7 +168,7 @@ fn root(head: &Head, value: Option<&[u8]>) {
     };
     let spec = RootSpec {
         compiled: CompiledPlan::new(plan, TimeSource::Store),
-        version: Version::of_file(1),
+        version: Some(Version::of_file(1)),
         parent_ref: ParentRef::default(),
     };
     if let Ok(mut read) = lessor_ledger::roots::read(&spec, head, value, start()) {

@@ -283,7 +283,8 @@ impl Oracle {
                 })?;
             }
         }
-        if let Ok(Answer::Refusal(_)) = answer {
+        // A limit that was removed believes what it is told, and does not say so.
+        if let Ok(Answer::Refusal(_)) | Err(Reason::LimitUnknown) = answer {
             spent = self.refused(asked, stock)?;
         }
         if let Err(error) = answer

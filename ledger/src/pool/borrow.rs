@@ -6,11 +6,12 @@
 
 use super::Pool;
 use super::loan::{Came, Loan};
+use super::rare::MaybeMoment;
 use super::safe_loan::SafeLoan;
 use super::sessions::Sums;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::sizing::need;
-use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, Refusal, TERM_MAX, TERM_MIN};
+use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, Refusal, RefusalReason, TERM_MAX, TERM_MIN};
 use std::time::Duration;
 
 /// Round trips that what is in hand must outlast before more is asked for, and time for tasks that are late.
@@ -36,6 +37,12 @@ const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
 /// The longest that a refusal is believed.
 const REFUSAL_MAX: Duration = Duration::from_secs(5);
 
+/// When to ask again after an error: there is no such limit above, or no room.
+const REJECTION_PAUSE: Duration = Duration::from_secs(1);
+
+/// For how long a pool that leaves says so to one that does not answer.
+const LEAVES_FOR: Duration = Duration::from_secs(60);
+
 /// How things stand with the one above.
 #[derive(Clone, Debug)]
 pub(super) struct Borrower {
@@ -47,6 +54,8 @@ pub(super) struct Borrower {
     is_open: bool,
     /// It was told not to ask sooner.
     not_before: Moment,
+    /// Since when it leaves, if it does.
+    leaves_since: MaybeMoment,
     /// How long an exchange takes.
     rtt: Duration,
     /// How long the loan lasts.
@@ -77,6 +86,7 @@ impl Borrower {
             due: None,
             is_open: false,
             not_before: Moment::ORIGIN,
+            leaves_since: MaybeMoment::NONE,
             rtt: Duration::ZERO,
             term: INITIAL_TERM,
             horizon: INITIAL_TERM,
@@ -124,6 +134,13 @@ impl Borrower {
     fn asked_at(&self) -> Moment {
         self.asked.map_or(Moment::ORIGIN, |(at, _)| at)
     }
+
+    /// The one above knows nothing of it, and nothing is out or in hand of `loan`: it counts from zero.
+    fn begins_anew(&mut self, loan: &mut Loan) {
+        loan.reset();
+        (self.is_unrecognised, self.is_open) = (false, false);
+        self.taken.clear();
+    }
 }
 
 impl Pool {
@@ -133,6 +150,7 @@ impl Pool {
         let at = self.due_above(now, rtt);
         if let Some(borrower) = &mut self.borrower {
             borrower.due = (at <= self.now).then(|| borrower.due.unwrap_or(self.now));
+            borrower.leaves_since = MaybeMoment::NONE;
         }
         at
     }
@@ -161,8 +179,8 @@ impl Pool {
         let once = rtt + GUARD;
         let margin = borrower.renews_before(rtt);
         let is_live = !loan.is_empty() || (loan.is_in_flight() && loan.end() > self.now);
-        let returns = loan.has_returned() && !borrower.is_open;
-        let tells = loan.has_unreported() || loan.is_in_flight() || returns;
+        let says_again = !borrower.is_open && (loan.has_returned() || loan.has_untold());
+        let tells = loan.has_unreported() || loan.is_in_flight() || says_again;
         let renews = match (is_live, tells) {
             (true, _) => loan.end().before(margin).max(borrower.asked_at() + once),
             (false, true) => borrower.asked_at() + borrower.term,
@@ -199,9 +217,7 @@ impl Pool {
         let all_in_flight = self.sessions.in_flight();
         let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
         if borrower.is_unrecognised && loan.is_empty() {
-            loan.reset();
-            borrower.is_unrecognised = false;
-            borrower.taken.clear();
+            borrower.begins_anew(loan);
         }
         // A pool that holds less than it might asks for it all the same: the one above knows how much that is by now.
         loan.shed(wishes.target.min(loan.hold()).saturating_sub(loan.out()));
@@ -215,19 +231,36 @@ impl Pool {
         Some(borrower.asks(self.now, ask))
     }
 
-    /// The last that is said to the one above: what was spent, and that nothing is held but what is lent on, until that ends.
-    /// `None` if there is nothing to give back or to tell, or if no allocator above knows of it. Where no answer comes, it is said
-    /// again.
-    pub fn leave_above(&mut self, now: Moment) -> Option<Ask> {
+    /// When to say the last to the one above: what was spent, and that nothing is held but what is lent on, until that ends. `None` if
+    /// there is nothing to give back or to tell, if the one above knows nothing of it, or if that has not answered for too long.
+    pub fn leaves_above(&mut self, now: Moment) -> Option<Moment> {
         self.advance(now);
         let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
-        if borrower.is_unrecognised {
-            return None;
-        }
+        let since = borrower.leaves_since.get().unwrap_or_else(|| {
+            // What was told before is no reason to wait.
+            (borrower.leaves_since, borrower.not_before) = (Some(self.now).into(), self.now);
+            self.now
+        });
         loan.shed(0);
-        if !loan.has_returned() && !loan.has_unreported() {
+        let is_too_long = self.now >= since + LEAVES_FOR;
+        if borrower.is_unrecognised || is_too_long {
+            match loan.is_empty() {
+                true if borrower.is_unrecognised => borrower.begins_anew(loan),
+                true => {
+                    borrower.is_open = false;
+                    loan.give_up();
+                }
+                false => {}
+            }
             return None;
         }
+        let says = loan.has_returned() || loan.has_untold();
+        says.then(|| borrower.not_before.max(self.now))
+    }
+
+    /// Writes what [`Pool::leaves_above`] is about. `None` of a pool that leases from none.
+    pub fn leave_above(&mut self) -> Option<Ask> {
+        let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
         let ((spent_total, held), running) = (loan.report(0), loan.report_in_flight());
         Some(borrower.asks(self.now, Ask { spent_total, held, running, ..Ask::default() }))
     }
@@ -287,12 +320,27 @@ impl Pool {
 
     /// The one above lends nothing: what is held goes on until its end.
     pub fn on_refusal_above(&mut self, now: Moment, refusal: Refusal) {
+        if is_heard(refusal.reason) {
+            self.is_heard_above();
+        } else if let Some(loan) = self.ledgers.loan_mut() {
+            loan.on_report_lost();
+        }
+        self.pause_above(now, refusal.retry_after.clamp(DISPUTE_PAUSE, REFUSAL_MAX), refusal.reason.stops());
+    }
+
+    /// There is no such limit above, or no room for this pool: nothing that it gives back is missed there.
+    pub fn on_rejection_above(&mut self, now: Moment) {
+        self.is_heard_above();
+        self.pause_above(now, REJECTION_PAUSE, false);
+    }
+
+    /// The one above has heard what was said last, and lends nothing.
+    fn is_heard_above(&mut self) {
         if let (Some(loan), Some(borrower)) = (self.ledgers.loan_mut(), &self.borrower)
             && let Some((_, ask)) = borrower.asked.filter(|_| borrower.is_open)
         {
             loan.on_report_answered(ask.spent_total + ask.held);
         }
-        self.pause_above(now, refusal.retry_after.clamp(DISPUTE_PAUSE, REFUSAL_MAX), refusal.reason.stops());
     }
 
     /// No answer came. It may have been granted something all the same, which the next ask says is not held.
@@ -320,9 +368,14 @@ impl Pool {
 
     /// Whether there is nothing to say to the one above, and no answer to come.
     pub fn rests_above(&self) -> bool {
-        let says = |loan: &Loan| loan.has_unreported() || loan.has_returned() || loan.is_in_flight();
+        let says = |loan: &Loan| loan.has_untold() || loan.has_returned() || loan.is_in_flight();
         let has_said_all = self.ledgers.loan().is_none_or(|loan| loan.is_empty() && !says(loan));
         has_said_all && self.borrower.as_ref().is_none_or(|borrower| !borrower.is_open)
+    }
+
+    /// Whether the one above was not told all that was spent, and is not any more: if this pool is forgotten, another session has to begin.
+    pub fn gave_up_above(&self) -> bool {
+        self.ledgers.loan().is_some_and(Loan::gave_up)
     }
 
     /// Whether the one above has lent all that was asked for, and so will again.
@@ -343,6 +396,15 @@ impl Pool {
     /// What those below would have, as they said.
     fn wishes(&self, rtt: Duration) -> Wishes {
         Wishes::of(self.sessions.sums(), self.ledgers.loan().map_or(0, Loan::out), rtt)
+    }
+}
+
+/// Whether what an ask says is known above that is refused so, or of no use there. One that stops does not look at it, and neither does a
+/// root that others change meanwhile.
+fn is_heard(reason: RefusalReason) -> bool {
+    match reason {
+        RefusalReason::Paused | RefusalReason::Blocked | RefusalReason::Quarantine => true,
+        RefusalReason::Stopping | RefusalReason::Other => false,
     }
 }
 

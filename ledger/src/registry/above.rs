@@ -9,7 +9,7 @@ use crate::roots::{RootAsk, cell_of};
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::recovery::{Recovery, recovery};
 use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody, SafeShareBody};
-use lessor_protocol::{Answer, Moment, PERMITS_MAX};
+use lessor_protocol::{Moment, PERMITS_MAX};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -49,6 +49,11 @@ fn leased<'a>(
 }
 
 impl DueAbove {
+    /// An ask is due `at` that moment.
+    fn is_next(&mut self, at: Option<Moment>) {
+        self.next = self.next.into_iter().chain(at).min();
+    }
+
     /// Adds an ask of a pool of the limit called `name`.
     fn push(&mut self, name: &str, pool: PoolId, Said { ask, safe, groups }: Said) {
         let limit = pool.name.as_ref().map_or(name, |name| name.as_str());
@@ -106,8 +111,8 @@ pub struct ExchangeOutcome {
 }
 
 impl Registry {
-    /// What is `due`, as it is asked of roots. `version` says by which configuration a limit goes; the newest is `known`. `None` for a
-    /// limit that was removed.
+    /// What is `due`, as it is asked of roots. `version` says by which configuration a limit goes; the newest is `known`. The root of a
+    /// limit that was removed goes by what others say. `None` for one that is forgotten.
     pub fn root_asks(
         &self,
         due: &DueAbove,
@@ -115,8 +120,11 @@ impl Registry {
         known: Version,
     ) -> Vec<Option<RootAsk>> {
         let root_ask = |(asker, ask): (&Asker, &AskBody)| {
-            let limit = self.limits.lock(&asker.limit)?;
-            let spec = limit.spec(&asker.pool, version(&asker.limit), known)?;
+            let (limit, version) = match self.limits.lock(&asker.limit) {
+                Some(limit) => (limit, Some(version(&asker.limit))),
+                None => (self.retired.lock(&asker.limit)?, None),
+            };
+            let spec = limit.spec(&asker.pool, version, known)?;
             let name = cell_of(&ask.limit, ask.key.as_deref());
             Some(RootAsk { name, spec, ask: ask.ask(), safe: asker.safe, groups: asker.groups.clone() })
         };
@@ -153,22 +161,27 @@ impl Registry {
         self.limits.locked().filter_map(|(_, limit)| limit.upstream().cloned()).collect()
     }
 
-    /// The asks that are due to `upstream`, `rtt` away. A registry that stops gives all back, until that is answered.
+    /// The asks that are due to `upstream`, `rtt` away. Limits that were removed give all back, until that is answered, and so do all
+    /// limits of a registry that stops.
     pub fn asks_above(&mut self, now: Moment, upstream: &Upstream, rtt: Duration) -> DueAbove {
         self.mind_lost_loans(now);
         let mut all = DueAbove { distance: rtt, session: self.session_above, ..DueAbove::default() };
-        if self.is_stopping {
-            for (name, limit) in leased(&mut self.limits, upstream) {
-                let asks = limit.leaves_above(now, ASKS_MAX - all.asks.len());
+        let of_all = self.is_stopping.then_some(&mut self.limits);
+        for limits in std::iter::once(&mut self.retired).chain(of_all) {
+            for (name, limit) in leased(limits, upstream) {
+                let (asks, next) = limit.leaves_above(now, ASKS_MAX - all.asks.len());
                 asks.into_iter().for_each(|(pool, said)| all.push(name, pool, said));
+                all.is_next(next);
             }
+        }
+        if self.is_stopping {
             return all;
         }
         let due: Vec<Due> = leased(&mut self.limits, upstream)
             .map(|(_, limit)| limit.due_above(now, now + TOGETHER, rtt, ASKS_MAX))
             .collect();
-        all.next = due.iter().filter_map(|due| due.next).min();
-        let parts = parts(&due, ASKS_MAX);
+        due.iter().for_each(|due| all.is_next(due.next));
+        let parts = parts(&due, ASKS_MAX - all.asks.len());
         for (((name, limit), due), part) in leased(&mut self.limits, upstream).zip(due).zip(parts) {
             for (_, pool) in due.pools.into_iter().take(part) {
                 if let Some((said, distance)) = limit.ask_above(now, &pool, rtt) {
@@ -189,17 +202,18 @@ impl Registry {
     /// Begins another session if the books of a leased pool were dropped.
     fn mind_lost_loans(&mut self, now: Moment) {
         // `count` asks all limits; `any` would stop at the first.
-        let lost =
-            self.limits.values_mut().filter_map(|limit| limit.takes_lost_loans().then_some(())).count();
+        let limits = self.limits.values_mut().chain(self.retired.values_mut());
+        let lost = limits.filter_map(|limit| limit.takes_lost_loans().then_some(())).count();
         if lost > 0 {
             self.begin_session_above(now);
         }
     }
 
     /// Begins another session. What is held goes on until it ends, and then counts from zero.
-    fn begin_session_above(&mut self, now: Moment) {
+    pub(super) fn begin_session_above(&mut self, now: Moment) {
         self.ask_above_as(self.session_above);
-        let leased = self.limits.values_mut().filter(|limit| limit.upstream().is_some());
+        let limits = self.limits.values_mut().chain(self.retired.values_mut());
+        let leased = limits.filter(|limit| limit.upstream().is_some());
         leased.for_each(|limit| limit.all_unrecognised_above(now));
     }
 
@@ -221,10 +235,8 @@ impl Registry {
         }
         for (place, (Asker { limit, pool, .. }, body)) in askers.iter().zip(bodies).enumerate() {
             let groups = groups.get(place).map_or(&[][..], Vec::as_slice);
-            let Some(limit) = self.limits.get_mut(limit).filter(|limit| limit.upstream() == Some(upstream))
-            else {
-                continue;
-            };
+            let limit = self.limits.get_mut(limit).or_else(|| self.retired.get_mut(limit));
+            let Some(limit) = limit.filter(|limit| limit.upstream() == Some(upstream)) else { continue };
             let is_fit = match body.answer() {
                 Ok(answer) => {
                     let told = Told { answer, safe: body.safe.map(SafeShareBody::share), groups };
@@ -235,10 +247,7 @@ impl Registry {
                     outcome.begins_session |= recovery == Recovery::BeginSession;
                     match recovery {
                         Recovery::Unrecognised => limit.on_unrecognised_above(now, pool),
-                        Recovery::BeginSession | Recovery::LookAgain => {
-                            let answer = Answer::Refusal(NOTHING_THERE);
-                            limit.on_grant_above(now, pool, first_sent, Told { answer, safe: None, groups });
-                        }
+                        Recovery::BeginSession | Recovery::LookAgain => limit.on_rejection_above(now, pool),
                     }
                     recovery == Recovery::Unrecognised
                 }
@@ -261,15 +270,8 @@ impl Registry {
     /// Notes that no answer came to `askers`.
     pub fn on_failure_above(&mut self, askers: &[Asker]) {
         for Asker { limit, pool, .. } in askers {
-            if let Some(limit) = self.limits.get_mut(limit) {
-                limit.on_failure_above(pool);
-            }
+            let limit = self.limits.get_mut(limit).or_else(|| self.retired.get_mut(limit));
+            limit.into_iter().for_each(|limit| limit.on_failure_above(pool));
         }
     }
 }
-
-/// The pause before an upstream without such a limit, or without room, is asked again.
-const NOTHING_THERE: lessor_protocol::Refusal = lessor_protocol::Refusal {
-    reason: lessor_protocol::RefusalReason::Other,
-    retry_after: Duration::from_secs(1),
-};

@@ -12,6 +12,7 @@ use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::{AskBody, GrantBody, SafeShareBody, Text};
 use lessor_protocol::{Answer, Ask, Fallback, Moment, Refusal, RefusalReason, SafeShare};
 use std::collections::HashSet;
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 /// When to ask again after "stopping". A successor takes about a second to start.
@@ -19,6 +20,9 @@ const STOPPING_RETRY: Duration = Duration::from_secs(1);
 
 const STOPPING: Answer =
     Answer::Refusal(Refusal { reason: RefusalReason::Stopping, retry_after: STOPPING_RETRY });
+
+/// What a limit that was removed answers, if it is asked.
+const GONE: Refusal = Refusal { reason: RefusalReason::Other, retry_after: Duration::ZERO };
 
 /// What one exchange came to. The names in its answers are strings, or lent by the asks.
 #[derive(Debug)]
@@ -136,7 +140,8 @@ impl Registry {
         ask: &'a AskBody<N>,
     ) -> Result<Answered, AskRejection> {
         let name = ask.limit.as_ref();
-        if self.went_lately(name) {
+        if let Some(went) = self.went_lately(name) {
+            self.settle_last(exchange, went, ask);
             return Err(unknown(name));
         }
         let mut limit = self.limits.lock_for(name).ok_or_else(|| unknown(name))?;
@@ -149,6 +154,36 @@ impl Registry {
                 drop(limit);
                 self.ask_below(exchange, &name, holder, pool, said)
             }
+        }
+    }
+
+    /// A limit that was removed takes in what `ask` reports and gives back. The caller is told that there is no such limit, and takes that
+    /// for the end of what it has to say: if the limit comes back, what it was lent may not count as unspent.
+    fn settle_last<N: AsRef<str>>(
+        &self,
+        exchange: &mut Exchange<'_, '_>,
+        mut limit: MutexGuard<'_, Limit>,
+        ask: &AskBody<N>,
+    ) {
+        let caller = exchange.caller;
+        let (name, key) = (ask.limit.as_ref(), ask.key.as_ref().map(N::as_ref));
+        let Some(id) = self.sessions.find(&caller.node, caller.session, caller.owner) else { return };
+        let Ok(pool) = limit.pool_id(name, key) else { return };
+        if ask.out_of_range().is_some() || !limit.has(&pool) {
+            return;
+        }
+        let (now, said) = (limit.not_before(exchange.now), said(&limit, ask));
+        let holder = Holder { id, share: limit.config().share(&caller.node, caller.owner), rtt: caller.rtt };
+        if limit.config().parent.is_none() {
+            // An ask that cannot be true changes nothing.
+            let _ = limit.refuse(now, &pool, holder, caller.seq, said, GONE);
+            return;
+        }
+        let Ok(mut family) = Family::of_removed(&self.limits, limit, now, pool, caller.owner) else { return };
+        let settled = family
+            .with(caller, |pool, above, now| pool.settle_below(above, now, holder, caller.seq, said, GONE));
+        if settled.is_ok() {
+            self.awaits(exchange, &mut family);
         }
     }
 
@@ -221,11 +256,16 @@ impl Registry {
             Some(refusal) => pool.settle_below(above, now, holder, caller.seq, said, refusal),
             None => pool.renew_below(above, now, holder, caller.seq, said),
         });
-        family.limits().for_each(|limit| exchange.is_uncovered |= self.journaled.sees(limit));
+        self.awaits(exchange, &mut family);
         let answer = answer?;
         let (limit, pool, now) = family.lowest();
         limit.count_answer(&said, &answer);
         Ok(answered(limit, now, Some(holder.id), pool, answer))
+    }
+
+    /// The answer is not to be known before what `family` lends is written down.
+    fn awaits(&self, exchange: &mut Exchange<'_, '_>, family: &mut Family<'_>) {
+        family.limits().for_each(|limit| exchange.is_uncovered |= self.journaled.sees(limit));
     }
 }
 

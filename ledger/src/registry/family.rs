@@ -30,10 +30,33 @@ impl<'a> Family<'a> {
         id: PoolId,
         owner: Owner,
     ) -> Result<Self, AskRejection> {
-        let chain = limits.chain(name, id)?.into_iter();
-        // Limits come and go only where the registry is alone.
-        let member = |(name, id): (String, PoolId)| (limits.lock(&name).expect("it was just there"), id);
-        let mut members: Vec<_> = chain.map(member).collect();
+        Family::of(chain_of(limits, name, id)?, now, owner)
+    }
+
+    /// The same of a limit that was `removed`: those above it are among `limits`.
+    ///
+    /// # Errors
+    /// As [`Family::open`].
+    pub(super) fn of_removed(
+        limits: &'a Limits,
+        removed: MutexGuard<'a, Limit>,
+        now: Moment,
+        id: PoolId,
+        owner: Owner,
+    ) -> Result<Self, AskRejection> {
+        let above = limits.above(&removed.shared_config(), &id)?;
+        let mut members = vec![(removed, id)];
+        if let Some((name, id)) = above {
+            members.extend(chain_of(limits, &name, id)?);
+        }
+        Family::of(members, now, owner)
+    }
+
+    fn of(
+        mut members: Vec<(MutexGuard<'a, Limit>, PoolId)>,
+        now: Moment,
+        owner: Owner,
+    ) -> Result<Self, AskRejection> {
         let now = members.iter_mut().fold(now, |now, (limit, _)| limit.not_before(now));
         let mut opened = members.iter_mut().map(|(limit, id)| {
             limit.not_before(now);
@@ -85,4 +108,15 @@ impl<'a> Family<'a> {
     pub(super) fn limits(&mut self) -> impl Iterator<Item = &mut Limit> {
         self.members.iter_mut().map(|(limit, _)| &mut **limit)
     }
+}
+
+/// The limit called `name`, with its pool `id`, and those above it.
+fn chain_of<'a>(
+    limits: &'a Limits,
+    name: &str,
+    id: PoolId,
+) -> Result<Vec<(MutexGuard<'a, Limit>, PoolId)>, AskRejection> {
+    // Limits come and go only where the registry is alone.
+    let member = |(name, id): (String, PoolId)| (limits.lock(&name).expect("it was just there"), id);
+    Ok(limits.chain(name, id)?.into_iter().map(member).collect())
 }

@@ -4,6 +4,7 @@
 
 use super::{DEPTH_MAX, key_above};
 use crate::named::named_for;
+use crate::registry::LimitConfig;
 use crate::registry::limit::{Limit, PoolId};
 use crate::rejection::{AskRejection, Reason};
 use std::collections::BTreeMap;
@@ -61,17 +62,21 @@ impl Limits {
                 );
                 return Err(AskRejection::new(Reason::Invalid, "limit", detail));
             }
-            next = self.above(&name, &id)?;
+            let config = self.lock(&name).map(|limit| limit.shared_config());
+            next = config.map(|config| self.above(&config, &id)).transpose()?.flatten();
             chain.push((name, id));
         }
         Ok(chain)
     }
 
-    /// The limit above the one called `name`, and its pool that is above `id`.
-    fn above(&self, name: &str, id: &PoolId) -> Result<Option<(String, PoolId)>, AskRejection> {
-        let Some(parent) = self.lock(name).and_then(|limit| limit.config().parent.clone()) else {
-            return Ok(None);
-        };
+    /// The limit above the one of `config`, and its pool that is above `id`.
+    pub(super) fn above(
+        &self,
+        config: &LimitConfig,
+        id: &PoolId,
+    ) -> Result<Option<(String, PoolId)>, AskRejection> {
+        let name = config.name.as_str();
+        let Some(parent) = config.parent.clone() else { return Ok(None) };
         let is_keyed = self.lock(&parent).map(|above| above.is_keyed()).ok_or_else(|| {
             let detail = format!("{name:?} is below {parent:?}, which there is no limit of");
             AskRejection::new(Reason::LimitUnknown, "limit", detail)

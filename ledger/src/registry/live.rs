@@ -158,19 +158,28 @@ impl Registry {
         said.collect()
     }
 
-    /// Whether a removed limit that still counts had the name `name`. The pattern that the name falls to now knows nothing of what
-    /// that limit lent.
-    pub(super) fn went_lately(&self, name: &str) -> bool {
+    /// The removed limit that lent to callers that asked for `name`, if it still counts. The pattern that the name falls to now knows
+    /// nothing of what that limit lent.
+    pub(super) fn went_lately(&self, name: &str) -> Option<MutexGuard<'_, Limit>> {
         // Most of the time no limit was removed, and no ask pays for a search.
-        !self.retired.is_empty() && !self.limits.contains(name) && lent_as(&self.retired, name).is_some()
+        if self.retired.is_empty() || self.limits.contains(name) {
+            return None;
+        }
+        lent_as(&self.retired, name)
     }
 
     /// Forgets removed limits that cannot be told from new ones.
     pub fn sweep_retired(&mut self, now: Moment, steps: usize) {
+        let mut loses_loans = false;
         self.retired.retain(|limit| {
             limit.sweep(now, steps);
-            !limit.is_forgettable(now)
+            let is_forgotten = limit.is_forgettable(now);
+            loses_loans |= is_forgotten && limit.loses_loans();
+            !is_forgotten
         });
+        if loses_loans {
+            self.begin_session_above(now);
+        }
     }
 
     fn check_room(&self) -> Result<(), LimitsFull> {

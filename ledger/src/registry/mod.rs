@@ -260,18 +260,19 @@ impl Registry {
         let Some(id) = self.sessions.find(&caller.node, caller.session, caller.owner) else {
             return Ok(0);
         };
-        // Leases of a limit that was removed end by themselves, here and above.
-        if went && limit.config().parent.is_some() {
-            return Ok(0);
-        }
         let SpentBody { spent_total, running, held, .. } = *spent;
         let goodbye = Goodbye { spent_total, running, held };
         if limit.config().parent.is_none() || !limit.has(&pool) {
             return Ok(limit.leave(now, &pool, id, caller.seq, goodbye)?);
         }
         let name = limit.config().name.to_string();
-        drop(limit);
-        let mut family = Family::open(&self.limits, now, &name, pool, caller.owner)?;
+        let mut family = match went {
+            true => Family::of_removed(&self.limits, limit, now, pool, caller.owner)?,
+            false => {
+                drop(limit);
+                Family::open(&self.limits, now, &name, pool, caller.owner)?
+            }
+        };
         let leave = |pool: &mut Pool, above: &mut [Above<'_>], now| {
             pool.leave_below(above, now, id, caller.seq, goodbye)
         };

@@ -5,6 +5,7 @@ mod beside;
 mod gather;
 mod kinds;
 mod lies;
+mod removed;
 mod told;
 mod written;
 

@@ -85,7 +85,7 @@ mod tests {
         };
         let spec = RootSpec {
             compiled: CompiledPlan::new(plan, TimeSource::Store),
-            version: Version::of_file(1),
+            version: Some(Version::of_file(1)),
             parent_ref: ParentRef::default(),
         };
         let ask = |name: &str| RootAsk {

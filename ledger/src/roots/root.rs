@@ -35,8 +35,9 @@ const FORMAT_GROUPS: u32 = 5;
 pub struct RootSpec {
     /// What must hold, and how it is shared.
     pub compiled: CompiledPlan,
-    /// Which configuration says so. The highest that ever asked a root is the one that it goes by.
-    pub version: Version,
+    /// Which configuration says so: the highest that ever asked a root is the one that it goes by. `None` where the limit was removed.
+    /// Then this says the last of it, a root goes by what others say, and none is made.
+    pub version: Option<Version>,
     /// What is known of what is above it: an allocator that lends of this one charges that one too.
     pub parent_ref: ParentRef,
 }
@@ -70,6 +71,9 @@ pub enum RootError {
     /// It was there, and is not any more: perhaps no allocator needed it, perhaps the store was emptied.
     #[error("it is gone from the store")]
     Gone,
+    /// It is gone from the store, and so is its limit from the configuration.
+    #[error("it is gone from the store, and its limit was removed")]
+    Removed,
     /// The head that is known is out of date.
     #[error("the store has begun another time")]
     HeadIsOld,
@@ -129,6 +133,8 @@ pub fn to_pool(answer: Option<Result<Reply, RootError>>) -> Result<Reply, AskErr
     match answer {
         Some(Ok(answer)) => Ok(answer),
         Some(Err(RootError::Ask(error))) => Err(error),
+        // What it held there is known to no root.
+        Some(Err(RootError::Removed)) => Err(AskError::LeaseUnknown { spent_total: 0, held: 0 }),
         Some(Err(RootError::HeadIsOld | RootError::Gone | RootError::NoTime)) | None => {
             Ok(refusal(LOST_RETRY))
         }
@@ -172,21 +178,24 @@ pub struct Read {
 pub fn read(spec: &RootSpec, head: &Head, value: Option<&[u8]>, now: Moment) -> Result<Read, RootError> {
     let plan = || spec.compiled.plan().clone();
     let calls_end = Moment::ORIGIN;
-    let new = |pool| Read { pool, version: spec.version, now, calls_end, is_contested: false };
-    let begin = || match head.lost() {
-        Some(lost) => new(Pool::after_loss(plan(), lost, now)),
-        None => new(Pool::new(plan(), now)),
+    let version = spec.version.unwrap_or_default();
+    let new = |pool| Read { pool, version, now, calls_end, is_contested: false };
+    let begin = || match (head.lost(), spec.version) {
+        (_, None) => Err(RootError::Removed),
+        (Some(lost), Some(_)) => Ok(new(Pool::after_loss(plan(), lost, now))),
+        (None, Some(_)) => Ok(new(Pool::new(plan(), now))),
     };
-    let Some(value) = value else { return Ok(begin()) };
+    let Some(value) = value else { return begin() };
     let root = match serde_json::from_slice::<Root>(value) {
         Ok(root) if root.format <= FORMAT_GROUPS => root,
         // What it was is unknown.
+        Err(_) if spec.version.is_none() => return Err(RootError::Removed),
         Err(_) if !is_newer(value) => return Ok(new(Pool::after_loss(plan(), now, now))),
         Ok(_) | Err(_) => return Err(RootError::Format),
     };
     match head.age(root.era) {
         Age::Newer => Err(RootError::HeadIsOld),
-        Age::Lost => Ok(begin()),
+        Age::Lost => begin(),
         Age::Known(gap) => {
             let now = if gap == Gap::Counted { now.max(root.pool.written()) } else { now };
             let mut read = root.thaw(spec, gap, now)?;
@@ -209,7 +218,7 @@ impl Root<'_> {
         let since = Since { gap, written: self.pool.written_at(), now, clocks: own.clocks };
         let mut calls_end = self.calls_end.map_or(Moment::ORIGIN, |at| since.moment(at));
         let differs = theirs.rules != own.rules;
-        if self.version < spec.version && differs {
+        if spec.version.is_some_and(|version| self.version < version) && differs {
             let goes_on = Fixtures::of(&theirs.rules).go_on_as(&Fixtures::of(&own.rules));
             let waits = pool.view(now).quarantine;
             if !goes_on && let Some(longest) = theirs.longest() {
@@ -227,7 +236,7 @@ impl Root<'_> {
                 }
             }
         }
-        let is_contested = self.version == spec.version && differs;
+        let is_contested = spec.version == Some(self.version) && differs;
         Ok(Read { pool, version: self.version, now, calls_end, is_contested })
     }
 }
@@ -255,7 +264,7 @@ pub(super) fn ask(
         let uncertainty = spec.compiled.time_source().uncertainty();
         Reply { answer: clock_uncertainty::shorter(answer, uncertainty), safe, groups }
     });
-    read.version = read.version.max(spec.version);
+    read.version = read.version.max(spec.version.unwrap_or_default());
     Ok(Asked { value: write(&spec.compiled, head, &mut read), answer, is_contested })
 }
 

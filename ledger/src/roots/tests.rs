@@ -4,7 +4,7 @@ use super::*;
 use crate::Rule;
 use crate::cells::{Cell, Swap, Swapped, Table, Timeline, VALUE_MAX};
 use crate::overrides::{Decision, Version};
-use crate::pool::{Holder, Plan, SessionId};
+use crate::pool::{Books, Holder, Plan, SessionId};
 use crate::rule::{SlidingWindow, TokenBucket};
 use crate::share::{Share, Sharing};
 use lessor_protocol::{Ask, ClockBounds, Grant, Moment, NodeName};
@@ -39,7 +39,7 @@ fn crowded(limit: u64, version: u64, lessees_max: usize) -> RootSpec {
     };
     RootSpec {
         compiled: CompiledPlan::new(plan, TimeSource::Store),
-        version: Version::of_file(version),
+        version: Some(Version::of_file(version)),
         parent_ref: ParentRef::default(),
     }
 }
@@ -174,6 +174,23 @@ fn a_lease_is_told_to_end_sooner_than_the_root_takes_it_to() {
     assert_eq!(out(ends + 15), 0);
 }
 
+/// What an allocator says last of a limit that was removed there, while others go on with it.
+#[test]
+fn an_allocator_whose_limit_was_removed_gives_back_and_neither_makes_nor_changes_a_root() {
+    let mut world = World::new(true);
+    let (there, removed) = (spec(100, 1), RootSpec { version: None, ..spec(7, 1) });
+    let answer = world.ask(1, 1, 0, &removed, Ask::default()).answer;
+    assert_eq!(answer, Some(Err(RootError::Removed)));
+    assert_eq!(world.cell(), None);
+    world.lent(1, 1, 0, &there, wants(10));
+    assert_eq!(world.lent(1, 2, 1, &removed, Ask { spent_total: 4, ..Ask::default() }).permits, 0);
+    assert_eq!(world.lent(2, 1, 2, &there, wants(100)).ceiling, 100, "it goes by what others say");
+    let value = world.cell().expect("it is written").value;
+    let mut pool = read(&there, &world.head, Some(&value), millis(3)).expect("it can be read").pool;
+    let Books { spent, returned, .. } = pool.view(millis(3)).books;
+    assert_eq!((spent, returned), (4, 6));
+}
+
 #[test]
 fn a_bucket_refills_from_when_the_store_had_heard_of_the_permit_for_sure() {
     let rule = TokenBucket::try_new(1, 1, SECOND, 1).expect("valid");
@@ -182,7 +199,7 @@ fn a_bucket_refills_from_when_the_store_had_heard_of_the_permit_for_sure() {
     let plan = Plan { rules, clocks, ..(**spec(1, 1).compiled.plan()).clone() };
     let spec = RootSpec {
         compiled: CompiledPlan::new(plan, TimeSource::Store),
-        version: Version::of_file(1),
+        version: Some(Version::of_file(1)),
         parent_ref: ParentRef::default(),
     };
     let mut world = World::new(true);
@@ -315,7 +332,7 @@ fn other_rules_under_the_same_version_are_not_gone_by_and_are_told_of() {
 #[test]
 fn what_was_put_over_the_api_holds_until_a_newer_file_says_otherwise() {
     let (mut world, file) = (World::new(true), spec(100, 1));
-    let put = |limit, file, serial| RootSpec { version: Version { file, serial }, ..spec(limit, file) };
+    let put = |limit, file, serial| RootSpec { version: Some(Version { file, serial }), ..spec(limit, file) };
     let spent = |seq| Ask { spent_total: seq - 1, ..wants(1) };
     world.lent(1, 1, 0, &file, wants(1));
     let mut ceiling = |who, seq, at, spec: &RootSpec| {
@@ -342,7 +359,7 @@ fn a_root_that_goes_by_a_file_is_written_as_it_always_was() {
     let text = |world: &World| String::from_utf8(world.cell().expect("it is written").value).expect("text");
     world.lent(1, 1, 0, &spec(100, 1), wants(1));
     assert!(text(&world).starts_with(r#"{"format":1,"era":1,"version":1,"rules""#), "{}", text(&world));
-    let put = RootSpec { version: Version { file: 1, serial: 4 }, ..spec(10, 1) };
+    let put = RootSpec { version: Some(Version { file: 1, serial: 4 }), ..spec(10, 1) };
     world.lent(2, 1, 0, &put, wants(1));
     assert!(text(&world).starts_with(r#"{"format":2,"era":1,"version":[1,4],"rules""#), "{}", text(&world));
     let value = text(&world).replace("\"format\":2", "\"format\":6");

@@ -163,10 +163,11 @@ impl Session {
             Reason::TotalsWrong => self.is_mistaken || (self.has_forgotten && now.allocator < self.end),
             // There is only so much room; that it is owed some in the end is not seen from here.
             Reason::LesseesFull => true,
+            // The world knows whether an operator removed it.
+            Reason::LimitUnknown => true,
             // It waits for the answer to its newest ask only, and asks for what there is.
             Reason::StaleSequence
             | Reason::Invalid
-            | Reason::LimitUnknown
             | Reason::KeyMismatch
             | Reason::KeysFull
             | Reason::NamesFull

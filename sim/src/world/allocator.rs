@@ -104,9 +104,8 @@ impl World {
         if *answer == Err(Reason::LimitUnknown) {
             self.log.note(self.real, "there is no limit any more for node #", &[ask.desk as u64]);
             let is_removed = self.centre.is_removed;
-            return must("K7", is_removed, || {
-                format!("no limit for {message:?}, and no operator removed it")
-            });
+            must("K7", is_removed, || format!("no limit for {message:?}, and no operator removed it"))?;
+            return self.oracle_on_answer(message, ask, answer, stocks);
         }
         if let Some((before, observed)) = before.zip(ask.observed) {
             let observed = ObservedBody::of(&observed).observed();

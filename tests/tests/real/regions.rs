@@ -196,3 +196,35 @@ async fn regions_that_are_killed_in_turn_serve_one_contract() {
     }
     centre.stop().await;
 }
+
+/// What a year has.
+const YEARLY: &str = "ease_off = false\nrules = [{ kind = \"fixed_window\", limit = 60, per = \"365d\" }]";
+
+/// The bug: a region told the centre nothing more of a limit that was removed there, and the centre took what it had in hand for spent.
+#[tokio::test]
+async fn a_limit_that_is_removed_in_a_region_strands_nothing() {
+    let centre = Fleet::start(&format!("[[limit]]\nname = \"vendor\"\n{YEARLY}\n")).await;
+    let leased = format!("[[limit]]\nname = \"vendor\"\nupstream = {:?}\n", centre.url);
+    let east = Fleet::start(&format!("[server]\nnode = \"east\"\n{leased}")).await;
+    let mut admitted = 0;
+    let mut take = async |fleet: &Fleet, count: usize| {
+        let client = fleet.client("a").await;
+        for _ in 0..count {
+            let vendor = client.limit("vendor");
+            admitted += u64::from(vendor.acquire_within(1, Duration::from_secs(5)).await.is_ok());
+        }
+        client.shutdown().await;
+    };
+    take(&east, 5).await;
+    let gone = reqwest::Client::new()
+        .delete(format!("{}/v1/limits/vendor?confirm=true", east.url))
+        .header("if-match", "*");
+    let gone = gone.send().await.expect("it answers");
+    assert!(gone.status().is_success(), "{}: {:?}", gone.status(), gone.text().await);
+    eventually("nothing is out", async || (centre.number("vendor", "outstanding").await == 0).then_some(()))
+        .await;
+    take(&centre, 55).await;
+    assert_eq!(admitted, 60, "of 60 in a year");
+    east.stop().await;
+    centre.stop().await;
+}

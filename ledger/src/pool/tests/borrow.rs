@@ -1,7 +1,7 @@
 //! When a pool that leases from another one has something to say there, and what.
 
 use super::*;
-use lessor_protocol::{InFlight, Rate};
+use lessor_protocol::{InFlight, Rate, Refusal};
 
 const RTT: Duration = Duration::from_millis(4);
 const TERM: Duration = Duration::from_millis(100);
@@ -76,6 +76,11 @@ fn those_below_hold_for_no_longer_than_the_one_above_says() {
     }
 }
 
+/// The last that `pool` says, if it is time to.
+fn leave(pool: &mut Pool, now: u64) -> Option<Ask> {
+    pool.leaves_above(millis(now)).filter(|at| *at <= millis(now)).and_then(|_| pool.leave_above())
+}
+
 #[test]
 fn one_that_stops_gives_back_what_is_not_lent_on_until_that_is_answered() {
     let mut pool = lent_one();
@@ -84,16 +89,76 @@ fn one_that_stops_gives_back_what_is_not_lent_on_until_that_is_answered() {
     // More than was wanted is not believed.
     assert_eq!(pool.on_grant_above(millis(24), millis(20), &more), GrantOutcome::Unfit);
     assert_eq!(grant(pool.renew(millis(25), A, 2, ask(0, 0, 1))).permits, 1);
-    let left = pool.leave_above(millis(26)).expect("what it wanted may have been lent");
+    let left = leave(&mut pool, 26).expect("what it wanted may have been lent");
     assert_eq!((left.held, left.want), (1, 0), "that is lent on, until it ends");
     assert_eq!(grant(pool.renew(millis(27), A, 3, ask(0, 0, 0))).permits, 0);
-    let left = pool.leave_above(millis(28)).expect("it came back");
+    let left = leave(&mut pool, 28).expect("it came back");
     assert_eq!((left.spent_total, left.held, left.want), (0, 0, 0));
     pool.on_failure_above();
-    assert_eq!(pool.leave_above(millis(1_029)), Some(left), "no answer came");
+    assert_eq!(leave(&mut pool, 1_029), Some(left), "no answer came");
     let nothing = Grant { permits: 0, ..last_one() };
     assert_eq!(pool.on_grant_above(millis(1_030), millis(1_029), &nothing), GrantOutcome::Believed);
-    assert_eq!(pool.leave_above(millis(1_031)), None);
+    assert_eq!(leave(&mut pool, 1_031), None);
+}
+
+/// The bugs: what an allocator that stops was told, or a root that others had changed, was taken for heard. And whatever asks again and
+/// again has to pause.
+#[test]
+fn what_was_not_looked_at_is_said_again_after_the_pause_that_was_told() {
+    let mut pool = unspent();
+    let refused = |reason, millis| Refusal { reason, retry_after: Duration::from_millis(millis) };
+    let last = leave(&mut pool, 6).expect("a wait for more is no reason to wait");
+    pool.on_refusal_above(millis(7), refused(RefusalReason::Stopping, 300));
+    assert_eq!((leave(&mut pool, 306), leave(&mut pool, 307)), (None, Some(last)));
+    pool.on_refusal_above(millis(308), refused(RefusalReason::Other, 20));
+    assert_eq!(pool.leaves_above(millis(308)), Some(millis(358)));
+    assert_eq!(leave(&mut pool, 358), Some(last));
+    pool.on_refusal_above(millis(359), refused(RefusalReason::Paused, 300));
+    assert_eq!((pool.leaves_above(millis(700)), pool.rests_above()), (None, true));
+}
+
+#[test]
+fn one_that_is_not_answered_says_no_more_after_a_minute() {
+    let mut pool = unspent();
+    assert!(leave(&mut pool, 6).is_some() && leave(&mut pool, 60_005).is_some());
+    assert_eq!((leave(&mut pool, 60_006), pool.rests_above()), (None, true));
+    // A late answer is none.
+    let more = Grant { permits: 0, ..last_one() };
+    assert_eq!(pool.on_grant_above(millis(60_007), millis(60_005), &more), GrantOutcome::Unfit);
+}
+
+/// The same where nothing is wanted, and was not lent either: then there is nothing to say.
+#[test]
+fn what_is_refused_was_not_lent() {
+    let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
+    let mut pool = Pool::new(Arc::new(borrowed), millis(0));
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 1)));
+    pool.ask_above(millis(0), RTT).expect("it leases");
+    pool.on_refusal_above(
+        millis(1),
+        Refusal { reason: RefusalReason::Other, retry_after: Duration::from_millis(20) },
+    );
+    assert!(pool.rests_above());
+}
+
+/// The same of what was spent: a pool that has told all may be forgotten, and then it counts from zero in the same session.
+#[test]
+fn what_was_spent_is_told_again_where_the_root_could_not_be_asked() {
+    let unheard = crate::roots::to_pool(None).expect("a refusal").answer;
+    let Answer::Refusal(refusal) = unheard else { panic!("{unheard:?}") };
+    let mut pool = lent_one();
+    assert_eq!(grant(pool.renew(millis(5), A, 2, ask(0, 0, 1))).permits, 1);
+    let goodbye = Goodbye { spent_total: 1, running: None, held: None };
+    assert_eq!(pool.leave(millis(7), A.id, 3, goodbye), Ok(0));
+    let due = pool.asks_above(millis(7), RTT);
+    let told = pool.ask_above(due, RTT);
+    assert_eq!(told.map(|ask| (ask.spent_total, ask.held, ask.want)), Some((1, 0, 0)));
+    pool.on_refusal_above(due, refusal);
+    assert!(!pool.rests_above());
+    assert_eq!(pool.asks_above(due, RTT), due + TERM);
+    assert_eq!(pool.ask_above(due + TERM, RTT), told);
+    pool.on_rejection_above(due + TERM);
+    assert!(pool.rests_above(), "no limit is there, and it has heard of that");
 }
 
 /// A pool whose last lease is unspent, and that nothing is wanted of any more.

@@ -125,9 +125,9 @@ impl Limit {
         self.config.upstream.as_ref()
     }
 
-    /// What the root of a pool in the store is made of, by the configuration `version`; the newest that is known is `known`.
-    /// `None` if it is not in a store.
-    pub fn spec(&self, id: &PoolId, version: Version, known: Version) -> Option<RootSpec> {
+    /// What the root of a pool in the store is made of, by the configuration `version`, if the limit was not removed; the newest that
+    /// is known is `known`. `None` if it is not in a store.
+    pub fn spec(&self, id: &PoolId, version: Option<Version>, known: Version) -> Option<RootSpec> {
         let compiled = self.compiled_plans.get(id)?.clone();
         Some(RootSpec { compiled, version, parent_ref: self.parent_ref(known) })
     }
@@ -140,6 +140,12 @@ impl Limit {
     /// Whether pools went since the last question that had been lent something, and the allocator above was not told.
     pub(crate) fn takes_lost_loans(&mut self) -> bool {
         std::mem::take(&mut self.has_lost_loans)
+    }
+
+    /// It is forgotten: whether pools went, or go with it, that had been lent something that the allocator above was not told of.
+    pub(crate) fn loses_loans(&mut self) -> bool {
+        let mut pools = self.pools.all(&mut self.tally);
+        self.has_lost_loans || pools.any(|shelf| shelf.wake().pool.gave_up_above())
     }
 
     /// A pool was used: it may have something to say.
@@ -186,19 +192,29 @@ impl Limit {
         Some((Said::of(pool, ask, now, rtt), distance))
     }
 
-    /// The last that its pools have to say, of at most `most` of them: again until it is answered.
-    pub(crate) fn leaves_above(&mut self, now: Moment, most: usize) -> Vec<(PoolId, Said)> {
+    /// The last that its pools have to say, of at most `most` of them, and when others are to say it again.
+    pub(crate) fn leaves_above(&mut self, now: Moment, most: usize) -> (Vec<(PoolId, Said)>, Option<Moment>) {
         let (pools, tally) = (&mut self.pools, &mut self.tally);
-        let (mut asks, mut left) = (vec![], most);
+        let (mut asks, mut next) = (vec![], None::<Moment>);
         self.leasing.retain(|id| {
-            let shelf = pools.get_mut(id, tally).filter(|_| left > 0);
-            let Some(kept) = shelf.map(Shelf::wake) else { return left == 0 };
-            let Some(ask) = kept.pool.leave_above(now) else { return false };
-            asks.push((id.clone(), Said::of(&mut kept.pool, ask, now, Duration::ZERO)));
-            left -= 1;
-            true
+            let Some(kept) = pools.get_mut(id, tally).map(Shelf::wake) else { return false };
+            match kept.pool.leaves_above(now) {
+                Some(at) if at <= now && asks.len() < most => {
+                    let ask = kept.pool.leave_above();
+                    asks.extend(
+                        ask.map(|ask| (id.clone(), Said::of(&mut kept.pool, ask, now, Duration::ZERO))),
+                    );
+                    true
+                }
+                Some(at) => {
+                    next = Some(next.map_or(at, |next| next.min(at)));
+                    true
+                }
+                // What nodes hold will end.
+                None => !kept.pool.rests_above(),
+            }
         });
-        asks
+        (asks, next)
     }
 
     /// A pool is answered what it asked at `first_sent`. Whether it can make use of that.
@@ -242,6 +258,11 @@ impl Limit {
         if let Some(shelf) = self.pools.get_mut(id, &mut self.tally) {
             shelf.wake().pool.on_failure_above();
         }
+    }
+
+    /// A pool was answered an error.
+    pub(crate) fn on_rejection_above(&mut self, now: Moment, id: &PoolId) {
+        self.with_pool(now, id, |pool| pool.on_rejection_above(now));
     }
 
     /// The one above does not know what a pool holds.

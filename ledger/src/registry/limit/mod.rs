@@ -319,6 +319,7 @@ impl Limit {
             self.owners.remove(shelf.made_for());
             let kept = shelf.into_kept();
             self.tally.drop(kept.counted);
+            self.has_lost_loans |= kept.pool.gave_up_above();
             if kept.pool.has_checkpoint() {
                 self.drop_written(id.clone());
             }
