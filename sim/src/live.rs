@@ -30,7 +30,7 @@ pub enum Act {
     Safe(Option<Safe>),
     /// So many permits are kept back from now on. Of allocators that share a store, one has read the file that says so.
     Reserve(u64),
-    /// It goes.
+    /// It goes. Of allocators that share a store, an operator tells one, and all follow.
     Remove,
     /// So many permits more, once.
     TopUp(u64),

@@ -5,7 +5,7 @@ mod clockless;
 mod guaranteed;
 mod safe;
 
-pub use changed::{store_changed, store_changed_caps, store_changed_close, store_put};
+pub use changed::{store_changed, store_changed_caps, store_changed_close, store_put, store_removed};
 pub use clockless::{store_clockless, store_clockless_close, store_of_seconds_clockless};
 pub use guaranteed::{store_guaranteed, store_guaranteed_in_use};
 pub use safe::{

@@ -1,5 +1,5 @@
-//! The limits of an allocator that shares a store: those of its file, and those that operators put over the API of any allocator. The
-//! shipping [`EffectiveLimits`] says which of both hold.
+//! The limits of an allocator that shares a store: those of its file, but for what operators put and removed over the API of any
+//! allocator. The shipping [`EffectiveLimits`] says which of both hold.
 
 use crate::limits::{FIRST, File};
 use crate::setup::parse_rules;
@@ -18,6 +18,8 @@ pub(super) struct Configured {
     effective: EffectiveLimits<Reader>,
     /// The limits of its registry.
     limits: BTreeMap<String, LimitConfig>,
+    /// What the limit that nodes ask goes by, or went by until it was removed.
+    last: Vec<Rule>,
 }
 
 /// Reads the rules of the limit that nodes ask.
@@ -45,8 +47,9 @@ impl Configured {
     /// A process begins with the limits of its `file`, which are `leased`.
     pub(super) fn new(file: &File, leased: &[LimitConfig]) -> Self {
         let asked = leased.first().expect("nodes ask one").clone();
+        let last = asked.rules.clone();
         let effective = EffectiveLimits::new(Reader(asked), file.version, leased);
-        Configured { effective, limits: by_name(leased) }
+        Configured { effective, limits: by_name(leased), last }
     }
 
     /// Its file says these limits from now on. Returns whether the one that nodes ask begins anew.
@@ -70,10 +73,15 @@ impl Configured {
         let changes = self.effective.changes(&self.limits);
         registry.go_by(now, &changes).expect("there are few limits");
         changes.gone.iter().for_each(|name| _ = self.limits.remove(name));
-        let fixtures = |limits: &BTreeMap<String, LimitConfig>| Fixtures::of(&limits[FIRST].rules);
-        let before = fixtures(&self.limits);
         self.limits.extend(by_name(&changes.put));
-        !before.go_on_as(&fixtures(&self.limits))
+        let Some(asked) = self.limits.get(FIRST) else { return false };
+        let before = std::mem::replace(&mut self.last, asked.rules.clone());
+        !Fixtures::of(&before).go_on_as(&Fixtures::of(&asked.rules))
+    }
+
+    /// Whether there is the limit that nodes ask.
+    pub(super) fn has_asked(&self) -> bool {
+        self.limits.contains_key(FIRST)
     }
 
     /// The newest file and decision that are known there.
@@ -86,7 +94,7 @@ impl Configured {
         self.effective.version_of(name)
     }
 
-    /// The version of what was put last of the limit that nodes ask, as far as is known there.
+    /// The version of what was put last of the limit that nodes ask, or of its removal, as far as is known there.
     pub(super) fn newest_put(&self) -> Version {
         let put = self.known().holding(0).find(|(name, _)| *name == FIRST);
         put.map_or(Version::default(), |(_, put)| put.version)

@@ -3,7 +3,7 @@
 
 use super::World;
 use super::configured::put;
-use super::event::{Event, Phase};
+use super::event::{Event, Message, Phase};
 use super::regions::Region;
 use super::shared::Store;
 use crate::SECOND;
@@ -81,8 +81,9 @@ impl World {
                 self.roll_out(rules);
                 return Ok(());
             }
-            Act::Put(rules) => return self.put_at_store(rules),
-            Act::Remove | Act::TopUp(_) | Act::Outside(_) => return Ok(()),
+            Act::Put(rules) => return self.put_at_store(Some(rules)),
+            Act::Remove => return self.put_at_store(None),
+            Act::TopUp(_) | Act::Outside(_) => return Ok(()),
         };
         let region = self.rng.usize(..self.regions.len());
         self.decide(region, decision)
@@ -110,16 +111,20 @@ impl World {
         self.publish(region, publish, Published::Suspension(decision))
     }
 
-    /// An operator puts the limit that nodes ask at some allocator.
-    fn put_at_store(&mut self, rules: &[Rule]) -> Verdict {
+    /// An operator puts the limit that nodes ask at some allocator, or removes it, where there is any.
+    fn put_at_store(&mut self, rules: Option<&[Rule]>) -> Verdict {
         let region = self.rng.usize(..self.regions.len());
         let at = &self.regions[region];
-        if !at.up || at.decisions.publish.is_some() {
+        if !at.up || at.decisions.publish.is_some() || (rules.is_none() && !at.configured.has_asked()) {
             return Ok(());
         }
         let source = self.setup.topology.shared().map(Shared::time_source).unwrap_or_default();
-        self.log.note(self.real, "! an operator puts the limit at allocator #", &[region as u64]);
-        let publish = Publish::limit(FIRST, Some(put(rules))).by_time_of(source);
+        let event = match rules {
+            Some(_) => "! an operator puts the limit at allocator #",
+            None => "! an operator removes the limit at allocator #",
+        };
+        self.log.note(self.real, event, &[region as u64]);
+        let publish = Publish::limit(FIRST, rules.map(put)).by_time_of(source);
         self.publish(region, publish, Published::Limit)
     }
 
@@ -214,7 +219,16 @@ impl World {
         Ok(())
     }
 
-    /// K7: an allocator at which the limit was put goes by that at once, or by what is newer. It tells the head.
+    /// K7: a limit is unknown only where an operator removed it.
+    pub(super) fn is_removed_at(&mut self, region: usize, message: &Message) -> Verdict {
+        let at = [region as u64, message.node as u64];
+        self.log.note(self.real, "there is no limit any more at allocator #, for node #", &at);
+        must("K7", !self.regions[region].configured.has_asked(), || {
+            format!("no limit at allocator {region} for {message:?}, and no operator removed it")
+        })
+    }
+
+    /// K7: an allocator at which the limit was put or removed goes by that at once, or by what is newer. It tells the head.
     fn is_put(&mut self, region: usize, newest: Version) -> Verdict {
         let known = self.regions[region].configured.version_of(FIRST);
         must("K7", known >= newest, || {
@@ -246,6 +260,10 @@ impl World {
         }
         self.decisions_hold()?;
         self.push(self.real + LIFT_EVERY, Event::Lift);
+        if self.regions.iter().any(|region| region.up && !region.configured.has_asked()) {
+            let rules = self.centre.rules.clone();
+            return self.put_at_store(Some(&rules));
+        }
         let Some(head) = self.shared.as_ref().and_then(|store| store.head()) else { return Ok(()) };
         let Some(suspended) = head.suspensions().of(FIRST) else { return Ok(()) };
         let region = self.rng.usize(..self.regions.len());

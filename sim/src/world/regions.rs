@@ -88,10 +88,10 @@ impl Region {
         let at = self.clock.show(real);
         let views = (0..limits.count()).filter_map(|place| {
             let (name, id) = limits.pool(place);
-            Some(self.registry.limit(name)?.view_or_new(at, id))
+            Some(self.registry.limit_or_retired(name)?.view_or_new(at, id))
         });
-        let least = views.reduce(Stock::least);
-        Stock { view: least.expect("there is one at least"), in_hand, at }
+        // A limit that was removed is forgotten after a while.
+        Stock { view: views.reduce(Stock::least).unwrap_or_default(), in_hand, at }
     }
 
     /// For how long its nodes may hold what it lends.
@@ -250,7 +250,10 @@ impl World {
         let (stocks, mut answers) = (self.stocks(), vec![]);
         for (ask, body) in message.asks.iter().zip(bodies) {
             let answer = answer_of(&body);
-            self.log_answer(&message, ask, &answer);
+            match answer {
+                Err(Reason::LimitUnknown) => self.is_removed_at(region, &message)?,
+                Ok(_) | Err(_) => self.log_answer(&message, ask, &answer),
+            }
             self.oracle_on_answer(&message, ask, &answer, &stocks)?;
             let share = body.safe.map(SafeShareBody::share);
             let longest = self.told_longest(ask.desk, &answer);
@@ -282,7 +285,8 @@ impl World {
             let (name, id) = self.limits.pool(0);
             let at = &mut self.regions[region];
             let now = at.clock.show(self.real);
-            let is_there = |registry: &mut Registry| registry.limit(name).is_some_and(|limit| limit.has(id));
+            let is_there =
+                |registry: &mut Registry| registry.limit_or_retired(name).is_some_and(|limit| limit.has(id));
             let before = is_there(&mut at.registry);
             at.registry.sweep(now, usize::MAX);
             if at.up && before && !is_there(&mut at.registry) {

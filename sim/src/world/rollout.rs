@@ -12,6 +12,7 @@ use crate::limits::{FIRST, File};
 use crate::oracle::{Instant, Stock};
 use lessor_ledger::Rule;
 use lessor_ledger::overrides::{LimitOverrides, Version};
+use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
@@ -65,11 +66,22 @@ impl World {
             let anew = configured.file_is(&file, &configs, clock.show(self.real), registry);
             registry.file_says(&configs);
             *before = file;
-            if anew {
-                self.region_begins_anew(region);
-            }
+            self.goes_by_operators(region, anew);
         } else {
             *before = file;
+        }
+    }
+
+    /// At `region` the limit that nodes ask may be paused or gone, and begins anew if `anew` says so.
+    pub(super) fn goes_by_operators(&mut self, region: usize, anew: bool) {
+        let Region { clock, registry, .. } = &mut self.regions[region];
+        let shut_until = match registry.limit(FIRST) {
+            Some(limit) => limit.suspension().paused_until(clock.show(self.real)).unwrap_or(Moment::ORIGIN),
+            None => Moment::NEVER,
+        };
+        self.oracles.of(region).shut(shut_until);
+        if anew {
+            self.region_begins_anew(region);
         }
     }
 
@@ -108,7 +120,7 @@ impl World {
 
     /// The rules by which the root goes that nodes ask, if it is in a store.
     pub(super) fn rules_of_root(&self) -> Option<&[Rule]> {
-        self.shared.as_ref().map(|store| self.rules_of(store.goes_by))
+        self.shared.as_ref().map(|store| store.promises.as_slice())
     }
 
     /// The rules of the configuration `version`: those that were put, or those in the file.
@@ -120,26 +132,29 @@ impl World {
         newer.filter(|(newer, _)| *newer <= version).last().map_or(&self.setup.plan.rules, |(_, rules)| rules)
     }
 
-    /// The root that nodes ask went by a file of version `went_by`: if it goes by another one since, that is what it promises. One that
-    /// was not there begins as full as those rules say.
-    pub(super) fn follows_rules(&mut self, went_by: Version, was_there: bool, took: Duration) {
+    /// The root that nodes ask `went_by` a configuration: if it goes by another one since, that is what it promises. (Where all is lost
+    /// that operators put, one of the same number may follow.) One that was not there begins as full as those rules say.
+    pub(super) fn follows_rules(&mut self, went_by: &(Version, Vec<Rule>), was_there: bool, took: Duration) {
         let Some(store) = &self.shared else { return };
-        let goes_by = store.goes_by;
-        if self.rules_of(went_by) == self.rules_of(goes_by) {
+        if *went_by == store.goes_by {
             return;
         }
-        let (rules, now) = (self.rules_of(goes_by).to_vec(), self.now());
+        let (rules, before, now) =
+            (self.rules_of(store.goes_by.0).to_vec(), store.promises.clone(), self.now());
+        if rules == before {
+            return;
+        }
         let ahead = match was_there {
             // The allocator that has swapped it asked it as long ago as that took, and a bucket refills by those rules since.
             true => {
-                let before = self.rules_of(went_by);
                 // One that was full gained nothing by the rules before.
-                let by_then = if ceiling(&rules) > ceiling(before) { 0.0 } else { refill(before) };
+                let by_then = if ceiling(&rules) > ceiling(&before) { 0.0 } else { refill(&before) };
                 let faster = (refill(&rules) - by_then).max(0.0);
                 (faster * (took + BEHIND).as_secs_f64()).ceil() as u64 + 1
             }
             false => ceiling(&rules),
         };
+        self.shared.iter_mut().for_each(|store| store.promises.clone_from(&rules));
         self.log.note(self.real, "! the root goes by other rules", &[]);
         let (out, ends) = self.out_at_root(now);
         self.oracles.root_changed(now, &rules, (out, ends));

@@ -202,12 +202,7 @@ impl World {
         };
         let done = act(&mut link.member, local, &mut here);
         let anew = here.anew;
-        let limit = registry.limit(self.limits.pool(0).0).expect("it leases it");
-        let shut_until = limit.suspension().paused_until(local);
-        self.oracles.of(region).shut(shut_until.unwrap_or(Moment::ORIGIN));
-        if anew {
-            self.region_begins_anew(region);
-        }
+        self.goes_by_operators(region, anew);
         done
     }
 

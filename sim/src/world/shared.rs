@@ -68,8 +68,10 @@ pub(super) struct Store {
     pub(super) has_eras: bool,
     /// What each root is as long as no allocator swaps it, the time that it is then, and when that was.
     roots: Vec<Option<(Pool, Moment, u64)>>,
-    /// By which file the first of them goes, which nodes ask.
-    pub(super) goes_by: Version,
+    /// By which configuration the first of them goes, which nodes ask, and its rules as the root keeps them.
+    pub(super) goes_by: (Version, Vec<Rule>),
+    /// The same rules as operators say them.
+    pub(super) promises: Vec<Rule>,
 }
 
 /// A call on its way, or its answer.
@@ -89,7 +91,7 @@ impl Store {
             let (name, id) = limits.pool(place);
             let limit = registry.limit(name).expect("it is configured");
             // An observer changes no root: each goes by what is in its cell.
-            let spec = limit.spec(id, Version::of_file(0), Version::of_file(file.version));
+            let spec = limit.spec(id, None, Version::of_file(file.version));
             let key = id.key.as_ref().map(|key| key.as_str());
             (cell_of(name, key), spec.expect("it is in a store"))
         };
@@ -108,7 +110,8 @@ impl Store {
             sets: vec![],
             is_lost: false,
             roots: vec![None; specs.len()],
-            goes_by: Version::of_file(file.version),
+            goes_by: (Version::of_file(file.version), vec![]),
+            promises: file.rules.clone(),
             specs,
             letters: BTreeMap::new(),
             sent: BTreeMap::new(),
@@ -133,7 +136,7 @@ impl Store {
                 cell.zip(head.as_ref()).map(|(cell, head)| roots::read(spec, head, Some(&cell.value), now));
             let read = read.and_then(Result::ok);
             if let (ASKED, Some(read)) = (place, &read) {
-                self.goes_by = read.version;
+                self.goes_by = (read.version, read.pool.rules().to_vec());
             }
             self.roots[place] = read.map(|root| (root.pool, root.now, real));
         }
@@ -287,14 +290,14 @@ impl World {
         let is_first = self.regions[region].asks() <= 1;
         let Some(store) = &mut self.shared else { return Ok(()) };
         store.empty_if_doomed(letter, is_first);
-        let (went_by, was_there) = (store.goes_by, store.asked().is_some());
+        let (went_by, was_there) = (store.goes_by.clone(), store.asked().is_some());
         let took = store.sent.remove(&letter).map_or(0, |sent| real - sent);
         if store.answer(letter, real, time) {
             self.answer_of_store(region, letter);
         }
         self.hears_of_puts();
         self.decisions_hold()?;
-        self.follows_rules(went_by, was_there, Duration::from_nanos(took));
+        self.follows_rules(&went_by, was_there, Duration::from_nanos(took));
         let (now, stocks) = (self.now(), self.stocks());
         self.oracles.books(now, &stocks)
     }

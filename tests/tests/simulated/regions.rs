@@ -130,6 +130,13 @@ fn allocators_that_share_a_store_hold_the_cap_while_limits_are_put_over_the_api(
     assert!(sum.admissions > 100 * seeds(), "too few to say anything: {sum:?}");
 }
 
+/// The same, where limits are removed over the API, too, and come back.
+#[test]
+fn allocators_that_share_a_store_hold_the_cap_while_limits_are_removed_over_the_api() {
+    let sum = all_hold(seeds() / 2, topologies::store_removed);
+    assert!(sum.admissions > 100 * seeds(), "too few to say anything: {sum:?}");
+}
+
 /// One allocator after the other keeps the time.
 #[test]
 fn allocators_of_a_store_without_a_clock_hold_the_cap_and_strand_nothing() {

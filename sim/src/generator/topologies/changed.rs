@@ -85,6 +85,26 @@ pub fn store_put(seed: u64) -> Setup {
     setup.named()
 }
 
+/// The same as [`store_put`], where operators remove the limit now and then, and put it again after a while: what nodes have of it goes
+/// on meanwhile, and counts.
+pub fn store_removed(seed: u64) -> Setup {
+    let mut setup = store_put(seed);
+    let mut rng = dice(seed, 38);
+    let longest = setup.lasts - 10 * SECOND;
+    let mut live = vec![];
+    for Live { at, act } in std::mem::take(&mut setup.live) {
+        if matches!(act, Act::Put(_)) {
+            let goes = rng.u64(0..6 * SECOND);
+            live.push(Live { at: at.saturating_sub(goes), act: Act::Remove });
+        }
+        live.push(Live { at, act });
+    }
+    live.retain(|live| live.at < longest);
+    live.sort_by_key(|live| live.at);
+    setup.live = live;
+    setup.named()
+}
+
 /// In full use of a short window or bucket, with a change every few seconds. In one of three fleets something becomes of the store.
 pub fn store_changed_close(seed: u64) -> Setup {
     let mut rng = dice(seed, 30);
