@@ -14,6 +14,7 @@ const NAMES_MAX: usize = 100;
 #[derive(Debug)]
 pub(crate) struct SharedStoreStatus {
     silence: Mutex<Option<String>>,
+    is_silent: AtomicBool,
     overrides: Mutex<Overrides>,
     has_limits: AtomicBool,
     here: Mutex<Vec<String>>,
@@ -26,6 +27,7 @@ impl SharedStoreStatus {
         let is_shared = matches!(config.server.store, StoreConfig::Shared(_));
         SharedStoreStatus {
             silence: Mutex::new(is_shared.then(|| "it was not heard of yet".to_owned())),
+            is_silent: AtomicBool::new(false),
             overrides: Mutex::new(overrides::begin(config)),
             has_limits: AtomicBool::new(false),
             here: Mutex::default(),
@@ -38,8 +40,14 @@ impl SharedStoreStatus {
         self.silence.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether it is of no use, and was of use before or was waited for in vain. Every exchange asks.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
+    }
+
     /// It does not answer, or not well, and why; or does again.
     pub(crate) fn fell_silent(&self, why: Option<String>) {
+        self.is_silent.store(why.is_some(), Ordering::Relaxed);
         *self.silence.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 

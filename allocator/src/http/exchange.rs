@@ -11,10 +11,10 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::Response;
-use lessor_ledger::registry::{Caller, Exchanged};
+use lessor_ledger::registry::{Caller, Entry, Exchanged};
 use lessor_protocol::clock::Stopwatch;
 use lessor_protocol::trace;
-use lessor_protocol::wire::{GrantBody, LeasesResponse, Text, code};
+use lessor_protocol::wire::{GrantBody, LeasesResponse, Refused, Text, code};
 use lessor_protocol::{Answer, NodeName, Refusal, RefusalReason};
 use std::mem;
 use std::sync::Arc;
@@ -139,9 +139,27 @@ fn answered(shared: &Arc<Shared>, span: &Span, visitor: &Visitor, body: &[u8]) -
         tracing::info!(limit = event.limit, key = event.key, kind = ?event.kind, "a vendor counts otherwise");
         shared.tell(event);
     }
+    if shared.shared_store_status().is_silent() && lends_nothing(exchange.entries(), &response.grants) {
+        let detail = "the shared store does not answer: nothing is lent until it does. Ask another allocator";
+        return Err(Problem::unavailable("store_failing", detail));
+    }
     let mut body = Vec::with_capacity(HEAD_BYTES + GRANT_BYTES * response.grants.len());
     encode(&response, &mut body);
     Ok(Answered { body, asks, waits_for })
+}
+
+/// Whether something is wanted, and none of it is answered but that there is none now. Where the store does not answer that says nothing
+/// of the limit: a node is better off at another allocator, or goes by its fallback. What operators decided it hears here.
+fn lends_nothing<'a>(
+    mut entries: impl Iterator<Item = &'a Entry<Text<'a>>>,
+    grants: &[GrantBody<Text<'_>>],
+) -> bool {
+    let is_empty = |grant: &GrantBody<Text<'_>>| {
+        let lends = (grant.permits, grant.held) != (0, 0) || grant.rate.is_some();
+        let is_decided = grant.refused.is_some_and(|refused| refused != Refused::Other);
+        !lends && !is_decided && grant.error.is_none()
+    };
+    entries.any(|entry| matches!(entry, Entry::Ask(ask) if ask.want > 0)) && grants.iter().all(is_empty)
 }
 
 /// Right after a start the allocator does not know whether there is no such limit, or it was put over the API of another

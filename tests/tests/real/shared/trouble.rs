@@ -2,6 +2,7 @@
 //! that is behind, and the clock of the store is set.
 
 use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for, call_until};
+use lessor::{Client, Limit};
 use lessor_allocator::cells::StoreKind;
 use scenarios::fleet::{Fleet, eventually};
 use scenarios::servers::Server;
@@ -44,6 +45,41 @@ async fn who_is_cut_off_from_the_store_lends_nothing_and_the_other_all(kind: Sto
     assert_eq!(vendor.breach(), None);
     east.stop().await;
     west.stop().await;
+}
+
+/// The bug: its answer that there is none now held nodes back from their fallback, and from allocators that reach the store.
+async fn who_is_cut_off_from_the_store_sends_nodes_to_another_or_to_their_fallback(kind: StoreKind) {
+    let store = Store::own(kind).await;
+    let wire = Wire::to(store.server.address()).await;
+    let limit = "[[limit]]\nname = \"open\"\nfallback = \"open\"\n\
+                 rules = [{ kind = \"sliding_window\", limit = 50, per = \"1s\" }]\n";
+    let url = store.server.url_through(&wire);
+    let (east, west) = (
+        Fleet::start(&(store.head(&url, "east", 1) + limit)).await,
+        Fleet::start(&(store.head(&store.url, "west", 1) + limit)).await,
+    );
+    let alone = east.client("alone").await.limit("open");
+    let knows_both = Client::builder(&east.url).or(&west.url).node("both").connect().await;
+    let knows_both = knows_both.expect("they answer").limit("open");
+    for limit in [&alone, &knows_both] {
+        limit.acquire_within(1, Duration::from_secs(10)).await.expect("there are plenty");
+    }
+    let passes = |limit: &Limit, calls: usize| (0..calls).all(|_| limit.try_acquire(1).is_ok());
+    assert!(!passes(&alone, 100) && !passes(&knows_both, 100), "the allocator holds it to the limit");
+    wire.cut();
+    eventually("it goes by its fallback", async || passes(&alone, 100).then_some(())).await;
+    let lent = async || west.number("open", "granted").await;
+    let before = lent().await;
+    let lends_and_holds = async || {
+        let is_held = !passes(&knows_both, 100);
+        (is_held && lent().await > before + 50).then_some(())
+    };
+    eventually("the other allocator lends, and holds it to the limit", lends_and_holds).await;
+    wire.mend();
+    eventually("it is held to the limit again", async || (!passes(&alone, 100)).then_some(())).await;
+    for fleet in [east, west] {
+        fleet.stop().await;
+    }
 }
 
 /// What the allocator at `url` says of its health, once that has `status` in it.
@@ -220,6 +256,7 @@ async fn the_clock_of_the_store_is_set(kind: StoreKind) {
 on_each_store!(
     an_allocator_without_a_store_is_not_ready_though_no_node_asks,
     who_is_cut_off_from_the_store_lends_nothing_and_the_other_all,
+    who_is_cut_off_from_the_store_sends_nodes_to_another_or_to_their_fallback,
     answers_of_the_store_that_are_lost_cost_nothing_twice,
     a_store_that_is_slow_lends_nothing_and_goes_on;
     with_a_clock: a_server_that_is_behind_takes_over, the_clock_of_the_store_is_set,
