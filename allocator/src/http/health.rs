@@ -20,8 +20,8 @@ pub(super) async fn livez() -> Response {
 }
 
 /// `GET /readyz`: every limit lends. In quarantine nodes may and should go on asking: the answers say how long to wait. But an
-/// operator that moves traffic here should not yet take the old place away. In any case the answer says how each of the
-/// [`checks`] stands.
+/// operator that moves traffic here should not yet take the old place away. Where the upstream or a shared store is in quarantine, that
+/// place is no better, and this one is ready. In any case the answer says how each of the [`checks`] stands.
 pub(super) async fn readyz(
     State(shared): State<Arc<Shared>>,
     visitor: Result<Visitor, Problem>,
@@ -30,11 +30,12 @@ pub(super) async fn readyz(
     let visitor = visitor.ok().filter(|visitor| visitor.may(Rights::may_look));
     let may_read =
         |limit: &str| visitor.as_ref().is_some_and(|visitor| visitor.may(|rights| rights.may_read(limit)));
-    let (is_stopping, quarantined, waits) = shared.beside(|registry, now| {
-        let waits = registry.quarantined(now);
+    let (is_stopping, quarantined, everywhere, waits) = shared.beside(|registry, now| {
+        let waits = registry.quarantined_here(now);
         let seen = waits.iter().filter(|(name, _)| may_read(name));
         let seen = seen.map(|(name, wait)| json!({ "limit": name, "quarantine_ms": millis_up(*wait) }));
-        (registry.is_stopping(), waits.len(), seen.collect::<Vec<Value>>())
+        let everywhere = registry.quarantined(now).len();
+        (registry.is_stopping(), waits.len(), everywhere, seen.collect::<Vec<Value>>())
     });
     let problem = if is_stopping {
         Some(Problem::unavailable("stopping", "the allocator is stopping"))
@@ -47,7 +48,7 @@ pub(super) async fn readyz(
     } else {
         None
     };
-    let checks = visitor.map(|visitor| checks(&shared, &visitor, quarantined));
+    let checks = visitor.map(|visitor| checks(&shared, &visitor, everywhere));
     match (problem, checks) {
         (None, None) => Ok(json(json!({ "status": "ready" }).to_string())),
         (None, Some(checks)) => Ok(json(json!({ "status": "ready", "checks": checks }).to_string())),

@@ -4,6 +4,8 @@
 //! It asks for what its own sessions would have in hand, and for a little that is lent on until the next answer. What they hold
 //! is what it holds; what they have spent, it has. Low water and renewals are as for a node.
 
+mod leaving;
+
 use super::Pool;
 use super::loan::{Came, Loan};
 use super::rare::MaybeMoment;
@@ -40,9 +42,6 @@ const REFUSAL_MAX: Duration = Duration::from_secs(5);
 /// When to ask again after an error: there is no such limit above, or no room.
 const REJECTION_PAUSE: Duration = Duration::from_secs(1);
 
-/// For how long a pool that leaves says so to one that does not answer.
-const LEAVES_FOR: Duration = Duration::from_secs(60);
-
 /// How things stand with the one above.
 #[derive(Clone, Debug)]
 pub(super) struct Borrower {
@@ -54,6 +53,8 @@ pub(super) struct Borrower {
     is_open: bool,
     /// It was told not to ask sooner.
     not_before: Moment,
+    /// Until when the one above lends nothing, as it said last: it is in quarantine.
+    shut_until: Moment,
     /// Since when it leaves, if it does.
     leaves_since: MaybeMoment,
     /// How long an exchange takes.
@@ -86,6 +87,7 @@ impl Borrower {
             due: None,
             is_open: false,
             not_before: Moment::ORIGIN,
+            shut_until: Moment::ORIGIN,
             leaves_since: MaybeMoment::NONE,
             rtt: Duration::ZERO,
             term: INITIAL_TERM,
@@ -231,40 +233,6 @@ impl Pool {
         Some(borrower.asks(self.now, ask))
     }
 
-    /// When to say the last to the one above: what was spent, and that nothing is held but what is lent on, until that ends. `None` if
-    /// there is nothing to give back or to tell, if the one above knows nothing of it, or if that has not answered for too long.
-    pub fn leaves_above(&mut self, now: Moment) -> Option<Moment> {
-        self.advance(now);
-        let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
-        let since = borrower.leaves_since.get().unwrap_or_else(|| {
-            // What was told before is no reason to wait.
-            (borrower.leaves_since, borrower.not_before) = (Some(self.now).into(), self.now);
-            self.now
-        });
-        loan.shed(0);
-        let is_too_long = self.now >= since + LEAVES_FOR;
-        if borrower.is_unrecognised || is_too_long {
-            match loan.is_empty() {
-                true if borrower.is_unrecognised => borrower.begins_anew(loan),
-                true => {
-                    borrower.is_open = false;
-                    loan.give_up();
-                }
-                false => {}
-            }
-            return None;
-        }
-        let says = loan.has_returned() || loan.has_untold();
-        says.then(|| borrower.not_before.max(self.now))
-    }
-
-    /// Writes what [`Pool::leaves_above`] is about. `None` of a pool that leases from none.
-    pub fn leave_above(&mut self) -> Option<Ask> {
-        let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
-        let ((spent_total, held), running) = (loan.report(0), loan.report_in_flight());
-        Some(borrower.asks(self.now, Ask { spent_total, held, running, ..Ask::default() }))
-    }
-
     /// The one above answered the ask that was written last, and first sent at `first_sent`, with `grant`.
     pub fn on_grant_above(&mut self, now: Moment, first_sent: Moment, grant: &Grant) -> GrantOutcome {
         self.advance(now);
@@ -297,7 +265,7 @@ impl Pool {
             is_ample: grant.permits == ask.want,
             cap: grant.in_flight,
         });
-        borrower.not_before = now + grant.ask_after;
+        (borrower.not_before, borrower.shut_until) = (now + grant.ask_after, Moment::ORIGIN);
         if !grant.term.is_zero() {
             (borrower.term, borrower.horizon) = (grant.term, grant.horizon);
             self.term = borrower.lends_for(longest);
@@ -324,6 +292,10 @@ impl Pool {
             self.is_heard_above();
         } else if let Some(loan) = self.ledgers.loan_mut() {
             loan.on_report_lost();
+        }
+        if let Some(borrower) = &mut self.borrower {
+            let is_shut = refusal.reason == RefusalReason::Quarantine;
+            borrower.shut_until = if is_shut { now + refusal.retry_after } else { Moment::ORIGIN };
         }
         self.pause_above(now, refusal.retry_after.clamp(DISPUTE_PAUSE, REFUSAL_MAX), refusal.reason.stops());
     }
@@ -373,9 +345,12 @@ impl Pool {
         has_said_all && self.borrower.as_ref().is_none_or(|borrower| !borrower.is_open)
     }
 
-    /// Whether the one above was not told all that was spent, and is not any more: if this pool is forgotten, another session has to begin.
-    pub fn gave_up_above(&self) -> bool {
-        self.ledgers.loan().is_some_and(Loan::gave_up)
+    /// The refusal for a session that holds nothing and is lent nothing, where the one above is in quarantine.
+    pub(super) fn refused_above(&self, ask: &Ask, grant: &Grant) -> Option<Refusal> {
+        let shut_until = self.borrower.as_ref()?.shut_until;
+        let is_for_nothing = (ask.held, grant.permits, grant.rate) == (0, 0, Rate::Free);
+        (is_for_nothing && self.now < shut_until)
+            .then(|| Refusal { reason: RefusalReason::Quarantine, retry_after: shut_until.since(self.now) })
     }
 
     /// Whether the one above has lent all that was asked for, and so will again.

@@ -72,7 +72,10 @@ impl Pool {
             pool.meet(mirror, Holder { share: *share, ..holder });
         }
         let grant = self.lend(place, above, mirror, &ask, newcomer);
-        let answer = Answer::Grant(grant);
+        let refused = self.refused_above(&ask, &grant);
+        let refused =
+            refused.or_else(|| above.iter().find_map(|above| above.pool.refused_above(&ask, &grant)));
+        let answer = refused.map_or(Answer::Grant(grant), Answer::Refusal);
         self.record(place, seq, &ask, answer);
         self.audit();
         for Above { pool, .. } in above.iter_mut() {

@@ -177,9 +177,18 @@ impl Registry {
         self.limits.locked().for_each(|(_, mut limit)| limit.hold_pools(memory));
     }
 
-    /// Limits that lend nothing yet, and for how long.
+    /// Limits that lend nothing yet, and for how long, here or where they are leased from.
     pub fn quarantined(&self, now: Moment) -> Vec<(&str, Duration)> {
-        let waits = self.limits.locked().map(|(name, limit)| (name, limit.quarantine(now)));
+        self.that_wait(|limit| limit.quarantine(now).max(limit.quarantine_above(now)))
+    }
+
+    /// The same of those that would not have to wait at another allocator.
+    pub fn quarantined_here(&self, now: Moment) -> Vec<(&str, Duration)> {
+        self.that_wait(|limit| limit.quarantine(now))
+    }
+
+    fn that_wait(&self, wait: impl Fn(&Limit) -> Duration) -> Vec<(&str, Duration)> {
+        let waits = self.limits.locked().map(|(name, limit)| (name, wait(&limit)));
         waits.filter(|(_, wait)| !wait.is_zero()).collect()
     }
 

@@ -161,6 +161,28 @@ fn what_was_spent_is_told_again_where_the_root_could_not_be_asked() {
     assert!(pool.rests_above(), "no limit is there, and it has heard of that");
 }
 
+/// The bug: a node was told that there is nothing now, and to come back soon.
+#[test]
+fn while_the_one_above_is_in_quarantine_nodes_are_told_so() {
+    let mut pool = lent_one();
+    assert_eq!(grant(pool.renew(millis(5), A, 2, ask(0, 0, 1))).permits, 1);
+    pool.ask_above(millis(50), RTT).expect("it leases");
+    let refusal = Refusal { reason: RefusalReason::Quarantine, retry_after: Duration::from_secs(60) };
+    pool.on_refusal_above(millis(54), refusal);
+    // A node that holds something goes on with that.
+    assert_eq!(grant(pool.renew(millis(55), A, 3, ask(0, 1, 1))).kept, 1);
+    let told = pool.renew(millis(56), A, 4, ask(1, 0, 1)).expect("it is known");
+    let shut = |millis| Refusal { retry_after: Duration::from_millis(millis), ..refusal };
+    assert_eq!(told, Answer::Refusal(shut(59_998)));
+    assert_eq!(pool.renew(millis(56), A, 4, ask(1, 0, 1)).expect("it is known"), told, "again");
+    // It goes on to ask, and hears when that is over sooner.
+    let due = pool.asks_above(millis(56), RTT);
+    assert!(due < millis(6_000), "{due:?}");
+    assert!(pool.ask_above(due, RTT).is_some_and(|ask| ask.spent_total == 1 && ask.want > 0));
+    assert_eq!(pool.on_grant_above(due + RTT, due, &last_one()), GrantOutcome::Believed);
+    assert_eq!(grant(pool.renew(due + RTT, A, 5, ask(1, 0, 1))).permits, 1);
+}
+
 /// A pool whose last lease is unspent, and that nothing is wanted of any more.
 fn unspent() -> Pool {
     let mut pool = lent_one();

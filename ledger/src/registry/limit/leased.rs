@@ -8,7 +8,7 @@ use crate::pool::{GrantOutcome, GroupAsk, Plan, Pool, SafeAsk};
 use crate::registry::{LimitConfig, Upstream};
 use crate::roots::{CompiledPlan, ParentRef, RootSpec, TimeSource, stricter};
 use crate::share::Sharing;
-use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Key, Moment, SafeShare};
+use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Key, Moment, Refusal, RefusalReason, SafeShare};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
@@ -236,6 +236,10 @@ impl Limit {
         if let (Some(Upstream::Address(_)), Answer::Grant(grant)) = (&self.config.upstream, &answer) {
             self.ceiling = grant.ceiling;
         }
+        self.shut_above = match &answer {
+            Answer::Refusal(Refusal { reason: RefusalReason::Quarantine, retry_after }) => now + *retry_after,
+            Answer::Grant(_) | Answer::Refusal(_) => Moment::ORIGIN,
+        };
         let outcome = self.with_pool(now, id, |pool| match answer {
             Answer::Grant(grant) => on_grant(pool, &grant),
             Answer::Refusal(refusal) => {

@@ -86,6 +86,8 @@ pub struct Limit {
     leasing: BTreeSet<PoolId>,
     /// Whether pools went that had been lent something there, and the allocator there was not told.
     has_lost_loans: bool,
+    /// Until when the one above lends nothing, as it said last.
+    shut_above: Moment,
     /// What is to be written down.
     unwritten: Unwritten,
     /// When it began with what an earlier life had written.
@@ -120,6 +122,7 @@ impl Limit {
             unused: Unused::new(now),
             leasing: BTreeSet::new(),
             has_lost_loans: false,
+            shut_above: Moment::ORIGIN,
             unwritten: Unwritten::default(),
             restored: None,
             latest: now,
@@ -164,6 +167,11 @@ impl Limit {
     /// How long until the first pool lends: not zero after a loss.
     pub fn quarantine(&self, now: Moment) -> Duration {
         self.opens.since(now)
+    }
+
+    /// For how long the one above lends nothing, as it said last.
+    pub fn quarantine_above(&self, now: Moment) -> Duration {
+        self.shut_above.since(now)
     }
 
     /// What pools that are made now have to wait for.
@@ -342,7 +350,7 @@ impl Limit {
             ceiling: self.ceiling,
             pools: self.pools.len() as u64,
             names: self.names_in_use() as u64,
-            quarantine: self.quarantine(now).max(shut),
+            quarantine: self.quarantine(now).max(self.quarantine_above(now)).max(shut),
             paused: self.suspension.paused_until(now).is_some(),
             pause_lasts: self
                 .suspension

@@ -1,5 +1,5 @@
-//! What becomes of limits that are removed: what they tell the one above, and what they make of reports that come later. None of what
-//! they lent counts as unspent because it was not told.
+//! A region and its centre: what the region hears and tells. What becomes of limits that are removed, what they tell the one above, and
+//! what they make of reports that come later. None of what they lent counts as unspent because it was not told.
 
 use super::*;
 use crate::CarryOver;
@@ -98,6 +98,23 @@ fn a_leased_limit_that_is_removed_gives_back_what_it_has_and_is_forgotten() {
     assert!(pair.due(4).asks.is_empty());
     pair.sweep(20_000);
     assert_eq!(pair.region.retired(), 0);
+}
+
+/// Operators see a quarantine of the one above, whichever key was refused for it.
+#[test]
+fn a_limit_waits_as_long_as_the_one_above_says() {
+    let mut pair = Pair::new("keyed = true");
+    pair.centre = Config::parse(&format!("[[limit]]\nname = \"a\"\n{RULE}\nkeyed = true"))
+        .expect("valid")
+        .registry(Past::Lost(millis(0)), millis(0), 1);
+    assert_eq!(pair.lent(1, Some("k"), 1), 0);
+    let waits = pair.region.quarantined(millis(501));
+    assert!(matches!(waits[..], [("a", wait)] if wait > Duration::from_secs(599)), "{waits:?}");
+    assert!(pair.region.quarantined_here(millis(501)).is_empty());
+    let figures = pair.region.limit("a").expect("it is there").figures(millis(501));
+    assert!(figures.quarantine > Duration::from_secs(599) && figures.sums.answered.quarantine > 0);
+    assert!(pair.lent(2, Some("k"), 620_000) > 0);
+    assert!(pair.region.quarantined(millis(620_500)).is_empty());
 }
 
 /// A limit may be removed because its upstream is no more.
