@@ -419,7 +419,7 @@ impl Shared {
         let new = Registry::new(&config.limits, config.clocks, Past::Lost(now), now, epoch(now));
         let mut broken = std::mem::replace(registry, new);
         registry.ask_above_as(entropy::number());
-        registry.keep_decisions_of(&mut broken);
+        registry.keep_decisions_of(&mut broken, now);
         if was_stopping {
             registry.stop();
         }

@@ -137,7 +137,7 @@ fn a_top_up_that_is_sent_again_after_a_restart_is_not_made_again() {
     assert_eq!(top_up(&mut next), (Ok(false), Some(15)));
     // Nor in a life that begins because the books broke, though it knows of no permit of it: they may be spent.
     let mut after = Registry::new(&file.limits, file.clocks, Past::Lost(NOW), NOW, 3);
-    after.keep_decisions_of(&mut next);
+    after.keep_decisions_of(&mut next, NOW);
     assert_eq!(top_up(&mut after).0, Ok(false));
 }
 

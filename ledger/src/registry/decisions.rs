@@ -2,8 +2,10 @@
 //! next life. A limit that was put or removed stays so, for as long as the file says the same of it.
 
 use super::rows::{DecisionRow, PutRow, Written};
+use super::written::Departed;
 use super::{LimitConfig, Registry};
 use crate::overrides::{BLOCKED_MAX, Decision};
+use crate::registry::limit::Limit;
 use crate::rule::Gap;
 use lessor_protocol::Moment;
 use serde_json::Value;
@@ -130,15 +132,25 @@ impl Registry {
         }
     }
 
-    /// The decisions of a life whose books are `broken` hold. They are no part of the books.
-    pub fn keep_decisions_of(&mut self, broken: &mut Registry) {
+    /// The decisions of a life whose books are `broken` hold. They are no part of the books, and neither is how long calls may take, and
+    /// what nodes may go on with by themselves.
+    pub fn keep_decisions_of(&mut self, broken: &mut Registry, now: Moment) {
         std::mem::swap(&mut self.overrides.file, &mut broken.overrides.file);
         for (name, limit) in self.limits.iter_mut() {
             if let Some(before) = broken.limits.get_mut(name) {
+                if limit.upstream().is_none() {
+                    let past = before.past_of_others(now);
+                    *limit = Limit::new(limit.config().clone(), self.clocks, past, now);
+                    limit.learn_shares(before.shares_out(now));
+                }
                 *limit.suspension() = before.suspension().clone();
                 let names: Vec<String> = before.topped_up().map(str::to_owned).collect();
                 limit.was_topped_up(&names);
             }
+        }
+        for (name, limit) in broken.retired.iter_mut() {
+            let departed = Departed { past: limit.past_of_others(now), shares: limit.shares_out(now) };
+            self.departed.insert(name.clone(), departed);
         }
     }
 }

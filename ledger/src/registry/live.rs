@@ -2,6 +2,7 @@
 //! long as what it lent counts.
 
 use super::limits::Limits;
+use super::written::Departed;
 use super::{LimitConfig, Registry, keep, wrong_parent};
 use crate::CarryOver;
 use crate::named::LIMITS_MAX;
@@ -59,11 +60,19 @@ impl Registry {
             limit.change(config.clone(), carry_over, now);
             *limit.suspension() = Default::default();
             self.limits.insert(name.to_owned(), limit);
+            // It is written whole.
+            self.note_forgotten(name);
             Put::Revived
         } else {
             self.check_room()?;
-            let past = self.past_of(now, name, if fresh { Past::None } else { self.past });
-            let shares = self.shares_of(now, name);
+            // The allocator that lends what is leased counts what is out.
+            let departed = if config.upstream.is_none() { self.departed_of(name) } else { vec![] };
+            let earlier = departed.iter().map(|departed| departed.past).max_by_key(|past| past.calls_end());
+            let earlier = earlier.unwrap_or(self.past);
+            let past = self.past_of(now, name, if fresh { Past::None } else { earlier });
+            let shares = self.shares_of(now, name).into_iter();
+            let shares = shares.chain(departed.into_iter().filter_map(|departed| departed.shares));
+            let shares = shares.reduce(EarlierShares::and);
             let mut limit = Limit::new(config.clone(), self.clocks, past, now);
             limit.learn_shares(shares);
             self.limits.insert(name.to_owned(), limit);
@@ -146,6 +155,16 @@ impl Registry {
         shares.into_iter().flatten().reduce(EarlierShares::and)
     }
 
+    /// What an earlier life has left of limits that lent by `name`, or by names that fall to it.
+    fn departed_of(&self, name: &str) -> Vec<Departed> {
+        let fits = |name: &str, pattern: &str| {
+            pattern.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix))
+        };
+        let lent =
+            |(other, _): &(&String, &Departed)| *other == name || fits(other, name) || fits(name, other);
+        self.departed.iter().filter(lent).map(|(_, departed)| *departed).collect()
+    }
+
     /// What `say` says of each limit that lent by `name`, or by names that begin as that pattern.
     fn of_those_that_lent<T>(&self, name: &str, say: impl Fn(&Limit) -> T) -> Vec<T> {
         let limits = [&self.limits, &self.retired].into_iter();
@@ -170,13 +189,17 @@ impl Registry {
 
     /// Forgets removed limits that cannot be told from new ones.
     pub fn sweep_retired(&mut self, now: Moment, steps: usize) {
-        let mut loses_loans = false;
+        let (mut loses_loans, mut forgotten) = (false, vec![]);
         self.retired.retain(|limit| {
             limit.sweep(now, steps);
             let is_forgotten = limit.is_forgettable(now);
-            loses_loans |= is_forgotten && limit.loses_loans();
+            if is_forgotten {
+                loses_loans |= limit.loses_loans();
+                forgotten.push(limit.config().name.to_string());
+            }
             !is_forgotten
         });
+        forgotten.iter().for_each(|name| self.note_forgotten(name));
         if loses_loans {
             self.begin_session_above(now);
         }

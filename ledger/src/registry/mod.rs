@@ -50,7 +50,7 @@ use sessions::{Keep, Sessions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use written::Journaled;
+use written::{Departed, Journaled};
 
 /// The node and session of an exchange, and its place in their sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +83,8 @@ pub struct Registry {
     limits: Limits,
     /// Limits that were removed, while what they lent still counts.
     retired: Limits,
+    /// What an earlier life has left of limits that were not configured when this one began.
+    departed: BTreeMap<String, Departed>,
     clocks: ClockBounds,
     /// What an earlier life may have left, for limits that are new.
     past: Past,
@@ -112,6 +114,7 @@ impl Registry {
             sessions: Sessions::new(keep(clocks, &mut limits)),
             limits,
             retired: Limits::default(),
+            departed: BTreeMap::new(),
             clocks,
             past,
             epoch,

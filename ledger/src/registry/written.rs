@@ -23,7 +23,7 @@ pub(super) struct Journaled {
     pub(super) versions: u64,
     /// Whether nothing of what is written is of any use.
     pub(super) is_first: bool,
-    /// Limits that are no more.
+    /// Limits of which nothing that is written counts any more.
     pub(super) gone: Vec<String>,
     /// Whether something is to be written.
     is_unwritten: AtomicBool,
@@ -74,9 +74,14 @@ impl Registry {
         // Names of removed limits fall to these patterns, which know nothing of what those limits lent.
         let mut heirs: BTreeMap<String, Vec<&LimitRow>> = BTreeMap::new();
         for (name, row) in &written.limits {
-            let is_gone = !registry.limits.contains(name);
-            let heir = is_gone.then(|| heir(&registry.limits, name)).flatten();
+            if registry.limits.contains(name) {
+                continue;
+            }
+            let heir = heir(&registry.limits, name);
             heir.into_iter().for_each(|heir| heirs.entry(heir).or_default().push(row));
+            let shares = row.shares.map(|shares| shares.read(now, clocks));
+            let departed = Departed { past: row.lost(gap, clocks, now), shares };
+            registry.departed.insert(name.clone(), departed);
         }
         for limit in configured {
             let name = limit.name.to_string();
@@ -158,14 +163,28 @@ impl Registry {
         self.journaled.has_more();
     }
 
-    /// The limit called `name` is no more.
+    /// The limit called `name` was removed. What is written of it stays as long as what it lent counts: whatever its name falls to after
+    /// another start has to wait for that.
     pub(super) fn note_removed(&mut self, name: &str) {
         self.note_decision(name);
+    }
+
+    /// What is written of the limit called `name` is of no use any more.
+    pub(super) fn note_forgotten(&mut self, name: &str) {
         if self.journaled.is_on {
             self.journaled.gone.push(name.to_owned());
             self.journaled.has_more();
         }
     }
+}
+
+/// What an earlier life has left of a limit that is not configured, in case it is again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Departed {
+    /// What it has to wait for then.
+    pub(super) past: Past,
+    /// What nodes may go on with by themselves.
+    pub(super) shares: Option<EarlierShares>,
 }
 
 /// The pattern to which the names fall that a limit called `name` was for, now that it is no more.

@@ -307,3 +307,83 @@ fn a_limit_that_begins_anew_waits_for_what_nodes_may_go_on_with() {
     put(&mut registry, 3_950_010, safe(3));
     assert_eq!([3_980_000, 4_100_000].map(|at| available(&mut registry, "safe", millis(at))), [70, 97]);
 }
+
+/// What comes of a limit that is removed over the API, where the allocator starts again before what it lent is over.
+fn removed_and_started_again(before: &Config, name: &str, after: &Config) -> Registry {
+    let mut registry = before.registry(Past::None, millis(0), 7);
+    registry.begin_writing(0);
+    let mut written = Written::default();
+    written.apply(&registry.write_down(millis(0)));
+    lend(&mut registry, 1, &[ask(name, None, 0, 0, 100)]);
+    let mut batch = registry.write_down(millis(20));
+    written.apply(&batch);
+    registry.raise_high_water(&batch);
+    assert!(registry.remove(name));
+    batch = registry.write_down(millis(30));
+    written.apply(&batch);
+    after.restored(&written, Gap::Counted, millis(40), 8)
+}
+
+/// While the allocator lives, asks for the name are rejected until what the limit lent is over.
+#[test]
+fn a_name_falls_to_no_pattern_while_what_a_removed_limit_lent_counts_though_the_allocator_starts_again() {
+    let rule = "rules = [{ kind = \"sliding_window\", limit = 100, per = \"10m\", margin = \"0s\" }]";
+    let both = format!("[[limit]]\nname = \"api/x\"\n{rule}\n[[limit]]\nname = \"api/*\"\n{rule}\n");
+    let pattern = format!("[[limit]]\nname = \"api/*\"\n{rule}\n");
+    let after = removed_and_started_again(&config(&both), "api/x", &config(&pattern));
+    let lent = after.leases(millis(3_000), &caller(1), &[ask("api/x", None, 0, 0, 100)]).grants.remove(0);
+    assert_eq!(lent.permits, 0, "as in a life that removed it, and in one that starts without it");
+}
+
+#[test]
+fn safe_shares_of_a_removed_limit_are_kept_back_though_the_allocator_starts_again() {
+    let other = config(
+        "[[limit]]\nname = \"other\"\nrules = [{ kind = \"concurrency\", limit = 1, longest = \"1s\" }]",
+    );
+    let mut after = removed_and_started_again(&safe(30), "safe", &other);
+    after.put(millis(50), &safe(3).limits[0], CarryOver::AsIs, false).expect("room");
+    assert_eq!(available(&mut after, "safe", millis(5_000)), 70);
+}
+
+#[test]
+fn calls_of_a_removed_cap_are_waited_for_though_the_allocator_starts_again() {
+    let cap = |longest: &str| {
+        config(&format!(
+            "[[limit]]\nname = \"cap\"\nrules = [{{ kind = \"concurrency\", limit = 5, longest = \"{longest}\" }}]"
+        ))
+    };
+    let other = config(
+        "[[limit]]\nname = \"other\"\nrules = [{ kind = \"concurrency\", limit = 1, longest = \"1s\" }]",
+    );
+    let mut after = removed_and_started_again(&cap("60s"), "cap", &other);
+    after.put(millis(50), &cap("1s").limits[0], CarryOver::AsIs, false).expect("room");
+    assert_eq!([50_000, 63_000].map(|at| available(&mut after, "cap", millis(at))), [0, 5]);
+}
+
+/// A panic loses what a crash does not: `keep_decisions_of` is all that a new life in the same process keeps.
+#[test]
+fn safe_shares_of_a_larger_reserve_are_kept_back_after_a_panic() {
+    let mut broken = safe(30).registry(Past::None, millis(0), 7);
+    broken.put(millis(10), &safe(3).limits[0], CarryOver::AsIs, false).expect("room");
+    // As `Shared::start_over` does.
+    let mut next = safe(3).registry(Past::Lost(millis(20)), millis(20), 8);
+    next.keep_decisions_of(&mut broken, millis(20));
+    assert_eq!(available(&mut next, "safe", millis(10_000)), 70);
+}
+
+#[test]
+fn what_is_written_of_a_removed_limit_goes_once_what_it_lent_is_over() {
+    let rule = "rules = [{ kind = \"sliding_window\", limit = 100, per = \"10s\", margin = \"0s\" }]";
+    let config = config(&format!("[[limit]]\nname = \"a\"\n{rule}\n"));
+    let mut registry = config.registry(Past::None, millis(0), 7);
+    registry.begin_writing(0);
+    let mut written = Written::default();
+    lend(&mut registry, 1, &[ask("a", None, 0, 0, 100)]);
+    written.apply(&registry.write_down(millis(10)));
+    assert!(registry.remove("a"));
+    for (now, is_written) in [(20, true), (9_000, true), (60_000, false)] {
+        registry.sweep_retired(millis(now), 10);
+        written.apply(&registry.write_down(millis(now)));
+        assert_eq!(written.limits.contains_key("a"), is_written, "at {now} ms");
+    }
+}
