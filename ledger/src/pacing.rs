@@ -48,7 +48,7 @@ impl Pacer {
     /// Permits that may be lent now, out of `left`. Credit is kept for at most `term`, or it would become the
     /// very burst that easing off is to avoid; but always for one permit, or a slow pace would never lend.
     pub fn lendable(&mut self, now: Moment, left: u64, pace: Pace, term: Duration) -> u64 {
-        let per_term = accrued(pace, term).max(NANO);
+        let per_term = credit_of_term(pace, term);
         let credit = match *self {
             Pacer::Free => per_term,
             Pacer::Easing { credit, at } => (credit + accrued(pace, now.since(at))).min(per_term),
@@ -191,6 +191,15 @@ impl Excess {
         self.planned = Some((pace, at));
         pace
     }
+}
+
+/// The most that is ever lent at once at `pace`.
+pub fn credit_max(pace: Pace, term: Duration) -> u64 {
+    u64::try_from(credit_of_term(pace, term) / NANO).unwrap_or(u64::MAX)
+}
+
+fn credit_of_term(pace: Pace, term: Duration) -> u128 {
+    accrued(pace, term).max(NANO)
 }
 
 /// Billionths of a permit that `pace` yields in `span`.

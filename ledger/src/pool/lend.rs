@@ -112,7 +112,8 @@ impl Pool {
         let is_greedy = !matches!(state, State::Draining { .. })
             && self.ledgers.count_from_spend()
             && sizing::is_greedy(asker.claim, others, supply.sustained);
-        let permits = permits.min(may_hold).max(owed);
+        let large = if is_reusable { 0 } else { self.lacks_for_large(ask, pace) };
+        let permits = permits.max(large.min(asker.want)).min(may_hold).max(owed);
         let standing = if is_reusable { state.into() } else { standing };
         // What is on its way from above is here before an operator has looked.
         let is_ample = self.ledgers.loan().is_some_and(Loan::is_ample);

@@ -20,6 +20,7 @@ mod forget;
 mod greed;
 mod groups;
 mod identities;
+mod large;
 mod ledgers;
 mod lend;
 mod loan;

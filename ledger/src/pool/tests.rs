@@ -315,6 +315,25 @@ fn easing_off_spreads_the_last_tenth() {
     assert!((2..=5).contains(&eased), "{eased} in the next second");
 }
 
+/// The bug: a call that takes more than nine tenths of an unused window waited until the next one, and then again.
+#[test]
+fn a_call_that_takes_nearly_all_there_is_does_not_wait_while_it_eases_off() {
+    let day = Duration::from_secs(86_400);
+    for rule in [fixed(1_000, day), sliding(1_000, day)] {
+        let plan = Plan { ease_off: true, ..(*plan(vec![rule])).clone() };
+        let mut pool = Pool::new(Arc::new(plan), millis(0));
+        let mut held = 0;
+        for step in 0..20 {
+            let ask = Ask { largest: 980, ..ask(0, held, 980 - held) };
+            held += grant(pool.renew(millis(step * 250), A, step + 1, ask)).permits;
+        }
+        assert_eq!(held, 980);
+        // What is left goes one by one.
+        let one = grant(pool.renew(millis(5_000), B, 1, Ask { largest: 1, ..ask(0, 0, 20) }));
+        assert!(one.permits <= 1, "{one:?}");
+    }
+}
+
 /// A pool of 100 per window of which `sharing` keeps something back.
 fn shared(sharing: Sharing) -> Pool {
     let plan = Plan { sharing, ..(*plan(vec![sliding(100, 30 * SECOND)])).clone() };

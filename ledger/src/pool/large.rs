@@ -1,0 +1,17 @@
+//! Calls that take much of what a limit has. While a pool eases off, credit is kept for a term only, and no such call would ever be let
+//! through, though there is enough for it.
+
+use super::Pool;
+use crate::pacing::credit_max;
+use crate::rule::Pace;
+use lessor_protocol::Ask;
+
+impl Pool {
+    /// What `ask` lacks for a call that waits, if that is more than `pace` ever saves up, and all of it is there.
+    pub(super) fn lacks_for_large(&self, ask: &Ask, pace: Option<Pace>) -> u64 {
+        let lacks = ask.largest.saturating_sub(ask.held);
+        let is_large = pace.is_some_and(|pace| ask.largest > credit_max(pace, self.term));
+        let waits = ask.waiting >= lacks.max(1);
+        if is_large && waits && self.left() >= lacks { lacks } else { 0 }
+    }
+}
