@@ -4,10 +4,10 @@
 use crate::limit::Limit;
 use crate::rate_limit_headers::{RATELIMIT, RATELIMIT_POLICY};
 use crate::refusal::Refusal;
+use crate::slot::SLOT_MAX;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use lessor_holder::timing::LOOK_AGAIN;
-use lessor_protocol::PERMITS_MAX;
 use std::time::Duration;
 
 impl Limit {
@@ -21,7 +21,7 @@ impl Limit {
     pub fn headers(&self, refusal: Option<&Refusal>) -> HeaderMap {
         let (name, ceiling) = (self.name(), self.pool().ceiling());
         let mut headers = HeaderMap::with_capacity(3);
-        if ceiling < PERMITS_MAX {
+        if ceiling < SLOT_MAX {
             let window = self.pool().window().map(seconds_up);
             let window = window.map_or_else(String::new, |seconds| format!(";w={seconds}"));
             headers.insert(RATELIMIT_POLICY, value(format!("\"{name}\";q={ceiling}{window}")));
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn what_is_left_is_what_the_allocator_said_and_what_is_held() {
         let limit = limit("a");
-        limit.pool().answered(Some(7), Some(59_001));
+        limit.pool().answered(Some(7), Some(59_001), false);
         limit.pool().set_standing(crate::local_pool::Standing {
             condition: crate::local_pool::Condition::Good,
             ceiling: 10,
@@ -139,6 +139,21 @@ mod tests {
         let headers = limit.headers(None);
         assert_eq!(said(&headers, "ratelimit"), Some("\"a\";r=7".to_owned()));
         assert_eq!(said(&headers, "ratelimit-policy"), Some("\"a\";q=10;w=60".to_owned()));
+    }
+
+    /// The bug: `q=4294967295`, the most that any lease may hold, which an allocator says that has not heard more.
+    #[test]
+    fn what_any_lease_may_hold_is_no_quota() {
+        let limit = limit("a");
+        for (ceiling, policy) in [(SLOT_MAX, None), (SLOT_MAX - 1, Some("\"a\";q=4294967294".to_owned()))] {
+            limit.pool().set_standing(crate::local_pool::Standing {
+                condition: crate::local_pool::Condition::Good,
+                ceiling,
+                chance: lessor_protocol::Moment::ORIGIN,
+                rtt: Duration::ZERO,
+            });
+            assert_eq!(said(&limit.headers(None), "ratelimit-policy"), policy);
+        }
     }
 
     #[test]

@@ -167,10 +167,11 @@ struct Cold {
     tally: Arc<Tally>,
     /// What of this pool is counted there. The background task alone goes by it.
     counted: Mutex<Totals>,
-    /// What the pool had left when it last answered, [`UNKNOWN`] if it did not say, and how often it has answered. Written by
-    /// the background task.
+    /// What the pool had left when it last answered, [`UNKNOWN`] if it did not say, how often it has answered, and how often it
+    /// brought nothing by that or told to wait. Both counts wrap. Written by the background task.
     left: AtomicU64,
-    answers: AtomicU64,
+    answers: AtomicU32,
+    told_to_wait: AtomicU32,
     /// The window of the rule with the least limit, in milliseconds; 0 if it has none, or was not told.
     window_ms: AtomicU64,
     /// When the lease was asked for, in nanoseconds of the node's clock. Written by the background task.

@@ -205,7 +205,7 @@ impl Refiller {
     fn informed(&self, pool: &LocalPool, body: &GrantBody, first_sent: Moment) {
         let share = body.safe.map(SafeShareBody::share);
         pool.standby().tell_share(share, first_sent, self.clocks);
-        pool.answered(body.left, body.window_ms);
+        pool.answered(body.left, body.window_ms, body.permits == 0 || body.retry_after_ms.is_some());
         if pool.name().key.is_some() {
             self.shared.pool(&pool.name().limit, None).standby().on_grant_of_limit(body.fallback);
         }

@@ -17,15 +17,18 @@ use std::time::Duration;
 /// is gone; a shorter one would refuse callers within their limit where the network is slow.
 const ANSWER_WITHIN: Duration = EXCHANGE_TIMEOUT;
 
-/// Answers that a caller waits for at most while the pool says that it has enough left: what is left may be meant for others.
-const ANSWERS_MAX: u64 = 4;
+/// Answers that a caller waits for at most if they bring nothing or tell to wait, while the pool says that it has enough left: what is
+/// left may be meant for others. Those that do neither lend a part of what is left, and callers before this one may need it.
+const ANSWERS_MAX: u32 = 4;
 
 impl Limit {
     /// Spends `permits` now or, where this process does not know whether the pool has them, with the next answer of the
     /// allocator. It never waits for permits to come back: where the last answer said that there are none, it refuses at once.
     ///
-    /// So unlike [`Limit::try_acquire`] it does not refuse the first call of a key. The wait is about a round trip, and a second
-    /// at most. Needs a tokio timer.
+    /// So unlike [`Limit::try_acquire`] it does not refuse the first call of a key. The wait is about a round trip. An allocator
+    /// that leases the limit itself, from a shared store or an upstream, may have to ask there first: then it is a round trip
+    /// more. A large call, which takes most of what the pool has, waits for some answers, each of which brings a part. It is a
+    /// second at most. Needs a tokio timer.
     ///
     /// ```no_run
     /// # async fn example(limit: lessor::Limit, user: &str) -> Result<(), lessor::Refusal> {
@@ -74,13 +77,17 @@ impl Limit {
         if let Some(taken) = attempt(false) {
             return Ok(taken);
         }
-        let (pool, before) = (&*self.pool, self.pool.answers());
+        let pool = &*self.pool;
+        let before = pool.answers();
+        let mut gathered = Gathered { most: 0, told_to_wait: pool.told_to_wait() };
         if pool.known_refusal(permits, CLOCK.now()).is_some() {
             return Err(pool.refuse(permits));
         }
         let mut wait = pin!(wait_in_line(pool, self.priority, permits, || attempt(true)));
         let answered = poll_fn(|cx| match wait.as_mut().poll(cx) {
-            Poll::Pending if is_answered(pool, permits, before) => Poll::Ready(Err(pool.refuse(permits))),
+            Poll::Pending if is_answered(pool, permits, &mut gathered) => {
+                Poll::Ready(Err(pool.refuse(permits)))
+            }
             polled @ (Poll::Ready(_) | Poll::Pending) => polled,
         });
         match within(ANSWER_WITHIN, answered).await {
@@ -91,7 +98,49 @@ impl Limit {
     }
 }
 
-/// Whether it is known that `permits` cannot be had, by a caller that has waited since the pool had answered `before` times.
-fn is_answered(pool: &LocalPool, permits: u64, before: u64) -> bool {
-    pool.answers() - before >= ANSWERS_MAX || pool.known_refusal(permits, CLOCK.now()).is_some()
+/// What a caller that waits has seen come.
+struct Gathered {
+    /// The most permits that were there at once.
+    most: u64,
+    /// How often the pool had told to wait when there were more than before.
+    told_to_wait: u32,
+}
+
+/// Whether it is known that `permits` cannot be had, by a caller that has `gathered` so much.
+fn is_answered(pool: &LocalPool, permits: u64, gathered: &mut Gathered) -> bool {
+    let (there, told_to_wait) = (pool.available(), pool.told_to_wait());
+    if there > gathered.most {
+        *gathered = Gathered { most: there, told_to_wait };
+    }
+    told_to_wait.wrapping_sub(gathered.told_to_wait) >= ANSWERS_MAX
+        || pool.known_refusal(permits, CLOCK.now()).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::by_hand::{self, LEASED};
+
+    /// The bug: a call for nearly all that there is was refused after four answers, each of which had brought a part of it.
+    #[test]
+    fn a_call_is_waited_for_as_long_as_answers_bring_more() {
+        let shared = by_hand::shared();
+        let limit = by_hand::limit(&shared, "vendor-get");
+        let pool = limit.pool();
+        let mut gathered = Gathered { most: 0, told_to_wait: pool.told_to_wait() };
+        let mut answers = |number: u32, brings: u64, (left, waits): (Option<u64>, bool)| {
+            (0..number).any(|_| {
+                pool.answered(left, None, waits);
+                pool.slot().install(brings, 0, CLOCK.now() + LEASED);
+                is_answered(pool, 100, &mut gathered)
+            })
+        };
+        assert!(!answers(20, 1, (Some(90), true)), "each brings one");
+        assert!(!answers(20, 0, (None, true)), "it does not know what there is");
+        assert!(!answers(20, 0, (Some(90), false)), "callers before this one take what comes");
+        assert!(!answers(ANSWERS_MAX - 1, 0, (Some(90), true)));
+        assert!(!answers(1, 1, (Some(90), true)));
+        assert!(!answers(ANSWERS_MAX - 1, 0, (Some(90), true)));
+        assert!(answers(1, 0, (Some(90), true)), "what is left is for others");
+    }
 }

@@ -38,10 +38,14 @@ impl LocalPool {
         }
     }
 
-    /// The allocator has answered: the pool has so many permits `left`, and a window of so long, if it said so.
-    pub(crate) fn answered(&self, left: Option<u64>, window_ms: Option<u64>) {
+    /// The allocator has answered: the pool has so many permits `left`, and a window of so long, if it said so. `waits` says whether
+    /// it brought nothing, or told to wait for more.
+    pub(crate) fn answered(&self, left: Option<u64>, window_ms: Option<u64>, waits: bool) {
         self.cold.left.store(left.unwrap_or(UNKNOWN), Ordering::Relaxed);
         self.cold.window_ms.store(window_ms.unwrap_or(0), Ordering::Relaxed);
+        // One that does not know what there is says nothing of what others get.
+        let told_to_wait = u32::from(waits && left.is_some());
+        self.cold.told_to_wait.fetch_add(told_to_wait, Ordering::Relaxed);
         self.cold.answers.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -57,8 +61,13 @@ impl LocalPool {
     }
 
     /// How often the allocator has answered.
-    pub(crate) fn answers(&self) -> u64 {
+    pub(crate) fn answers(&self) -> u32 {
         self.cold.answers.load(Ordering::Relaxed)
+    }
+
+    /// How often it has answered that what it has left is not for this process now.
+    pub(crate) fn told_to_wait(&self) -> u32 {
+        self.cold.told_to_wait.load(Ordering::Relaxed)
     }
 
     /// The lease was extended, by the answer to an ask that was first sent at `first_sent`.

@@ -5,7 +5,7 @@ use crate::refusal::Refusal;
 use crate::slot::SLOT_MAX;
 use crate::stripe_hint::stripe_hint;
 use crate::tally::Reason;
-use lessor_holder::timing::LOOK_AGAIN;
+use lessor_holder::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN};
 use lessor_protocol::Moment;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -147,16 +147,20 @@ impl LocalPool {
     }
 
     /// The refusal of `permits` at `now`, as far as this process knows that the allocator would lend none: `None` if only
-    /// another answer of the allocator can say.
+    /// another answer of the allocator can say. It is believed that there is nothing if none comes within an [`EXCHANGE_TIMEOUT`]:
+    /// before, an allocator that leases the limit itself may not know, and what is left may be lent in parts.
     pub(crate) fn known_refusal(&self, permits: u64, now: Moment) -> Option<Refusal> {
         if let Some(refusal) = self.for_good(permits) {
             return Some(refusal);
         }
-        let is_known = self.hot.chance.load(Ordering::Relaxed) > now.as_nanos();
+        let wait = self.hot.chance.load(Ordering::Relaxed).saturating_sub(now.as_nanos());
         let refusal = self.not_now_at(permits, now);
         if matches!(refusal, Refusal::Empty { .. }) && self.early_by(permits, now).is_none() {
-            let has_room = self.reported_left().is_some_and(|left| left >= permits);
-            return (is_known && !has_room).then(|| Refusal::Empty { retry_after: self.chance_in(now) });
+            let there = self.reported_left().map(|left| left.saturating_add(self.there_at(now)));
+            let is_short = there.is_some_and(|there| there < permits);
+            let is_far = Duration::from_nanos(wait) > EXCHANGE_TIMEOUT;
+            return (is_far || (wait > 0 && is_short))
+                .then(|| Refusal::Empty { retry_after: self.chance_in(now) });
         }
         Some(refusal)
     }

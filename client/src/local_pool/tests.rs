@@ -105,7 +105,7 @@ fn a_key_takes_no_more_room_than_is_said_of_it() {
     // And nothing beside it, once it was lent to, called and refused.
     let pool = pool_of_key("user-42");
     lend(&pool, 5, CLOCK.now(), TERM_MAX, None);
-    pool.answered(Some(5), Some(1_000));
+    pool.answered(Some(5), Some(1_000), false);
     pool.standby().on_grant(false, Fallback::SafeShare);
     pool.learn_pace(&pool.refill());
     tried(&pool, 5).expect("five are there");
@@ -189,6 +189,33 @@ fn what_passes_in_shadow_mode_never_makes_an_ask_invalid() {
         assert_eq!(body.out_of_range(), None, "{ask:?}");
         assert!(ask.shadow_refused > 0, "{ask:?}");
     }
+}
+
+/// The bug: the answer of an allocator that was still asking elsewhere was taken for its last word, and what is in hand was
+/// not counted beside what is left.
+#[test]
+fn a_refusal_is_known_if_the_allocator_knows_and_what_is_there_is_too_little() {
+    let (pool, now) = (pool(), CLOCK.now());
+    let told = |left, wait| {
+        let (condition, rtt) = (Condition::Good, Duration::ZERO);
+        pool.set_standing(Standing { condition, ceiling: 100, chance: now + wait, rtt });
+        pool.answered(left, None, !wait.is_zero());
+    };
+    let knows = |permits| pool.known_refusal(permits, now).is_some();
+    let soon = Duration::from_millis(10);
+    told(None, soon);
+    assert!(!knows(1), "it is on its way");
+    told(None, Duration::from_secs(30));
+    assert!(knows(1), "not in a time that a check waits");
+    told(Some(0), soon);
+    assert!(knows(1));
+    pool.slot().install(5, 0, now + LEASED);
+    told(Some(3), soon);
+    assert_eq!([8, 9].map(knows), [false, true], "five are here, and three are there");
+    told(Some(3), Duration::from_secs(30));
+    assert!(knows(8), "what is left is not for this process");
+    told(Some(3), Duration::ZERO);
+    assert!(!knows(9), "another answer may bring them");
 }
 
 /// The bug: what a call had cost beyond its reservation stood in line for permits that could not come, and no

@@ -51,6 +51,8 @@ pub(super) struct Borrower {
     due: Option<Moment>,
     /// It may arrive, or be answered, still.
     is_open: bool,
+    /// No answer came to the ask before.
+    has_failed: bool,
     /// It was told not to ask sooner.
     not_before: Moment,
     /// Until when the one above lends nothing, as it said last: it is in quarantine.
@@ -86,6 +88,7 @@ impl Borrower {
             asked: None,
             due: None,
             is_open: false,
+            has_failed: false,
             not_before: Moment::ORIGIN,
             shut_until: Moment::ORIGIN,
             leaves_since: MaybeMoment::NONE,
@@ -241,7 +244,7 @@ impl Pool {
             return GrantOutcome::Unfit;
         };
         let Some((_, ask)) = borrower.asked.filter(|_| borrower.is_open) else { return GrantOutcome::Unfit };
-        borrower.is_open = false;
+        (borrower.is_open, borrower.has_failed) = (false, false);
         let is_sane = grant.permits <= ask.want
             && grant.kept <= ask.held
             && grant.term <= TERM_MAX
@@ -318,7 +321,7 @@ impl Pool {
     /// No answer came. It may have been granted something all the same, which the next ask says is not held.
     pub fn on_failure_above(&mut self) {
         if let Some(borrower) = &mut self.borrower {
-            borrower.is_open = false;
+            (borrower.is_open, borrower.has_failed) = (false, true);
         }
     }
 
@@ -358,10 +361,18 @@ impl Pool {
         self.ledgers.loan().is_some_and(Loan::is_ample)
     }
 
+    /// Whether what it has left is all that can be had for now. It is not where nothing is in hand, and the one above may have
+    /// something: that is asked, and has said of nothing that there is none.
+    pub fn knows_left(&self) -> bool {
+        let (Some(loan), Some(borrower)) = (self.ledgers.loan(), &self.borrower) else { return true };
+        self.left() > 0 || borrower.has_failed || loan.is_told_to_wait()
+    }
+
     fn pause_above(&mut self, now: Moment, pause: Duration, stops: bool) {
         self.advance(now);
         let (Some(loan), Some(borrower)) = (self.ledgers.loan_mut(), &mut self.borrower) else { return };
-        (borrower.is_open, borrower.not_before) = (false, self.now + pause);
+        (borrower.is_open, borrower.has_failed) = (false, false);
+        borrower.not_before = self.now + pause;
         loan.wait_until(borrower.not_before);
         if stops {
             loan.shed(0);

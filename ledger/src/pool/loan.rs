@@ -126,6 +126,11 @@ impl Loan {
         self.is_ample
     }
 
+    /// Whether the one above has said that there is nothing more for now.
+    pub(super) fn is_told_to_wait(&self) -> bool {
+        !self.is_ample && self.chance > self.now
+    }
+
     /// Whether there is something that was spent, or has ended, and not reported.
     pub(super) fn has_unreported(&self) -> bool {
         self.spent > self.reported || self.has_finished()

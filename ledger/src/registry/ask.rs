@@ -5,7 +5,7 @@ use super::family::Family;
 use super::sessions::{NotEntered, SESSIONS_MAX, SESSIONS_OF_IDENTITY_MAX};
 use super::{Caller, Entry, Registry, too_large, unanswered, unknown};
 use crate::pool::{Holder, SessionId};
-use crate::registry::limit::{Limit, PoolId};
+use crate::registry::limit::{Left, Limit, PoolId};
 use crate::rejection::{AskRejection, Reason};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
@@ -52,8 +52,8 @@ struct Exchange<'c, 'a> {
 struct Answered {
     answer: Answer,
     safe: Option<SafeShare>,
-    /// Permits that the pool has left, and its window.
-    left: Option<(u64, Option<Duration>)>,
+    /// Permits that the pool has left, if it knows, and its window.
+    left: Left,
     /// What the limit says of refusals, and of nodes that reach no allocator.
     shadow: bool,
     fallback: Fallback,
@@ -114,11 +114,11 @@ impl Registry {
         let (name, key) = (ask.limit.as_ref(), ask.key.as_ref().map(N::as_ref));
         match self.ask(exchange, ask) {
             Ok(Answered { answer, safe, left, shadow, fallback }) => {
-                let (left, window) = left.unzip();
+                let (left, window) = left;
                 let mut body = GrantBody::answering(Text::from(name), key.map(Text::from), answer);
                 body.safe = safe.map(SafeShareBody::of);
                 body.left = left;
-                body.window_ms = window.flatten().map(millis_up);
+                body.window_ms = window.map(millis_up);
                 (body.shadow, body.fallback) = (shadow, fallback);
                 body
             }
@@ -217,7 +217,7 @@ impl Registry {
             let passing = Holder { id: SessionId::PASSING, share, rtt: caller.rtt };
             if let Some((answer, left)) = limit.answer_in_passing(now, &pool, passing, caller.seq, said) {
                 let answered = answered(limit, now, None, &pool, answer);
-                return Ok(Asked::Answered(Answered { left: Some(left), ..answered }));
+                return Ok(Asked::Answered(Answered { left, ..answered }));
             }
         }
         let id = match exchange.session {

@@ -53,7 +53,8 @@ pub struct GrantBody<N = String> {
     /// With [`Fallback::SafeShare`]: what this session may go on with, if there was a share left for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safe: Option<SafeShareBody>,
-    /// Permits that the pool has left once this is granted. A number to show, that grants nothing.
+    /// Permits that the pool has left once this is granted. A number to show, that grants nothing. Left out by an allocator that
+    /// leases the limit itself, while it has none and does not know yet whether there are more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<u64>,
     /// The window of the rule with the least limit, where it has one.

@@ -39,6 +39,11 @@ name = "calls"
 rules = [{ kind = "concurrency", limit = 1, longest = "60s" }]
 
 [[limit]]
+name = "bucket"
+keyed = true
+rules = [{ kind = "token_bucket", capacity = 20, refill = 20, per = "1h" }]
+
+[[limit]]
 name = "few"
 keyed = true
 keys_max = 10
@@ -69,6 +74,23 @@ async fn a_check_of_a_new_key_waits_for_the_first_answer() {
     }
     let refused = user.check_key("bob", 1_000).await;
     assert_eq!(refused, Err(Refusal::TooLarge { limit: 100 }));
+    client.shutdown().await;
+    fleet.stop().await;
+}
+
+/// The bug: a call for nearly all that there was was refused after four answers, each of which brought a part of it.
+#[tokio::test]
+async fn a_check_for_all_that_there_is_has_it() {
+    let fleet = Fleet::start(CONFIG).await;
+    let client = fleet.client("a").await;
+    let user = client.limit("bucket");
+    for permits in [18, 19, 20] {
+        let key = format!("user-{permits}");
+        assert_eq!(user.check_key(&key, permits).await, Ok(()), "{permits} of 20");
+        assert_eq!(user.check_key(&key, 20 - permits).await, Ok(()), "the rest beside {permits}");
+        let refused = user.check_key(&key, 1).await;
+        assert!(matches!(refused, Err(Refusal::Empty { .. })), "{refused:?}");
+    }
     client.shutdown().await;
     fleet.stop().await;
 }

@@ -84,6 +84,33 @@ async fn keys_are_leased_one_by_one_and_what_cannot_be_lent_on_is_refused() {
     centre.stop().await;
 }
 
+/// The bug: the first call of each key was refused, by what the region said while it asked the centre.
+#[tokio::test]
+async fn a_check_in_a_region_is_decided_by_what_the_centre_has() {
+    let centre = Fleet::start(&centre()).await;
+    let east = region("east", &centre.url).await;
+    let client = east.client("a").await;
+    let user = client.limit("user");
+    for key in ["ann", "bob", "carol"] {
+        for _ in 0..3 {
+            assert_eq!(user.check_key(key, 1).await, Ok(()), "{key}");
+        }
+        let began = CLOCK.now();
+        let refused = user.check_key(key, 1).await.expect_err("three an hour");
+        assert!(refused.retry_after().is_some_and(|wait| wait > Duration::from_secs(1)), "{refused:?}");
+        assert!(CLOCK.now().since(began) < Duration::from_secs(1), "{key}");
+    }
+    // The centre is gone: what nothing is known of is refused in a bounded time, and says nothing of a limit.
+    centre.stop().await;
+    let began = CLOCK.now();
+    user.check_key("dan", 1).await.expect_err("no centre");
+    assert!(CLOCK.now().since(began) < Duration::from_secs(5));
+    let headers = user.key("dan").headers(None);
+    assert!(headers.get("ratelimit-policy").is_none(), "{headers:?}");
+    client.shutdown().await;
+    east.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_in_flight_in_one_region_are_known_in_the_other() {
     let centre = Fleet::start(&centre()).await;

@@ -41,6 +41,7 @@ macro_rules! on_each_store {
 }
 
 mod alone;
+mod check;
 mod cluster;
 mod config;
 mod family;

@@ -60,6 +60,26 @@ fn a_session_that_waits_is_told_to_come_when_the_next_exchange_is_over() {
     assert_eq!(spent.retry_after, Some(Duration::from_millis(2_001)));
 }
 
+/// The bug: it said that nothing is left while it fetched what the one above has, and callers took that for the last word.
+#[test]
+fn what_the_one_above_may_have_is_not_known_here() {
+    let mut pool = lent_one();
+    assert!(pool.knows_left(), "one is in hand");
+    assert_eq!(grant(pool.renew(millis(5), A, 2, ask(0, 0, 1))).permits, 1);
+    assert!(pool.knows_left(), "the one above has said that the next one is two seconds away");
+    grant(pool.renew(millis(2_100), A, 3, ask(1, 0, 1)));
+    assert!(!pool.knows_left(), "by now it may have one");
+    assert!(pool.ask_above(millis(2_100), RTT).is_some());
+    pool.on_failure_above();
+    assert!(pool.knows_left(), "nothing comes from there");
+    let refusal = Refusal { reason: RefusalReason::Paused, retry_after: SECOND };
+    assert!(pool.ask_above(millis(2_200), RTT).is_some());
+    pool.on_refusal_above(millis(2_204), refusal);
+    assert!(pool.knows_left());
+    let new = waiting();
+    assert!(!new.knows_left(), "it has not said anything yet");
+}
+
 /// The bug: nodes held for a term what the one above would have spread over windows, and an allocator that was killed burned that.
 #[test]
 fn those_below_hold_for_no_longer_than_the_one_above_says() {

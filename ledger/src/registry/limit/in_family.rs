@@ -1,12 +1,11 @@
 //! A limit in one exchange: the moment by which the exchange goes; and with limits above or below it, its pool is opened, the
 //! exchange uses it, and it is closed.
 
-use super::{Limit, PoolId, Shelf};
+use super::{Left, Limit, PoolId, Shelf};
 use crate::pool::{Holder, Pool};
 use crate::rejection::AskRejection;
 use crate::share::Owner;
 use lessor_protocol::{Answer, Ask, Moment};
-use std::time::Duration;
 
 impl Limit {
     /// The moment of an exchange that began `now`, and waited until it had the limit: never before the one that had it first.
@@ -25,7 +24,7 @@ impl Limit {
         holder: Holder,
         seq: u64,
         ask: Ask,
-    ) -> Option<(Answer, (u64, Option<Duration>))> {
+    ) -> Option<(Answer, Left)> {
         let is_alone = self.config.parent.is_none() && self.config.upstream.is_none();
         // In shadow mode the next ask may count what passed.
         let counts = self.config.shadow || self.config.sharing.safe.is_some();
@@ -35,7 +34,7 @@ impl Limit {
         let mut pool = self.new_pool(now, id);
         let answer = pool.renew(now, holder, seq, ask).ok()?;
         self.tally.sums.answered.count(&ask, &answer);
-        Some((answer, (pool.view(now).available, pool.window())))
+        Some((answer, (Some(pool.view(now).available), pool.window())))
     }
 
     /// Makes a pool if it is not there, for an exchange of `owner` with it and those above or below it.

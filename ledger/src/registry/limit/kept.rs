@@ -204,6 +204,16 @@ impl Shelf {
         }
     }
 
+    /// Permits that the pool had left when it was counted, if it knows.
+    pub(super) fn left(&self) -> Option<u64> {
+        // A pool at rest borrows nothing.
+        let knows = match self {
+            Shelf::InUse(_, kept) => kept.pool.knows_left(),
+            Shelf::AtRest(..) | Shelf::Miscounted(..) => true,
+        };
+        knows.then(|| self.available())
+    }
+
     /// The window of the rule with the least limit of the pool, if that has one.
     pub(super) fn window(&self) -> Option<Duration> {
         match self {

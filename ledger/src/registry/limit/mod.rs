@@ -50,6 +50,9 @@ use written::Unwritten;
 /// Pools that a sweep brings to where the limit is, after a change, for each that it looks at: a million take some fifty seconds.
 const REACHES_AT_ONCE: usize = 4;
 
+/// Permits that a pool has left, if it knows, and the window of its rule with the least limit, if that has one.
+pub(crate) type Left = (Option<u64>, Option<Duration>);
+
 /// One limit and its pools.
 #[derive(Debug)]
 pub struct Limit {
@@ -254,10 +257,11 @@ impl Limit {
         share
     }
 
-    /// Permits that `pool` had left when it was last used or looked at, and the window of its rule with the least limit: for callers
-    /// to be told.
-    pub fn left(&self, pool: &PoolId) -> Option<(u64, Option<Duration>)> {
-        self.pools.get(pool).map(|shelf| (shelf.available(), shelf.window()))
+    /// Permits that `pool` had left when it was last used or looked at, if it knows, and the window of its rule with the least limit:
+    /// for callers to be told.
+    pub(crate) fn left(&self, pool: &PoolId) -> Left {
+        let shelf = self.pools.get(pool);
+        shelf.map_or((None, None), |shelf| (shelf.left(), shelf.window()))
     }
 
     /// Lets time pass for `pool`, if there is one.
