@@ -48,7 +48,8 @@ impl Limit {
 
     /// Spends `permits` if they can be had within `patience`; a permit that comes just then is in time.
     ///
-    /// Fails at once if the wait cannot end in time, as far as this process knows. Needs a tokio timer.
+    /// Fails at once if the wait cannot end in time, as far as this process knows. Where the limit caps what is in flight, calls
+    /// of this process may end at any time. Needs a tokio timer.
     ///
     /// # Errors
     /// As [`Limit::acquire`], and [`Refusal::Empty`] with how long it would still be.

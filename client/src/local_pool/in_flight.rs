@@ -74,6 +74,15 @@ impl LocalPool {
         entered
     }
 
+    /// Permits of calls of this process that it hands back when they end.
+    pub(super) fn in_flight(&self) -> u64 {
+        if !self.hot.counts_flights.load(Ordering::Acquire) {
+            return 0;
+        }
+        let refill = self.refill();
+        refill.calls().busy() + refill.calls().running().unwrap_or(0)
+    }
+
     /// A call with `permits` that [`LocalPool::enter`] counted has ended.
     pub(crate) fn hand_back(&self, permits: u64) {
         let mut refill = self.refill();

@@ -165,10 +165,14 @@ impl LocalPool {
         Some(refusal)
     }
 
-    /// Whether a wait of `patience` cannot end well, as far as this process knows.
+    /// Whether a wait of `patience` cannot end well, as far as this process knows: it does not know when its own calls end.
     pub(crate) fn in_vain(&self, permits: u64, patience: Duration) -> bool {
-        self.for_good(permits).is_some()
-            || self.not_now(permits).retry_after().is_some_and(|wait| wait > patience)
+        let now = CLOCK.now();
+        let refusal = self.not_now_at(permits, now);
+        let is_told = refusal.retry_after().is_some_and(|wait| wait > patience);
+        let is_empty = matches!(refusal, Refusal::Empty { .. }) && self.early_by(permits, now).is_none();
+        let may_end = || self.there_at(now).saturating_add(self.in_flight()) >= permits;
+        self.for_good(permits).is_some() || (is_told && !(is_empty && may_end()))
     }
 
     /// The refusal of the moment.

@@ -218,6 +218,31 @@ fn a_refusal_is_known_if_the_allocator_knows_and_what_is_there_is_too_little() {
     assert!(!knows(9), "another answer may bring them");
 }
 
+/// The bug: callers that would have waited for the end of a call of this very process were refused at once.
+#[test]
+fn a_wait_for_a_call_of_this_process_is_not_in_vain() {
+    let (pool, now) = (pool(), CLOCK.now());
+    let (condition, rtt) = (Condition::Good, Duration::ZERO);
+    let chance = now + Duration::from_secs(30);
+    let patience = Duration::from_millis(100);
+    lend_of_calls(&pool, 5, now, TERM_MAX);
+    pool.set_counts_flights(true);
+    pool.set_standing(Standing { condition, ceiling: 5, chance, rtt });
+    for _ in 0..2 {
+        pool.take(1, false).expect("five are there");
+    }
+    assert!(pool.in_vain(4, patience), "what is only acquired is not handed back");
+    for _ in 0..3 {
+        assert_eq!(pool.enter(1, false), Ok(true));
+    }
+    assert!(!pool.in_vain(3, patience), "three may end at any time");
+    assert!(pool.in_vain(4, patience));
+    pool.hand_back(1);
+    assert!(!pool.in_vain(3, patience));
+    pool.set_standing(Standing { condition: Condition::Paused, ceiling: 5, chance, rtt });
+    assert!(pool.in_vain(3, patience), "of a limit that is paused nothing is spent again");
+}
+
 /// The bug: what a call had cost beyond its reservation stood in line for permits that could not come, and no
 /// caller overtakes the line.
 #[test]

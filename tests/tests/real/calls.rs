@@ -3,6 +3,7 @@
 
 use lessor::{Client, Limit};
 use lessor_protocol::{Clock, Moment};
+use scenarios::fleet::eventually;
 use scenarios::process::{Allocator, Node};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +20,10 @@ const CONFIG: &str = r#"
 [[limit]]
 name = "vendor"
 rules = [{ kind = "concurrency", limit = 3, longest = "2s" }]
+
+[[limit]]
+name = "long"
+rules = [{ kind = "concurrency", limit = 3, longest = "60s" }]
 
 [[limit]]
 name = "both"
@@ -114,6 +119,44 @@ async fn short_calls_share_a_few_permits_without_asking_for_each() {
     assert!((1..=3).contains(&most.load(Ordering::SeqCst)), "{most:?} of 3 at once");
     let exchanges = client.stats().exchanges;
     assert!(exchanges < 500, "{exchanges} exchanges for 1,000 calls");
+    client.shutdown().await;
+}
+
+/// The bug: a caller with little patience was refused at once where all that is in flight was this process's own, which would have
+/// ended in time.
+#[tokio::test]
+async fn a_caller_waits_for_a_call_of_its_own_process_to_end() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let client = Client::builder(&allocator.url).node("full").connect().await.expect("it answers");
+    let limit = client.limit("long");
+    let mut guards = vec![];
+    for _ in 0..3 {
+        guards.push(limit.enter(1).await.expect("three at once"));
+    }
+    let patience = Duration::from_millis(100);
+    let parts = lessor::all([(&limit, 1)]);
+    for is_all in [false, true] {
+        // By then it was told when to look again at its allocator, which is later than it waits.
+        eventually("a long wait is told", async || {
+            let refused = limit.try_enter(1).expect_err("all three are in flight");
+            refused.retry_after().is_some_and(|wait| wait > patience).then_some(())
+        })
+        .await;
+        let first = guards.pop();
+        let ends = async {
+            tokio::time::sleep(patience / 4).await;
+            drop(first);
+        };
+        let entered = async {
+            if !is_all {
+                return limit.enter_within(1, patience).await;
+            }
+            parts.enter_within(patience).await.map(|[entered]| entered)
+        };
+        let ((), entered) = tokio::join!(ends, entered);
+        guards.push(entered.expect("one has ended meanwhile"));
+    }
+    drop(guards);
     client.shutdown().await;
 }
 
