@@ -47,9 +47,14 @@ impl Standby {
         self.stopped.swap(stopped, Ordering::Relaxed) != stopped
     }
 
+    /// Whether the limit is in shadow mode.
+    pub(crate) fn is_tried_out(&self) -> bool {
+        self.shadow.load(Ordering::Relaxed)
+    }
+
     /// Whether everything that would be refused is let pass.
     pub(crate) fn lets_all_pass(&self) -> bool {
-        self.shadow.load(Ordering::Relaxed) || self.is(Fallback::Open)
+        self.is_tried_out() || self.is(Fallback::Open)
     }
 
     /// Whether anything is.
@@ -83,7 +88,7 @@ impl Standby {
 
     /// Counts permits that were let pass because no allocator answers. False if they were let pass for another reason.
     pub(crate) fn counts(&self, permits: u64) -> bool {
-        let is_counted = self.lets_some_pass() && !self.shadow.load(Ordering::Relaxed);
+        let is_counted = self.lets_some_pass() && !self.is_tried_out();
         if is_counted {
             self.passed.fetch_add(permits, Ordering::Relaxed);
         }

@@ -28,7 +28,8 @@ impl Limit {
     /// So unlike [`Limit::try_acquire`] it does not refuse the first call of a key. The wait is about a round trip. An allocator
     /// that leases the limit itself, from a shared store or an upstream, may have to ask there first: then it is a round trip
     /// more. A large call, which takes most of what the pool has, waits for some answers, each of which brings a part. It is a
-    /// second at most. Needs a tokio timer.
+    /// second at most. In shadow mode the wait is the same, and only then what would be refused is counted and let pass. Needs a
+    /// tokio timer.
     ///
     /// ```no_run
     /// # async fn example(limit: lessor::Limit, user: &str) -> Result<(), lessor::Refusal> {
@@ -43,7 +44,11 @@ impl Limit {
     /// # Cancel safety
     /// Dropping the future leaves the line; nothing is spent and nothing is lost.
     pub async fn check(&self, permits: u64) -> Result<(), Refusal> {
-        self.checked(permits, |first| self.pool.take_or_pass(permits, first).ok()).await
+        let attempt = |first, passes| match passes {
+            true => self.pool.take_or_pass(permits, first).ok(),
+            false => self.pool.take(permits, first).ok(),
+        };
+        self.checked(permits, attempt).await
     }
 
     /// [`Limit::check`] of one key: [`Limit::try_acquire_key`] for those who can wait for the first answer.
@@ -66,14 +71,40 @@ impl Limit {
     /// # Cancel safety
     /// As [`Limit::check`].
     pub async fn check_enter(&self, permits: u64) -> Result<Guard, Refusal> {
-        self.checked(permits, |first| self.started(permits, first)).await
+        let attempt = |first, passes| match passes {
+            true => self.started(permits, first),
+            false => Some(self.guard(permits, self.pool.enter(permits, first).ok()?)),
+        };
+        self.checked(permits, attempt).await
     }
 
+    /// What `attempt` gives. It is told whether its caller is first in line, and whether to let pass what would be refused.
+    ///
+    /// In shadow mode nothing passes before it is known that it would be refused: that is what is counted.
     async fn checked<T>(
         &self,
         permits: u64,
-        mut attempt: impl FnMut(bool) -> Option<T>,
+        mut attempt: impl FnMut(bool, bool) -> Option<T>,
     ) -> Result<T, Refusal> {
+        let pool = &*self.pool;
+        let decided = self.decided(permits, |first| attempt(first, !pool.is_tried_out())).await;
+        let why = match decided {
+            Ok(taken) => return Ok(taken),
+            Err(why) => why,
+        };
+        if pool.is_tried_out()
+            && let Some(passed) = attempt(false, true)
+        {
+            return Ok(passed);
+        }
+        Err(match why {
+            Why::Told(refusal) => refusal,
+            Why::Known => pool.refuse(permits),
+            Why::Unanswered => pool.refuse_unanswered(permits),
+        })
+    }
+
+    async fn decided<T>(&self, permits: u64, mut attempt: impl FnMut(bool) -> Option<T>) -> Result<T, Why> {
         if let Some(taken) = attempt(false) {
             return Ok(taken);
         }
@@ -81,21 +112,37 @@ impl Limit {
         let before = pool.answers();
         let mut gathered = Gathered { most: 0, told_to_wait: pool.told_to_wait() };
         if pool.known_refusal(permits, CLOCK.now()).is_some() {
-            return Err(pool.refuse(permits));
+            return Err(Why::Known);
         }
         let mut wait = pin!(wait_in_line(pool, self.priority, permits, || attempt(true)));
-        let answered = poll_fn(|cx| match wait.as_mut().poll(cx) {
-            Poll::Pending if is_answered(pool, permits, &mut gathered) => {
-                Poll::Ready(Err(pool.refuse(permits)))
+        let answered = poll_fn(|cx| {
+            // The line would count a refusal of what passes.
+            if pool.is_tried_out() && pool.for_good(permits).is_some() {
+                return Poll::Ready(Err(Why::Known));
             }
-            polled @ (Poll::Ready(_) | Poll::Pending) => polled,
+            match wait.as_mut().poll(cx) {
+                Poll::Pending if is_answered(pool, permits, &mut gathered) => Poll::Ready(Err(Why::Known)),
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(taken) => Poll::Ready(taken.map_err(Why::Told)),
+            }
         });
         match within(ANSWER_WITHIN, answered).await {
-            Some(taken) => taken,
-            None if pool.answers() == before => Err(pool.refuse_unanswered(permits)),
-            None => Err(pool.refuse(permits)),
+            Some(decided) => decided,
+            None if pool.answers() == before => Err(Why::Unanswered),
+            None => Err(Why::Known),
         }
     }
+}
+
+/// Why a check gets nothing.
+#[derive(Clone, Copy, Debug)]
+enum Why {
+    /// The line has refused it, and counted that.
+    Told(Refusal),
+    /// It is known that there is nothing for it, or nothing came in time.
+    Known,
+    /// No answer came in time.
+    Unanswered,
 }
 
 /// What a caller that waits has seen come.

@@ -21,6 +21,11 @@ impl LocalPool {
         self.passes() && self.cold.standby.lets_all_pass()
     }
 
+    /// Whether it is shadow mode that lets pass what would be refused.
+    pub(crate) fn is_tried_out(&self) -> bool {
+        self.passes() && self.cold.standby.is_tried_out()
+    }
+
     #[inline]
     fn passes(&self) -> bool {
         self.hot.passes.load(Ordering::Relaxed) && self.condition() != Condition::Closed

@@ -24,6 +24,7 @@ mod regions;
 mod reserve;
 mod service;
 mod several;
+mod shadow;
 mod shared;
 mod store;
 mod stores;
