@@ -313,7 +313,7 @@ impl<P: Pacer> Refill<P> {
             demand_milli: self.reported_demand(),
             largest: seen.largest.min(PERMITS_MAX),
             rate: self.rate.claim(),
-            shadow_refused: (seen.shadow_refused - self.shadow.forgotten).min(PERMITS_MAX),
+            shadow_refused: self.shadow_refused(seen),
             running: self.calls.running(),
             unguarded: self.calls.unguarded(),
             busy,

@@ -146,6 +146,9 @@ pub struct SpentBody {
     /// What it was lent beyond that stays charged until its lease ends. Absent: what its last ask said that it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<u64>,
+    /// Permits let pass in shadow mode since the session began.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shadow_refused: u64,
 }
 
 /// The answer to [`LeaveRequest`].

@@ -25,6 +25,7 @@ impl Refiller {
                 let mut refill = pool.refill();
                 let spent_total = refill.close(pool.slot());
                 let (running, held) = (refill.left_running(), refill.gives_back(spent_total));
+                let shadow_refused = refill.shadow_refused(pool.seen());
                 let PoolName { limit, key } = pool.name();
                 SpentBody {
                     limit: limit.to_string(),
@@ -32,6 +33,7 @@ impl Refiller {
                     spent_total,
                     running,
                     held: Some(held.min(PERMITS_MAX)),
+                    shadow_refused,
                 }
             })
             .collect();

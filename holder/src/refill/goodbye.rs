@@ -1,8 +1,8 @@
 //! The last that is told of a pool: what was spent, and how much comes back at most. As the rest of a refill, it reads no clock.
 
-use super::{Asked, Refill};
+use super::{Asked, Refill, Seen};
 use crate::permits::{Pacer, Permits};
-use lessor_protocol::{Ask, Grant};
+use lessor_protocol::{Ask, Grant, PERMITS_MAX};
 
 /// What the allocator knows to be lent, as totals since it last began to count from zero.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,6 +48,11 @@ impl<P: Pacer> Refill<P> {
             calls.close(spent);
         }
         spent + busy - self.forgotten
+    }
+
+    /// Permits let pass in shadow mode since the allocator last began to count from zero.
+    pub fn shadow_refused(&self, seen: Seen) -> u64 {
+        (seen.shadow_refused - self.shadow.forgotten).min(PERMITS_MAX)
     }
 
     /// The most permits that come back with a goodbye that says a total of `spent_total`.

@@ -166,8 +166,8 @@ impl Pool {
             return Ok(0);
         }
         let before = self.books.returned;
-        let Goodbye { spent_total, running, .. } = goodbye;
-        let ask = Ask { spent_total, running, ..Ask::default() };
+        let Goodbye { spent_total, running, shadow_refused, .. } = goodbye;
+        let ask = Ask { spent_total, running, shadow_refused, ..Ask::default() };
         let mirror = Place::below(self.number, id);
         self.reset_sessions(place, above, mirror, &ask);
         // What it does not give back it may spend until its lease ends.

@@ -34,6 +34,8 @@ pub struct Goodbye {
     pub running: Option<u64>,
     /// The most permits that it gives back. `None`: what its last ask said that it holds.
     pub held: Option<u64>,
+    /// Permits let pass in shadow mode since the session began.
+    pub shadow_refused: u64,
 }
 
 /// Leases that ended without a word and may still prove unspent, kept per session. A session that burns more

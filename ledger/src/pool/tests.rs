@@ -67,7 +67,7 @@ fn ask(spent_total: u64, held: u64, waiting: u64) -> Ask {
 
 /// The goodbye of a session that gives back all that it did not spend.
 fn goodbye(spent_total: u64, running: Option<u64>) -> Goodbye {
-    Goodbye { spent_total, running, held: Some(PERMITS_MAX) }
+    Goodbye { spent_total, running, held: Some(PERMITS_MAX), shadow_refused: 0 }
 }
 
 fn grant(answer: Result<Answer, AskError>) -> Grant {

@@ -263,6 +263,7 @@ impl Registry {
             ("spent_total", spent.spent_total),
             ("running", spent.running.unwrap_or(0)),
             ("held", spent.held.unwrap_or(0)),
+            ("shadow_refused", spent.shadow_refused),
         ];
         for (field, value) in said {
             if value > PERMITS_MAX {
@@ -272,8 +273,9 @@ impl Registry {
         let Some(id) = self.sessions.find(&caller.node, caller.session, caller.owner) else {
             return Ok(0);
         };
-        let SpentBody { spent_total, running, held, .. } = *spent;
-        let goodbye = Goodbye { spent_total, running, held };
+        let SpentBody { spent_total, running, held, shadow_refused, .. } = *spent;
+        let shadow_refused = if limit.config().shadow { shadow_refused } else { 0 };
+        let goodbye = Goodbye { spent_total, running, held, shadow_refused };
         if limit.config().parent.is_none() || !limit.has(&pool) {
             return Ok(limit.leave(now, &pool, id, caller.seq, goodbye)?);
         }

@@ -140,6 +140,7 @@ fn leaving_returns_what_is_unspent_and_names_what_is_wrong() {
         spent_total,
         running: None,
         held: Some(PERMITS_MAX),
+        shadow_refused: 0,
     };
     let goodbye = [spent("vendor/rest", None, 3), spent("nope", None, 1), spent("export", Some("k"), 4)];
     let left = registry.leave(millis(10), &caller(2), &goodbye);
@@ -166,6 +167,7 @@ fn a_stopping_allocator_lends_nothing_and_takes_back() {
         spent_total: 4,
         running: None,
         held: Some(PERMITS_MAX),
+        shadow_refused: 0,
     };
     assert_eq!(registry.leave(millis(2), &caller(3), &[spent]).returned, 6);
 }
@@ -364,6 +366,7 @@ impl Nodes {
                     spent_total,
                     running: None,
                     held: Some(PERMITS_MAX),
+                    shadow_refused: 0,
                 };
                 registry.leave(now, &caller(place, self.seq), &[spent]);
             }

@@ -92,11 +92,14 @@ fn leaving_is_pinned() {
         spent_total: 3,
         running: None,
         held: Some(41),
+        shadow_refused: 0,
     };
     golden(
-        &LeaveRequest { session: 1, seq: 13, spent: vec![spent] },
+        &LeaveRequest { session: 1, seq: 13, spent: vec![spent.clone()] },
         r#"{"session":1,"seq":13,"spent":[{"limit":"export","key":"user-42","spent_total":3,"held":41}]}"#,
     );
+    let tried_out = SpentBody { shadow_refused: 7, ..spent };
+    golden(&tried_out, r#"{"limit":"export","key":"user-42","spent_total":3,"held":41,"shadow_refused":7}"#);
     golden(&LeaveResponse { returned: 41, errors: vec![] }, r#"{"returned":41}"#);
 }
 
@@ -112,7 +115,14 @@ fn what_is_in_flight_is_pinned() {
         ),
     );
     assert_eq!(AskBody::of("a", None, ask).ask(), ask);
-    let left = SpentBody { limit: "a".to_owned(), key: None, spent_total: 9, running: Some(6), held: None };
+    let left = SpentBody {
+        limit: "a".to_owned(),
+        key: None,
+        spent_total: 9,
+        running: Some(6),
+        held: None,
+        shadow_refused: 0,
+    };
     golden(&left, r#"{"limit":"a","spent_total":9,"running":6}"#);
     let body = GrantBody { longest_ms: Some(120_000), hold: Some(7), ..GrantBody::<String>::default() };
     golden(&body, r#"{"limit":"","permits":0,"held":0,"term_ms":0,"longest_ms":120000,"hold":7}"#);

@@ -316,9 +316,9 @@ pub(super) fn entry((limit, id): (&str, &PoolId), ask: &DeskAsk) -> Entry {
 
 /// The last that a session says of a pool, in `ask`.
 pub(super) fn last_of(ask: &Ask, (limit, id): (&str, &PoolId)) -> SpentBody {
-    let Ask { spent_total, running, held, .. } = *ask;
+    let Ask { spent_total, running, held, shadow_refused, .. } = *ask;
     let key = id.key.as_ref().map(|key| key.to_string());
-    SpentBody { limit: limit.to_owned(), key, spent_total, running, held: Some(held) }
+    SpentBody { limit: limit.to_owned(), key, spent_total, running, held: Some(held), shadow_refused }
 }
 
 /// What `body` says to the node that reads it.

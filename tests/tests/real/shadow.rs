@@ -41,3 +41,20 @@ async fn what_a_check_would_have_had_is_not_counted_as_refused() {
     client.shutdown().await;
     fleet.stop().await;
 }
+
+/// The bug: what was let pass since the last ask was not told by a client that was shut down.
+#[tokio::test]
+async fn a_client_that_is_shut_down_tells_all_that_it_let_pass() {
+    let fleet = Fleet::start(CONFIG).await;
+    let client = fleet.client("a").await;
+    let window = client.limit("window");
+    window.check(1).await.expect("the first answer says that it is tried out");
+    for _ in 0..200 {
+        window.try_acquire(1).expect("nothing is refused");
+    }
+    client.shutdown().await;
+    let passed = window.shadow_refused();
+    assert!(passed >= 196, "{passed} of 201, and five may be had");
+    assert_eq!(fleet.number("window", "shadow_refused").await, passed);
+    fleet.stop().await;
+}

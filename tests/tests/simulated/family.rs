@@ -166,7 +166,8 @@ impl Play {
             Step::Leave { who } => {
                 let Session { id, seq, spent, hand, .. } = self.sessions[who];
                 self.with(who / 2, |pool, above| {
-                    let goodbye = Goodbye { spent_total: spent, running: None, held: Some(hand) };
+                    let goodbye =
+                        Goodbye { spent_total: spent, running: None, held: Some(hand), shadow_refused: 0 };
                     pool.leave_below(above, now, SessionId(id), seq + 1, goodbye)
                 })
                 .expect("the truth");

@@ -153,7 +153,8 @@ impl Play {
             }
             Step::Leave { who } => {
                 let Session { id, seq, spent, hand, .. } = self.sessions[who];
-                let goodbye = Goodbye { spent_total: spent, running: None, held: Some(hand) };
+                let goodbye =
+                    Goodbye { spent_total: spent, running: None, held: Some(hand), shadow_refused: 0 };
                 for said in ["once", "twice"] {
                     let outstanding = self.pool.view(self.now).books.outstanding;
                     let back = self.pool.leave(self.now, SessionId(id), seq + 1, goodbye).expect("the truth");

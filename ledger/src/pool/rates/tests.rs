@@ -252,7 +252,8 @@ impl World {
                 }
             }
             Act::Leaves => {
-                let goodbye = Goodbye { spent_total: spent, running: None, held: Some(held) };
+                let goodbye =
+                    Goodbye { spent_total: spent, running: None, held: Some(held), shadow_refused: 0 };
                 own.leave_below(&mut above, now, holder.id, seq, goodbye).expect("it says the truth");
                 self.begin(who);
             }

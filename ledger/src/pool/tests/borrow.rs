@@ -168,7 +168,7 @@ fn what_was_spent_is_told_again_where_the_root_could_not_be_asked() {
     let Answer::Refusal(refusal) = unheard else { panic!("{unheard:?}") };
     let mut pool = lent_one();
     assert_eq!(grant(pool.renew(millis(5), A, 2, ask(0, 0, 1))).permits, 1);
-    let goodbye = Goodbye { spent_total: 1, running: None, held: None };
+    let goodbye = Goodbye { spent_total: 1, running: None, held: None, shadow_refused: 0 };
     assert_eq!(pool.leave(millis(7), A.id, 3, goodbye), Ok(0));
     let due = pool.asks_above(millis(7), RTT);
     let told = pool.ask_above(due, RTT);

@@ -17,7 +17,7 @@ fn books(pool: &mut Pool, at: u64) -> (u64, u64, u64, u64) {
 /// The bug: whatever a session had been lent came back with a goodbye, also what it did not know of yet.
 #[test]
 fn a_goodbye_gives_back_no_more_than_the_session_says_that_it_holds() {
-    let says = |held| Goodbye { spent_total: 30, running: None, held };
+    let says = |held| Goodbye { spent_total: 30, running: None, held, shadow_refused: 0 };
     for (held, back) in [(None, 0), (Some(0), 0), (Some(25), 25), (Some(70), 70), (Some(PERMITS_MAX), 70)] {
         let mut pool = a_hundred_out();
         assert_eq!(pool.leave(millis(10), A.id, 2, says(held)), Ok(back), "{held:?}");
@@ -30,10 +30,33 @@ fn a_goodbye_gives_back_no_more_than_the_session_says_that_it_holds() {
     let next = grant(pool.renew(millis(10), A, 2, ask(30, 70, 50)));
     assert_eq!((next.kept, next.permits), (70, 50));
     assert_eq!(
-        pool.leave(millis(20), A.id, 3, Goodbye { spent_total: 35, running: None, held: None }),
+        pool.leave(
+            millis(20),
+            A.id,
+            3,
+            Goodbye { spent_total: 35, running: None, held: None, shadow_refused: 0 }
+        ),
         Ok(70)
     );
     assert_eq!(books(&mut pool, 20), (45, 35, 70, 0));
+}
+
+/// The bug: what was let pass after the last ask was counted nowhere.
+#[test]
+fn a_goodbye_says_what_was_let_pass_since_the_last_ask() {
+    let mut pool = a_hundred_out();
+    grant(pool.renew(millis(10), A, 2, Ask { shadow_refused: 4, ..ask(10, 90, 0) }));
+    assert_eq!(pool.view(millis(10)).shadow_refused, 4);
+    let last = Goodbye { shadow_refused: 9, ..goodbye(10, None) };
+    for _ in 0..2 {
+        pool.leave(millis(20), A.id, 3, last).expect("it is known");
+        assert_eq!(pool.view(millis(20)).shadow_refused, 9, "said twice, counted once");
+    }
+    // One of an earlier kind says nothing of it.
+    let mut pool = a_hundred_out();
+    grant(pool.renew(millis(10), A, 2, Ask { shadow_refused: 4, ..ask(0, 100, 0) }));
+    pool.leave(millis(20), A.id, 3, goodbye(0, None)).expect("it is known");
+    assert_eq!((pool.view(millis(20)).shadow_refused, books(&mut pool, 20)), (4, (0, 0, 100, 0)));
 }
 
 /// The bug: the next ask had the number of the goodbye, was taken for a repeated one, and got the last grant again.

@@ -111,8 +111,12 @@ fn done(
         Act::Ask { .. } => format!("{:?}", pool.renew(now, holder, seq, ask)),
         Act::Refused(_) => format!("{:?}", pool.settle_only(now, holder, seq, ask, refusal)),
         Act::Leaves(_) | Act::Dies(_) => {
-            let goodbye =
-                Goodbye { spent_total: ask.spent_total, running: ask.running, held: Some(ask.held) };
+            let goodbye = Goodbye {
+                spent_total: ask.spent_total,
+                running: ask.running,
+                held: Some(ask.held),
+                shadow_refused: 0,
+            };
             let leaves = matches!(act, Act::Leaves(_));
             format!("{:?}", leaves.then(|| pool.leave(now, holder.id, seq, goodbye)))
         }

@@ -33,6 +33,7 @@ fn a_pattern_serves_each_name_that_fits_it_apart() {
         spent_total: 1,
         running: None,
         held: Some(PERMITS_MAX),
+        shadow_refused: 0,
     };
     assert_eq!(registry.leave(millis(1), &caller(2), &[spent]).returned, 1);
     let wrong = registry.leases(millis(2), &caller(3), &[ask("api/a b", None, 0, 0, 1)]).grants;
@@ -122,6 +123,7 @@ fn a_permit_is_charged_to_all_of_a_family_or_to_none() {
         spent_total: 3,
         running: None,
         held: Some(PERMITS_MAX),
+        shadow_refused: 0,
     };
     assert_eq!(registry.leave(millis(0), &caller(2), &[spent]).returned, 5);
     assert_eq!(available(&mut registry, "tenant", Some("acme")), Some(23));

@@ -72,7 +72,8 @@ impl Pair {
 
     fn leaves(&mut self, session: u64, key: &str, spent_total: u64, now: u64) {
         let key = Some(key.to_owned());
-        let last = SpentBody { limit: "a".to_owned(), key, spent_total, running: None, held: None };
+        let limit = "a".to_owned();
+        let last = SpentBody { limit, key, spent_total, running: None, held: None, shadow_refused: 0 };
         let left = self.region.leave(millis(now), &Caller { session, ..caller(1_000) }, &[last]);
         assert_eq!(left.returned, 0);
     }

@@ -99,7 +99,12 @@ impl Side {
                 format!("{answer:?} {:?}", limit.left(&id(key)))
             }
             Act::Leave(session, key) => {
-                let goodbye = Goodbye { spent_total: ask.spent_total, running: None, held: Some(ask.held) };
+                let goodbye = Goodbye {
+                    spent_total: ask.spent_total,
+                    running: None,
+                    held: Some(ask.held),
+                    shadow_refused: 0,
+                };
                 format!("{:?}", limit.leave(now, &id(key), holder(session).id, seq, goodbye))
             }
             Act::Sweep(steps) => format!("{:?}", limit.sweep(now, steps)),
