@@ -50,7 +50,7 @@ const ADMIN_CONNECTIONS_MAX: usize = 256;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Its store cannot be used.
-    #[error(transparent)]
+    #[error("store.path: {0}")]
     Store(#[from] StoreError),
     /// Its certificates cannot be used.
     #[error("server.tls: {0}")]

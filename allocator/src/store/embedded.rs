@@ -3,7 +3,7 @@
 
 use super::dump::Dump;
 use super::seal::{self, Seal, with_more};
-use super::{StoreError, boot, file};
+use super::{StoreError, aside, boot, file};
 use crate::clock::begin;
 use lessor_ledger::registry::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, Written};
 use lessor_ledger::rule::Gap;
@@ -131,7 +131,7 @@ impl Embedded {
     /// Opens the store at `path`, and reads it. One that is of no use is set aside, and a new one is made.
     ///
     /// # Errors
-    /// If another process has it, or it can be neither read nor made.
+    /// If another process has it, it can be neither read nor made, or the file is no store. Such a file is left as it is.
     pub fn open(path: &Path) -> Result<(Self, Result<Found, Lost>), StoreError> {
         // A link in place of the seal would be taken for a seal that is gone, and the store for an old one.
         file::refuse_link(&seal::beside(path)).map_err(|error| unusable(path, &error))?;
@@ -148,7 +148,7 @@ impl Embedded {
             Err(lost) => lost,
         };
         if lost != Lost::Gone {
-            let aside = with_more(path, ".lost");
+            let aside = aside::free_name(path).map_err(|error| unusable(path, &error))?;
             std::fs::rename(path, &aside).map_err(|error| unusable(path, &error))?;
         }
         Ok((Self::make(path, begin())?, Err(lost)))
@@ -205,6 +205,12 @@ impl Embedded {
         // The library would make a new store of an empty file.
         if file.metadata().is_ok_and(|meta| meta.len() == 0) {
             return Ok(Err(Lost::Damaged("it is empty".to_owned())));
+        }
+        // Beside a seal it is a store with damage where it begins.
+        if !aside::begins_as_store(&file).map_err(|error| unusable(path, &error))?
+            && seal::read(path).is_none()
+        {
+            return Err(StoreError::Foreign(path.to_owned()));
         }
         let opened = catch_unwind(AssertUnwindSafe(|| database(file)));
         let database = match opened {

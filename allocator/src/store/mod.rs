@@ -1,6 +1,7 @@
 //! Where pools outlive the process: what is written down of them, in batches, each durable as a whole or not at all. The
 //! allocator makes the batches, the journal hands them over; nothing here knows what a permit is.
 
+mod aside;
 mod boot;
 mod dump;
 mod embedded;
@@ -21,6 +22,9 @@ pub enum StoreError {
     /// Another process has it.
     #[error("store {}: another process has it open: one allocator at a time", .0.display())]
     Taken(PathBuf),
+    /// The file was never a store. It is not touched.
+    #[error("store {}: this file is no store of Lessor, and is left as it is", .0.display())]
+    Foreign(PathBuf),
     /// There is something of that name which is not ours to replace.
     #[error("store {}: {problem}", .path.display())]
     Unusable {

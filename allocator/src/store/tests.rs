@@ -257,6 +257,43 @@ fn of_a_store_that_is_damaged_anywhere_nothing_else_than_was_written_is_read() {
     assert!(as_it_was > 0 && lost > 20, "{as_it_was} as they were, {lost} lost");
 }
 
+/// The bug: a path that was mistyped took the operator's own configuration away, and wrote over what was set aside before.
+#[test]
+fn a_file_that_never_was_a_store_is_left_as_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("lessor.toml");
+    for text in ["[store]\npath = \"lessor.toml\"\n", "x", "redc", "\n\0\0\0\0\0\0\0\0"] {
+        std::fs::write(&path, text).expect("a file");
+        let refused = [Embedded::open(&path).map(|_| ()), Embedded::check(&path).map(|_| ())];
+        for refused in refused {
+            let error = refused.expect_err("it is no store").to_string();
+            assert!(error.contains("lessor.toml: this file is no store of Lessor"), "{error}");
+        }
+        assert_eq!(std::fs::read_to_string(&path).expect("it is there"), text);
+        let names = std::fs::read_dir(folder.path()).expect("a folder").count();
+        assert_eq!(names, 1, "nothing was made beside it");
+    }
+}
+
+/// A crash leaves them when a store is made, or a disk that fails: no promise rests on such a file, and it is kept.
+#[test]
+fn what_is_left_of_a_store_is_set_aside_under_a_name_that_is_free() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.redb");
+    drop(filled(&path));
+    let mut torn = std::fs::read(&path).expect("a file");
+    torn[..4].copy_from_slice(b"junk");
+    let left: [&[u8]; 5] = [b"", b"red", b"redb\x1a\x0a\xa9\x0d\x0a", &[0; 8_192], &torn];
+    for (number, bytes) in (1..).zip(left) {
+        std::fs::write(&path, bytes).expect("a file");
+        let lost = reopened(&path).expect_err("it is of no use");
+        assert!(matches!(lost, Lost::Damaged(_)), "{lost}");
+        let name = if number == 1 { "a.redb.lost".to_owned() } else { format!("a.redb.lost.{number}") };
+        assert_eq!(std::fs::read(folder.path().join(name)).expect("it is kept"), bytes);
+    }
+    assert_eq!(std::fs::read(folder.path().join("a.redb.lost")).expect("it is kept"), b"");
+}
+
 #[test]
 fn one_that_cannot_be_written_is_made_anew_with_all_there_is() {
     let folder = tempfile::tempdir().expect("a folder");

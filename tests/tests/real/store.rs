@@ -195,6 +195,24 @@ fn another_process_is_told_that_the_store_is_taken() {
     assert!(said.contains("lessor.redb") && said.contains("another process has it open"), "{said}");
 }
 
+/// The bug: the configuration that the path was mistyped as was renamed, and a store made in its place.
+#[test]
+fn a_store_path_that_names_another_file_is_refused_and_that_file_is_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("lessor.toml");
+    let text = format!("[store]\npath = {:?}\n{WINDOW}", file.display().to_string());
+    std::fs::write(&file, &text).expect("a file");
+    let served =
+        Command::new(lessor()).args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file).output();
+    let served = served.expect("it starts");
+    let said = String::from_utf8_lossy(&served.stderr);
+    assert_eq!(served.status.code(), Some(2), "{said}");
+    let says = ["store.path: ", "lessor.toml", "no store of Lessor"];
+    assert!(says.iter().all(|words| said.contains(words)), "{said}");
+    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), text);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing was made beside it");
+}
+
 /// How long the limit is shut once the allocator is back, where `act` was done to its folder meanwhile.
 fn shut_after(act: impl FnOnce(&Path)) -> Duration {
     let allocator = Allocator::start(WINDOW, "127.0.0.1:0", true);
