@@ -1,6 +1,7 @@
 //! `lessor audit`: reads the audit log of an allocator, oldest first. It reads the file, so it needs no allocator that runs.
 
 use crate::failure::Failure;
+use crate::print;
 use clap::Args;
 use serde_json::Value;
 use std::fs::File;
@@ -72,10 +73,12 @@ pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
             }
             let text = if args.json { entry.to_string() } else { shown(&entry) };
             let printed = writeln!(stdout, "{text}");
-            printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))?;
+            if printed.is_err() {
+                return print::done(printed);
+            }
         }
     }
-    stdout.flush().map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
+    print::done(stdout.flush())
 }
 
 /// The older files that are there, the oldest first, and then the one that is written now.

@@ -28,11 +28,11 @@ pub(crate) use part::Part;
 use crate::args::{ANY_PORT, DemoArgs, Scenario};
 use crate::failure::Failure;
 use crate::logging::{self, Format};
+use crate::print::print;
 use crate::stop::Stop;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::Write as _;
 use std::path::Path;
 use tracing_subscriber::EnvFilter;
 
@@ -104,9 +104,4 @@ fn show(report: &(impl Display + Serialize), json: bool) -> Result<(), Failure> 
         true => serde_json::to_string(report).expect("plain data is always JSON") + "\n",
         false => format!("{report}\n"),
     })
-}
-
-fn print(text: String) -> Result<(), Failure> {
-    let printed = std::io::stdout().write_all(text.as_bytes());
-    printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
 }

@@ -12,9 +12,11 @@ mod logging;
 mod manual;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod print;
 mod replay;
 mod serve;
 mod simulate;
+mod span;
 mod status;
 mod stop;
 mod store;

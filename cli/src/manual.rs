@@ -3,8 +3,8 @@
 
 use crate::args::Cli;
 use crate::failure::Failure;
+use crate::print::print;
 use clap::{Args, CommandFactory as _};
-use std::io::Write as _;
 use std::path::PathBuf;
 
 /// `lessor completions`.
@@ -40,10 +40,4 @@ pub(crate) fn pages(args: &ManArgs) -> Result<(), Failure> {
     let rendered = clap_mangen::Man::new(Cli::command()).render(&mut page);
     rendered.map_err(|error| Failure::Run(format!("cannot render the page: {error}")))?;
     print(&page)
-}
-
-fn print(text: &[u8]) -> Result<(), Failure> {
-    let mut stdout = std::io::stdout().lock();
-    let printed = stdout.write_all(text).and_then(|()| stdout.flush());
-    printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
 }

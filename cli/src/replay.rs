@@ -21,6 +21,7 @@ mod tests;
 use crate::args::ReplayArgs;
 use crate::configuration;
 use crate::failure::Failure;
+use crate::print;
 use answer::Answer;
 use contract::{Contract, PoolId};
 use fleet::{Fleet, Shape};
@@ -31,7 +32,7 @@ use lines::{Csv, Lines};
 use out::Out;
 use request::Request;
 use std::collections::BTreeMap;
-use std::io::{self, BufWriter, ErrorKind, Write, stdout};
+use std::io::{self, BufWriter, Write, stdout};
 use std::time::Duration;
 use summary::Summary;
 
@@ -63,11 +64,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     if let (Some(summary), true) = (&summary, args.summary && written.is_ok()) {
         written = out.print(&if args.json { summary.json() } else { summary.to_string() });
     }
-    match written {
-        // A reader that has seen enough closes the pipe.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-        written => written.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))?,
-    }
+    print::done(written)?;
     match (&args.plot, summary) {
         (Some(file), Some(summary)) => plot::draw(file, &summary.flows()),
         _ => Ok(()),

@@ -3,9 +3,10 @@
 
 use crate::failure::Failure;
 use crate::limits::{AddressArgs, Server, table};
+use crate::print::print;
+use crate::span::span;
 use clap::Args;
 use serde_json::{Value, json};
-use std::io::Write as _;
 use std::time::Duration;
 
 /// Shown below its help.
@@ -55,11 +56,6 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     }
 }
 
-fn print(text: &str) -> Result<(), Failure> {
-    let printed = std::io::stdout().write_all(text.as_bytes());
-    printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
-}
-
 /// A line for the allocator, and one for each that it leases from.
 fn head(address: &str, status: &Value) -> String {
     let reasons = reasons(status);
@@ -68,7 +64,7 @@ fn head(address: &str, status: &Value) -> String {
     let facts = format!(
         "version {}, up {}, {} sessions, store {}",
         table::text(&status["version"]),
-        humantime::format_duration(up),
+        span(up),
         status["sessions"],
         table::text(&status["store"]),
     );
@@ -104,7 +100,7 @@ fn reasons(status: &Value) -> Vec<String> {
     let word = |reason: &Value| match reason.as_str() {
         Some("quarantine") => {
             let longest = Duration::from_millis(waits["longest_ms"].as_u64().unwrap_or_default());
-            format!("{} limits in quarantine for {}", waits["limits"], humantime::format_duration(longest))
+            format!("{} limits in quarantine for {}", waits["limits"], span(longest))
         }
         Some("store_failing") => "the store cannot be written".to_owned(),
         _ => table::text(reason),
@@ -121,14 +117,14 @@ mod tests {
         let status = json!({
             "version": "1.0.0", "up_ms": 61_500, "sessions": 3, "store": "embedded", "node": null,
             "reasons": ["store_failing", "quarantine"],
-            "quarantine": { "limits": 2, "longest_ms": 1_500 },
+            "quarantine": { "limits": 2, "longest_ms": 519_596_457_u64 },
             "upstreams": [{ "url": "http://centre:7400", "is": "down" }],
             "warnings": ["any is let in"],
             "checks": { "store": { "ok": false, "reason": "cannot write: no space" }, "config": { "ok": true } },
         });
         let shown = head("http://here:7400", &status);
         let lines: Vec<&str> = shown.lines().collect();
-        let reasons = "the store cannot be written, 2 limits in quarantine for 1s 500ms";
+        let reasons = "the store cannot be written, 2 limits in quarantine for 6d 0h";
         assert_eq!(
             lines[0],
             format!("http://here:7400    {reasons}  version 1.0.0, up 1m 1s, 3 sessions, store embedded")

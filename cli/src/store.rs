@@ -3,10 +3,10 @@
 
 use crate::failure::Failure;
 use crate::file;
+use crate::print;
 use clap::{Args, Subcommand};
 use lessor_allocator::cells::{Cells, CellsConfig, CellsError, Password, StoreUrl};
 use lessor_allocator::store::{Dump, Embedded, StoreError};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -154,6 +154,5 @@ fn failed(error: &StoreError) -> Failure {
 }
 
 fn print(line: &str) -> Result<(), Failure> {
-    writeln!(std::io::stdout(), "{line}")
-        .map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
+    print::print(format!("{line}\n"))
 }

@@ -1,10 +1,10 @@
 //! `lessor tls`: throw-away certificates for a desk. They are no way to run a fleet: the key of the authority lies beside them.
 
 use crate::failure::Failure;
+use crate::print::print;
 use clap::{Args, Subcommand};
 use lessor_tls::TlsError;
 use lessor_tls::dev_ca::{DevCa, Purpose};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -46,8 +46,7 @@ enum TlsCommand {
 pub(crate) fn run(args: &TlsArgs) -> Result<(), Failure> {
     let TlsCommand::DevCa { folder, valid } = &args.command;
     let said = make(folder, *valid).map_err(|error| Failure::Input(error.to_string()))?;
-    let printed = std::io::stdout().write_all(said.as_bytes());
-    printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
+    print(said)
 }
 
 fn make(folder: &Path, valid: Duration) -> Result<String, TlsError> {

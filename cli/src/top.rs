@@ -11,12 +11,13 @@ pub(crate) use args::{TOP_EXAMPLE, TopArgs, TopSort};
 
 use crate::failure::Failure;
 use crate::limits::Server;
+use crate::print::print;
 use lessor_protocol::Clock;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use rows::{Look, Row};
 use screen::{Next, Screen};
 use serde_json::Value;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,8 +43,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     let server = Server::try_new(&args.server)?;
     if args.once || args.json || !std::io::stdout().is_terminal() {
         let text = runtime.block_on(once(&server, args))?;
-        let printed = std::io::stdout().write_all(text.as_bytes());
-        return printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")));
+        return print(text);
     }
     let (sender, seen) = sync_channel(1);
     let chosen = Arc::new(Mutex::new(None));

@@ -1,6 +1,8 @@
 //! What `lessor limits` prints for people: columns that line up, one limit or pool a line.
 
+use crate::span::span;
 use serde_json::Value;
+use std::time::Duration;
 
 /// All limits.
 pub(crate) fn limits(body: &Value) -> String {
@@ -53,9 +55,9 @@ pub(super) fn preview(body: &Value) -> String {
     let waits =
         body["pools"].as_array().into_iter().flatten().filter_map(|pool| pool["quarantine_ms"].as_u64());
     if let Some(wait) = body["begins_anew_ms"].as_u64() {
-        shown.push_str(&format!("it would begin anew, and lend nothing for {wait} ms\n"));
+        shown.push_str(&format!("it would begin anew, and lend nothing for {}\n", of_millis(wait)));
     } else if let Some(wait) = waits.max().filter(|wait| *wait > 0) {
-        shown.push_str(&format!("it would lend nothing for up to {wait} ms\n"));
+        shown.push_str(&format!("it would lend nothing for up to {}\n", of_millis(wait)));
     }
     shown
 }
@@ -63,23 +65,29 @@ pub(super) fn preview(body: &Value) -> String {
 fn state(limit: &Value) -> String {
     let mut words = vec![];
     if limit["paused"] == Value::Bool(true) {
-        words.push("paused".to_owned());
+        let lasts = limit["paused_ms"].as_u64().map(|ms| format!(" for {}", of_millis(ms)));
+        words.push(format!("paused{}", lasts.unwrap_or_default()));
     }
     if let Some(blocked) = limit["blocked_nodes"].as_u64().filter(|blocked| *blocked > 0) {
         words.push(format!("{blocked} blocked"));
     }
     if let Some(wait) = limit["quarantine_ms"].as_u64().filter(|wait| *wait > 0) {
-        words.push(format!("quarantine for {wait} ms"));
+        words.push(format!("quarantine for {}", of_millis(wait)));
     }
     if words.is_empty() { "lends".to_owned() } else { words.join(", ") }
 }
 
-/// `sliding_window 9000/30s`, with a + between two.
+fn of_millis(millis: u64) -> String {
+    span(Duration::from_millis(millis))
+}
+
+/// `sliding_window 9000/30s`, `fixed_window 9000/month`, with a + between two.
 fn rules(limit: &Value) -> String {
+    const PER: [&str; 3] = ["per", "calendar", "longest"];
     let one = |rule: &Value| {
         let count =
             ["limit", "refill"].into_iter().find_map(|key| rule.get(key)).map(text).unwrap_or_default();
-        let per = ["per", "longest"].into_iter().find_map(|key| rule.get(key)).map(text).unwrap_or_default();
+        let per = PER.into_iter().find_map(|key| rule.get(key)).map(text).unwrap_or_default();
         format!("{} {count}/{per}", text(&rule["kind"]))
     };
     limit["rules"].as_array().into_iter().flatten().map(one).collect::<Vec<_>>().join(" + ")
@@ -132,6 +140,21 @@ mod tests {
         assert_eq!(shown, expected.concat());
     }
 
+    /// The bugs: a month was left out, a pause had no end, and a long wait was a number of milliseconds.
+    #[test]
+    fn a_rule_has_its_period_and_what_lends_nothing_says_for_how_long() {
+        let of = |rules: Value| super::rules(&json!({ "rules": rules }));
+        let monthly =
+            json!({ "kind": "fixed_window", "limit": 1_000_000, "calendar": "month", "zone": "UTC" });
+        assert_eq!(of(json!([monthly])), "fixed_window 1000000/month");
+        let capped = json!([{ "kind": "leaky_bucket", "burst": 1, "refill": 5, "per": "1s" },
+            { "kind": "concurrency", "limit": 10, "longest": "3s" }]);
+        assert_eq!(of(capped), "leaky_bucket 5/1s + concurrency 10/3s");
+        assert_eq!(state(&json!({ "paused": true, "paused_ms": 599_123 })), "paused for 9m 59s");
+        assert_eq!(state(&json!({ "paused": true })), "paused");
+        assert_eq!(state(&json!({ "quarantine_ms": 519_596_457 })), "quarantine for 6d 0h");
+    }
+
     #[test]
     fn a_preview_says_for_how_long_nothing_would_be_lent() {
         let pool =
@@ -143,7 +166,7 @@ mod tests {
             shown.lines().skip(3).map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(last(None, [0, 0]), [""; 0]);
-        assert_eq!(last(None, [0, 60_000]), ["it would lend nothing for up to 60000 ms"]);
-        assert_eq!(last(Some(7), [0, 60_000]), ["it would begin anew, and lend nothing for 7 ms"]);
+        assert_eq!(last(None, [0, 60_000]), ["it would lend nothing for up to 1m"]);
+        assert_eq!(last(Some(7), [0, 60_000]), ["it would begin anew, and lend nothing for 7ms"]);
     }
 }

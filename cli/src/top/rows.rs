@@ -1,11 +1,13 @@
 //! What follows from two looks at all limits: rates, and how much a limit needs an operator. No IO, no clock.
 
 use crate::limits::table;
+use crate::span::span;
 use crate::top::TopSort;
 use lessor_protocol::Moment;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// One look at all limits.
 #[derive(Clone, Debug)]
@@ -113,10 +115,11 @@ impl Row {
         let mut found: Vec<(u8, String)> = vec![];
         let count = |of: &str| limit[of].as_u64().unwrap_or_default();
         if count("quarantine_ms") > 0 {
-            found.push((3, format!("quarantine {} s", count("quarantine_ms").div_ceil(1_000))));
+            found.push((3, format!("quarantine {}", span(Duration::from_millis(count("quarantine_ms"))))));
         }
         if limit["paused"] == json!(true) {
-            found.push((3, "paused".to_owned()));
+            let lasts = limit["paused_ms"].as_u64().map(|ms| format!(" {}", span(Duration::from_millis(ms))));
+            found.push((3, format!("paused{}", lasts.unwrap_or_default())));
         }
         if count("vendor_paused_pools") > 0 {
             found.push((3, "vendor paused".to_owned()));
@@ -190,7 +193,6 @@ impl Row {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use std::time::Duration;
 
     pub(in crate::top) fn look(second: u64, limits: &[(&str, u64, u64, u64)]) -> Look {
         let limit = |(name, available, spent, empty): &(&str, u64, u64, u64)| {

@@ -389,6 +389,25 @@ fn a_bad_command_line_or_configuration_ends_with_code_2_and_one_line() {
     }
 }
 
+/// The bug: a reader that had seen enough, as `head`, made it fail.
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("good.toml");
+    std::fs::write(&file, CONFIG).expect("a file in it");
+    for args in
+        [vec!["check", file.to_str().expect("a plain path")], vec!["man"], vec!["completions", "bash"]]
+    {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output =
+            std::process::Command::new(scenarios::process::lessor()).args(&args).stdout(writer).output();
+        let output = output.expect("it runs");
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
+    }
+}
+
 #[test]
 fn a_client_survives_an_allocator_that_answers_rubbish_and_one_that_never_answers() {
     let port = HeldPort::any().expect("a free port");
