@@ -146,7 +146,8 @@ impl Transport {
     pub(crate) async fn events(&self) -> Result<Response, ExchangeError> {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{EVENTS_PATH}", self.base.path().trim_end_matches('/')));
-        let response = self.http.get(url, LISTENER_MARK, STREAM_MAX).await?;
+        let response =
+            self.http.get(url, LISTENER_MARK, STREAM_MAX).await.map_err(|error| self.named(error))?;
         match response.status() {
             ::http::StatusCode::OK => Ok(response),
             // What it says is of no use, however long it is.
@@ -154,12 +155,19 @@ impl Transport {
         }
     }
 
+    /// `error` with the address that was asked. The host of a request over a Unix socket leads nowhere.
+    fn named(&self, error: ExchangeError) -> ExchangeError {
+        let ExchangeError::Unreachable(why) = error else { return error };
+        ExchangeError::Unreachable(format!("{}: {why}", self.name))
+    }
+
     async fn post<T: serde::Serialize>(&self, path: &str, body: &T) -> Result<Vec<u8>, ExchangeError> {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
         let body = serde_json::to_vec(body).map_err(|error| ExchangeError::Rubbish(error.to_string()))?;
         let span = traceparent(&tracing::Span::current());
-        let mut response = self.http.post(url, body, span, self.timeout).await?;
+        let posted = self.http.post(url, body, span, self.timeout).await;
+        let mut response = posted.map_err(|error| self.named(error))?;
         let status = response.status();
         let mut read = Vec::new();
         while let Some(chunk) = response.chunk().await? {
@@ -242,6 +250,26 @@ mod tests {
         let socket =
             Transport::try_new("unix:///run/a.sock", Duration::from_secs(1), &Credentials::default());
         assert_eq!(&**socket.expect("it is one").name(), "unix:/run/a.sock");
+    }
+
+    /// The bug: what was asked for over a socket was said to be at `http://localhost/`.
+    #[tokio::test]
+    async fn an_allocator_that_is_not_reached_is_named_as_it_was_given() {
+        for url in ["unix:/no/such.sock", "http://127.0.0.1:1"] {
+            let there =
+                Transport::try_new(url, Duration::from_secs(5), &Credentials::default()).expect("it is one");
+            let errors = [
+                there.events().await.map(|_| ()).expect_err("there is none"),
+                there
+                    .leave("a", &LeaveRequest { session: 1, seq: 1, spent: vec![] })
+                    .await
+                    .expect_err("there is none"),
+            ];
+            for error in errors.map(|error| error.to_string()) {
+                assert!(error.contains(&format!("reached: {url}: ")), "{error}");
+                assert!(!error.contains("localhost"), "{error}");
+            }
+        }
     }
 
     #[test]

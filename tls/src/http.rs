@@ -12,6 +12,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use lessor_files::Token;
 use std::error::Error;
+use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -168,13 +169,30 @@ impl Response {
     }
 }
 
-/// `error` with what caused it, in one line.
-fn with_causes(error: &dyn Error) -> String {
-    let mut said = error.to_string();
+/// What a peer that answers a handshake with anything else most likely is.
+const NO_TLS: &str = " (the other side may not speak TLS: is it http://?)";
+
+/// The same of one whose answer to a request in clear cannot be read.
+const MAY_BE_TLS: &str = " (the other side may speak TLS: is it https://?)";
+
+/// `error` with what caused it, in one line, and with what is most likely wrong where one side speaks TLS and the other does not.
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let (mut said, mut hint) = (error.to_string(), hint(error));
     let mut cause = error.source();
     while let Some(error) = cause {
         said = format!("{said}: {error}");
+        hint = hint.or_else(|| self::hint(error));
         cause = error.source();
     }
-    said
+    said + hint.unwrap_or_default()
+}
+
+fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    let inner = error.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
+    let tls =
+        inner.and_then(|error| error.downcast_ref::<tokio_rustls::rustls::Error>()).or(error.downcast_ref());
+    if matches!(tls, Some(tokio_rustls::rustls::Error::InvalidMessage(_))) {
+        return Some(NO_TLS);
+    }
+    error.downcast_ref::<hyper::Error>().filter(|error| error.is_parse()).map(|_| MAY_BE_TLS)
 }

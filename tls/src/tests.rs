@@ -144,3 +144,30 @@ async fn a_peer_that_speaks_no_tls_is_told_so_and_closed() {
     peer.read_to_end(&mut said).await.expect("it is closed");
     assert_eq!(said.first(), Some(&21), "an alert: {said:?}");
 }
+
+/// The bug: what a library says of bytes that it did not expect is of no help to an operator.
+#[tokio::test]
+async fn where_only_one_side_speaks_tls_that_is_said() {
+    let (folder, _, _) = desk();
+    let said = async |scheme: &str, answer: &'static [u8]| {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let peer = tokio::spawn(async move {
+            let (mut peer, _) = listener.accept().await.expect("a client");
+            let asked = peer.read(&mut [0; 512]).await.expect("it asks");
+            assert!(asked > 0);
+            peer.write_all(answer).await.expect("it is read");
+        });
+        let patience = Duration::from_secs(10);
+        let tls = Tls::new().ca(folder.path().join("ca.crt"));
+        let client = HttpClient::try_new(patience, Some(tls)).expect("good");
+        let request = http::Request::get(format!("{scheme}://{address}/readyz")).body(vec![]);
+        let answer = client.send(request.expect("good"), patience).await;
+        peer.await.expect("no panic");
+        answer.map(|_| ()).expect_err("they do not understand each other").to_string()
+    };
+    let clear = said("https", b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+    assert!(clear.contains("may not speak TLS"), "{clear}");
+    let encrypted = said("http", &[21, 3, 3, 0, 2, 2, 22]).await;
+    assert!(encrypted.contains("may speak TLS"), "{encrypted}");
+}

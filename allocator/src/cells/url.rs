@@ -141,9 +141,24 @@ impl FromStr for StoreUrl {
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
         // A parser quotes what it does not know, whatever that is.
-        let place = place(text).map_err(|UrlError(problem)| UrlError(excerpt(&problem)))?;
+        let place = place(text).map_err(|UrlError(problem)| {
+            let hint = if has_bad_port(text) { PORTS } else { "" };
+            UrlError(format!("{}{hint}", excerpt(&problem)))
+        })?;
         Ok(StoreUrl { text: text.to_owned(), place })
     }
+}
+
+const PORTS: &str = ": a port is a number from 1 to 65535";
+
+/// Whether what is after a host in `text` is a number, and no port.
+fn has_bad_port(text: &str) -> bool {
+    let rest = text.split_once("//").map_or("", |(_, rest)| rest);
+    let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
+    let hosts = hosts.split(['/', '?', '#']).next().unwrap_or_default();
+    let ports = hosts.split(',').filter_map(|host| host.rsplit_once(':')).map(|(_, port)| port);
+    let mut numbers = ports.filter(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
+    numbers.any(|port| port.parse::<u16>().map_or(true, |port| port == 0))
 }
 
 fn place(text: &str) -> Result<Place, UrlError> {
@@ -373,6 +388,19 @@ mod tests {
         ] {
             let error = text.parse::<StoreUrl>().expect_err(text).to_string();
             assert!(!error.contains("s3") && !error.contains(char::is_control), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_none_is_named_and_nothing_else() {
+        let hint = |text: &str| text.parse::<StoreUrl>().expect_err(text).to_string().contains("1 to 65535");
+        for text in
+            ["redis://:s3cret@h:70000/x", "postgres://u:99999@h:70000/d", "etcd://h,i:0", "redis://h:65536"]
+        {
+            assert!(hint(text), "{text}");
+        }
+        for text in ["redis://:99999@h/x", "redis://h:7/x", "postgres://u:s3cret@h:x/d"] {
+            assert!(!hint(text), "{text}");
         }
     }
 }

@@ -104,6 +104,11 @@ fn what_is_no_configuration_is_refused() {
         "line 2: limit \"a b\": name contains ' ', allowed are A-Z a-z 0-9 . _ : / -",
     );
     refused("[[limit]]\nname = \"a\"\nname = \"a\"", "line 3: duplicate key, in: name = \"a\"");
+    // The bug: it said what the parser calls such a number.
+    refused(
+        "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 99999999999999999999, per = \"1s\" }]",
+        "line 3: limit[0].rules[0].limit: 99999999999999999999 is more than 9007199254740991 (2^53 - 1), the most that can be counted",
+    );
     // A URL of a store may have a password in it.
     let quotes = "string values must be quoted, expected literal string, in:";
     refused("[store]\nurl = redis://:s3cret@h", &format!("line 2: {quotes} url = …"));

@@ -128,7 +128,8 @@ async fn plain(request: reqwest::RequestBuilder, token: Option<&Token>) -> Resul
 }
 
 async fn send(request: reqwest::RequestBuilder) -> Result<Response, ExchangeError> {
-    request.send().await.map(Response::Plain).map_err(|error| ExchangeError::Unreachable(chain(&error)))
+    let sent = request.send().await.map(Response::Plain);
+    sent.map_err(|error| ExchangeError::Unreachable(chain(&error.without_url())))
 }
 
 #[cfg(feature = "tls")]

@@ -1,6 +1,7 @@
 //! Values of a rule's fields: numbers, spans with a unit, and days.
 
 use super::timespan;
+use lessor_protocol::PERMITS_MAX;
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -46,6 +47,16 @@ impl Visitor<'_> for CountVisitor {
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Count, E> {
         let wrong = || E::invalid_value(Unexpected::Signed(value), &self);
+        u64::try_from(value).map(Count).map_err(|_| wrong())
+    }
+
+    fn visit_i128<E: Error>(self, value: i128) -> Result<Count, E> {
+        let wrong = || match value < 0 {
+            true => E::invalid_value(Unexpected::Other(&value.to_string()), &self),
+            false => E::custom(format!(
+                "{value} is more than {PERMITS_MAX} (2^53 - 1), the most that can be counted"
+            )),
+        };
         u64::try_from(value).map(Count).map_err(|_| wrong())
     }
 }
