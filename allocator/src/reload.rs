@@ -42,8 +42,8 @@ pub struct Reloaded {
     pub removed: Vec<String>,
     /// Limits that stay though the file no longer has them, see [`Removals::Keep`].
     pub kept: Vec<String>,
-    /// Whether it says something besides its limits that only a restart brings into force.
-    pub needs_restart: bool,
+    /// What else has changed, which only a restart brings into force: sections of the file, and keys of none.
+    pub needs_restart: Vec<&'static str>,
 }
 
 impl Reloaded {
@@ -99,24 +99,8 @@ impl Reloads {
             (false, true) => self.shared.file_is(&config)?,
             (false, false) => self.changes(&last, &config)?,
         };
-        let store = last.server.store.as_of(&config.server.store);
-        let server = ServerConfig { store, ..last.server.clone() };
         let done = Reloaded {
-            needs_restart: (
-                &server,
-                last.clocks,
-                &last.admin,
-                &last.upstream_tls,
-                &last.upstream_token,
-                &last.audit,
-            ) != (
-                &config.server,
-                config.clocks,
-                &config.admin,
-                &config.upstream_tls,
-                &config.upstream_token,
-                &config.audit,
-            ) || proves_otherwise(&last, &config),
+            needs_restart: needs_restart(&last, &config),
             put: changes.put.iter().map(|limit| limit.name.to_string()).collect(),
             removed: changes.gone,
             kept: names,
@@ -144,9 +128,9 @@ impl Reloads {
         let is_other = |limit: &&LimitConfig| before.get(limit.name.as_str()) != Some(*limit);
         let put = now.values().filter(is_other).cloned().collect();
         let changes = Changes { gone, put };
-        self.shared.apply(&changes)?;
+        let new = self.shared.apply(&changes)?;
         self.shared.with(|registry, _| registry.file_says(&config.limits));
-        self.shared.tell_of(&changes);
+        self.shared.tell_of(&changes, &new);
         Ok(changes)
     }
 
@@ -156,6 +140,47 @@ impl Reloads {
         let shown: String = problem.chars().take(PROBLEM_MAX).collect();
         self.shared.file_was_read(Err(shown));
     }
+}
+
+/// What a restart brings into force of `config`, besides limits and roles.
+fn needs_restart(last: &Config, config: &Config) -> Vec<&'static str> {
+    let ServerConfig {
+        listen,
+        connections_max,
+        connections_per_address_max,
+        memory_max,
+        node,
+        hosts,
+        upstreams,
+        tls,
+        change_factor_max,
+        insecure,
+        store,
+    } = &config.server;
+    let was = &last.server;
+    let changed = [
+        ("clock_drift_ppm", last.clocks != config.clocks),
+        ("server.listen", was.listen != *listen),
+        ("server.connections_max", was.connections_max != *connections_max),
+        (
+            "server.connections_per_address_max",
+            was.connections_per_address_max != *connections_per_address_max,
+        ),
+        ("server.memory_max", was.memory_max != *memory_max),
+        ("server.node", was.node != *node),
+        ("server.hosts", was.hosts != *hosts),
+        ("server.upstreams", was.upstreams != *upstreams),
+        ("server.tls", was.tls != *tls),
+        ("server.change_factor_max", was.change_factor_max != *change_factor_max),
+        ("server.insecure", was.insecure != *insecure),
+        ("[store]", was.store.as_of(store) != *store),
+        ("[admin]", last.admin != config.admin),
+        ("[upstream_tls]", last.upstream_tls != config.upstream_tls),
+        ("[upstream_auth]", last.upstream_token != config.upstream_token),
+        ("[audit]", last.audit != config.audit),
+        ("[auth]", proves_otherwise(last, config)),
+    ];
+    changed.into_iter().filter_map(|(name, is_other)| is_other.then_some(name)).collect()
 }
 
 /// Whether identities are proven otherwise than before. Roles are taken over, and files by which they are proven are not.
@@ -170,6 +195,7 @@ fn proves_otherwise(last: &Config, config: &Config) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::AuditConfig;
     use lessor_ledger::CarryOver;
 
     fn config(limits: &[(&str, u64)]) -> Config {
@@ -192,7 +218,7 @@ mod tests {
         let done = reloads.reload(&config(&[("a", 1), ("b", 20)]), Removals::Apply).expect("room");
         assert_eq!(
             (done.put, done.removed, done.needs_restart),
-            (vec!["b".to_owned()], vec!["c".to_owned()], false)
+            (vec!["b".to_owned()], vec!["c".to_owned()], vec![])
         );
         let ceilings = shared.with(|registry, now| {
             let limits = registry.limits(now).into_iter();
@@ -255,7 +281,7 @@ mod tests {
                     rules = [{ kind = \"sliding_window\", limit = 9, per = \"30s\" }]\n";
         let other = Config::parse(text).expect("valid");
         let done = reloads.reload(&other, Removals::Apply).expect("it fits");
-        assert_eq!((done.needs_restart, done.put), (true, vec![]));
+        assert_eq!((done.needs_restart, done.put), (vec!["[store]"], vec![]));
         let done = reloads.reload(&config(&[("a", 9)]), Removals::Apply).expect("it fits");
         assert_eq!(done.put, ["a"]);
     }
@@ -296,7 +322,9 @@ mod tests {
         let shared = Arc::new(Shared::new(config(&[("a", 1)]), true));
         let mut other = config(&[("a", 1)]);
         other.server.connections_max += 1;
+        other.audit = Some(AuditConfig { path: "audit.jsonl".into(), bytes_max: 1, files_max: 1 });
         let done = Reloads::new(shared).reload(&other, Removals::Keep).expect("room");
-        assert_eq!(done, Reloaded { needs_restart: true, ..Reloaded::default() });
+        let needs_restart = vec!["server.connections_max", "[audit]"];
+        assert_eq!(done, Reloaded { needs_restart, ..Reloaded::default() });
     }
 }

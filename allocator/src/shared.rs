@@ -129,7 +129,7 @@ impl Shared {
                     tracing::info!(%path, store = %lost, "beginning afresh");
                     Past::None
                 } else {
-                    tracing::warn!(%path, store = %lost, "nothing is known of an earlier life: quarantine");
+                    tracing::warn!(%path, store = %lost, "nothing is known of an earlier life: quarantine; if there was none, start with --fresh");
                     Past::Lost(now)
                 };
                 (Registry::new(&config.limits, config.clocks, past, now, epoch(now)), 0)
@@ -208,7 +208,7 @@ impl Shared {
             }
             about.extend(self.below(Some(&limit)));
             // Keys there are others.
-            self.events.tell(now, &Event { limit: Some(limit), key: None, ..event.clone() });
+            self.events.tell(now, &Event { limit: Some(limit), key: None, became: None, ..event.clone() });
         }
     }
 

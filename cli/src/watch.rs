@@ -72,9 +72,10 @@ impl Watch {
                 if let Some(warning) = done.warning() {
                     tracing::warn!("{warning}");
                 }
-                if done.needs_restart {
+                if !done.needs_restart.is_empty() {
                     tracing::warn!(
-                        "clock_drift_ppm, [server], [admin] and [upstream_tls] need a restart: one has changed"
+                        "these have changed, and need a restart: {}",
+                        done.needs_restart.join(", ")
                     );
                 }
             }

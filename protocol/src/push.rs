@@ -21,9 +21,25 @@ pub struct Event {
     /// The key, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The node that it is about, if it is about one.
+    /// The node that it is about, if it is about one. A node that is resumed was blocked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// What a limit that changed became, where it is more than other rules. For people: what a node does is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub became: Option<Became>,
+}
+
+/// What a limit can become besides another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Became {
+    /// It is new.
+    New,
+    /// It is gone.
+    Gone,
+    /// A word that is not known here.
+    #[serde(other)]
+    Other,
 }
 
 /// What can happen.
@@ -50,12 +66,12 @@ pub enum Kind {
 impl Event {
     /// `kind` happened to `limit`.
     pub fn of(kind: Kind, limit: &str) -> Self {
-        Event { kind, limit: Some(limit.to_owned()), key: None, node: None }
+        Event { kind, limit: Some(limit.to_owned()), key: None, node: None, became: None }
     }
 
     /// `kind` happened, to any limit perhaps.
     pub fn of_all(kind: Kind) -> Self {
-        Event { kind, limit: None, key: None, node: None }
+        Event { kind, limit: None, key: None, node: None, became: None }
     }
 
     /// Whether it is about the pool of `limit` and `key`: the same name, or one that fits the pattern, and the same key
@@ -94,6 +110,16 @@ mod tests {
         assert!(!of_key.is_about("a", Some("l")) && !of_key.is_about("a", None));
         let blocked = Event { node: Some("n".to_owned()), ..Event::of(Kind::Blocked, "a") };
         assert!(blocked.stops("n") && !blocked.stops("m"));
+    }
+
+    #[test]
+    fn what_a_limit_became_is_said_where_it_is_known() {
+        let event = Event { became: Some(Became::Gone), ..Event::of(Kind::Changed, "a") };
+        let text = serde_json::to_string(&event).expect("plain data");
+        assert_eq!(text, r#"{"kind":"changed","limit":"a","became":"gone"}"#);
+        let later = text.replace("gone", "renamed");
+        let read: Event = serde_json::from_str(&later).expect("an event");
+        assert_eq!(read.became, Some(Became::Other));
     }
 
     #[test]

@@ -135,10 +135,18 @@ fn a_top_up_that_is_sent_again_after_a_restart_is_not_made_again() {
     let mut next = Registry::restored(&file.limits, file.clocks, &written, Gap::Counted, NOW, 2);
     next.take_decisions(&file.limits, &written, Gap::Counted, NOW);
     assert_eq!(top_up(&mut next), (Ok(false), Some(15)));
+    let by = |registry: &mut Registry| registry.limit("a").expect("it is there").topped_up_as("march");
+    assert_eq!(by(&mut next), Some(5));
+    // A store of before permits were written down knows the name.
+    let mut older = written.clone();
+    older.decisions.get_mut("a").expect("it is there").topped_up_by.clear();
+    let mut from_older = Registry::restored(&file.limits, file.clocks, &older, Gap::Counted, NOW, 4);
+    from_older.take_decisions(&file.limits, &older, Gap::Counted, NOW);
+    assert_eq!((by(&mut from_older), top_up(&mut from_older).0), (None, Ok(false)));
     // Nor in a life that begins because the books broke, though it knows of no permit of it: they may be spent.
     let mut after = Registry::new(&file.limits, file.clocks, Past::Lost(NOW), NOW, 3);
     after.keep_decisions_of(&mut next, NOW);
-    assert_eq!(top_up(&mut after).0, Ok(false));
+    assert_eq!((by(&mut after), top_up(&mut after).0), (Some(5), Ok(false)));
 }
 
 #[test]

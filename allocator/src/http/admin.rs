@@ -15,6 +15,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use lessor_ledger::CarryOver;
 use lessor_ledger::overrides::Decision;
+use lessor_ledger::registry::limit::Limit;
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
@@ -94,7 +95,7 @@ pub(super) async fn act(
 /// # Errors
 /// If `visitor` may not operate the limit called `name`.
 fn operates(shared: &Arc<Shared>, visitor: &Visitor, name: &str) -> Result<(), Problem> {
-    visitor.needs(shared, "operate", |rights| rights.may_operate(name))
+    visitor.needs_of(shared, "operate", name, |rights| rights.may_operate(name))
 }
 
 async fn top_up(
@@ -112,7 +113,7 @@ async fn top_up(
             format!("permits is {}: expected a whole number from 1 to {PERMITS_MAX}", shown("permits"));
         Problem::invalid("permits", detail)
     })?;
-    decider.visitor.needs(shared, &format!("top up by {permits} at a time"), |rights| {
+    decider.visitor.needs_of(shared, &format!("top up by {permits} at a time"), name, |rights| {
         rights.top_up_max(name).is_none_or(|max| permits <= max)
     })?;
     let (key, id) = (text(body, "key")?, text(body, "id")?);
@@ -137,6 +138,7 @@ async fn top_up(
         if permits > most {
             decider.confirms(&format!("permits is {permits}, and the limit has {most} at most"))?;
         }
+        check_id(limit, id, permits)?;
         let was_made = limit.top_up(now, pool.clone(), permits, id)?;
         let available = limit.view(now, &pool).map_or(0, |view| view.available);
         let configured = limit.config().name.to_string();
@@ -151,6 +153,21 @@ async fn top_up(
         [("key", key.into()), ("permits", topped_up.into()), ("id", id.into()), ("after", available.into())];
     decider.has_done(shared, "top_up", name, more).await;
     Ok(json(json!({ "limit": name, "topped_up": topped_up, "available": available }).to_string()))
+}
+
+/// # Errors
+/// If `id` is that of a top-up by another number of permits: it would be taken for that one, and add nothing.
+fn check_id(limit: &Limit, id: Option<&str>, permits: u64) -> Result<(), Problem> {
+    match id.and_then(|id| Some((id, limit.topped_up_as(id)?))) {
+        Some((id, before)) if before != permits => {
+            let detail = format!(
+                "id is {}, under which {before} permits were added already: {permits} more need another id",
+                quoted(id)
+            );
+            Err(Problem::of_field(StatusCode::CONFLICT, "id_used", "id", detail))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 async fn pause(
@@ -184,7 +201,10 @@ async fn block(
     let more = [("node", node.as_str().into()), ("before", was_blocked.into()), ("after", true.into())];
     decider.has_done(shared, "block", name, more).await;
     tracing::info!(limit = %name, %node, "a node was blocked");
-    Ok(json(json!({ "limit": name, "blocked": node.as_str() }).to_string()))
+    // Most likely it is mistyped, or comes to another allocator.
+    let first = shared.with(|registry, _| registry.sessions_after(Some(&(node.clone(), 0)), 1));
+    let is_known = first.iter().any(|((known, _), _)| known == node);
+    Ok(json(json!({ "limit": name, "blocked": node.as_str(), "is_known": is_known }).to_string()))
 }
 
 /// Decides about a limit, and waits until that is durable: here or, where several allocators lend it, for all of them. Returns
@@ -200,7 +220,8 @@ async fn decide(shared: &Shared, name: &str, decision: &Decision) -> Result<bool
         was_so.map_err(|full| Problem::new(StatusCode::CONFLICT, "blocked_full", full.to_string()))?;
     let event = match decision {
         Decision::Pause(_) => Event::of(Kind::Paused, name),
-        Decision::Resume | Decision::Unblock(_) => Event::of(Kind::Resumed, name),
+        Decision::Resume => Event::of(Kind::Resumed, name),
+        Decision::Unblock(node) => Event { node: Some(node.to_string()), ..Event::of(Kind::Resumed, name) },
         Decision::Block(node) => Event { node: Some(node.to_string()), ..Event::of(Kind::Blocked, name) },
     };
     shared.tell(&event);

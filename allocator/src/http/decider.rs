@@ -108,11 +108,17 @@ pub(super) async fn whole(
 }
 
 /// A request from `origin` was refused for who sent it. Waits for nothing.
-pub(super) fn was_refused(shared: &Arc<Shared>, who: String, origin: Origin, more: Map<String, Value>) {
+pub(super) fn was_refused(
+    shared: &Arc<Shared>,
+    who: String,
+    origin: Origin,
+    limit: Option<String>,
+    more: Map<String, Value>,
+) {
     if !shared.audit().admits_refusal() {
         return;
     }
-    let entry = Entry { who, origin, action: "refused", limit: None, more, reason: None };
+    let entry = Entry { who, origin, action: "refused", limit, more, reason: None };
     let shared = shared.clone();
     tokio::task::spawn_blocking(move || shared.audit().write(&entry));
 }

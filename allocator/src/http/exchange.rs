@@ -196,7 +196,7 @@ fn goodbye(shared: &Arc<Shared>, visitor: &Visitor, node: &str, body: &[u8]) -> 
     speaks_for(shared, visitor, &caller.node)?;
     caller.owner = visitor.owner();
     for entry in &spent {
-        visitor.needs(shared, "lease from this limit as this node", |rights| {
+        visitor.needs_of(shared, "lease from this limit as this node", &entry.limit, |rights| {
             rights.may_lease(node, &entry.limit)
         })?;
     }

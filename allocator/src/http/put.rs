@@ -19,7 +19,7 @@ use lessor_ledger::registry::limit::Preview;
 use lessor_ledger::registry::{Registry, Unfit};
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::lease::millis_up;
-use lessor_protocol::push::{Event, Kind};
+use lessor_protocol::push::{Became, Event, Kind};
 use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) async fn put(
 ) -> Result<Response, Problem> {
     whole(async move {
         let name = name(path)?;
-        decider.visitor.needs(&shared, "admin", |rights| rights.may_administer(&name))?;
+        decider.visitor.needs_of(&shared, "admin", &name, |rights| rights.may_administer(&name))?;
         let known = ["carry", "dry_run", "fresh", "after", "after_limit", "count"];
         let query = parameters(query, &[&known[..], &PARAMETERS].concat())?;
         let (carry_over, dry_run, fresh) =
@@ -110,7 +110,8 @@ async fn put_here(
         shared.limit_was_put(config);
         Ok::<_, Problem>(before)
     })?;
-    shared.tell(&Event::of(Kind::Changed, config.name.as_str()));
+    let became = before.is_none().then_some(Became::New);
+    shared.tell(&Event { became, ..Event::of(Kind::Changed, config.name.as_str()) });
     durable(shared).await?;
     Ok(before)
 }
@@ -142,7 +143,7 @@ pub(super) async fn remove(
     name: &str,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
-    decider.visitor.needs(shared, "admin", |rights| rights.may_administer(name))?;
+    decider.visitor.needs_of(shared, "admin", name, |rights| rights.may_administer(name))?;
     let condition = condition(headers)?;
     let mut was = None;
     let mut check = |registry: &mut Registry| {
@@ -164,7 +165,7 @@ pub(super) async fn remove(
             shared.limit_was_removed(name);
             Ok::<_, Problem>(())
         })?;
-        shared.tell(&Event::of(Kind::Changed, name));
+        shared.tell(&Event { became: Some(Became::Gone), ..Event::of(Kind::Changed, name) });
         durable(shared).await?;
     }
     tracing::info!(limit = %name, "a limit was removed; what is out ends by itself");

@@ -69,7 +69,7 @@ pub(super) async fn of_limit(
 ) -> Result<Response, Problem> {
     let rest = path.map(|Path(rest)| rest).map_err(|_| Problem::malformed("the path cannot be read"))?;
     let Query(query) = query.map_err(|_| Problem::malformed("the query cannot be read"))?;
-    let reads = |name: &str| visitor.needs(&shared, "read", |rights| rights.may_read(name));
+    let reads = |name: &str| visitor.needs_of(&shared, "read", name, |rights| rights.may_read(name));
     if let Some(name) = rest.strip_suffix("/pools") {
         reads(name)?;
         return pools(&shared, name, &query);

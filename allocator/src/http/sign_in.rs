@@ -38,7 +38,7 @@ pub(super) async fn sign_in(
     let known = access.visitor(Shown { token: Some(token), peer: None }, Origin::default());
     if known.is_err() {
         shared.metrics().refused("unauthenticated");
-        was_refused(&shared, "none".to_owned(), origin, Map::new());
+        was_refused(&shared, "none".to_owned(), origin, None, Map::new());
         return Err(visitor::unauthenticated());
     }
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie(token, SIGNED_IN_SECONDS))]).into_response())

@@ -12,6 +12,7 @@ use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, StatusCode};
 use lessor_access::Rights;
+use lessor_protocol::names::NAME_MAX;
 use lessor_protocol::wire::code;
 use lessor_tls::PeerName;
 use serde_json::Map;
@@ -49,7 +50,7 @@ pub(super) fn of_exchange(
     }
     let refused = || {
         shared.metrics().refused("unauthenticated");
-        was_refused(shared, "none".to_owned(), origin(), Map::new());
+        was_refused(shared, "none".to_owned(), origin(), None, Map::new());
     };
     let shown =
         Shown { token: token(headers).inspect_err(|_| refused())?, peer: extensions.get::<PeerName>() };
@@ -97,6 +98,30 @@ impl Visitor {
         right: &str,
         may: impl FnOnce(&Rights) -> bool,
     ) -> Result<(), Problem> {
+        self.check(shared, right, None, may)
+    }
+
+    /// The same of `limit`, which the audit log names.
+    ///
+    /// # Errors
+    /// As [`Visitor::needs`].
+    pub(super) fn needs_of(
+        &self,
+        shared: &Arc<Shared>,
+        right: &str,
+        limit: &str,
+        may: impl FnOnce(&Rights) -> bool,
+    ) -> Result<(), Problem> {
+        self.check(shared, right, Some(limit), may)
+    }
+
+    fn check(
+        &self,
+        shared: &Arc<Shared>,
+        right: &str,
+        limit: Option<&str>,
+        may: impl FnOnce(&Rights) -> bool,
+    ) -> Result<(), Problem> {
         if self.may(may) {
             return Ok(());
         }
@@ -104,7 +129,9 @@ impl Visitor {
         let detail = format!("{self} has no right to {right} here");
         if let Visitor::Known(known) = self {
             let more = Map::from_iter([("right".to_owned(), right.into())]);
-            was_refused(shared, self.to_string(), known.origin.clone(), more);
+            // It may be the name of no limit, as long as a path.
+            let limit = limit.map(|limit| limit.chars().take(NAME_MAX).collect());
+            was_refused(shared, self.to_string(), known.origin.clone(), limit, more);
         }
         Err(Problem::new(StatusCode::FORBIDDEN, code::FORBIDDEN, detail).with("right", right.into()))
     }

@@ -3,8 +3,8 @@
 use super::Shared;
 use crate::config::{Config, LimitConfig, StoreConfig, Upstream};
 use lessor_ledger::overrides::{Changes, LimitOverrides};
-use lessor_ledger::registry::Unfit;
-use lessor_protocol::push::{Event, Kind};
+use lessor_ledger::registry::{Registry, Unfit};
+use lessor_protocol::push::{Became, Event, Kind};
 use std::collections::BTreeSet;
 
 impl Shared {
@@ -46,17 +46,18 @@ impl Shared {
         if let Some(Unfit::Parent(problem)) = unfit {
             tracing::warn!(%problem, "what was put at other allocators does not fit this file: nothing is lent of what has no parent");
         }
-        let done = self.with(|registry, now| {
+        let (done, new) = self.with(|registry, now| {
+            let new = new(registry, &changes);
             let done = registry.go_by(now, &changes);
             self.have_changed(&changes);
-            done
+            (done, new)
         });
         if let Err(error) = done {
             tracing::warn!(%error, "not all limits that were put at other allocators can be had here");
         }
         self.shared_store_status.limits_are_known();
         drop(overrides);
-        self.tell_of(&changes);
+        self.tell_of(&changes, &new);
     }
 
     /// The file says `config` from now on. Overrides hold on, unless the version of the file is higher than theirs.
@@ -68,10 +69,10 @@ impl Shared {
         let mut next = overrides.clone();
         next.file_is(config.server.store.version(), &config.limits);
         let changes = next.changes(&self.limits());
-        self.apply(&changes)?;
+        let new = self.apply(&changes)?;
         *overrides = next;
         drop(overrides);
-        self.tell_of(&changes);
+        self.tell_of(&changes, &new);
         Ok(changes)
     }
 
@@ -89,18 +90,19 @@ impl Shared {
         last.iter().filter(is_missing).cloned().collect()
     }
 
-    /// All of these happen in one step, or none.
+    /// All of these happen in one step, or none. Returns the names of those that are new.
     ///
     /// # Errors
     /// If they do not fit what there is.
-    pub(crate) fn apply(&self, changes: &Changes) -> Result<(), Unfit> {
+    pub(crate) fn apply(&self, changes: &Changes) -> Result<BTreeSet<String>, Unfit> {
         let gone: Vec<&str> = changes.gone.iter().map(String::as_str).collect();
         let put: Vec<_> = changes.put.iter().collect();
         self.with(|registry, now| {
             registry.check(&gone, &put)?;
+            let new = new(registry, changes);
             registry.go_by(now, changes)?;
             self.have_changed(changes);
-            Ok(())
+            Ok(new)
         })
     }
 
@@ -111,13 +113,21 @@ impl Shared {
         changes.put.iter().for_each(|limit| self.limit_was_put(limit));
     }
 
-    /// Listeners hear of each change.
-    pub(crate) fn tell_of(&self, changes: &Changes) {
+    /// Listeners hear of each change, of which these limits are `new`.
+    pub(crate) fn tell_of(&self, changes: &Changes, new: &BTreeSet<String>) {
+        let gone = changes.gone.iter().map(|name| (name.as_str(), Some(Became::Gone)));
         let put = changes.put.iter().map(|limit| limit.name.as_str());
-        for name in changes.gone.iter().map(String::as_str).chain(put) {
-            self.tell(&Event::of(Kind::Changed, name));
+        let put = put.map(|name| (name, new.contains(name).then_some(Became::New)));
+        for (name, became) in gone.chain(put) {
+            self.tell(&Event { became, ..Event::of(Kind::Changed, name) });
         }
     }
+}
+
+/// The names of limits that come with `changes`, and are not there yet.
+fn new(registry: &mut Registry, changes: &Changes) -> BTreeSet<String> {
+    let names = changes.put.iter().map(|limit| limit.name.as_str());
+    names.filter(|name| registry.limit(name).is_none()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -160,8 +170,8 @@ mod tests {
         let before = overrides.clone();
         overrides.decide("c", Version::of_file(1), Some(put)).expect("room");
         shared.follow_overrides(&overrides);
-        for name in ["b", "c"] {
-            assert_eq!(listener.next().await, Some(Event::of(Kind::Changed, name)));
+        for (name, became) in [("b", Some(Became::Gone)), ("c", Some(Became::New))] {
+            assert_eq!(listener.next().await, Some(Event { became, ..Event::of(Kind::Changed, name) }));
         }
         // Who has read the store before comes late.
         shared.follow_overrides(&before);
@@ -233,7 +243,7 @@ mod tests {
         let done = Reloads::new(shared.clone())
             .reload(&config("", &[("a", 1), ("b", 1)]), Removals::Apply)
             .expect("it fits");
-        assert!(done.needs_restart && done.put.is_empty());
+        assert!(!done.needs_restart.is_empty() && done.put.is_empty());
         assert_eq!(names(&shared), ["a"]);
     }
 }

@@ -1,7 +1,7 @@
 //! The command line of `lessor limits`. Parsing only.
 
 use super::AddressArgs;
-use clap::{Args, Subcommand, ValueEnum, value_parser};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum, value_parser};
 use std::path::PathBuf;
 
 /// `lessor limits`.
@@ -84,12 +84,13 @@ pub(crate) enum LimitsCommand {
 
 /// `lessor limits set`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["rules", "file"])))]
 pub(crate) struct SetArgs {
     /// The name of the limit.
     pub(crate) name: String,
     /// The rules, as in the configuration: '[{ kind = "sliding_window", limit = 50, per = "1s" }]'. All other options
     /// stay as they are.
-    #[arg(long, value_name = "TOML", required_unless_present = "file", conflicts_with = "file")]
+    #[arg(long, value_name = "TOML")]
     pub(crate) rules: Option<String>,
     /// A file with the options of a [[limit]], without that line; - for stdin. Options that are missing get their default.
     #[arg(long, value_name = "FILE")]
@@ -134,6 +135,20 @@ impl CarryOverArg {
 mod tests {
     use crate::args::Cli;
     use clap::Parser as _;
+
+    /// The bug: without both, only one of them was named.
+    #[test]
+    fn what_a_limit_becomes_is_said_by_one_of_two_options() {
+        let parsed = |more: &str| {
+            let line = format!("lessor limits set a{more}");
+            Cli::try_parse_from(line.split(' ')).map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!((parsed(" --rules []"), parsed(" --file a.toml")), (Ok(()), Ok(())));
+        let neither = parsed("").expect_err("nothing is said");
+        assert!(neither.contains("--rules <TOML>") && neither.contains("--file <FILE>"), "{neither}");
+        let both = parsed(" --rules [] --file a.toml").expect_err("which is meant?");
+        assert!(both.contains("cannot be used with"), "{both}");
+    }
 
     /// The bug: the key of a pool and the key of a certificate had one name, and a top-up of a pool ended in a panic.
     #[test]

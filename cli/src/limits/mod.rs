@@ -11,10 +11,11 @@ pub(crate) use args::LimitsArgs;
 pub(crate) use server::Server;
 
 use crate::failure::Failure;
+use crate::print::print;
 use args::{LimitsCommand, SetArgs};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 
 /// Does what the command line says, and prints the answer.
 pub(crate) fn run(args: &LimitsArgs) -> Result<(), Failure> {
@@ -24,8 +25,7 @@ pub(crate) fn run(args: &LimitsArgs) -> Result<(), Failure> {
     let json = args.json;
     let (body, shown) = runtime.block_on(answer(&server, &args.command))?;
     let text = if json { body.to_string() + "\n" } else { shown };
-    let printed = std::io::stdout().write_all(text.as_bytes());
-    printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
+    print(text)
 }
 
 /// What the allocator answers, and the same for people.
@@ -57,9 +57,23 @@ async fn answer(server: &Server, command: &LimitsCommand) -> Result<(Value, Stri
                     body[field] = json!(value);
                 }
             }
-            let body = post(&[name, "top-up"], body).await?;
+            let reply = server.ask(Method::POST, &[name, "top-up"], &[], None, Some(&body)).await?;
+            let lacks_key = pool_key.is_none() && reply.body["field"] == json!("key");
+            let body = reply.good().map_err(|failure| match failure {
+                Failure::Input(said) if lacks_key => {
+                    Failure::Input(format!("{said}: name it with --pool-key"))
+                }
+                failure @ (Failure::Input(_) | Failure::Run(_)) => failure,
+            })?;
             let (added, available) = (&body["topped_up"], &body["available"]);
-            let shown = format!("{added} more for {name}: {available} are available\n");
+            let shown = match id {
+                Some(id) if *added == json!(0) => {
+                    format!(
+                        "already applied under the id {id:?}, nothing is added to {name}: {available} are available\n"
+                    )
+                }
+                Some(_) | None => format!("{added} more for {name}: {available} are available\n"),
+            };
             Ok((body, shown))
         }
         LimitsCommand::Pause { name, span } => {
@@ -77,30 +91,66 @@ async fn answer(server: &Server, command: &LimitsCommand) -> Result<(Value, Stri
         }
         LimitsCommand::Block { name, node } => {
             let body = post(&[name, "nodes", node, "block"], json!({})).await?;
-            Ok((body, format!("{node} is lent nothing of {name}\n")))
+            let hint = match body["is_known"] == json!(false) {
+                true => ": no node of that name is known here now, and one that comes is blocked",
+                false => "",
+            };
+            Ok((body, format!("{node} is lent nothing of {name}{hint}\n")))
         }
         LimitsCommand::Unblock { name, node } => {
             let steps = [name.as_str(), "nodes", node, "block"];
             let body = server.ask(Method::DELETE, &steps, &[], None, None).await?.good()?;
-            Ok((body, format!("{node} is lent to again from {name}\n")))
+            let shown = match body["was_blocked"] == json!(false) {
+                true => format!("{node} was not blocked: nothing has changed for {name}\n"),
+                false => format!("{node} is lent to again from {name}\n"),
+            };
+            Ok((body, shown))
         }
     }
 }
 
+/// What a limit is to become, as the command line says it.
+enum Given {
+    /// Its rules become these. All else stays.
+    Rules(Value),
+    /// All of it.
+    Limit(Value),
+}
+
+/// The rules in `text`, which --rules has.
+///
+/// # Errors
+/// If it is no array of TOML.
+fn rules_of(text: &str) -> Result<Value, Failure> {
+    const EXPECTED: &str = "expected an array of rules as in the configuration, for example \
+                            '[{ kind = \"sliding_window\", limit = 50, per = \"1s\" }]'";
+    let wrong = |why: &str| Failure::Input(format!("--rules is {text:?}: {EXPECTED}{why}"));
+    if !text.trim_start().starts_with('[') {
+        return Err(wrong(""));
+    }
+    let read = toml::from_str::<toml::Table>(&format!("rules = {text}"));
+    let mut table = read.map_err(|error| wrong(&format!(" ({})", error.message())))?;
+    serde_json::to_value(table.remove("rules")).map_err(|error| wrong(&format!(" ({error})")))
+}
+
 /// Makes a limit or changes it, as it was seen just before. A change that another operator makes meanwhile is not overwritten.
 async fn put(server: &Server, set: &SetArgs) -> Result<(Value, String), Failure> {
+    let given = match (&set.rules, &set.file) {
+        (Some(rules), _) => Given::Rules(rules_of(rules)?),
+        (None, Some(file)) => Given::Limit(read(&text_of(file)?, &file.display().to_string())?),
+        (None, None) => return Err(Failure::Input("say --rules or --file".to_owned())),
+    };
     let seen = server.ask(Method::GET, &[&set.name], &[], None, None).await?;
     let is_there = seen.status != StatusCode::NOT_FOUND;
     let etag = seen.etag.clone();
     let seen = if is_there { seen.good()? } else { json!({}) };
-    let body = match (&set.rules, &set.file) {
-        (Some(rules), _) => {
+    let body = match given {
+        Given::Rules(rules) => {
             let mut body = configured(&seen);
-            body["rules"] = read(&format!("rules = {rules}"), "--rules")?["rules"].take();
+            body["rules"] = rules;
             body
         }
-        (None, Some(file)) => read(&text_of(file)?, &file.display().to_string())?,
-        (None, None) => return Err(Failure::Input("say --rules or --file".to_owned())),
+        Given::Limit(body) => body,
     };
     let mut query = vec![("carry", set.carry.name())];
     query.extend(set.dry_run.then_some(("dry_run", "true")));

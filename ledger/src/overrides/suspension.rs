@@ -59,10 +59,12 @@ impl SavedSuspension {
 pub enum News {
     /// No node is lent anything any more.
     Paused,
-    /// All nodes, or one that was blocked, may be lent something again.
+    /// All nodes may be lent something again.
     Resumed,
     /// This node is lent nothing any more.
     Blocked(NodeName),
+    /// This node, which was blocked, may be lent something again.
+    Unblocked(NodeName),
 }
 
 impl Suspension {
@@ -77,11 +79,12 @@ impl Suspension {
         self.paused_until = suspended.until().map(here);
         let before = std::mem::replace(&mut self.blocked, suspended.blocked().collect());
         let mut news: Vec<News> = self.blocked.difference(&before).cloned().map(News::Blocked).collect();
+        news.extend(before.difference(&self.blocked).cloned().map(News::Unblocked));
         let is_paused = self.paused_until(now).is_some();
         if is_paused && !was_paused {
             news.push(News::Paused);
         }
-        if (was_paused && !is_paused) || !before.is_subset(&self.blocked) {
+        if was_paused && !is_paused {
             news.push(News::Resumed);
         }
         news
@@ -225,7 +228,8 @@ mod tests {
             "the pause is no longer for that"
         );
         assert_eq!(suspension.paused_until(here), Some(Moment::from_nanos(12)));
-        assert_eq!(suspension.follow(&Suspended::default(), there, here), [News::Resumed]);
+        let ended = suspension.follow(&Suspended::default(), there, here);
+        assert_eq!(ended, [News::Unblocked(node), News::Resumed]);
         assert_eq!((suspension.paused_until(here), suspension.blocked().len()), (None, 0));
     }
 }

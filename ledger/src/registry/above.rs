@@ -150,6 +150,7 @@ impl Registry {
                     News::Paused => event(Kind::Paused),
                     News::Resumed => event(Kind::Resumed),
                     News::Blocked(node) => Event { node: Some(node.to_string()), ..event(Kind::Blocked) },
+                    News::Unblocked(node) => Event { node: Some(node.to_string()), ..event(Kind::Resumed) },
                 });
             }
         }

@@ -110,11 +110,12 @@ impl Registry {
                 limit: as_written(limit.as_deref().map(|limit| limit.config())),
                 file: as_written(file),
             });
-            let (suspension, topped_up) = limit.map_or_else(Default::default, |limit| {
-                let names = limit.topped_up().map(str::to_owned).collect();
-                (limit.suspension().save(now), names)
+            let (suspension, (topped_up, topped_up_by)) = limit.map_or_else(Default::default, |limit| {
+                let top_ups = limit.topped_up();
+                let top_ups = top_ups.map(|(name, permits)| (name.to_owned(), permits.unwrap_or(0))).unzip();
+                (limit.suspension().save(now), top_ups)
             });
-            let row = DecisionRow { suspension, topped_up, put };
+            let row = DecisionRow { suspension, topped_up, topped_up_by, put };
             (name, (row != DecisionRow::default()).then_some(row))
         });
         rows.collect()
@@ -127,7 +128,7 @@ impl Registry {
         for (name, row) in &written.decisions {
             if let Some(limit) = self.limits.get_mut(name) {
                 *limit.suspension() = row.suspension.read(gap, now, clocks);
-                limit.was_topped_up(&row.topped_up);
+                limit.was_topped_up(row.top_ups());
             }
         }
     }
@@ -144,8 +145,7 @@ impl Registry {
                     limit.learn_shares(before.shares_out(now));
                 }
                 *limit.suspension() = before.suspension().clone();
-                let names: Vec<String> = before.topped_up().map(str::to_owned).collect();
-                limit.was_topped_up(&names);
+                limit.was_topped_up(before.topped_up().map(|(name, permits)| (name.to_owned(), permits)));
             }
         }
         for (name, limit) in broken.retired.iter_mut() {

@@ -97,9 +97,20 @@ pub struct DecisionRow {
     /// The names of the last top-ups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub topped_up: Vec<String>,
+    /// The permits of each of them, in the same order; 0 where they are not known. Stores of before they were written down have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub topped_up_by: Vec<u64>,
     /// What it is, if that is something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub put: Option<PutRow>,
+}
+
+impl DecisionRow {
+    /// The last top-ups, each with its name and, where they are known, its permits.
+    pub(super) fn top_ups(&self) -> impl Iterator<Item = (String, Option<u64>)> {
+        let permits = self.topped_up_by.iter().map(|&permits| (permits > 0).then_some(permits));
+        self.topped_up.iter().cloned().zip(permits.chain(std::iter::repeat(None)))
+    }
 }
 
 /// A limit that was put or removed over the API.

@@ -120,6 +120,38 @@ async fn a_fleet_keeps_the_contract_while_it_is_halved_doubled_and_paused() {
     }
 }
 
+/// The bugs: a top-up that added nothing looked like one that did, and what was wrong was not named.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_operator_does_by_mistake_is_named() {
+    let config = "[[limit]]\nname = \"export\"\nkeyed = true\nrules = [{ kind = \"fixed_window\", limit = 9, per = \"1h\" }]\n\
+                  [[limit]]\nname = \"month\"\nrules = [{ kind = \"fixed_window\", limit = 9, calendar = \"month\" }]\n";
+    let allocator = Allocator::start(config, "127.0.0.1:0", true);
+    let url = &allocator.url;
+    let said = async |line: &str| {
+        let output = limits(url, &line.split(' ').collect::<Vec<_>>()).await;
+        let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said).into_owned());
+        (output.status.code(), said.concat())
+    };
+    for (line, code, says) in [
+        ("list", 0, "fixed_window 9/month"),
+        ("top-up month 5 --id a", 0, "5 more for month"),
+        ("top-up month 5 --id a", 0, "already applied under the id \"a\""),
+        ("top-up month 6 --id a", 2, "id is \"a\", under which 5 permits were added already"),
+        ("top-up export 5", 2, "--pool-key"),
+        ("set month --rules foo", 2, "--rules is \"foo\": expected an array of rules"),
+        ("set month --rules [foo]", 2, "--rules is \"[foo]\": expected an array of rules"),
+        ("block month node-7", 0, "no node of that name is known here"),
+        ("unblock month node-7", 0, "is lent to again"),
+        ("unblock month node-7", 0, "was not blocked"),
+        ("pause month --for 1h", 0, "paused for 1h"),
+        ("list", 0, "paused for 59m"),
+    ] {
+        let (ended, said) = said(line).await;
+        assert_eq!(ended, Some(code), "{line}: {said}");
+        assert!(said.contains(says), "{line}: {said}");
+    }
+}
+
 /// The demo, as docs/live.md shows it: made smaller, halved, doubled, paused, topped up and resumed over the command
 /// line. Any 30 seconds hold the largest limit of the time and the top-up, and not one call more.
 #[tokio::test(flavor = "multi_thread")]

@@ -71,10 +71,11 @@ export function rules(limit) {
 /** What an event says. */
 export function event(event) {
   const what = {
-    changed: "changed, new or gone",
+    changed: { new: "new", gone: "gone" }[event.became] ?? "changed",
     topped_up: "topped up",
     paused: "paused",
-    resumed: "resumed",
+    // Of a node it is the end of a block.
+    resumed: event.node ? "unblocked" : "resumed",
     blocked: "blocked",
     lagged: "more happened than could be told",
     burned: `${some(event.permits, "permit")} burned: leases ended unheard`,

@@ -9,7 +9,13 @@ fn limit(permits: u64) -> String {
 }
 
 impl App {
-    async fn request(&self, method: &str, path: &str, condition: Option<&str>, body: &str) -> Reply {
+    pub(super) async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        condition: Option<&str>,
+        body: &str,
+    ) -> Reply {
         let mut request =
             Request::builder().method(method).uri(path).header("content-type", "application/json");
         if let Some(condition) = condition {
@@ -102,6 +108,10 @@ async fn a_top_up_is_made_once_however_often_it_is_sent() {
         assert_eq!(reply.json()["topped_up"], json!(topped_up), "{}", reply.text);
         assert_eq!(reply.json()["available"], json!(before + 50));
     }
+    // The bug: another number under the same name was answered as if it had been added.
+    let (code, field, detail) = app.post(path, r#"{"permits":60,"id":"ticket-7"}"#).await.problem(409);
+    assert_eq!((code.as_str(), field.as_str()), ("id_used", "id"), "{detail}");
+    assert!(detail.contains("\"ticket-7\"") && detail.contains("50") && detail.contains("60"), "{detail}");
     let check = async |body: &str, field: &str| {
         let (code, wrong, detail) = app.post(path, body.to_owned()).await.problem(422);
         assert_eq!((code.as_str(), wrong.as_str()), ("invalid", field), "{detail}");
@@ -125,7 +135,9 @@ async fn a_paused_limit_and_a_blocked_node_are_lent_nothing() {
     assert!(grant["retry_after_ms"].as_u64().expect("a number") > 590_000);
     assert_eq!(app.post("/v1/limits/vendor/rest/resume", "").await.json()["was_paused"], json!(true));
     let block = "/v1/limits/vendor/rest/nodes/node-1/block";
-    assert_eq!(app.post(block, "").await.status, StatusCode::OK);
+    let unknown = app.post("/v1/limits/vendor/rest/nodes/node-7/block", "").await;
+    assert_eq!((unknown.status, &unknown.json()["is_known"]), (StatusCode::OK, &json!(false)));
+    assert_eq!(app.post(block, "").await.json()["is_known"], json!(true));
     assert_eq!(app.lease(1, 2, json!([ask(5)])).await[0]["refused"], json!("blocked"));
     assert_eq!(app.request("DELETE", block, None, "").await.json()["was_blocked"], json!(true));
     assert_eq!(app.lease(1, 3, json!([ask(5)])).await[0]["permits"], json!(5));

@@ -229,6 +229,16 @@ async fn what_happened_lately_is_remembered() {
     assert!(events[0]["ago_ms"].as_u64().is_some_and(|ago| ago < 60_000), "{events}");
     let left = app.get("/v1/limits/vendor/rest").await.json()["paused_ms"].as_u64().expect("it ends");
     assert!((3_500_000..=3_600_000).contains(&left), "{left}");
+    // The bugs: the end of a block looked like the end of a pause, and a limit that is new like one that is gone.
+    app.request("DELETE", "/v1/limits/vendor/rest/nodes/a/block", None, "").await;
+    let made = r#"{"rules":[{"kind":"fixed_window","limit":1,"per":"1s"}]}"#;
+    app.request("PUT", "/v1/limits/made", None, made).await;
+    app.request("PUT", "/v1/limits/made", Some("*"), made).await;
+    app.request("DELETE", "/v1/limits/made?confirm=true", Some("*"), "").await;
+    let events = app.get("/v1/events/recent").await.json()["events"].clone();
+    let of = |at: usize| (events[at]["kind"].as_str(), events[at]["became"].as_str());
+    assert_eq!([0, 1, 2].map(of), [Some("gone"), None, Some("new")].map(|became| (Some("changed"), became)));
+    assert_eq!((events[3]["kind"].as_str(), events[3]["node"].as_str()), (Some("resumed"), Some("a")));
     app.post("/v1/limits/vendor/rest/pause", "{}").await;
     assert_eq!(
         app.get("/v1/limits/vendor/rest").await.json().get("paused_ms"),

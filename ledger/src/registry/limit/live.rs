@@ -26,8 +26,8 @@ const NAMES_MAX: usize = 64;
 pub(super) struct TopUps {
     /// In total.
     pub(super) permits: u64,
-    /// The names of the last ones.
-    names: VecDeque<String>,
+    /// The names of the last ones, each with its permits, where they are known.
+    names: VecDeque<(String, Option<u64>)>,
 }
 
 /// What a change does to one pool.
@@ -119,7 +119,7 @@ impl Limit {
         permits: u64,
         name: Option<&str>,
     ) -> Result<bool, AskRejection> {
-        if name.is_some_and(|name| self.top_ups.names.iter().any(|known| known == name)) {
+        if name.is_some_and(|name| self.top_ups.names.iter().any(|(known, _)| known == name)) {
             return Ok(false);
         }
         if !self.pools.contains(&id) {
@@ -137,7 +137,7 @@ impl Limit {
         self.write_soon(&id);
         self.top_ups.permits = self.top_ups.permits.saturating_add(permits).min(PERMITS_MAX);
         if let Some(name) = name {
-            self.top_ups.names.push_back(name.to_owned());
+            self.top_ups.names.push_back((name.to_owned(), Some(permits)));
             if self.top_ups.names.len() > NAMES_MAX {
                 self.top_ups.names.pop_front();
             }
@@ -145,14 +145,19 @@ impl Limit {
         Ok(true)
     }
 
-    /// The names of the last top-ups, the oldest first.
-    pub(crate) fn topped_up(&self) -> impl Iterator<Item = &str> {
-        self.top_ups.names.iter().map(String::as_str)
+    /// By how many permits it was topped up under `name`; `None` if it was not, or that is not known any more.
+    pub fn topped_up_as(&self, name: &str) -> Option<u64> {
+        self.top_ups.names.iter().find(|(known, _)| known == name).and_then(|(_, permits)| *permits)
     }
 
-    /// An earlier life was topped up under these `names`.
-    pub(crate) fn was_topped_up(&mut self, names: &[String]) {
-        self.top_ups.names = names.iter().take(NAMES_MAX).cloned().collect();
+    /// The last top-ups, each with its name and, where they are known, its permits, the oldest first.
+    pub(crate) fn topped_up(&self) -> impl Iterator<Item = (&str, Option<u64>)> {
+        self.top_ups.names.iter().map(|(name, permits)| (name.as_str(), *permits))
+    }
+
+    /// An earlier life was topped up so.
+    pub(crate) fn was_topped_up(&mut self, before: impl Iterator<Item = (String, Option<u64>)>) {
+        self.top_ups.names = before.take(NAMES_MAX).collect();
     }
 
     /// To which nodes it lends nothing.

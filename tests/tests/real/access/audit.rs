@@ -86,6 +86,7 @@ async fn each_decision_is_written_down_with_who_what_and_why() {
     assert_eq!(limit(&written[6]["before"]), json!(700));
     let [forbidden, unknown] = &written[deeds.len()..] else { panic!("two") };
     assert_eq!((&forbidden["who"], &forbidden["right"]), (&json!("token:reader"), &json!("operate")));
+    assert_eq!(forbidden["limit"], json!("vendor"), "or one who asks for the limit does not see it");
     assert_eq!((&unknown["who"], &unknown["from"]), (&json!("none"), &json!("127.0.0.1")));
     // Nothing secret is in it, nor in the log of the process, which has the same.
     let log = std::fs::read_to_string(desk.file("log")).expect("it logs");
@@ -105,6 +106,7 @@ async fn each_decision_is_written_down_with_who_what_and_why() {
     assert_eq!(read(&[]).lines().count(), 9);
     assert!(read(&["--action", "pause"]).contains("token:root  pause  vendor  127.0.0.1"), "{}", read(&[]));
     assert_eq!(read(&["--who", "token:reader", "--since", "1h", "--json"]).lines().count(), 1);
+    assert_eq!(read(&["--limit", "vendor", "--action", "refused"]).lines().count(), 1);
 }
 
 #[tokio::test]
