@@ -24,7 +24,7 @@ use crate::metrics::UPKEEP_EVERY;
 use crate::open_secrets;
 use crate::reload::Reloads;
 use crate::shared::Shared;
-use crate::store::StoreError;
+use crate::store::{Embedded, StoreError};
 use crate::uplink::Uplinks;
 use doors::{Bounds, Door, Doors};
 use lessor_files::{FileError, Token};
@@ -98,15 +98,7 @@ impl Server {
     /// # Errors
     /// If the store or the certificates cannot be used.
     pub fn open(config: Config, fresh: bool) -> Result<Self, OpenError> {
-        if let Some(max) = config.server.memory_max.filter(|_| memory::resident().is_none()) {
-            return Err(OpenError::Memory(max));
-        }
-        let certificates = Some(Certificates::load(&config)?);
-        let access = config.auth.as_ref().map(|auth| Access::load(auth, &config.server.store));
-        let access = access.transpose().map_err(OpenError::Auth)?;
-        config.upstream_tls.as_ref().map_or(Ok(()), Tls::check).map_err(OpenError::UpstreamTls)?;
-        let token = config.upstream_token.as_ref().map(|file| Token::file(file).shown());
-        token.transpose().map_err(OpenError::UpstreamToken)?;
+        let (certificates, access) = read_files(&config)?;
         let shared = match config.server.store.clone() {
             // What is leased from a shared store is in no danger: that counts it until its term is over.
             StoreConfig::Memory | StoreConfig::Shared(_) => Arc::new(Shared::new(config, fresh)),
@@ -119,7 +111,20 @@ impl Server {
             shared.lets_in(access);
         }
         shared.audit().check().map_err(OpenError::Audit)?;
-        Ok(Server { shared, certificates })
+        Ok(Server { shared, certificates: Some(certificates) })
+    }
+
+    /// Reads each file that `config` names, as [`Server::open`] does, and makes none. The store is not opened: an allocator may have
+    /// it. Only a file in its place that never was one is refused.
+    ///
+    /// # Errors
+    /// If one of the files cannot be used.
+    pub fn check(config: &Config) -> Result<(), OpenError> {
+        read_files(config)?;
+        if let StoreConfig::Embedded { path: Some(path) } = &config.server.store {
+            Embedded::refuse_foreign(path)?;
+        }
+        Ok(())
     }
 
     /// The way to it for the watcher of its file.
@@ -238,6 +243,24 @@ impl Server {
             }
         }
     }
+}
+
+/// What `config` names besides the store: certificates, tokens, keys, and the folder of the audit log.
+fn read_files(config: &Config) -> Result<(Certificates, Option<Access>), OpenError> {
+    if let Some(max) = config.server.memory_max.filter(|_| memory::resident().is_none()) {
+        return Err(OpenError::Memory(max));
+    }
+    let certificates = Certificates::load(config)?;
+    let access = config.auth.as_ref().map(|auth| Access::load(auth, &config.server.store));
+    let access = access.transpose().map_err(OpenError::Auth)?;
+    config.upstream_tls.as_ref().map_or(Ok(()), Tls::check).map_err(OpenError::UpstreamTls)?;
+    let token = config.upstream_token.as_ref().map(|file| Token::file(file).shown());
+    token.transpose().map_err(OpenError::UpstreamToken)?;
+    // The file itself may still be made.
+    let folder = config.audit.as_ref().and_then(|audit| audit.path.parent());
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+    folder.map(std::fs::metadata).transpose().map_err(OpenError::Audit)?;
+    Ok((certificates, access))
 }
 
 /// What encrypts connections, where they are encrypted.

@@ -92,6 +92,7 @@ const CHECK_EXAMPLE: &str = "\
 Example:
   lessor check lessor.toml
 
+It also reads the files that serve reads: certificates, keys, tokens, passwords. Run it as the user that serves, on its machine.
 Exit codes: 0 good, 2 bad, with one line that names the key and the value.";
 
 const COMPLETIONS_EXAMPLE: &str = "\

@@ -1,14 +1,21 @@
-//! `lessor check`: reads a configuration as `serve` would, and prints what was understood.
+//! `lessor check`: reads a configuration and the files that it names, as `serve` would, and prints what was understood.
 
 use crate::args::CheckArgs;
 use crate::configuration;
 use crate::failure::Failure;
-use std::io::Write as _;
+use crate::print::print;
+use lessor_allocator::Server;
 
 /// Prints the configuration with every default in it, or fails with what is wrong.
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let config = configuration::read(&args.file)?;
     configuration::is_closed(&config, &config.server.listen)?;
-    let printed = write!(std::io::stdout(), "{config}");
-    printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
+    let mut opened = config.clone();
+    configuration::unlock_store(&mut opened, &args.file)?;
+    // Clients of stores are made, and want a runtime. They ask nothing.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let checked = runtime.block_on(async { Server::check(&opened) });
+    checked.map_err(|error| Failure::Input(format!("{}: {error}", args.file.display())))?;
+    print(config.to_string())
 }

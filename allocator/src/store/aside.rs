@@ -1,7 +1,7 @@
 //! What happens to a file that is in the way of a store: one that never was a store is told from a damaged one, and what is set aside
 //! overwrites nothing.
 
-use super::seal::with_more;
+use super::seal::{self, with_more};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -13,8 +13,13 @@ const MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
 /// Stores that are kept aside beside one another. With more, an operator is to look at them first.
 const ASIDE_MAX: u32 = 1_000;
 
+/// Whether `file`, at `path`, never was a store. Beside a seal it is one with damage where it begins.
+pub(super) fn is_foreign(file: &File, path: &Path) -> io::Result<bool> {
+    Ok(file.metadata()?.is_file() && !begins_as_store(file)? && seal::read(path).is_none())
+}
+
 /// Whether `file` begins as a store does, or as one that a crash left before it was made.
-pub(super) fn begins_as_store(file: &File) -> io::Result<bool> {
+fn begins_as_store(file: &File) -> io::Result<bool> {
     let mut first = [0; MAGIC.len()];
     let mut read = 0;
     while read < first.len() {

@@ -167,6 +167,16 @@ impl Embedded {
         Ok(Self::read(path)?.map(|(_, head, written)| Dump::of(written, head.origin)))
     }
 
+    /// Looks whether the file at `path` is something else than a store. It is not opened as one: another process may have it.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
+        let is_foreign = file::open(path, false).and_then(|file| aside::is_foreign(&file, path));
+        // What cannot be looked at is for the start to say.
+        if is_foreign.unwrap_or(false) { Err(StoreError::Foreign(path.to_owned())) } else { Ok(()) }
+    }
+
     /// Makes a store at `path` of `dump`, as one that was written in another boot: how long ago that is, is unknown.
     ///
     /// # Errors
@@ -206,12 +216,7 @@ impl Embedded {
         if file.metadata().is_ok_and(|meta| meta.len() == 0) {
             return Ok(Err(Lost::Damaged("it is empty".to_owned())));
         }
-        // Beside a seal it is a store with damage where it begins.
-        if !aside::begins_as_store(&file).map_err(|error| unusable(path, &error))?
-            && seal::read(path).is_none()
-        {
-            return Err(StoreError::Foreign(path.to_owned()));
-        }
+        Self::refuse_foreign(path)?;
         let opened = catch_unwind(AssertUnwindSafe(|| database(file)));
         let database = match opened {
             Ok(Ok(database)) => Guarded(Some(database)),

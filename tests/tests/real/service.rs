@@ -183,6 +183,39 @@ fn a_log_that_is_not_read_does_not_hold_up_the_end() {
     assert!(took < IN_TIME, "{code:?} after {took:?}");
 }
 
+/// The bug: it was said to be good, and the start ended with code 2.
+#[test]
+fn a_configuration_whose_files_cannot_be_read_is_refused_by_check_and_serve() {
+    let (folder, file) = folder("");
+    let missing = folder.path().join("missing");
+    for (section, says) in [
+        (format!("[server]\ntls = {{ certificate = {missing:?}, key = {missing:?} }}\n"), "server.tls: "),
+        (
+            format!(
+                "[auth]\ntokens = {missing:?}\n[[role]]\nname = \"all\"\nidentities = [\"token:a\"]\nadmin = [\"*\"]\n"
+            ),
+            "auth: ",
+        ),
+        (format!("[upstream_auth]\ntoken_file = {missing:?}\n"), "upstream_auth.token_file: "),
+        (format!("[audit]\npath = {:?}\n", missing.join("audit.jsonl")), "audit.path: "),
+        (format!("[store]\npath = {file:?}\n"), "store.path: "),
+    ] {
+        std::fs::write(&file, format!("{section}{CONFIG}")).expect("its folder is there");
+        let mut check = Command::new(lessor());
+        check.arg("check").arg(&file);
+        // It would go on to serve what was not refused before.
+        for mut command in [check, serve(&file, "error")] {
+            let said = command.output().expect("it runs");
+            let words = String::from_utf8_lossy(&said.stderr).into_owned();
+            assert_eq!(said.status.code(), Some(2), "{section}: {words}");
+            assert!(words.contains(says), "{words}");
+        }
+    }
+    let names =
+        std::fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("one").file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["lessor.toml"], "nothing was made");
+}
+
 #[test]
 fn a_configuration_that_is_no_regular_file_or_too_large_is_refused() {
     let (folder, file) = folder(CONFIG);

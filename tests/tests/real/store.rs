@@ -202,13 +202,14 @@ fn a_store_path_that_names_another_file_is_refused_and_that_file_is_left() {
     let file = folder.path().join("lessor.toml");
     let text = format!("[store]\npath = {:?}\n{WINDOW}", file.display().to_string());
     std::fs::write(&file, &text).expect("a file");
-    let served =
-        Command::new(lessor()).args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file).output();
-    let served = served.expect("it starts");
-    let said = String::from_utf8_lossy(&served.stderr);
-    assert_eq!(served.status.code(), Some(2), "{said}");
-    let says = ["store.path: ", "lessor.toml", "no store of Lessor"];
-    assert!(says.iter().all(|words| said.contains(words)), "{said}");
+    // The second would go on to serve what the first did not refuse.
+    for args in [vec!["check"], vec!["serve", "--listen", "127.0.0.1:0", "--config"]] {
+        let output = Command::new(lessor()).args(args).arg(&file).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let says = ["store.path: ", "lessor.toml", "no store of Lessor"];
+        assert!(says.iter().all(|words| said.contains(words)), "{said}");
+    }
     assert_eq!(std::fs::read_to_string(&file).expect("it is there"), text);
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing was made beside it");
 }
