@@ -53,6 +53,8 @@ pub(super) struct Borrower {
     is_open: bool,
     /// No answer came to the ask before.
     has_failed: bool,
+    /// The one above has granted anything, were it nothing, since this last began to count from zero.
+    is_known: bool,
     /// It was told not to ask sooner.
     not_before: Moment,
     /// Until when the one above lends nothing, as it said last: it is in quarantine.
@@ -89,6 +91,7 @@ impl Borrower {
             due: None,
             is_open: false,
             has_failed: false,
+            is_known: false,
             not_before: Moment::ORIGIN,
             shut_until: Moment::ORIGIN,
             leaves_since: MaybeMoment::NONE,
@@ -269,6 +272,7 @@ impl Pool {
             cap: grant.in_flight,
         });
         (borrower.not_before, borrower.shut_until) = (now + grant.ask_after, Moment::ORIGIN);
+        borrower.is_known = true;
         if !grant.term.is_zero() {
             (borrower.term, borrower.horizon) = (grant.term, grant.horizon);
             self.term = borrower.lends_for(longest);
@@ -325,13 +329,18 @@ impl Pool {
         }
     }
 
-    /// The one above does not know what is held here: that goes on until its end, and then this counts from zero.
+    /// The one above does not know what is held here: that goes on until its end, and then this counts from zero. Not after a pause
+    /// the first time: it forgets one that was silent for long.
     pub fn on_unrecognised_above(&mut self, now: Moment) {
+        let mut pause = DISPUTE_PAUSE;
         if let Some(borrower) = &mut self.borrower {
             borrower.is_unrecognised = true;
+            if std::mem::take(&mut borrower.is_known) {
+                pause = Duration::ZERO;
+            }
             borrower.forget_safe_loan();
         }
-        self.pause_above(now, DISPUTE_PAUSE, false);
+        self.pause_above(now, pause, false);
     }
 
     /// The clock may have stood still, and then the loan ends later than the one above takes it to: no more of it is lent.

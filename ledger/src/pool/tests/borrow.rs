@@ -80,6 +80,25 @@ fn what_the_one_above_may_have_is_not_known_here() {
     assert!(!new.knows_left(), "it has not said anything yet");
 }
 
+/// The bug: a pool that was silent for so long that the one above had forgotten it waited for a pause before it asked from zero. Its
+/// nodes were told that there is nothing until then.
+#[test]
+fn one_that_was_forgotten_asks_from_zero_at_once_and_then_after_a_pause() {
+    let mut pool = lent_one();
+    assert_eq!(grant(pool.renew(millis(5), A, 2, ask(0, 0, 1))).permits, 1);
+    grant(pool.renew(millis(6), A, 3, ask(1, 0, 0)));
+    // A minute later.
+    let at = |millis_on: u64| millis(60_000 + millis_on);
+    grant(pool.renew(at(0), A, 4, ask(1, 0, 1)));
+    assert!(pool.ask_above(at(0), RTT).is_some_and(|ask| ask.spent_total == 1));
+    pool.on_unrecognised_above(at(4));
+    assert!(!pool.knows_left(), "it may have what is wanted");
+    assert_eq!(pool.asks_above(at(4), RTT), at(4));
+    assert!(pool.ask_above(at(4), RTT).is_some_and(|ask| ask.spent_total == 0 && ask.want > 0));
+    pool.on_unrecognised_above(at(8));
+    assert_eq!(pool.asks_above(at(8), RTT), at(58), "one that always says so is not asked all the time");
+}
+
 /// The bug: nodes held for a term what the one above would have spread over windows, and an allocator that was killed burned that.
 #[test]
 fn those_below_hold_for_no_longer_than_the_one_above_says() {
