@@ -234,6 +234,10 @@ fn shown(config: &LimitConfig, figures: &Figures) -> Value {
     let sums = &figures.sums;
     body["ceiling"] = json!(figures.ceiling);
     body["pools"] = json!(figures.pools);
+    // Then `available` is what is in hand here, and says nothing of what there is.
+    if config.upstream.is_some() {
+        body["leased"] = json!(true);
+    }
     if config.name.names() != Names::One {
         body["names"] = json!(figures.names);
     }

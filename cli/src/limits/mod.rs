@@ -165,12 +165,13 @@ async fn put(server: &Server, set: &SetArgs) -> Result<(Value, String), Failure>
 
 /// What of a limit that was shown is configuration, and not how it stands.
 fn configured(seen: &Value) -> Value {
-    const FIGURES: [&str; 23] = [
+    const FIGURES: [&str; 24] = [
         "ceiling",
         "pools",
         "names",
         "quarantine_ms",
         "paused",
+        "leased",
         "paused_ms",
         "blocked_nodes",
         "topped_up",

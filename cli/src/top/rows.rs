@@ -126,8 +126,11 @@ impl Row {
         }
         let refuses = self.refused.is_some_and(|rate| rate > 0.0) && limit["paused"] == json!(false);
         let is_empty = self.available == 0 && self.ceiling.is_some() && found.is_empty();
+        // Of what is leased there is as much in hand as nodes want.
+        let is_leased = limit["leased"] == json!(true);
         match (is_empty, refuses) {
             (true, true) => found.push((3, "empty, refusing".to_owned())),
+            (true, false) if is_leased => {}
             (true, false) => found.push((2, "empty".to_owned())),
             (false, true) => found.push((2, "refusing".to_owned())),
             (false, false) => {}
@@ -138,7 +141,7 @@ impl Row {
         if count("blocked_nodes") > 0 {
             found.push((1, format!("{} blocked", count("blocked_nodes"))));
         }
-        if !is_empty && self.part_milli() < 100 {
+        if !is_empty && !is_leased && self.part_milli() < 100 {
             found.push((1, "low".to_owned()));
         }
         if limit["shadow"] == json!(true) {
@@ -202,6 +205,19 @@ pub(super) mod tests {
         };
         let body = json!({ "limits": limits.iter().map(limit).collect::<Vec<Value>>() });
         Look::of(Moment::ORIGIN + Duration::from_secs(second), &body)
+    }
+
+    /// The bug: an allocator of a shared store that no node asks needed attention.
+    #[test]
+    fn a_leased_limit_that_has_nothing_in_hand_is_not_empty() {
+        let of = |leased: bool, empty: u64| {
+            let limit = json!({ "name": "a", "keyed": false, "paused": false, "leased": leased, "ceiling": 100,
+                "available": 0, "spent": 0, "asks": { "empty": empty }, "outstanding": 0, "lessees": 0 });
+            Look::of(Moment::ORIGIN + Duration::from_secs(empty), &json!({ "limits": [limit] }))
+        };
+        let state = |leased, empty| rows(&of(leased, empty), Some(&of(leased, 0)))[0].state.clone();
+        assert_eq!([false, true].map(|leased| state(leased, 0)), ["empty", "ok"]);
+        assert_eq!([false, true].map(|leased| state(leased, 9)), ["empty, refusing"; 2]);
     }
 
     #[test]

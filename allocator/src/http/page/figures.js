@@ -111,13 +111,14 @@ export function stands(name, limit, span, some) {
   const refusing = perSecond(name, (sample) => sample.refused - sample.why.paused - sample.why.quarantine) > 0.05;
   const empty = limit.available === 0 && !limit.paused && limit.quarantine_ms === 0 && (limit.lessees > 0 || isOne(limit));
   if (empty && refusing) add(3, "empty, refusing", "nothing is left to lend, and asks are turned away");
-  else if (empty && isOne(limit)) add(2, "empty", "nothing is left to lend");
+  else if (empty && isOne(limit) && !limit.leased) add(2, "empty", "nothing is left to lend");
   else if (refusing) add(2, "refusing", "asks are turned away");
   if (limit.shadow && recent((sample) => sample.shadow)) add(2, "would refuse", "calls pass that the limit would refuse");
   if (recent((sample) => sample.disagreed)) add(2, "vendor disagrees", "the vendor counts otherwise than these books");
   if (limit.vendor_withheld > 0) add(2, `${some(limit.vendor_withheld, "permit")} withheld`, "because of what the vendor says");
   if (limit.blocked_nodes > 0) add(1, `${some(limit.blocked_nodes, "node")} blocked`, "they are lent nothing");
-  const part = limit.ceiling > 0 && isOne(limit) ? limit.available / limit.ceiling : 1;
+  // Of what is leased there is as much in hand as nodes want.
+  const part = limit.ceiling > 0 && isOne(limit) && !limit.leased ? limit.available / limit.ceiling : 1;
   if (!empty && part < LOW) add(1, "low", "less than a tenth is left");
   if (limit.shadow) add(1, "shadow mode", "nothing is refused, what would be is counted");
   return found.sort((a, b) => b.bad - a.bad);
