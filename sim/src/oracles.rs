@@ -59,7 +59,13 @@ impl Oracles {
         let own = vec![own; setup.lenders()];
         match setup.topology {
             Topology::Allocator => Oracles { own, above: above.map(oracle), root: Root::Limit },
-            Topology::Regions(_) => Oracles { own, above: above.map(oracle), root: Root::Allocator },
+            // A region tells what may have been lent to it, though it may be that nothing was.
+            Topology::Regions(_) => {
+                let root = |rules| {
+                    if Limits::are_keyed(setup) { oracle(rules).in_passing() } else { oracle(rules) }
+                };
+                Oracles { own, above: above.map(root), root: Root::Allocator }
+            }
             Topology::Store(_) => {
                 let rules = |rules: &[Rule]| rules.iter().map(at_any_phase).collect::<Vec<Rule>>();
                 Oracles { own, above: above.map(|above| oracle(&rules(above))), root: Root::Store }

@@ -108,6 +108,7 @@ impl Oracle {
         must("K2", counted == 0 || session.reported + counted == total, || {
             format!("{counted} count as spent by {asked:?}, which is refused, after {session:?}")
         })?;
+        session.is_refused(asked.seq, &asked.ask);
         if counted > 0 {
             session.left(asked.seq, total);
         }

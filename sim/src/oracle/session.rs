@@ -149,6 +149,11 @@ impl Session {
         Ok(spent)
     }
 
+    /// `ask` was refused: books that lend nothing just now may have got to know it by that.
+    pub(super) fn is_refused(&mut self, seq: u64, ask: &Ask) {
+        self.is_mistaken |= seq <= self.newest && (ask.spent_total, ask.held) == (0, 0);
+    }
+
     /// It said goodbye, and the books counted it as that.
     pub(super) fn left(&mut self, seq: u64, spent_total: u64) {
         (self.seq, self.reported, self.grant) = (seq, spent_total, None);
