@@ -16,6 +16,9 @@ use std::time::Duration;
 /// Asks that become due within this span go with those that are due now.
 const TOGETHER: Duration = Duration::from_millis(1);
 
+/// Limits that were removed have so much of an exchange at most: loans of others are to be renewed in time.
+const LEAVES_AT_ONCE: usize = ASKS_MAX / 10;
+
 /// The pool of an ask, and what it says beside it.
 #[derive(Clone, Debug)]
 pub struct Asker {
@@ -168,9 +171,10 @@ impl Registry {
         self.mind_lost_loans(now);
         let mut all = DueAbove { distance: rtt, session: self.session_above, ..DueAbove::default() };
         let of_all = self.is_stopping.then_some(&mut self.limits);
+        let most = if self.is_stopping { ASKS_MAX } else { LEAVES_AT_ONCE };
         for limits in std::iter::once(&mut self.retired).chain(of_all) {
             for (name, limit) in leased(limits, upstream) {
-                let (asks, next) = limit.leaves_above(now, ASKS_MAX - all.asks.len());
+                let (asks, next) = limit.leaves_above(now, most - all.asks.len());
                 asks.into_iter().for_each(|(pool, said)| all.push(name, pool, said));
                 all.is_next(next);
             }

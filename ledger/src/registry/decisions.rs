@@ -148,6 +148,7 @@ impl Registry {
                 limit.was_topped_up(before.topped_up().map(|(name, permits)| (name.to_owned(), permits)));
             }
         }
+        self.departed.append(&mut broken.departed);
         for (name, limit) in broken.retired.iter_mut() {
             let departed = Departed { past: limit.past_of_others(now), shares: limit.shares_out(now) };
             self.departed.insert(name.clone(), departed);

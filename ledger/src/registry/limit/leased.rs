@@ -192,14 +192,18 @@ impl Limit {
         Some((Said::of(pool, ask, now, rtt), distance))
     }
 
-    /// The last that its pools have to say, of at most `most` of them, and when others are to say it again.
+    /// The last that its pools have to say, of at most `most` of them. If there are no more, also when others are to say it again. Those
+    /// beyond `most` are not looked at.
     pub(crate) fn leaves_above(&mut self, now: Moment, most: usize) -> (Vec<(PoolId, Said)>, Option<Moment>) {
         let (pools, tally) = (&mut self.pools, &mut self.tally);
         let (mut asks, mut next) = (vec![], None::<Moment>);
         self.leasing.retain(|id| {
+            if asks.len() >= most {
+                return true;
+            }
             let Some(kept) = pools.get_mut(id, tally).map(Shelf::wake) else { return false };
             match kept.pool.leaves_above(now) {
-                Some(at) if at <= now && asks.len() < most => {
+                Some(at) if at <= now => {
                     let ask = kept.pool.leave_above();
                     asks.extend(
                         ask.map(|ask| (id.clone(), Said::of(&mut kept.pool, ask, now, Duration::ZERO))),

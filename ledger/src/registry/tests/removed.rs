@@ -118,6 +118,32 @@ fn a_limit_waits_as_long_as_the_one_above_says() {
     assert!(pair.region.quarantined(millis(620_500)).is_empty());
 }
 
+/// All keys give back, a few in each exchange, and the loans of other limits are renewed beside them.
+#[test]
+fn keys_of_a_removed_limit_are_given_back_a_few_at_a_time_and_those_of_a_stop_at_once() {
+    let keys: Vec<String> = (0..250).map(|key| format!("k{key}")).collect();
+    let asks: Vec<Entry> = keys.iter().map(|key| ask("a", Some(key), 0, 0, 1)).collect();
+    let given_back = |end: fn(&mut Registry)| {
+        let mut pair = Pair::new("keyed = true");
+        pair.region.leases(millis(0), &caller(1), &asks);
+        (1..10).for_each(|now| pair.exchange(now));
+        let out = |pair: &mut Pair, now| {
+            pair.centre.limit("a").expect("it is there").figures(millis(now)).sums.outstanding
+        };
+        assert!(out(&mut pair, 10) >= 250);
+        end(&mut pair.region);
+        let said = [10, 11, 12, 13].map(|now| {
+            let said = pair.due(now).asks.len();
+            pair.exchange(now);
+            said
+        });
+        assert_eq!(out(&mut pair, 20), 0);
+        said
+    };
+    assert_eq!(given_back(|region| assert!(region.remove("a"))), [100, 100, 50, 0]);
+    assert_eq!(given_back(Registry::stop), [250, 0, 0, 0]);
+}
+
 /// A limit may be removed because its upstream is no more.
 #[test]
 fn a_removed_limit_whose_upstream_does_not_answer_is_forgotten_and_then_another_session_begins() {
