@@ -169,7 +169,9 @@ impl Pool {
     /// The claims that a session with `share` shares with, the supply that is shared, and what is owed to the session in any case.
     pub(super) fn peers(&self, share: Share, supply: Supply) -> (Peers<'_, Place>, Supply, u64) {
         let claims = self.sessions.claims();
-        let (kept, owed) = self.guaranteed_to(share, supply.left);
+        // What is guaranteed is there also while the rest is lent at a pace.
+        let is_all_for_all = self.groups.is_usual();
+        let (kept, owed) = if is_all_for_all { (0, 0) } else { self.guaranteed_to(share, self.left()) };
         let supply = supply.less(kept);
         let supply = share::after(claims.before(share.priority), supply);
         (claims.peers(share.priority), supply, owed)

@@ -1,4 +1,4 @@
-//! What groups of nodes are guaranteed of a limit in a shared store.
+//! What groups of nodes are guaranteed of a limit, in a shared store and out of one.
 
 use super::*;
 use crate::rule::Gap;
@@ -195,4 +195,34 @@ fn no_more_is_kept_for_groups_than_was_lent() {
     let ask = pool.ask_above(over, RTT).expect("it leases");
     assert_eq!(pool.ask_groups_above(&ask, RTT).len(), 1);
     assert_eq!((ask.held, pool.groups.guarantees.owed(Some(0))), (0, 0));
+}
+
+/// A group is idle for four windows, while others want five times what there is. Then it wants what is guaranteed, a part with each
+/// ask: little is left before it has all of that.
+#[test]
+fn a_group_that_wakes_has_what_is_guaranteed_while_all_else_is_lent_evenly() {
+    let sharing = Sharing { guaranteed: vec![300], ..Sharing::default() };
+    let plan = Plan { sharing, ease_off: true, ..(*plan(vec![sliding(600, 10 * SECOND)])).clone() };
+    let mut pool = Pool::new(Arc::new(plan), millis(0));
+    let member = Holder { share: Share { group: Some(0), ..Share::EVEN }, ..B };
+    let (mut others, mut own) = (0, 0);
+    let mut asks = |pool: &mut Pool, now: Moment, seq: u64| {
+        let wants = Ask { demand_milli: 300_000, ..ask(others, 0, 150) };
+        others += grant(pool.renew(now, A, seq, wants)).permits;
+    };
+    let mut wakes = |pool: &mut Pool, now: Moment, seq: u64, want: u64| {
+        own += grant(pool.renew(now, member, seq, Ask { demand_milli: 300_000, ..ask(own, 0, want) })).permits;
+        own
+    };
+    for step in 1..400 {
+        asks(&mut pool, millis(step * 100), step);
+    }
+    wakes(&mut pool, millis(39_950), 1, 1);
+    let mut had = vec![];
+    for step in 0..16 {
+        let now = millis(40_000 + step * 50);
+        asks(&mut pool, now, 400 + step);
+        had.push(wakes(&mut pool, now, 2 + step, 20));
+    }
+    assert!(had[15] >= 300, "0.8 s after it woke: {had:?}");
 }
