@@ -17,7 +17,7 @@ pub const LOW_WATER_PERCENT: u64 = 10;
 /// Parts of a permit in which credit is counted.
 const NANO: u128 = 1_000_000_000;
 
-/// What may be lent at the planned rate: credit that grows with time and shrinks with grants.
+/// What may be lent at the planned rate: credit that grows with time and shrinks with grants, and what came back of those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacer {
     /// Above low water: no plan.
@@ -26,6 +26,8 @@ pub enum Pacer {
     Easing {
         /// Billionths of a permit that may be lent now.
         credit: u128,
+        /// Permits that were lent by that and came back unspent: they may be lent again.
+        back: u64,
         /// When `credit` was counted.
         at: Moment,
     },
@@ -36,44 +38,51 @@ impl Pacer {
     pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         let mut eases = match *self {
             Pacer::Free => None,
-            Pacer::Easing { credit, at } => Some((credit, at)),
+            Pacer::Easing { credit, back, at } => Some((credit, back, at)),
         };
-        carrier.option(&mut eases, Default::default, |carrier, (credit, at)| {
+        carrier.option(&mut eases, Default::default, |carrier, (credit, back, at)| {
             carrier.wide(credit);
+            carrier.number(back);
             carrier.moment(at);
         });
-        *self = eases.map_or(Pacer::Free, |(credit, at)| Pacer::Easing { credit, at });
+        *self = eases.map_or(Pacer::Free, |(credit, back, at)| Pacer::Easing { credit, back, at });
     }
 
     /// Permits that may be lent now, out of `left`. Credit is kept for at most `term`, or it would become the
-    /// very burst that easing off is to avoid; but always for one permit, or a slow pace would never lend.
+    /// very burst that easing off is to avoid; but always for one permit, or a slow pace would never lend. What came back is beside
+    /// that: a session that calls seldom gives back most of what it is lent, and no credit grew in the place of that.
     pub fn lendable(&mut self, now: Moment, left: u64, pace: Pace, term: Duration) -> u64 {
         let per_term = credit_of_term(pace, term);
-        let credit = match *self {
-            Pacer::Free => per_term,
-            Pacer::Easing { credit, at } => (credit + accrued(pace, now.since(at))).min(per_term),
+        let (credit, back) = match *self {
+            Pacer::Free => (per_term, 0),
+            Pacer::Easing { credit, back, at } => {
+                ((credit + accrued(pace, now.since(at))).min(per_term), back.min(left))
+            }
         };
-        *self = Pacer::Easing { credit, at: now };
-        u64::try_from(credit / NANO).unwrap_or(u64::MAX).min(left)
+        *self = Pacer::Easing { credit, back, at: now };
+        u64::try_from(credit / NANO).unwrap_or(u64::MAX).saturating_add(back).min(left)
     }
 
     /// `permits` were lent.
     pub fn lent(&mut self, permits: u64) {
-        if let Pacer::Easing { credit, .. } = self {
-            *credit = credit.saturating_sub(u128::from(permits) * NANO);
+        if let Pacer::Easing { credit, back, .. } = self {
+            let by_credit = u64::try_from(*credit / NANO).unwrap_or(u64::MAX).min(permits);
+            let again = (permits - by_credit).min(*back);
+            *credit = credit.saturating_sub(u128::from(permits - again) * NANO);
+            *back -= again;
         }
     }
 
     /// `permits` of those came back unspent.
     pub fn returned(&mut self, permits: u64) {
-        if let Pacer::Easing { credit, .. } = self {
-            *credit = credit.saturating_add(u128::from(permits) * NANO);
+        if let Pacer::Easing { back, .. } = self {
+            *back = back.saturating_add(permits);
         }
     }
 
     /// How long until the next permit may be lent at `pace`; zero if one may be lent now.
     pub fn wait(&self, pace: Pace) -> Duration {
-        let Pacer::Easing { credit, .. } = *self else {
+        let Pacer::Easing { credit, back: 0, .. } = *self else {
             return Duration::ZERO;
         };
         let missing = NANO.saturating_sub(credit);
@@ -247,6 +256,12 @@ mod tests {
         pacer.lent(10);
         pacer.returned(4);
         assert_eq!(pacer.lendable(millis(0), 94, pace, TERM), 4);
+        assert_eq!(pacer.lendable(millis(20), 94, pace, TERM), 6, "credit grows beside it");
+        pacer.lent(3);
+        assert_eq!(pacer.lendable(millis(20), 91, pace, TERM), 3);
+        assert_eq!(pacer.wait(pace), Duration::ZERO);
+        pacer.lent(3);
+        assert_eq!(pacer.lendable(millis(20), 88, pace, TERM), 0);
     }
 
     const TERM: Duration = Duration::from_millis(100);

@@ -16,6 +16,7 @@ use crate::rule::{At, Gap, Saved, Since};
 use crate::share::Share;
 use lessor_protocol::{Moment, PERMITS_MAX, TERM_MAX};
 use serde::{Deserialize, Serialize};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,9 @@ pub struct Snapshot {
     vendor: SavedFeedback,
     /// What it may lend while it eases off, and since when that is so.
     pacer: Option<(u64, At)>,
+    /// What came back unspent meanwhile.
+    #[serde(rename = "back", default, skip_serializing_if = "Option::is_none")]
+    came_back: Option<NonZeroU64>,
     /// Since when more has been wanted than comes back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     excess: Option<SavedExcess>,
@@ -142,10 +146,12 @@ impl Pool {
         }
         self.advance(now);
         let Books { granted, spent, returned, burned, outstanding: _ } = self.books;
-        let pacer = match *self.pacer {
-            Pacer::Free => None,
+        let (pacer, came_back) = match *self.pacer {
+            Pacer::Free => (None, None),
             // No more than fits: it is less than what may be lent.
-            Pacer::Easing { credit, at } => Some((u64::try_from(credit).unwrap_or(u64::MAX), at.into())),
+            Pacer::Easing { credit, back, at } => {
+                (Some((u64::try_from(credit).unwrap_or(u64::MAX), at.into())), NonZeroU64::new(back))
+            }
         };
         let sessions =
             self.sessions.iter().map(|(place, session)| SavedSession::of(place.session(), session));
@@ -158,6 +164,7 @@ impl Pool {
             rules: self.ledgers.save()?,
             vendor: self.feedback.save(),
             pacer,
+            came_back,
             excess: self.excess.save(),
             sessions: sessions.collect(),
             safe: SavedSafeShares::of(self),
@@ -187,7 +194,8 @@ impl Pool {
         )?;
         pool.pacer = match snapshot.pacer {
             Some((credit, at)) => {
-                Pacer::Easing { credit: credit.into(), at: since.moment(at).min(now) }.into()
+                let back = snapshot.came_back.map_or(0, NonZeroU64::get);
+                Pacer::Easing { credit: credit.into(), back, at: since.moment(at).min(now) }.into()
             }
             None => Rare::default(),
         };

@@ -211,7 +211,8 @@ fn a_group_that_wakes_has_what_is_guaranteed_while_all_else_is_lent_evenly() {
         others += grant(pool.renew(now, A, seq, wants)).permits;
     };
     let mut wakes = |pool: &mut Pool, now: Moment, seq: u64, want: u64| {
-        own += grant(pool.renew(now, member, seq, Ask { demand_milli: 300_000, ..ask(own, 0, want) })).permits;
+        own +=
+            grant(pool.renew(now, member, seq, Ask { demand_milli: 300_000, ..ask(own, 0, want) })).permits;
         own
     };
     for step in 1..400 {

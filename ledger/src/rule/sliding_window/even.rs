@@ -20,14 +20,17 @@ const PLAN: u32 = 512;
 const LOG_MAX: u64 = 16_384;
 /// Sessions ask a shorter window too seldom for its parts.
 const WINDOW_MIN: Duration = Duration::from_secs(5);
+/// Fewer permits are lent one by one, and most of them wait for a call: each that is kept for later is missed.
+const LIMIT_MIN: u64 = 64;
 
 impl SlidingLedger {
     /// For how long more must be wanted than comes back before it is lent evenly, and how long a plan is good; `None` if the
-    /// window is too short for that, or its log too long.
+    /// window is too short for that, its log too long, or its limit too small.
     pub fn evens_out(&self) -> Option<(Duration, Duration)> {
         let window = Duration::from_nanos(self.window);
         let is_too_long = self.is_log && self.limit > LOG_MAX;
-        (window >= WINDOW_MIN && !is_too_long).then_some((window, window / PLAN))
+        let is_fit = window >= WINDOW_MIN && self.limit >= LIMIT_MIN && !is_too_long;
+        is_fit.then_some((window, window / PLAN))
     }
 
     /// The pace at which it is lent evenly, with `kept` permits kept back: the average of what is left and comes back within a
@@ -145,14 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn a_short_window_is_not_evened_out() {
-        let evens_out = |seconds| {
+    fn neither_a_short_window_nor_a_small_limit_is_evened_out() {
+        let evens_out = |limit, seconds| {
             let rule =
-                SlidingWindow::try_new(10, Duration::from_secs(seconds), Duration::ZERO).expect("valid");
+                SlidingWindow::try_new(limit, Duration::from_secs(seconds), Duration::ZERO).expect("valid");
             let clocks = ClockBounds::try_new(0).expect("no drift");
             SlidingLedger::new(&rule, clocks, Moment::ORIGIN).evens_out()
         };
-        assert_eq!(evens_out(4), None);
-        assert_eq!(evens_out(512), Some((Duration::from_secs(512), Duration::from_secs(1))));
+        assert_eq!(evens_out(LIMIT_MIN, 4), None);
+        assert_eq!(evens_out(LIMIT_MIN - 1, 512), None);
+        assert_eq!(evens_out(LIMIT_MIN, 512), Some((Duration::from_secs(512), Duration::from_secs(1))));
     }
 }

@@ -76,3 +76,21 @@ fn no_burst_is_slowed_while_less_is_wanted_than_there_is() {
         );
     }
 }
+
+/// Nodes call every two to ten seconds, and want five times what there is or more. Most of what each is lent comes back unspent, and goes
+/// out again: nothing is kept for an even pace that no call waits for.
+#[test]
+fn a_limit_whose_nodes_call_seldom_is_used_nearly_as_if_nothing_eased_off() {
+    let cases = [("sliding_window 10/10s", 10, 5.0), ("sliding_window 100/60s", 100, 10.0)];
+    for (rule, nodes, demand) in cases {
+        let used = |ease_off| {
+            let fleet = fleet(demand, Topology::Allocator, 1);
+            let mut fleet = Setup { nodes, plan: setup(rule).plan, lasts: 600 * SECOND, ..fleet };
+            fleet.plan.ease_off = ease_off;
+            clean(fleet).figures.used_share
+        };
+        let (eased, uneased) = (used(true), used(false));
+        println!("{rule}, {nodes} nodes: {eased:.3} of {uneased:.3}");
+        assert!(eased >= 0.9 * uneased, "{rule}: {eased} of {uneased}");
+    }
+}
