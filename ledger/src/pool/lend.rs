@@ -98,7 +98,9 @@ impl Pool {
         let first =
             if newcomer { sizing::newcomer_cap(ask.waiting, others.count(), supply) } else { u64::MAX };
         let wants = asker.want.min(first);
+        let yields = is_spent && self.yields(id);
         asker.want = wants.min(self.identity_may_take(id, others, supply, is_spent));
+        asker.want = if yields { asker.want.min(ask.waiting) } else { asker.want };
         // What a group is guaranteed goes before the share of an identity, but not for sessions that it may have made up.
         let owed = owed.min(if self.sessions[id].is_unproven { asker.want } else { wants });
         let (Sized { permits, state }, hold) = match is_reusable {
@@ -121,7 +123,7 @@ impl Pool {
         let wait = if is_spent && others.count() > 0 { self.told_wait(id) } else { None };
         let permits = if wait.is_some() { 0 } else { permits };
         // What a group is guaranteed is lent all the same, and not for nothing.
-        let is_hoarded = is_hoarded && permits == 0;
+        let is_hoarded = (is_hoarded || yields && ask.waiting == 0) && permits == 0;
         let draws = self.sessions.draws();
         Offer { permits, state, pace, is_greedy, is_hoarded, wait, hold, standing, is_nothing, others: draws }
     }
@@ -390,6 +392,10 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
         link.offer = Some(link.pool.offer(link.place, ask, newcomer, (is_reusable, is_spent)));
     }
     let least = chain.iter().map(|link| link.offer().permits).min();
+    for Link { pool, place, offer } in chain.iter_mut() {
+        let permits = offer.as_ref().expect("each has made one").permits;
+        pool.note_patience(*place, ask, permits);
+    }
     let is_hoarded = chain.iter().any(|link| link.offer().is_hoarded);
     let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
     let permits = least.filter(|_| fits).unwrap_or(0).min(callable).min(most.saturating_sub(kept));

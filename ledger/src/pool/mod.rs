@@ -26,6 +26,7 @@ mod lend;
 mod loan;
 mod orphaned_calls;
 mod past;
+mod patience;
 mod plan;
 mod rare;
 mod rates;
@@ -71,6 +72,7 @@ use identities::Takings;
 use ledgers::Ledgers;
 use lessor_protocol::Moment;
 use loan::Loan;
+use patience::Shortage;
 use rare::Rare;
 use safe_shares::SafeShares;
 use session::Session;
@@ -103,6 +105,7 @@ pub struct Pool {
     shadow_refused: u64,
     pacer: Rare<Pacer>,
     excess: Rare<Excess>,
+    shortage: Rare<Shortage>,
     forecast: Forecast,
     groups: Rare<Groups>,
     takings: Takings,
@@ -143,6 +146,7 @@ impl Pool {
             shadow_refused: 0,
             pacer: Rare::default(),
             excess: Rare::default(),
+            shortage: Rare::default(),
             forecast: Forecast::default(),
             feedback: Feedback::default(),
             walked: None,

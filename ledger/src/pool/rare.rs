@@ -2,6 +2,7 @@
 
 use super::session::Said;
 use crate::pacing::{Excess, Pacer};
+use crate::packed::Carrier;
 use crate::share::Share;
 use lessor_protocol::Moment;
 pub(super) use lessor_protocol::rare::{Rare, Usual};
@@ -12,6 +13,11 @@ pub(super) struct MaybeMoment(Moment);
 
 impl MaybeMoment {
     pub(super) const NONE: Self = MaybeMoment(Moment::NEVER);
+
+    /// Carries it.
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        carrier.unless(Self::NONE, self, |carrier, MaybeMoment(at)| carrier.moment(at));
+    }
 
     pub(super) fn get(self) -> Option<Moment> {
         Some(self.0).filter(|at| *at != Moment::NEVER)

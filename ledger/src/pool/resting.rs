@@ -2,6 +2,7 @@
 //! idle keys so, and wake one for each look at it. It wakes exactly as it was.
 
 use super::forecast::Forecast;
+use super::patience::Shortage;
 use super::{Plan, Pool};
 use crate::pacing::{Excess, Pacer};
 use crate::packed::Carrier;
@@ -109,6 +110,7 @@ impl Pool {
         }
         carrier.rare(&mut self.pacer, Pacer::carry);
         carrier.rare(&mut self.excess, Excess::carry);
+        carrier.rare(&mut self.shortage, Shortage::carry);
         if let Some(groups) = self.groups.unusual() {
             groups.guarantees.carry(carrier);
         }

@@ -76,6 +76,8 @@ pub(super) struct Session {
     /// What it said of its demand, for the shares of others.
     pub demand_milli: u64,
     pub waiting: u64,
+    /// When it last said that calls wait.
+    pub waited: MaybeMoment,
     /// What it kept and wanted: all that it would have in hand and in use.
     pub wanted: u64,
     /// What its last ask said that it holds.
@@ -154,6 +156,7 @@ impl Session {
             said: Rare::default(),
             demand_milli: 0,
             waiting: 0,
+            waited: MaybeMoment::NONE,
             wanted: 0,
             held: 0,
             has_left: false,

@@ -17,6 +17,7 @@ mod groups;
 mod identities;
 mod in_flight;
 mod kept;
+mod patience;
 mod reset;
 mod resting;
 mod rows;

@@ -3,6 +3,7 @@
 
 mod evenness;
 mod fairness;
+mod patience;
 mod shrinking;
 
 use lessor_protocol::Clock;

@@ -38,6 +38,7 @@ impl Session {
         {
             carrier.moment(at);
         }
+        self.waited.carry(carrier);
         carrier.number(&mut self.seq);
         carrier.unless(Told::NOTHING, &mut self.told, |carrier, told| {
             let mut answer = told.answer();

@@ -1,0 +1,65 @@
+//! Calls that wait go before calls that may come. While callers wait for permits that are lent to others, a session whose calls wait as
+//! well is lent what its callers wait for, and nothing in advance: each of its calls asks, and none is refused for that. What it would
+//! hold until its next call is spent by another session meanwhile.
+//!
+//! It only ever makes a grant smaller, or lets a lease end.
+
+use super::Pool;
+use super::family::Place;
+use super::rare::Usual;
+use crate::packed::Carrier;
+use lessor_protocol::{Ask, Moment};
+use std::time::Duration;
+
+/// The calls of a session wait if one of them did so that long ago.
+const PATIENT_FOR: Duration = Duration::from_secs(5);
+
+/// Where leases last longer, a call that finds nothing in hand waits longer than its caller may.
+const TERM_MAX: Duration = Duration::from_millis(100);
+
+/// Callers wait, and were not lent all that they wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shortage {
+    /// Of the first among them.
+    priority: u64,
+    /// They have asked again by then, or do not wait any more.
+    until: Moment,
+}
+
+impl Usual for Shortage {
+    const USUAL: &'static Self = &Shortage { priority: 0, until: Moment::ORIGIN };
+}
+
+impl Shortage {
+    /// Carries what it is.
+    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
+        carrier.number(&mut self.priority);
+        carrier.moment(&mut self.until);
+    }
+}
+
+impl Pool {
+    /// Notes that `permits` would be lent for `ask` of `id`, some of whose calls wait, or none. A root does not: it knows allocators, none
+    /// of which waits itself.
+    pub(super) fn note_patience(&mut self, id: Place, ask: &Ask, permits: u64) {
+        if ask.waiting == 0 || self.term > TERM_MAX || self.plan.is_root {
+            return;
+        }
+        let now = self.now;
+        self.sessions.note(id, |session| session.waited = Some(now).into());
+        if permits < ask.waiting {
+            let session = &self.sessions[id];
+            let (own, until) = (session.share.priority, now + 2 * session.term + session.rtt);
+            let is_over = self.shortage.until <= now;
+            let priority = if is_over { own } else { self.shortage.priority.max(own) };
+            *self.shortage = Shortage { priority, until: self.shortage.until.max(until) };
+        }
+    }
+
+    /// Whether `id` leaves what it would hold in advance to callers that wait now.
+    pub(super) fn yields(&self, id: Place) -> bool {
+        let session = &self.sessions[id];
+        let waits = session.waited.get().is_some_and(|at| self.now.since(at) <= PATIENT_FOR);
+        waits && self.now < self.shortage.until && session.share.priority <= self.shortage.priority
+    }
+}

@@ -1,0 +1,78 @@
+//! Calls that wait go before calls that may come.
+
+use super::*;
+
+/// Ten permits a second, all of which are out: nine were spent, and `B` holds one for its next call.
+fn all_out(rule: Rule) -> Pool {
+    let mut pool = Pool::new(plan(vec![rule]), millis(0));
+    let (mut seq, mut lent) = (0, 0);
+    // What both say: their calls wait.
+    while lent < 9 {
+        seq += 1;
+        let wants = Ask { demand_milli: 9_000, ..ask(lent, 0, 9 - lent) };
+        lent += grant(pool.renew(millis(0), A, seq, wants)).permits;
+    }
+    let one = Ask { demand_milli: 1_000, ..ask(0, 0, 1) };
+    assert_eq!(grant(pool.renew(millis(0), B, 1, one)).permits, 1);
+    pool
+}
+
+/// Of a session that `held` so many: it wants one for its next call.
+fn ahead(held: u64) -> Ask {
+    Ask { held, want: 1, demand_milli: 1_000, ..Ask::default() }
+}
+
+/// `A` has spent all that it was lent, and four of its calls wait.
+fn a_waits(pool: &mut Pool, at: u64, seq: u64) -> Grant {
+    grant(pool.renew(millis(at), A, 20 + seq, Ask { waiting: 4, demand_milli: 9_000, ..ask(9, 0, 4) }))
+}
+
+#[test]
+fn what_is_held_for_a_call_that_may_come_is_left_to_a_call_that_waits() {
+    let mut pool = all_out(sliding(10, SECOND));
+    assert_eq!(a_waits(&mut pool, 20, 2).permits, 0);
+    let kept = grant(pool.renew(millis(25), B, 2, ahead(1)));
+    assert_eq!((kept.kept, kept.permits, kept.term), (1, 0, Duration::ZERO), "its lease ends");
+    let gone = grant(pool.renew(millis(35), B, 3, ahead(0)));
+    assert_eq!(gone.permits, 0);
+    assert_eq!(a_waits(&mut pool, 40, 3).permits, 1);
+}
+
+#[test]
+fn a_session_whose_calls_only_try_leaves_nothing() {
+    let mut pool = all_out(sliding(10, SECOND));
+    let tries = Holder { id: SessionId(3), ..B };
+    grant(pool.renew(millis(0), tries, 1, ahead(0)));
+    a_waits(&mut pool, 20, 2);
+    grant(pool.renew(millis(25), B, 2, ask(0, 0, 0)));
+    let lent = grant(pool.renew(millis(40), tries, 2, ahead(0)));
+    assert_eq!(lent.permits, 1);
+    assert!(!lent.term.is_zero());
+}
+
+#[test]
+fn a_session_that_comes_first_leaves_nothing() {
+    let mut pool = all_out(sliding(10, SECOND));
+    a_waits(&mut pool, 20, 2);
+    let first = Holder { share: Share { priority: 1, ..Share::EVEN }, ..B };
+    let kept = grant(pool.renew(millis(25), first, 2, ahead(1)));
+    assert!(!kept.term.is_zero(), "{kept:?}");
+}
+
+/// Its next call would wait for as long as it is told to, and callers may not.
+#[test]
+fn where_leases_are_long_nothing_is_left() {
+    let mut pool = all_out(sliding(10, 10 * SECOND));
+    a_waits(&mut pool, 20, 2);
+    let kept = grant(pool.renew(millis(25), B, 2, ahead(1)));
+    assert!(!kept.term.is_zero(), "{kept:?}");
+}
+
+/// The callers have gone, or have what they waited for.
+#[test]
+fn what_may_come_is_provided_for_again_when_no_call_waits() {
+    let mut pool = all_out(sliding(10, SECOND));
+    a_waits(&mut pool, 20, 2);
+    let later = grant(pool.renew(millis(500), B, 2, ahead(0)));
+    assert_eq!(later.permits, 1);
+}

@@ -1,0 +1,49 @@
+//! Calls that wait have what there is, though no node knows when its next call comes.
+
+use super::{MILLI, setup};
+use lessor_sim::SECOND;
+use lessor_sim::network::Latency;
+use lessor_sim::setup::Setup;
+use lessor_sim::soak::run;
+use lessor_sim::topology::{Regions, Shared, Topology};
+
+const FAR: Latency = Latency { one_way: MILLI, jitter: MILLI / 10 };
+
+/// Who may lend to nodes, and what part of all calls may be refused. What allocators have in hand waits there for the nodes of each.
+fn topologies() -> [(Topology, f64); 3] {
+    let shared = Shared {
+        count: 3,
+        far: FAR,
+        ways: vec![],
+        fates: vec![],
+        is_clockless: false,
+        of_two_minds: false,
+        lag: None,
+    };
+    let regions = Topology::Regions(Regions { count: 3, far: FAR });
+    [(Topology::Allocator, 0.0), (regions, 0.001), (Topology::Store(shared), 0.03)]
+}
+
+/// Forty nodes want nine tenths of a short window, and each call waits for up to five seconds. What a node would hold for its next call
+/// is spent by another one meanwhile: hardly any call waits in vain.
+#[test]
+fn no_call_that_waits_is_refused_while_less_is_wanted_than_there_is() {
+    for (rule, demand) in [("sliding_window 100/1s", 90.0), ("sliding_window 1000/1s", 900.0)] {
+        for (topology, most) in topologies() {
+            let fleet = Setup {
+                seed: 1,
+                nodes: 40,
+                demand,
+                latency: FAR,
+                topology: topology.clone(),
+                patience: 5 * SECOND,
+                lasts: 60 * SECOND,
+                ..setup(rule)
+            };
+            let figures = run(fleet).unwrap_or_else(|failure| panic!("{failure}")).figures;
+            let (refused, used) = (figures.refused_share, figures.used_share);
+            println!("{rule} {topology:?}: {refused:.4} refused, {used:.3} used");
+            assert!(refused <= most, "{rule} {topology:?}: {refused} refused");
+        }
+    }
+}
