@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// Leases quota from an allocator and spends it locally.
 ///
@@ -40,7 +40,9 @@ impl fmt::Debug for Client {
 /// The background task's leash: dropped with the last handle, it ends the task.
 #[derive(Debug)]
 pub(crate) struct Task {
-    stop: Mutex<Option<oneshot::Sender<oneshot::Sender<()>>>>,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    /// Nothing is sent here: it is closed once the task is over.
+    over: watch::Receiver<()>,
 }
 
 /// Options of a [`Client`], from [`Client::builder`].
@@ -129,18 +131,18 @@ impl Client {
 
     /// Refuses every call from now on, reports what was spent and gives back the rest. Waits for the allocator to
     /// hear of it for up to a second. It waits for the client's runtime: one that runs nothing any more, and was not dropped,
-    /// keeps it waiting.
+    /// keeps it waiting. A second call, by any handle, waits for the same.
     ///
     /// # Cancel safety
-    /// Dropping the future does not undo it: the goodbye is said in the background.
+    /// Dropping the future does not undo it: the goodbye is said in the background. Another call waits for it.
     pub async fn shutdown(&self) {
         let stop = self.task.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(stop) = stop else { return };
-        let (done, said) = oneshot::channel();
-        if stop.send(done).is_ok() {
+        if let Some(stop) = stop {
             // An error means that the runtime is gone, and the task with it.
-            let _ = said.await;
+            let _ = stop.send(());
         }
+        let mut over = self.task.over.clone();
+        while over.changed().await.is_ok() {}
         self.shared.close();
     }
 }
@@ -296,7 +298,10 @@ fn start(refiller: Refiller, listener: Listener, shared: Arc<Shared>) -> Client 
     // An error means that it was told before.
     let _ = shared.wake_list.runtime.set(tokio::runtime::Handle::current());
     let closes = Closes(shared.clone());
+    let (runs, over) = watch::channel(());
     tokio::spawn(async move {
+        // Dropped after the client is closed.
+        let _runs = runs;
         let _closes = closes;
         // The refiller says when it is over; the listener runs no longer than that.
         tokio::select! {
@@ -304,7 +309,7 @@ fn start(refiller: Refiller, listener: Listener, shared: Arc<Shared>) -> Client 
             () = listener.run() => {}
         }
     });
-    Client { shared, task: Arc::new(Task { stop: Mutex::new(Some(stop)) }) }
+    Client { shared, task: Arc::new(Task { stop: Mutex::new(Some(stop)), over }) }
 }
 
 /// Closes the client when the background task is over: told to stop, panicked, or dropped with its runtime.

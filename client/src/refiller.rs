@@ -34,8 +34,8 @@ const STRIPE_WORTH: u64 = 256;
 /// What is so of many keys of a limit is logged this often.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// Told to stop: say goodbye and answer on this.
-pub(crate) type Stop = oneshot::Receiver<oneshot::Sender<()>>;
+/// Told to stop: say goodbye.
+pub(crate) type Stop = oneshot::Receiver<()>;
 
 pub(crate) struct Refiller {
     shared: Arc<Shared>,
@@ -121,7 +121,7 @@ impl Refiller {
             };
             match stopped {
                 None => {}
-                Some(Ok(done)) => return self.goodbye(done).await,
+                Some(Ok(())) => return self.goodbye().await,
                 Some(Err(_)) => {
                     self.shared.close();
                     return self.tell();

@@ -10,6 +10,7 @@ use axum::{Json, Router};
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest};
 use std::future::ready;
 use std::pin::pin;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, Waker};
 use tokio::net::TcpListener;
 
@@ -88,6 +89,25 @@ fn nothing_follows_the_event_that_says_that_the_client_is_closed() {
         assert_eq!(last, Some(Event::Closed));
         assert_eq!(client.events().next().await, None, "nor is there anything to hear later");
     });
+}
+
+/// The bug: only the first call waited. One after it returned at once, and the process could end before the goodbye was said.
+#[tokio::test]
+async fn each_call_of_shutdown_waits_until_the_goodbye_was_said() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let heard = Arc::new(AtomicBool::new(false));
+    let hears = heard.clone();
+    let leave = async move || hears.store(true, Ordering::SeqCst);
+    let router = Router::new().route("/v1/nodes/{node}/leave", post(leave));
+    tokio::spawn(axum::serve(listener, router).into_future());
+    let client = Client::builder(&url).build().expect("a good address");
+    let limit = client.limit("a");
+    assert_eq!(Caller::new(client.shutdown()).run(), None, "it is told to stop, and given up");
+    client.clone().shutdown().await;
+    assert!(heard.load(Ordering::SeqCst), "the other handle has waited for it");
+    assert_eq!(limit.try_acquire(1), Err(Refusal::Closed));
+    client.shutdown().await;
 }
 
 /// The bug: `Client::builder(url).build()?.limit("a")` was closed at once.

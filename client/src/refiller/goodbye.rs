@@ -9,14 +9,13 @@ use lessor_protocol::PERMITS_MAX;
 use lessor_protocol::wire::{ASKS_MAX, LeaveRequest, SpentBody};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// Longest that a stopping client waits for its goodbye to be heard.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 impl Refiller {
     /// Closes every pool and gives everything back.
-    pub(super) async fn goodbye(mut self, done: oneshot::Sender<()>) {
+    pub(super) async fn goodbye(mut self) {
         self.shared.close();
         let pools = self.shared.pools();
         let spent: Vec<SpentBody> = pools
@@ -53,8 +52,6 @@ impl Refiller {
             }
             Err(_) => tracing::warn!("could not give the leases back in time; they end by themselves"),
         }
-        // The caller may not be waiting any more.
-        let _ = done.send(());
     }
 
     /// Says `spent` until the allocator is reached: what it is not told of counts as spent there, in a long window for long. It may
