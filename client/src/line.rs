@@ -1,5 +1,5 @@
 //! Callers that wait for permits of one pool, and which of them is first. Their wakers are behind the pool's lock, by
-//! priority and by when callers came. Callers that wait join, ask and leave; the line wakes no caller and counts no permits.
+//! priority and by when callers came. Callers that wait join, ask and leave; the line wakes no caller and takes no permits.
 
 use crate::priority::Priority;
 use lessor_protocol::rare::Usual;
@@ -17,9 +17,16 @@ const OLDEST_EACH: u64 = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     /// By when they came, those of one priority in the same list.
-    places: [BTreeMap<u64, Option<Waker>>; Priority::ALL.len()],
+    places: [BTreeMap<u64, Caller>; Priority::ALL.len()],
     next_id: u64,
     served: u64,
+}
+
+/// Who stands at a place: how to wake it, once it has said so, and how many permits it wants.
+#[derive(Clone, Debug)]
+struct Caller {
+    waker: Option<Waker>,
+    permits: u64,
 }
 
 /// No caller has waited yet.
@@ -37,22 +44,31 @@ pub(crate) struct Ticket {
 
 impl Line {
     pub(crate) fn first_waker(&self) -> Option<Waker> {
+        self.first_caller()?.waker.clone()
+    }
+
+    /// The permits that the first in line wants; zero if there is no line.
+    pub(crate) fn first_permits(&self) -> u64 {
+        self.first_caller().map_or(0, |caller| caller.permits)
+    }
+
+    fn first_caller(&self) -> Option<&Caller> {
         let Ticket { priority, id } = self.first()?;
-        self.places[rank(priority)].get(&id)?.clone()
+        self.places[rank(priority)].get(&id)
     }
 
     pub(crate) fn all_wakers(&self) -> Vec<Waker> {
-        self.places.iter().flat_map(BTreeMap::values).flatten().cloned().collect()
+        self.places.iter().flat_map(BTreeMap::values).filter_map(|caller| caller.waker.clone()).collect()
     }
 
-    /// A new place behind all of its priority; `None` if the line is as long as it may be.
-    pub(crate) fn join(&mut self, priority: Priority) -> Option<Ticket> {
+    /// A new place behind all of its priority, for `permits`; `None` if the line is as long as it may be.
+    pub(crate) fn join(&mut self, priority: Priority, permits: u64) -> Option<Ticket> {
         if self.places.iter().map(BTreeMap::len).sum::<usize>() >= LINE_MAX {
             return None;
         }
         let id = self.next_id;
         self.next_id += 1;
-        self.places[rank(priority)].insert(id, None);
+        self.places[rank(priority)].insert(id, Caller { waker: None, permits });
         Some(Ticket { priority, id })
     }
 
@@ -81,9 +97,10 @@ impl Line {
         was_first
     }
 
-    /// Undoes [`Line::step_aside`].
-    pub(crate) fn come_back(&mut self, ticket: Ticket, waker: &Waker) {
-        self.places[rank(ticket.priority)].insert(ticket.id, Some(waker.clone()));
+    /// Undoes [`Line::step_aside`], for a caller that wants `permits`.
+    pub(crate) fn come_back(&mut self, ticket: Ticket, waker: &Waker, permits: u64) {
+        let caller = Caller { waker: Some(waker.clone()), permits };
+        self.places[rank(ticket.priority)].insert(ticket.id, caller);
     }
 
     /// Whether the caller with `ticket` is first, or would be if it came back.
@@ -93,8 +110,8 @@ impl Line {
 
     /// Notes how to wake the caller with `ticket`, and tells whether it is the first.
     pub(crate) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> bool {
-        if let Some(place) = self.places[rank(ticket.priority)].get_mut(&ticket.id) {
-            match place {
+        if let Some(caller) = self.places[rank(ticket.priority)].get_mut(&ticket.id) {
+            match &mut caller.waker {
                 Some(known) => known.clone_from(waker),
                 none => *none = Some(waker.clone()),
             }
@@ -144,7 +161,7 @@ mod tests {
     fn the_higher_priority_is_served_first_and_those_of_one_in_the_order_they_came() {
         let mut line = Line::USUAL.clone();
         for priority in [Low, Normal, High, Normal, High, Low] {
-            line.join(priority);
+            line.join(priority, 1);
         }
         let order = [(High, 2), (High, 4), (Normal, 1), (Normal, 3), (Low, 0), (Low, 5)];
         assert_eq!(served(&mut line), order);
@@ -153,18 +170,18 @@ mod tests {
     #[test]
     fn the_caller_that_has_waited_longest_is_served_behind_a_high_priority_that_never_ends() {
         let mut line = Line::USUAL.clone();
-        let low = line.join(Low).expect("there is room");
+        let low = line.join(Low, 1).expect("there is room");
         let mut behind = 0;
-        line.join(High);
+        line.join(High, 1);
         while line.first() != Some(low) {
             let first = line.first().expect("they are two");
             line.leave(first, true);
-            line.join(High);
+            line.join(High, 1);
             behind += 1;
         }
         assert_eq!(behind, OLDEST_EACH - 1);
         // He is first until he has what he wants, however large that is: others that come, or go, change nothing.
-        let other = line.join(High).expect("there is room");
+        let other = line.join(High, 1).expect("there is room");
         assert_eq!(line.first(), Some(low));
         assert!(!line.leave(other, false), "no other caller is first for that");
         assert_eq!(line.first(), Some(low));
@@ -175,13 +192,13 @@ mod tests {
     #[test]
     fn a_caller_that_stands_aside_keeps_its_place() {
         let mut line = Line::USUAL.clone();
-        let [one, two] = [Normal, Normal].map(|priority| line.join(priority).expect("there is room"));
+        let [one, two] = [Normal, Normal].map(|priority| line.join(priority, 1).expect("there is room"));
         let three = line.join_aside(Normal);
         assert_eq!((line.step_aside(two), line.step_aside(one)), (false, true), "the first was the first");
-        let four = line.join(Normal).expect("there is room");
+        let four = line.join(Normal, 1).expect("there is room");
         assert_eq!(line.first(), Some(four));
         assert_eq!([one, two, three, four].map(|ticket| line.would_be_first(ticket)), [true; 4]);
-        line.come_back(two, Waker::noop());
+        line.come_back(two, Waker::noop(), 1);
         assert_eq!(
             [one, two, three, four].map(|ticket| line.would_be_first(ticket)),
             [true, true, false, false]
@@ -193,12 +210,12 @@ mod tests {
     #[test]
     fn a_line_is_as_long_as_it_may_be_and_no_longer() {
         let mut line = Line::USUAL.clone();
-        let tickets: Vec<_> = (0..LINE_MAX).map_while(|_| line.join(Normal)).collect();
-        assert_eq!((tickets.len(), line.join(High)), (LINE_MAX, None));
+        let tickets: Vec<_> = (0..LINE_MAX).map_while(|_| line.join(Normal, 1)).collect();
+        assert_eq!((tickets.len(), line.join(High, 1)), (LINE_MAX, None));
         // From the back: a list that is looked through for each would take minutes.
         tickets.into_iter().rev().for_each(|ticket| {
             line.leave(ticket, false);
         });
-        assert!(line.join(Low).is_some() && line.all_wakers().is_empty());
+        assert!(line.join(Low, 1).is_some() && line.all_wakers().is_empty());
     }
 }

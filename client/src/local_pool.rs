@@ -152,7 +152,8 @@ struct Cold {
     keys: OnceLock<Box<Keys>>,
     /// Of limits with a steady flow, from the first rate on that was lent.
     pace: OnceLock<Arc<Pace>>,
-    /// The largest call that a steady flow kept waiting.
+    /// The largest call that a steady flow kept waiting. Of another limit, what the first in line wants, written under the lock of
+    /// the line; zero if there is no line.
     largest: AtomicU64,
     /// Permits that calls have cost beyond what they reserved. They are in the line too.
     overdrawn: AtomicU64,
@@ -320,6 +321,13 @@ impl LocalPool {
     pub(crate) fn line(&self) -> (MutexGuard<'_, Rare<Line>>, &SlowPathFlags) {
         // A line is a list of wakers: nothing that a panic elsewhere could have left half done.
         (self.cold.line.lock().unwrap_or_else(PoisonError::into_inner), self.slow_path())
+    }
+
+    /// Notes what the first in line wants, unless the limit has a steady flow. The caller has the lock of the line.
+    pub(crate) fn first_wants(&self, permits: u64) {
+        if !self.is_paced() {
+            self.cold.largest.store(permits, Ordering::Relaxed);
+        }
     }
 
     /// Wakes the first in line: there may be something for it.

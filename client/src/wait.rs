@@ -30,8 +30,9 @@ impl<'a> Place<'a> {
     /// Behind all of its priority; `None` if the line is as long as it may be.
     pub(crate) fn join(pool: &'a LocalPool, priority: Priority, permits: u64) -> Option<Self> {
         let (mut line, slow_path) = pool.line();
-        let ticket = line.join(priority)?;
+        let ticket = line.join(priority, permits)?;
         slow_path.join(permits);
+        pool.first_wants(line.first_permits());
         Some(Place { pool, ticket, permits, since: Some(CLOCK.now()), is_aside: false, end: End::Left })
     }
 
@@ -73,8 +74,9 @@ impl<'a> Place<'a> {
         self.is_aside = false;
         self.since.get_or_insert_with(|| CLOCK.now());
         let (mut line, slow_path) = self.pool.line();
-        line.come_back(self.ticket, waker);
+        line.come_back(self.ticket, waker, self.permits);
         slow_path.join(self.permits);
+        self.pool.first_wants(line.first_permits());
         drop(line);
         self.pool.nudge();
         true
@@ -89,6 +91,7 @@ impl<'a> Place<'a> {
         let (mut line, slow_path) = self.pool.line();
         let was_first = line.step_aside(self.ticket);
         slow_path.leave(self.permits);
+        self.pool.first_wants(line.first_permits());
         drop(line);
         if was_first {
             self.pool.call_first();
@@ -103,6 +106,7 @@ impl Drop for Place<'_> {
         if !self.is_aside {
             slow_path.leave(self.permits);
         }
+        self.pool.first_wants(line.first_permits());
         drop(line);
         if calls {
             self.pool.call_first();

@@ -139,7 +139,7 @@ pub struct Seen {
     pub refused: u64,
     /// Permits that callers queue for.
     pub waiting: u64,
-    /// The largest call that was refused or had to wait, in permits.
+    /// The largest call that a steady flow has kept waiting, in permits. Of another limit, the call that is first in line.
     pub largest: u64,
     /// Of `refused`, permits that were let pass all the same, for the limit is in shadow mode.
     pub shadow_refused: u64,

@@ -26,7 +26,7 @@ pub struct Ask {
     pub busy: u64,
     /// Permits that it let pass on a limit in shadow mode, since it began, where it would have refused. Never falls.
     pub shadow_refused: u64,
-    /// The largest call that it has seen so far, in permits.
+    /// The largest call that a steady flow has kept waiting so far, in permits. Of another limit, the call that waits first.
     pub largest: u64,
     /// What it mints by, where the limit has a steady flow.
     pub rate: RateClaim,

@@ -89,6 +89,10 @@ impl LocalPool {
 
     /// Whether the limit has a steady flow. Said before the first permits of such a limit are installed.
     pub(crate) fn set_paced(&self, is_paced: bool) {
-        self.slow_path().set_paced(is_paced);
+        if is_paced != self.is_paced() {
+            self.slow_path().set_paced(is_paced);
+            // What it says of the one says nothing of the other.
+            self.cold.largest.store(0, Ordering::Relaxed);
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! A caller that waits while its client is closed.
+//! A caller that waits while its client is closed, and what the allocator is told of those that wait.
 
 use super::*;
-use crate::by_hand::{Woken, limit, shared};
+use crate::by_hand::{self, Caller, Woken, limit, shared};
 use crate::local_pool::Condition;
 use std::pin::pin;
 use std::sync::{Arc, mpsc};
@@ -44,4 +44,22 @@ fn a_caller_that_leaves_its_waker_beside_a_shutdown_is_told() {
             "{outcome:?}, and never woken"
         );
     });
+}
+
+/// The bug: only a steady flow was told how large a call is, and a window that eases off never lent enough for a large one.
+#[test]
+fn what_the_first_in_line_wants_is_told() {
+    let shared = shared();
+    let limit = limit(&shared, "a");
+    let first = || limit.pool().seen().largest;
+    assert_eq!(first(), 0);
+    let urgent = limit.with_priority(Priority::High);
+    let mut large = Caller::new(limit.acquire(295));
+    let mut small = Caller::new(urgent.acquire(2));
+    assert_eq!((large.run(), first()), (None, 295));
+    assert_eq!((small.run(), first()), (None, 2), "it comes first");
+    drop(small);
+    assert_eq!(first(), 295);
+    by_hand::lend(&limit, 295);
+    assert_eq!((large.run(), first()), (Some(Ok(())), 0), "no caller waits any more");
 }

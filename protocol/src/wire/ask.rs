@@ -39,7 +39,7 @@ pub struct AskBody<N = String> {
     /// Permits let pass in shadow mode since the session began.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub shadow_refused: u64,
-    /// The largest call so far.
+    /// The largest call so far of a steady flow; of another limit, the call that waits first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub largest: u64,
     /// The rate lease that it goes by, or has let go of; absent if there is none to speak of.
