@@ -69,6 +69,8 @@ pub(super) struct Borrower {
     horizon: Duration,
     /// What is in hand and out is nothing that the one above knows: it goes by until its end.
     is_unrecognised: bool,
+    /// What a call below lacks that waits first, since the last ask: see [`Pool::notes_large`].
+    pub(super) lacks: u64,
     /// What it lends of safe shares, where a session ever wanted one.
     safe_loan: Option<Box<SafeLoan>>,
     /// Of what each guaranteed group has in its root, so much was lent in this session and not given back.
@@ -99,6 +101,7 @@ impl Borrower {
             term: INITIAL_TERM,
             horizon: INITIAL_TERM,
             is_unrecognised: false,
+            lacks: 0,
             safe_loan: None,
             taken: vec![],
         }
@@ -230,11 +233,14 @@ impl Pool {
         // A pool that holds less than it might asks for it all the same: the one above knows how much that is by now.
         loan.shed(wishes.target.min(loan.hold()).saturating_sub(loan.out()));
         let want = wishes.target.saturating_sub(loan.free() + loan.out());
+        let lacks = std::mem::take(&mut borrower.lacks).saturating_sub(loan.free());
         let (spent_total, held) = loan.report(want);
+        let largest = if lacks > 0 { held.saturating_add(lacks).min(PERMITS_MAX) } else { 0 };
         let (running, busy) = (loan.report_in_flight(), loan.busy_of(all_in_flight));
         let Wishes { demand_milli, waiting, .. } = wishes;
         let waiting = waiting.min(want);
-        let ask = Ask { spent_total, held, want, waiting, demand_milli, running, busy, ..Ask::default() };
+        let ask =
+            Ask { spent_total, held, want, waiting, demand_milli, running, busy, largest, ..Ask::default() };
         (borrower.rtt, borrower.due) = (rtt, None);
         Some(borrower.asks(self.now, ask))
     }

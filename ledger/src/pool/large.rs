@@ -14,4 +14,13 @@ impl Pool {
         let waits = ask.waiting >= lacks.max(1);
         if is_large && waits && self.left() >= lacks { lacks } else { 0 }
     }
+
+    /// `ask` was answered with `granted` permits. What the call still lacks that waits first there is lacking here too, where this pool
+    /// leases: the one above is told with the next ask.
+    pub(super) fn notes_large(&mut self, ask: &Ask, granted: u64) {
+        if let Some(borrower) = self.borrower.as_mut().filter(|_| ask.waiting > 0) {
+            let lacks = ask.largest.saturating_sub(ask.held.saturating_add(granted));
+            borrower.lacks = borrower.lacks.max(lacks);
+        }
+    }
 }

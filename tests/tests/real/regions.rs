@@ -19,7 +19,8 @@ fn centre() -> String {
         "[[limit]]\nname = \"vendor\"\nrules = [{{ kind = \"sliding_window\", limit = {LIMIT}, per = \"2s\", margin = \"0s\" }}]
 [[limit]]\nname = \"user\"\nkeyed = true\nrules = [{{ kind = \"fixed_window\", limit = 3, per = \"1h\" }}]
 [[limit]]\nname = \"paced\"\nrules = [{{ kind = \"leaky_bucket\", refill = 1, per = \"20ms\" }}]
-[[limit]]\nname = \"calls\"\nrules = [{{ kind = \"concurrency\", limit = 4, longest = \"2s\" }}]\n"
+[[limit]]\nname = \"calls\"\nrules = [{{ kind = \"concurrency\", limit = 4, longest = \"2s\" }}]
+[[limit]]\nname = \"hourly\"\nrules = [{{ kind = \"sliding_window\", limit = 300, per = \"1h\" }}]\n"
     )
 }
 
@@ -27,8 +28,8 @@ fn centre() -> String {
 async fn region(node: &str, upstream: &str) -> Fleet {
     let limit =
         |name: &str, more: &str| format!("[[limit]]\nname = {name:?}\nupstream = {upstream:?}\n{more}\n");
-    let limits =
-        limit("vendor", "") + &limit("user", "keyed = true") + &limit("paced", "") + &limit("calls", "");
+    let limits = ["vendor", "paced", "calls", "hourly"].map(|name| limit(name, "")).concat();
+    let limits = limits + &limit("user", "keyed = true");
     Fleet::start(&format!("[server]\nnode = {node:?}\n{limits}")).await
 }
 
@@ -79,6 +80,19 @@ async fn keys_are_leased_one_by_one_and_what_cannot_be_lent_on_is_refused() {
     eventually("another user", async || client.limit("user").key("bob").try_acquire(1).ok()).await;
     let paced = client.limit("paced").acquire_within(1, Duration::from_millis(500)).await;
     paced.expect_err("a steady flow is not lent on");
+    client.shutdown().await;
+    east.stop().await;
+    centre.stop().await;
+}
+
+/// The bug: the centre did not hear of a call that takes nearly all there is, and lent the last tenth slowly.
+#[tokio::test]
+async fn a_caller_in_a_region_that_waits_for_nearly_all_of_a_window_has_it() {
+    let centre = Fleet::start(&centre()).await;
+    let east = region("east", &centre.url).await;
+    let client = east.client("a").await;
+    let hourly = client.limit("hourly");
+    assert_eq!(hourly.acquire_within(295, Duration::from_secs(20)).await, Ok(()), "of 300");
     client.shutdown().await;
     east.stop().await;
     centre.stop().await;

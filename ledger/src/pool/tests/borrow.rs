@@ -60,6 +60,19 @@ fn a_session_that_waits_is_told_to_come_when_the_next_exchange_is_over() {
     assert_eq!(spent.retry_after, Some(Duration::from_millis(2_001)));
 }
 
+/// The bug: the one above did not hear of a call that takes nearly all there is, and eased off for it.
+#[test]
+fn what_a_large_call_lacks_is_told_the_one_above() {
+    let mut pool = lent_one();
+    let large = Ask { largest: 295, ..ask(0, 0, 295) };
+    let one = grant(pool.renew(millis(5), A, 2, large));
+    assert_eq!(one.permits, 1, "it is in hand");
+    let told = pool.ask_above(millis(5), RTT).expect("it lacks the others");
+    assert_eq!((told.held, told.largest, told.waiting >= 294), (1, 295, true), "{told:?}");
+    let again = pool.ask_above(millis(6), RTT).expect("it leases");
+    assert_eq!(again.largest, 0, "no call has said so since then");
+}
+
 /// The bug: it said that nothing is left while it fetched what the one above has, and callers took that for the last word.
 #[test]
 fn what_the_one_above_may_have_is_not_known_here() {
