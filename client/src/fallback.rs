@@ -2,7 +2,7 @@
 //! task enters and leaves it; callers see it in what they are answered, and nothing here waits.
 
 use crate::events::Event;
-use crate::local_pool::{Condition, LocalPool};
+use crate::local_pool::{CLOCK, Condition, LocalPool};
 use crate::shared::Shared;
 use lessor_holder::safe_allowance::{Paid, SafeAllowance};
 use lessor_protocol::rare::Rare;
@@ -79,6 +79,11 @@ impl Standby {
     pub(crate) fn owe_share(&self, permits: u64, now: Moment) -> bool {
         let pays = |allowance: &mut SafeAllowance| allowance.owe(permits, now);
         self.is(Fallback::SafeShare) && self.allowance().unusual().is_some_and(pays)
+    }
+
+    /// Whether any of the reserve may be spent now or later.
+    fn has_share(&self) -> bool {
+        self.allowance().wait(1, CLOCK.now()).is_some()
     }
 
     /// How long until that could be.
@@ -237,6 +242,11 @@ fn entered(shared: &Shared, pool: &LocalPool, fallback: Fallback) {
         Fallback::Open => tracing::error!(
             limit,
             "no allocator and no lease: EVERY CALL PASSES until it answers again, and nothing holds the cap"
+        ),
+        // Of the keys of a limit, this one speaks for all.
+        Fallback::SafeShare if pool.name().key.is_none() && !pool.standby().has_share() => tracing::warn!(
+            limit,
+            "no allocator and no lease, and no part of the reserve was told to this process: calls are refused until it answers again"
         ),
         Fallback::SafeShare => tracing::warn!(
             limit,

@@ -1,6 +1,7 @@
 //! What a client does while its allocator is gone, and who hears of it: the shipping client, and a server that stops and
 //! comes back at the same address.
 
+use crate::log::Log;
 use crate::middleware::said;
 use axum::Router;
 use axum::body::Body;
@@ -13,6 +14,7 @@ use scenarios::fleet::{Fleet, eventually};
 use scenarios::process::Allocator;
 use std::time::Duration;
 use tonic::codegen::Service;
+use tracing::Level;
 
 /// One of each, with leases that are over soon.
 const CONFIG: &str = r#"
@@ -211,6 +213,28 @@ async fn a_safe_share_goes_on_evenly_and_within_what_is_kept_back() {
     hear_all(&mut events, vec![("safe", Fallback::SafeShare)], false).await;
     clients[2].limit("safe").acquire_within(1, LONG).await.expect("it lends again");
     fleet.stop().await;
+}
+
+/// The bug: one that found no seat said in its log that calls go on with its part of the reserve.
+#[test]
+fn a_process_without_a_seat_says_that_its_calls_are_refused() {
+    Log::of(Level::WARN, async |log| {
+        let fleet = Fleet::start(CONFIG).await;
+        let mut clients = vec![];
+        for name in ["a", "b", "c"] {
+            let client = fleet.client(name).await;
+            client.limit("safe").acquire(1).await.expect("fifty a second");
+            clients.push(client);
+        }
+        fleet.stop().await;
+        let said = |what: &str| log.lines().iter().filter(|line| line.contains(what)).count();
+        eventually("each says what it does", async || {
+            let goes_on = said("calls go on with this process's part of the reserve");
+            let refuses = said("no part of the reserve was told to this process: calls are refused");
+            (goes_on + refuses == 3).then(|| assert_eq!((goes_on, refuses), (2, 1)))
+        })
+        .await;
+    });
 }
 
 /// An allocator that does not know what was lent before it. Its callers hear when that is over, and are served then.
