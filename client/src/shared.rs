@@ -49,6 +49,9 @@ pub(crate) struct Changes {
 /// Keys of one limit that are known at most: 1.5 GB. Strangers may choose keys; more are refused until others are forgotten.
 const KEYS_MAX: usize = 1 << 20;
 
+/// Limits that are known at most: some 125 MB, and none is ever forgotten. A process with more makes their names up as it goes.
+const LIMITS_MAX: usize = 1 << 16;
+
 /// Keys of one limit that are remembered only for what they spent of their part of the reserve. Beyond that, keys that are new
 /// go on with what the others have spent: too little is let pass then, and never too much.
 const SEATS_KEPT_MAX: usize = 100_000;
@@ -114,7 +117,9 @@ impl Shared {
         }
         let mut changes = self.lock();
         find().unwrap_or_else(|| {
-            let condition = condition(limit, None, &changes);
+            let found = condition(limit, None, &changes);
+            let is_full = self.limits.load().len() >= LIMITS_MAX;
+            let condition = if found == Condition::Good && is_full { Condition::Full } else { found };
             let name = PoolName { limit: limit.into(), key: None };
             // What cannot be a name is no label either.
             let tally = if condition == Condition::Good {
@@ -137,7 +142,8 @@ impl Shared {
         let mut changes = self.lock();
         plain.keys().and_then(|keys| keys.get(key)).unwrap_or_else(|| {
             let limit = &plain.name().limit;
-            let is_full = || plain.keys().is_some_and(|keys| keys.len() >= KEYS_MAX);
+            let has_limit = || self.limits.load().contains_key(&**limit);
+            let is_full = || plain.keys().is_some_and(|keys| keys.len() >= KEYS_MAX) || !has_limit();
             let found = condition(limit, Some(key), &changes);
             if found == Condition::BadKey {
                 // Strangers choose keys: one pool refuses all that cannot be keys.

@@ -29,6 +29,22 @@ fn keys_without_a_lease_or_a_handle_are_forgotten() {
     assert!(Arc::ptr_eq(&kept, &shared.pool("user", Some("kept"))));
 }
 
+/// The bug: a process that made names of limits up as it went kept a pool of each for ever.
+#[test]
+fn of_more_limits_than_may_be_known_those_that_are_new_are_refused() {
+    let shared = by_hand::shared();
+    let known = shared.pool("api/0", None);
+    let limits = (0..LIMITS_MAX).map(|number| (format!("api/{number}"), known.clone())).collect();
+    shared.limits.store(Arc::new(limits));
+    shared.wake_list.take(&mut vec![]);
+    let one_more = by_hand::limit(&shared, "api/new");
+    for limit in [&one_more, &one_more.key("a")] {
+        assert!(matches!(limit.try_acquire(1), Err(Refusal::Full { .. })), "{limit:?}");
+    }
+    assert_eq!(shared.limits.load().len(), LIMITS_MAX, "nothing is kept of it");
+    assert!(Arc::ptr_eq(&known, &shared.pool("api/0", None)), "those that are known go on");
+}
+
 /// The bug: all keys were looked at in one go, in which no exchange of any limit began.
 #[test]
 fn many_keys_are_forgotten_in_parts() {
