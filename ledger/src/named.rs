@@ -85,10 +85,24 @@ pub fn named_for<T>(limits: &BTreeMap<String, T>, name: &str) -> Option<String> 
     if limits.contains_key(name) {
         return Some(name.to_owned());
     }
+    pattern_for(limits, name, name.len())
+}
+
+/// The keys under which `limits` hold all that `name` fits: the limit of that name, and patterns, the longest first.
+pub fn all_named_for<T>(limits: &BTreeMap<String, T>, name: &str) -> impl Iterator<Item = String> {
+    std::iter::successors(named_for(limits, name), move |last| {
+        let stem = last.strip_suffix('*').map_or(name.len() + 1, str::len);
+        let shorter = (0..stem).rev().find(|end| name.is_char_boundary(*end))?;
+        pattern_for(limits, name, shorter)
+    })
+}
+
+/// The longest pattern among `limits` that `name` begins with, of `end` bytes before its star at most.
+fn pattern_for<T>(limits: &BTreeMap<String, T>, name: &str, mut end: usize) -> Option<String> {
     // Each character of a name comes after the star. So a shorter pattern comes before a longer one that begins alike, and what
     // stands between both begins alike, too.
     let is_ordered = name.bytes().all(|byte| byte > b'*');
-    let (mut probe, mut end) = (name.to_owned(), name.len());
+    let mut probe = name.to_owned();
     loop {
         probe.truncate(end);
         probe.push('*');
@@ -134,6 +148,14 @@ mod tests {
         prefixes.map(|prefix| format!("{prefix}*")).find(|pattern| limits.contains_key(pattern))
     }
 
+    /// All of them, one after the other.
+    fn all_by_each_prefix(limits: &BTreeMap<String, ()>, name: &str) -> Vec<String> {
+        let own = Some(name.to_owned()).filter(|name| limits.contains_key(name));
+        let prefixes = (0..=name.len()).rev().filter_map(|end| name.get(..end));
+        let patterns = prefixes.map(|prefix| format!("{prefix}*")).filter(|key| limits.contains_key(key));
+        own.into_iter().chain(patterns).collect()
+    }
+
     proptest! {
         #[test]
         fn the_longest_pattern_is_found(
@@ -142,6 +164,8 @@ mod tests {
             let limits: BTreeMap<String, ()> = keys.into_iter().map(|key| (key, ())).collect();
             for name in [name, plain] {
                 prop_assert_eq!(named_for(&limits, &name), by_each_prefix(&limits, &name), "{}", name);
+                let all: Vec<String> = all_named_for(&limits, &name).collect();
+                prop_assert_eq!(all, all_by_each_prefix(&limits, &name), "{}", name);
             }
         }
     }

@@ -3,7 +3,7 @@
 //! each other. What concerns all limits has the registry alone, and needs no lock.
 
 use super::{DEPTH_MAX, key_above};
-use crate::named::named_for;
+use crate::named::{all_named_for, named_for};
 use crate::registry::LimitConfig;
 use crate::registry::limit::{Limit, PoolId};
 use crate::rejection::{AskRejection, Reason};
@@ -45,6 +45,11 @@ impl Limits {
     /// The key under which the limit for `name` is here, see [`named_for`].
     pub(super) fn named_for(&self, name: &str) -> Option<String> {
         named_for(&self.0, name)
+    }
+
+    /// The keys under which all are here that `name` fits, see [`all_named_for`].
+    pub(super) fn all_named_for(&self, name: &str) -> impl Iterator<Item = String> {
+        all_named_for(&self.0, name)
     }
 
     /// The pool `id` of the limit called `name` and those above it, the lowest first.

@@ -170,7 +170,7 @@ impl Registry {
         let limits = [&self.limits, &self.retired].into_iter();
         let said = limits.flat_map(|limits| -> Vec<T> {
             match name.strip_suffix('*') {
-                None => lent_as(limits, name).map(|limit| say(&limit)).into_iter().collect(),
+                None => lent_as(limits, name).map(|limit| say(&limit)).collect(),
                 Some(prefix) => lent_below(limits, prefix).map(|limit| say(&limit)).collect(),
             }
         });
@@ -184,7 +184,7 @@ impl Registry {
         if self.retired.is_empty() || self.limits.contains(name) {
             return None;
         }
-        lent_as(&self.retired, name)
+        lent_as(&self.retired, name).next()
     }
 
     /// Forgets removed limits that cannot be told from new ones.
@@ -210,10 +210,11 @@ impl Registry {
     }
 }
 
-/// The limit that lent to callers that asked for `name`.
-fn lent_as<'a>(limits: &'a Limits, name: &str) -> Option<MutexGuard<'a, Limit>> {
-    let limit = limits.lock(&limits.named_for(name)?)?;
-    (limit.config().name.as_str() == name || limit.stands_for(name)).then_some(limit)
+/// The limits that lent to callers that asked for `name`: one of that name, and patterns, of which a shorter one may have lent before
+/// there was a longer one.
+fn lent_as<'a>(limits: &'a Limits, name: &str) -> impl Iterator<Item = MutexGuard<'a, Limit>> {
+    let all = limits.all_named_for(name).filter_map(|named| limits.lock(&named));
+    all.filter(move |limit| limit.config().name.as_str() == name || limit.stands_for(name))
 }
 
 /// The patterns among `limits` that lent by names that begin with `prefix`.

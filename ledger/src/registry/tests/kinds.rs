@@ -179,6 +179,39 @@ fn a_name_that_falls_to_a_pattern_waits_for_what_the_limit_of_that_name_lent() {
     assert_eq!(lent(&mut registry, 60_000, "b/x"), Ok(true));
 }
 
+/// The bug: of all patterns that a name fits only the longest was asked what it had lent. `u/*` lent to `u/a/1`, and a limit of that name
+/// lent all of it once more, for `u/a/*` had come in between.
+#[test]
+fn a_name_waits_for_what_a_shorter_pattern_lent_before_there_was_a_longer_one() {
+    let rule = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"10s\", margin = \"0s\" }]";
+    let limit = |name: &str| format!("[[limit]]\nname = {name:?}\n{rule}\n");
+    let put = |registry: &mut Registry, name: &str, now| {
+        let config = Config::parse(&limit(name)).expect("valid").limits.remove(0);
+        registry.put(millis(now), &config, crate::CarryOver::AsIs, false).expect("there is room");
+    };
+    for name_is_put in [true, false] {
+        let config = Config::parse(&[limit("*"), limit("u/*")].concat()).expect("valid");
+        let mut registry = config.registry(Past::None, millis(0), 7);
+        let lent = |registry: &Registry, now: u64| -> u64 {
+            let lent = |session| {
+                let node = Caller { session, ..caller(now) };
+                registry.leases(millis(now), &node, &[ask("u/a/1", None, 0, 0, 10)]).grants.remove(0).permits
+            };
+            (1..30).map(lent).sum()
+        };
+        assert_eq!(lent(&registry, 10), 10);
+        put(&mut registry, "u/a/*", 20);
+        match name_is_put {
+            true => put(&mut registry, "u/a/1", 30),
+            // It falls to a pattern that lent nothing by it.
+            false => assert!(registry.remove("u/*") && registry.remove("u/a/*")),
+        }
+        assert_eq!(lent(&registry, 40), 0, "{name_is_put}");
+        registry.sweep(millis(60_000), 100);
+        assert_eq!(lent(&registry, 60_000), 10, "all of that has left the window");
+    }
+}
+
 /// `fresh` states that no earlier life lent by a name. It made the allocator forget what it had lent itself: 10 to `u/7` as one
 /// name of `u/*`, and then 10 more of a limit of that name. A longer pattern forgot it without that word.
 #[test]
