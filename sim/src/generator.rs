@@ -3,6 +3,7 @@
 
 pub mod overlong;
 mod pools;
+pub mod removed;
 pub mod topologies;
 
 use crate::adversary::{LIES, Lie};
@@ -132,7 +133,7 @@ pub fn draw(seed: u64) -> Setup {
     if setup.above > 0 && setup.live.is_empty() && rng.bool() {
         setup.siblings = rng.usize(1..=2);
     }
-    // Again from dice of their own.
+    // Again from dice of their own, and so is what follows.
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x0b5e_47ed_0000_0000);
     if rng.u32(..4) == 0 && setup.siblings == 0 {
         draw_outside(&mut rng, ceiling, &mut setup);
@@ -141,7 +142,6 @@ pub fn draw(seed: u64) -> Setup {
     if rng.u32(..4) == 0 {
         draw_safe(&mut rng, ceiling, &mut setup);
     }
-    // And again.
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x1a7a_1a00_0000_0000);
     if rng.u32(..4) == 0 {
         setup.in_vain = rng.u64(1..=50);

@@ -60,7 +60,7 @@ impl Registry {
 
     /// Begins a batch of all that is to be durable, for a store that has nothing yet.
     pub fn begin_whole_batch(&mut self, now: Moment) -> Gathering {
-        self.limits.values_mut().for_each(Limit::write_all);
+        self.limits.values_mut().chain(self.retired.values_mut()).for_each(Limit::write_all);
         self.write_decisions();
         self.journaled.is_first = true;
         self.begin_batch(now)
@@ -84,9 +84,17 @@ impl Registry {
         for name in std::mem::take(&mut journaled.gone) {
             batch.limits.insert(name, None);
         }
+        if batch.is_first {
+            for (name, departed) in &self.departed {
+                journaled.versions += 1;
+                batch.limits.insert(name.clone(), Some(departed.row(journaled.versions)));
+            }
+        }
         let is_unwritten = |(_, limit): &(&String, &mut Limit)| limit.is_unwritten();
         let (mut rows, mut left): (Vec<(String, LimitRow)>, _) = (vec![], VecDeque::new());
-        for (name, limit) in self.limits.iter_mut().filter(is_unwritten) {
+        // What a limit lent just before it was removed is in the batch that its answer waits for.
+        let limits = self.retired.iter_mut().chain(self.limits.iter_mut());
+        for (name, limit) in limits.filter(is_unwritten) {
             journaled.versions += 1;
             let (version, row) = limit.row(now, journaled.versions);
             rows.extend(row.map(|row| (name.clone(), row)));
@@ -96,10 +104,12 @@ impl Registry {
         let all: Vec<&LimitConfig> = self.limits.values_mut().map(|limit| limit.config()).collect();
         for (name, row) in rows {
             // All are in the order of their names.
-            let Ok(place) = all.binary_search_by_key(&name.as_str(), |config| config.name.as_str()) else {
-                continue;
+            let place = all.binary_search_by_key(&name.as_str(), |config| config.name.as_str());
+            let removed = || self.retired.lock(&name).map(|limit| limit.shared_config());
+            let basis = match place {
+                Ok(place) => basis_of(&all, all[place], self.clocks),
+                Err(_) => removed().map_or(String::new(), |config| basis_of(&all, &config, self.clocks)),
             };
-            let basis = basis_of(&all, all[place], self.clocks);
             batch.limits.insert(name, Some(LimitRow { basis, ..row }));
         }
         Gathering { batch, left }

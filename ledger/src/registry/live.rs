@@ -203,6 +203,21 @@ impl Registry {
         if loses_loans {
             self.begin_session_above(now);
         }
+        self.forget_departed(now);
+    }
+
+    /// Forgets what an earlier life has left of limits, once a limit that is new would wait as long.
+    fn forget_departed(&mut self, now: Moment) {
+        let (limits, retired) = (&self.limits, &self.retired);
+        let mut gone = vec![];
+        self.departed.retain(|name, departed| {
+            let counts = departed.counts(now);
+            if !counts && !limits.contains(name) && !retired.contains(name) {
+                gone.push(name.clone());
+            }
+            counts
+        });
+        gone.iter().for_each(|name| self.note_forgotten(name));
     }
 
     fn check_room(&self) -> Result<(), LimitsFull> {

@@ -53,7 +53,8 @@ impl PoolPlace {
 pub struct LimitRow {
     /// Counts what its pools went by: a checkpoint of another version is of other rules.
     pub version: u64,
-    /// All that makes its checkpoints what they are. Checkpoints of another basis are of no use.
+    /// All that makes its checkpoints what they are. Checkpoints of another basis are of no use. Empty for a limit that was not
+    /// configured in the life that wrote it, and had none.
     #[serde(rename = "terms")]
     pub basis: String,
     /// What pools that are made anew have to wait for.
@@ -67,6 +68,11 @@ pub struct LimitRow {
 }
 
 impl LimitRow {
+    /// Whether the life that wrote it knew no more of the limit than what an earlier life had left of it.
+    pub(super) fn is_of_departed(&self) -> bool {
+        self.basis.is_empty()
+    }
+
     /// What another limit of its name has to wait for that begins at `now`, and cannot go on with its pools.
     pub(super) fn lost(&self, gap: Gap, clocks: ClockBounds, now: Moment) -> Past {
         self.past.read(gap, clocks, now).after(self.longest, clocks, now)

@@ -89,7 +89,10 @@ impl Registry {
             let rows = || own.into_iter().chain(inherited.into_iter().flatten().copied());
             let shares = rows().filter_map(|row| row.shares).map(|shares| shares.read(now, clocks));
             let shares = shares.reduce(EarlierShares::and);
-            let is_same = |row: &&LimitRow| row.basis == basis_of(&all, limit, clocks) && inherited.is_none();
+            // Where the life before knew of a limit that had departed, so did its heir of then.
+            let knows = |row: &LimitRow| own.is_some() && row.is_of_departed();
+            let knows_all = inherited.is_none_or(|rows| rows.iter().all(|row| knows(row)));
+            let is_same = |row: &&LimitRow| row.basis == basis_of(&all, limit, clocks) && knows_all;
             if let Some(row) = own.filter(is_same) {
                 let past = row.past.read(gap, clocks, now);
                 let mut made = Limit::new(limit.clone(), clocks, past, now);
@@ -141,7 +144,8 @@ impl Registry {
     /// What may be lent, now that the batch is durable that it came with.
     pub fn raise_high_water(&self, batch: &Batch) {
         for (place, mark) in &batch.marks {
-            if let Some(mut limit) = self.limits.lock(&place.limit) {
+            let limit = self.limits.lock(&place.limit).or_else(|| self.retired.lock(&place.limit));
+            if let Some(mut limit) = limit {
                 limit.raise_high_water(&place.id, *mark);
             }
         }
@@ -185,6 +189,19 @@ pub(super) struct Departed {
     pub(super) past: Past,
     /// What nodes may go on with by themselves.
     pub(super) shares: Option<EarlierShares>,
+}
+
+impl Departed {
+    /// Whether a limit that comes in its place at `now` has more to wait for than any that is new.
+    pub(super) fn counts(&self, now: Moment) -> bool {
+        self.past.calls_end() > now || self.shares.is_some_and(|shares| shares.are_out(now))
+    }
+
+    /// As it is written down, in a row of this `version`.
+    pub(super) fn row(&self, version: u64) -> LimitRow {
+        let (past, shares) = (self.past.save(), self.shares.map(EarlierShares::save));
+        LimitRow { version, basis: String::new(), past, shares, longest: None }
+    }
 }
 
 /// The pattern to which the names fall that a limit called `name` was for, now that it is no more.

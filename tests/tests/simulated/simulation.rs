@@ -9,6 +9,7 @@ mod shrinking;
 use lessor_protocol::Clock;
 use lessor_sim::faults::{Fault, Faults};
 use lessor_sim::generator::overlong::overlong;
+use lessor_sim::generator::removed::removed;
 use lessor_sim::generator::{any, draw, topologies};
 use lessor_sim::network::Latency;
 use lessor_sim::setup::{Calls, Sabotage, Setup, parse_rules, plan};
@@ -90,6 +91,14 @@ fn a_few_fresh_fleets_keep_every_promise() {
 fn a_call_counts_for_as_long_as_its_node_says_so() {
     let all = check(&(0..100).map(overlong).collect::<Vec<Setup>>());
     assert!(all.admissions > 1_000 && all.struck[&Fault::NodePause] > 1_000, "there was trouble: {all:?}");
+}
+
+/// The bug: what a limit had lent just before it was removed was not in the batch that its answer waited for. The next life, with the
+/// limit in its file, lent the same once more.
+#[test]
+fn what_waits_for_a_batch_when_its_limit_is_removed_is_known_to_the_next_life() {
+    let all = check(&(0..400).map(removed).collect::<Vec<Setup>>());
+    assert!(all.admissions > 50_000, "{} admissions are too few to say anything", all.admissions);
 }
 
 #[test]

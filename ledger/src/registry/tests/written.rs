@@ -387,3 +387,5 @@ fn what_is_written_of_a_removed_limit_goes_once_what_it_lent_is_over() {
         assert_eq!(written.limits.contains_key("a"), is_written, "at {now} ms");
     }
 }
+
+mod gone;
