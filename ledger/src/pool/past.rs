@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What may go on that the books do not know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Past {
     /// Nothing: no session can be spending what was lent.
+    #[default]
     None,
     /// An earlier life of the allocator ended at this moment at the latest, and its books are lost.
     Lost(Moment),
@@ -31,6 +32,21 @@ impl Past {
         // What is out now may be spent on a call until its lease ends.
         let own = longest.map_or(now, |longest| now + clocks.quarantine() + clocks.stretched(longest));
         Past::Other { until: now, calls_end: own.max(self.calls_end()) }
+    }
+
+    /// What comes after both.
+    pub fn and(self, other: Past) -> Past {
+        match (self, other) {
+            (Past::None, past) | (past, Past::None) => past,
+            (Past::Lost(one), Past::Lost(other)) => Past::Lost(one.max(other)),
+            (Past::Other { until, calls_end }, Past::Lost(lost))
+            | (Past::Lost(lost), Past::Other { until, calls_end }) => {
+                Past::Other { until: until.max(lost), calls_end }
+            }
+            (Past::Other { until, calls_end }, Past::Other { until: other, calls_end: others_end }) => {
+                Past::Other { until: until.max(other), calls_end: calls_end.max(others_end) }
+            }
+        }
     }
 
     /// When calls have ended that were let begin, and counted, before there were these rules.

@@ -2,7 +2,7 @@
 //! next life. A limit that was put or removed stays so, for as long as the file says the same of it.
 
 use super::rows::{DecisionRow, PutRow, Written};
-use super::written::Departed;
+use super::written::{Departed, heir};
 use super::{LimitConfig, Registry};
 use crate::overrides::{BLOCKED_MAX, Decision};
 use crate::registry::limit::Limit;
@@ -137,21 +137,28 @@ impl Registry {
     /// what nodes may go on with by themselves.
     pub fn keep_decisions_of(&mut self, broken: &mut Registry, now: Moment) {
         std::mem::swap(&mut self.overrides.file, &mut broken.overrides.file);
-        for (name, limit) in self.limits.iter_mut() {
-            if let Some(before) = broken.limits.get_mut(name) {
-                if limit.upstream().is_none() {
-                    let past = before.past_of_others(now);
-                    *limit = Limit::new(limit.config().clone(), self.clocks, past, now);
-                    limit.learn_shares(before.shares_out(now));
-                }
-                *limit.suspension() = before.suspension().clone();
-                limit.was_topped_up(before.topped_up().map(|(name, permits)| (name.to_owned(), permits)));
-            }
-        }
         self.departed.append(&mut broken.departed);
         for (name, limit) in broken.retired.iter_mut() {
             let departed = Departed { past: limit.past_of_others(now), shares: limit.shares_out(now) };
             self.departed.insert(name.clone(), departed);
+        }
+        // As at another start: names of those fall to patterns that know nothing of what they lent.
+        let mut heirs: BTreeMap<String, Departed> = BTreeMap::new();
+        for (name, departed) in &self.departed {
+            let heir = heir(&self.limits, name);
+            heir.into_iter().for_each(|heir| heirs.entry(heir).or_default().join(*departed));
+        }
+        for (name, limit) in self.limits.iter_mut() {
+            if let Some(before) = broken.limits.get_mut(name) {
+                if limit.upstream().is_none() {
+                    let mut left = heirs.remove(name).unwrap_or_default();
+                    left.join(Departed { past: before.past_of_others(now), shares: before.shares_out(now) });
+                    *limit = Limit::new(limit.config().clone(), self.clocks, left.past, now);
+                    limit.learn_shares(left.shares);
+                }
+                *limit.suspension() = before.suspension().clone();
+                limit.was_topped_up(before.topped_up().map(|(name, permits)| (name.to_owned(), permits)));
+            }
         }
     }
 }

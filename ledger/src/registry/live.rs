@@ -67,8 +67,7 @@ impl Registry {
             self.check_room()?;
             // The allocator that lends what is leased counts what is out.
             let departed = if config.upstream.is_none() { self.departed_of(name) } else { vec![] };
-            let earlier = departed.iter().map(|departed| departed.past).max_by_key(|past| past.calls_end());
-            let earlier = earlier.unwrap_or(self.past);
+            let earlier = departed.iter().map(|departed| departed.past).fold(self.past, Past::and);
             let past = self.past_of(now, name, if fresh { Past::None } else { earlier });
             let shares = self.shares_of(now, name).into_iter();
             let shares = shares.chain(departed.into_iter().filter_map(|departed| departed.shares));
@@ -146,7 +145,7 @@ impl Registry {
     /// for names that fall to it now, lent from pools of its own.
     fn past_of(&self, now: Moment, name: &str, earlier: Past) -> Past {
         let pasts = self.of_those_that_lent(name, |limit| limit.past_of_others(now));
-        pasts.into_iter().max_by_key(|past| past.calls_end()).unwrap_or(earlier)
+        pasts.into_iter().fold(earlier, Past::and)
     }
 
     /// What nodes may go on with by themselves of the same.

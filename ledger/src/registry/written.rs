@@ -183,7 +183,7 @@ impl Registry {
 }
 
 /// What an earlier life has left of a limit that is not configured, in case it is again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Departed {
     /// What it has to wait for then.
     pub(super) past: Past,
@@ -192,6 +192,12 @@ pub(super) struct Departed {
 }
 
 impl Departed {
+    /// The same limit, or its heir, has to wait for `other`, too.
+    pub(super) fn join(&mut self, other: Departed) {
+        self.past = self.past.and(other.past);
+        self.shares = self.shares.into_iter().chain(other.shares).reduce(EarlierShares::and);
+    }
+
     /// Whether a limit that comes in its place at `now` has more to wait for than any that is new.
     pub(super) fn counts(&self, now: Moment) -> bool {
         self.past.calls_end() > now || self.shares.is_some_and(|shares| shares.are_out(now))
@@ -205,7 +211,7 @@ impl Departed {
 }
 
 /// The pattern to which the names fall that a limit called `name` was for, now that it is no more.
-fn heir(limits: &Limits, name: &str) -> Option<String> {
+pub(super) fn heir(limits: &Limits, name: &str) -> Option<String> {
     // Of a pattern any name, as long as nothing else is called that.
     limits.named_for(&name.replace('*', "\u{0}"))
 }

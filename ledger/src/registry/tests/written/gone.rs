@@ -120,3 +120,39 @@ fn what_was_lent_just_before_a_removal_is_in_the_batch_that_the_answer_waits_for
     let after = lent(&after, "a", 3_000);
     assert!(before > 80 && before + after <= 100, "{before} and {after}");
 }
+
+/// As `Shared::start_over` does.
+fn after_a_panic(config: &Config, broken: &mut Registry, now: u64) -> Registry {
+    let mut next = config.registry(Past::Lost(millis(now)), millis(now), 8);
+    next.keep_decisions_of(broken, millis(now));
+    next
+}
+
+/// The bug: the name of a removed limit fell to a pattern after a panic, which lent by it while calls of the limit went on.
+#[test]
+fn the_heir_of_a_removed_limit_waits_for_its_calls_after_a_panic() {
+    let limit = |name: &str, longest: &str| {
+        format!(
+            "[[limit]]\nname = {name:?}\nrules = [{{ kind = \"concurrency\", limit = 5, longest = {longest:?} }}]\n"
+        )
+    };
+    let both = config(&[limit("cap/x", "60s"), limit("cap/*", "1s")].concat());
+    let mut broken = both.registry(Past::None, millis(0), 7);
+    assert!(lent(&broken, "cap/x", 10) > 0);
+    assert!(broken.remove("cap/x"));
+    let next = after_a_panic(&config(&limit("cap/*", "1s")), &mut broken, 20);
+    assert_eq!(lent(&next, "cap/x", 50_000), 0);
+    assert!(lent(&next, "cap/x", 70_000) > 0);
+}
+
+/// The bug: what an earlier life had left of a limit took the place of what a panic had made unknown since.
+#[test]
+fn a_limit_that_is_put_after_a_panic_waits_though_an_earlier_life_had_one_of_its_name() {
+    let (_, written) = writing(&limits(&["api/x", "api/*"]));
+    let only = limits(&["api/*"]);
+    let mut broken = only.restored(&written, Gap::Counted, millis(20), 8);
+    assert!(lent(&broken, "api/x", 700_000) > 0);
+    let mut next = after_a_panic(&only, &mut broken, 700_010);
+    next.put(millis(700_020), &limits(&["api/x"]).limits[0], CarryOver::AsIs, false).expect("room");
+    assert_eq!(lent(&next, "api/x", 710_000), 0);
+}
