@@ -157,13 +157,13 @@ impl Registry {
         if !self.journaled.is_on {
             return;
         }
-        for (each, limit) in self.limits.iter_mut() {
-            // The basis of a limit names the limits above and below it.
-            limit.write_row_soon();
-            if each == name {
-                limit.begin_writing();
-            }
-        }
+        self.limits.get_mut(name).into_iter().for_each(Limit::begin_writing);
+        self.write_rows_soon();
+    }
+
+    /// The basis of a limit names the limits above and below it, of which there are others now.
+    fn write_rows_soon(&mut self) {
+        self.limits.values_mut().for_each(Limit::write_row_soon);
         self.journaled.has_more();
     }
 
@@ -171,6 +171,9 @@ impl Registry {
     /// another start has to wait for that.
     pub(super) fn note_removed(&mut self, name: &str) {
         self.note_decision(name);
+        if self.journaled.is_on {
+            self.write_rows_soon();
+        }
     }
 
     /// What is written of the limit called `name` is of no use any more.

@@ -156,3 +156,20 @@ fn a_limit_that_is_put_after_a_panic_waits_though_an_earlier_life_had_one_of_its
     next.put(millis(700_020), &limits(&["api/x"]).limits[0], CarryOver::AsIs, false).expect("room");
     assert_eq!(lent(&next, "api/x", 710_000), 0);
 }
+
+/// The bug: the row of a limit went on to name those below it that were removed. At the next start it began as after a loss: shut for the
+/// rest of its window.
+#[test]
+fn a_limit_goes_on_where_one_below_it_was_removed() {
+    let (mut registry, mut written) = begun();
+    lend(&mut registry, 1, &[ask("tenant", None, 0, 0, 20)]);
+    write(&mut registry, &mut written, 20);
+    assert!(registry.remove("tenant"));
+    write(&mut registry, &mut written, 30);
+    let mut left = config(FAMILY);
+    left.limits.retain(|limit| limit.name.as_str() != "tenant");
+    let mut after = left.restored(&written, Gap::Counted, millis(40), 8);
+    assert!(after.quarantined(millis(40)).is_empty(), "{:?}", after.quarantined(millis(40)));
+    let available = available(&mut after, "vendor", millis(40));
+    assert!((60..=80).contains(&available), "{available}");
+}
