@@ -39,10 +39,10 @@ impl Shortage {
 }
 
 impl Pool {
-    /// Notes that `permits` would be lent for `ask` of `id`, some of whose calls wait, or none. A root does not: it knows allocators, none
-    /// of which waits itself.
+    /// Notes that `permits` would be lent for `ask` of `id`, some of whose calls wait, or none. A pool that leases does
+    /// not: what its callers wait for is on its way from above. Nor does a root, which is put away after each exchange.
     pub(super) fn note_patience(&mut self, id: Place, ask: &Ask, permits: u64) {
-        if ask.waiting == 0 || self.term > TERM_MAX || self.plan.is_root {
+        if ask.waiting == 0 || self.term > TERM_MAX || self.plan.is_root || self.plan.is_borrowed {
             return;
         }
         let now = self.now;
