@@ -9,6 +9,9 @@ use lessor_tls::{ServerFiles, Tls};
 use serde::Serialize;
 use std::fmt;
 
+/// A margin of this part of its window is worth a word.
+const COSTLY_PART: u32 = 20;
+
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         line(f, "clock_drift_ppm", &self.clocks.drift_ppm())?;
@@ -186,9 +189,18 @@ fn raw_limit(f: &mut fmt::Formatter<'_>, limit: &RawLimit) -> fmt::Result {
 fn rules(f: &mut fmt::Formatter<'_>, rules: &[RawRule]) -> fmt::Result {
     writeln!(f, "rules = [")?;
     for rule in rules {
-        writeln!(f, "    {},", inline(rule)?)?;
+        writeln!(f, "    {},{}", inline(rule)?, cost_of_margin(rule).unwrap_or_default())?;
     }
     writeln!(f, "]")
+}
+
+/// What the margin of a short window costs, as a comment, if that is a twentieth of the limit or more.
+fn cost_of_margin(rule: &RawRule) -> Option<String> {
+    let (limit, Timespan(per), Timespan(margin)) = (rule.limit?.0, rule.per?, rule.margin?);
+    let left = u128::from(limit) * per.as_nanos() / (per + margin).as_nanos().max(1);
+    let span = inline(&Timespan(per)).ok()?;
+    (margin >= per / COSTLY_PART)
+        .then(|| format!(" # the margin leaves {left} per {}", span.trim_matches('"')))
 }
 
 /// `name = value`, in one line whatever the value is.

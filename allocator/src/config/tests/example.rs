@@ -57,6 +57,23 @@ fn what_is_printed_means_the_same() {
     }
 }
 
+/// An operator who leaves the margin out sees what it costs, where that is much.
+#[test]
+fn what_the_margin_of_a_short_window_costs_is_said() {
+    let printed = |per: &str, margin: &str| {
+        let rule = format!("{{ kind = \"sliding_window\", limit = 100, per = \"{per}\"{margin} }}");
+        let config =
+            Config::parse(&format!("[[limit]]\nname = \"x\"\nrules = [{rule}]")).expect("a good one");
+        assert_eq!(Config::parse(&config.to_string()).as_ref(), Ok(&config));
+        config.to_string()
+    };
+    assert!(printed("1s", "").contains("margin = \"250ms\" }, # the margin leaves 80 per 1s\n"));
+    assert!(printed("5s", "").contains("# the margin leaves 95 per 5s"));
+    for (per, margin) in [("6s", ""), ("1s", ", margin = \"0s\"")] {
+        assert!(!printed(per, margin).contains("the margin leaves"), "{per}");
+    }
+}
+
 #[test]
 fn every_option_of_the_example_is_one_that_exists() {
     let options = EXAMPLE.lines().filter_map(|line| line.strip_prefix("# "));
