@@ -277,8 +277,8 @@ impl Pool {
         let most = self.eased();
         let within = |span| self.ledgers.within(span).saturating_sub(kept_back).min(most).max(left);
         let low = u128::from(left) * 100 < u128::from(self.stock()) * u128::from(LOW_WATER_PERCENT);
-        if low && *self.excess != Excess::NONE {
-            self.excess.found_low();
+        if low && self.wanting.excess != Excess::NONE {
+            self.wanting.excess.found_low();
         }
         let is_even = even.is_some();
         let pace = if self.plan.ease_off && low && !is_even { self.ledgers.pace() } else { even };
@@ -311,17 +311,17 @@ impl Pool {
     fn even_pace(&mut self, kept_back: u64) -> Option<Pace> {
         let (window, plan) = self.evens_out()?;
         let (ledgers, now) = (&self.ledgers, self.now);
-        let is_steady = self.excess.is_steady(now, window);
+        let is_steady = self.wanting.excess.is_steady(now, window);
         let pace = || ledgers.even_pace(kept_back).unwrap_or(Pace { permits: 0, over: 1 });
-        is_steady.then(|| self.excess.pace(now, plan, pace))
+        is_steady.then(|| self.wanting.excess.pace(now, plan, pace))
     }
 
     /// Notes whether more is wanted than comes back, where all sessions take `draw`.
     fn note_excess(&mut self, draw: Draw) {
         if self.evens_out().is_some() {
             let is_excess = draw.demand_milli > self.ledgers.sustained(THOUSAND_SECONDS);
-            if is_excess || *self.excess != Excess::NONE {
-                self.excess.see(self.now, is_excess, EXCESS_PAUSE.max(2 * self.term));
+            if is_excess || self.wanting.excess != Excess::NONE {
+                self.wanting.excess.see(self.now, is_excess, EXCESS_PAUSE.max(2 * self.term));
             }
         }
     }

@@ -60,7 +60,7 @@ pub use session::{Goodbye, Holding, SessionId};
 pub use snapshot::Snapshot;
 
 use crate::Rule;
-use crate::pacing::{Excess, Pacer};
+use crate::pacing::Pacer;
 use crate::rule::{self, Flow};
 use borrow::Borrower;
 use calls::SessionCalls;
@@ -72,7 +72,7 @@ use identities::Takings;
 use ledgers::Ledgers;
 use lessor_protocol::Moment;
 use loan::Loan;
-use patience::Shortage;
+use patience::Wanting;
 use rare::Rare;
 use safe_shares::SafeShares;
 use session::Session;
@@ -104,8 +104,7 @@ pub struct Pool {
     books: Books,
     shadow_refused: u64,
     pacer: Rare<Pacer>,
-    excess: Rare<Excess>,
-    shortage: Rare<Shortage>,
+    wanting: Rare<Wanting>,
     forecast: Forecast,
     groups: Rare<Groups>,
     takings: Takings,
@@ -145,8 +144,7 @@ impl Pool {
             books: Books::default(),
             shadow_refused: 0,
             pacer: Rare::default(),
-            excess: Rare::default(),
-            shortage: Rare::default(),
+            wanting: Rare::default(),
             forecast: Forecast::default(),
             feedback: Feedback::default(),
             walked: None,

@@ -7,12 +7,13 @@
 use super::Pool;
 use super::family::Place;
 use super::rare::Usual;
+use crate::pacing::Excess;
 use crate::packed::Carrier;
 use lessor_protocol::{Ask, Moment};
 use std::time::Duration;
 
-/// The calls of a session wait if one of them did so that long ago.
-const PATIENT_FOR: Duration = Duration::from_secs(5);
+/// The calls of a session wait if one of them did so that many seconds ago.
+const PATIENT_FOR: u32 = 5;
 
 /// Where leases last longer, a call that finds nothing in hand waits longer than its caller may.
 const TERM_MAX: Duration = Duration::from_millis(100);
@@ -26,16 +27,30 @@ pub(super) struct Shortage {
     until: Moment,
 }
 
-impl Usual for Shortage {
-    const USUAL: &'static Self = &Shortage { priority: 0, until: Moment::ORIGIN };
+/// What a pool knows of more being wanted than it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanting {
+    pub(super) excess: Excess,
+    shortage: Shortage,
 }
 
-impl Shortage {
+impl Usual for Wanting {
+    const USUAL: &'static Self =
+        &Wanting { excess: Excess::NONE, shortage: Shortage { priority: 0, until: Moment::ORIGIN } };
+}
+
+impl Wanting {
     /// Carries what it is.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
-        carrier.number(&mut self.priority);
-        carrier.moment(&mut self.until);
+        self.excess.carry(carrier);
+        carrier.number(&mut self.shortage.priority);
+        carrier.moment(&mut self.shortage.until);
     }
+}
+
+/// The second of the pool's clock that `at` is in, counted from one.
+fn second(at: Moment) -> u32 {
+    u32::try_from(at.since(Moment::ORIGIN).as_secs() + 1).unwrap_or(u32::MAX)
 }
 
 impl Pool {
@@ -46,20 +61,21 @@ impl Pool {
             return;
         }
         let now = self.now;
-        self.sessions.note(id, |session| session.waited = Some(now).into());
+        self.sessions.note(id, |session| session.waited = second(now));
         if permits < ask.waiting {
             let session = &self.sessions[id];
             let (own, until) = (session.share.priority, now + 2 * session.term + session.rtt);
-            let is_over = self.shortage.until <= now;
-            let priority = if is_over { own } else { self.shortage.priority.max(own) };
-            *self.shortage = Shortage { priority, until: self.shortage.until.max(until) };
+            let is_over = self.wanting.shortage.until <= now;
+            let priority = if is_over { own } else { self.wanting.shortage.priority.max(own) };
+            let until = self.wanting.shortage.until.max(until);
+            self.wanting.shortage = Shortage { priority, until };
         }
     }
 
     /// Whether `id` leaves what it would hold in advance to callers that wait now.
     pub(super) fn yields(&self, id: Place) -> bool {
-        let session = &self.sessions[id];
-        let waits = session.waited.get().is_some_and(|at| self.now.since(at) <= PATIENT_FOR);
-        waits && self.now < self.shortage.until && session.share.priority <= self.shortage.priority
+        let (session, shortage) = (&self.sessions[id], self.wanting.shortage);
+        let waits = session.waited > 0 && second(self.now) - session.waited <= PATIENT_FOR;
+        waits && self.now < shortage.until && session.share.priority <= shortage.priority
     }
 }

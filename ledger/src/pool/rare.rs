@@ -1,8 +1,7 @@
 //! What of a pool or of a session is rare: the usual value of each, and a moment that may be none.
 
 use super::session::Said;
-use crate::pacing::{Excess, Pacer};
-use crate::packed::Carrier;
+use crate::pacing::Pacer;
 use crate::share::Share;
 use lessor_protocol::Moment;
 pub(super) use lessor_protocol::rare::{Rare, Usual};
@@ -14,11 +13,6 @@ pub(super) struct MaybeMoment(Moment);
 impl MaybeMoment {
     pub(super) const NONE: Self = MaybeMoment(Moment::NEVER);
 
-    /// Carries it.
-    pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
-        carrier.unless(Self::NONE, self, |carrier, MaybeMoment(at)| carrier.moment(at));
-    }
-
     pub(super) fn get(self) -> Option<Moment> {
         Some(self.0).filter(|at| *at != Moment::NEVER)
     }
@@ -28,10 +22,6 @@ impl From<Option<Moment>> for MaybeMoment {
     fn from(at: Option<Moment>) -> Self {
         MaybeMoment(at.unwrap_or(Moment::NEVER))
     }
-}
-
-impl Usual for Excess {
-    const USUAL: &'static Self = &Excess::NONE;
 }
 
 impl Usual for Pacer {

@@ -2,9 +2,9 @@
 //! idle keys so, and wake one for each look at it. It wakes exactly as it was.
 
 use super::forecast::Forecast;
-use super::patience::Shortage;
+use super::patience::Wanting;
 use super::{Plan, Pool};
-use crate::pacing::{Excess, Pacer};
+use crate::pacing::Pacer;
 use crate::packed::Carrier;
 use lessor_protocol::Moment;
 use std::sync::Arc;
@@ -109,8 +109,7 @@ impl Pool {
             carrier.number(count);
         }
         carrier.rare(&mut self.pacer, Pacer::carry);
-        carrier.rare(&mut self.excess, Excess::carry);
-        carrier.rare(&mut self.shortage, Shortage::carry);
+        carrier.rare(&mut self.wanting, Wanting::carry);
         if let Some(groups) = self.groups.unusual() {
             groups.guarantees.carry(carrier);
         }

@@ -76,8 +76,8 @@ pub(super) struct Session {
     /// What it said of its demand, for the shares of others.
     pub demand_milli: u64,
     pub waiting: u64,
-    /// When it last said that calls wait.
-    pub waited: MaybeMoment,
+    /// The second in which it last said that calls wait, counted from one; zero if it never did.
+    pub waited: u32,
     /// What it kept and wanted: all that it would have in hand and in use.
     pub wanted: u64,
     /// What its last ask said that it holds.
@@ -156,7 +156,7 @@ impl Session {
             said: Rare::default(),
             demand_milli: 0,
             waiting: 0,
-            waited: MaybeMoment::NONE,
+            waited: 0,
             wanted: 0,
             held: 0,
             has_left: false,

@@ -165,7 +165,7 @@ impl Pool {
             vendor: self.feedback.save(),
             pacer,
             came_back,
-            excess: self.excess.save(),
+            excess: self.wanting.excess.save(),
             sessions: sessions.collect(),
             safe: SavedSafeShares::of(self),
             groups: SavedGroups::of(self),
@@ -199,7 +199,9 @@ impl Pool {
             }
             None => Rare::default(),
         };
-        pool.excess = Excess::restore(snapshot.excess, since).into();
+        if snapshot.excess.is_some() {
+            pool.wanting.excess = Excess::restore(snapshot.excess, since);
+        }
         if let Some(safe) = &snapshot.safe {
             let span = pool.safe_span();
             pool.safe_shares.goes_on(since.moment(safe.opens), safe.restore(since)?.into_iter(), span);

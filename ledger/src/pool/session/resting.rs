@@ -38,7 +38,9 @@ impl Session {
         {
             carrier.moment(at);
         }
-        self.waited.carry(carrier);
+        let mut waited = self.waited.into();
+        carrier.number(&mut waited);
+        self.waited = u32::try_from(waited).unwrap_or(self.waited);
         carrier.number(&mut self.seq);
         carrier.unless(Told::NOTHING, &mut self.told, |carrier, told| {
             let mut answer = told.answer();
