@@ -7,6 +7,7 @@
 mod leaving;
 
 use super::Pool;
+use super::family::Place;
 use super::loan::{Came, Loan};
 use super::rare::MaybeMoment;
 use super::safe_loan::SafeLoan;
@@ -69,8 +70,8 @@ pub(super) struct Borrower {
     horizon: Duration,
     /// What is in hand and out is nothing that the one above knows: it goes by until its end.
     is_unrecognised: bool,
-    /// What a call below lacks that waits first, since the last ask: see [`Pool::notes_large`].
-    pub(super) lacks: u64,
+    /// What a call below lacks that waits first, and of which session it is, since the last ask: see [`Pool::notes_large`].
+    pub(super) lacks: Option<(Place, u64)>,
     /// What it lends of safe shares, where a session ever wanted one.
     safe_loan: Option<Box<SafeLoan>>,
     /// Of what each guaranteed group has in its root, so much was lent in this session and not given back.
@@ -101,7 +102,7 @@ impl Borrower {
             term: INITIAL_TERM,
             horizon: INITIAL_TERM,
             is_unrecognised: false,
-            lacks: 0,
+            lacks: None,
             safe_loan: None,
             taken: vec![],
         }
@@ -140,6 +141,10 @@ impl Borrower {
     fn asks(&mut self, now: Moment, ask: Ask) -> Ask {
         (self.asked, self.is_open) = (Some((now, ask)), true);
         ask
+    }
+
+    fn lacks(&self) -> u64 {
+        self.lacks.map_or(0, |(_, lacks)| lacks)
     }
 
     fn asked_at(&self) -> Moment {
@@ -203,7 +208,7 @@ impl Pool {
         };
         let renews = renews.min(safe);
         let free = loan.free();
-        let is_low = free < wishes.low && wishes.target > free + loan.out();
+        let is_low = (free < wishes.low || free < borrower.lacks()) && wishes.target > free + loan.out();
         let is_low = is_low || self.are_groups_low(free, rtt);
         if !is_low {
             return renews;
@@ -233,7 +238,8 @@ impl Pool {
         // A pool that holds less than it might asks for it all the same: the one above knows how much that is by now.
         loan.shed(wishes.target.min(loan.hold()).saturating_sub(loan.out()));
         let want = wishes.target.saturating_sub(loan.free() + loan.out());
-        let lacks = std::mem::take(&mut borrower.lacks).saturating_sub(loan.free());
+        let lacks = borrower.lacks().saturating_sub(loan.free());
+        borrower.lacks = None;
         let (spent_total, held) = loan.report(want);
         let largest = if lacks > 0 { held.saturating_add(lacks).min(PERMITS_MAX) } else { 0 };
         let (running, busy) = (loan.report_in_flight(), loan.busy_of(all_in_flight));

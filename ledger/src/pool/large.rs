@@ -2,6 +2,7 @@
 //! through, though there is enough for it.
 
 use super::Pool;
+use super::family::Place;
 use crate::pacing::credit_max;
 use crate::rule::Pace;
 use lessor_protocol::Ask;
@@ -15,12 +16,16 @@ impl Pool {
         if is_large && waits && self.left() >= lacks { lacks } else { 0 }
     }
 
-    /// `ask` was answered with `granted` permits. What the call still lacks that waits first there is lacking here too, where this pool
-    /// leases: the one above is told with the next ask.
-    pub(super) fn notes_large(&mut self, ask: &Ask, granted: u64) {
-        if let Some(borrower) = self.borrower.as_mut().filter(|_| ask.waiting > 0) {
-            let lacks = ask.largest.saturating_sub(ask.held.saturating_add(granted));
-            borrower.lacks = borrower.lacks.max(lacks);
+    /// `ask` of `id` was answered with `granted` permits. What the call still lacks that waits first there is lacking here too, where
+    /// this pool leases: the one above is told with the next ask. What a session said before is not so any more: much may have come
+    /// since, and a call that seems to lack more than its callers wait for is let through by no pool.
+    pub(super) fn notes_large(&mut self, id: Place, ask: &Ask, granted: u64) {
+        let Some(borrower) = self.borrower.as_mut() else { return };
+        let large = if ask.waiting > 0 { ask.largest } else { 0 };
+        let lacks = large.saturating_sub(ask.held.saturating_add(granted));
+        let others = borrower.lacks.filter(|(of, _)| *of != id);
+        if others.is_none_or(|(_, most)| lacks > most) {
+            borrower.lacks = (lacks > 0).then_some((id, lacks));
         }
     }
 }

@@ -307,7 +307,7 @@ impl Pool {
 
     fn record(&mut self, id: Place, seq: u64, ask: &Ask, answer: Answer) {
         let (now, kept) = (self.now, answer.grant().map_or(ask.held, |grant| grant.kept));
-        self.notes_large(ask, answer.grant().map_or(0, |grant| grant.permits));
+        self.notes_large(id, ask, answer.grant().map_or(0, |grant| grant.permits));
         self.sessions.update(id, |session| {
             session.seq = seq;
             session.told = Told::of(answer);

@@ -12,6 +12,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 mod kinds;
+mod large;
 mod leaving;
 mod several;
 mod timekeeping;

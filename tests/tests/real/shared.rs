@@ -48,6 +48,7 @@ mod family;
 mod guaranteed;
 mod inside;
 mod kinds;
+mod large;
 mod members;
 mod safe;
 mod stopped;

@@ -41,7 +41,7 @@ impl World {
     }
 
     /// Goes by a clock that is exact.
-    fn at(&mut self, at: u64) {
+    pub(super) fn at(&mut self, at: u64) {
         self.clock = RootClock::new(0, TimeSource::Store);
         self.clock.on_answer(millis(at), millis(at), millis(at)).expect("the first");
     }
