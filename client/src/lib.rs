@@ -68,6 +68,7 @@ mod keys;
 #[cfg(feature = "tower")]
 pub mod layer;
 mod limit;
+mod limits;
 mod line;
 mod listener;
 mod local_pool;

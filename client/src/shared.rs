@@ -3,11 +3,11 @@
 use crate::events::{Event, Events, Teller};
 use crate::fallback;
 use crate::keys::{Keys, SHARDS};
+use crate::limits::Limits;
 use crate::local_pool::{CLOCK, Condition, HotRef, LocalPool, PoolName, Standing};
 use crate::tally::{self, Tally};
 use crate::ticks::Ticks;
 use crate::wake_list::WakeList;
-use arc_swap::ArcSwap;
 use lessor_holder::timing::INITIAL_RTT;
 use lessor_protocol::{Fallback, Key, LimitName, push};
 use std::cell::Cell;
@@ -28,9 +28,8 @@ pub(crate) struct Shared {
     /// Limits that are in fallback.
     fallen: Mutex<BTreeMap<Arc<str>, Fallback>>,
     ticks: Ticks,
-    /// The limits without a key: few, never forgotten, and looked up by callers that keep no handle. Pools of keys are with
-    /// the pool of their limit.
-    limits: ArcSwap<HashMap<String, Arc<LocalPool>>>,
+    /// The limits without a key. Pools of keys are with the pool of their limit.
+    limits: Limits,
     /// Pools are added and forgotten under this lock.
     changes: Mutex<Changes>,
 }
@@ -96,7 +95,7 @@ impl Shared {
             events: Teller::new(),
             fallen: Mutex::default(),
             ticks,
-            limits: ArcSwap::default(),
+            limits: Limits::new(),
             changes: Mutex::default(),
         }
     }
@@ -111,14 +110,14 @@ impl Shared {
     }
 
     fn plain(&self, limit: &str) -> Arc<LocalPool> {
-        let find = || self.limits.load().get(limit).cloned();
+        let find = || self.limits.get(limit);
         if let Some(pool) = find() {
             return pool;
         }
         let mut changes = self.lock();
         find().unwrap_or_else(|| {
             let found = condition(limit, None, &changes);
-            let is_full = self.limits.load().len() >= LIMITS_MAX;
+            let is_full = self.limits.len() >= LIMITS_MAX;
             let condition = if found == Condition::Good && is_full { Condition::Full } else { found };
             let name = PoolName { limit: limit.into(), key: None };
             // What cannot be a name is no label either.
@@ -129,9 +128,7 @@ impl Shared {
             };
             let pool = self.make(name, condition, HotRef::alone(), tally);
             if condition == Condition::Good {
-                let mut limits = HashMap::clone(&self.limits.load());
-                limits.insert(limit.to_owned(), pool.clone());
-                self.limits.store(Arc::new(limits));
+                self.limits.insert(pool.name().limit.clone(), pool.clone());
             }
             pool
         })
@@ -142,7 +139,7 @@ impl Shared {
         let mut changes = self.lock();
         plain.keys().and_then(|keys| keys.get(key)).unwrap_or_else(|| {
             let limit = &plain.name().limit;
-            let has_limit = || self.limits.load().contains_key(&**limit);
+            let has_limit = || self.limits.contains(limit);
             let is_full = || plain.keys().is_some_and(|keys| keys.len() >= KEYS_MAX) || !has_limit();
             let found = condition(limit, Some(key), &changes);
             if found == Condition::BadKey {
@@ -193,7 +190,7 @@ impl Shared {
 
     /// The pools without a key: one for each limit.
     pub(crate) fn plain_pools(&self) -> Vec<Arc<LocalPool>> {
-        self.limits.load().values().cloned().collect()
+        self.limits.pools()
     }
 
     /// All pools.
@@ -323,7 +320,7 @@ impl Shared {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reach = if self.unreachable.load(Ordering::Relaxed) { "unreachable" } else { "reachable" };
-        write!(f, "{} limits, allocator {reach}", self.limits.load().len())
+        write!(f, "{} limits, allocator {reach}", self.limits.len())
     }
 }
 

@@ -34,14 +34,15 @@ fn keys_without_a_lease_or_a_handle_are_forgotten() {
 fn of_more_limits_than_may_be_known_those_that_are_new_are_refused() {
     let shared = by_hand::shared();
     let known = shared.pool("api/0", None);
-    let limits = (0..LIMITS_MAX).map(|number| (format!("api/{number}"), known.clone())).collect();
-    shared.limits.store(Arc::new(limits));
+    for number in 1..LIMITS_MAX {
+        shared.limits.insert(format!("api/{number}").into(), known.clone());
+    }
     shared.wake_list.take(&mut vec![]);
     let one_more = by_hand::limit(&shared, "api/new");
     for limit in [&one_more, &one_more.key("a")] {
         assert!(matches!(limit.try_acquire(1), Err(Refusal::Full { .. })), "{limit:?}");
     }
-    assert_eq!(shared.limits.load().len(), LIMITS_MAX, "nothing is kept of it");
+    assert_eq!(shared.limits.len(), LIMITS_MAX, "nothing is kept of it");
     assert!(Arc::ptr_eq(&known, &shared.pool("api/0", None)), "those that are known go on");
 }
 
@@ -144,7 +145,7 @@ fn what_a_vendor_says_is_news_also_after_its_key_was_forgotten() {
         observed
     };
     let (before, after) = (observed(3), {
-        shared.limits.store(Arc::default());
+        shared.limits.clear();
         observed(1)
     });
     assert!(after.number > before.number, "{after:?} after {before:?}");
