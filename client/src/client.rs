@@ -99,8 +99,8 @@ impl Client {
     /// A name that no limit can have gives a handle that refuses everything as [`crate::Refusal::UnknownLimit`],
     /// as does a limit that the allocator does not know.
     ///
-    /// Limits are never forgotten, and one of which the allocator lends nothing is asked for every five seconds. So names are for what
-    /// operators configure; what strangers choose is a [`Limit::key`]. Beyond 65,536 names, a handle refuses everything as
+    /// Limits are never forgotten, and one of which the allocator lends nothing is asked for every five seconds as long as it is called. So
+    /// names are for what operators configure; what strangers choose is a [`Limit::key`]. Beyond 65,536 names, a handle refuses everything as
     /// [`crate::Refusal::Full`].
     pub fn limit(&self, name: &str) -> Limit {
         Limit::new(self.shared.pool(name, None), self.shared.clone()).of(Some(self.task.clone()))

@@ -105,7 +105,11 @@ impl Listener {
                 refill.stop(pool.slot());
                 pool.on_pause();
             }
-            refill.on_event(now, waits, self.rng.u64(..));
+            let is_refused = pool.condition().is_for_good() && pool.name().key.is_none();
+            match is_refused {
+                true => refill.may_lend_again(now, self.rng.u64(..)),
+                false => refill.on_event(now, waits, self.rng.u64(..)),
+            }
             pool.make_known();
         }
         self.shared.wake_list.wake.notify_one();
@@ -120,6 +124,25 @@ fn event(line: &[u8]) -> Option<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::by_hand;
+    use crate::local_pool::Condition;
+    use lessor_holder::timing::LOOK_AGAIN;
+
+    /// A limit that was put just now is lent from before it is called.
+    #[test]
+    fn a_limit_of_which_nothing_was_lent_is_asked_for_when_something_happens() {
+        let shared = by_hand::shared();
+        let (pool, now) = (shared.pool("a", None), CLOCK.now());
+        pool.set_condition(Condition::Unknown);
+        pool.refill().refused_for_good(pool.slot(), now, LOOK_AGAIN, 0);
+        assert!(pool.refill().is_idle());
+        let (_allocator, current_allocator) = watch::channel(0);
+        let (node, rng) = ("n".to_owned(), fastrand::Rng::with_seed(1));
+        let mut listener = Listener { shared, ways: vec![], current_allocator, node, rng };
+        listener.on_event(&Event::of(Kind::Changed, "a"));
+        let due = pool.refill().due(pool.slot(), pool.seen(), now, Duration::ZERO);
+        assert!(due < now + Duration::from_secs(1), "within a tenth of a second: {:?}", due.since(now));
+    }
 
     #[test]
     fn what_is_no_event_is_passed_over() {

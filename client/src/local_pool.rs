@@ -159,6 +159,8 @@ struct Cold {
     overdrawn: AtomicU64,
     /// Whether a call was refused as too large since the background task last asked.
     doubted: AtomicBool,
+    /// Whether a call was refused of which the allocator lends nothing, since the background task last asked.
+    wanted: AtomicBool,
     line: Mutex<Rare<Line>>,
     refill: Mutex<Refill>,
     /// What was heard of the vendor; made when there is something.

@@ -4,6 +4,7 @@
 mod due;
 mod goodbye;
 mod moves;
+mod rest;
 mod sending;
 mod tells;
 
@@ -233,8 +234,8 @@ impl Refiller {
         let (now, deadline) = (CLOCK.now(), pool.slot().deadline());
         let timing = AnswerTiming { first_sent, now, clocks: self.clocks };
         let word = answer.as_ref().map_err(|error| error.code.as_str());
-        let outcome =
-            refill.on_answer(pool.slot(), word, timing, pool.name().key.is_some(), self.rng.u64(..));
+        let may_rest = rest::may_rest(pool, word.err());
+        let outcome = refill.on_answer(pool.slot(), word, timing, may_rest, self.rng.u64(..));
         if pool.slot().deadline() > deadline {
             pool.leased(first_sent);
         }

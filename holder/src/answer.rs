@@ -46,15 +46,15 @@ pub enum Outcome {
 }
 
 impl<P: Pacer> Refill<P> {
-    /// Takes in the answer to the ask that was written last, or the word of the error that came instead. `is_key` says whether
-    /// strangers choose the pool: a key that is refused is not asked for again before it is called. `random` is any number: it
-    /// spreads the next ask.
+    /// Takes in the answer to the ask that was written last, or the word of the error that came instead. `may_rest` says whether the
+    /// pool is not asked for again before it is called where nothing can be had from it: strangers choose it, or it was not called
+    /// since it was last refused. `random` is any number: it spreads the next ask.
     pub fn on_answer(
         &mut self,
         slot: &impl Permits,
         answer: Result<&Answer, &str>,
         AnswerTiming { first_sent, now, clocks }: AnswerTiming,
-        is_key: bool,
+        may_rest: bool,
         random: u64,
     ) -> Outcome {
         match answer {
@@ -80,7 +80,7 @@ impl<P: Pacer> Refill<P> {
                     Outcome::Unrecognised
                 }
                 Recovery::BeginSession => Outcome::Disputed,
-                Recovery::LookAgain if is_key => {
+                Recovery::LookAgain if may_rest => {
                     self.refused_for_good(slot, now, LOOK_AGAIN, random);
                     Outcome::Unavailable
                 }

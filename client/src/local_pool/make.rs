@@ -44,6 +44,7 @@ impl LocalPool {
             largest: AtomicU64::new(0),
             overdrawn: AtomicU64::new(0),
             doubted: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
             line: Mutex::default(),
             refill: Mutex::new(Refill::new(CLOCK.now(), eager)),
             feedback: OnceLock::new(),

@@ -112,6 +112,7 @@ impl LocalPool {
             Refusal::TooLarge { .. } => true,
             // Not before its time: of a key that is refused many calls may come.
             Refusal::UnknownLimit | Refusal::Full { .. } => {
+                self.cold.wanted.store(true, Ordering::Relaxed);
                 self.hot.chance.load(Ordering::Relaxed) <= CLOCK.now().as_nanos()
             }
             Refusal::Empty { .. }
@@ -130,6 +131,11 @@ impl LocalPool {
     /// Whether a call was refused as too large since this was last asked. The background task asks.
     pub(crate) fn takes_doubt(&self) -> bool {
         self.cold.doubted.load(Ordering::Relaxed) && self.cold.doubted.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether a call was refused of which the allocator lends nothing, since this was last asked. The background task asks.
+    pub(crate) fn takes_wanted(&self) -> bool {
+        self.cold.wanted.swap(false, Ordering::Relaxed)
     }
 
     /// The refusal that waiting will not change, if there is one.

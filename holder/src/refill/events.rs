@@ -48,6 +48,15 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
+    /// Something happened to a limit of which the allocator lent nothing: it may lend some now, also where no caller has tried since.
+    /// `random` is as in [`Refill::on_event`].
+    pub fn may_lend_again(&mut self, now: Moment, random: u64) {
+        if self.phase == Phase::Idle {
+            self.phase = Phase::Active;
+        }
+        self.on_event(now, false, random);
+    }
+
     /// There is something to tell the allocator at once, also where nothing is held and nothing is wanted.
     pub fn report(&mut self, now: Moment) {
         if self.is_idle() {
