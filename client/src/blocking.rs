@@ -29,6 +29,10 @@ use std::sync::Arc;
 /// Its leases are refilled by a thread of its own, so it works in any thread, also in one that runs async code, which it
 /// blocks like any other blocking call does. Clones are handles to the same client; the thread ends with the last handle
 /// to the client or one of its limits.
+///
+/// A process must not fork with it, unless the child starts another program at once. The thread is not there in a child: calls that
+/// wait there never end, nor does dropping the client. What is leased is there twice: a call that does not wait is admitted in both.
+/// A process that forks workers connects in each of them.
 #[derive(Clone)]
 pub struct Client {
     client: crate::Client,

@@ -24,6 +24,10 @@ use tokio::sync::{oneshot, watch};
 ///
 /// The client lives on the runtime that it was built on. When that is gone, the client is closed as by
 /// [`Client::shutdown`], and what it held ends with its leases.
+///
+/// A process must not fork with it, unless the child starts another program at once. The runtime's threads are not there in a child:
+/// calls that wait there never end. What is leased is there twice: a call that does not wait is admitted in both. A process that
+/// forks workers connects in each of them.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
