@@ -4,6 +4,7 @@
 use crate::local_pool::LocalPool;
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,6 +14,7 @@ const PARTS: usize = 256;
 /// The limits of a client.
 pub(crate) struct Limits {
     parts: Box<[ArcSwap<Part>]>,
+    hasher: RandomState,
     len: AtomicUsize,
 }
 
@@ -21,7 +23,8 @@ type Part = HashMap<Arc<str>, Arc<LocalPool>>;
 impl Limits {
     /// No limit is known.
     pub(crate) fn new() -> Self {
-        Limits { parts: (0..PARTS).map(|_| ArcSwap::default()).collect(), len: AtomicUsize::new(0) }
+        let parts = (0..PARTS).map(|_| ArcSwap::default()).collect();
+        Limits { parts, hasher: RandomState::new(), len: AtomicUsize::new(0) }
     }
 
     /// The pool of `limit`, if it is known.
@@ -65,12 +68,9 @@ impl Limits {
         self.len.store(0, Ordering::Relaxed);
     }
 
-    /// Operators choose names: no hash has to be a secret, and a call looks one up.
+    /// The part that `limit` is in, or would be.
     fn part(&self, limit: &str) -> &ArcSwap<Part> {
-        let hash = limit.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        &self.parts[(hash ^ (hash >> 32)) as usize % PARTS]
+        &self.parts[self.hasher.hash_one(limit) as usize % PARTS]
     }
 }
 

@@ -197,10 +197,12 @@ fn rules(f: &mut fmt::Formatter<'_>, rules: &[RawRule]) -> fmt::Result {
 /// What the margin of a short window costs, as a comment, if that is a twentieth of the limit or more.
 fn cost_of_margin(rule: &RawRule) -> Option<String> {
     let (limit, Timespan(per), Timespan(margin)) = (rule.limit?.0, rule.per?, rule.margin?);
+    if margin < per / COSTLY_PART {
+        return None;
+    }
     let left = u128::from(limit) * per.as_nanos() / (per + margin).as_nanos().max(1);
     let span = inline(&Timespan(per)).ok()?;
-    (margin >= per / COSTLY_PART)
-        .then(|| format!(" # the margin leaves {left} per {}", span.trim_matches('"')))
+    Some(format!(" # the margin leaves {left} per {}", span.trim_matches('"')))
 }
 
 /// `name = value`, in one line whatever the value is.

@@ -124,6 +124,9 @@ impl Pool {
         let permits = if wait.is_some() { 0 } else { permits };
         // What a group is guaranteed is lent all the same, and not for nothing.
         let is_hoarded = (is_hoarded || yields && ask.waiting == 0) && permits == 0;
+        if is_spent {
+            self.note_patience(id, ask, permits);
+        }
         let draws = self.sessions.draws();
         Offer { permits, state, pace, is_greedy, is_hoarded, wait, hold, standing, is_nothing, others: draws }
     }
@@ -392,10 +395,6 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
         link.offer = Some(link.pool.offer(link.place, ask, newcomer, (is_reusable, is_spent)));
     }
     let least = chain.iter().map(|link| link.offer().permits).min();
-    for Link { pool, place, offer } in chain.iter_mut() {
-        let permits = offer.as_ref().expect("each has made one").permits;
-        pool.note_patience(*place, ask, permits);
-    }
     let is_hoarded = chain.iter().any(|link| link.offer().is_hoarded);
     let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
     let permits = least.filter(|_| fits).unwrap_or(0).min(callable).min(most.saturating_sub(kept));

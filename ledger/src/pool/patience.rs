@@ -75,7 +75,7 @@ impl Pool {
     /// Whether `id` leaves what it would hold in advance to callers that wait now.
     pub(super) fn yields(&self, id: Place) -> bool {
         let (session, shortage) = (&self.sessions[id], self.wanting.shortage);
-        let waits = session.waited > 0 && second(self.now) - session.waited <= PATIENT_FOR;
+        let waits = session.waited > 0 && second(self.now).saturating_sub(session.waited) <= PATIENT_FOR;
         waits && self.now < shortage.until && session.share.priority <= shortage.priority
     }
 }
