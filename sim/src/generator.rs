@@ -1,9 +1,11 @@
 //! Draws a whole setup from one seed: which rule, which load, which faults are on and how hard. Tests and the soak run
 //! what it draws; the same seed always draws the same.
 
+pub mod lengthy;
 pub mod overlong;
 mod pools;
 pub mod removed;
+mod sharing;
 pub mod topologies;
 
 use crate::adversary::{LIES, Lie};
@@ -21,7 +23,7 @@ use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow, TokenBucket,
     WarmUp, Windows, term,
 };
-use lessor_ledger::share::{Believe, Safe, Sharing, Trust};
+use lessor_ledger::share::{Believe, Sharing, Trust};
 use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::ClockBounds;
 use lessor_protocol::moment::nanos;
@@ -101,7 +103,7 @@ pub fn draw(seed: u64) -> Setup {
         setup.above = setup.plan.rules.len() - 1;
     }
     if rng.u32(..4) == 0 {
-        draw_sharing(rng, ceiling, &mut setup);
+        sharing::draw_sharing(rng, ceiling, &mut setup);
     }
     // From dice of their own, so that the rest is as it would be without them.
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x11fe_0000_0000_0000);
@@ -140,7 +142,7 @@ pub fn draw(seed: u64) -> Setup {
     }
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x5afe_0000_0000_0000);
     if rng.u32(..4) == 0 {
-        draw_safe(&mut rng, ceiling, &mut setup);
+        sharing::draw_safe(&mut rng, ceiling, &mut setup);
     }
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x1a7a_1a00_0000_0000);
     if rng.u32(..4) == 0 {
@@ -285,48 +287,6 @@ fn resized(rng: &mut fastrand::Rng, rules: &[Rule], keeps_flow: bool) -> Vec<Rul
 
 fn ceiling(rules: &[Rule]) -> u64 {
     rules.iter().map(Rule::ceiling).min().unwrap_or(0)
-}
-
-/// Some of what an operator may say of how a limit with `ceiling` is shared.
-fn draw_sharing(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
-    let sharing = &mut setup.plan.sharing;
-    if rng.bool() {
-        sharing.reserve = rng.u64(0..=ceiling / 2).min(ceiling.saturating_sub(1));
-    }
-    if rng.bool() {
-        sharing.lease_max = log_uniform(rng, 1, ceiling.max(1)).max(setup.cost_max);
-    }
-    if rng.bool() {
-        setup.priorities = rng.u64(2..=3);
-    }
-    let mut free = (ceiling - sharing.reserve) / 2;
-    while free > 0 && sharing.guaranteed.len() < 3 && rng.bool() {
-        let permits = rng.u64(1..=free);
-        free -= permits;
-        sharing.guaranteed.push(permits);
-    }
-}
-
-/// Some nodes go on with a part of the reserve while no allocator answers, where the limit counts in windows.
-fn draw_safe(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
-    let counts = |rule: &Rule| match rule {
-        Rule::SlidingWindow(_) | Rule::SlidingLog(_) => true,
-        Rule::FixedWindow(rule) => rule.windows().anchor() == Some("epoch"),
-        Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => false,
-    };
-    let guaranteed = !setup.plan.sharing.guaranteed.is_empty();
-    if setup.above > 0 || ceiling < 2 || guaranteed || !setup.rule_sets().flatten().all(counts) {
-        return;
-    }
-    let sharing = &mut setup.plan.sharing;
-    sharing.reserve = sharing.reserve.max(rng.u64(1..=ceiling / 2));
-    let nodes = rng.u64(1..=sharing.reserve.min(2 * setup.nodes as u64));
-    let lasts = Duration::from_millis(rng.u64(1_000..=20_000));
-    sharing.safe = Some(Safe { nodes, lasts });
-    // What is lowered must leave more than is kept back.
-    setup.live.retain(|live| !matches!(live.act, Act::Change(..)));
-    // One that spends by its clock spends too much if that jumps ahead.
-    setup.faults.every.remove(&Fault::ClockJump);
 }
 
 fn draw_rules(rng: &mut fastrand::Rng) -> Vec<Rule> {

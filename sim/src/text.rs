@@ -398,6 +398,7 @@ fn bucket(rule: &TokenBucket) -> String {
 mod tests {
     use super::*;
     use crate::generator::draw;
+    use crate::generator::lengthy::lengthy;
     use crate::generator::overlong::overlong;
     use crate::generator::topologies;
 
@@ -414,7 +415,7 @@ mod tests {
     #[test]
     fn a_topology_is_read_back_as_it_was_written() {
         let lagging = topologies::store_lagging(1, Lag::Slewed(-5_000));
-        for setup in (0..100).map(topologies::any).chain([lagging, overlong(1)]) {
+        for setup in (0..100).map(topologies::any).chain([lagging, overlong(1)]).chain((0..20).map(lengthy)) {
             assert_eq!(read(&write(&setup)), Ok(setup));
         }
     }

@@ -8,6 +8,7 @@ mod shrinking;
 
 use lessor_protocol::Clock;
 use lessor_sim::faults::{Fault, Faults};
+use lessor_sim::generator::lengthy::lengthy;
 use lessor_sim::generator::overlong::overlong;
 use lessor_sim::generator::removed::removed;
 use lessor_sim::generator::{any, draw, topologies};
@@ -91,6 +92,14 @@ fn a_few_fresh_fleets_keep_every_promise() {
 fn a_call_counts_for_as_long_as_its_node_says_so() {
     let all = check(&(0..100).map(overlong).collect::<Vec<Setup>>());
     assert!(all.admissions > 1_000 && all.struck[&Fault::NodePause] > 1_000, "there was trouble: {all:?}");
+}
+
+/// Other setups have windows of five seconds at most. With `LENGTHY_SEEDS` so many run.
+#[test]
+fn fleets_on_windows_of_minutes_keep_every_promise() {
+    let seeds = std::env::var("LENGTHY_SEEDS").map_or(24, |seeds| seeds.parse().expect("a number of seeds"));
+    let all = check(&(0..seeds).map(lengthy).collect::<Vec<Setup>>());
+    assert!(all.admissions > 10_000, "{} admissions are too few to say anything", all.admissions);
 }
 
 /// The bug: what a limit had lent just before it was removed was not in the batch that its answer waited for. The next life, with the

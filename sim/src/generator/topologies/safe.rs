@@ -2,7 +2,7 @@
 
 use super::{dice, in_full_use, of_store, store_by};
 use crate::faults::Fault;
-use crate::generator::draw_safe;
+use crate::generator::sharing::draw_safe;
 use crate::live::{Act, Live};
 use crate::network::Latency;
 use crate::setup::Setup;
