@@ -169,10 +169,11 @@ fn plainer(from: &Shrunk) -> Vec<Setup> {
     all
 }
 
+/// One of the rules, which nodes ask: none is left for limits above.
 fn fewer_rules(from: &Shrunk) -> Vec<Setup> {
     let rules = &from.setup.plan.rules;
     let kept = rules.iter().filter(|_| rules.len() > 1);
-    kept.map(|rule| with(&from.setup, |setup| setup.plan.rules = vec![*rule])).collect()
+    kept.map(|rule| with(&from.setup, |setup| (setup.plan.rules, setup.above) = (vec![*rule], 0))).collect()
 }
 
 /// Each fault half as often and half as long, down to what cannot be told from never.
@@ -196,4 +197,31 @@ fn weaker_faults(from: &Shrunk) -> Vec<Setup> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::bare;
+    use lessor_ledger::Rule;
+    use lessor_ledger::rule::FixedWindow;
+    use std::time::Duration;
+
+    /// The bug: of two rules the limit above kept the one that was left. The one that nodes ask had none and lent nothing, so the fleet
+    /// failed for another reason than before.
+    #[test]
+    fn no_limit_is_cut_down_to_no_rule() {
+        let mut setup = Setup { above: 1, ..bare() };
+        let rule = |limit| FixedWindow::try_new(limit, Duration::from_secs(1)).map(Rule::FixedWindow);
+        setup.plan.rules = [3, 5].map(|limit| rule(limit).expect("numbers in range")).to_vec();
+        let (real, seed, what, last) = (SECOND, 1, String::new(), vec![]);
+        let failure =
+            Failure { is_over: true, name: "S1", what, real, seed, step: 1, last, replay: String::new() };
+        let cuts: Vec<Setup> = CUTS
+            .iter()
+            .flat_map(|cut| cut(&Shrunk { setup: setup.clone(), failure: failure.clone(), runs: 0 }))
+            .collect();
+        assert_eq!(cuts.iter().filter(|cut| cut.plan.rules.len() == 1).count(), 2);
+        assert!(cuts.iter().all(|cut| cut.above < cut.plan.rules.len()), "{cuts:?}");
+    }
 }

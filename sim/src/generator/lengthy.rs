@@ -18,17 +18,8 @@ pub fn lengthy(seed: u64) -> Setup {
     stretch(&mut setup.plan.rules, times);
     for live in &mut setup.live {
         live.at *= u64::from(times);
-        match &mut live.act {
-            Act::Change(_, rules) | Act::Put(rules) => stretch(rules, times),
-            Act::Safe(_)
-            | Act::Reserve(_)
-            | Act::Remove
-            | Act::TopUp(_)
-            | Act::Pause(_)
-            | Act::Resume
-            | Act::Block(_)
-            | Act::Unblock(_)
-            | Act::Outside(_) => {}
+        if let Act::Change(_, rules) | Act::Put(rules) = &mut live.act {
+            stretch(rules, times);
         }
     }
     setup.lasts *= u64::from(times);
