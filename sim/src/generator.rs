@@ -33,7 +33,12 @@ use std::time::Duration;
 /// Calls a second at most: more would say nothing new and take longer.
 const DEMAND_MAX: f64 = 3_000.0;
 
-/// What `seed` stands for in a soak: one in four is a fleet of regions or of allocators that share a store.
+/// What `seed` stands for in a soak: in one in eight the limits count for minutes.
+pub fn swarm(seed: u64) -> Setup {
+    if seed % 8 == 5 { lengthy::lengthy(seed / 8) } else { any(seed) }
+}
+
+/// Any fleet but those of minutes: one in four is a fleet of regions or of allocators that share a store.
 pub fn any(seed: u64) -> Setup {
     if seed % 4 == 3 { topologies::any(seed / 4) } else { draw(seed) }
 }

@@ -83,7 +83,7 @@ pub fn soak(first: u64, threads: usize, wall: Duration) -> Soaked {
         for _ in 0..threads {
             scope.spawn(|| {
                 while clock.now().since(start) < wall {
-                    let setup = generator::any(next.fetch_add(1, Ordering::Relaxed));
+                    let setup = generator::swarm(next.fetch_add(1, Ordering::Relaxed));
                     let result = run(setup.clone());
                     if let Err(failure) = &result {
                         eprintln!("{failure}\n{}\n", replay::cut_down(&setup, failure));

@@ -80,6 +80,8 @@ pub struct World {
     limits: Limits,
     /// Which pools a sweep forgot, by place: each comes back no poorer than it went.
     forgotten: Vec<bool>,
+    /// When all that the pool above others had was last lent.
+    used_up: u64,
     real: u64,
     phase: Phase,
     order: u64,
@@ -261,6 +263,7 @@ impl World {
             nodes,
             desks,
             forgotten: vec![false; limits.count()],
+            used_up: 0,
             limits,
             adversaries: adversaries.into_iter().map(|adversary| (adversary, vec![])).collect(),
             rng,

@@ -199,7 +199,8 @@ impl Pool {
         let tells = loan.has_unreported() || loan.is_in_flight() || says_again;
         let renews = match (is_live, tells) {
             (true, _) => loan.end().before(margin).max(borrower.asked_at() + once),
-            (false, true) => borrower.asked_at() + borrower.term,
+            // A term may end with its window, however soon: what was refused before a way to the one above is not said again at once.
+            (false, true) => borrower.asked_at() + borrower.term.max(once),
             (false, false) => Moment::NEVER,
         };
         let renews = match loan.has_finished() {

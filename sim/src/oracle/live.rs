@@ -86,8 +86,10 @@ impl Oracle {
         let is_refused = observed.refused_total > session.refused_total;
         let of_vendor = |view: PoolView| (view.withheld, view.vendor_pause);
         let changes = of_vendor(after) != of_vendor(before);
-        // Books that do not know it may not have heard it.
-        if is_news && (changes || session.is_known(now, by)) {
+        // Books that do not know it may not have heard it. To books that did not forget a liar, what is newer than nothing may be old.
+        let is_newest = !session.lies || observed.number > session.told;
+        session.told = session.told.max(observed.number);
+        if is_news && (changes || (session.is_known(now, by) && is_newest)) {
             session.heard = observed.number;
             session.refused_total = session.refused_total.max(observed.refused_total);
         }

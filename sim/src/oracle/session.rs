@@ -36,6 +36,8 @@ pub(super) struct Session {
     /// The number of the last thing that it said of the vendor, and how many refusals.
     pub(super) heard: u64,
     pub(super) refused_total: u64,
+    /// The highest number that it ever gave to what it said of the vendor.
+    pub(super) told: u64,
     /// Permits that it reserved beyond what its calls cost, and that did not come back.
     pub(super) unneeded: u64,
     /// When the allocator takes back all that it holds, on the allocator's clock.

@@ -1,7 +1,7 @@
 //! That the oracle sees each kind of wrong, and complains of nothing else.
 
 use super::*;
-use lessor_protocol::Grant;
+use lessor_protocol::{Grant, Observed};
 
 fn at(nanos: u64) -> Instant {
     Instant { real: nanos, allocator: Moment::from_nanos(nanos) }
@@ -165,4 +165,35 @@ fn what_was_forgotten_excuses_only_the_session_that_it_was_forgotten_of() {
     assert_eq!(oracle.clone().answered(at(9), &truth, &refused, less), Ok((0, 0)));
     let other = Asked { session: 2, ..truth };
     assert_eq!(name(oracle.answered(at(9), &other, &refused, less)), "K2");
+}
+
+/// Books that did not forget a liar believe nothing of what it said long ago, and know what it said while it might have been forgotten.
+#[test]
+fn what_a_liar_says_is_news_to_books_that_did_not_forget_it() {
+    let second = 1_000_000_000;
+    let rules = crate::setup::parse_rules("sliding_window 10/1s").expect("a rule");
+    let mut oracle = Oracle::new(&rules, 0, 0, Duration::from_secs(1));
+    oracle.begins_to_lie(0, 1);
+    let stock = stock(Books { granted: 4, outstanding: 4, ..Books::default() }, 4);
+    let asked = Asked { is_honest: false, ..ASKED };
+    assert_eq!(oracle.answered(at(5), &asked, &Ok(Answer::Grant(FOUR)), stock), Ok((4, 0)));
+    let says = |oracle: &mut Oracle, seconds, number, refused_total, pause| {
+        let wait = Some(Duration::from_secs(9));
+        let observed = Observed { number, refused_total, wait, left: None, announced: [None; 4] };
+        let after = PoolView { vendor_pause: pause, ..stock.view };
+        oracle.hears(at(seconds * second), 1, &observed, Duration::from_secs(60), [stock.view, after])
+    };
+    let pause = Duration::from_secs(1);
+    assert_eq!(says(&mut oracle, 2, 372, 6, Duration::ZERO), Ok(()), "it may be forgotten, or not");
+    let (again, nothing) = (Asked { seq: 2, ..asked }, Grant { kept: 4, permits: 0, ..FOUR });
+    assert_eq!(oracle.answered(at(2 * second), &again, &Ok(Answer::Grant(nothing)), stock), Ok((0, 0)));
+    assert_eq!(
+        says(&mut oracle, 2, 56, 900, Duration::ZERO),
+        Ok(()),
+        "those that know 372 do not look at it"
+    );
+    assert_eq!(says(&mut oracle.clone(), 2, 373, 7, pause), Ok(()), "one more was refused");
+    assert_eq!(says(&mut oracle, 2, 373, 900, Duration::ZERO), Ok(()));
+    assert_eq!(name(says(&mut oracle, 2, 373, 900, pause)), "K8", "said again");
+    assert_eq!(name(says(&mut oracle, 2, 374, 900, pause)), "K8", "no more were refused");
 }

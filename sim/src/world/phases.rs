@@ -84,18 +84,22 @@ impl World {
     }
 
     /// V4: once trouble is over, a pool that has waited out its quarantine lends something to a caller that waits. It
-    /// does so within the time in which every node asks again. Of several pools below the same one, each does so as
-    /// long as that one has anything left.
+    /// does so within the time in which every node asks again. Of pools below another one, each does so once that one
+    /// has had something to lend for as long.
     pub(super) fn quarantine_is_over_in_time(&mut self) -> Verdict {
         // Of regions, how long callers wait is V2's.
         if self.phase == Phase::Trouble || self.setup.lends_on() {
             return Ok(());
         }
         let now = self.now().allocator;
-        let is_used_up = self.view_above(now).is_some_and(|above| above.available == 0);
-        let is_lent = (0..self.setup.limits()).any(|limit| self.oracles.of(limit).opens_unlent().is_none());
-        // Of limits below one that has a single permit, one is lent it first: how long each of them waits is V2's.
-        if is_used_up && is_lent {
+        // Of limits below one that has a single permit, one is lent it first, and may be forgotten before that permit can be granted
+        // again: how long each of them waits is V2's.
+        let is_lent =
+            |above: PoolView| above.available == 0 && above.quarantine.is_zero() && above.books.granted > 0;
+        if self.view_above(now).is_some_and(is_lent) {
+            self.used_up = self.real;
+        }
+        if self.real.saturating_sub(self.used_up) <= refresh(&self.setup) {
             return Ok(());
         }
         (0..self.setup.limits()).try_for_each(|limit| self.quarantine_of_is_over_in_time(limit))

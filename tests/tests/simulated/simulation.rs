@@ -11,7 +11,7 @@ use lessor_sim::faults::{Fault, Faults};
 use lessor_sim::generator::lengthy::lengthy;
 use lessor_sim::generator::overlong::overlong;
 use lessor_sim::generator::removed::removed;
-use lessor_sim::generator::{any, draw, topologies};
+use lessor_sim::generator::{draw, swarm, topologies};
 use lessor_sim::network::Latency;
 use lessor_sim::setup::{Calls, Sabotage, Setup, parse_rules, plan};
 use lessor_sim::soak::{Soaked, run};
@@ -83,7 +83,7 @@ fn three_hundred_fleets_under_faults_keep_every_promise() {
 #[test]
 fn a_few_fresh_fleets_keep_every_promise() {
     let fresh = Clock::since_boot().now().as_nanos();
-    check(&(fresh..fresh + 12).map(any).collect::<Vec<Setup>>());
+    check(&(fresh..fresh + 16).map(swarm).collect::<Vec<Setup>>());
 }
 
 /// The bug: a call that was in use when its lease ended counted for as long as a call may take, and no longer, though its node

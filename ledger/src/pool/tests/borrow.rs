@@ -213,6 +213,20 @@ fn what_was_spent_is_told_again_where_the_root_could_not_be_asked() {
     assert!(pool.rests_above(), "no limit is there, and it has heard of that");
 }
 
+/// The bug: a lease that ended with its window had a term of a millisecond. What the root was not told of was due again in the same
+/// instant, and the allocator asked without end for as long as it knew no time of the store.
+#[test]
+fn what_a_root_was_not_told_of_is_not_due_at_once_after_a_short_term() {
+    let mut pool = lent_one();
+    pool.ask_above(millis(15), RTT).expect("it leases");
+    pool.on_grant_above(millis(19), millis(15), &Grant { term: Duration::from_millis(1), ..last_one() });
+    let due = pool.asks_above(millis(21), RTT);
+    pool.ask_above(due, RTT).expect("a permit has ended unspent");
+    let refusal = Refusal { reason: RefusalReason::Other, retry_after: Duration::from_millis(20) };
+    pool.on_refusal_above(due, refusal);
+    assert_eq!(pool.asks_above(due, RTT), due + RTT + Duration::from_millis(10));
+}
+
 /// The bug: a node was told that there is nothing now, and to come back soon.
 #[test]
 fn while_the_one_above_is_in_quarantine_nodes_are_told_so() {
