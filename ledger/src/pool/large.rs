@@ -9,9 +9,9 @@ use lessor_protocol::Ask;
 
 impl Pool {
     /// What `ask` lacks for a call that waits, if that is more than `pace` ever saves up, and all of it is there.
-    pub(super) fn lacks_for_large(&self, ask: &Ask, pace: Option<Pace>) -> u64 {
+    pub(super) fn lacks_for_large(&self, id: Place, ask: &Ask, pace: Option<Pace>) -> u64 {
         let lacks = ask.largest.saturating_sub(ask.held);
-        let is_large = pace.is_some_and(|pace| ask.largest > credit_max(pace, self.term));
+        let is_large = pace.is_some_and(|pace| ask.largest > credit_max(pace, self.saves_for(id)));
         let waits = ask.waiting >= lacks.max(1);
         if is_large && waits && self.left() >= lacks { lacks } else { 0 }
     }

@@ -90,7 +90,7 @@ impl Pool {
         (is_reusable, is_spent): (bool, bool),
     ) -> Offer {
         self.note_excess(self.sessions.draws().and(Draw { at_once: 0, demand_milli: ask.demand_milli }));
-        let (supply, pace) = self.supply();
+        let (supply, pace) = self.supply(id);
         let mut asker = self.asker(id, ask);
         // That of the whole pool: who comes first does not see who comes later.
         let standing = Scarcity::of(self.sessions.claims().needs() + u128::from(asker.claim.need), supply);
@@ -114,7 +114,7 @@ impl Pool {
         let is_greedy = !matches!(state, State::Draining { .. })
             && self.ledgers.count_from_spend()
             && sizing::is_greedy(asker.claim, others, supply.sustained);
-        let large = if is_reusable { 0 } else { self.lacks_for_large(ask, pace) };
+        let large = if is_reusable { 0 } else { self.lacks_for_large(id, ask, pace) };
         let permits = permits.max(large.min(asker.want)).min(may_hold).max(owed);
         let standing = if is_reusable { state.into() } else { standing };
         // What is on its way from above is here before an operator has looked.
@@ -272,8 +272,8 @@ impl Pool {
     }
 
     /// What can be shared out now, and the pace at which if the pool eases off.
-    fn supply(&mut self) -> (Supply, Option<Pace>) {
-        let (left, term) = (self.left(), self.term);
+    fn supply(&mut self, id: Place) -> (Supply, Option<Pace>) {
+        let (left, term, saved_for) = (self.left(), self.term, self.saves_for(id));
         let kept_back = self.reserve().saturating_add(self.withheld());
         let even = self.even_pace(kept_back);
         // While it eases in, what there will be is what there is.
@@ -289,7 +289,7 @@ impl Pool {
         let (stock, poll) = (left, poll(term));
         let supply = match pace {
             Some(pace) => {
-                let left = self.pacer.lendable(self.now, left, pace, term);
+                let left = self.pacer.lendable(self.now, left, pace, saved_for);
                 let within_term = left.saturating_add(pace.within(term));
                 // What an even pace keeps for later is there for a session that wants little.
                 let stock = if is_even { stock } else { left };
@@ -303,6 +303,12 @@ impl Pool {
             }
         };
         (supply, pace)
+    }
+
+    /// For how long credit is saved up for `id` while the pool eases off: it asks once in its term, which is longer than others where
+    /// it is far away.
+    pub(super) fn saves_for(&self, id: Place) -> Duration {
+        self.term.max(self.sessions[id].term)
     }
 
     /// For how long more must be wanted than comes back until it is lent evenly, and how long a plan for that is good.

@@ -94,3 +94,23 @@ fn a_limit_whose_nodes_call_seldom_is_used_nearly_as_if_nothing_eased_off() {
         assert!(eased >= 0.9 * uneased, "{rule}: {eased} of {uneased}");
     }
 }
+
+/// The bug: credit was saved up for the term of the shortest window, and nodes that are far away ask less often: with a round trip of
+/// 80 ms a third of this contract was used.
+#[test]
+fn nodes_far_away_use_what_a_window_of_minutes_has_beside_one_of_a_second() {
+    for rules in [
+        "sliding_window 200/1s + sliding_window 2100/30s",
+        "token_bucket 200/1s capacity 200 + sliding_window 2100/30s",
+    ] {
+        let near = fleet(350.0, Topology::Allocator, 1);
+        let latency = Latency { one_way: 40 * MILLI, jitter: MILLI };
+        let far = Setup { nodes: 3, latency, plan: setup(rules).plan, ..near };
+        let mut uneased = far.clone();
+        let mut eased = far;
+        (eased.plan.ease_off, uneased.plan.ease_off) = (true, false);
+        let (eased, uneased) = (clean(eased).figures.used_share, clean(uneased).figures.used_share);
+        println!("{rules}: {eased:.3} of {uneased:.3}");
+        assert!(eased >= 0.93 * uneased, "{rules}: {eased} of {uneased}");
+    }
+}
