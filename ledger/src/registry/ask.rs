@@ -144,6 +144,9 @@ impl Registry {
             self.settle_last(exchange, went, ask);
             return Err(unknown(name));
         }
+        if self.has_lost_heir(exchange.now, name) {
+            return Err(unknown(name));
+        }
         let mut limit = self.limits.lock_for(name).ok_or_else(|| unknown(name))?;
         let asked = self.ask_limit(exchange, &mut limit, ask);
         exchange.is_uncovered |= self.journaled.sees(&mut limit);

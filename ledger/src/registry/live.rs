@@ -58,6 +58,10 @@ impl Registry {
             Put::Changed
         } else if let Some(mut limit) = self.retired.remove(name) {
             limit.change(config.clone(), carry_over, now);
+            // Names that fall to it may have fallen to shorter patterns meanwhile.
+            if name.ends_with('*') {
+                limit.waits_for(self.past_of(now, name, Past::None), self.shares_of(now, name), now);
+            }
             *limit.suspension() = Default::default();
             self.limits.insert(name.to_owned(), limit);
             // It is written whole.
@@ -156,9 +160,6 @@ impl Registry {
 
     /// What an earlier life has left of limits that lent by `name`, or by names that fall to it.
     fn departed_of(&self, name: &str) -> Vec<Departed> {
-        let fits = |name: &str, pattern: &str| {
-            pattern.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix))
-        };
         let lent =
             |(other, _): &(&String, &Departed)| *other == name || fits(other, name) || fits(name, other);
         self.departed.iter().filter(lent).map(|(_, departed)| *departed).collect()
@@ -186,7 +187,22 @@ impl Registry {
         lent_as(&self.retired, name).next()
     }
 
-    /// Forgets removed limits that cannot be told from new ones.
+    /// Whether `name` fell to a pattern that waits for what an earlier life lent by it, and that was removed since: a shorter pattern, to
+    /// which it falls now, knows nothing of that.
+    pub(super) fn has_lost_heir(&self, now: Moment, name: &str) -> bool {
+        if self.heirs.is_empty() {
+            return false;
+        }
+        let asked = self.limits.named_for(name).filter(|asked| asked.ends_with('*'));
+        asked.is_some_and(|asked| {
+            let fell = |(departed, (heir, until)): (&String, &(String, Moment))| {
+                now < *until && asked.len() < heir.len() && (departed == name || fits(name, departed))
+            };
+            self.heirs.iter().any(fell)
+        })
+    }
+
+    /// Forgets removed limits of which nothing that they lent matters any more.
     pub fn sweep_retired(&mut self, now: Moment, steps: usize) {
         let (mut loses_loans, mut forgotten) = (false, vec![]);
         self.retired.retain(|limit| {
@@ -203,6 +219,7 @@ impl Registry {
             self.begin_session_above(now);
         }
         self.forget_departed(now);
+        self.heirs.retain(|_, (_, until)| now < *until);
     }
 
     /// Forgets what an earlier life has left of limits, once a limit that is new would wait as long.
@@ -222,6 +239,11 @@ impl Registry {
     fn check_room(&self) -> Result<(), LimitsFull> {
         if self.limits.len() + self.retired.len() < LIMITS_MAX { Ok(()) } else { Err(LimitsFull) }
     }
+}
+
+/// Whether `name`, or any name of the pattern that it is, fits `pattern`.
+fn fits(name: &str, pattern: &str) -> bool {
+    pattern.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix))
 }
 
 /// The limits that lent to callers that asked for `name`: one of that name, and patterns, of which a shorter one may have lent before

@@ -85,6 +85,8 @@ pub struct Registry {
     retired: Limits,
     /// What an earlier life has left of limits that were not configured when this one began.
     departed: BTreeMap<String, Departed>,
+    /// The patterns to which the names of those fell, and until when each waits for what was lent by them.
+    heirs: BTreeMap<String, (String, Moment)>,
     clocks: ClockBounds,
     /// What an earlier life may have left, for limits that are new.
     past: Past,
@@ -115,6 +117,7 @@ impl Registry {
             limits,
             retired: Limits::default(),
             departed: BTreeMap::new(),
+            heirs: BTreeMap::new(),
             clocks,
             past,
             epoch,

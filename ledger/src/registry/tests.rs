@@ -3,6 +3,7 @@
 mod above;
 mod beside;
 mod gather;
+mod heirs;
 mod kinds;
 mod lies;
 mod removed;

@@ -77,12 +77,15 @@ impl Registry {
             if registry.limits.contains(name) {
                 continue;
             }
-            let heir = heir(&registry.limits, name);
-            heir.into_iter().for_each(|heir| heirs.entry(heir).or_default().push(row));
+            if let Some(heir) = heir(&registry.limits, name) {
+                heirs.entry(heir.clone()).or_default().push(row);
+                registry.heirs.insert(name.clone(), (heir, now));
+            }
             let shares = row.shares.map(|shares| shares.read(now, clocks));
             let departed = Departed { past: row.lost(gap, clocks, now), shares };
             registry.departed.insert(name.clone(), departed);
         }
+        let others = other_lenders(&registry.limits, written);
         for limit in configured {
             let name = limit.name.to_string();
             let (own, inherited) = (written.limits.get(&name), heirs.get(&name));
@@ -100,6 +103,10 @@ impl Registry {
                     made.resume(now);
                     made.learn_shares(shares);
                     made.restore_all(written, row.version, gap, now);
+                    for row in others.get(&name).into_iter().flatten() {
+                        let shares = row.shares.map(|shares| shares.read(now, clocks));
+                        made.waits_for(row.lost(gap, clocks, now), shares, now);
+                    }
                     registry.limits.insert(name, made);
                     continue;
                 }
@@ -112,6 +119,10 @@ impl Registry {
                 registry.limits.insert(name, made);
             }
         }
+        let limits = &registry.limits;
+        registry.heirs.values_mut().for_each(|(heir, until)| {
+            *until = limits.lock(heir).map_or(now, |heir| now + heir.quarantine(now));
+        });
         // No version that there was.
         registry.journaled.versions = written.limits.values().map(|row| row.version).max().unwrap_or(0);
         registry
@@ -217,6 +228,27 @@ impl Departed {
 pub(super) fn heir(limits: &Limits, name: &str) -> Option<String> {
     // Of a pattern any name, as long as nothing else is called that.
     limits.named_for(&name.replace('*', "\u{0}"))
+}
+
+/// Of each pattern among `limits`, the rows of others whose pools are `written` of names that fall to it now. It was removed for a while,
+/// and they to a shorter one, or it came when that one had lent by them.
+fn other_lenders<'a>(limits: &Limits, written: &'a Written) -> BTreeMap<String, Vec<&'a LimitRow>> {
+    let mut others: BTreeMap<String, BTreeMap<&str, &LimitRow>> = BTreeMap::new();
+    let mut last = None;
+    for place in written.pools.keys() {
+        // All keys of a name are beside each other.
+        let Some(name) = &place.id.name else { continue };
+        if last.replace((&place.limit, name)) == Some((&place.limit, name)) {
+            continue;
+        }
+        let lender = limits.named_for(name.as_str()).filter(|lender| lender.ends_with('*'));
+        if let (Some(lender), Some(row)) = (lender, written.limits.get(&place.limit))
+            && lender != place.limit
+        {
+            others.entry(lender).or_default().insert(&place.limit, row);
+        }
+    }
+    others.into_iter().map(|(lender, rows)| (lender, rows.into_values().collect())).collect()
 }
 
 /// The basis of the checkpoints of `limit`, one of `all`: they are of no use to pools of another basis.

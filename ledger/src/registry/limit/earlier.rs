@@ -66,9 +66,14 @@ impl Limit {
         self.earlier = Earlier { unknown: self.shares_out(now), told: None };
     }
 
+    /// Pools that it makes from now on keep back `shares`, of which they know nothing.
+    pub(super) fn expect_shares(&mut self, shares: Option<EarlierShares>) {
+        self.earlier.unknown = both(self.earlier.unknown, shares);
+    }
+
     /// Nodes may go on with `shares` of which its pools know nothing.
     pub(crate) fn learn_shares(&mut self, shares: Option<EarlierShares>) {
-        self.earlier.unknown = both(self.earlier.unknown, shares);
+        self.expect_shares(shares);
         let pools = self.pools.all(&mut self.tally);
         let earlier = self.earlier;
         pools.for_each(|shelf| shelf.with(|kept| earlier.keep_back(&mut kept.pool)));

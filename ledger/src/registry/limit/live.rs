@@ -7,7 +7,7 @@ use super::unused::{self, Unused};
 use super::{Keyed, Limit, Plan, PoolId, plans};
 use crate::CarryOver;
 use crate::overrides::Suspension;
-use crate::pool::{Fixtures, Holder, Past, PoolView};
+use crate::pool::{EarlierShares, Fixtures, Holder, Past, PoolView};
 use crate::registry::LimitConfig;
 use crate::rejection::{AskRejection, Reason};
 use crate::share::Owner;
@@ -237,6 +237,14 @@ impl Limit {
         if !self.makes_pools() {
             self.make(now, PoolId::default(), Owner::NONE);
         }
+    }
+
+    /// Others lent by names that fall to it now. Pools that it makes from now on wait for that, as for `past`. Those that are there go on:
+    /// nothing else lent by their names.
+    pub(crate) fn waits_for(&mut self, past: Past, shares: Option<EarlierShares>, now: Moment) {
+        self.past = self.past.and(past);
+        self.expect_shares(shares);
+        self.opens = self.opens.max(now + self.past.pool(&self.plan, now).view(now).quarantine);
     }
 
     fn adjust(&mut self, config: LimitConfig, plans: Plans, now: Moment) {
