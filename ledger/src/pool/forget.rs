@@ -21,12 +21,22 @@ impl Pool {
     /// Forgets sessions that can make no difference any more, and tells whether the whole pool can be told from
     /// a new one: if not, it may be dropped.
     pub fn is_forgettable(&mut self, now: Moment) -> bool {
+        self.is_done(now) && self.ledgers.is_fresh()
+    }
+
+    /// Whether nothing that it lent matters any more. Where a bucket begins with less than it holds, a new pool has less than this one.
+    pub fn is_replaceable(&mut self, now: Moment) -> bool {
+        self.is_done(now) && self.ledgers.have_all()
+    }
+
+    /// Forgets sessions that can make no difference any more, and tells whether nothing but its rules can tell it from a new one.
+    fn is_done(&mut self, now: Moment) -> bool {
         self.advance(now);
         self.forget_idle(self.memory(), self.brief_memory());
         // A session gets its last grant again for its last ask, and waits for what an earlier life told: of a new pool not.
         let is_quiet =
             self.now >= self.quarantine_until.max(self.checkpoints.earlier()) && self.sessions.is_empty();
-        is_quiet && self.safe_shares.are_free() && self.is_fresh()
+        is_quiet && self.safe_shares.are_free() && self.is_fresh_beside_rules()
     }
 
     /// How long a session is worth remembering: until no rule counts its burned permits any more.
@@ -101,7 +111,11 @@ impl Pool {
 
     /// Whether nothing that it knows tells it from a new one.
     pub(super) fn is_fresh(&self) -> bool {
-        let are_fresh = self.ledgers.is_fresh() && self.flow.as_deref().is_none_or(Flow::is_fresh);
-        are_fresh && self.vendor_is_content() && self.rests_above()
+        self.ledgers.is_fresh() && self.is_fresh_beside_rules()
+    }
+
+    fn is_fresh_beside_rules(&self) -> bool {
+        let is_fresh = self.flow.as_deref().is_none_or(Flow::is_fresh);
+        is_fresh && self.vendor_is_content() && self.rests_above()
     }
 }

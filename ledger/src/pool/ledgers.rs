@@ -254,6 +254,11 @@ impl Ledgers {
         self.all().all(|ledger| ledger.is_fresh())
     }
 
+    /// Whether nothing that was lent keeps anything back in any of them.
+    pub(super) fn have_all(&self) -> bool {
+        self.all().all(|ledger| ledger.has_all())
+    }
+
     /// How long after its settlement a permit may still matter.
     pub(super) fn memory(&self) -> Duration {
         self.all().map(|ledger| ledger.memory()).max().unwrap_or_default()

@@ -206,7 +206,7 @@ impl Registry {
     pub fn sweep_retired(&mut self, now: Moment, steps: usize) {
         let (mut loses_loans, mut forgotten) = (false, vec![]);
         self.retired.retain(|limit| {
-            limit.sweep(now, steps);
+            limit.sweep_removed(now, steps);
             let is_forgotten = limit.is_forgettable(now);
             if is_forgotten {
                 loses_loans |= limit.loses_loans();

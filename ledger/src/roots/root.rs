@@ -90,6 +90,10 @@ pub enum RootError {
     TooLarge(usize),
 }
 
+/// A root of which nothing matters any more that was lent is taken away though a new one has less: its bucket begins with less than it
+/// holds. Not before it was asked for nothing for so long.
+const UNUSED_FOR: Duration = Duration::from_secs(2 * 86_400);
+
 /// When to ask again after other allocators were faster all the time.
 const LOST_RETRY: Duration = Duration::from_millis(20);
 
@@ -164,6 +168,8 @@ pub struct Read {
     pub version: Version,
     /// The time that it is at.
     pub now: Moment,
+    /// When it was written.
+    written: Moment,
     /// When calls have ended that were let begin by other rules.
     calls_end: Moment,
     /// Whether the configuration of the allocator that reads it says otherwise under the same version. Which is newer cannot be
@@ -179,7 +185,7 @@ pub fn read(spec: &RootSpec, head: &Head, value: Option<&[u8]>, now: Moment) -> 
     let plan = || spec.compiled.plan().clone();
     let calls_end = Moment::ORIGIN;
     let version = spec.version.unwrap_or_default();
-    let new = |pool| Read { pool, version, now, calls_end, is_contested: false };
+    let new = |pool| Read { pool, version, now, written: now, calls_end, is_contested: false };
     let begin = || match (head.lost(), spec.version) {
         (_, None) => Err(RootError::Removed),
         (Some(lost), Some(_)) => Ok(new(Pool::after_loss(plan(), lost, now))),
@@ -237,7 +243,8 @@ impl Root<'_> {
             }
         }
         let is_contested = spec.version == Some(self.version) && differs;
-        Ok(Read { pool, version: self.version, now, calls_end, is_contested })
+        let written = since.moment(self.pool.written_at());
+        Ok(Read { pool, version: self.version, now, written, calls_end, is_contested })
     }
 }
 
@@ -303,12 +310,19 @@ impl Read {
     fn is_forgettable(&mut self) -> bool {
         self.calls_end <= self.now && self.pool.is_forgettable(self.now)
     }
+
+    /// Whether it was unused for long, and nothing matters that it lent.
+    fn is_unused(&mut self) -> bool {
+        let is_long_ago = self.written + UNUSED_FOR <= self.now;
+        is_long_ago && self.calls_end <= self.now && self.pool.is_replaceable(self.now)
+    }
 }
 
-/// Whether the pool in `value` cannot be told from a new one `now`: it need not be there.
+/// Whether the pool in `value` cannot be told from a new one `now`, or was unused for long: it need not be there.
 pub fn is_forgettable(spec: &RootSpec, head: &Head, value: &[u8], now: Moment) -> bool {
     let is_past = head.lost().is_none_or(|lost| lost < now);
-    is_past && read(spec, head, Some(value), now).is_ok_and(|mut root| root.is_forgettable())
+    let may_go = |mut root: Read| root.is_forgettable() || root.is_unused();
+    is_past && read(spec, head, Some(value), now).is_ok_and(may_go)
 }
 
 /// Whether a version that is newer than this one wrote `value`.

@@ -64,6 +64,11 @@ pub trait Account: Debug {
     /// Whether it cannot be told from a new one.
     fn is_fresh(&self) -> bool;
 
+    /// Whether nothing that it lent keeps anything back now. A new one may have less.
+    fn has_all(&self) -> bool {
+        self.is_fresh()
+    }
+
     /// How long after its settlement a permit may still matter.
     fn memory(&self) -> Duration;
 

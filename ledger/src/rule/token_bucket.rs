@@ -319,8 +319,11 @@ impl Account for BucketLedger {
     }
 
     fn is_fresh(&self) -> bool {
-        let is_full = self.level == self.capacity.cast_signed() && self.initial == self.capacity;
-        self.outstanding == 0 && is_full && self.refill.is_fresh()
+        self.has_all() && self.initial == self.capacity
+    }
+
+    fn has_all(&self) -> bool {
+        self.outstanding == 0 && self.level == self.capacity.cast_signed() && self.refill.is_fresh()
     }
 
     fn memory(&self) -> Duration {

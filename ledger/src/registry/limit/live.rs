@@ -184,7 +184,7 @@ impl Limit {
         Ok(answer)
     }
 
-    /// Whether it cannot be told from a new one: its pools are forgotten, or the only one could be.
+    /// Whether nothing that it lent matters any more: its pools are forgotten, or the only one could be.
     pub(crate) fn is_forgettable(&mut self, now: Moment) -> bool {
         // One of that name that counts calls again would have to wait for them.
         let calls_have_ended = self.past.calls_end() <= now;
@@ -194,7 +194,7 @@ impl Limit {
             && match self.makes_pools() {
                 false => {
                     let mut pools = self.pools.all(&mut self.tally);
-                    pools.all(|shelf| shelf.wake().pool.is_forgettable(now))
+                    pools.all(|shelf| shelf.wake().pool.is_replaceable(now))
                 }
                 true => self.pools.is_empty(),
             }

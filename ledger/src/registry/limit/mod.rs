@@ -11,6 +11,7 @@ mod live;
 mod pool_id;
 mod pools;
 mod room;
+mod sweeping;
 #[cfg(test)]
 mod tests;
 mod unused;
@@ -46,9 +47,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use unused::Unused;
 use written::Unwritten;
-
-/// Pools that a sweep brings to where the limit is, after a change, for each that it looks at: a million take some fifty seconds.
-const REACHES_AT_ONCE: usize = 4;
 
 /// Permits that a pool has left, if it knows, and the window of its rule with the least limit, if that has one.
 pub(crate) type Left = (Option<u64>, Option<Duration>);
@@ -297,48 +295,6 @@ impl Limit {
         goodbye: Goodbye,
     ) -> Result<u64, AskError> {
         self.with_pool(now, pool, |pool| pool.leave(now, id, seq, goodbye)).unwrap_or(Ok(0))
-    }
-
-    /// Looks at the next `steps` pools: brings their figures up to date, forgets their idle sessions, drops the pools of keys that
-    /// cannot be told from new ones, and lets those rest that no session uses. One that rests is passed over until there is
-    /// something to see.
-    pub fn sweep(&mut self, now: Moment, steps: usize) {
-        let (makes_pools, is_written) = (self.makes_pools(), self.unwritten.is_on());
-        self.unused.sweep(now);
-        self.pools.reach_some(steps.saturating_mul(REACHES_AT_ONCE), &mut self.tally);
-        let (unused, mut changed) = (&mut self.unused, vec![]);
-        let gone = self.pools.sweep(&mut self.sweep, steps, &mut self.tally, |id, shelf, tally| {
-            if shelf.rests(now, is_written) {
-                debug_assert!(shelf.is_asleep(now), "{shelf:?}");
-                return false;
-            }
-            let is_queued = shelf.is_queued();
-            let kept = shelf.wake();
-            let forgettable = kept.pool.is_forgettable(now);
-            tally.count(&mut kept.counted, kept.pool.view(now));
-            if kept.pool.wants_checkpoint() && !is_queued {
-                changed.push(id.clone());
-            }
-            let is_gone = makes_pools && forgettable && unused.is_new(id.key.as_ref());
-            if makes_pools && !is_gone {
-                shelf.rest();
-            }
-            is_gone
-        });
-        changed.iter().for_each(|id| self.note(id));
-        let mut names = BTreeSet::new();
-        for (id, shelf) in gone {
-            self.owners.remove(shelf.made_for());
-            let kept = shelf.into_kept();
-            self.tally.drop(kept.counted);
-            self.has_lost_loans |= kept.pool.gave_up_above();
-            if kept.pool.has_checkpoint() {
-                self.drop_written(id.clone());
-            }
-            names.extend(id.name);
-        }
-        names.retain(|name| !self.has_name(name));
-        names.iter().for_each(|name| self.names.end(name));
     }
 
     /// The sums over all pools, dropped ones included. Exact for a limit without keys; the pools of keys are as

@@ -2,6 +2,7 @@
 //! memory is short. Pools that are there go on.
 
 use super::kept::Shelf;
+use super::sweeping::Replaced;
 use super::{Kept, Limit, PoolId};
 use crate::named::Names;
 use crate::pool::Pool;
@@ -152,12 +153,27 @@ impl OwnerPlace {
 }
 
 impl Limit {
-    /// Makes sure that there is room for the pool `id`, which `owner` asks for first.
+    /// Makes sure that there is room for the pool `id`, which `owner` asks for first. Where there is none, a pool makes room that has saved
+    /// up more than a new one has: one of `owner`, or any where the limit is full.
     ///
     /// # Errors
     /// If there is none.
     pub(super) fn make_room(&mut self, now: Moment, id: &PoolId, owner: Owner) -> Result<(), AskRejection> {
         self.sweep(now, STEPS_FOR_KEY);
+        if self.check_room(id, owner).is_ok() {
+            return Ok(());
+        }
+        let is_full_for_all = self.check_room(id, Owner::NONE).is_err();
+        let replaced = if is_full_for_all { Replaced::One } else { Replaced::OneOf(owner) };
+        self.sweep_pools(now, STEPS_FOR_KEY, replaced);
+        if self.check_room(id, owner).is_err() {
+            // A round was over before there was one.
+            self.sweep_pools(now, STEPS_FOR_KEY, replaced);
+        }
+        self.check_room(id, owner)
+    }
+
+    fn check_room(&self, id: &PoolId, owner: Owner) -> Result<(), AskRejection> {
         let (name, pools) = (self.config.name.as_str(), self.pools.len());
         let names_max = match self.config.name.names() {
             Names::Many { names_max } => Some(names_max),

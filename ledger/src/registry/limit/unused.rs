@@ -17,8 +17,9 @@ pub(super) type AllPlans<'a> = (&'a Arc<Plan>, &'a BTreeMap<Key, Arc<Plan>>);
 pub(super) struct Unused {
     /// When the limit began.
     began: Moment,
-    /// By the key that has rules of its own; `None` of all others.
-    pools: BTreeMap<Option<Key>, Pool>,
+    /// By the key that has rules of its own; `None` of all others. One without a pool begins like any other: it is not taken for a key
+    /// that has no rules of its own.
+    pools: BTreeMap<Option<Key>, Option<Pool>>,
 }
 
 impl Unused {
@@ -38,15 +39,16 @@ impl Unused {
     ) {
         let mut before = std::mem::take(&mut self.pools);
         let began = self.began;
-        let limit = before.remove(&None).unwrap_or_else(|| past.pool(from.0, began));
+        let limit = before.remove(&None).flatten().unwrap_or_else(|| past.pool(from.0, began));
         for key in to.1.keys() {
             let of_key = || from.1.get(key).map(|plan| past.pool(plan, began));
             let key = Some(key.clone());
-            let pool = before.remove(&key).or_else(of_key).unwrap_or_else(|| limit.clone());
-            self.pools.insert(key, pool);
+            let pool = before.remove(&key).flatten().or_else(of_key).unwrap_or_else(|| limit.clone());
+            self.pools.insert(key, Some(pool));
         }
-        self.pools.insert(None, limit);
-        for (key, pool) in &mut self.pools {
+        self.pools.insert(None, Some(limit));
+        let pools = self.pools.iter_mut().filter_map(|(key, pool)| Some((key, pool.as_mut()?)));
+        for (key, pool) in pools {
             let plan = key.as_ref().and_then(|key| to.1.get(key)).unwrap_or(to.0);
             go_on(pool, plan, (past, Earlier::default()), carry_over, now);
         }
@@ -64,9 +66,15 @@ impl Unused {
         self.of(key).is_none()
     }
 
-    /// Forgets those that cannot be told from new ones.
+    /// Forgets those that leave a new pool all that it begins with.
     pub(super) fn sweep(&mut self, now: Moment) {
-        self.pools.retain(|_, pool| !pool.is_forgettable(now));
+        for pool in self.pools.values_mut() {
+            // A new pool has no more than this one by then, and may have less.
+            pool.take_if(|pool| pool.is_replaceable(now));
+        }
+        if self.pools.values().all(Option::is_none) {
+            self.pools.clear();
+        }
     }
 
     fn of(&mut self, key: Option<&Key>) -> Option<&mut Pool> {
@@ -75,7 +83,7 @@ impl Unused {
         }
         let key = key.cloned();
         let own = if self.pools.contains_key(&key) { key } else { None };
-        self.pools.get_mut(&own)
+        self.pools.get_mut(&own)?.as_mut()
     }
 }
 

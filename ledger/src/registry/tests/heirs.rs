@@ -1,9 +1,12 @@
-//! Names that fall from one pattern to another.
+//! Names and keys that fall from one limit, or one pool, to another.
 
 use super::*;
 use crate::CarryOver;
+use crate::pool::{Holder, SessionId};
 use crate::registry::rows::Written;
 use crate::rule::Gap;
+use crate::share::Share;
+use lessor_protocol::Ask;
 
 const RULE: &str = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"10s\", margin = \"0s\" }]";
 
@@ -14,6 +17,10 @@ fn config(text: &str) -> Config {
 fn limits(names: &[&str]) -> Config {
     let limit = |name: &&str| format!("[[limit]]\nname = {name:?}\n{RULE}\n");
     config(&names.iter().map(limit).collect::<String>())
+}
+
+fn holder() -> Holder {
+    Holder { id: SessionId(1), share: Share::EVEN, rtt: Duration::ZERO }
 }
 
 fn put(registry: &mut Registry, name: &str, now: u64) {
@@ -33,6 +40,32 @@ fn write(registry: &mut Registry, written: &mut Written, now: u64) {
     let batch = registry.write_down(millis(now));
     written.apply(&batch);
     registry.raise_high_water(&batch);
+}
+
+/// The bug: of a limit that was changed, a key with rules of its own began by those of all others: it was taken for one of them once its
+/// own unused pool had been forgotten. `vip` was lent 90 a second, where it may have 200 a minute.
+#[test]
+fn a_key_with_rules_of_its_own_begins_by_them_after_a_change() {
+    let text = |refill: u64| {
+        format!(
+            "[[limit]]\nname = \"a\"\nkeyed = true\n\
+             rules = [{{ kind = \"token_bucket\", capacity = 100, refill = {refill}, per = \"20m\", initial = 5 }}]\n\
+             [[limit.override]]\nkey = \"vip\"\n\
+             rules = [{{ kind = \"sliding_window\", limit = 200, per = \"60s\", margin = \"0s\" }}]\n"
+        )
+    };
+    let mut registry = config(&text(80)).registry(Past::None, millis(0), 7);
+    registry.put(millis(10), &config(&text(90)).limits[0], CarryOver::AsIs, false).expect("room");
+    registry.sweep(millis(20), 100);
+    let limit = registry.limit("a").expect("it is there");
+    let vip = limit.pool_id("a", Some("vip")).expect("a key");
+    limit.renew(millis(30), &vip, holder(), 1, Ask::default()).expect("room");
+    assert_eq!(limit.view(millis(30), &vip).map(|view| view.available), Some(200));
+    // What it was lent counts for a minute, and not until a bucket has it again.
+    let spends = Ask { want: 200, waiting: 200, ..Ask::default() };
+    let grant = limit.renew(millis(40), &vip, holder(), 2, spends).expect("true").grant().expect("it lends");
+    let left = limit.view(millis(59_000), &vip).map(|view| view.available);
+    assert_eq!(left, Some(200 - grant.permits));
 }
 
 /// The bug: a pattern was removed, its names fell to a shorter one, and when it came back it lent all of that once more. So it did at
@@ -81,4 +114,52 @@ fn a_name_waits_though_the_pattern_is_removed_that_waited_for_it() {
     assert_eq!(lent(&registry, "u/7", 4_000), 0);
     registry.sweep_retired(millis(60_000), 10);
     assert_eq!(lent(&registry, "u/7", 60_000), 10, "all of that has left the window");
+}
+
+/// The bug: a bucket that begins with less than it holds is never as a new one again, so no pool of a key was ever forgotten. Once there
+/// were as many as there may be, each new key was refused for ever.
+#[test]
+fn keys_whose_buckets_begin_with_less_than_they_hold_make_room_for_new_ones() {
+    let rule = "{ kind = \"token_bucket\", capacity = 10, refill = 10, per = \"1s\", initial = 5 }";
+    let text = format!("[[limit]]\nname = \"a\"\nkeyed = true\nkeys_max = 5\nrules = [{rule}]\n");
+    let mut registry = config(&text).registry(Past::None, millis(0), 7);
+    let lent = |registry: &Registry, now: u64, key: u64| {
+        let node = Caller { session: now, ..caller(1) };
+        registry.leases(millis(now), &node, &[ask("a", Some(&key.to_string()), 0, 0, 6)]).grants.remove(0)
+    };
+    (0..5).for_each(|key| assert!(lent(&registry, 10, key).permits > 0));
+    assert_eq!(error(&lent(&registry, 20, 5)).0, code::KEYS_FULL, "those that were used a moment ago go on");
+    (0..20).for_each(|n| registry.sweep(millis(100_000 + n), 100));
+    let available = |registry: &mut Registry, key: &str| {
+        let limit = registry.limit("a").expect("it is there");
+        let id = limit.pool_id("a", Some(key)).expect("a key");
+        limit.view(millis(101_000), &id).map(|view| view.available)
+    };
+    assert_eq!(
+        available(&mut registry, "0"),
+        Some(10),
+        "what a key has saved up is kept while there is room"
+    );
+    (6..9).for_each(|key| assert!(lent(&registry, 102_000, key).permits > 0, "key {key}"));
+    let there = (0..9).filter(|key: &u64| available(&mut registry, &key.to_string()).is_some());
+    assert_eq!(there.count(), 5);
+}
+
+/// The bug: a limit of such a bucket was remembered for ever when it was removed, and its name was unknown though a pattern stood for it.
+#[test]
+fn a_removed_limit_whose_bucket_begins_with_less_than_it_holds_is_forgotten() {
+    let bucket =
+        "rules = [{ kind = \"token_bucket\", capacity = 10, refill = 10, per = \"1s\", initial = 5 }]";
+    let limit = |more: &str| format!("[[limit]]\nname = \"u/7\"\n{more}\n{bucket}\n");
+    let pattern = format!("[[limit]]\nname = \"u/*\"\n{RULE}\n");
+    for (more, key) in [("", None), ("keyed = true", Some("k"))] {
+        let mut registry =
+            config(&[limit(more), pattern.clone()].concat()).registry(Past::None, millis(0), 7);
+        let grant = registry.leases(millis(10), &caller(1), &[ask("u/7", key, 0, 0, 1)]).grants.remove(0);
+        assert_eq!(grant.permits, 1);
+        assert!(registry.remove("u/7"));
+        assert_eq!(lent(&registry, "u/7", 20), 0);
+        (0..20).for_each(|n| registry.sweep_retired(millis(100_000 + n), 10));
+        assert_eq!((registry.retired(), lent(&registry, "u/7", 100_100)), (0, 10));
+    }
 }

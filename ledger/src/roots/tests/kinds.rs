@@ -100,6 +100,19 @@ fn calls_go_on_through_every_change_of_the_cap() {
     assert!(world.lent(3, 6, 63_000, &cap(1, 3), wants(9)).permits > 0);
 }
 
+/// The bug: a root whose bucket begins with less than it holds is never as a new one again, and the cell of each key that was ever used
+/// stayed in the store.
+#[test]
+fn the_root_of_a_bucket_that_begins_with_less_than_it_holds_is_taken_away_after_days() {
+    let rule = TokenBucket::try_new(8, 8, SECOND, 4).expect("valid");
+    let (mut world, spec) = (World::new(true), by(Rule::TokenBucket(rule), 1));
+    assert_eq!(world.lent(1, 1, 0, &spec, wants(1)).permits, 1);
+    let (day, value) = (86_400_000, world.cell().expect("it is written").value);
+    for (at, is_gone) in [(60_000, false), (day, false), (2 * day - 1, false), (2 * day, true)] {
+        assert_eq!(is_forgettable(&spec, &world.head, &value, millis(at)), is_gone, "at {at} ms");
+    }
+}
+
 #[test]
 fn no_lease_reaches_over_the_instant_at_which_a_bucket_refills() {
     let rule = TokenBucket::try_new(8, 8, SECOND, 8).expect("valid");
