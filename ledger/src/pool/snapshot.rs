@@ -132,6 +132,12 @@ impl Snapshot {
         self.safe.is_some()
     }
 
+    /// What each group is guaranteed by the configuration that it was written by, if it says something of them.
+    pub(crate) fn guaranteed(&self) -> Option<Vec<u64>> {
+        let levels = &self.groups.as_ref()?.levels;
+        Some(levels.iter().map(|[most, ..]| *most).collect())
+    }
+
     /// Whether it says something of guaranteed groups.
     pub(crate) fn has_groups(&self) -> bool {
         self.groups.is_some()

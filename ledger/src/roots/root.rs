@@ -7,12 +7,15 @@ use super::{CompiledPlan, Head, ParentRef};
 use crate::cells::VALUE_MAX;
 use crate::overrides::Version;
 use crate::pool::Fixtures;
-use crate::pool::{AskError, GroupAsk, Holder, Pool, SafeAsk, Snapshot};
+use crate::pool::{AskError, GroupAsk, Holder, Plan, Pool, SafeAsk, Snapshot};
 use crate::rule::{At, Gap, RefillStyle, Since};
+use crate::share::Sharing;
 use crate::{CarryOver, Rule};
 use lessor_protocol::{Answer, Ask, Moment, Refusal, RefusalReason, SafeShare};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::cmp::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Of a root that goes by a file.
@@ -215,10 +218,26 @@ pub fn read(spec: &RootSpec, head: &Head, value: Option<&[u8]>, now: Moment) -> 
 }
 
 impl Root<'_> {
+    /// `plan`, with the groups of the newer configuration. Of two of the same age those hold that are more.
+    fn groups_known_to(&self, spec: &RootSpec, plan: Arc<Plan>) -> Arc<Plan> {
+        let Some(guaranteed) = self.pool.guaranteed() else { return plan };
+        let own = &plan.sharing.guaranteed;
+        let follows = match spec.version.map(|version| version.cmp(&self.version)) {
+            Some(Ordering::Greater) => false,
+            Some(Ordering::Equal) => own.len() < guaranteed.len(),
+            Some(Ordering::Less) | None => *own != guaranteed,
+        };
+        if !follows {
+            return plan;
+        }
+        Arc::new(Plan { sharing: Sharing { guaranteed, ..plan.sharing.clone() }, ..(*plan).clone() })
+    }
+
     /// It, by the rules of the newer configuration.
     fn thaw(&self, spec: &RootSpec, gap: Gap, now: Moment) -> Result<Read, RootError> {
         let own = spec.compiled.plan();
         let theirs = spec.compiled.by(self.rules).ok_or(RootError::Format)?;
+        let theirs = self.groups_known_to(spec, theirs);
         let mut pool = Pool::from_snapshot(theirs.clone(), &self.pool, gap, now)
             .unwrap_or_else(|| Pool::after_loss(theirs.clone(), now, now));
         let since = Since { gap, written: self.pool.written_at(), now, clocks: own.clocks };

@@ -11,6 +11,7 @@ use lessor_protocol::{Ask, ClockBounds, Grant, Moment, NodeName};
 use serde_json::Value;
 use std::time::Duration;
 
+mod groups;
 mod kinds;
 mod large;
 mod leaving;

@@ -65,16 +65,13 @@ impl Guarantees {
         self.levels.iter().map(move |level| [level.most, level.permits, part(level.fraction)])
     }
 
-    /// Goes on with what was `saved` of them, if that is of the same groups.
+    /// Goes on with what was `saved` of them. Where that is by another configuration, a bucket has what it had, and no more than it fills up
+    /// to; one that was not there is full.
     pub(crate) fn restore(&mut self, saved: &[[u64; 3]]) {
-        let mosts = saved.iter().map(|[most, ..]| *most);
-        if !self.levels.iter().map(|level| level.most).eq(mosts) {
-            return;
-        }
         let whole = self.span.saturating_sub(1);
         for (level, &[most, permits, fraction]) in self.levels.iter_mut().zip(saved) {
-            level.permits = permits.min(most);
-            level.fraction = if permits < most { fraction.min(whole).into() } else { 0 };
+            level.permits = permits.min(most).min(level.most);
+            level.fraction = if level.permits < level.most { fraction.min(whole).into() } else { 0 };
         }
     }
 

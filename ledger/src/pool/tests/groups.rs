@@ -127,10 +127,12 @@ fn what_is_guaranteed_outlasts_the_cell_of_its_root() {
         other.seq = 1;
         assert_eq!(other.lent(&mut again, at, 20, 20), (20, 20), "the answer was lost: {gap:?}");
     }
-    // Of other groups, nothing is known.
-    let plan = Arc::new(Plan { is_root: true, ..guaranteed(&[7, 8]) });
-    let again = Pool::from_snapshot(plan, &snapshot, Gap::Counted, millis(52)).expect("it was one");
-    assert_eq!(again.groups.guarantees.kept_from(None), 15);
+    // By another configuration the first group has what it had, and one that is new is full.
+    for (groups, kept) in [([4, 8], 4 + 8), ([7, 8], 5 + 8)] {
+        let plan = Arc::new(Plan { is_root: true, ..guaranteed(&groups) });
+        let again = Pool::from_snapshot(plan, &snapshot, Gap::Counted, millis(52)).expect("it was one");
+        assert_eq!(again.groups.guarantees.kept_from(None), kept);
+    }
     // One that is as new says nothing of them.
     let mut new = self::root(&[25]);
     assert!(new.snapshot(millis(1)).is_some_and(|snapshot| !snapshot.has_groups()));
