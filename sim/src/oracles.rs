@@ -246,7 +246,11 @@ impl Oracles {
 
     /// See [`Oracle::shut`].
     pub fn shut(&mut self, until: Moment) {
-        self.all().for_each(|oracle| oracle.shut(until));
+        match (self.root, &mut self.above) {
+            // Regions lend on what they have until they hear of it.
+            (Root::Allocator, Some(above)) => above.shut(until),
+            _ => self.all().for_each(|oracle| oracle.shut(until)),
+        }
     }
 
     /// See [`Oracle::room`]: of `limit`, and of the one above it.
@@ -255,12 +259,21 @@ impl Oracles {
         self.own[limit].room(now).min(above)
     }
 
-    /// See [`Oracle::changed`]. Only a single limit is.
+    /// See [`Oracle::changed`]. Only a single limit is, or the one that regions lease.
     ///
     /// # Errors
     /// What was wrong.
     pub fn changed(&mut self, now: Instant, rules: &[Rule], carry: CarryOver, stocks: &Stocks) -> Verdict {
-        self.own[0].changed(now, rules, carry, stocks.own[0])
+        let (oracle, stock) = self.operated(stocks);
+        oracle.changed(now, rules, carry, stock)
+    }
+
+    /// That of the limit that operators change, and how it stands.
+    fn operated(&mut self, stocks: &Stocks) -> (&mut Oracle, Stock) {
+        match (self.root, &mut self.above, stocks.above) {
+            (Root::Allocator, Some(above), Some(stock)) => (above, stock),
+            _ => (&mut self.own[0], stocks.own[0]),
+        }
     }
 
     /// The roots go on by `rules`, with permits that are `out` until a moment: see [`Oracle::changed`].
@@ -269,12 +282,13 @@ impl Oracles {
         self.root().goes_on_by(now, &rules, CarryOver::AsIs, out);
     }
 
-    /// See [`Oracle::topped_up`]. Only a single limit is.
+    /// See [`Oracle::topped_up`]. Only what [`Oracles::changed`] is about.
     ///
     /// # Errors
     /// What was wrong.
     pub fn topped_up(&mut self, now: Instant, permits: u64, stocks: &Stocks) -> Result<(), Violation> {
-        self.own[0].topped_up(now, permits, stocks.own[0])
+        let (oracle, stock) = self.operated(stocks);
+        oracle.topped_up(now, permits, stock)
     }
 }
 

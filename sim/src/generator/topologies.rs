@@ -5,8 +5,10 @@ mod clockless;
 mod guaranteed;
 mod safe;
 
-pub use changed::{store_changed, store_changed_caps, store_changed_close, store_put, store_removed};
-pub use clockless::{store_clockless, store_clockless_close, store_of_seconds_clockless};
+pub use changed::{
+    regions_changed, store_changed, store_changed_caps, store_changed_close, store_put, store_removed,
+};
+pub use clockless::{store_clockless, store_clockless_close, store_first_use, store_of_seconds_clockless};
 pub use guaranteed::{store_guaranteed, store_guaranteed_in_use};
 pub use safe::{
     safe_anew, safe_changed, safe_changed_rules, store_safe, store_safe_changed, store_safe_changed_rules,
@@ -33,6 +35,7 @@ use std::time::Duration;
 pub fn any(seed: u64) -> Setup {
     let lost = [Fate::Copied, Fate::Emptied, Fate::Behind, Fate::Started];
     match seed % 14 {
+        0 if seed / 14 % 4 == 3 => regions_changed(seed),
         0 => regions(seed),
         1 => store_decided(seed),
         2 => regions_capped(seed),
@@ -90,6 +93,7 @@ pub fn store_decided(seed: u64) -> Setup {
     let mut rng = dice(seed, 17);
     let rule = rule(20..600, 500..4_000, &mut rng);
     let mut setup = store_by(vec![rule], 0, seed, &mut rng);
+    of_store(&mut setup).is_clockless = matches!(rule, Rule::SlidingWindow(_)) && seed % 4 == 1;
     let is_hard = seed.is_multiple_of(2);
     if is_hard {
         // What one of them decided, the others have not always heard when the store loses it.

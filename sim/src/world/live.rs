@@ -85,6 +85,7 @@ impl World {
         let (before, after) = (self.limits.configs(&self.centre.rules), self.limits.configs(&rules));
         let count = self.limits.count();
         let (mut reset, mut waits) = (vec![false; count], vec![false; count]);
+        let (mut is_put, mut is_created) = (false, false);
         for (place, (before, after)) in before.iter().zip(&after).enumerate() {
             let is_gone = place == OPERATED && self.centre.is_removed;
             // The oracle forgets what a limit charged that is reset, as that does if it is put again as it was.
@@ -95,14 +96,21 @@ impl World {
             let put = self.centre.registry.put(now, after, carry, false).expect("there are few limits");
             let goes_on = Fixtures::of(&before.rules).go_on_as(&Fixtures::of(&after.rules));
             reset[place] = put == Put::Created || !goes_on;
+            (is_put, is_created) = (true, is_created || put == Put::Created);
             // It has lent nothing yet, and waits as it would have at a start; by the new rules it refills from now on.
             waits[place] = is_shut && !reset[place];
         }
         self.centre.registry.file_says(&after);
         (self.centre.is_removed, self.centre.rules) = (false, rules.clone());
+        if !is_put {
+            // It is what it was, with what it was topped up.
+            return Ok(());
+        }
         let others: Vec<bool> = reset.iter().zip(&waits).map(|(reset, waits)| *reset || *waits).collect();
         self.are_lost(&others);
         let (now, stocks) = (self.now(), self.stocks());
+        // One that was forgotten begins anew, however its balance was to be carried over.
+        let carry = if is_created { CarryOver::Reset } else { carry };
         self.oracles.changed(now, &rules, carry, &stocks)?;
         self.books_begin(&reset, Moment::ORIGIN);
         self.books_begin(&waits, now.allocator);

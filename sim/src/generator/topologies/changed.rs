@@ -1,7 +1,7 @@
 //! Draws fleets of allocators that share a store, whose files get other rules while they run: one allocator goes by a newer file sooner
-//! than another one.
+//! than another one. And fleets of regions below an allocator whose limit is changed.
 
-use super::{dice, in_full_use, of_store, rule, store_by};
+use super::{dice, in_full_use, of_store, regions_by, rule, store_by};
 use crate::faults::Fault;
 use crate::generator::{resized, with_or_without_cap};
 use crate::live::{Act, Live};
@@ -11,6 +11,42 @@ use crate::{MILLI, SECOND};
 use lessor_ledger::rule::Concurrency;
 use lessor_ledger::{CarryOver, Rule};
 use std::time::Duration;
+
+/// Regions in trouble. The limit that they lease is changed, topped up, paused, or removed and put again, a few times. Some of the
+/// changes cap what is in flight, cap it otherwise, or do not cap it any more.
+pub fn regions_changed(seed: u64) -> Setup {
+    let mut rng = dice(seed, 39);
+    let mut setup = regions_by(rule(20..600, 200..4_000, &mut rng), seed, &mut rng);
+    setup.lasts = 20 * SECOND;
+    let every = setup.lasts / rng.u64(2..=8);
+    let (mut at, mut rules) = (0, setup.plan.rules.clone());
+    loop {
+        at += rng.u64(every / 8..every).max(10 * MILLI);
+        if at >= setup.lasts {
+            return setup.named();
+        }
+        let until = at + rng.u64(10 * MILLI..2 * SECOND);
+        let kind = rng.u32(..8);
+        let carry = if rng.bool() { CarryOver::AsIs } else { CarryOver::ALL[rng.usize(..4)] };
+        rules = match kind {
+            0 => vec![rule(20..600, 200..2_000, &mut rng)],
+            1 | 2 => with_or_without_cap(&mut rng, &rules),
+            _ => resized(&mut rng, &rules, true),
+        };
+        match kind {
+            5 => setup.live.push(Live { at, act: Act::TopUp(rng.u64(1..=100)) }),
+            6 => {
+                setup.live.push(Live { at, act: Act::Pause(rng.u64(10..2_000) * MILLI) });
+                setup.live.push(Live { at: until, act: Act::Resume });
+            }
+            7 => {
+                setup.live.push(Live { at, act: Act::Remove });
+                setup.live.push(Live { at: until, act: Act::Change(carry, rules.clone()) });
+            }
+            _ => setup.live.push(Live { at, act: Act::Change(carry, rules.clone()) }),
+        }
+    }
+}
 
 /// In trouble, with a few changes. Some of the fleets have no clock in their store.
 pub fn store_changed(seed: u64) -> Setup {

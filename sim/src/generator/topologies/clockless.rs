@@ -6,7 +6,7 @@ use crate::setup::Setup;
 use crate::topology::Fate;
 use crate::{MILLI, SECOND};
 use lessor_ledger::Rule;
-use lessor_ledger::rule::{SlidingWindow, TokenBucket};
+use lessor_ledger::rule::{FixedWindow, SlidingWindow, TokenBucket, Windows};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -47,6 +47,16 @@ pub fn store_of_seconds_clockless(seed: u64) -> Setup {
     let rule = timeless(100..600, 2_000..6_000, &mut rng);
     let mut setup = store_by(vec![rule], 0, seed, &mut rng);
     of_store(&mut setup).is_clockless = true;
+    setup.named()
+}
+
+/// Allocators that share a store, in trouble, by a window that the first grant opens. In every other one of them the store has no clock.
+pub fn store_first_use(seed: u64) -> Setup {
+    let mut rng = dice(seed, 40);
+    let (limit, per) = (rng.u64(20..600), Duration::from_millis(rng.u64(300..4_000)));
+    let rule = FixedWindow::of(limit, Windows::FirstUse { per }).expect("numbers in range");
+    let mut setup = store_by(vec![Rule::FixedWindow(rule)], 0, seed, &mut rng);
+    of_store(&mut setup).is_clockless = seed.is_multiple_of(2);
     setup.named()
 }
 
