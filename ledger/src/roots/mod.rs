@@ -42,6 +42,11 @@ pub fn cell_of(limit: &str, key: Option<&str>) -> String {
     }
 }
 
+/// Whether the root in that cell is of a key.
+pub fn is_of_key(cell: &str) -> bool {
+    cell.split(' ').count() > 2
+}
+
 /// The limit whose root that cell is.
 pub fn limit_of(cell: &str) -> Option<&str> {
     cell.strip_prefix("root ")?.split(' ').next()

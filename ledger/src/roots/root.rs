@@ -93,8 +93,8 @@ pub enum RootError {
     TooLarge(usize),
 }
 
-/// A root of which nothing matters any more that was lent is taken away though a new one has less: its bucket begins with less than it
-/// holds. Not before it was asked for nothing for so long.
+/// The root of a key of which nothing matters any more that was lent is taken away though a new one has less: its bucket begins with less
+/// than it holds. Not before it was asked for nothing for so long.
 const UNUSED_FOR: Duration = Duration::from_secs(2 * 86_400);
 
 /// When to ask again after other allocators were faster all the time.
@@ -337,10 +337,11 @@ impl Read {
     }
 }
 
-/// Whether the pool in `value` cannot be told from a new one `now`, or was unused for long: it need not be there.
-pub fn is_forgettable(spec: &RootSpec, head: &Head, value: &[u8], now: Moment) -> bool {
+/// Whether the pool in `value` cannot be told from a new one `now`, or `is_of_key` and was unused for long: it need not be there. A limit
+/// without keys has one cell, and keeps what it has saved up.
+pub fn is_forgettable(spec: &RootSpec, head: &Head, value: &[u8], is_of_key: bool, now: Moment) -> bool {
     let is_past = head.lost().is_none_or(|lost| lost < now);
-    let may_go = |mut root: Read| root.is_forgettable() || root.is_unused();
+    let may_go = |mut root: Read| root.is_forgettable() || is_of_key && root.is_unused();
     is_past && read(spec, head, Some(value), now).is_ok_and(may_go)
 }
 

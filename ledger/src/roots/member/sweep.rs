@@ -2,7 +2,7 @@
 
 use super::{Call, Member, Next, Step};
 use crate::cells::{Cell, Swap};
-use crate::roots::{RootSpec, is_forgettable};
+use crate::roots::{RootSpec, is_forgettable, is_of_key};
 use lessor_protocol::Moment;
 
 /// Roots that are looked at, and which of them stay.
@@ -30,8 +30,9 @@ impl Member {
             self.keep_idle(sweep, now);
             return self.has_swept(now);
         };
-        let kept = sweep.due.iter().zip(&cells).map(|((_, spec), cell)| {
-            cell.as_ref().is_some_and(|cell| !is_forgettable(spec, head, &cell.value, there))
+        let kept = sweep.due.iter().zip(&cells).map(|((name, spec), cell)| {
+            let may_go = |cell: &Cell| is_forgettable(spec, head, &cell.value, is_of_key(name), there);
+            cell.as_ref().is_some_and(|cell| !may_go(cell))
         });
         sweep.kept = kept.collect();
         let useless = sweep.due.iter().zip(cells).zip(&sweep.kept).filter(|(_, is_kept)| !**is_kept);
