@@ -1,4 +1,5 @@
-//! How much memory this process takes, beside how much it may (`memory_max`): beyond that no key is new, and keys that are there go on.
+//! How much memory this process takes, beside how much it may (`memory_max`): beyond that no key is new, keys have few new sessions,
+//! and keys and sessions that are there go on.
 //! The system says it, so that caches and connections count as pools do.
 
 use crate::shared::Shared;
@@ -21,7 +22,7 @@ impl ShortMemory {
     pub(crate) fn warning(&self, max: Option<u64>) -> Option<String> {
         let max = max.filter(|_| self.0.load(Relaxed))?;
         Some(format!(
-            "memory is short: this process takes more than server.memory_max ({max}), so no key is new"
+            "memory is short: this process takes more than server.memory_max ({max}), so no key is new, and keys have few new sessions"
         ))
     }
 }

@@ -1,10 +1,11 @@
 //! When sessions, and whole pools, can make no difference any more. Sweeps check this, and so does an ask that comes to a full
 //! pool. What is forgotten had nothing out, and no rule counts what it burned.
 
-use super::Pool;
 use super::family::Place;
 use super::session::Session;
+use super::{Holder, Pool};
 use crate::rule::Flow;
+use crate::share::Owner;
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
@@ -12,6 +13,9 @@ use std::time::Duration;
 /// A session is remembered at least this long. One that is forgotten must start again from zero, which costs its
 /// node an exchange: not each time that a user pauses for a few seconds. Longer would keep more pools of keys.
 const REMEMBERED_MIN: Duration = Duration::from_secs(10);
+
+/// Sessions of one identity that a pool takes in however short memory is: keys in use go on with other nodes, too.
+const ADMITTED_IN_NEED: usize = 4;
 
 /// Mirrors that are looked at for each one that comes or burns, where there are too many with nothing live. With more than one,
 /// a flood cannot outrun it; each more makes a new one dearer.
@@ -57,6 +61,19 @@ impl Pool {
         let (long_ago, lately) = (ago(memory), ago(brief));
         long_ago.into_iter().for_each(|then| self.sessions.forget_idle(then));
         lately.into_iter().for_each(|then| self.sessions.forget_unused(then));
+    }
+
+    /// Forgets own sessions with nothing live that ask no more: all they lose is the credit of a late report.
+    pub fn forget_spare(&mut self, now: Moment) {
+        self.advance(now);
+        self.forget_idle(self.active(), self.active());
+    }
+
+    /// Whether the session of `holder` is known, or comes in however short memory is.
+    pub fn is_open_in_need(&self, holder: Holder) -> bool {
+        let owner = holder.share.owner;
+        let known = if owner == Owner::NONE { self.sessions.own() } else { self.sessions.of(owner) };
+        known < ADMITTED_IN_NEED || self.sessions.contains(Place::own(holder.id))
     }
 
     /// Forgets the mirrors whose time has come. Of one that is blank all that matters is its demand, for as long as it shares:

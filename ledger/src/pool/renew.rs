@@ -224,8 +224,8 @@ impl Pool {
         }
         let owner = holder.share.owner;
         if self.full_at(owner).is_some() {
-            // Those with nothing live make room at once: all they lose is the credit of a late report.
-            self.forget_idle(self.active(), self.active());
+            // Those make room at once.
+            self.forget_spare(self.now);
             if let Some(max) = self.full_at(owner) {
                 return Err(AskError::Full { max });
             }

@@ -255,6 +255,9 @@ impl Registry {
         let caller = exchange.caller;
         let mut family = Family::open(&self.limits, exchange.now, name, pool, caller.owner)?;
         let refusal = family.refusal(caller);
+        if refusal.is_none() {
+            family.admit(holder)?;
+        }
         let answer = family.with(caller, |pool, above, now| match refusal {
             Some(refusal) => pool.settle_below(above, now, holder, caller.seq, said, refusal),
             None => pool.renew_below(above, now, holder, caller.seq, said),

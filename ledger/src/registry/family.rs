@@ -3,7 +3,7 @@
 
 use super::Caller;
 use super::limits::Limits;
-use crate::pool::{Above, Pool};
+use crate::pool::{Above, Holder, Pool};
 use crate::registry::limit::{Limit, PoolId};
 use crate::rejection::AskRejection;
 use crate::share::Owner;
@@ -68,6 +68,19 @@ impl<'a> Family<'a> {
             family.close();
         }
         is_open.map(|()| family)
+    }
+
+    /// Makes sure that there is room for the session of `holder` in the lowest pool.
+    ///
+    /// # Errors
+    /// If there is none: then the pools are closed.
+    pub(super) fn admit(&mut self, holder: Holder) -> Result<(), AskRejection> {
+        let (limit, id, now) = self.lowest();
+        let is_admitted = limit.make_room_for_session(now, id, holder);
+        if is_admitted.is_err() {
+            self.close();
+        }
+        is_admitted
     }
 
     /// The refusal that `caller` gets instead of a grant, if one of the limits is suspended.

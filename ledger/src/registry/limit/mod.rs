@@ -75,6 +75,8 @@ pub struct Limit {
     owners: Owners,
     /// As many pools as there may be while memory is short.
     held_pools: Option<usize>,
+    /// The same of the sessions of all of them, where pools come and go.
+    held_sessions: Option<u64>,
     sweep: Sweep<PoolId>,
     tally: Tally,
     /// Nodes that are lent nothing.
@@ -116,6 +118,7 @@ impl Limit {
             names: KeyedNames::default(),
             owners: Owners::default(),
             held_pools: None,
+            held_sessions: None,
             sweep: Sweep::default(),
             tally: Tally::default(),
             suspension: Suspension::default(),
@@ -227,6 +230,7 @@ impl Limit {
             self.make_room(now, id, holder.share.owner)?;
             self.make(now, id.clone(), holder.share.owner);
         }
+        self.make_room_for_session(now, id, holder)?;
         let asked = self.with_pool(now, id, |pool| pool.renew(now, holder, seq, ask));
         let answer = asked.expect("it was there or has been made")?;
         self.tally.sums.answered.count(&ask, &answer);

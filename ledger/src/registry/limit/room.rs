@@ -1,11 +1,11 @@
 //! Room for the pools of a limit: how many keys and names it may have, how many of them one identity, and none that is new while
-//! memory is short. Pools that are there go on.
+//! memory is short. Pools that are there go on. They have few new sessions then.
 
 use super::kept::Shelf;
 use super::sweeping::Replaced;
 use super::{Kept, Limit, PoolId};
 use crate::named::Names;
-use crate::pool::Pool;
+use crate::pool::{Holder, Pool};
 use crate::registry::Keyed;
 use crate::rejection::{AskRejection, Reason};
 use crate::share::Owner;
@@ -200,13 +200,47 @@ impl Limit {
         capacity.admit(name, pools, owner, self.owners.count(owner))
     }
 
-    /// Has no more pools than now while memory is short. Those that are forgotten make room for as many.
-    pub(crate) fn hold_pools(&mut self, memory: Memory) {
-        self.held_pools = match (memory, self.held_pools) {
-            (Memory::Enough, _) => None,
-            (Memory::Short, Some(held)) => Some(held),
-            (Memory::Short, None) | (Memory::Shorter, _) => Some(self.pools.len()),
+    /// Makes sure that there is room for the session of `holder` in the pool `id`, if that is there. Many keys have many sessions each:
+    /// no bound of one pool holds their sum, so it is held while memory is short.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn make_room_for_session(
+        &mut self,
+        now: Moment,
+        id: &PoolId,
+        holder: Holder,
+    ) -> Result<(), AskRejection> {
+        let Some(held) = self.held_sessions.filter(|held| self.tally.sums.sessions >= *held) else {
+            return Ok(());
         };
+        let is_open = self.with_pool(now, id, |pool| {
+            pool.is_open_in_need(holder) || {
+                pool.forget_spare(now);
+                pool.is_open_in_need(holder)
+            }
+        });
+        if is_open.unwrap_or(true) || self.tally.sums.sessions < held {
+            return Ok(());
+        }
+        let detail = format!(
+            "{:?} remembers {held} sessions of keys, and memory is short (server.memory_max): those go on",
+            self.config.name.as_str()
+        );
+        Err(AskRejection { reason: Reason::LesseesFull, field: None, detail })
+    }
+
+    /// Has no more pools than now while memory is short, and no more sessions of pools that come and go. Those that are forgotten make
+    /// room for as many.
+    pub(crate) fn hold_pools(&mut self, memory: Memory) {
+        let (pools, sessions) = match (memory, self.held_pools) {
+            (Memory::Short, Some(_)) => return,
+            (Memory::Enough, _) => (None, None),
+            (Memory::Short, None) | (Memory::Shorter, _) => {
+                (Some(self.pools.len()), self.makes_pools().then_some(self.tally.sums.sessions))
+            }
+        };
+        (self.held_pools, self.held_sessions) = (pools, sessions);
     }
 
     /// A pool that is made at `now`.

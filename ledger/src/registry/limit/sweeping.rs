@@ -22,7 +22,7 @@ pub(super) enum Replaced {
 impl Limit {
     /// Looks at the next `steps` pools: brings their figures up to date, forgets their idle sessions, drops the pools of keys that
     /// cannot be told from new ones, and lets those rest that no session uses. One that rests is passed over until there is
-    /// something to see.
+    /// something to see, or memory is short: then all of them forget what they can spare.
     pub fn sweep(&mut self, now: Moment, steps: usize) {
         self.sweep_pools(now, steps, Replaced::None);
     }
@@ -35,6 +35,7 @@ impl Limit {
     /// The same, where pools of which nothing matters any more that they lent make room for others. What they have saved up is lost.
     pub(super) fn sweep_pools(&mut self, now: Moment, steps: usize, replaced: Replaced) {
         let (makes_pools, is_written) = (self.makes_pools(), self.unwritten.is_on());
+        let is_short = self.held_sessions.is_some();
         self.unused.sweep(now);
         self.pools.reach_some(steps.saturating_mul(REACHES_AT_ONCE), &mut self.tally);
         let (unused, owners, mut changed) = (&mut self.unused, &self.owners, vec![]);
@@ -46,12 +47,15 @@ impl Limit {
                 Replaced::One | Replaced::AllOfThem => true,
             };
             let is_replaced = may_be_replaced && most > 0;
-            if !is_replaced && shelf.rests(now, is_written) {
+            if !is_replaced && !is_short && shelf.rests(now, is_written) {
                 debug_assert!(shelf.is_asleep(now), "{shelf:?}");
                 return false;
             }
             let is_queued = shelf.is_queued();
             let kept = shelf.wake();
+            if is_short {
+                kept.pool.forget_spare(now);
+            }
             let forgettable = match is_replaced {
                 true => kept.pool.is_replaceable(now),
                 false => kept.pool.is_forgettable(now),

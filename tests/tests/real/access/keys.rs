@@ -125,3 +125,29 @@ async fn beyond_the_memory_that_there_is_no_key_is_new_and_old_ones_go_on() {
     assert_eq!(is_short, 1);
     assert!((MAX..MAX + MAX / 2).contains(&resident), "{resident}");
 }
+
+/// The bug: keys that were there took in sessions until the machine had no memory left.
+#[tokio::test]
+async fn beyond_the_memory_that_there_is_keys_have_few_new_sessions_and_old_ones_go_on() {
+    const MAX: u64 = 64 << 20;
+    let desk = Desk::new(Way::Plain);
+    fs::write(desk.file("lessor.toml"), config(&desk, 100_000, &format!("memory_max = {MAX}")))
+        .expect("a file in it");
+    let [flood, other, eyes] = ["a", "b", "eyes"].map(|name| desk.http(Some(&desk.token(name))));
+    let allocator = desk.serve();
+    let (mut sessions, mut refused) = (0, None);
+    while sessions < 300 && refused.is_none() {
+        // A node of another name is another session.
+        (_, refused) = keys(&flood, &allocator, &format!("a-{sessions}"), 1, 0..1_000).await;
+        sessions += 1;
+    }
+    let refused = refused.expect("300,000 sessions take more than there is");
+    assert_eq!(refused["code"], "lessees_full", "{refused}");
+    assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("memory is short")), "{refused}");
+    assert_eq!(keys(&other, &allocator, "b-1", 1, 0..1_000).await, (1_000, None), "others come to keys, too");
+    let metrics = ask(&eyes, "GET", &format!("{}/metrics", allocator.url), "").await.body;
+    let resident = metrics.lines().find_map(|line| line.strip_prefix("lessor_resident_bytes "));
+    let resident: f64 = resident.expect("it is there").trim().parse().expect("a number");
+    println!("{sessions} sessions came to a thousand keys each; {resident} bytes resident of {MAX}");
+    assert!(resident < (MAX + MAX / 2) as f64, "{resident}");
+}

@@ -191,6 +191,40 @@ fn while_memory_is_short_no_key_is_new_and_old_ones_go_on() {
     assert_eq!(ask_as(&mut limit, 0, 60_010, 15, "k15"), Ok(()));
 }
 
+/// The bug: each key has room for thousands of sessions, and all keys together for more than any machine has memory for.
+#[test]
+fn while_memory_is_short_keys_have_few_new_sessions_and_old_ones_go_on() {
+    let mut limit = limit_of(MONTH);
+    let mut watch = MemoryWatch::new(1_000);
+    for n in 0..100 {
+        assert_eq!(ask_as(&mut limit, 7, 0, n, "k"), Ok(()));
+        assert_eq!(ask_as(&mut limit, 7, 0, 1_000 + n, "l"), Ok(()));
+    }
+    limit.hold_pools(watch.look(1_001));
+    let refused = ask_as(&mut limit, 7, 100, 2_000, "k").expect_err("memory is short");
+    assert_eq!((refused.reason, refused.field.as_deref()), (Reason::LesseesFull, None));
+    assert_eq!(
+        refused.detail,
+        "\"a\" remembers 200 sessions of keys, and memory is short (server.memory_max): those go on"
+    );
+    assert_eq!(ask_as(&mut limit, 7, 100, 5, "k"), Ok(()), "one that is known");
+    // Another identity, and peers without one where there are few sessions, come to keys that are there.
+    let admitted = |limit: &mut Limit, owner, at, from: u64| {
+        (from..from + 300).filter(|n| ask_as(limit, owner, at, *n, "k").is_ok()).count()
+    };
+    assert_eq!(admitted(&mut limit, 8, 200, 3_000), 4);
+    assert_eq!(admitted(&mut limit, 0, 200, 4_000), 0);
+    audit(&mut limit, millis(200));
+    // Leases have ended, and those sessions ask no more: they make room, though the window is a month.
+    assert_eq!(ask_as(&mut limit, 7, 60_000, 2_000, "k"), Ok(()));
+    limit.sweep(millis(60_000), 10);
+    assert_eq!(limit.figures(millis(60_000)).sums.sessions, 1);
+    assert_eq!(admitted(&mut limit, 7, 60_000, 5_000), 199, "as many as before fit into what was freed");
+    audit(&mut limit, millis(60_000));
+    limit.hold_pools(watch.look(900));
+    assert_eq!(admitted(&mut limit, 7, 60_000, 6_000), 300);
+}
+
 /// Keys that were there use more as they are used more: the bound follows down.
 #[test]
 fn memory_that_goes_on_to_grow_holds_at_fewer_keys() {
