@@ -9,6 +9,9 @@ use lessor_protocol::{Fallback, Key};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Rules of one limit. Each ask walks all of them, and each key keeps books for each.
+const RULES_MAX: usize = 16;
+
 /// The limit that `raw` says, with `margin` for windows that say none. `address` checks where it is leased from.
 ///
 /// # Errors
@@ -144,6 +147,9 @@ impl Check<'_> {
     fn rules(&self, named: &str, raw: &[RawRule]) -> Result<Vec<Rule>, String> {
         if raw.is_empty() {
             return Err(format!("{named} is empty: say at least one, or the limit would promise nothing"));
+        }
+        if raw.len() > RULES_MAX {
+            return Err(format!("{named} has {} rules: say at most {RULES_MAX}", raw.len()));
         }
         let rules = raw.iter().enumerate().map(|(index, raw)| {
             rule(raw, self.margin).map_err(|problem| format!("{named}[{index}].{problem}"))

@@ -179,3 +179,22 @@ fn overrides_that_make_no_sense_are_refused() {
         "limit[0].override[0].rules is missing: say for example rules = [{ kind = \"sliding_window\", limit = 100, per = \"30s\" }]",
     );
 }
+
+/// The bug: with fourteen thousand of them, an operator of one limit kept an allocator busy for minutes.
+#[test]
+fn a_limit_has_few_rules() {
+    let rule = "{ kind = \"fixed_window\", limit = 1, per = \"1s\" }, ";
+    let of = |rules: usize| {
+        let keyed = format!("keyed = true\noverride = [{{ key = \"x\", rules = [{}] }}]", rule.repeat(rules));
+        [format!("rules = [{}]", rule.repeat(rules)), format!("rules = [{rule}]\n{keyed}")]
+    };
+    for (text, named) in of(17).into_iter().zip(["rules", "override[0].rules"]) {
+        let refused =
+            Config::parse(&format!("[[limit]]\nname = \"a\"\n{text}")).expect_err(&text).to_string();
+        let problem = format!("limit \"a\": {named} has 17 rules: say at most 16");
+        assert!(refused.ends_with(&problem), "{refused}");
+    }
+    for text in of(16) {
+        assert!(Config::parse(&format!("[[limit]]\nname = \"a\"\n{text}")).is_ok(), "{text}");
+    }
+}
