@@ -2,6 +2,7 @@
 
 use crate::config::{LimitConfig, Upstream};
 use lessor_ledger::Rule;
+use lessor_ledger::rejection::quoted;
 use lessor_protocol::Fallback;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,6 +18,9 @@ pub(super) fn reason(before: &LimitConfig, after: &LimitConfig, factor: u64) -> 
     }
     if after.fallback == Fallback::Open && before.fallback != Fallback::Open {
         return Some("with fallback \"open\" nothing holds the cap while no allocator answers".to_owned());
+    }
+    if let Some(parent) = before.parent.as_ref().filter(|parent| after.parent.as_ref() != Some(*parent)) {
+        return Some(format!("what is lent of it would not be charged to {} any more", quoted(parent)));
     }
     if upstream(before) != upstream(after) {
         return Some("it would be leased from elsewhere".to_owned());
@@ -110,6 +114,16 @@ mod tests {
         for more in ["shadow = true", "fallback = \"open\""] {
             assert!(reason(&of(""), &of(more), 10).is_some(), "{more}");
             assert_eq!(reason(&of(more), &of(""), 10), None, "{more}");
+        }
+        // The bug: a change that left the parent out took a limit out of its cap.
+        let below = |parent: Option<&str>| LimitConfig { parent: parent.map(str::to_owned), ..of("") };
+        for (before, after, is_asked) in [
+            (Some("b"), None, true),
+            (Some("b"), Some("c"), true),
+            (Some("b"), Some("b"), false),
+            (None, Some("b"), false),
+        ] {
+            assert_eq!(reason(&below(before), &below(after), 10).is_some(), is_asked, "{before:?} {after:?}");
         }
         let keyed =
             |rules: &str| of(&format!("keyed = true\n[[limit.override]]\nkey = \"acme\"\nrules = [{rules}]"));

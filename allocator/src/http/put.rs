@@ -48,7 +48,7 @@ pub(super) async fn put(
             let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
             let preview = shared.with(|registry, now| {
                 check_keys(&shared, registry, &config)?;
-                check(registry, &config, condition.as_deref())?;
+                check(&shared, &decider, registry, &config, condition.as_deref())?;
                 let asked = larger(&shared, registry, &config);
                 let limit = registry.limit(&name);
                 let preview =
@@ -94,7 +94,7 @@ fn before(registry: &mut Registry, name: &str) -> Before {
 }
 
 async fn put_here(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     decider: &Decider,
     config: &LimitConfig,
     condition: Option<&str>,
@@ -102,7 +102,7 @@ async fn put_here(
     fresh: bool,
 ) -> Result<Before, Problem> {
     let before = shared.with(|registry, now| {
-        check(registry, config, condition)?;
+        check(shared, decider, registry, config, condition)?;
         larger(shared, registry, config).map_or(Ok(()), |larger| decider.confirms(&larger))?;
         let before = before(registry, config.name.as_str());
         registry.put(now, config, carry_over, fresh).map_err(|full| Problem::from(Unfit::from(full)))?;
@@ -128,7 +128,7 @@ async fn put_for_all(
         shared.with(|registry, _| {
             was = before(registry, name);
             check_keys(shared, registry, config)?;
-            check(registry, config, condition)?;
+            check(shared, decider, registry, config, condition)?;
             larger(shared, registry, config).map_or(Ok(()), |larger| decider.confirms(&larger))
         })
     };
@@ -245,8 +245,22 @@ fn check_keys(shared: &Shared, registry: &mut Registry, config: &LimitConfig) ->
 }
 
 /// Whether `config` may be put by a client that has seen what `condition` says.
-fn check(registry: &mut Registry, config: &LimitConfig, condition: Option<&str>) -> Result<(), Problem> {
-    check_condition(registry, config.name.as_str(), condition)?;
+fn check(
+    shared: &Arc<Shared>,
+    decider: &Decider,
+    registry: &mut Registry,
+    config: &LimitConfig,
+    condition: Option<&str>,
+) -> Result<(), Problem> {
+    let name = config.name.as_str();
+    check_condition(registry, name, condition)?;
+    // What is lent of it is charged to the limit above: to put it there is to decide about that one, too.
+    if let Some(parent) = &config.parent
+        && registry.limit(name).is_none_or(|limit| limit.config().parent.as_ref() != Some(parent))
+    {
+        let right = format!("put a limit below {}", quoted(parent));
+        decider.visitor.needs_of(shared, &right, name, |rights| rights.may_administer(parent))?;
+    }
     Ok(registry.check(&[], &[config])?)
 }
 

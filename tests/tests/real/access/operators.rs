@@ -173,3 +173,36 @@ async fn events_of_other_limits_are_not_heard() {
     ask(&root, "POST", &format!("{}/v1/limits/vendor/resume", allocator.url), "{}").await;
     assert_eq!(stream.chunk().await.expect("it ends in good order"), None);
 }
+
+/// The bug: an operator of one limit put it below any other one, and nodes of the first used the second up.
+#[tokio::test]
+async fn a_limit_is_put_below_another_one_by_an_operator_of_both() {
+    let desk = Desk::new(Way::Plain);
+    desk.roles_are(
+        "[[role]]\nname = \"one\"\nidentities = [\"token:admin\"]\nadmin = [\"vendor\"]\n\
+         [[role]]\nname = \"all\"\nidentities = [\"token:root\"]\nadmin = [\"*\"]\n",
+    );
+    let (admin, root) = (desk.token("admin"), desk.token("root"));
+    let allocator = desk.serve();
+    let put = async |token: &str, parent: Option<&str>, limit: u64, query: &str| {
+        let mut body = json!({ "rules": [{ "kind": "sliding_window", "limit": limit, "per": "60s" }] });
+        parent.into_iter().for_each(|parent| body["parent"] = json!(parent));
+        let url = format!("{}/v1/limits/vendor{query}", allocator.url);
+        let answer = ask(&desk.http(Some(token)), "PUT", &url, &body.to_string()).await;
+        (answer.status, answer.body)
+    };
+    for (parent, query) in
+        [("other", ""), ("other", "?confirm=true"), ("other", "?dry_run=true"), ("nowhere", "")]
+    {
+        let (status, said) = put(&admin, Some(parent), 600, query).await;
+        let lacks = format!("token:admin has no right to put a limit below \\\"{parent}\\\" here");
+        assert!(status == 403 && said.contains(&lacks), "{status} {said}");
+    }
+    assert_eq!(put(&root, Some("other"), 600, "").await.0, 200);
+    // Where it is already, it may stay.
+    assert_eq!(put(&admin, Some("other"), 500, "").await.0, 200);
+    let (status, said) = put(&admin, None, 500, "").await;
+    assert!(status == 409 && said.contains("confirm_needed"), "{status} {said}");
+    assert_eq!(put(&admin, None, 500, "?confirm=true").await.0, 200);
+    assert_eq!(put(&admin, Some("other"), 500, "").await.0, 403);
+}
