@@ -14,9 +14,21 @@ use std::sync::{Mutex, PoisonError};
 /// Opens no link in the place of the file, and waits for no pipe.
 const FLAGS: rustix::fs::OFlags = rustix::fs::OFlags::NOFOLLOW.union(rustix::fs::OFlags::NONBLOCK);
 
-/// Refused requests that are written in one second. A peer that is refused all the time must not fill the disk: the others are
-/// counted.
+/// Refused requests that are written in one second, of peers that prove an identity, and as many of those that prove none. A peer that
+/// is refused all the time must not fill the disk: the others are counted.
 const REFUSALS_MAX: u64 = 20;
+
+/// They take so large a part of all files in a day, each of the two: refusals push no decision out for months.
+const REFUSALS_PART: u64 = 256;
+
+/// Bytes that they have in a day in any case.
+const REFUSALS_BYTES: u64 = 64 << 10;
+
+/// What an entry says that was done, where a request was refused.
+pub(crate) const REFUSED: &str = "refused";
+
+/// Who an entry says that it was, where no identity was proven.
+pub(crate) const NO_IDENTITY: &str = "none";
 
 /// Where a request came from.
 #[derive(Clone, Debug, Default)]
@@ -53,11 +65,43 @@ pub(crate) struct Audit {
 
 #[derive(Debug, Default)]
 struct Refusals {
+    /// Of peers that prove an identity.
+    known: Flood,
+    /// Of others, which push none of those out.
+    unknown: Flood,
+    /// Those that were not written.
+    omitted: u64,
+}
+
+impl Refusals {
+    fn of(&mut self, who: &str) -> &mut Flood {
+        if who == NO_IDENTITY { &mut self.unknown } else { &mut self.known }
+    }
+}
+
+/// How many refusals there were lately, and how long.
+#[derive(Debug, Default)]
+struct Flood {
     /// The second of the last one, and how many there were in it.
     second: u64,
     count: u64,
-    /// Those that were not written.
-    omitted: u64,
+    /// Bytes that were written in the day of that second.
+    bytes: u64,
+}
+
+impl Flood {
+    /// One more in `second`. Whether it is to be written, where so many bytes are in a day.
+    fn admits(&mut self, second: u64, bytes_max: u64) -> bool {
+        const DAY: u64 = 86_400;
+        if self.second / DAY != second / DAY {
+            self.bytes = 0;
+        }
+        if self.second != second {
+            (self.second, self.count) = (second, 0);
+        }
+        self.count += 1;
+        self.count <= REFUSALS_MAX && self.bytes < bytes_max
+    }
 }
 
 impl Audit {
@@ -74,17 +118,19 @@ impl Audit {
         self.place.as_ref().map_or(Ok(()), |place| open(&place.path).map(|_| ()))
     }
 
-    /// Whether a refusal now is to be written. If not, it is counted.
-    pub(crate) fn admits_refusal(&self) -> bool {
-        let second = wall().as_nanos() / 1_000_000_000;
+    /// Whether a refusal of `who` at `second` is to be written. If not, it is counted.
+    fn admits_refusal_at(&self, who: &str, second: u64) -> bool {
+        let bytes = self.place.as_ref().map(|place| place.bytes_max.saturating_mul(place.files_max));
+        let bytes = bytes.map_or(u64::MAX, |bytes| (bytes / REFUSALS_PART).max(REFUSALS_BYTES));
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        if refusals.second != second {
-            (refusals.second, refusals.count) = (second, 0);
-        }
-        refusals.count += 1;
-        let is_written = refusals.count <= REFUSALS_MAX;
+        let is_written = refusals.of(who).admits(second, bytes);
         refusals.omitted += u64::from(!is_written);
         is_written
+    }
+
+    /// The same now.
+    pub(crate) fn admits_refusal(&self, who: &str) -> bool {
+        self.admits_refusal_at(who, wall().as_nanos() / 1_000_000_000)
     }
 
     /// Writes `entry` down. Writes to the disk: not for a thread that others wait for.
@@ -93,7 +139,12 @@ impl Audit {
             let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut refusals.omitted)
         };
-        let line = entry.line(wall().as_nanos() / 1_000_000, omitted);
+        let line = entry.line(wall().as_nanos() / 1_000_000, omitted).to_string();
+        if entry.action == REFUSED {
+            let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+            let flood = refusals.of(&entry.who);
+            flood.bytes = flood.bytes.saturating_add(line.len() as u64);
+        }
         tracing::info!(target: "audit", "{line}");
         let Some(place) = &self.place else { return };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -245,7 +296,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let audit = audit(folder.path(), 1 << 20, 8);
         for _ in 0..10_000 {
-            if audit.admits_refusal() {
+            if audit.admits_refusal("token:a") {
                 audit.write(&entry("refused"));
             }
         }
@@ -255,6 +306,36 @@ mod tests {
         assert!(written.len() <= 200, "{}", written.len());
         let omitted: u64 = written.iter().filter_map(|line| line["refusals_omitted"].as_u64()).sum();
         assert_eq!(omitted + written.len() as u64, 10_001);
+    }
+
+    /// The bug: who is refused for some hours had the oldest decisions pushed out, and who proves no identity had the refusals of
+    /// those that do left out.
+    #[test]
+    fn a_flood_of_refusals_that_lasts_pushes_no_decision_out() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let audit = audit(folder.path(), 1 << 20, 2);
+        audit.write(&entry("pause"));
+        let mut flood = entry(REFUSED);
+        (flood.who, flood.reason) = (NO_IDENTITY.to_owned(), Some("x".repeat(900)));
+        let mut written = 0;
+        for second in 0..3_600 {
+            for _ in 0..30 {
+                if audit.admits_refusal_at(NO_IDENTITY, second) {
+                    audit.write(&flood);
+                    written += 1;
+                }
+            }
+        }
+        assert!((60..70).contains(&written), "{written}: 64 KiB of them");
+        assert!(audit.admits_refusal_at("token:a", 3_600), "that is another one's");
+        assert!(audit.admits_refusal_at(NO_IDENTITY, 90_000), "another day");
+        let path = folder.path().join("audit.jsonl");
+        let kept = lines(&path);
+        assert_eq!((kept.len(), kept[0]["action"].as_str()), (written + 1, Some("pause")));
+        assert!(!numbered(&path, 1).exists());
+        audit.write(&entry("resume"));
+        let omitted = lines(&path).iter().filter_map(|line| line["refusals_omitted"].as_u64()).sum::<u64>();
+        assert_eq!(omitted + written as u64, 3_600 * 30);
     }
 
     #[test]

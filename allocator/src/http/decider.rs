@@ -4,7 +4,7 @@
 use super::problem::Problem;
 use super::visitor;
 use crate::access::Visitor;
-use crate::audit::{Entry, Origin};
+use crate::audit::{Entry, Origin, REFUSED};
 use crate::shared::Shared;
 use axum::extract::{FromRequestParts, Query};
 use axum::http::StatusCode;
@@ -115,10 +115,10 @@ pub(super) fn was_refused(
     limit: Option<String>,
     more: Map<String, Value>,
 ) {
-    if !shared.audit().admits_refusal() {
+    if !shared.audit().admits_refusal(&who) {
         return;
     }
-    let entry = Entry { who, origin, action: "refused", limit, more, reason: None };
+    let entry = Entry { who, origin, action: REFUSED, limit, more, reason: None };
     let shared = shared.clone();
     tokio::task::spawn_blocking(move || shared.audit().write(&entry));
 }

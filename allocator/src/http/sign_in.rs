@@ -6,7 +6,7 @@ use super::problem::Problem;
 use super::visitor::{self, COOKIE_NAME};
 use super::{body, json};
 use crate::access::{Shown, Visitor};
-use crate::audit::Origin;
+use crate::audit::{NO_IDENTITY, Origin};
 use crate::shared::Shared;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -38,7 +38,7 @@ pub(super) async fn sign_in(
     let known = access.visitor(Shown { token: Some(token), peer: None }, Origin::default());
     if known.is_err() {
         shared.metrics().refused("unauthenticated");
-        was_refused(&shared, "none".to_owned(), origin, None, Map::new());
+        was_refused(&shared, NO_IDENTITY.to_owned(), origin, None, Map::new());
         return Err(visitor::unauthenticated());
     }
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie(token, SIGNED_IN_SECONDS))]).into_response())

@@ -4,7 +4,7 @@
 use super::decider::was_refused;
 use super::problem::Problem;
 use crate::access::{Shown, Visitor};
-use crate::audit::Origin;
+use crate::audit::{NO_IDENTITY, Origin};
 use crate::server::Proven;
 use crate::shared::Shared;
 use axum::extract::FromRequestParts;
@@ -50,7 +50,7 @@ pub(super) fn of_exchange(
     }
     let refused = || {
         shared.metrics().refused("unauthenticated");
-        was_refused(shared, "none".to_owned(), origin(), None, Map::new());
+        was_refused(shared, NO_IDENTITY.to_owned(), origin(), None, Map::new());
     };
     let shown =
         Shown { token: token(headers).inspect_err(|_| refused())?, peer: extensions.get::<PeerName>() };
