@@ -6,7 +6,7 @@ use crate::places::{Place, Places};
 use lessor_ledger::share::Owner;
 use lessor_protocol::Moment;
 use lessor_protocol::push::{Event, Kind};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
@@ -25,6 +25,11 @@ const LISTENER_PART: usize = 2;
 /// Of those that may listen, at most this part has one identity, from however many addresses.
 const IDENTITY_PART: usize = 2;
 
+/// Events of one second that nodes bring about by what they heard of a vendor, and those of one identity. What a node does not hear of
+/// here, it hears at its next ask: a flood of them would have each of a fleet ask all the time, and fill the log.
+const BY_NODES_MAX: u64 = 128;
+const BY_IDENTITY_MAX: u64 = 32;
+
 /// Those who listen.
 #[derive(Debug)]
 pub(crate) struct Events {
@@ -34,9 +39,20 @@ pub(crate) struct Events {
     begun: AtomicUsize,
     /// The newest last.
     past: Mutex<VecDeque<(Moment, Event)>>,
+    by_nodes: Mutex<ByNodes>,
     listeners_max: usize,
     addresses: Addresses,
     identities: Places<Owner>,
+}
+
+/// What nodes brought about in one second.
+#[derive(Debug, Default)]
+struct ByNodes {
+    second: u64,
+    told: u64,
+    of_identities: BTreeMap<Owner, u64>,
+    /// What was not told since something was.
+    omitted: u64,
 }
 
 /// Why there is no room for one more that listens, with the bound.
@@ -69,6 +85,7 @@ impl Events {
             sent: AtomicUsize::new(0),
             begun: AtomicUsize::new(0),
             past: Mutex::default(),
+            by_nodes: Mutex::default(),
             listeners_max,
             addresses: Addresses::new((per_address / LISTENER_PART).max(1)),
             identities: Places::new((listeners_max / IDENTITY_PART).max(1)),
@@ -86,6 +103,24 @@ impl Events {
         drop(past);
         // An error says that there is no listener.
         let _ = self.sender.send(event.clone());
+    }
+
+    /// Whether one more is to be told that a node of `owner` brings about at `now`: then, how many were not since the last one.
+    pub(crate) fn admits(&self, now: Moment, owner: Owner) -> Option<u64> {
+        let second = now.as_nanos() / 1_000_000_000;
+        let mut by_nodes = self.by_nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if by_nodes.second != second {
+            *by_nodes = ByNodes { second, omitted: by_nodes.omitted, ..ByNodes::default() };
+        }
+        let of_identity = by_nodes.of_identities.get(&owner).copied().unwrap_or(0);
+        let is_flood = owner != Owner::NONE && of_identity >= BY_IDENTITY_MAX;
+        if is_flood || by_nodes.told >= BY_NODES_MAX {
+            by_nodes.omitted = by_nodes.omitted.saturating_add(1);
+            return None;
+        }
+        by_nodes.told += 1;
+        by_nodes.of_identities.insert(owner, of_identity + 1);
+        Some(std::mem::take(&mut by_nodes.omitted))
     }
 
     /// The last events, the newest last.
@@ -156,6 +191,19 @@ mod tests {
         assert_eq!(slow.next().await.map(|event| event.kind), Some(Kind::Lagged));
         assert_eq!(slow.next().await, Some(event), "and goes on with what is left");
         assert_eq!(events.recent().len(), PAST_MAX);
+    }
+
+    /// The bug: one node told a fleet of 17,000 pauses in a second, and wrote each into the log.
+    #[test]
+    fn one_identity_brings_few_events_about_and_leaves_room_for_those_of_others() {
+        let events = Events::new(4, 3);
+        let second = |second: u64| Moment::from_nanos(second * 1_000_000_000);
+        let admitted = |at, owner| (0..1_000).filter_map(|_| events.admits(second(at), Owner(owner))).count();
+        assert_eq!((admitted(1, 7), admitted(1, 9)), (32, 32));
+        assert_eq!(admitted(1, 0), 64, "of peers that prove no identity: as many as are left");
+        assert_eq!(admitted(1, 11), 0);
+        assert_eq!(events.admits(second(2), Owner(7)), Some(936 + 1_000), "so many were not told");
+        assert_eq!(events.admits(second(2), Owner(7)), Some(0));
     }
 
     #[tokio::test]

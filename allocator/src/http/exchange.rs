@@ -135,8 +135,11 @@ fn answered(shared: &Arc<Shared>, span: &Span, visitor: &Visitor, body: &[u8]) -
     }
     shared.cause().note(span);
     shared.was_asked();
+    let now = shared.now();
     for event in &events {
-        tracing::info!(limit = event.limit, key = event.key, kind = ?event.kind, "a vendor counts otherwise");
+        let Some(omitted) = shared.events().admits(now, visitor.owner()) else { continue };
+        let (limit, key, kind) = (&event.limit, &event.key, event.kind);
+        tracing::info!(limit, key, ?kind, omitted, "a vendor counts otherwise");
         shared.tell(event);
     }
     if shared.shared_store_status().is_silent() && lends_nothing(exchange.entries(), &response.grants) {

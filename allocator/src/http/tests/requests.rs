@@ -201,3 +201,21 @@ async fn wrong_goodbyes_are_refused_and_change_nothing() {
     assert_eq!(reply["errors"][0]["code"], json!(code::TOTALS_WRONG));
     assert_eq!(app.books().await, before);
 }
+
+/// The bug: each of them was told to a whole fleet, and was a line of the log.
+#[tokio::test]
+async fn of_many_keys_whose_vendor_refuses_at_once_some_are_told() {
+    let app = App::new(true);
+    let exchange = |seq: u64| {
+        let ask = |key: u64| {
+            let observed = json!({ "number": seq, "refused_total": seq, "wait_ms": 1 });
+            json!({ "limit": "export", "key": format!("k{key}"), "spent_total": 0, "held": 0, "want": 1, "observed": observed })
+        };
+        json!({ "node": "a", "session": 1, "seq": seq, "asks": (0..150).map(ask).collect::<Vec<_>>() })
+    };
+    let told = app.shared.events().sent();
+    for seq in [1, 2] {
+        assert_eq!(app.post("/v1/leases", exchange(seq).to_string()).await.status, StatusCode::OK);
+    }
+    assert_eq!(app.shared.events().sent() - told, 128);
+}
