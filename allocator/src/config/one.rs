@@ -26,12 +26,25 @@ pub fn limit_from_json(name: &str, body: &Value) -> Result<LimitConfig, ConfigEr
             return Err(wrong(format!("limit {name:?}: parent is {other}: use the name of a limit")));
         }
     };
+    // A file has no word for nothing.
+    if let Some((key, _)) = members.iter().find(|(_, value)| has_null(value)) {
+        return Err(wrong(format!("limit {name:?}: {key} is null, or holds null: leave that out")));
+    }
     let mut document = toml::Table::new();
     let limit = toml::Value::try_from(Value::Object(members))
         .map_err(|error| wrong(format!("limit {name:?}: {error}")))?;
     document.insert("limit".to_owned(), toml::Value::Array(vec![limit]));
     let mut config = Config::parse(&document.to_string())?;
     Ok(LimitConfig { parent, ..config.limits.remove(0) })
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(entries) => entries.iter().any(has_null),
+        Value::Object(members) => members.values().any(has_null),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 #[cfg(test)]
@@ -76,5 +89,11 @@ rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]"#;
         assert!(problem.contains("colour"), "{key:?} {problem}");
         assert!(wrong(json!({ "name": "other", "rules": [] })).1.contains("name"));
         assert!(wrong(json!([1])).1.contains("no object"));
+        // The bug: "unsupported unit type", of a field called "unsupported".
+        for rules in [json!(null), json!([{ "per": null }])] {
+            let (key, problem) = wrong(json!({ "shadow": true, "rules": rules }));
+            assert_eq!(key.as_deref(), Some("rules"), "{problem}");
+            assert!(problem.ends_with("rules is null, or holds null: leave that out"), "{problem}");
+        }
     }
 }

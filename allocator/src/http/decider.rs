@@ -37,8 +37,9 @@ impl FromRequestParts<Arc<Shared>> for Decider {
 
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Problem> {
         let visitor = visitor::of(shared, &parts.headers, &parts.extensions)?;
-        let query = Query::<BTreeMap<String, String>>::try_from_uri(&parts.uri);
+        let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
         let Query(query) = query.map_err(|_| Problem::malformed("the query cannot be read"))?;
+        let query = once(query)?;
         let reason = query.get("reason").filter(|reason| !reason.is_empty()).cloned();
         if let Some(reason) = &reason
             && (reason.len() > REASON_MAX || reason.chars().any(char::is_control))
@@ -50,6 +51,21 @@ impl FromRequestParts<Arc<Shared>> for Decider {
         let origin = parts.extensions.get::<Origin>().cloned().unwrap_or_default();
         Ok(Decider { visitor, origin, reason, has_confirmed })
     }
+}
+
+/// The parameters of a request.
+///
+/// # Errors
+/// If one is there twice: which was meant?
+fn once(query: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Problem> {
+    let mut parameters = BTreeMap::new();
+    for (name, value) in query {
+        if parameters.contains_key(&name) {
+            return Err(Problem::twice(&name));
+        }
+        parameters.insert(name, value);
+    }
+    Ok(parameters)
 }
 
 impl Decider {

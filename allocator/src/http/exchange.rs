@@ -182,7 +182,7 @@ pub(super) async fn leave(
     request: Request<Body>,
 ) -> Result<Response, Problem> {
     let result = match path.ok().as_ref().and_then(|Path(rest)| rest.strip_suffix("/leave")) {
-        Some(node) => match visitor {
+        Some(node) => match visitor.and_then(|visitor| paced(&shared, &visitor).map(|()| visitor)) {
             Ok(visitor) => {
                 body::of(&shared, request).await.and_then(|body| goodbye(&shared, &visitor, node, &body))
             }

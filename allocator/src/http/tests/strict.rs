@@ -27,6 +27,9 @@ async fn a_field_that_is_there_twice_is_refused_by_its_name() {
         ("POST", "/v1/limits/vendor/rest/pause", r#"{"for":"1s","for":"9h"}"#.to_owned(), "for"),
         ("PUT", "/v1/limits/vendor/rest", format!(r#"{{"rules":[{rule}]}}"#), "rules[0].limit"),
         ("PUT", "/v1/limits/new", r#"{"rules":[],"rules":[]}"#.to_owned(), "rules"),
+        // The bug: of two parameters the last one was meant.
+        ("DELETE", "/v1/limits/vendor/rest?confirm=false&confirm=true", String::new(), "confirm"),
+        ("PUT", "/v1/limits/vendor/rest?dry_run=true&dry_run=false", "{}".to_owned(), "dry_run"),
     ] {
         let reply = app.change(method, path, "127.0.0.1:7400", &body).await;
         let (code, named, detail) = reply.problem(400);

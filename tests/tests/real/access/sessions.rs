@@ -150,3 +150,31 @@ async fn a_client_is_told_that_it_is_not_let_in() {
         lessor::Client::builder(&allocator.url).token(lessor::Token::file("/nowhere/token")).build();
     assert!(nowhere.map(|_| ()).expect_err("no file").to_string().contains("/nowhere/token"));
 }
+
+/// The bug: goodbyes were answered however many came, each of which may name a thousand pools.
+#[tokio::test]
+async fn an_identity_says_goodbye_no_more_often_than_it_may_ask() {
+    let desk = Desk::new(Way::Plain);
+    let config = std::fs::read_to_string(desk.file("lessor.toml")).expect("it is there");
+    let slow = config.replace("[auth]\n", "[auth]\nexchanges_per_second_max = 1\n");
+    std::fs::write(desk.file("lessor.toml"), slow).expect("a file in it");
+    let [one, other] = ["a", "b"].map(|name| desk.http(Some(&desk.token(name))));
+    let allocator = desk.serve();
+    let leave = async |http| {
+        let url = format!("{}/v1/nodes/a-1/leave", allocator.url);
+        ask(http, "POST", &url, r#"{"session":1,"seq":1,"spent":[]}"#).await
+    };
+    let mut refused = None;
+    // A hundred of them take less than a hundred seconds.
+    for _ in 0..100 {
+        let answer = leave(&one).await;
+        if answer.status != 200 {
+            refused = Some(answer);
+            break;
+        }
+    }
+    let refused = refused.expect("it says too many");
+    assert!(refused.status == 429 && refused.body.contains("too_many_exchanges"), "{}", refused.body);
+    assert!(refused.headers.contains_key("retry-after"));
+    assert_eq!(leave(&other).await.status, 200);
+}
