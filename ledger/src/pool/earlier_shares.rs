@@ -3,6 +3,7 @@
 
 use super::safe_shares::{Taken, counts_for, counts_longer, safe_span};
 use super::{Plan, Pool};
+use crate::share::Owner;
 use lessor_protocol::{ClockBounds, Moment, SafeShare};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -76,7 +77,7 @@ impl Pool {
         let EarlierShares { permits, holders, span, over } = shares;
         let windows = self.safe_span();
         let longer = self.plan.clocks.stretched(counts_for(&self.plan.rules).saturating_sub(span));
-        let taken = Taken { permits, holders, span, free_from: over + longer };
+        let taken = Taken { permits, holders, span, free_from: over + longer, owner: Owner::NONE };
         let is_kept = windows.is_some_and(|windows| taken.within(windows) <= self.plan.sharing.reserve);
         if self.now < taken.free_from && !is_kept && self.borrower.is_none() {
             self.safe_shares.hold(taken, windows);

@@ -35,6 +35,7 @@ mod reset;
 mod resting;
 mod safe_loan;
 mod safe_shares;
+mod seats;
 mod session;
 mod sessions;
 mod snapshot;

@@ -8,6 +8,7 @@
 
 use super::safe_shares::{LENT_FOR, Taken};
 use super::{Pool, SessionId};
+use crate::share::Owner;
 use lessor_protocol::{Moment, SafeShare};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -81,12 +82,12 @@ impl Pool {
         lasts: Duration,
         most: usize,
     ) -> Option<SafeShare> {
-        let (now, clocks) = (self.now, self.plan.clocks);
+        let (now, clocks, owner) = (self.now, self.plan.clocks, self.owner_of(id));
         let loan = self.borrower.as_mut()?.safe_loan_mut();
         // The root counts each for as long as it said, whatever the configuration says since.
         let share = SafeShare { permits, span: loan.span, lasts: lasts.min(loan.lasts) };
         let is_lent = now < loan.until && self.safe_shares.permits() <= loan.permits && share.is_sane();
-        if is_lent && self.safe_shares.take(id, share, (loan.permits, most), now, clocks) {
+        if is_lent && self.safe_shares.take((id, owner), share, (loan.permits, most), now, clocks) {
             loan.is_used = true;
             loan.wanting.remove(&id);
             return Some(share);
@@ -129,7 +130,8 @@ impl Pool {
         let longer = stretched.saturating_sub(clocks.stretched(before));
         self.safe_shares.go_by(longer, span);
         if !longer.is_zero() {
-            let gone = Taken { permits: gone, holders: 1, span: before, free_from: now + stretched };
+            let free_from = now + stretched;
+            let gone = Taken { permits: gone, holders: 1, span: before, free_from, owner: Owner::NONE };
             self.safe_shares.linger(gone, span);
         }
     }

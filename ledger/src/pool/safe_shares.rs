@@ -15,7 +15,7 @@ use super::safe_loan::SafeAsk;
 use super::{Above, Plan, Pool, SessionId};
 use crate::Rule;
 use crate::packed::Carrier;
-use crate::share::Safe;
+use crate::share::{Owner, Safe};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment, Refusal, RefusalReason, SafeShare};
 use std::collections::{BTreeMap, VecDeque};
@@ -43,11 +43,18 @@ struct Given {
     last: Moment,
     /// What all of them together allow in one window of the rules that hold now.
     permits: u64,
+    /// Which identity found none last, and when; the origin if none ever did.
+    wanted: (Owner, Moment),
 }
 
 impl Usual for Given {
-    const USUAL: &'static Self =
-        &Given { taken: BTreeMap::new(), soonest: Moment::NEVER, last: Moment::ORIGIN, permits: 0 };
+    const USUAL: &'static Self = &Given {
+        taken: BTreeMap::new(),
+        soonest: Moment::NEVER,
+        last: Moment::ORIGIN,
+        permits: 0,
+        wanted: (Owner::NONE, Moment::ORIGIN),
+    };
 }
 
 /// The safe share of a session, or those of an allocator's.
@@ -58,6 +65,8 @@ pub(super) struct Taken {
     pub(super) holders: u64,
     pub(super) span: Duration,
     pub(super) free_from: Moment,
+    /// Whose session it is, if that has an identity.
+    pub(super) owner: Owner,
 }
 
 impl Taken {
@@ -94,6 +103,21 @@ impl SafeShares {
     /// Those that are taken, and by which session.
     pub(super) fn taken(&self) -> impl Iterator<Item = (SessionId, Taken)> {
         self.given.taken.iter().map(|(id, taken)| (*id, *taken))
+    }
+
+    /// Whether the session `id` has one.
+    pub(super) fn has(&self, id: SessionId) -> bool {
+        self.given.taken.contains_key(&id)
+    }
+
+    /// Which identity found none last, and when.
+    pub(super) fn wanted(&self) -> Option<(Owner, Moment)> {
+        Some(self.given.wanted).filter(|(_, at)| *at > Moment::ORIGIN)
+    }
+
+    /// A session of `owner` found none at `now`.
+    pub(super) fn is_wanted(&mut self, owner: Owner, now: Moment) {
+        self.given.unusual().into_iter().for_each(|given| given.wanted = (owner, now));
     }
 
     /// Goes on with those that were `taken`, in windows of `span`.
@@ -186,7 +210,7 @@ impl SafeShares {
     /// `most`. One that has another, from before a change, keeps that until it ends.
     pub(super) fn take(
         &mut self,
-        id: SessionId,
+        (id, owner): (SessionId, Owner),
         share: SafeShare,
         (permits, most): (u64, usize),
         now: Moment,
@@ -206,7 +230,7 @@ impl SafeShares {
         // All others stay as they are: no ask looks at each of them.
         self.given.soonest = self.given.soonest.min(free_from);
         self.given.last = self.given.last.max(free_from);
-        let taken = Taken { permits: share.permits, holders: 1, span: share.span, free_from };
+        let taken = Taken { permits: share.permits, holders: 1, span: share.span, free_from, owner };
         self.given.taken.insert(id, taken);
         true
     }
@@ -242,7 +266,9 @@ impl SafeShares {
             let free_from = earlier.map_or(free_from, |earlier| earlier.max(free_from));
             // Each permit of those that are lent anew may be of another node.
             let holders = ask.holders.saturating_add(ask.more).min(counted);
-            self.given.taken.insert(id, Taken { permits: counted, holders, span, free_from });
+            self.given
+                .taken
+                .insert(id, Taken { permits: counted, holders, span, free_from, owner: Owner::NONE });
         }
         if let Some(before) = before.filter(|_| !ask.span.is_zero() && ask.span < share.span) {
             let gone = before.permits.saturating_sub(counted);
@@ -271,7 +297,15 @@ impl Given {
         carrier.moment(&mut self.soonest);
         carrier.moment(&mut self.last);
         carrier.number(&mut self.permits);
-        let blank = Taken { permits: 0, holders: 1, span: Duration::ZERO, free_from: Moment::ORIGIN };
+        carrier.number(&mut self.wanted.0.0);
+        carrier.moment(&mut self.wanted.1);
+        let blank = Taken {
+            permits: 0,
+            holders: 1,
+            span: Duration::ZERO,
+            free_from: Moment::ORIGIN,
+            owner: Owner::NONE,
+        };
         let mut taken: VecDeque<(SessionId, Taken)> = std::mem::take(&mut self.taken).into_iter().collect();
         carrier.list(
             &mut taken,
@@ -282,6 +316,7 @@ impl Given {
                 carrier.number(&mut taken.holders);
                 carrier.span(&mut taken.span);
                 carrier.moment(&mut taken.free_from);
+                carrier.number(&mut taken.owner.0);
             },
         );
         self.taken.extend(taken);
@@ -298,23 +333,6 @@ impl Given {
 }
 
 impl Pool {
-    /// What the session `id` may go on with while no allocator answers it, if there is a safe share for it.
-    pub fn safe_share(&mut self, now: Moment, id: SessionId) -> Option<SafeShare> {
-        self.advance(now);
-        let Safe { nodes, lasts } = self.plan.sharing.safe?;
-        let reserve = self.plan.sharing.reserve;
-        let most = usize::try_from(nodes).unwrap_or(usize::MAX);
-        let permits = reserve / nodes.max(1);
-        if self.borrower.is_some() {
-            return self.hand_out_safe_share(id, permits, lasts, most);
-        }
-        let share = SafeShare { permits, span: self.safe_span()?, lasts };
-        let permits = reserve.min(self.safe_shares.permits().saturating_add(self.safe_room()));
-        let is_granted =
-            share.is_sane() && self.safe_shares.take(id, share, (permits, most), self.now, self.plan.clocks);
-        is_granted.then_some(share)
-    }
-
     /// The allocator `id` says what its nodes have of safe shares, and want beside. What it may hand out of them in all, until it asks
     /// again.
     pub fn lend_safe(&mut self, now: Moment, id: SessionId, ask: SafeAsk) -> Option<SafeShare> {
@@ -335,7 +353,7 @@ impl Pool {
     }
 
     /// Permits that no session has, beyond what all safe shares allow.
-    fn safe_room(&self) -> u64 {
+    pub(super) fn safe_room(&self) -> u64 {
         self.ledgers.available().saturating_sub(self.safe_shares.permits())
     }
 

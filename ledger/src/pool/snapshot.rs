@@ -13,7 +13,7 @@ use super::session::{Burn, Session};
 use super::{Books, Plan, Pool, SessionId};
 use crate::pacing::{Excess, Pacer, SavedExcess};
 use crate::rule::{At, Gap, Saved, Since};
-use crate::share::Share;
+use crate::share::{Owner, Share};
 use lessor_protocol::{Moment, PERMITS_MAX, TERM_MAX};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU64;
@@ -270,7 +270,9 @@ impl SavedSafeShares {
             |share: &SavedSafeShare| share.permits.max(share.holders) <= PERMITS_MAX && !share.span.is_zero();
         let restored = |share: &SavedSafeShare| {
             let SavedSafeShare { id, permits, holders, span, free } = *share;
-            (SessionId(id), Taken { permits, holders, span, free_from: since.moment(free) })
+            let free_from = since.moment(free);
+            // Its session says whose it is when it asks again.
+            (SessionId(id), Taken { permits, holders, span, free_from, owner: Owner::NONE })
         };
         self.taken.iter().all(sane).then(|| self.taken.iter().map(restored).collect())
     }
@@ -278,7 +280,7 @@ impl SavedSafeShares {
 
 impl SavedSafeShare {
     fn of(id: SessionId, taken: Taken) -> Self {
-        let Taken { permits, holders, span, free_from } = taken;
+        let Taken { permits, holders, span, free_from, owner: _ } = taken;
         SavedSafeShare { id: id.0, permits, holders, span, free: free_from.into() }
     }
 }

@@ -22,6 +22,7 @@ mod reset;
 mod resting;
 mod rows;
 mod safe_shares;
+mod seats;
 mod snapshot;
 
 const SECOND: Duration = Duration::from_secs(1);
