@@ -6,8 +6,15 @@ use super::family::Place;
 use crate::pacing::credit_max;
 use crate::rule::Pace;
 use lessor_protocol::Ask;
+use std::time::Duration;
 
 impl Pool {
+    /// For how long credit is saved up for `id` while the pool eases off: it asks once in its term, which is longer than others where
+    /// it is far away.
+    pub(super) fn saves_for(&self, id: Place) -> Duration {
+        self.term.max(self.sessions[id].term)
+    }
+
     /// What `ask` lacks for a call that waits, if that is more than `pace` ever saves up, and all of it is there.
     pub(super) fn lacks_for_large(&self, id: Place, ask: &Ask, pace: Option<Pace>) -> u64 {
         let lacks = ask.largest.saturating_sub(ask.held);

@@ -305,12 +305,6 @@ impl Pool {
         (supply, pace)
     }
 
-    /// For how long credit is saved up for `id` while the pool eases off: it asks once in its term, which is longer than others where
-    /// it is far away.
-    pub(super) fn saves_for(&self, id: Place) -> Duration {
-        self.term.max(self.sessions[id].term)
-    }
-
     /// For how long more must be wanted than comes back until it is lent evenly, and how long a plan for that is good.
     fn evens_out(&self) -> Option<(Duration, Duration)> {
         self.ledgers.evens_out().filter(|_| self.plan.ease_off)
