@@ -182,6 +182,11 @@ impl Ledgers {
         self.rules.iter().any(Ledger::counts_from_spend)
     }
 
+    /// Whether what a lease held unspent at its end is there again once its session says so. A bucket may have been full meanwhile.
+    pub(super) fn take_back(&self) -> bool {
+        self.rules.iter().all(|ledger| ledger.bucket().is_none())
+    }
+
     /// Permits that they lend in `span` on average for as long as all are wanted.
     pub(super) fn sustained(&self, span: Duration) -> u64 {
         self.all().map(|ledger| ledger.sustained(span)).min().unwrap_or(0)

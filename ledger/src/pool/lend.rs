@@ -123,7 +123,8 @@ impl Pool {
         let wait = if is_spent && others.count() > 0 { self.told_wait(id) } else { None };
         let permits = if wait.is_some() { 0 } else { permits };
         // What a group is guaranteed is lent all the same, and not for nothing.
-        let is_hoarded = (is_hoarded || yields && ask.waiting == 0) && permits == 0;
+        let gives_back = yields && ask.waiting == 0 && self.ledgers.take_back();
+        let is_hoarded = (is_hoarded || gives_back) && permits == 0;
         if is_spent {
             self.note_patience(id, ask, permits);
         }

@@ -1,6 +1,7 @@
 //! Calls that wait go before calls that may come. While callers wait for permits that are lent to others, a session whose calls wait as
 //! well is lent what its callers wait for, and nothing in advance: each of its calls asks, and none is refused for that. What it would
-//! hold until its next call is spent by another session meanwhile.
+//! hold until its next call is spent by another session meanwhile. What it holds already comes back when its lease ends, unless that is
+//! of a bucket, which takes nothing back then.
 //!
 //! It only ever makes a grant smaller, or lets a lease end.
 
