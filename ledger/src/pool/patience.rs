@@ -17,7 +17,7 @@ use std::time::Duration;
 const PATIENT_FOR: u32 = 5;
 
 /// Where leases last longer, a call that finds nothing in hand waits longer than its caller may.
-const TERM_MAX: Duration = Duration::from_millis(100);
+const TERM_MAX: Duration = Duration::from_millis(200);
 
 /// Callers wait, and were not lent all that they wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -69,3 +69,19 @@ fn a_bucket_is_used_while_callers_wait_for_a_moment() {
         }
     }
 }
+
+/// The bug: nothing was left to callers that wait where leases last more than 100 ms: 82 % of this window was used.
+#[test]
+fn a_window_of_some_seconds_is_used_while_callers_wait() {
+    let fleet = Setup {
+        seed: 1,
+        nodes: 40,
+        demand: 20.0,
+        latency: Latency { one_way: 5 * MILLI, jitter: MILLI },
+        patience: 200 * MILLI,
+        lasts: 120 * SECOND,
+        ..setup("sliding_window 40/4s")
+    };
+    let used = run(fleet).unwrap_or_else(|failure| panic!("{failure}")).figures.used_share;
+    assert!(used >= 0.92, "{used} used");
+}
