@@ -166,9 +166,6 @@ pub fn read(text: &str) -> Result<Setup, String> {
     if setup.lends_on() && (setup.siblings > 0 || setup.store > 0) {
         return Err("siblings and store are for fleets whose nodes ask the allocator itself".to_owned());
     }
-    if matches!(setup.topology, Topology::Regions(_)) && !setup.live.is_empty() {
-        return Err("live is not for regions below an allocator".to_owned());
-    }
     setup.replay = command(&setup);
     Ok(setup)
 }
