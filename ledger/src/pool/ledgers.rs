@@ -3,6 +3,7 @@
 
 use super::Plan;
 use super::loan::Loan;
+use crate::pacing::LOW_WATER_PERCENT;
 use crate::packed::Carrier;
 use crate::rule::{
     Account, BucketLedger, Calls, Draw, FixedLedger, Ledger, Pace, Saved, Since, SlidingLedger,
@@ -200,9 +201,26 @@ impl Ledgers {
         Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX))
     }
 
-    /// The rate at which what is left lasts, where a rule eases off.
-    pub(super) fn pace(&self) -> Option<Pace> {
-        self.all().filter_map(|ledger| ledger.pace()).reduce(Pace::slower)
+    /// Those of `rules` that are below their low-water mark, with `kept` permits kept back. Where one has little left, others may have
+    /// much.
+    fn low(&self, rules: &[Rule], kept: u64) -> impl Iterator<Item = &Ledger> {
+        let is_low = move |(ledger, rule): &(&Ledger, &Rule)| {
+            let left = ledger.account().available().saturating_sub(kept);
+            let most = rule.ceiling().saturating_sub(kept);
+            u128::from(left) * 100 < u128::from(most) * u128::from(LOW_WATER_PERCENT)
+        };
+        self.rules.iter().zip(rules).filter(is_low).map(|(ledger, _)| ledger)
+    }
+
+    /// The rate at which what is left lasts, where one of `rules` eases off.
+    pub(super) fn low_pace(&self, rules: &[Rule], kept: u64) -> Option<Pace> {
+        self.low(rules, kept).filter_map(|ledger| ledger.account().pace()).reduce(Pace::slower)
+    }
+
+    /// Whether one of `rules` that is spent evenly is low.
+    pub(super) fn evens_out_low(&self, rules: &[Rule], kept: u64) -> bool {
+        let mut sliding = self.low(rules, kept).filter_map(Ledger::sliding);
+        sliding.any(|ledger| ledger.evens_out().is_some())
     }
 
     /// For how long more must be wanted than comes back until it is lent evenly, and how long a plan for that is good; `None` where no

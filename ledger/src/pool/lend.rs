@@ -7,8 +7,7 @@ use super::claims::{POLL_MIN, of_all, poll};
 use super::family::{self, Above, Place};
 use super::loan::Loan;
 use super::rates::callable;
-use crate::Rule;
-use crate::pacing::{Excess, LOW_WATER_PERCENT};
+use crate::pacing::Excess;
 use crate::rule::{Draw, Pace, THOUSAND_SECONDS};
 use crate::sizing::{self, Asker, Scarcity, Sized, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
@@ -280,12 +279,13 @@ impl Pool {
         // While it eases in, what there will be is what there is.
         let most = self.eased();
         let within = |span| self.ledgers.within(span).saturating_sub(kept_back).min(most).max(left);
-        let low = u128::from(left) * 100 < u128::from(self.stock()) * u128::from(LOW_WATER_PERCENT);
-        if low && self.wanting.excess != Excess::NONE {
+        let rules = &self.plan.rules;
+        if self.wanting.excess != Excess::NONE && self.ledgers.evens_out_low(rules, kept_back) {
             self.wanting.excess.found_low();
         }
         let is_even = even.is_some();
-        let pace = if self.plan.ease_off && low && !is_even { self.ledgers.pace() } else { even };
+        let eases_off = self.plan.ease_off && !is_even;
+        let pace = if eases_off { self.ledgers.low_pace(rules, kept_back) } else { even };
         let sustained = self.ledgers.sustained(term);
         let (stock, poll) = (left, poll(term));
         let supply = match pace {
@@ -328,13 +328,6 @@ impl Pool {
                 self.wanting.excess.see(self.now, is_excess, EXCESS_PAUSE.max(2 * self.term));
             }
         }
-    }
-
-    /// The most permits that can ever be there; 0 where a steady flow, of which none are kept, is all there is.
-    fn stock(&self) -> u64 {
-        let kept = self.plan.rules.iter().filter(|rule| rule.flow().is_none());
-        let kept_back = self.reserve().saturating_add(self.withheld());
-        kept.map(Rule::ceiling).min().unwrap_or(0).saturating_sub(kept_back)
     }
 
     /// When to ask again, and when there will be a permit, for a session that got less than it wanted.

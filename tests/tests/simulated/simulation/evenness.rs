@@ -114,3 +114,24 @@ fn nodes_far_away_use_what_a_window_of_minutes_has_beside_one_of_a_second() {
         assert!(eased >= 0.93 * uneased, "{rules}: {eased} of {uneased}");
     }
 }
+
+/// The bug: where one rule had little left, the pool eased off at the pace of another one that had much: 77 and 65 % of these were used.
+#[test]
+fn no_window_with_much_left_slows_what_another_rule_lends() {
+    let cases = [
+        ("token_bucket 26/1s capacity 7", "sliding_window 15600/60s", 20, 130.0),
+        ("sliding_log 11/2s", "sliding_window 247/30s", 8, 11.0),
+    ];
+    for (rule, beside, nodes, demand) in cases {
+        let used = |rules: &str| {
+            let latency = Latency { one_way: 5 * MILLI, jitter: MILLI };
+            let fleet = fleet(demand, Topology::Allocator, 1);
+            let mut fleet = Setup { nodes, latency, patience: 100 * MILLI, plan: setup(rules).plan, ..fleet };
+            fleet.plan.ease_off = true;
+            clean(fleet).figures.used_share
+        };
+        let (alone, both) = (used(rule), used(&format!("{rule} + {beside}")));
+        println!("{rule}: {both:.3}, {alone:.3} alone");
+        assert!(both >= alone - 0.02, "{rule}: {both}, {alone} alone");
+    }
+}
