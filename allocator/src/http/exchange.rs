@@ -135,9 +135,8 @@ fn answered(shared: &Arc<Shared>, span: &Span, visitor: &Visitor, body: &[u8]) -
     }
     shared.cause().note(span);
     shared.was_asked();
-    let now = shared.now();
     for event in &events {
-        let Some(omitted) = shared.events().admits(now, visitor.owner()) else { continue };
+        let Some(omitted) = shared.events().admits(shared.now(), visitor.owner()) else { continue };
         let (limit, key, kind) = (&event.limit, &event.key, event.kind);
         tracing::info!(limit, key, ?kind, omitted, "a vendor counts otherwise");
         shared.tell(event);

@@ -26,10 +26,10 @@ impl Pool {
         share
     }
 
-    /// A session of `owner` found none. Of several identities the one with the fewest comes first.
+    /// A session of `owner` found none. Of several identities the one with the fewest comes first; only then they are counted.
     fn wants_seat(&mut self, owner: Owner) {
-        let is_first =
-            self.wanting().is_none_or(|other| self.seats_of(other).count() >= self.seats_of(owner).count());
+        let has_fewer = |other| self.seats_of(other).count() >= self.seats_of(owner).count();
+        let is_first = self.wanting().is_none_or(|other| other == owner || has_fewer(other));
         if is_first {
             self.safe_shares.is_wanted(owner, self.now);
         }

@@ -92,6 +92,11 @@ impl Registry {
         let limit = self.limits.remove(name);
         let was_there = limit.is_some();
         self.note_removed(name);
+        let heirs = std::mem::take(&mut self.heirs);
+        for (departed, (heir, until)) in heirs {
+            let heirs = if heir == name { &mut self.lost_heirs } else { &mut self.heirs };
+            heirs.insert(departed, (heir, until));
+        }
         if let Some(limit) = limit {
             self.retired.insert(name.to_owned(), limit);
         }
@@ -190,7 +195,7 @@ impl Registry {
     /// Whether `name` fell to a pattern that waits for what an earlier life lent by it, and that was removed since: a shorter pattern, to
     /// which it falls now, knows nothing of that.
     pub(super) fn has_lost_heir(&self, now: Moment, name: &str) -> bool {
-        if self.heirs.is_empty() {
+        if self.lost_heirs.is_empty() {
             return false;
         }
         let asked = self.limits.named_for(name).filter(|asked| asked.ends_with('*'));
@@ -198,7 +203,7 @@ impl Registry {
             let fell = |(departed, (heir, until)): (&String, &(String, Moment))| {
                 now < *until && asked.len() < heir.len() && (departed == name || fits(name, departed))
             };
-            self.heirs.iter().any(fell)
+            self.lost_heirs.iter().any(fell)
         })
     }
 
@@ -220,6 +225,7 @@ impl Registry {
         }
         self.forget_departed(now);
         self.heirs.retain(|_, (_, until)| now < *until);
+        self.lost_heirs.retain(|_, (_, until)| now < *until);
     }
 
     /// Forgets what an earlier life has left of limits, once a limit that is new would wait as long.

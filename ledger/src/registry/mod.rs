@@ -87,6 +87,8 @@ pub struct Registry {
     departed: BTreeMap<String, Departed>,
     /// The patterns to which the names of those fell, and until when each waits for what was lent by them.
     heirs: BTreeMap<String, (String, Moment)>,
+    /// Those of them that were removed since.
+    lost_heirs: BTreeMap<String, (String, Moment)>,
     clocks: ClockBounds,
     /// What an earlier life may have left, for limits that are new.
     past: Past,
@@ -118,6 +120,7 @@ impl Registry {
             retired: Limits::default(),
             departed: BTreeMap::new(),
             heirs: BTreeMap::new(),
+            lost_heirs: BTreeMap::new(),
             clocks,
             past,
             epoch,

@@ -159,7 +159,7 @@ impl Limit {
     /// # Errors
     /// If there is none.
     pub(super) fn make_room(&mut self, now: Moment, id: &PoolId, owner: Owner) -> Result<(), AskRejection> {
-        self.sweep(now, STEPS_FOR_KEY);
+        self.sweep_pools(now, STEPS_FOR_KEY, Replaced::None);
         if self.check_room(id, owner).is_ok() {
             return Ok(());
         }

@@ -24,19 +24,21 @@ impl Limit {
     /// cannot be told from new ones, and lets those rest that no session uses. One that rests is passed over until there is
     /// something to see, or memory is short: then all of them forget what they can spare.
     pub fn sweep(&mut self, now: Moment, steps: usize) {
+        self.unused.sweep(now);
         self.sweep_pools(now, steps, Replaced::None);
     }
 
     /// The same of a limit that was removed. No node can use what a pool has saved up.
     pub(crate) fn sweep_removed(&mut self, now: Moment, steps: usize) {
+        self.unused.sweep(now);
         self.sweep_pools(now, steps, Replaced::AllOfThem);
     }
 
-    /// The same, where pools of which nothing matters any more that they lent make room for others. What they have saved up is lost.
+    /// The same, where pools of which nothing matters any more that they lent make room for others. What they have saved up is lost. It
+    /// is called by asks, too, so it does not look at each key with rules of its own.
     pub(super) fn sweep_pools(&mut self, now: Moment, steps: usize, replaced: Replaced) {
         let (makes_pools, is_written) = (self.makes_pools(), self.unwritten.is_on());
         let is_short = self.held_sessions.is_some();
-        self.unused.sweep(now);
         self.pools.reach_some(steps.saturating_mul(REACHES_AT_ONCE), &mut self.tally);
         let (unused, owners, mut changed) = (&mut self.unused, &self.owners, vec![]);
         let mut most = if replaced == Replaced::AllOfThem { usize::MAX } else { 1 };
