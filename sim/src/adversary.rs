@@ -1,7 +1,7 @@
-//! A node that does not play by the rules: it hoards, lies, replays or floods. The world carries its messages; what it
-//! says is within what the wire lets through. The one lie that breaks the quota it never tells: it spends no permit
-//! that it reported as spent, or does not hold. Against that lie no book helps, only the contract with the operator of
-//! the node.
+//! A node that breaks the protocol: it hoards, lies, replays or floods. The world carries its messages, which stay
+//! within what the wire format accepts. One lie is never told, because no books protect against it: the adversary
+//! spends no permit that it reported as spent or does not hold. Only a contract with the operator of the node helps
+//! there.
 
 use crate::MILLI;
 use crate::clock::HostClock;
@@ -12,28 +12,28 @@ use lessor_protocol::{
 };
 use std::time::Duration;
 
-/// What it does wrong.
+/// How an adversary breaks the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
-    /// It takes all it can get, says that it needs more, holds it and never spends any.
+    /// Takes all it can get, claims to need more, and never spends any of it.
     Hoard,
-    /// It spends what it gets at once, and says that it needs far more.
+    /// Spends every grant at once and claims to need far more.
     Overstate,
-    /// It spends what it gets at once, wants much, and says that it has no demand.
+    /// Spends every grant at once, wants much, and reports no demand.
     Understate,
-    /// It says that it still holds what it has spent, and sometimes more than it ever had.
+    /// Claims to hold permits that it has spent.
     Claim,
-    /// It makes up its totals: they fall, and jump.
+    /// Makes up its totals, which fall and jump.
     Forge,
-    /// Its numbers jump, up to the last one there is, and it sends old asks again.
+    /// Numbers its asks in jumps, up to the largest number, and sends old asks again.
     Jump,
-    /// It spends nothing and says that it has spent everything.
+    /// Spends nothing and reports everything as spent.
     Pretend,
-    /// It asks a thousand times a second.
+    /// Asks a thousand times a second.
     Flood,
-    /// It asks again long before it was told to, and spends what it gets.
+    /// Asks again long before it was told to, and spends its grants.
     Hurry,
-    /// It begins a new session for each ask.
+    /// Begins a new session for each ask.
     Crowd,
 }
 
@@ -52,26 +52,26 @@ pub const LIES: [(&str, Lie); 10] = [
 ];
 
 impl Lie {
-    /// Its name in setups.
+    /// Returns the name of the lie in setups.
     pub fn name(self) -> &'static str {
         LIES.iter().find(|(_, lie)| *lie == self).expect("all are listed").0
     }
 
-    /// Whether it spends: then it must not say things that would make spending wrong.
+    /// Whether the adversary spends. If so, no claim of it may make that spending wrong.
     fn spends(self) -> bool {
         matches!(self, Lie::Overstate | Lie::Understate | Lie::Claim | Lie::Jump | Lie::Hurry)
     }
 
-    /// Whether it asks when it likes, rather than when it was told to.
+    /// Whether the adversary ignores when it was told to ask next.
     fn is_hasty(self) -> bool {
         matches!(self, Lie::Hoard | Lie::Flood | Lie::Hurry | Lie::Crowd)
     }
 
-    /// Returns the time between two asks that the allocator did not set, on average, in nanoseconds.
+    /// Returns the mean time that the adversary adds between two asks, in nanoseconds.
     fn pace(self) -> u64 {
         match self {
             Lie::Flood | Lie::Hurry => MILLI,
-            // Its sessions are all remembered for a while: faster would only make the run slow.
+            // The allocator remembers each session for a while: a faster pace would only make the run slow.
             Lie::Crowd => 40 * MILLI,
             Lie::Hoard
             | Lie::Overstate
@@ -84,31 +84,31 @@ impl Lie {
     }
 }
 
-/// Longest that it waits for an answer. Only to the newest ask is one any use.
+/// Longest wait for an answer: only the answer to the newest ask is of use.
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 
-/// A node that does not play by the rules.
+/// A node that breaks the protocol.
 #[derive(Debug)]
 pub struct Adversary {
-    /// What it does wrong.
+    /// How it breaks the protocol.
     pub lie: Lie,
-    /// Its clock.
+    /// The clock of its host.
     pub clock: HostClock,
-    /// Which session it is.
+    /// Its current session.
     pub session: u64,
-    /// Names the exchange whose answer it waits for, and when that was sent.
+    /// The exchange whose answer it waits for, and when its ask was sent.
     pub exchange: (u64, Moment),
     /// The number of its last ask.
     seq: u64,
-    /// What it may spend.
+    /// The permits it may spend.
     slot: Slot,
-    /// Of this session: granted, spent, said to be spent, said to be held.
+    /// Permits granted in this session, permits spent in it, and the last ask.
     granted: u64,
     spent: u64,
     said: Ask,
-    /// What the last answer told.
+    /// The wait before the next ask, as the last answer said.
     ask_after: Duration,
-    /// Whether the limit has a steady flow. Then it spends nothing: no bucket of its own says when it may.
+    /// Whether the limit has a steady flow. The adversary spends none of it: it keeps no bucket that says when it may.
     is_paced: bool,
     /// The rate that it was lent last.
     rate: RateClaim,
@@ -116,7 +116,7 @@ pub struct Adversary {
 }
 
 impl Adversary {
-    /// One that begins as `session`.
+    /// Makes an adversary that begins with `session`.
     pub fn new(lie: Lie, clock: HostClock, session: u64, rng: fastrand::Rng) -> Self {
         Adversary {
             lie,
@@ -135,48 +135,48 @@ impl Adversary {
         }
     }
 
-    /// Begins another session, which owns nothing.
+    /// Begins another session, which holds nothing.
     pub fn begin(&mut self, session: u64) {
         (self.session, self.seq, self.granted, self.spent) = (session, 0, 0, 0);
         self.said = Ask::default();
         self.rate = RateClaim::None;
-        // Not emptied but new: the old one would go by the end of what it was lent before.
+        // The slot is replaced, not emptied: the old one would keep the end of its last lease.
         self.slot = Slot::new();
     }
 
-    /// Permits that it can still spend.
+    /// Returns the permits that the adversary can still spend.
     pub fn in_hand(&self, real: u64) -> u64 {
         if self.is_paced { 0 } else { self.has(real) }
     }
 
-    /// Permits that it has of a live lease.
+    /// Returns the permits of a live lease.
     fn has(&self, real: u64) -> u64 {
         if self.clock.show(real) < self.slot.deadline() { self.slot.balance().total() } else { 0 }
     }
 
-    /// How long until its next ask.
+    /// Returns the time until the next ask, in nanoseconds.
     pub fn gap(&mut self) -> u64 {
         let told = if self.lie.is_hasty() { 0 } else { nanos(self.ask_after) };
         told + self.rng.u64(1..=2 * self.lie.pace())
     }
 
-    /// Whether it would rather have the answer to its last ask first.
+    /// Whether the adversary waits for the answer to its last ask before it sends another.
     pub fn waits(&self, real: u64) -> bool {
         let (exchange, sent) = self.exchange;
         self.lie != Lie::Flood && exchange != 0 && self.clock.show(real).since(sent) < ANSWER_WITHIN
     }
 
-    /// Whether it wants a new session before its next ask.
+    /// Whether the adversary begins a new session before its next ask.
     pub fn moves_on(&mut self) -> bool {
         self.lie == Lie::Crowd || self.seq >= PERMITS_MAX || self.rng.u32(..200) == 0
     }
 
-    /// Whether it sends an old message again instead of a new one.
+    /// Whether the adversary sends an old message again instead of a new one.
     pub fn repeats(&mut self) -> bool {
         self.lie == Lie::Jump && self.rng.u32(..3) == 0
     }
 
-    /// Its next ask, with its number.
+    /// Makes the next ask and returns it with its number.
     pub fn ask(&mut self, real: u64) -> (u64, Ask) {
         let jumps = self.lie == Lie::Jump && self.rng.bool();
         let step = if jumps { [1_000, 1 << 40, PERMITS_MAX][self.rng.usize(..3)] } else { 1 };
@@ -184,7 +184,8 @@ impl Adversary {
         let held = self.has(real);
         let rate = self.claim();
         let mut truth = Ask { spent_total: self.spent, held, want: self.large(), rate, ..Ask::default() };
-        // It says nothing of what it has in flight, or too much. Too little is as bad as to spend what it does not hold.
+        // Calls in flight are omitted or overstated. To understate them is as bad as to spend permits that are not
+        // held.
         if self.seq.is_multiple_of(2) {
             (truth.running, truth.busy) = (Some(PERMITS_MAX), self.granted);
         }
@@ -194,10 +195,10 @@ impl Adversary {
             }
             Lie::Understate | Lie::Jump => truth,
             Lie::Claim => {
-                // What it says to be spent must not fall, and must have been.
+                // The total reported as spent must not fall, and must have been spent.
                 let spent_total = self.rng.u64(self.said.spent_total..=self.spent);
-                // Not more than that: what never was would be given back with the next ask, and could be taken for
-                // what was spent. To give that back is the one lie that no pool sees through.
+                // Claims no more than that: permits that never existed would be given back with the next ask, and could
+                // pass for permits that were spent. No pool sees through that lie.
                 Ask { spent_total, held: held + self.spent - spent_total, ..truth }
             }
             Lie::Forge => {
@@ -207,13 +208,13 @@ impl Adversary {
             }
             Lie::Pretend => Ask { spent_total: self.granted, held: 0, ..truth },
         };
-        // Whatever it does not claim it has given back, and what had ended is no more.
+        // Permits that the ask does not claim are given back, and those of an ended lease are gone.
         self.slot.shed(ask.held.min(held));
         self.said = ask;
         (self.seq, ask)
     }
 
-    /// What it says of its rate: that it goes on, that it is none, or anything; never that more came back than could.
+    /// Makes a claim about the rate: it is held, let go, or made up. It never claims more credit than could come back.
     fn claim(&mut self) -> RateClaim {
         match (self.lie, self.rate) {
             (Lie::Hoard | Lie::Flood | Lie::Hurry, rate) => rate,
@@ -227,14 +228,14 @@ impl Adversary {
         }
     }
 
-    /// The answer to its newest ask. Returns how many permits it spends now, if any.
+    /// Takes the answer to the newest ask. Returns how many permits are spent now.
     pub fn believe(&mut self, real: u64, grant: &Grant, clocks: ClockBounds) -> u64 {
         let deadline = clocks.holder_end(self.exchange.1, grant.term);
         self.granted += grant.permits;
         self.ask_after = grant.ask_after;
         self.slot.install(grant.permits, self.said.held.saturating_sub(grant.kept), deadline);
         if !self.lie.spends() && self.lie != Lie::Hoard {
-            // It may say anything of it, and so can spend none.
+            // Its claims about these permits may be anything, so it must not spend them.
             self.slot.shed(0);
         }
         self.is_paced = grant.rate != Rate::Free;
@@ -249,17 +250,17 @@ impl Adversary {
         spends
     }
 
-    /// Whether it begins another session after an answer that `is_error`.
+    /// Whether the adversary begins another session after an answer, which may be an error.
     pub fn gives_up(&mut self, is_error: bool) -> bool {
         is_error && self.rng.bool()
     }
 
-    /// How far away it says that it is.
+    /// Makes up a round-trip time.
     pub fn rtt(&mut self) -> Duration {
         Duration::from_millis(self.large())
     }
 
-    /// What it says of the vendor: anything.
+    /// Makes up a vendor's count.
     pub fn observed(&mut self) -> Observed {
         let span = |number| Duration::from_millis(number);
         let announced = Announced { limit: self.large(), per: None };
@@ -272,7 +273,7 @@ impl Adversary {
         }
     }
 
-    /// Zero, a few, many, or the most that the wire lets through.
+    /// Draws zero, a few, many, or the most permits that the wire format accepts.
     fn large(&mut self) -> u64 {
         match self.rng.u32(..4) {
             0 => self.rng.u64(..10),
@@ -288,7 +289,7 @@ mod tests {
     use super::*;
     use crate::SECOND;
 
-    /// What it can still spend is never more than what it last claimed to hold, and is never said to be spent.
+    /// Permits in hand never exceed the last claim of held permits, and are never reported as spent.
     #[test]
     fn a_foe_spends_nothing_that_it_said_is_gone() {
         for (seed, (_, lie)) in LIES.into_iter().enumerate() {
@@ -315,7 +316,7 @@ mod tests {
                     rate: Rate::Free,
                     in_flight: None,
                 };
-                // Every third answer comes when what it grants has ended.
+                // Every third answer comes after the lease that it grants has ended.
                 let before = adversary.in_hand(real) + adversary.spent;
                 adversary.exchange = (step, adversary.clock.show(real));
                 let real = real + if step % 3 == 0 { 150 * MILLI } else { 0 };

@@ -1,5 +1,5 @@
-//! What happens just after a fixed window has ended, when everybody might have to ask anew: how many calls find nothing
-//! then, and how many asks come at once. The world tells it of each; it judges nothing.
+//! Counts what happens just after a fixed window has ended, when all nodes might have to ask anew: the calls that find
+//! nothing and the asks that come at once. The world reports each call and ask; nothing here judges them.
 
 use crate::MILLI;
 use lessor_ledger::Rule;
@@ -7,10 +7,11 @@ use lessor_ledger::rule::Windows;
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 
-/// So long after a boundary is just after it: two round trips of a fleet that is not too far away, and a timer.
+/// Nanoseconds after a boundary that count as just after it: two round trips of a fleet that is not too far away, and a
+/// timer.
 const JUST_AFTER: u64 = 50 * MILLI;
 
-/// What is counted just after the boundaries of one rule.
+/// Calls and asks just after the boundaries of one rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Boundary {
     per: u64,
@@ -22,7 +23,7 @@ pub struct Boundary {
 }
 
 impl Boundary {
-    /// For the first of `rules` whose windows follow an epoch and are longer than that.
+    /// Makes the counters for the first of `rules` whose windows follow an epoch and are longer than [`JUST_AFTER`].
     pub fn new(rules: &[Rule]) -> Option<Self> {
         let per = rules.iter().find_map(|rule| match rule {
             Rule::FixedWindow(rule) => match rule.windows() {
@@ -38,7 +39,7 @@ impl Boundary {
         Some(Boundary { per, first: None, last: 0, calls: 0, short: 0, asks: 0 })
     }
 
-    /// A caller came when the allocator's clock showed `at`, and found nothing if `is_short`.
+    /// Counts a call that came when the allocator's clock showed `at`, and that found nothing if `is_short`.
     pub fn called(&mut self, at: Moment, is_short: bool) {
         if self.is_just_after(at) {
             self.calls += 1;
@@ -46,17 +47,17 @@ impl Boundary {
         }
     }
 
-    /// An ask reached the allocator.
+    /// Counts an ask that reached the allocator at `at`.
     pub fn asked(&mut self, at: Moment) {
         self.asks += u64::from(self.is_just_after(at));
     }
 
-    /// Of the calls just after a boundary, those that found nothing.
+    /// Returns the share of the calls just after a boundary that found nothing.
     pub fn short_share(&self) -> f64 {
         self.short as f64 / self.calls.max(1) as f64
     }
 
-    /// Asks just after a boundary, on average.
+    /// Returns the mean number of asks just after a boundary.
     pub fn asks_each(&self) -> f64 {
         self.first.map_or(0.0, |first| self.asks as f64 / (self.last - first).max(1) as f64)
     }

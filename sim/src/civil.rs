@@ -1,12 +1,12 @@
-//! Which window of a calendar an instant lies in, read off the local date and time. The oracle and the reference ask it;
-//! it looks for no boundary, and shares nothing with the code that does but the database of zones.
+//! Finds the window of a calendar that holds an instant, from the local date and time. The oracle and the reference use
+//! it. It computes no boundaries, and shares only the time zone database with the shipping code.
 
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use lessor_ledger::rule::{Calendar, Unit};
 
-/// A calendar on a wall.
+/// The windows of a calendar, by local date and time.
 #[derive(Clone, Debug)]
 pub struct Civil {
     unit: Unit,
@@ -15,8 +15,7 @@ pub struct Civil {
     from: Weekday,
 }
 
-/// What all instants of one window have in common, and no two windows: a day, and for shorter windows the hour, the minute
-/// and the offset.
+/// What identifies a window: its day, and for shorter windows the hour, the minute and the offset too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
     day: Date,
@@ -24,7 +23,7 @@ pub struct Label {
 }
 
 impl Civil {
-    /// The windows of `calendar`.
+    /// Makes the windows of `calendar`.
     pub fn new(calendar: &Calendar) -> Self {
         let from = match calendar.anchor_weekday() {
             Some("tuesday") => Weekday::Tuesday,
@@ -44,8 +43,8 @@ impl Civil {
         }
     }
 
-    /// The window that holds `at`, in nanoseconds since the epoch. Wrong where clocks change by less than an hour, or
-    /// back past midnight.
+    /// Returns the window that holds `at`, in nanoseconds since the epoch. The answer is wrong where clocks change by
+    /// less than an hour, or back past midnight.
     pub fn window(&self, at: u64) -> Label {
         let shown = Timestamp::from_nanosecond(at.into()).expect("584 years").to_zoned(self.zone.clone());
         let day = shown.date();
@@ -63,10 +62,10 @@ impl Civil {
         }
     }
 
-    /// The first instant after `at` that lies in another window, found by looking at one after the other.
+    /// Returns the first instant after `at` that lies in another window. Steps forward, then bisects.
     pub fn edge_after(&self, at: u64) -> u64 {
         let label = self.window(at);
-        // In windows of days, zones change by a quarter of an hour at least.
+        // Windows of days or longer: zones change by a quarter of an hour at least.
         let step = 1_000_000_000 * if matches!(self.unit, Unit::Minute | Unit::Hour) { 30 } else { 15 * 60 };
         let (mut inside, mut outside) = (at, at + step);
         while self.window(outside) == label {
@@ -87,7 +86,7 @@ mod tests {
     use lessor_protocol::Moment;
     use std::time::Duration;
 
-    /// The shipping boundaries are where the labels change, and nowhere else.
+    /// The shipping boundaries are where labels change, and nowhere else.
     #[test]
     fn labels_change_where_windows_end() {
         for zone in ["UTC", "Europe/Berlin", "America/Santiago", "Pacific/Auckland", "Asia/Kathmandu"] {

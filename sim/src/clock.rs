@@ -1,5 +1,6 @@
-//! One machine's clocks: hardware runs fast or slow, goes on through pauses, and may be suspended; a daemon slews what it
-//! disciplines. Hosts of the simulated world go by what the shipping code makes of them; that never goes back.
+//! The clocks of one machine. Hardware runs fast or slow, goes on through pauses, and may be suspended; a daemon slews
+//! the disciplined clock. Hosts of the simulated world go by the clock that the shipping code derives from both, which
+//! never goes back.
 
 use lessor_ledger::steering::{Course, Steering};
 use lessor_protocol::clock::Instants;
@@ -8,28 +9,28 @@ use lessor_protocol::{ClockBounds, Moment};
 
 const MILLION: u128 = 1_000_000;
 
-/// Clocks that have run at one rate since they were last touched.
+/// The clocks of a host, which have run at one rate since `real`.
 #[derive(Clone, Copy, Debug)]
 pub struct HostClock {
     real: u64,
-    /// What `CLOCK_BOOTTIME` and `CLOCK_MONOTONIC_RAW` showed then.
+    /// What `CLOCK_BOOTTIME` and `CLOCK_MONOTONIC_RAW` showed at `real`, in nanoseconds.
     disciplined: u64,
     raw: u64,
-    /// How long it was suspended until then.
+    /// How long the host was suspended before `real`, in nanoseconds.
     slept: u64,
-    /// Parts per million that the hardware runs fast; −1,000,000 is standing still.
+    /// Parts per million by which the hardware runs fast; −1,000,000 is standing still.
     ppm: i64,
-    /// Parts per million that the disciplined clock runs faster than that: now, and while nothing slews it.
+    /// Parts per million by which the disciplined clock runs faster than the hardware: now, and while nothing slews it.
     slew_ppm: i64,
     discipline_ppm: i64,
-    /// How an allocator goes by both.
+    /// How an allocator combines both clocks; `None` on a node.
     steering: Option<Steering>,
-    /// Whether the disciplined clock ever was another one than the hardware's.
+    /// Whether the disciplined clock ever ran apart from the hardware.
     is_apart: bool,
 }
 
 impl HostClock {
-    /// Shows `shown` at real time 0.
+    /// Makes a clock that shows `shown` nanoseconds at real time 0.
     pub fn new(shown: u64, ppm: i64) -> Self {
         HostClock {
             real: 0,
@@ -44,18 +45,18 @@ impl HostClock {
         }
     }
 
-    /// The same for an allocator, which steers its clock towards the disciplined one as far as `clocks` allow.
+    /// Turns the clock into an allocator's, which is steered towards the disciplined clock as far as `clocks` allow.
     pub fn steered(self, clocks: ClockBounds) -> Self {
         let now = self.instants(self.real);
         let steering = Steering::new(Course::at(now.steady, now), clocks);
         HostClock { steering: Some(steering), ..self }
     }
 
-    /// What it shows at `real`.
+    /// Returns what the clock shows at `real`.
     pub fn show(&self, real: u64) -> Moment {
         let now = self.instants(real);
         match self.steering {
-            // Both clocks are one as long as nothing slews.
+            // Both clocks are the same as long as nothing slews.
             Some(mut steering) if self.is_apart => steering.show(now),
             Some(_) | None => now.steady,
         }
@@ -70,14 +71,14 @@ impl HostClock {
         Instants { steady, disciplined: Moment::from_nanos(disciplined) }
     }
 
-    /// The first real instant at which it shows `moment`, if nothing changes.
+    /// Returns the first real instant at which the clock shows `moment`, if nothing changes.
     pub fn when(&self, moment: Moment) -> u64 {
         let missing = moment.as_nanos().saturating_sub(self.show(self.real).as_nanos());
         if !self.is_apart {
             let real = (u128::from(missing) * MILLION).div_ceil(rate(self.ppm).max(1));
             return self.real.saturating_add(u64::try_from(real).unwrap_or(u64::MAX));
         }
-        // No more than a few years, in which no number here overflows.
+        // A few years at most, in which no number here overflows.
         let (mut early, mut late) = (self.real, self.real + missing.min(1 << 57));
         while self.show(late) < moment {
             early = late;
@@ -89,7 +90,7 @@ impl HostClock {
         if missing == 0 {
             return self.real;
         }
-        // It shows `moment` at `late`, and not at `early`.
+        // The clock shows `moment` at `late`, and not at `early`.
         while late - early > 1 {
             let middle = early + (late - early) / 2;
             match self.show(middle) < moment {
@@ -100,43 +101,43 @@ impl HostClock {
         late
     }
 
-    /// From `real` on its hardware runs at another rate.
+    /// Lets the hardware run `ppm` fast from `real` on.
     pub fn set_rate(&mut self, real: u64, ppm: i64) {
         self.touch(real);
         self.ppm = ppm;
     }
 
-    /// From `real` on a daemon lets the disciplined clock run so much faster than the hardware.
+    /// Lets a daemon run the disciplined clock faster than the hardware by `ppm`, from `real` on.
     pub fn slew(&mut self, real: u64, ppm: i64) {
         self.touch(real);
         self.slew_ppm = ppm;
         self.is_apart |= ppm != 0;
     }
 
-    /// From `real` on it does not.
+    /// Ends the slew at `real`.
     pub fn unslew(&mut self, real: u64) {
         self.slew(real, self.discipline_ppm);
     }
 
-    /// While nothing slews it, the disciplined clock runs so much faster than the hardware.
+    /// Sets by how much the disciplined clock runs faster than the hardware while nothing slews it.
     pub fn discipline(&mut self, ppm: i64) {
         self.discipline_ppm = ppm;
         self.unslew(self.real);
     }
 
-    /// At `real` it was suspended, and shows so much more.
+    /// Suspends the host at `real`: its clocks show `ahead` nanoseconds more.
     pub fn jump(&mut self, real: u64, ahead: u64) {
         self.touch(real);
         self.disciplined += ahead;
         self.slept += ahead;
     }
 
-    /// Parts per million that its hardware runs fast.
+    /// Returns the parts per million by which the hardware runs fast.
     pub fn ppm(&self) -> i64 {
         self.ppm
     }
 
-    /// Everything is as it is at `real`, from where it goes on.
+    /// Moves the state to `real`, so that another rate can apply from there.
     fn touch(&mut self, real: u64) {
         let now = self.instants(real);
         if let Some(steering) = &mut self.steering {
@@ -152,7 +153,7 @@ fn rate(ppm: i64) -> u128 {
     u128::try_from(1_000_000 + ppm).expect("no clock runs backwards")
 }
 
-/// What a clock that runs `ppm` fast shows of `span`.
+/// Returns what a clock that runs `ppm` fast shows of `span`.
 fn scaled(span: u64, ppm: i64) -> u64 {
     u64::try_from(u128::from(span) * rate(ppm) / MILLION).expect("a few years at most")
 }
@@ -183,7 +184,7 @@ mod tests {
         }
     }
 
-    /// A suspend is in it, and a slew is not.
+    /// A suspend counts, a slew does not.
     #[test]
     fn a_slew_moves_an_allocator_by_what_it_is_steered_and_a_node_not_at_all() {
         const SECOND: u64 = 1_000_000_000;

@@ -1,4 +1,5 @@
-//! One limit at one node: the shipping slot and refill, with callers in front. What handles keep in atomics is plain here.
+//! One limit at one node: the shipping slot and refill, with callers in front. State that handles keep in atomics is
+//! plain here.
 
 use crate::MILLI;
 use crate::node::Node;
@@ -12,58 +13,59 @@ use lessor_protocol::{Answer, Ask, Moment, Tick};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// The step of a common coarse clock.
+/// The step of a common coarse clock, in nanoseconds.
 const TICK: u64 = 4 * MILLI;
 
 /// A limit at a node.
 #[derive(Debug)]
 pub struct Desk {
-    /// What it may spend.
+    /// The permits the node may spend.
     pub slot: Slot,
-    /// How long the coarse clock of the node stands still: for some steps that come too late, as far as they may.
+    /// Nanoseconds for which the node's coarse clock stands still. At some nodes its steps come late, by as much as a
+    /// slot tolerates.
     tick: u64,
-    /// When and what it asks.
+    /// When and what the node asks.
     pub refill: Refill,
-    /// What it heard of the vendor.
+    /// What the node heard of the vendor.
     pub feedback: Feedback,
     /// Permits refused so far.
     pub refused: u64,
-    /// Of these, permits that passed all the same in shadow mode.
+    /// Permits among `refused` that passed all the same in shadow mode.
     pub shadow_refused: u64,
     /// The largest call that was refused or had to wait.
     pub largest: u64,
-    /// When the first in line is called because the next permit of a steady flow is due, in real time.
+    /// When the first caller in line is called because the next permit of a steady flow is due, in real nanoseconds.
     pub due: u64,
-    /// What it may go on with while no allocator answers, and whether it does.
+    /// The safe allowance, which the node may spend while no allocator answers.
     pub allowance: SafeAllowance,
-    /// The safe share that it was told: so many permits, and until when on its own clock.
+    /// The safe share that the node was told: permits, and until when on its own clock.
     pub share: Option<(u64, Moment)>,
-    /// See `allowance`.
+    /// Whether the node goes on with `allowance`.
     pub is_fallen: bool,
     /// Whether an operator has paused the limit, or blocked this node.
     pub is_stopped: bool,
-    /// Whether the allocator says that nothing can be had, so that calls are refused rather than kept waiting.
+    /// Whether the allocator says that nothing can be had, so calls are refused rather than kept waiting.
     pub is_shut_out: bool,
-    /// The longest that a call may take, in nanoseconds, as far as it was told.
+    /// The longest that a call may take, in nanoseconds, if the node was told.
     pub longest: Option<u64>,
-    /// What calls that have reserved and go on will not need, by the number of the reservation.
+    /// Permits that ongoing calls have reserved and will not need, by the number of the reservation.
     pub unneeded: BTreeMap<u64, u64>,
-    /// Callers that wait.
+    /// Callers that wait, in order.
     pub line: VecDeque<Waiter>,
-    /// Whether the task knows that it is wanted.
+    /// Whether the background task knows that it is wanted.
     pub nudged: bool,
-    /// Free permits below which a spender nudges.
+    /// Free permits below which a spender nudges the task.
     pub low_water: u64,
     /// Permits that the allocator has granted in the exchange in flight.
     pub coming: u64,
-    /// Arrivals drawn before the last change of rates do not count.
+    /// The generation of the arrival rates: arrivals drawn under an earlier one do not count.
     pub arrivals: u64,
 }
 
-/// What a session spends from: some have one word, others two or four stripes.
+/// Makes the slot of a session: some have one word, others two or four stripes.
 fn slot(session: u64) -> Slot {
     let slot = Slot::new();
-    // However little a stripe holds, it is worth having here: balances are small.
+    // A stripe is worth having here however little it holds, because balances are small.
     slot.stripe([1, 2, 4][usize::try_from(session % 3).expect("less than three")], 1);
     slot
 }
@@ -71,22 +73,22 @@ fn slot(session: u64) -> Slot {
 /// A caller that waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter {
-    /// Names it.
+    /// Names the caller.
     pub ticket: u64,
-    /// Since when.
+    /// Real time at which the wait began.
     pub since: u64,
-    /// For how many permits.
+    /// Permits that the caller wants.
     pub permits: u64,
 }
 
 impl Desk {
-    /// Nothing yet at a node that is `session`, whose clock shows `now`.
+    /// Makes the desk of a node that is `session` and whose clock shows `now`.
     pub fn new(now: Moment, session: u64) -> Self {
         let tick = TICK * (1 + session % u64::from(LATE_STEPS));
         Desk { slot: slot(session), tick, ..Desk::plain(now) }
     }
 
-    /// Nothing yet, in a slot of one word, at a node whose clock shows `now` and ticks in time.
+    /// Makes a desk with a slot of one word, at a node whose clock shows `now` and ticks in time.
     pub fn plain(now: Moment) -> Self {
         Desk {
             slot: Slot::new(),
@@ -112,13 +114,13 @@ impl Desk {
         }
     }
 
-    /// The same in the next process of its node, which is `session`.
+    /// Makes the desk for the next process of the node, which is `session`.
     pub fn restarted(&self, now: Moment, session: u64) -> Self {
         Desk { arrivals: self.arrivals, ..Desk::new(now, session) }
     }
 
-    /// Whether `node` forgets the pool when there is nothing to tell of it, as those do whose callers keep no handle of a key:
-    /// some sessions.
+    /// Whether `node` forgets the pool when there is nothing to tell of it, as a client does whose callers keep no
+    /// handle of a key. Some sessions do.
     pub fn forgets(&self, node: &Node, real: u64) -> bool {
         let is_quiet = self.line.is_empty() && self.unneeded.is_empty() && !self.refill.is_paced();
         node.session() % 4 == 1
@@ -128,7 +130,7 @@ impl Desk {
             && self.allowance.is_forgettable(node.now(real))
     }
 
-    /// Forgets it: the next call finds a new one.
+    /// Forgets the pool: the next call finds a new one.
     pub fn forget(&mut self, now: Moment) {
         self.slot.renew();
         self.refill = Refill::new(now, false);
@@ -136,19 +138,19 @@ impl Desk {
         (self.refused, self.largest, self.low_water) = (0, 0, 0);
     }
 
-    /// What its handles have seen.
+    /// Returns what the handles have seen.
     pub fn seen(&self) -> Seen {
         let waiting = self.line.iter().map(|waiter| waiter.permits).sum();
         Seen { refused: self.refused, waiting, shadow_refused: self.shadow_refused, largest: self.largest }
     }
 
-    /// Writes its ask, at `now` of a node to which an exchange takes `rtt`.
+    /// Writes the ask at `now`, for a node with round-trip time `rtt`.
     pub fn write(&mut self, now: Moment, rtt: Duration) -> Ask {
         self.nudged = true;
         self.refill.write(&self.slot, self.seen(), now, rtt)
     }
 
-    /// Takes in the answer `word`, at a node to which an exchange takes `rtt`. Callers are not served yet.
+    /// Takes the answer `word`, at a node with round-trip time `rtt`. Callers are not served yet.
     pub fn on_answer(
         &mut self,
         word: Result<&Answer, &str>,
@@ -162,7 +164,7 @@ impl Desk {
         outcome
     }
 
-    /// Permits that it can still spend, those among them that a call gives back which has reserved too many.
+    /// Returns the permits that the node can still spend, with those that an ongoing call will give back unneeded.
     pub fn in_hand(&self, node: &Node, real: u64) -> u64 {
         let now = node.now(real);
         let is_live = node.up && now < self.slot.deadline();
@@ -177,16 +179,16 @@ impl Desk {
         if self.refill.is_paced() { permits.min(paced()) } else { permits }
     }
 
-    /// Spends `permits` if they are there, and says how many are left: as a handle does.
+    /// Spends `permits` as a handle does, if they are there. Returns the free permits left.
     pub fn spend(&self, node: &Node, real: u64, permits: u64) -> Option<u64> {
         let now = node.now(real);
         if self.refill.is_paced() {
             return self.hold_at_pace(permits, now).then(|| self.slot.spend_held(permits));
         }
-        // Each call is one of another thread's, as far as the slot can tell.
+        // To the slot, each call seems to come from another thread.
         let near = usize::try_from(real / 1_000).expect("64 bits");
         let (tick, late_ns) = (Tick::of(now.as_nanos() / self.tick), TICK * u64::from(LATE_STEPS));
-        // Every other one looks the pool up, as those do that call by a key.
+        // Every other call looks the pool up, as calls by key do.
         let shared = (near % 2 == 1).then_some(&node.watch);
         let is_spent = match self.slot.spend_quickly(|| near, shared, permits, tick, late_ns) {
             Quick::Spent(_) => true,
@@ -199,7 +201,7 @@ impl Desk {
         is_spent.then(|| self.slot.balance().free)
     }
 
-    /// Begins a call of `permits` that says when it ends, if they are there, and says how many are left.
+    /// Begins a call of `permits` that will say when it ends, if they are there. Returns the free permits left.
     pub fn enter(&mut self, permits: u64, now: Moment) -> Option<u64> {
         if !self.refill.is_paced() {
             return self.refill.enter(&self.slot, permits, now).ok();
@@ -207,7 +209,7 @@ impl Desk {
         self.hold_at_pace(permits, now).then(|| self.refill.enter_held(&self.slot, permits, now))
     }
 
-    /// Sets `permits` of a steady flow aside, if they are there and it is time.
+    /// Sets `permits` of a steady flow aside, if they are there and due.
     pub fn hold_at_pace(&self, permits: u64, now: Moment) -> bool {
         if self.slot.hold(permits, now).is_err() {
             return false;
@@ -219,8 +221,8 @@ impl Desk {
         is_time
     }
 
-    /// When the next permit of a steady flow, or of what it goes on with, is due for the first in line, if that is what it
-    /// waits for.
+    /// Returns the real time at which the next permit for the first in line is due, from a steady flow or the safe
+    /// allowance. `None` if the caller waits for something else.
     pub fn next_due(&self, node: &Node, real: u64) -> Option<u64> {
         if let Some(first) = self.line.front().filter(|_| self.is_fallen) {
             let now = node.now(real);
@@ -230,8 +232,8 @@ impl Desk {
         self.early_by(first.permits, now).map(|wait| node.clock.when(now + wait))
     }
 
-    /// How long it takes until the next `permits` of a steady flow are due, where those are held for as long and that is all that a
-    /// call for them waits for.
+    /// Returns the time until `permits` of a steady flow are due. `None` if a call for them waits for more than that,
+    /// or the lease ends before.
     pub fn early_by(&self, permits: u64, now: Moment) -> Option<Duration> {
         if !self.refill.is_paced() {
             return None;
@@ -241,7 +243,7 @@ impl Desk {
         has_permits.then_some(wait)
     }
 
-    /// Whether the first in line waits beside permits that suffice for it.
+    /// Whether the first in line waits although permits suffice for it.
     pub fn passes_over(&self, node: &Node, real: u64) -> bool {
         let now = node.now(real);
         let is_live = now < self.slot.deadline();

@@ -1,20 +1,20 @@
-//! Instants at which a window of some calendar ends, and another begins: nights on which clocks change, leap days, months
-//! that are too short. The generator draws from them, for a run of seconds would hardly ever meet one by chance.
+//! Instants at which a window of some calendar ends and another begins: nights on which clocks change, leap days, short
+//! months. The generator draws from them, because a run of seconds would hardly ever meet one by chance.
 
 use lessor_ledger::rule::{Calendar, Unit, Zone};
 
-/// An instant, and the windows that meet there.
+/// An instant, and the kind of windows that meet there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     unit: Unit,
     zone: &'static str,
-    /// Of months, the day on which they begin.
+    /// The day on which windows begin, for months.
     anchor_day: u64,
     /// Seconds since the Unix epoch.
     pub at: u64,
 }
 
-/// What is drawn from.
+/// The edges that the generator draws from.
 pub const EDGES: [Edge; 10] = [
     // The day of 23 hours in Berlin, 31 March 2024, ends; the day of 25 hours, 27 October, ends.
     edge(Unit::Day, "Europe/Berlin", 1_711_922_400),
@@ -39,7 +39,7 @@ const fn edge(unit: Unit, zone: &'static str, at: u64) -> Edge {
 }
 
 impl Edge {
-    /// The windows that meet there.
+    /// Returns the calendar whose windows meet at the edge.
     pub fn calendar(self) -> Calendar {
         let calendar = Calendar::new(self.unit, Zone::try_new(self.zone).expect("a zone"));
         if self.unit != Unit::Month {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use lessor_protocol::Moment;
 
-    /// All but the second of two midnights in Havana, at which nothing must happen.
+    /// All edges but the second of two midnights in Havana, at which no window ends.
     #[test]
     fn windows_meet_at_every_edge() {
         let at = |edge: Edge| Moment::from_nanos(edge.at * 1_000_000_000);

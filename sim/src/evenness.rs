@@ -1,16 +1,16 @@
-//! How evenly a sliding window is spent while more is wanted than it has: the permits of each second, and of each window from the
-//! start. The world tells it of each admission; it judges nothing.
+//! How evenly a sliding window is spent while more is wanted than it has: the permits of each second, and of each
+//! window from the start. The world reports each admission; nothing here judges it.
 
 use crate::SECOND;
 use lessor_ledger::Rule;
 use lessor_protocol::moment::nanos;
 
-/// After so many windows of steady demand, what is admitted is even.
+/// Windows of steady demand after which admissions are even.
 const SETTLES: u64 = 3;
-/// The shortest window of which seconds say anything.
+/// The shortest window whose seconds say anything, in nanoseconds.
 const PER_MIN: u64 = 2 * SECOND;
 
-/// Admissions by the second.
+/// Permits admitted by the second and by the window.
 #[derive(Clone, Debug)]
 pub struct Evenness {
     /// Permits and nanoseconds of the window.
@@ -20,19 +20,19 @@ pub struct Evenness {
     windows: Vec<u64>,
 }
 
-/// What it comes to, in parts of what the window has on average.
+/// How even the admissions were, as parts of the window's average rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Even {
     /// The slowest and the fastest second after three windows.
     pub seconds: (f64, f64),
-    /// By how much a second is off, in the median.
+    /// The median deviation of a second from the average.
     pub off: f64,
-    /// The least that a window had of its permits: one of the first three, and one after them.
+    /// The least that a window had of its permits: among the first three, and after them (1 at most).
     pub windows: (f64, f64),
 }
 
 impl Evenness {
-    /// Of the first of `rules` that is a sliding window of a few seconds.
+    /// Makes the counters for the first of `rules` that is a sliding window, if that is long enough.
     pub fn new(rules: &[Rule]) -> Option<Self> {
         let (limit, per) = rules.iter().find_map(|rule| match rule {
             Rule::SlidingWindow(rule) => Some((rule.limit(), nanos(rule.per()))),
@@ -42,12 +42,12 @@ impl Evenness {
         (per >= PER_MIN && limit > 0).then_some(Evenness::of(limit, per))
     }
 
-    /// Of a window of `limit` permits and `per` nanoseconds.
+    /// Makes the counters for a window of `limit` permits and `per` nanoseconds.
     pub fn of(limit: u64, per: u64) -> Self {
         Evenness { limit, per, seconds: vec![], windows: vec![] }
     }
 
-    /// `permits` were admitted.
+    /// Counts `permits` admitted at `real`.
     pub fn admitted(&mut self, real: u64, permits: u64) {
         for (counts, span) in [(&mut self.seconds, SECOND), (&mut self.windows, self.per)] {
             let place = usize::try_from(real / span).expect("a run is not that long");
@@ -56,7 +56,7 @@ impl Evenness {
         }
     }
 
-    /// What it came to at `real`; `None` if that is too soon.
+    /// Returns the figures at `real`; `None` before a whole second has passed after three windows.
     pub fn figures(&self, real: u64) -> Option<Even> {
         let whole = |counts: &[u64], from: u64, span: u64| -> Vec<f64> {
             let average = self.limit as f64 * span as f64 / self.per as f64;

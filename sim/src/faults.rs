@@ -1,8 +1,8 @@
-//! What goes wrong, how often, and how often it did. The world asks it; it changes nothing by itself.
+//! Faults of a run: which strike, how often, and how often they did. The world asks; nothing changes by itself.
 
 use std::collections::BTreeMap;
 
-/// A kind of trouble.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// A message never arrives.
@@ -11,11 +11,11 @@ pub enum Fault {
     Duplicate,
     /// A message takes seconds.
     LongDelay,
-    /// A link is cut both ways, from node to allocator only, or back only.
+    /// A link is cut both ways.
     Cut,
-    /// Asks arrive, answers do not.
+    /// A link is cut from the allocator to the node: asks arrive, answers do not.
     CutBack,
-    /// Answers would arrive, asks do not.
+    /// A link is cut from the node to the allocator: asks do not arrive.
     CutThere,
     /// A node dies at some moment and comes back as a new session.
     NodeCrash,
@@ -31,28 +31,28 @@ pub enum Fault {
     NodePause,
     /// A node's clock jumps ahead.
     ClockJump,
-    /// A clock changes its rate, within the bound.
+    /// A clock changes its rate, within the drift bound.
     ClockRate,
     /// A clock is slewed by a daemon, ten times as fast as chrony does.
     ClockSlew,
-    /// A node and its clock stand still. Beyond what is promised: on only where that is wanted.
+    /// A node and its clock stand still. This breaks an assumption, so it is on only where a test wants that.
     Freeze,
     /// The allocator dies and comes back without its books.
     AllocatorRestart,
     /// The allocator does nothing for a while.
     AllocatorPause,
-    /// The link between a region and what it leases from is cut both ways.
+    /// The link between a region and its upstream is cut both ways.
     RegionCut,
     /// A region dies and comes back without its books.
     RegionCrash,
     /// A region is stopped in good order and comes back.
     RegionLeave,
-    /// Something becomes of the store that allocators share: one of the fates that the setup says.
+    /// A fate strikes the store that allocators share: one that the setup names.
     StoreTrouble,
 }
 
 impl Fault {
-    /// Those that strike at random moments rather than at a message or an exchange.
+    /// Faults that strike nodes or the allocator at random moments, rather than at a message or an exchange.
     pub const TIMED: [Fault; 12] = [
         Fault::Cut,
         Fault::CutBack,
@@ -68,11 +68,11 @@ impl Fault {
         Fault::AllocatorPause,
     ];
 
-    /// The same where regions or a store are between nodes and the allocator.
+    /// Faults that strike at random moments where regions or a store are between nodes and the allocator.
     pub const OF_REGIONS: [Fault; 4] =
         [Fault::RegionCut, Fault::RegionCrash, Fault::RegionLeave, Fault::StoreTrouble];
 
-    /// All of them.
+    /// All faults.
     pub const ALL: [Fault; 22] = [
         Fault::Loss,
         Fault::Duplicate,
@@ -98,7 +98,7 @@ impl Fault {
         Fault::StoreTrouble,
     ];
 
-    /// Its name in reports and setups.
+    /// Returns the name of the fault in reports and setups.
     pub fn name(self) -> &'static str {
         match self {
             Fault::Loss => "message_lost",
@@ -127,12 +127,12 @@ impl Fault {
     }
 }
 
-/// How hard each fault strikes. What is not in it is off.
+/// How hard each fault strikes. A fault without an entry is off.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// Of faults at messages and exchanges: the chance, each time.
+    /// The chance at each message or exchange.
     pub chance: BTreeMap<Fault, f64>,
-    /// Of timed ones: the mean time between two, in nanoseconds, and the longest that one lasts.
+    /// For timed faults, the mean time between two and the longest that one lasts, in nanoseconds.
     pub every: BTreeMap<Fault, (u64, u64)>,
 }
 

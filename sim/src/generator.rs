@@ -1,5 +1,5 @@
-//! Draws a whole setup from one seed: which rule, which load, which faults are on and how hard. Tests and the soak run
-//! what it draws; the same seed always draws the same.
+//! Draws a whole setup from one seed: the rules, the load, the faults and how hard they strike. Tests and soaks run
+//! these setups; the same seed always draws the same one.
 
 pub mod lengthy;
 pub mod overlong;
@@ -30,22 +30,22 @@ use lessor_protocol::moment::nanos;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Calls a second at most: more would say nothing new and take longer.
+/// Most calls a second: more would show nothing new and take longer.
 const DEMAND_MAX: f64 = 3_000.0;
 
-/// What `seed` stands for in a soak: in one in eight the limits count for minutes.
+/// Draws the setup of `seed` in a soak. In one of eight the limits count for minutes.
 pub fn swarm(seed: u64) -> Setup {
     if seed % 8 == 5 { lengthy::lengthy(seed / 8) } else { any(seed) }
 }
 
-/// Any fleet but those of minutes: one in four is a fleet of regions or of allocators that share a store.
+/// Draws any fleet but those of minutes. One of four has regions, or allocators that share a store.
 pub fn any(seed: u64) -> Setup {
     if seed % 4 == 3 { topologies::any(seed / 4) } else { draw(seed) }
 }
 
-/// What `seed` stands for.
+/// Draws a fleet that asks one allocator.
 pub fn draw(seed: u64) -> Setup {
-    // Not the stream of dice that the run throws.
+    // Another stream of random numbers than the run's.
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed_0f5e_ed5e_ed00);
     let rng = &mut rng;
     let drift_ppm = if rng.bool() { ClockBounds::DRIFT_PPM } else { 50_000 };
@@ -53,12 +53,13 @@ pub fn draw(seed: u64) -> Setup {
     let nodes = if rng.u32(..10) == 0 { rng.usize(20..=60) } else { rng.usize(1..=10) };
     let (ceiling, sustained) = (ceiling(&rules), sustained(&rules));
     let load = [0.3, 0.9, 1.5, 4.0, 20.0][rng.usize(..5)];
-    // A lease that is over before its answer arrives is worth nothing: half a term is left, without faults.
+    // A lease that is over before its answer arrives is worthless: without faults, half a term is left.
     let round_trip = log_uniform(rng, 200_000, nanos(term(&rules)) / 2);
     let one_way = round_trip / 4;
     let mut faults = draw_faults(rng);
     if rules.iter().any(|rule| rule.flow().is_some()) {
-        // A clock that jumps ahead ends leases too soon, which is harmless; one that mints by it, mints too much.
+        // A clock that jumps ahead ends leases early, which is harmless. A flow minted by that clock would mint too
+        // much.
         faults.every.remove(&Fault::ClockJump);
     }
     let start = if rng.bool() { rng.u64(0..10 * SECOND) } else { rng.u64(0..1 << 50) };
@@ -110,21 +111,21 @@ pub fn draw(seed: u64) -> Setup {
     if rng.u32(..4) == 0 {
         sharing::draw_sharing(rng, ceiling, &mut setup);
     }
-    // From dice of their own, so that the rest is as it would be without them.
+    // A generator of its own, so the rest is drawn as it would be without live changes.
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x11fe_0000_0000_0000);
-    // What is kept back may be more than a limit that is lowered allows: a configuration like that is refused.
+    // The reserve may exceed a limit that is lowered, and such a configuration is refused.
     let can_change = setup.plan.sharing == Sharing::default();
     if rng.u32(..3) == 0 && can_change {
         setup.live = draw_live(&mut rng, &setup);
-        // As above, also for leases by other rules.
+        // The latency fits the shortest term here too, also of leases under later rules.
         let shortest = setup.rule_sets().map(|rules| nanos(term(rules))).min().unwrap_or(u64::MAX);
         let Latency { one_way, jitter } = setup.latency;
         setup.latency = Latency { one_way: one_way.min(shortest / 8), jitter: jitter.min(shortest / 8) };
-        // As above, by any of the rules.
+        // As above: no clock jumps where any of the rules has a flow.
         if setup.rule_sets().flatten().any(|rule| rule.flow().is_some()) {
             setup.faults.every.remove(&Fault::ClockJump);
         }
-        // A restart forgets of which length calls were let begin before.
+        // A restart forgets how long calls may take that began under earlier rules.
         let longest: BTreeSet<Duration> = setup.rule_sets().filter_map(longest).collect();
         if longest.len() > 1 {
             setup.faults.every.remove(&Fault::AllocatorRestart);
@@ -136,11 +137,11 @@ pub fn draw(seed: u64) -> Setup {
     if reserves.u32(..3) == 0 {
         setup.reserves = reserves.u64(5..=100);
     }
-    // What is done to a limit is done to one that has no others beside it.
+    // Live changes apply to a limit without siblings.
     if setup.above > 0 && setup.live.is_empty() && rng.bool() {
         setup.siblings = rng.usize(1..=2);
     }
-    // Again from dice of their own, and so is what follows.
+    // Generators of their own, from here on.
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x0b5e_47ed_0000_0000);
     if rng.u32(..4) == 0 && setup.siblings == 0 {
         draw_outside(&mut rng, ceiling, &mut setup);
@@ -166,7 +167,7 @@ pub fn draw(seed: u64) -> Setup {
     setup
 }
 
-/// An allocator that writes down what it lends. An answer takes so much longer.
+/// Lets the allocator write down what it lends, which delays each answer.
 fn draw_store(rng: &mut fastrand::Rng, setup: &mut Setup) {
     let shortest = setup.rule_sets().map(|rules| nanos(term(rules))).min().unwrap_or(u64::MAX);
     setup.store = log_uniform(rng, MILLI / 20, shortest / 8);
@@ -174,7 +175,7 @@ fn draw_store(rng: &mut fastrand::Rng, setup: &mut Setup) {
     setup.latency = Latency { one_way: one_way.min(shortest / 16), jitter: jitter.min(shortest / 16) };
 }
 
-/// `setup` on a vendor that is believed and has less than it should, and nothing else that operators do.
+/// Adds to `setup` a vendor that is believed and has less than it should. Nothing else that operators do remains.
 pub fn outside(mut setup: Setup, rng: &mut fastrand::Rng) -> Setup {
     (setup.live, setup.then_calm) = (vec![], true);
     let ceiling = ceiling(&setup.plan.rules);
@@ -183,7 +184,7 @@ pub fn outside(mut setup: Setup, rng: &mut fastrand::Rng) -> Setup {
     setup
 }
 
-/// Draws how a caller outside the fleet uses a part of the vendor's quota, more and less of it. The vendor says so.
+/// Draws how a caller outside the fleet uses part of the vendor's quota. The vendor reports what is left.
 fn draw_outside(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
     setup.plan.sharing.vendor = Trust {
         believe: Believe::ALL[rng.usize(..3)].1,
@@ -197,7 +198,7 @@ fn draw_outside(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
     }
 }
 
-/// A few things that operators do, each at a moment while there is trouble.
+/// Draws a few acts of operators, each at a moment while there is trouble.
 pub fn draw_live(rng: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
     let mut rules = setup.plan.rules.clone();
     let mut live: Vec<Live> = vec![];
@@ -206,7 +207,7 @@ pub fn draw_live(rng: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
         let until = at + log_uniform(rng, 10 * MILLI, 2 * SECOND);
         match rng.u32(..9) {
             8 => {
-                // It comes back as it was, or as something else.
+                // The limit comes back as it was, or with other numbers.
                 let rules = resized(rng, &rules, true);
                 live.push(Live { at, act: Act::Remove });
                 live.push(Live { at: until, act: Act::Change(CarryOver::ALL[rng.usize(..4)], rules) });
@@ -222,7 +223,7 @@ pub fn draw_live(rng: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
                 live.push(Live { at: until, act: Act::Unblock(node) });
             }
             _ => {
-                // A family keeps as many rules as it has.
+                // A family keeps its number of rules.
                 rules = match rng.u32(..8) {
                     0 | 1 if setup.above == 0 => draw_rules(rng),
                     2 | 3 if setup.above == 0 => with_or_without_cap(rng, &rules),
@@ -236,7 +237,7 @@ pub fn draw_live(rng: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
     live
 }
 
-/// `rules` with a cap on what is in flight if they have none; otherwise without those, or with one of other calls.
+/// Returns `rules` with a cap on calls in flight if they have none; otherwise without it, or with another one.
 pub fn with_or_without_cap(rng: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule> {
     let is_cap = |rule: &Rule| matches!(rule, Rule::Concurrency(_));
     let mut others = rules.to_vec();
@@ -249,7 +250,7 @@ pub fn with_or_without_cap(rng: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule>
     others
 }
 
-/// `rules` with other numbers and the same periods; a steady flow may stay as it is, or has to (`keeps_flow`).
+/// Returns `rules` with other numbers and the same periods. A steady flow may stay as it is, or must (`keeps_flow`).
 fn resized(rng: &mut fastrand::Rng, rules: &[Rule], keeps_flow: bool) -> Vec<Rule> {
     let keeps_flow = keeps_flow || rng.bool();
     let percent = log_uniform(rng, 5, 1_000);
@@ -297,8 +298,8 @@ fn ceiling(rules: &[Rule]) -> u64 {
 fn draw_rules(rng: &mut fastrand::Rng) -> Vec<Rule> {
     let count = if rng.u32(..4) == 0 { 2 } else { 1 };
     let mut rules: Vec<Rule> = (0..count).map(|_| draw_rule(rng)).collect();
-    // A steady flow in a quarter of all runs, alone or beside another rule; a limit has one at most. No fixed window as
-    // short as those drawn here may stand beside it.
+    // A quarter of all runs have a steady flow, alone or beside another rule; a limit has one at most. Fixed windows as
+    // short as those drawn here may not stand beside it.
     if rng.u32(..4) == 0 {
         rules[0] = draw_flow(rng);
         rules.retain(|rule| !matches!(rule, Rule::FixedWindow(_)));
@@ -335,12 +336,12 @@ fn draw_rule(rng: &mut fastrand::Rng) -> Rule {
 fn draw_flow(rng: &mut fastrand::Rng) -> Rule {
     let burst = if rng.bool() { 1 } else { log_uniform(rng, 2, 50) };
     let refill = rng.u64(1..=50);
-    // From a permit each millisecond to one in two seconds.
+    // Between a permit each millisecond and one in two seconds.
     let per = Duration::from_nanos(refill * log_uniform(rng, MILLI, 2 * SECOND));
     Rule::LeakyBucket(LeakyBucket::try_new(burst, refill, per).expect("numbers in range"))
 }
 
-/// Of length `per`, or of a calendar.
+/// Draws windows of length `per`, or of a calendar.
 fn draw_windows(rng: &mut fastrand::Rng, per: Duration) -> Windows {
     match rng.u32(..4) {
         0 => Windows::FirstUse { per },
@@ -349,9 +350,9 @@ fn draw_windows(rng: &mut fastrand::Rng, per: Duration) -> Windows {
     }
 }
 
-/// A bucket, with at most one of its options.
+/// Draws a bucket with at most one of its options.
 fn draw_bucket(rng: &mut fastrand::Rng, capacity: u64, per: Duration) -> Result<TokenBucket, RuleError> {
-    // Full again within ten seconds, or never.
+    // The refill fills the bucket within ten seconds, or there is none.
     let least = capacity * nanos(per) / (10 * SECOND) + 1;
     let refill = if rng.u32(..10) == 0 { 0 } else { log_uniform(rng, least, 10 * least) };
     let initial = if rng.bool() { capacity } else { rng.u64(0..=capacity) };
@@ -367,7 +368,7 @@ fn draw_bucket(rng: &mut fastrand::Rng, capacity: u64, per: Duration) -> Result<
     }
 }
 
-/// The edges of a calendar, one of which a run with `rule` is about.
+/// Returns the edges of the calendar of `rule`; a run with `rule` is about one of them.
 fn edges_of(rule: &Rule) -> Option<Vec<Edge>> {
     let Rule::FixedWindow(rule) = rule else { return None };
     let Windows::Calendar(calendar) = rule.windows() else { return None };
@@ -389,9 +390,9 @@ fn draw_faults(rng: &mut fastrand::Rng) -> Faults {
             faults.chance.insert(fault, most * rng.f64());
         }
     }
-    // Those that slew come later, from dice of their own.
+    // Slews are drawn later, by a generator of their own.
     for fault in Fault::TIMED.into_iter().filter(|fault| *fault != Fault::ClockSlew) {
-        // A frozen clock breaks what is assumed; a restart costs seconds of quarantine.
+        // A frozen clock breaks an assumption; a restart costs seconds of quarantine.
         let is_on = fault != Fault::Freeze
             && if fault == Fault::AllocatorRestart { rng.u32(..4) == 0 } else { rng.bool() };
         if is_on {
@@ -402,13 +403,13 @@ fn draw_faults(rng: &mut fastrand::Rng) -> Faults {
     faults
 }
 
-/// None in half of all runs, otherwise a few.
+/// Draws no adversaries in half of all runs, otherwise one to three.
 fn draw_foes(rng: &mut fastrand::Rng) -> Vec<Lie> {
     let count = if rng.bool() { 0 } else { rng.usize(1..=3) };
     (0..count).map(|_| LIES[rng.usize(..LIES.len())].1).collect()
 }
 
-/// As often between 1 and 10 as between 10 and 100.
+/// Draws a number with a uniform logarithm: as often between 1 and 10 as between 10 and 100.
 fn log_uniform(rng: &mut fastrand::Rng, least: u64, most: u64) -> u64 {
     let (least, most) = ((least as f64).ln(), (most as f64).ln());
     (least + rng.f64() * (most - least)).exp() as u64

@@ -1,16 +1,20 @@
 //! Whole fleets in virtual time: the shipping pool, slots and refills on machines whose clocks drift, with a bad
-//! network between them, under load. Everything that happens follows from one seed; an omniscient oracle looks on.
+//! network between them, under load. Everything follows from one seed, and an omniscient oracle checks it.
 //!
-//! What is true, in [`mod@reference`] (a rule kept by remembering every spend), with [`civil`] (calendars) and [`warming`] (the
-//! curve of a cold bucket).
+//! The truth is in [`mod@reference`] (a rule kept by remembering every spend), with [`civil`] (calendars) and
+//! [`warming`] (the curve of a cold bucket).
 //!
-//! The fleet, in reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`generator`] (drawing one from a seed) with
-//! [`edges`] (of calendars), [`topology`] (one allocator, regions below it, or several that share a store), [`limits`] (as an operator configures them),
-//! [`clock`], [`traffic`], [`network`], [`faults`],
-//! [`live`] (what operators do), [`oracles`] (the oracles of a run), [`node`], [`desk`] (a limit at a node), [`adversary`] (one that does not play by the rules), [`policy`] and
-//! [`rival`] (other ways to size leases), [`oracle`] (what must hold), [`meter`] (how well it went, with [`boundary`] and [`evenness`]),
-//! [`curve`], [`log`]
-//! (the last events in words), [`world`] (the loop), [`soak`] (many seeds at once), [`shrink`] (cutting down what failed), [`replay`] (one setup, for a reader). `lessor simulate` runs them.
+//! The fleet, in reading order:
+//! - the setup: [`setup`] (what is simulated), [`text`] (the setup as a line), [`generator`] (setups from seeds) with
+//!   [`edges`] (of calendars), [`topology`] (one allocator, regions below it, or several that share a store),
+//!   [`limits`] (as an operator configures them);
+//! - its surroundings: [`clock`], [`traffic`], [`network`], [`faults`], [`live`] (what operators do);
+//! - nodes: [`node`], [`desk`] (a limit at a node), [`adversary`] (a node that breaks the protocol), [`policy`] and
+//!   [`rival`] (other ways to size leases);
+//! - judges: [`oracles`] (the oracles of a run), [`oracle`] (what must hold), [`meter`] (how well it went, with
+//!   [`boundary`] and [`evenness`]), [`curve`], [`log`] (the last events in words);
+//! - runs: [`world`] (the loop), [`soak`] (many seeds at once), [`shrink`] (cuts down a setup that failed), [`replay`]
+//!   (one setup, for a reader). `lessor simulate` runs them.
 
 pub mod adversary;
 pub mod boundary;

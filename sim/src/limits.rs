@@ -1,5 +1,6 @@
-//! The limits of a run as an operator configures them: one or more that nodes ask, and the limits above. Each of the last rules is
-//! kept by a limit of its own, above the one before. Together they promise what one limit with all the rules would.
+//! The limits of a run as an operator configures them: one or more that nodes ask, and the limits above. Each of the
+//! last rules is kept by a limit of its own, above the one before. Together they promise what one limit with all the
+//! rules would.
 
 use crate::setup::Setup;
 use crate::topology::Topology;
@@ -13,43 +14,43 @@ use lessor_ledger::share::{Safe, Sharing};
 use lessor_protocol::{Fallback, Key, NodeName};
 use std::collections::BTreeMap;
 
-/// The first of the limits that nodes ask: operators decide about it.
+/// The first of the limits that nodes ask. Acts of operators apply to it.
 pub const FIRST: &str = "limit-0";
 
-/// The limits of a run, and their pools, of which each has one.
+/// The limits of a run, and the one pool of each.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The name of each limit and its pool: first the limits that nodes ask, then the limits above, the lowest first.
+    /// The name and the pool of each limit: first the limits that nodes ask, then those above, the lowest first.
     pools: Vec<(String, PoolId)>,
     /// The number of limits that nodes ask.
     asked: usize,
-    /// The plan of the limits that nodes ask, but for the rules.
+    /// The plan of the limits that nodes ask. Its rules are not used.
     plan: Plan,
     weights: Weights,
     /// The upstream of regions, or of allocators that share a store.
     upstream: Option<Upstream>,
 }
 
-/// What is said in the file of a host that leases the limits.
+/// The configuration file of a host that leases the limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct File {
-    /// Which one it is. A root goes by the newest.
+    /// The version of the file. A root goes by the newest.
     pub version: u64,
-    /// What must hold.
+    /// The rules of the limits.
     pub rules: Vec<Rule>,
-    /// What is kept back.
+    /// Permits of the reserve.
     pub reserve: u64,
-    /// What nodes may go on with of that.
+    /// The part of the reserve that nodes may go on with.
     pub safe: Option<Safe>,
-    /// Whether the limit that nodes ask is below no other one in it.
+    /// Whether the file is an older one, in which the limit that nodes ask has no parent.
     pub is_old: bool,
 }
 
 impl File {
-    /// The version of the first one that is right.
+    /// The version of the first file that is not old.
     pub const FIRST: u64 = 2;
 
-    /// The one that `region` begins with.
+    /// Makes the file that `region` begins with.
     pub fn new(setup: &Setup, region: usize) -> Self {
         let is_old = setup.is_old(region);
         let (rules, &Sharing { reserve, safe, .. }) = (setup.plan.rules.clone(), &setup.plan.sharing);
@@ -57,29 +58,30 @@ impl File {
     }
 }
 
-/// What nodes count for, by their names.
+/// Priorities and guarantees of nodes, by their names.
 #[derive(Clone, Debug)]
 struct Weights {
     priorities: ByNode,
     guaranteed: ByNode,
 }
 
-/// What the pool that nodes ask keeps of `plan`, where the last rules are kept by `above` limits.
+/// Returns the part of `plan` that the pool asked by nodes keeps, where `above` limits keep the last rules.
 pub fn lowest(plan: &Plan, above: usize) -> Plan {
     let own = plan.rules.len() - above.min(plan.rules.len() - 1);
     Plan { rules: plan.rules[..own].to_vec(), ..plan.clone() }
 }
 
 impl Limits {
-    /// Whether those of `setup` are counted by key.
+    /// Whether the limits of `setup` are counted by key.
     pub fn are_keyed(setup: &Setup) -> bool {
-        // A pool that is made after a change begins as one that was there all along. No judge here knows when such a bucket was
-        // refilled or warmed last.
+        // A pool that is made after a change begins as one that was there all along. No judge here knows when such a
+        // bucket was last refilled or warmed.
         let is_known = setup.live.is_empty() || !setup.rule_sets().flatten().any(depends_on_its_beginning);
         setup.seed.is_multiple_of(2) && is_known
     }
 
-    /// The limits of `setup`. In every other run they are counted by key, so that pools are made at the first ask, and forgotten.
+    /// Makes the limits of `setup`. In every other run they are counted by key, so pools are made at the first ask, and
+    /// forgotten.
     pub fn new(setup: &Setup) -> Self {
         let are_keyed = Limits::are_keyed(setup);
         let (asked, above) = (setup.limits(), setup.above);
@@ -90,7 +92,7 @@ impl Limits {
             let key = are_keyed.then(|| Key::try_new(&key).expect("letters and slashes"));
             (name, PoolId::from(key))
         };
-        // Where all are alike there is no list of them: an ask would look for its node in it.
+        // Where all nodes are alike there is no list: each ask would look for its node in it.
         let are_ranked = setup.priorities > 1;
         let senders = if are_ranked { setup.nodes + setup.adversaries.len() } else { 0 };
         let ranks: Vec<(String, u64)> =
@@ -113,23 +115,23 @@ impl Limits {
         }
     }
 
-    /// The number of limits.
+    /// Returns the number of limits.
     pub fn count(&self) -> usize {
         self.pools.len()
     }
 
-    /// The places of the limits above those that nodes ask.
+    /// Returns the places of the limits above those that nodes ask.
     pub fn above(&self) -> std::ops::Range<usize> {
         self.asked..self.pools.len()
     }
 
-    /// The name of the limit at `place`, and its pool.
+    /// Returns the name and the pool of the limit at `place`.
     pub fn pool(&self, place: usize) -> (&str, &PoolId) {
         let (name, id) = &self.pools[place];
         (name, id)
     }
 
-    /// The configuration of all limits where `rules` must hold.
+    /// Returns the configuration of all limits under `rules`.
     pub fn configs(&self, rules: &[Rule]) -> Vec<LimitConfig> {
         let own = rules.len() - self.above().len();
         (0..self.count()).map(|place| self.config(place, rules.split_at(own))).collect()
@@ -162,26 +164,26 @@ impl Limits {
         }
     }
 
-    /// The place of the limit called `name`.
+    /// Returns the place of the limit called `name`.
     pub fn place(&self, name: &str) -> usize {
         self.pools.iter().position(|(other, _)| other == name).expect("it is one of these")
     }
 
-    /// The upstream of a host that leases the limits.
+    /// Returns the upstream of a host that leases the limits.
     ///
     /// # Panics
-    /// If no host does.
+    /// If no host leases.
     pub fn upstream(&self) -> &Upstream {
         self.upstream.as_ref().expect("there are regions, or there is a store")
     }
 
-    /// The limits that nodes ask are shared otherwise from now on.
+    /// Changes how the limits that nodes ask are shared.
     pub fn share_otherwise(&mut self, change: impl FnOnce(&mut Sharing)) {
         change(&mut self.plan.sharing);
     }
 
-    /// The configuration of a host that leases the limits, by its `file`. Of another allocator it leases the limit that nodes ask, of a
-    /// store all.
+    /// Returns the configuration of a host that leases the limits, by its `file`. From another allocator it leases one
+    /// limit that nodes ask; from a store, all limits.
     pub fn leased(&self, file: &File) -> Vec<LimitConfig> {
         let File { ref rules, reserve, safe, is_old, version: _ } = *file;
         let mut configs = self.configs(rules);
@@ -202,12 +204,12 @@ impl Limits {
         configs
     }
 
-    /// The most that can ever be lent at once, where `rules` must hold.
+    /// Returns the most permits that can ever be lent at once under `rules`.
     pub fn ceiling(&self, rules: &[Rule]) -> u64 {
         self.least(rules, Rule::ceiling)
     }
 
-    /// The most that a pool lends at once that was just made, below others that are full.
+    /// Returns the most permits that a pool just made lends at once, below others that are full.
     pub fn beginning(&self, rules: &[Rule]) -> u64 {
         let initial = |rule: &Rule| match rule {
             Rule::TokenBucket(rule) => rule.initial(),
@@ -220,7 +222,8 @@ impl Limits {
         self.least(rules, initial)
     }
 
-    /// The least of what the lowest rules allow, each as `allowed` says and without the reserve, and of the ceilings above them.
+    /// Returns the least of two amounts: what the lowest rules allow by `allowed`, without the reserve, and the
+    /// ceilings above them.
     fn least(&self, rules: &[Rule], allowed: impl Fn(&Rule) -> u64) -> u64 {
         let (own, above) = rules.split_at(rules.len() - self.above().len());
         let own = own.iter().map(allowed).min().unwrap_or(u64::MAX);
@@ -229,19 +232,19 @@ impl Limits {
     }
 }
 
-/// Whether it matters to books of `rule` when they began.
+/// Whether books of `rule` depend on when they began.
 fn depends_on_its_beginning(rule: &Rule) -> bool {
     let is_even = |rule: &TokenBucket| rule.refill_style() == RefillStyle::Greedy && rule.warm_up().is_none();
     matches!(rule, Rule::TokenBucket(rule) if !is_even(rule))
 }
 
-/// What the names of the nodes of a guaranteed group begin with.
+/// Returns the prefix of the names of nodes in a guaranteed group.
 fn group_stem(group: usize) -> String {
     format!("group-{group}-")
 }
 
 impl Setup {
-    /// What the sender of messages at place `node` is called: a node, one that does not play by the rules, or a region.
+    /// Returns the name of the sender at place `node`: a node, an adversary, or a region.
     pub fn name(&self, node: usize) -> NodeName {
         let stem = self.share(node).group.map_or_else(String::new, group_stem);
         NodeName::try_new(&format!("{stem}node-{node}")).expect("letters and digits")

@@ -1,6 +1,6 @@
-//! What operators do to the limit while the fleet runs: changes, top-ups, pauses and blocks, each at its moment. It is also what
-//! a caller outside the fleet does to the vendor's count. Drawn with the setup; the world lets them happen, and the oracle knows
-//! what each does to the promise.
+//! What operators do to the limit while the fleet runs (changes, top-ups, pauses, blocks), and what a caller outside
+//! the fleet does to the vendor's count, each at its moment. The setup draws these acts, the world performs them, and
+//! the oracle knows how each changes the promise.
 
 use crate::setup::{Setup, parse_rules};
 use crate::text::{rules_text, safe, safe_text};
@@ -9,41 +9,42 @@ use lessor_ledger::{CarryOver, Rule};
 use std::fmt;
 use std::time::Duration;
 
-/// Something that an operator does.
+/// An act of an operator, and its moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Live {
-    /// When, in nanoseconds of real time.
+    /// Real time of the act in nanoseconds.
     pub at: u64,
-    /// What.
+    /// The act.
     pub act: Act,
 }
 
 /// What an operator can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// The limit goes on by other rules; one that is gone comes back with them.
+    /// The limit goes on by other rules; a limit that was removed comes back with them.
     Change(CarryOver, Vec<Rule>),
-    /// The limit is put over the API with other rules. Of allocators that share a store, an operator tells one, and all follow.
+    /// The limit is put over the API with other rules. In a shared store, the operator tells one allocator, and all
+    /// follow.
     Put(Vec<Rule>),
-    /// So many nodes may go on with the reserve from now on, for so long. Of allocators that share a store, one has read the file that
-    /// says so.
+    /// The safe shares change: how many nodes may go on with the reserve, and for how long. In a shared store, one allocator has
+    /// read the new file.
     Safe(Option<Safe>),
-    /// So many permits are kept back from now on. Of allocators that share a store, one has read the file that says so.
+    /// The reserve has this many permits from now on. In a shared store, one allocator has read the new file.
     Reserve(u64),
-    /// It goes. Of allocators that share a store, an operator tells one, and all follow.
+    /// The limit is removed. In a shared store, the operator tells one allocator, and all follow.
     Remove,
-    /// So many permits more, once.
+    /// The limit has this many permits more, once.
     TopUp(u64),
-    /// No node is lent anything for so long.
+    /// No node is lent anything for this many nanoseconds.
     Pause(u64),
-    /// All nodes may be lent something again.
+    /// All nodes may be lent permits again.
     Resume,
-    /// Nothing is lent to a node any more.
+    /// Nothing is lent to this node any more.
     Block(usize),
-    /// It is lent to again.
+    /// The node is lent permits again.
     Unblock(usize),
-    /// A caller outside the fleet uses so many permits of the vendor's, from now on. The vendor tells its callers what is left,
-    /// and refuses them. 0: no such caller does.
+    /// A caller outside the fleet uses this many of the vendor's permits from now on; 0 means none. The vendor tells
+    /// its callers what is left, and refuses them.
     Outside(u64),
 }
 
@@ -68,29 +69,29 @@ impl fmt::Display for Live {
 }
 
 impl Setup {
-    /// The longest that a safe share is said to last at some time, if nodes have any.
+    /// Returns the longest that a safe share lasts by any configuration of the run, if nodes have any.
     pub fn safe_lasts(&self) -> Option<Duration> {
         let said = |live: &Live| if let Act::Safe(safe) = live.act { safe } else { None };
         let changed = self.live.iter().filter_map(said);
         self.plan.sharing.safe.into_iter().chain(changed).map(|safe| safe.lasts).max()
     }
 
-    /// The most that is said to be kept back at some time.
+    /// Returns the largest reserve of the run.
     pub fn reserve_most(&self) -> u64 {
         let said = |live: &Live| if let Act::Reserve(permits) = live.act { Some(permits) } else { None };
         self.live.iter().filter_map(said).fold(self.plan.sharing.reserve, u64::max)
     }
 
-    /// Whether something else is said of how much is kept back.
+    /// Whether an act changes the reserve.
     pub fn lowers_reserve(&self) -> bool {
         self.live.iter().any(|live| matches!(live.act, Act::Reserve(_)))
     }
 }
 
-/// Reads what [`Live`] shows.
+/// Reads an act as [`Live`] displays it.
 ///
 /// # Errors
-/// In words, what could not be read.
+/// Says in words what could not be read.
 pub fn parse(text: &str) -> Result<Live, String> {
     let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text:?} cannot be read"));
     let wrong = || format!("{text:?}: say for example 1000000000:top_up:5");

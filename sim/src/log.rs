@@ -1,18 +1,18 @@
-//! What happened: the last events in words, and a running hash of all of them, by which two runs are compared.
+//! The last events of a run in words, and a running hash of all of them, by which two runs are compared.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
 
-/// Events that are kept in words. A failure shows these; more would not be read.
+/// Events kept in words. A failure shows these; more would not be read.
 const KEPT: usize = 24;
 
-/// One event. Each `#` in `words` stands for the next of `numbers`.
+/// An event. Each `#` in `words` stands for the next of `numbers`.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     real: u64,
     words: &'static str,
     numbers: [u64; 6],
-    /// How often it happened in a row.
+    /// Times that the event happened in a row.
     times: u64,
 }
 
@@ -25,7 +25,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Writes an event down. The first number says who; the same event of the same host is only counted.
+    /// Notes an event; the first number names its host. An event equal to the last one is only counted.
     pub fn note(&mut self, real: u64, words: &'static str, numbers: &[u64]) {
         let mut six = [0; 6];
         six[..numbers.len()].copy_from_slice(numbers);
@@ -44,22 +44,22 @@ impl Log {
         }
     }
 
-    /// One more step of the world.
+    /// Counts a step of the world.
     pub fn step(&mut self) {
         self.steps += 1;
     }
 
-    /// Steps so far.
+    /// Returns the number of steps so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// The hash of everything so far.
+    /// Returns the hash of all events so far.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// The last events, in words, oldest first.
+    /// Returns the last events in words, oldest first.
     pub fn words(&self) -> Vec<String> {
         self.last.iter().map(Event::words).collect()
     }

@@ -1,5 +1,5 @@
-//! How well it went: what was used, stranded, refused and exchanged. The world tells it what happens; it judges
-//! nothing.
+//! How well a run went: permits used, stranded and refused, and exchanges. The world reports what happens; nothing here
+//! judges it.
 
 use crate::boundary::Boundary;
 use crate::evenness::{Even, Evenness};
@@ -7,14 +7,14 @@ use lessor_ledger::Rule;
 use lessor_protocol::moment::nanos;
 use std::collections::VecDeque;
 
-/// What is counted while a run goes on.
+/// Counters of a run.
 #[derive(Clone, Debug)]
 pub struct Meter {
     nodes: Vec<PerNode>,
     exchanges: u64,
-    /// When an ask first got nothing because nothing was left, and how things stood.
+    /// The first time an ask got nothing because nothing was left.
     empty: Option<Empty>,
-    /// Before that: permits tried for, and those refused while there were some elsewhere.
+    /// Permits tried for before that moment, and those refused while there were some elsewhere.
     tried: u64,
     refused_while_available: u64,
     /// Calls that came in calm, and those among them that were not served at once.
@@ -22,9 +22,9 @@ pub struct Meter {
     /// Permits times nanoseconds that calls took.
     in_flight: u128,
     fullness: Fullness,
-    /// Where a sliding window is long enough.
+    /// Evenness of the first sliding window that is long enough.
     evenness: Option<Evenness>,
-    /// Where windows have boundaries.
+    /// Counts just after the boundaries of a fixed window, if a rule has any.
     pub boundary: Option<Boundary>,
     hot: Option<HotSpot>,
     /// Terms that each hot spot took to get nine tenths of its share.
@@ -36,7 +36,7 @@ struct PerNode {
     tried: u64,
     admitted: u64,
     refused: u64,
-    /// Since when it has been trying in vain.
+    /// Real time since when the node has been trying in vain.
     in_vain_since: Option<u64>,
     worst_wait: u64,
 }
@@ -53,53 +53,53 @@ struct HotSpot {
     node: usize,
     since: u64,
     term: u64,
-    /// Calls a second, by node.
+    /// Calls a second of each node.
     rates: Vec<f64>,
-    /// When each permit was tried there, and when each was admitted, there and anywhere.
+    /// Real time of each permit tried for at the node, of each admitted there, and of each admitted anywhere.
     tried: Vec<u64>,
     admissions: Vec<u64>,
     all: Vec<u64>,
 }
 
-/// What came of a run. Shares are from 0 to 1.
+/// The figures of a run. Shares are from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
     /// Permits admitted.
     pub admitted: u64,
-    /// Of what the limit allowed.
+    /// Share of what the limit allowed that was admitted.
     pub used_share: f64,
-    /// How much of the pool was spent when an ask first got nothing because nothing was left; 1 if none did.
+    /// The share of the pool that was spent when an ask first got nothing because nothing was left; 1 if none did.
     pub first_empty_refusal_at_share: f64,
-    /// When that was, in seconds.
+    /// The time of that ask, in seconds.
     pub first_empty_refusal_at: Option<f64>,
-    /// What nodes held at that moment, of the pool.
+    /// The share of the pool that nodes held at that moment.
     pub stranded_share: f64,
-    /// Of the permits tried for before that moment, those refused although there were some elsewhere.
+    /// The share refused, although there were permits elsewhere, of the permits tried for before that moment.
     pub refused_while_available_share: f64,
-    /// All nodes together.
+    /// Exchanges a second of all nodes together.
     pub exchanges_per_second: f64,
-    /// Jain's index of what each node got of its max-min share.
+    /// Jain's index of how much of its max-min share each node got.
     pub jain: f64,
     /// Longest time in which a node tried and got nothing, in seconds.
     pub worst_wait: f64,
-    /// Of what nodes tried that want less than their share, the largest part refused.
+    /// The largest share of its permits that was refused to a node that wants less than its share.
     pub modest_refused_share: f64,
-    /// Of the calls just after a boundary, those that found nothing; and the asks that came then, each time.
+    /// The share of calls just after a boundary that found nothing, and the mean number of asks then.
     pub after_boundary: Option<(f64, f64)>,
-    /// How evenly a sliding window was spent, where it is the only one.
+    /// How evenly a sliding window was spent, where nodes ask one limit.
     pub even: Option<Even>,
     /// Calls that came in calm, and those among them that were not served at once.
     pub calm: (u64, u64),
-    /// Of the permits that were tried for, those that were refused.
+    /// The share refused of the permits that were tried for.
     pub refused_share: f64,
-    /// Permits in flight, on average.
+    /// Mean number of permits in flight.
     pub in_flight: f64,
     /// Terms until a node that became hot got nine tenths of its share: the median and the worst.
     pub catch_up_terms: Option<(f64, f64)>,
 }
 
 impl Meter {
-    /// Nothing yet, of `nodes` nodes.
+    /// Makes the counters of `nodes` nodes.
     pub fn new(nodes: usize, rules: &[Rule]) -> Self {
         Meter {
             nodes: vec![PerNode::default(); nodes],
@@ -117,12 +117,12 @@ impl Meter {
         }
     }
 
-    /// Whether an ask has come to an empty pool yet.
+    /// Whether an ask has found the pool empty.
     pub fn has_been_empty(&self) -> bool {
         self.empty.is_some()
     }
 
-    /// A caller at `node` came with a call of `permits`.
+    /// Records a call of `permits` at `node`.
     pub fn tried(&mut self, real: u64, node: usize, permits: u64) {
         if let Some(hot) = self.hot.as_mut().filter(|hot| hot.node == node) {
             hot.tried.extend((0..permits).map(|_| real));
@@ -131,7 +131,7 @@ impl Meter {
         self.tried += if self.empty.is_none() { permits } else { 0 };
     }
 
-    /// A call of `permits` was admitted.
+    /// Records that a call of `permits` was admitted.
     pub fn admitted(&mut self, real: u64, node: usize, permits: u64) {
         let at = &mut self.nodes[node];
         at.admitted += permits;
@@ -149,12 +149,13 @@ impl Meter {
         }
     }
 
-    /// Permits that each node admitted so far.
+    /// Returns the permits that each node admitted so far.
     pub fn by_node(&self) -> Vec<u64> {
         self.nodes.iter().map(|node| node.admitted).collect()
     }
 
-    /// A call of `permits` found nothing, while there were permits elsewhere or not; it gave up or waits.
+    /// Records a call of `permits` that found too few. It `gave_up` or waits, and `elsewhere` says whether there were
+    /// some elsewhere.
     pub fn short(&mut self, real: u64, node: usize, permits: u64, gave_up: bool, elsewhere: bool) {
         let at = &mut self.nodes[node];
         at.in_vain_since.get_or_insert(real);
@@ -164,22 +165,23 @@ impl Meter {
         }
     }
 
-    /// A call of `permits` takes so long.
+    /// Records that a call of `permits` takes `nanos`.
     pub fn takes(&mut self, permits: u64, nanos: u64) {
         self.in_flight += u128::from(permits) * u128::from(nanos);
     }
 
-    /// A call came in calm, and was served at once, or `is_short`.
+    /// Records a call in calm, which was served at once unless `is_short`.
     pub fn calm(&mut self, is_short: bool) {
         self.calm = (self.calm.0 + 1, self.calm.1 + u64::from(is_short));
     }
 
-    /// An exchange began.
+    /// Counts an exchange.
     pub fn exchanged(&mut self) {
         self.exchanges += 1;
     }
 
-    /// An ask got nothing: of a limit of `limit`, `left` may still be spent, and `held` is at the nodes.
+    /// Records an ask that got nothing, the first time: of `limit` permits, `left` may still be spent and nodes hold
+    /// `held`.
     pub fn empty(&mut self, real: u64, limit: u64, left: u64, held: u64) {
         if self.empty.is_none() && limit > 0 {
             let share = |permits: u64| permits as f64 / limit as f64;
@@ -187,7 +189,7 @@ impl Meter {
         }
     }
 
-    /// From now on `node` is the hot spot, where `rates` are the calls a second of each.
+    /// Makes `node` the hot spot from `real` on, where `rates` are the calls a second of each node.
     pub fn hot_spot(&mut self, real: u64, node: Option<usize>, rates: &[f64], term: u64) {
         if let Some(hot) = self.hot.take()
             && hot.since > 0
@@ -200,7 +202,7 @@ impl Meter {
         self.hot = node.map(spot);
     }
 
-    /// What it comes to at `real`, where so many `limits` sustain `sustained` permits a second each.
+    /// Returns the figures at `real`, where each of `limits` limits sustains `sustained` permits a second.
     pub fn figures(&mut self, real: u64, sustained: f64, limits: usize) -> Figures {
         self.hot_spot(real, None, &[], 1);
         let seconds = real as f64 / 1e9;
@@ -244,8 +246,8 @@ impl Meter {
 }
 
 impl HotSpot {
-    /// Terms until it got, over a term, nine tenths of its max-min share of what all got; all there were if it never
-    /// did.
+    /// Returns the terms until the node got, within a term, nine tenths of its max-min share of what all nodes got. All
+    /// terms up to `until` if it never did.
     fn catch_up(&self, until: u64) -> f64 {
         let mut from = self.since;
         while from + self.term < until && !self.is_served(from) {
@@ -254,21 +256,21 @@ impl HotSpot {
         (from - self.since) as f64 / self.term as f64
     }
 
-    /// Whether it got nine tenths of its share in the term that begins at `from`.
+    /// Whether the node got nine tenths of its share in the term that begins at `from`.
     fn is_served(&self, from: u64) -> bool {
         let within = |times: &[u64]| {
             times.partition_point(|&at| at < from + self.term) - times.partition_point(|&at| at < from)
         };
         let span = self.term as f64 / 1e9;
         let mut demands: Vec<f64> = self.rates.iter().map(|rate| rate * span).collect();
-        // In a short term far fewer calls may come than on average, and a node is served no more calls than come.
+        // In a short term far fewer calls may come than on average, and a node admits no more calls than come.
         demands[self.node] = within(&self.tried) as f64;
         let level = water_level(&demands, within(&self.all) as f64);
         within(&self.admissions) as f64 >= (0.9 * demands[self.node].min(level)).floor()
     }
 }
 
-/// The level up to which everybody's demand is met when `supply` is poured over all of them.
+/// Returns the max-min level: no demand gets more than this when `supply` is divided among all.
 pub fn water_level(demands: &[f64], supply: f64) -> f64 {
     let mut demands = demands.to_vec();
     demands.sort_by(f64::total_cmp);
@@ -283,13 +285,13 @@ pub fn water_level(demands: &[f64], supply: f64) -> f64 {
     demands.last().copied().unwrap_or(0.0).max(left)
 }
 
-/// 1 if all are alike, 1/n if one has everything.
+/// Returns Jain's index of fairness: 1 if all shares are equal, 1/n if one node has everything.
 fn jain(shares: &[f64]) -> f64 {
     let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
     if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
-/// Limit and length of a rule whose window slides.
+/// Returns the limit and the length, in nanoseconds, of a rule whose window slides.
 fn sliding(rule: &Rule) -> Option<(u64, u64)> {
     match rule {
         Rule::SlidingWindow(rule) => Some((rule.limit(), nanos(rule.per()))),
@@ -303,7 +305,7 @@ fn sliding(rule: &Rule) -> Option<(u64, u64)> {
 struct Fullness {
     rules: Vec<Rule>,
     recent: Vec<(VecDeque<(u64, u64)>, u64)>,
-    /// By rule: permits · nanoseconds in the window, and up to when that was counted.
+    /// By rule: permits times nanoseconds in the window, and the real time up to which they are counted.
     areas: Vec<(f64, u64)>,
 }
 
@@ -360,7 +362,7 @@ impl Fullness {
             Rule::FixedWindow(rule) => {
                 admitted as f64 / (rule.limit() as f64 * real.div_ceil(nanos(rule.per())) as f64)
             }
-            // How much was in flight is not measured.
+            // Calls in flight are not measured here.
             Rule::Concurrency(_) => 0.0,
             Rule::TokenBucket(rule) => {
                 let minted = rule.refill() as f64 * real as f64 / nanos(rule.per()) as f64;

@@ -1,5 +1,5 @@
-//! Links between each node and the allocator: they take time, lose, repeat, hold back and get cut, each direction by
-//! itself. The world asks when a message arrives, if ever.
+//! Links between each node and the allocator. They delay, lose, repeat and hold back messages, and get cut, each
+//! direction by itself. The world asks when a message arrives, if ever.
 
 use crate::faults::{Fault, Faults, Struck};
 
@@ -15,9 +15,9 @@ pub enum Way {
 /// How long messages take when nothing is wrong, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
-    /// One way, at least.
+    /// The least time one way.
     pub one_way: u64,
-    /// At most this much is added, each time anew: so messages overtake each other.
+    /// The most that is added to each message, so messages overtake each other.
     pub jitter: u64,
 }
 
@@ -25,10 +25,10 @@ pub struct Latency {
 #[derive(Clone, Debug)]
 pub struct Network {
     latency: Latency,
-    /// That of links which come after so many others.
+    /// Latency of the links from place `near` on: those of regions.
     far: Latency,
     near: usize,
-    /// By node: cut until when, there and back.
+    /// By node: the real time until which the link is cut, there and back.
     cut: Vec<[u64; 2]>,
 }
 
@@ -38,7 +38,7 @@ impl Network {
         Network { latency, far: latency, near: nodes, cut: vec![[0; 2]; nodes] }
     }
 
-    /// The same with links for so many `regions` behind those.
+    /// Adds links for `regions` regions behind those of the nodes.
     pub fn with_far(mut self, far: Latency, regions: usize) -> Self {
         self.far = far;
         self.cut.resize(self.near + regions, [0; 2]);
@@ -52,12 +52,13 @@ impl Network {
         *cut_back = if back { until.max(*cut_back) } else { *cut_back };
     }
 
-    /// Joins what was cut.
+    /// Restores all links.
     pub fn mend(&mut self) {
         self.cut.fill([0; 2]);
     }
 
-    /// When a call of a store arrives, or its answer, if ever. It takes `least`, or as long as links do.
+    /// Returns when a call of a store, or its answer, arrives, if ever. It takes between `least` and twice that; `None`
+    /// stands for the latency of far links.
     #[expect(clippy::too_many_arguments, reason = "all that a message depends on")]
     pub fn post(
         &self,
@@ -82,7 +83,7 @@ impl Network {
         Some(real + least + rng.u64(0..=least) + if late { rng.u64(0..4_000_000_000) } else { 0 })
     }
 
-    /// When copies of a message that is sent at `real` arrive: none, one, or two.
+    /// Returns when copies of a message sent at `real` arrive: none, one, or two.
     pub fn send(
         &self,
         real: u64,
@@ -106,7 +107,7 @@ impl Network {
         }
         let Latency { one_way, jitter } = if node < self.near { self.latency } else { self.far };
         let mut arrival = |late: u64| real + one_way + rng.u64(0..=jitter) + rng.u64(0..=late);
-        // Long enough to outlive a lease, and sometimes a window.
+        // Late enough to outlive a lease, and sometimes a window.
         let mut arrivals = vec![arrival(if late { 3_000_000_000 } else { 0 })];
         if again {
             arrivals.push(arrival(4_000_000_000));

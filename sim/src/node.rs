@@ -1,5 +1,5 @@
-//! One node of the simulated fleet: a host with a clock, and a process with the shipping connection. What it holds of each limit is
-//! a [`Desk`]. The world drives both as the shipping background task does.
+//! One node of the simulated fleet: a host with a clock, and a process with the shipping connection. Its part of each
+//! limit is a [`Desk`]. The world drives both as the shipping background task does.
 
 use crate::clock::HostClock;
 use crate::desk::Desk;
@@ -12,19 +12,19 @@ use lessor_protocol::Moment;
 /// A node.
 #[derive(Debug)]
 pub struct Node {
-    /// Its clock, which outlives its process.
+    /// The clock of the host, which outlives the process.
     pub clock: HostClock,
-    /// Whether its process runs.
+    /// Whether the process runs.
     pub up: bool,
-    /// Counts processes.
+    /// Number of processes before this one.
     pub life: u64,
-    /// It does nothing before this real instant.
+    /// Real time before which the node does nothing.
     pub paused_until: u64,
-    /// Its exchanges.
+    /// The connection, which makes exchanges.
     pub connection: Connection,
-    /// What callers by key share of their readings of the clock.
+    /// The clock readings that callers by key share.
     pub watch: Watch,
-    /// What the world knows of the exchange in flight.
+    /// The exchange in flight.
     pub exchange: Option<InFlight>,
     /// When the task wakes by itself, in real time.
     pub alarm: u64,
@@ -33,28 +33,28 @@ pub struct Node {
 /// An exchange in flight.
 #[derive(Debug)]
 pub struct InFlight {
-    /// Names it.
+    /// Names the exchange.
     pub id: u64,
-    /// The desks that it is for.
+    /// The desks whose asks it carries.
     pub desks: Vec<usize>,
 }
 
-/// What the task of a node does next.
+/// What the background task of a node does next.
 #[derive(Debug)]
 pub enum Task<T> {
-    /// It asks for these desks.
+    /// Asks for these desks.
     Ask(Vec<T>),
-    /// Nothing before this moment, unless a caller wants something.
+    /// Sleeps until this moment, unless a caller wants something.
     Sleep(Moment),
 }
 
-/// The number that a connection makes `session` of.
+/// Returns the number from which a connection derives `session`.
 fn number(session: u64) -> u64 {
     session - 1
 }
 
 impl Node {
-    /// A host whose process is about to start as `session`.
+    /// Makes a host whose process is about to start as `session`.
     pub fn new(clock: HostClock, session: u64) -> Self {
         Node {
             clock,
@@ -68,12 +68,12 @@ impl Node {
         }
     }
 
-    /// The process ended, and starts again as `session` when `up` is set.
+    /// Returns the node after its process ended. It starts again as `session` when `up` is set.
     pub fn restarted(&self, session: u64) -> Self {
         Node { life: self.life + 1, up: false, ..Node::new(self.clock, session) }
     }
 
-    /// What its task does next at `real`, where it has `desks`, which `T` names.
+    /// Returns what the task does next at `real`. Each of `desks` is named by a `T`.
     pub fn next<'a, T>(&self, real: u64, desks: impl Iterator<Item = (T, &'a mut Desk)>) -> Task<T> {
         let (now, quiet_until) = (self.now(real), self.connection.quiet_until());
         if now < quiet_until {
@@ -95,22 +95,22 @@ impl Node {
         }
     }
 
-    /// Whether it waits for the answer to `exchange`.
+    /// Whether the node waits for the answer to `exchange`.
     pub fn awaits(&self, exchange: u64) -> bool {
         self.exchange.as_ref().is_some_and(|waiting| waiting.id == exchange)
     }
 
-    /// Which session it is.
+    /// Returns the current session.
     pub fn session(&self) -> u64 {
         self.connection.session()
     }
 
-    /// Goes on as `session`.
+    /// Begins another `session` in the same process.
     pub fn begin_session(&mut self, session: u64) {
         self.connection.begin_session(number(session));
     }
 
-    /// What its clock shows.
+    /// Returns what the clock of the node shows.
     pub fn now(&self, real: u64) -> Moment {
         self.clock.show(real)
     }
