@@ -1,5 +1,5 @@
-//! The oracles of a run: one for each limit that nodes ask and, where several of those are below one limit, one for that,
-//! which sees what all of them do. The world tells them of everything; each complains for itself.
+//! The oracles of a run: one for each limit that nodes ask, and one for the limit above several of them, which sees
+//! what all of them do. The world reports everything to all; each judges for itself.
 
 use crate::limits::Limits;
 use crate::oracle::{Asked, Instant, Oracle, Stock, Verdict, Violation, must};
@@ -11,42 +11,42 @@ use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::{Answer, Moment};
 use std::time::Duration;
 
-/// All of them.
+/// All oracles of a run.
 #[derive(Clone, Debug)]
 pub struct Oracles {
-    /// By the pool that nodes ask, see [`Setup::lender`].
+    /// One for each pool that nodes ask, see [`Setup::lender`].
     own: Vec<Oracle>,
-    /// Of the limit above, if it is above several: the rules of one that is above a single limit are judged with those. Where
-    /// regions lend on, of the allocator above them: it has all rules, and regions for sessions.
+    /// The oracle of the limit above several; rules above a single limit are judged with its own. Where regions lend
+    /// on, the oracle of the allocator above them, which has all rules, and regions for sessions.
     above: Option<Oracle>,
-    /// What that is.
+    /// What `above` judges.
     root: Root,
 }
 
-/// What is above several pools that nodes ask.
+/// What is above the pools that nodes ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Root {
-    /// A limit at the same allocator, if anything.
+    /// A limit at the same allocator, if any.
     Limit,
-    /// An allocator, from which regions lease.
+    /// An allocator from which regions lease.
     Allocator,
     /// Roots in a store.
     Store,
 }
 
-/// How all pools look, and what nodes can still spend.
+/// All pools, and the permits that nodes can still spend.
 #[derive(Clone, Debug)]
 pub struct Stocks {
-    /// Of the limits that nodes ask.
+    /// The pools of limits that nodes ask.
     pub own: Vec<Stock>,
-    /// Of the one above several, or above regions.
+    /// The pool above several, or above regions.
     pub above: Option<Stock>,
-    /// Whether that knows of all that is out.
+    /// Whether `above` knows of all permits that are out.
     pub is_trusted: bool,
 }
 
 impl Oracles {
-    /// Those of `setup`.
+    /// Makes the oracles of `setup`.
     pub fn new(setup: &Setup) -> Self {
         let less = u64::from(setup.sabotage == Sabotage::StricterOracle);
         let (drift, remembered) = (setup.plan.clocks.drift_ppm(), setup.remembered());
@@ -59,7 +59,7 @@ impl Oracles {
         let own = vec![own; setup.lenders()];
         match setup.topology {
             Topology::Allocator => Oracles { own, above: above.map(oracle), root: Root::Limit },
-            // A region tells what may have been lent to it, though it may be that nothing was.
+            // A region reports what may have been lent to it, though perhaps nothing was.
             Topology::Regions(_) => {
                 let root = |rules| {
                     if Limits::are_keyed(setup) { oracle(rules).in_passing() } else { oracle(rules) }
@@ -73,12 +73,12 @@ impl Oracles {
         }
     }
 
-    /// That of `lender`.
+    /// Returns the oracle of `lender`.
     pub fn of(&mut self, lender: usize) -> &mut Oracle {
         &mut self.own[lender]
     }
 
-    /// That of the allocator above regions.
+    /// Returns the oracle of the allocator above regions.
     ///
     /// # Panics
     /// If there is none.
@@ -119,13 +119,13 @@ impl Oracles {
         }
     }
 
-    /// See [`Oracle::counts`]: `permits` of `limit` were admitted on a part of what is kept back, and of no lease.
+    /// See [`Oracle::counts`]: `permits` of `limit` were admitted on a safe share, without a lease.
     ///
     /// # Errors
     /// What was wrong.
     pub fn passed(&mut self, limit: usize, [own, now]: [Instant; 2], permits: u64, way: u64) -> Verdict {
         self.own[limit].counts(own, permits, way)?;
-        // Only limits of one allocator, or in a store, are shared so.
+        // Only limits of one allocator, or in a store, have safe shares.
         self.above.iter_mut().try_for_each(|above| above.counts(now, permits, way))
     }
 
@@ -135,7 +135,7 @@ impl Oracles {
         self.above.iter_mut().for_each(|above| above.landed(permits));
     }
 
-    /// See [`Oracle::answered`]. Returns what was lent anew.
+    /// See [`Oracle::answered`]. Returns the permits lent anew.
     ///
     /// # Errors
     /// What was wrong.
@@ -150,7 +150,7 @@ impl Oracles {
         let stock = stocks.own[limit];
         let own = Instant { allocator: stock.at, ..now };
         let (lent, lied) = self.own[limit].answered(own, asked, answer, stock)?;
-        // What regions lend on is no news to the one above.
+        // The allocator above has lent already what regions lend on.
         if self.root == Root::Limit {
             self.above.iter_mut().for_each(|above| above.lent(now, lent, lied));
         }
@@ -158,7 +158,7 @@ impl Oracles {
         Ok(lent)
     }
 
-    /// The allocator above regions answered one of them: see [`Oracle::answered`].
+    /// Checks an answer of the allocator above to a region: see [`Oracle::answered`].
     ///
     /// # Errors
     /// What was wrong.
@@ -188,7 +188,7 @@ impl Oracles {
         self.own[region].region_lost(Instant { allocator: stock.at, ..now }, stock.view);
     }
 
-    /// See [`Oracle::books`], of all.
+    /// Checks all books: see [`Oracle::books`].
     ///
     /// # Errors
     /// What was wrong.
@@ -199,7 +199,7 @@ impl Oracles {
         self.stand(now, stocks)
     }
 
-    /// How the limit above stands.
+    /// Checks the limit above as it is now.
     fn stand(&mut self, now: Instant, stocks: &Stocks) -> Verdict {
         match (&mut self.above, stocks.above) {
             (Some(above), Some(stock)) => match self.root {
@@ -227,14 +227,14 @@ impl Oracles {
         self.above.iter_mut().try_for_each(|above| above.exposed(now, in_hand.iter().sum()))
     }
 
-    /// Books are new: see [`Oracle::books_begin`].
+    /// Records that books are new: see [`Oracle::books_begin`].
     pub fn books_begin(&mut self, now: Instant, begins: Moment, is_new: &IsNew) {
         for (oracle, is_new) in self.all().zip(is_new.own.iter().chain(&is_new.above)) {
             oracle.books_begin(now, begins, is_new);
         }
     }
 
-    /// See [`Oracle::refills_at`]: of each rule of each, those above several last.
+    /// See [`Oracle::refills_at`]. `next` has the rules of each oracle, `above` last.
     pub fn refill_at(&mut self, now: Instant, next: &[Vec<Option<Moment>>]) {
         self.all().zip(next).for_each(|(oracle, next)| oracle.refills_at(now, next));
     }
@@ -247,19 +247,19 @@ impl Oracles {
     /// See [`Oracle::shut`].
     pub fn shut(&mut self, until: Moment) {
         match (self.root, &mut self.above) {
-            // Regions lend on what they have until they hear of it.
+            // Regions lend on what they have until they hear of the pause.
             (Root::Allocator, Some(above)) => above.shut(until),
             _ => self.all().for_each(|oracle| oracle.shut(until)),
         }
     }
 
-    /// See [`Oracle::room`]: of `limit`, and of the one above it.
+    /// Returns the room of `limit` and of the one above it: see [`Oracle::room`].
     pub fn room(&mut self, limit: usize, now: Instant) -> u64 {
         let above = self.above.as_mut().map_or(u64::MAX, |above| above.room(now));
         self.own[limit].room(now).min(above)
     }
 
-    /// See [`Oracle::changed`]. Only a single limit is, or the one that regions lease.
+    /// See [`Oracle::changed`]. Only a single limit changes, or the one that regions lease.
     ///
     /// # Errors
     /// What was wrong.
@@ -268,7 +268,7 @@ impl Oracles {
         oracle.changed(now, rules, carry, stock)
     }
 
-    /// That of the limit that operators change, and how it stands.
+    /// Returns the oracle of the limit that operators change, and its pool.
     fn operated(&mut self, stocks: &Stocks) -> (&mut Oracle, Stock) {
         match (self.root, &mut self.above, stocks.above) {
             (Root::Allocator, Some(above), Some(stock)) => (above, stock),
@@ -276,13 +276,13 @@ impl Oracles {
         }
     }
 
-    /// The roots go on by `rules`, with permits that are `out` until a moment: see [`Oracle::changed`].
+    /// Records that the roots go on by `rules`, with permits that are `out` until a moment: see [`Oracle::changed`].
     pub fn root_changed(&mut self, now: Instant, rules: &[Rule], out: (u64, Instant)) {
         let rules: Vec<Rule> = rules.iter().map(at_any_phase).collect();
         self.root().goes_on_by(now, &rules, CarryOver::AsIs, out);
     }
 
-    /// See [`Oracle::topped_up`]. Only what [`Oracles::changed`] is about.
+    /// See [`Oracle::topped_up`]. Applies to the limit of [`Oracles::changed`].
     ///
     /// # Errors
     /// What was wrong.
@@ -292,11 +292,12 @@ impl Oracles {
     }
 }
 
-/// What `rule` promises whenever its windows and intervals begin: where roots begin anew, no observer can tell.
+/// Returns a rule that `rule` implies whenever its windows and intervals begin: no observer can tell that of roots that
+/// begin anew.
 fn at_any_phase(rule: &Rule) -> Rule {
     let any = match rule {
         Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => {
-            // One more than passed in full may fall into any time.
+            // Any time span meets at most one refill more than the intervals it contains.
             let holds = rule.capacity() + rule.debt() + rule.refill();
             TokenBucket::try_new(holds, rule.refill(), rule.per(), holds).map(Rule::TokenBucket)
         }
@@ -314,11 +315,11 @@ fn at_any_phase(rule: &Rule) -> Rule {
     any.expect("numbers in range")
 }
 
-/// For each rule that an oracle sees to whether its books are new.
+/// Whether the books of each rule are new, for each oracle.
 #[derive(Clone, Debug)]
 pub struct IsNew {
-    /// Of the limits that nodes ask; the first rule of each is kept by the pool that they ask.
+    /// The limits that nodes ask. The first rule of each is kept by the pool that they ask.
     pub own: Vec<Vec<bool>>,
-    /// Of the one above several.
+    /// The limit above several.
     pub above: Option<Vec<bool>>,
 }

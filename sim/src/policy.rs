@@ -1,18 +1,18 @@
-//! Who decides how many permits a node gets: Lessor, or another system's rule, to compare it with. The `simulate` tool
-//! picks from these, the world runs them; what a rival does is in `rival`. It decides nothing itself.
+//! The policy that decides how many permits a node gets: Lessor's, or another system's to compare with. `lessor
+//! simulate` picks one and the world runs it; `rival` has what a rival does.
 
 /// A way to size leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// The shipping pool, refill and slot.
     Lessor,
-    /// Each node has its even share of the limit for itself.
+    /// Each node has an even share of the limit for itself.
     StaticSplit,
-    /// A lease is always as big as any other.
+    /// All leases are of one size.
     FixedLeases,
-    /// Ten seconds of the average use, and 5,000.
+    /// Leases of ten seconds of the average use, and 5,000.
     TenAverages,
-    /// Five seconds of the average use, and a tenth.
+    /// Leases of five seconds of the average use, and a tenth more.
     FiveAverages,
 }
 
@@ -21,7 +21,7 @@ impl Policy {
     pub const ALL: [Policy; 5] =
         [Policy::Lessor, Policy::StaticSplit, Policy::FixedLeases, Policy::TenAverages, Policy::FiveAverages];
 
-    /// Its name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Policy::Lessor => "lessor",
@@ -32,7 +32,7 @@ impl Policy {
         }
     }
 
-    /// Its name above a column.
+    /// Returns the name above a column.
     pub fn heading(self) -> &'static str {
         match self {
             Policy::Lessor => "lessor",
@@ -43,7 +43,7 @@ impl Policy {
         }
     }
 
-    /// What of it is simulated, and what is not.
+    /// Says which part of the policy is simulated, and which is not.
     pub fn explained(self) -> &'static str {
         match self {
             Policy::Lessor => "The shipping pool, refill and slot. Left out: sockets and threads.",

@@ -1,5 +1,5 @@
-//! A rule kept the slow way: every spend is remembered, with the real instant it happened at. Shorter than what it
-//! judges, and written without looking at it.
+//! A rule kept the slow way: every spend is remembered with the real instant at which it happened. It is shorter than
+//! the code that it judges, and was written without looking at that.
 
 use crate::civil::Civil;
 use crate::warming::Warming;
@@ -7,26 +7,26 @@ use lessor_ledger::Rule;
 use lessor_ledger::rule::{FixedWindow, RefillStyle, TokenBucket, Windows};
 use lessor_protocol::moment::nanos;
 
-/// One admission: when, in nanoseconds of real time and of the allocator's clock, and how many permits.
+/// One admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spend {
-    /// Real time.
+    /// Real time in nanoseconds.
     pub real: u64,
-    /// What the allocator's clock shows then.
+    /// What the allocator's clock shows then, in nanoseconds.
     pub allocator: u64,
     /// Permits.
     pub permits: u64,
 }
 
-/// The first breach of `rule` in `spends`, which are in the order of time, in words.
+/// Returns the first breach of `rule` in `spends`, which are in order of time, in words.
 ///
-/// It knows neither when windows of first use were opened nor when intervals began, and judges what holds whenever that
-/// was: [`opened_breach`] is told of the former, and the oracle of the simulator of both.
+/// It does not know when windows of first use opened or when intervals began, so it judges what holds in any case.
+/// [`opened_breach`] knows the former, and the oracle of the simulator both.
 pub fn breach(rule: &Rule, spends: &[Spend]) -> Option<String> {
     match rule {
         Rule::SlidingWindow(rule) => in_any(rule.limit(), nanos(rule.per()), spends, |spend| spend.real),
         Rule::SlidingLog(rule) => in_any(rule.limit(), nanos(rule.per()), spends, |spend| spend.real),
-        // As if each call took as long as it may.
+        // As if each call took the longest time.
         Rule::Concurrency(rule) => in_any(rule.limit(), nanos(rule.longest()), spends, |spend| spend.real),
         Rule::FixedWindow(rule) => fixed_breach(rule, spends),
         Rule::LeakyBucket(rule) => too_fast(spends, rule.burst(), rule.refill(), nanos(rule.per())),
@@ -34,7 +34,7 @@ pub fn breach(rule: &Rule, spends: &[Spend]) -> Option<String> {
     }
 }
 
-/// The first breach of first-use windows of `rule`, where `grants` were lent and `spends` spent.
+/// Returns the first breach of the first-use windows of `rule`, where `grants` were lent and `spends` spent.
 pub fn opened_breach(rule: &FixedWindow, grants: &[Spend], spends: &[Spend]) -> Option<String> {
     let per = nanos(rule.per());
     let mut opened: Vec<u64> = vec![];
@@ -62,7 +62,7 @@ pub fn opened_breach(rule: &FixedWindow, grants: &[Spend], spends: &[Spend]) -> 
     None
 }
 
-/// More than `limit` in any `[t, t+per)` of what `shows` the time.
+/// Finds more than `limit` permits in any `[t, t+per)` of the clock that `shows` reads.
 fn in_any(limit: u64, per: u64, spends: &[Spend], shows: impl Fn(&Spend) -> u64) -> Option<String> {
     for (i, first) in spends.iter().enumerate() {
         let rest = &spends[i..];
@@ -102,12 +102,13 @@ fn bucket_breach(rule: &TokenBucket, spends: &[Spend]) -> Option<String> {
     let holds = rule.capacity() + rule.debt();
     match rule.refill_style() {
         RefillStyle::Greedy => too_fast(spends, holds, rule.refill(), nanos(rule.per())),
-        // One more than passed in full may fall into any time.
+        // Any time span meets at most one refill more than the intervals it contains.
         RefillStyle::Interval => too_fast(spends, holds + rule.refill(), rule.refill(), nanos(rule.per())),
     }
 }
 
-/// From each spend to each later one more than `burst + refill·T/per`, compared in parts of 1/per of a permit.
+/// Finds more than `burst + refill·T/per` permits from one spend to a later one, compared in parts of 1/per of a
+/// permit.
 fn too_fast(spends: &[Spend], burst: u64, refill: u64, per: u64) -> Option<String> {
     for (i, first) in spends.iter().enumerate() {
         let mut used = 0;

@@ -1,15 +1,15 @@
-//! Runs one setup for a reader, and shows what came of it: if it fails, cut down to what matters. The `simulate` tool
-//! calls it for `--generator` and `--replay`, and a soak for what failed in it.
+//! Runs one setup for a reader and shows the result; a failure is cut down to what matters. The `simulate` tool uses it
+//! for `--generator` and `--replay`, and a soak for its failures.
 
 use crate::setup::Setup;
 use crate::shrink::shrink;
 use crate::world::Failure;
 use crate::{soak, text};
 
-/// Runs that cutting a failure down may take: some seconds.
+/// Most runs to cut a failure down: some seconds.
 const BUDGET: usize = 600;
 
-/// Runs `setup` and prints how it went; false if anything was wrong.
+/// Runs `setup` and prints the result. Returns false if anything was wrong.
 pub fn show(setup: &Setup) -> bool {
     println!("{}", text::write(setup));
     match soak::run(setup.clone()) {
@@ -25,7 +25,7 @@ pub fn show(setup: &Setup) -> bool {
     }
 }
 
-/// What is left of a `setup` that fails with `failure`, in words.
+/// Cuts down a `setup` that fails with `failure`, and returns the rest in words.
 pub fn cut_down(setup: &Setup, failure: &Failure) -> String {
     let shrunk = shrink(setup, failure, BUDGET);
     format!("cut down in {} runs:\n{}", shrunk.runs, shrunk.failure)

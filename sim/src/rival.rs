@@ -1,6 +1,6 @@
-//! Other ways to size leases, as their clients do it, over one exact central counter that serves the node that asks
-//! first. The world drives it in place of the shipping pool and refill, with the same traffic and network. It knows
-//! nothing of faults: a lost answer is lost for good. What of each rival is left out, [`Policy::explained`] says.
+//! Other ways to size leases, as their clients do it, over one exact central counter that serves the first ask first.
+//! The world runs a rival in place of the shipping pool and refill, with the same traffic and network. A rival knows no
+//! faults: a lost answer is lost for good. [`Policy::explained`] says what is left out of each.
 
 mod ledgers;
 mod share;
@@ -15,75 +15,77 @@ use lessor_ledger::rule::term;
 use lessor_protocol::Moment;
 use std::time::Duration;
 
-/// Fixed leases of a node in the whole limit. With fewer a single node could take it all, with more each would be
-/// spent before the next arrives.
+/// Fixed leases per node that make up the whole limit. With fewer, a single node could take it all; with more, each
+/// would be spent before the next arrives.
 const LEASES_PER_NODE: u64 = 10;
 
-/// Of a fixed lease, one part in so many is left when the next is asked for. The usual workload refuses as little with
-/// a tenth as with a half, and strands two thirds; less would run dry on the way.
+/// The next fixed lease is asked for when one part in this many of the last is left. The usual workload refuses as
+/// little with a tenth as with a half, and strands two thirds; less would run dry on the way.
 const LEFT_PART: u64 = 10;
 
-/// Both averages are taken, and short answers looked at again, once a second.
+/// Time between two updates of an average, and the longest until a node that got too little looks again.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Of the new second in the average.
+/// Weight of the newest second in the average.
 const NEW_PART: f64 = 0.5;
 
-/// What the ten averages come on top of, what is asked for first, and the least that counts as low.
+/// What [`Policy::TenAverages`] asks for on top of its averages and counts as low at least, and its first ask, in
+/// permits.
 const BUFFER: u64 = 5_000;
 const FIRST: u64 = 1_000;
 
-/// Of the last grant, or of what the average spends, the part that counts as low.
+/// The part of the last grant, or of what the average spends, that counts as low.
 const LOW_PART: f64 = 0.1;
 
-/// Use that is worth a report of its own; less waits four times as long.
+/// Permits of use that are worth a report of their own; less use waits four times as long.
 const REPORTED: u64 = 100;
 
-/// How long a lease lasts that nothing ends: longer than any run.
+/// Term of a lease that nothing ends: longer than any run.
 const FOR_EVER: Duration = Duration::from_secs(366 * 24 * 3_600);
 
-/// The centre and all nodes of one rival.
+/// The central counter and all nodes of one rival.
 #[derive(Debug)]
 pub struct Rival {
     policy: Policy,
     rules: Vec<Rule>,
     centre: Ledgers,
     desks: Vec<Desk>,
-    /// What each node has for itself, if that is how it is done.
+    /// The share of each node, where the policy splits the limit.
     shares: Vec<Ledgers>,
-    /// How long a node that got too little waits: as long as our leases take to turn over, at most a tick.
+    /// How long a node that got too little waits: a term of Lessor's, at most a tick.
     again: Duration,
 }
 
-/// What one node knows, of its callers and of its asks.
+/// What one node knows of its callers and its asks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Desk {
-    /// Permits that callers came for, and how many that were at the last tick and the last ask. Refused ones count:
-    /// where callers wait in line, they are use too.
+    /// Permits that callers came for: so far, at the last tick, and at the last ask. Refused ones count, as they are
+    /// use where callers wait in line.
     tried: u64,
     tried_at_tick: u64,
     tried_at_ask: u64,
-    /// Of those, a second.
+    /// Mean number of those permits a second.
     average: f64,
     next_tick: Moment,
-    /// When it last asked, and for how much.
+    /// The last ask: when, and for how many permits.
     asked: Option<(Moment, u64)>,
-    /// With fewer in hand it asks.
+    /// Permits in hand below which the node asks.
     low_water: u64,
     not_before: Moment,
 }
 
-/// What the centre answers.
+/// The answer of the centre.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lent {
-    /// Permits.
+    /// Permits lent.
     pub permits: u64,
-    /// For how long.
+    /// How long they last.
     pub term: Duration,
 }
 
 impl Rival {
-    /// `policy` for the limit of `plan`; `now` is the centre's, `firsts` when each node's clock first ticks.
+    /// Makes the rival of `policy` for the limit of `plan`. `now` is the centre's, and `firsts` has the first tick of
+    /// each node's clock.
     pub fn new(policy: Policy, plan: &Plan, now: Moment, firsts: &[Moment]) -> Self {
         let split = if policy == Policy::StaticSplit { firsts.len() } else { 0 };
         let share = |node| Ledgers::new(&share::share(&plan.rules, node, split), plan.clocks, now);
@@ -98,12 +100,12 @@ impl Rival {
         }
     }
 
-    /// A caller came to `node`.
+    /// Records that a caller came to `node`.
     pub fn tried(&mut self, node: usize, permits: u64) {
         self.desks[node].tried += permits;
     }
 
-    /// Whether each node has a share of its own, and never asks.
+    /// Whether each node has a share of its own and never asks.
     pub fn is_split(&self) -> bool {
         self.policy == Policy::StaticSplit
     }
@@ -116,25 +118,25 @@ impl Rival {
         enough
     }
 
-    /// What `node` has of its share.
+    /// Returns the permits in the share of `node`.
     pub fn in_share(&mut self, node: usize, now: Moment) -> u64 {
         self.shares.get_mut(node).map_or(0, |share| share.available(now))
     }
 
-    /// What no node was given yet.
+    /// Returns the permits that no node was given yet.
     pub fn available(&mut self, now: Moment) -> u64 {
         if self.is_split() { 0 } else { self.centre.available(now) }
     }
 
-    /// Answers an ask.
+    /// Answers an ask for `want` permits.
     pub fn lend(&mut self, want: u64, now: Moment) -> Lent {
         let term = self.centre.lasts(now).unwrap_or(FOR_EVER).min(self.window());
-        // A lease that would be over before it arrives is of no use to a node.
+        // A lease that would end before it arrives is of no use to a node.
         let want = if term.is_zero() { 0 } else { want };
         Lent { permits: self.centre.give(want, now), term }
     }
 
-    /// How long a lease lasts, by the rival's own rule. Averages never end theirs.
+    /// Returns how long a lease lasts by the rival's own rule. Averages never end theirs.
     fn window(&self) -> Duration {
         let sliding = self.rules.iter().filter_map(|rule| match rule {
             Rule::SlidingWindow(rule) if self.policy == Policy::FixedLeases => Some(rule.per()),
@@ -149,7 +151,7 @@ impl Rival {
         sliding.min().unwrap_or(FOR_EVER)
     }
 
-    /// How much `node` asks for now, which holds `free` and where callers wait for `waiting`.
+    /// Returns the permits that `node` asks for now, which holds `free` and whose callers wait for `waiting`.
     pub fn ask(&mut self, node: usize, free: u64, waiting: u64, now: Moment) -> Option<u64> {
         if self.is_split() {
             return None;
@@ -179,21 +181,21 @@ impl Rival {
             }
             Policy::TenAverages if first => FIRST,
             Policy::TenAverages => (10.0 * desk.average).ceil() as u64 + BUFFER,
-            // TiKV's clients start with a second of the whole limit, which no counter counts. Counted, that could be
-            // all there is. Here each client starts with its part of it.
+            // TiKV's clients start with a second of the whole limit, which no counter counts. If it were counted, it
+            // could be all there is, so each client starts with its part of it here.
             Policy::FiveAverages if first => ((sustained(&self.rules) / nodes) as u64).max(1),
             Policy::FiveAverages => (1.1 * 5.0 * desk.average).ceil() as u64,
         };
         (target + waiting).saturating_sub(free)
     }
 
-    /// A fixed lease.
+    /// Returns the size of a fixed lease.
     fn lease(&self) -> u64 {
         let ceiling = self.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
         (ceiling / (LEASES_PER_NODE * self.desks.len() as u64)).max(1)
     }
 
-    /// Whether use is told, and tokens asked for, although enough is in hand.
+    /// Whether the node reports its use and asks for permits although it has enough in hand.
     fn reports(&self, desk: &Desk, now: Moment) -> bool {
         let period = match self.policy {
             Policy::TenAverages => Duration::from_secs(10),
@@ -205,7 +207,7 @@ impl Rival {
         since >= if enough { period } else { 4 * period }
     }
 
-    /// `node` got `permits`, and holds `free` now.
+    /// Records that `node` got `permits` and holds `free` now.
     pub fn granted(&mut self, node: usize, permits: u64, free: u64, now: Moment) {
         let lease = self.lease();
         let desk = &mut self.desks[node];
@@ -220,12 +222,12 @@ impl Rival {
         };
     }
 
-    /// With fewer in hand `node` asks.
+    /// Returns the permits in hand below which `node` asks.
     pub fn low_water(&self, node: usize) -> u64 {
         self.desks[node].low_water
     }
 
-    /// When `node` looks again by itself.
+    /// Returns when `node` looks again by itself.
     pub fn wakes(&self, node: usize, now: Moment) -> Moment {
         let desk = &self.desks[node];
         if desk.not_before > now { desk.next_tick.min(desk.not_before) } else { desk.next_tick }
@@ -248,7 +250,7 @@ mod tests {
     use super::*;
     use crate::setup::{parse_rules, plan};
 
-    /// A rival with two nodes, at whose first 100 callers came in the first second.
+    /// A rival with two nodes, where 100 callers came to the first one in the first second.
     fn rival(policy: Policy, limit: &str) -> Rival {
         let plan = plan(parse_rules(limit).expect("rules"), false);
         let mut rival = Rival::new(policy, &plan, Moment::ORIGIN, &[at(1_000); 2]);

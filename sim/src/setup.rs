@@ -1,5 +1,5 @@
-//! What is to be simulated: the limit, the fleet, the load and the trouble. Drawn from a seed, or given on the command
-//! line; the world only reads it.
+//! What is simulated: the limit, the fleet, the load and the faults. A setup is drawn from a seed or given on the
+//! command line; the world only reads it.
 
 use crate::adversary::Lie;
 use crate::faults::{Fault, Faults};
@@ -23,66 +23,66 @@ use std::time::Duration;
 /// Everything that a run depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// Every die of the run is thrown from it.
+    /// Seed of all random numbers of the run.
     pub seed: u64,
     /// The limit.
     pub plan: Plan,
-    /// How many of its rules, the last ones, are kept by limits above it.
+    /// The number of rules, the last ones, that are kept by limits above.
     pub above: usize,
-    /// How many limits like the one that nodes ask are beside it, below the same one if that is below any. Desks go round.
+    /// The number of limits beside the first that nodes ask, like it and below the same one. Desks go round.
     pub siblings: usize,
-    /// Who lends to nodes.
+    /// The hosts that lend to nodes.
     pub topology: Topology,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// How many limits each of them asks, all in one exchange.
+    /// The number of limits that each node asks, all in one exchange.
     pub pools: usize,
-    /// Those beside them that do not play by the rules, while there is trouble.
+    /// Adversaries beside the nodes, while there is trouble.
     pub adversaries: Vec<Lie>,
     /// The shape of demand.
     pub workload: Workload,
-    /// How many ranks of nodes there are, the last of which comes first. One or none: all are alike.
+    /// The number of ranks of nodes, the last of which comes first. One or none: all nodes are alike.
     pub priorities: u64,
-    /// How many identities there are, to which nodes belong in turn, beside one of the adversaries. None: no identity is known.
+    /// The number of identities, to which nodes belong in turn; adversaries have another one. 0: no identity is known.
     pub identities: u64,
-    /// Calls a second in total, on average.
+    /// Mean number of calls a second, in total.
     pub demand: f64,
-    /// A call costs 1 to this many permits.
+    /// The most permits that a call costs; the least is 1.
     pub cost_max: u64,
-    /// How long calls take where that counts.
+    /// How long calls take where the limit caps those in flight.
     pub calls: Calls,
-    /// Of a hundred calls, how many reserve while there is trouble: more than they cost in the end.
+    /// Calls in a hundred that reserve more than they cost in the end, while there is trouble.
     pub reserves: u64,
-    /// Of a hundred calls, how many need another limit too while there is trouble, and find too little of that one.
+    /// Calls in a hundred that need another limit too and find too little of it, while there is trouble.
     pub in_vain: u64,
-    /// Of a thousand calls that come while there is trouble, how many make their node spend all that it has at the last instant.
+    /// Calls in a thousand that make their node spend all that it has at the last instant, while there is trouble.
     pub sprees: u64,
-    /// How long it takes until a checkpoint is durable, in nanoseconds; 0 where the allocator writes nothing down.
+    /// How long it takes until a checkpoint is durable, in nanoseconds; 0 where the allocator writes none.
     pub store: u64,
-    /// How long a caller waits in line, in nanoseconds; 0 is one that only tries.
+    /// How long a caller waits in line, in nanoseconds; 0 if it only tries.
     pub patience: u64,
     /// The network.
     pub latency: Latency,
-    /// The trouble.
+    /// The faults.
     pub faults: Faults,
-    /// What operators do meanwhile.
+    /// What operators do.
     pub live: Vec<Live>,
     /// Whether clocks run at different rates, up to the drift of the plan.
     pub drifting: bool,
-    /// What the allocator's clock shows at first.
+    /// What the allocator's clock shows at first, in nanoseconds.
     pub start: u64,
-    /// How long load and trouble last, in nanoseconds.
+    /// How long load and faults last, in nanoseconds.
     pub lasts: u64,
-    /// Whether then, without trouble, progress is owed.
+    /// Whether a phase without faults follows, in which progress is owed.
     pub then_calm: bool,
-    /// Something that is wrong on purpose.
+    /// A mistake made on purpose.
     pub sabotage: Sabotage,
-    /// The command that runs it again.
+    /// The command that runs the setup again.
     pub replay: String,
 }
 
 impl Setup {
-    /// The same, with the command that runs it again.
+    /// Sets the command that runs the setup again.
     #[must_use]
     pub fn named(self) -> Setup {
         Setup { replay: text::command(&self), ..self }
@@ -93,7 +93,7 @@ impl Setup {
         self.faults.every.contains_key(&Fault::ClockSlew)
     }
 
-    /// All sets of rules that are in force at some time.
+    /// Returns all sets of rules that hold at some time.
     pub fn rule_sets(&self) -> impl Iterator<Item = &[Rule]> {
         let changed = self.live.iter().filter_map(|live| match &live.act {
             Act::Change(_, rules) | Act::Put(rules) => Some(rules.as_slice()),
@@ -110,38 +110,38 @@ impl Setup {
         std::iter::once(self.plan.rules.as_slice()).chain(changed)
     }
 
-    /// How long a lease lasts by `rules`.
+    /// Returns the term of a lease under `rules`.
     fn term_of(&self, rules: &[Rule]) -> Duration {
         term(rules).clamp(self.plan.sharing.term_min, self.plan.sharing.term_max)
     }
 
-    /// The longest that a lease lasts by any of them.
+    /// Returns the longest term of a lease under any of the sets of rules.
     pub fn term(&self) -> Duration {
         self.rule_sets().map(|rules| self.term_of(rules)).max().unwrap_or_default()
     }
 
-    /// How many limits nodes ask.
+    /// Returns the number of limits that nodes ask.
     pub fn limits(&self) -> usize {
         let are_apart = self.above < self.plan.rules.len();
         1 + if are_apart { self.siblings } else { 0 }
     }
 
-    /// How many desks there are: one for each limit that a node asks.
+    /// Returns the number of desks: one for each limit that a node asks.
     pub fn desks(&self) -> usize {
         self.nodes * self.pools
     }
 
-    /// The sender of messages that `desk` is at. Those of adversaries and regions come after the desks of nodes.
+    /// Returns the sender of messages at `desk`. Adversaries and regions come after the desks of nodes.
     pub fn home(&self, desk: usize) -> usize {
         desk.checked_sub(self.desks()).map_or(desk / self.pools, |after| self.nodes + after)
     }
 
-    /// Which of the limits `desk` asks.
+    /// Returns the limit that `desk` asks.
     pub fn limit(&self, desk: usize) -> usize {
         desk % self.limits()
     }
 
-    /// How many pools nodes ask: one of each limit, or one of each region.
+    /// Returns the number of pools that nodes ask: one of each limit, or one of each region.
     pub fn lenders(&self) -> usize {
         match self.topology.regions() {
             0 => self.limits(),
@@ -149,21 +149,21 @@ impl Setup {
         }
     }
 
-    /// Which of them `desk` asks.
+    /// Returns the pool that `desk` asks.
     pub fn lender(&self, desk: usize) -> usize {
         match self.topology.shared() {
-            // The first one has no nodes.
+            // The first allocator has no nodes.
             Some(Shared { lag: Some(_), count, .. }) => 1 + desk % (count - 1).max(1),
             _ => desk % self.lenders(),
         }
     }
 
-    /// Whether those lend on what they lease.
+    /// Whether the pools that nodes ask lend on what they lease.
     pub fn lends_on(&self) -> bool {
         self.topology.regions() > 0
     }
 
-    /// The rules that are judged for each of those by itself, and those that hold for all of them together.
+    /// Returns the rules that are judged for each such pool by itself, and those that hold for all together.
     pub fn rules_apart(&self) -> (&[Rule], Option<&[Rule]>) {
         if self.lends_on() {
             return (&[], Some(&self.plan.rules));
@@ -175,7 +175,7 @@ impl Setup {
         (own, Some(above).filter(|above| !above.is_empty()))
     }
 
-    /// The identity of the sender `home` of messages. Regions have none.
+    /// Returns the identity of the sender at `home`. Regions have none.
     pub fn owner(&self, home: usize) -> Owner {
         match home {
             _ if self.identities == 0 => Owner::NONE,
@@ -185,20 +185,21 @@ impl Setup {
         }
     }
 
-    /// What `node` counts for: ranks and guaranteed groups go round.
+    /// Returns the priority and the group of `node`, which go round.
     pub fn share(&self, node: usize) -> Share {
         let groups = self.plan.sharing.guaranteed.len();
         let group = Some(node % (groups + 1)).filter(|group| *group < groups);
         Share { priority: node as u64 % self.priorities.max(1), group, ..Share::EVEN }
     }
 
-    /// Whether `region` knows an older configuration than is right, and is lent nothing for that.
+    /// Whether `region` has an older configuration than the others, for which it is lent nothing.
     pub fn is_old(&self, region: usize) -> bool {
         let of_two_minds = self.topology.shared().is_some_and(|shared| shared.of_two_minds);
         of_two_minds && region > 0 && region + 1 == self.topology.regions()
     }
 
-    /// Whether `desk` is owed its turn: no node comes before it, and nothing is kept from it without something for it.
+    /// Whether `desk` is owed its turn: its node has the highest priority, and is in a guaranteed group if there are
+    /// any.
     pub fn is_owed(&self, desk: usize) -> bool {
         if self.is_old(self.lender(desk)) {
             return false;
@@ -208,11 +209,11 @@ impl Setup {
         share.priority == first && (share.group.is_some() || self.plan.sharing.guaranteed.is_empty())
     }
 
-    /// How long a session that says nothing is known to the pool at least: three terms where sessions are scarce, for
-    /// then those that hold nothing make room.
+    /// Returns how long the pool remembers a silent session at least. Where sessions are scarce it is three terms,
+    /// because sessions that hold nothing make room.
     pub fn remembered(&self) -> Duration {
         let are_scarce = self.plan.lessees_max <= 1_000 || self.adversaries.contains(&Lie::Crowd);
-        // Of a family it is the pool that nodes ask which forgets, by the rules that it keeps itself.
+        // In a family, the pool that nodes ask forgets by the rules that it keeps itself.
         let shortest = self.rule_sets().map(|rules| {
             let plan = Plan { rules: rules.to_vec(), ..self.plan.clone() };
             limits::lowest(&plan, self.above).term()
@@ -221,22 +222,22 @@ impl Setup {
     }
 }
 
-/// How long calls take where the limit caps what is in flight, and whether they say that they end.
+/// How long calls take where the limit caps those in flight, and whether they say that they end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Calls {
-    /// Most are short, a few as long as they may be. Some never say that they end.
+    /// Most are short, a few take the longest time. Some never say that they end.
     #[default]
     Mixed,
-    /// They take the longest time, and none says that it ends.
+    /// All take the longest time, and none says that it ends.
     Silent,
-    /// They take any time up to the longest, and all say that they end.
+    /// Each takes any time up to the longest, and all say that they end.
     Even,
-    /// The same, and some take ten times as long as any should.
+    /// As [`Calls::Even`], but some take ten times the longest time.
     Overlong,
 }
 
 impl Calls {
-    /// All of them, with their names in setups.
+    /// All kinds, with their names in setups.
     pub const ALL: [(&str, Calls); 4] = [
         ("mixed", Calls::Mixed),
         ("silent", Calls::Silent),
@@ -244,29 +245,29 @@ impl Calls {
         ("overlong", Calls::Overlong),
     ];
 
-    /// Its name in setups.
+    /// Returns the name in setups.
     pub fn name(self) -> &'static str {
         Calls::ALL.iter().find(|(_, calls)| *calls == self).expect("all are listed").0
     }
 }
 
-/// Something wrong on purpose, to see it reported.
+/// A mistake made on purpose, to see it reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sabotage {
-    /// Nothing.
+    /// No mistake.
     #[default]
     None,
-    /// The oracle believes in a limit one smaller.
+    /// The oracle takes the limit to be one smaller.
     StricterOracle,
-    /// Nodes forget that they spent the last permit of each ask.
+    /// Nodes leave the last spent permit out of each ask.
     UnderReport,
 }
 
 impl Sabotage {
-    /// All of them.
+    /// All mistakes.
     pub const ALL: [Sabotage; 3] = [Sabotage::None, Sabotage::StricterOracle, Sabotage::UnderReport];
 
-    /// Its name in setups.
+    /// Returns the name in setups.
     pub fn name(self) -> &'static str {
         match self {
             Sabotage::None => "none",
@@ -282,7 +283,7 @@ impl Sabotage {
 /// `leaky_bucket 10/1s burst 1`; several are joined by ` + `.
 ///
 /// # Errors
-/// In words, what could not be read.
+/// Says in words what could not be read.
 pub fn parse_rules(text: &str) -> Result<Vec<Rule>, String> {
     text.split('+').map(|rule| parse_rule(rule.trim())).collect()
 }
@@ -322,7 +323,7 @@ fn parse_rule(text: &str) -> Result<Rule, String> {
     rule.map_err(|error| error.to_string())
 }
 
-/// What may follow a rule, each with its value.
+/// Options that may follow a rule, each with a value.
 const OPTIONS: [&str; 11] = [
     "anchor",
     "anchor_day",
@@ -337,7 +338,7 @@ const OPTIONS: [&str; 11] = [
     "zone",
 ];
 
-/// Windows of a calendar if `per` is the name of some, otherwise of that length.
+/// Reads windows of a calendar if `per` names a unit, or else of that length.
 fn parse_windows(per: &str, options: &BTreeMap<&str, &str>) -> Result<Windows, String> {
     let Ok(unit) = Unit::named(per) else {
         let per = span(per)?;
@@ -382,7 +383,7 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 fn span(text: &str) -> Result<Duration, String> {
-    // "30s", and "s" for one of them.
+    // "s" stands for "1s".
     let text = if text.starts_with(|letter: char| letter.is_ascii_digit()) {
         text.to_owned()
     } else {
@@ -391,7 +392,7 @@ fn span(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(&text).map_err(|_| format!("{text:?} is not a length of time"))
 }
 
-/// A limit with `rules` and everything else as shipped.
+/// Makes a limit with `rules` and the shipping defaults.
 pub fn plan(rules: Vec<Rule>, ease_off: bool) -> Plan {
     Plan {
         rules,

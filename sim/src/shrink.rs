@@ -1,5 +1,5 @@
-//! Cuts a failing setup down while it fails in the same way, so that what is left is what matters. The `simulate` tool
-//! calls it; it only runs setups, within a budget, and always comes to the same.
+//! Cuts a failing setup down while it fails in the same way, so that only what matters is left. The `simulate` tool
+//! calls it. It only runs setups, within a budget, and always ends with the same result.
 
 use crate::setup::{Sabotage, Setup};
 use crate::traffic::Workload;
@@ -7,28 +7,28 @@ use crate::world::Failure;
 use crate::{MILLI, SECOND, soak, text};
 use lessor_ledger::share::Sharing;
 
-/// Seeds tried for each cut. A cut changes which dice fall where: what fails with one in four of all seeds is still
-/// found in nine of ten tries, and more would spend the budget on cuts that cure.
+/// Seeds tried for each cut, which changes all random draws. A failure of one seed in four is still found in nine of
+/// ten tries; more seeds would spend the budget on cuts that cure it.
 const SEEDS: u64 = 8;
 
 /// The shortest load that is worth a try, in nanoseconds.
 const SHORTEST: u64 = SECOND / 10;
 
-/// What is left, and how it fails.
+/// The smallest setup found, and its failure.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
-    /// The setup. Its replay is the command that runs it.
+    /// The setup, with the command that runs it.
     pub setup: Setup,
-    /// What was wrong with it.
+    /// How it fails.
     pub failure: Failure,
-    /// Runs that it took.
+    /// Runs that the cuts took.
     pub runs: usize,
 }
 
-/// Cuts `setup`, which fails with `failure`, down in at most `budget` runs.
+/// Cuts down `setup`, which fails with `failure`, in at most `budget` runs.
 pub fn shrink(setup: &Setup, failure: &Failure, budget: usize) -> Shrunk {
     let mut best = Shrunk { setup: setup.clone(), failure: failure.clone(), runs: 0 };
-    // Until no single cut leaves the failure: a cut that was in vain may succeed after another one.
+    // Repeats until no single cut keeps the failure: a cut that failed may succeed after another one.
     loop {
         let mut is_smaller = false;
         for cut in CUTS {
@@ -49,7 +49,7 @@ pub fn shrink(setup: &Setup, failure: &Failure, budget: usize) -> Shrunk {
     }
 }
 
-/// `setup` with the first of a few seeds with which it fails as `failure` did.
+/// Returns `setup` with the first of a few seeds that fails as `failure` did.
 fn fails(setup: Setup, failure: &Failure, runs: &mut usize, budget: usize) -> Option<(Setup, Failure)> {
     (setup.seed..setup.seed + SEEDS).find_map(|seed| {
         if *runs >= budget {
@@ -62,10 +62,10 @@ fn fails(setup: Setup, failure: &Failure, runs: &mut usize, budget: usize) -> Op
     })
 }
 
-/// Setups that are smaller in one way, the smallest first.
+/// Returns setups that are smaller in one way, the smallest first.
 type Cut = fn(&Shrunk) -> Vec<Setup>;
 
-/// What shortens a run comes late: it leaves a single chance to fail, at which any other cut would miss.
+/// Cuts that shorten a run come late: they leave a single chance to fail, which any other cut would miss.
 const CUTS: [Cut; 9] = [
     without_calm,
     fewer_faults,
@@ -78,7 +78,7 @@ const CUTS: [Cut; 9] = [
     weaker_faults,
 ];
 
-/// `setup` changed by `change`.
+/// Returns `setup` changed by `change`.
 fn with(setup: &Setup, change: impl FnOnce(&mut Setup)) -> Setup {
     let mut setup = setup.clone();
     change(&mut setup);
@@ -139,7 +139,7 @@ fn fewer_nodes(from: &Shrunk) -> Vec<Setup> {
     counts.map(|count| with(&from.setup, |setup| setup.nodes = count)).collect()
 }
 
-/// Everything that is not a fault, one by one as it is without them.
+/// Takes away all but faults, one by one.
 fn plainer(from: &Shrunk) -> Vec<Setup> {
     let changes: [fn(&mut Setup); 18] = [
         |setup| (setup.siblings, setup.pools) = (0, 1),
@@ -169,14 +169,14 @@ fn plainer(from: &Shrunk) -> Vec<Setup> {
     all
 }
 
-/// One of the rules, which nodes ask: none is left for limits above.
+/// Keeps one of the rules, in the limit that nodes ask; none is left for limits above.
 fn fewer_rules(from: &Shrunk) -> Vec<Setup> {
     let rules = &from.setup.plan.rules;
     let kept = rules.iter().filter(|_| rules.len() > 1);
     kept.map(|rule| with(&from.setup, |setup| (setup.plan.rules, setup.above) = (vec![*rule], 0))).collect()
 }
 
-/// Each fault half as often and half as long, down to what cannot be told from never.
+/// Makes each fault half as likely, as frequent or as long, unless it hardly strikes already.
 fn weaker_faults(from: &Shrunk) -> Vec<Setup> {
     let mut all = vec![];
     for (fault, chance) in from.setup.faults.chance.iter().filter(|&(_, &chance)| chance > 1e-3) {
@@ -207,8 +207,8 @@ mod tests {
     use lessor_ledger::rule::FixedWindow;
     use std::time::Duration;
 
-    /// The bug: of two rules the limit above kept the one that was left. The one that nodes ask had none and lent nothing, so the fleet
-    /// failed for another reason than before.
+    /// Regression test: the limit above kept the only rule left. The limit that nodes ask had none and lent nothing, so
+    /// the fleet failed for another reason than before.
     #[test]
     fn no_limit_is_cut_down_to_no_rule() {
         let mut setup = Setup { above: 1, ..bare() };

@@ -1,5 +1,5 @@
-//! Many seeds at once, until the time is up. The `simulate` tool calls it; every seed is a run of its own, and one
-//! that fails, or panics, does not stop the others.
+//! Runs many seeds at once until the time is up, for the `simulate` tool. Every seed is a run of its own; one that
+//! fails or panics does not stop the others.
 
 use crate::faults::Struck;
 use crate::policy::Policy;
@@ -15,23 +15,23 @@ use std::time::Duration;
 /// Time between two lines of progress.
 pub const PROGRESS: Duration = Duration::from_secs(10);
 
-/// What came of it.
+/// The sum of all runs.
 #[derive(Clone, Debug, Default)]
 pub struct Soaked {
-    /// Runs that came to an end.
+    /// Runs that ended.
     pub seeds: u64,
-    /// Simulated nanoseconds.
+    /// Simulated time in nanoseconds.
     pub lasted: u128,
     /// Admissions judged.
     pub admissions: u64,
     /// How often each fault struck.
     pub struck: Struck,
-    /// What was wrong.
+    /// The failures found.
     pub failures: Vec<Failure>,
 }
 
 impl Soaked {
-    /// Adds a run.
+    /// Adds the result of a run.
     pub fn add(&mut self, run: Result<Report, Box<Failure>>) {
         self.seeds += 1;
         match run {
@@ -46,23 +46,23 @@ impl Soaked {
         }
     }
 
-    /// Failures in which more was admitted than promised.
+    /// Returns the number of failures in which more was admitted than promised.
     pub fn over_admissions(&self) -> usize {
         self.failures.iter().filter(|failure| failure.is_over).count()
     }
 
-    /// Hours that were simulated.
+    /// Returns the simulated time in hours.
     pub fn hours(&self) -> f64 {
         self.lasted as f64 / 3.6e12
     }
 }
 
-/// Runs `setup`; a panic of the code under test is a failure like any other.
+/// Runs `setup`. A panic of the code under test is a failure like any other.
 pub fn run(setup: Setup) -> Result<Report, Box<Failure>> {
     run_as(Policy::Lessor, setup, Watch::default())
 }
 
-/// The same, where `policy` sizes the leases.
+/// Runs `setup` as [`run`] does, with leases sized by `policy`.
 pub fn run_as(policy: Policy, setup: Setup, watch: Watch) -> Result<Report, Box<Failure>> {
     let (seed, replay) = (setup.seed, setup.replay.clone());
     catch_unwind(|| World::run_as(policy, setup, watch)).unwrap_or_else(|panic| {
@@ -74,7 +74,7 @@ pub fn run_as(policy: Policy, setup: Setup, watch: Watch) -> Result<Report, Box<
     })
 }
 
-/// Runs the seeds from `first` on, on `threads` threads, for `wall`.
+/// Runs the seeds from `first` on, on as many `threads`, for the time `wall`.
 pub fn soak(first: u64, threads: usize, wall: Duration) -> Soaked {
     let clock = Clock::since_boot();
     let (start, next) = (clock.now(), AtomicU64::new(first));

@@ -1,9 +1,9 @@
-//! A whole setup in one line of text, and back: what a failure prints, what `simulate --replay` runs, and how found
-//! cases are kept. Unlike a seed of the generator, a line means the same whatever is drawn tomorrow.
+//! A whole setup in one line of text, and back. Failures print it, `simulate --replay` runs it, and found cases are
+//! kept as such lines. Unlike a seed of the generator, a line keeps its meaning when the generator changes.
 //!
 //! `seed=5 rules=sliding_window,100/1000000000ns,margin,0ns nodes=3 message_lost=0.2 node_crash=2000000000/500000000`:
 //! words `name=value` in any order, times in nanoseconds. A fault has its chance, or the mean time between two strikes
-//! and the longest one. What is not said is as in [`bare`].
+//! and the longest one. Missing words are as in [`bare`].
 
 use crate::SECOND;
 use crate::adversary::LIES;
@@ -22,7 +22,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// One node that calls now and then on a limit that allows nothing, for a second, with nothing wrong.
+/// Makes a setup of one node that calls now and then on a limit that allows nothing, for a second, without faults.
 pub fn bare() -> Setup {
     Setup {
         seed: 1,
@@ -56,7 +56,7 @@ pub fn bare() -> Setup {
     }
 }
 
-/// `setup` in one line. How to run it again is not in it: it *is* that.
+/// Writes `setup` in one line, without the command that runs it again: that command contains the line.
 pub fn write(setup: &Setup) -> String {
     let mut words = vec![];
     let mut say = |name: &str, value: &dyn Display| words.push(format!("{name}={value}"));
@@ -142,10 +142,10 @@ pub fn write(setup: &Setup) -> String {
     words.join(" ")
 }
 
-/// The setup that `text` says, with the command that runs it again.
+/// Reads a setup from `text`, and adds the command that runs it again.
 ///
 /// # Errors
-/// In words, what could not be read.
+/// Says in words what could not be read.
 pub fn read(text: &str) -> Result<Setup, String> {
     let mut setup = bare();
     for word in text.split_whitespace() {
@@ -155,7 +155,7 @@ pub fn read(text: &str) -> Result<Setup, String> {
     if setup.plan.rules.is_empty() || setup.nodes == 0 {
         return Err("say rules=… and at least one node".to_owned());
     }
-    // Time would not go on.
+    // Otherwise time would not go on.
     if !setup.demand.is_finite() || setup.faults.every.values().any(|&(every, _)| every == 0) {
         return Err("say a finite demand, and faults with some time between two".to_owned());
     }
@@ -170,7 +170,7 @@ pub fn read(text: &str) -> Result<Setup, String> {
     Ok(setup)
 }
 
-/// The command that runs `setup` again.
+/// Returns the command that runs `setup` again.
 pub fn command(setup: &Setup) -> String {
     format!("lessor simulate --replay '{}'", write(setup))
 }
@@ -236,7 +236,7 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// How many regions, and how far away: `3/10000000/5000000`.
+/// Reads the number of regions, and how far away they are: `3/10000000/5000000`.
 fn regions(text: &str) -> Result<Regions, String> {
     let parts: Vec<&str> = text.split('/').collect();
     let [count, one_way, jitter] = parts[..] else {
@@ -245,7 +245,7 @@ fn regions(text: &str) -> Result<Regions, String> {
     Ok(Regions { count: number(count)?, far: Latency { one_way: number(one_way)?, jitter: number(jitter)? } })
 }
 
-/// A store that allocators share, in words.
+/// Writes a store that allocators share.
 fn say_shared(shared: &Shared, say: &mut impl FnMut(&str, &dyn Display)) {
     let Shared { count, far: Latency { one_way, jitter }, ways, fates, is_clockless, of_two_minds, lag } =
         shared;
@@ -300,18 +300,18 @@ fn hear_shared(topology: &mut Topology, name: &str, value: &str) -> Result<(), S
     Ok(())
 }
 
-/// What [`safe`] reads.
+/// Writes a safe share as [`safe`] reads it.
 pub(crate) fn safe_text(Safe { nodes, lasts }: Safe) -> String {
     format!("{nodes}/{}", nanos(lasts))
 }
 
-/// How many go on by themselves, and for how long: `3/5000000000`.
+/// Reads how many nodes go on by themselves, and for how long: `3/5000000000`.
 pub(crate) fn safe(text: &str) -> Result<Safe, String> {
     let (nodes, lasts) = text.split_once('/').ok_or(format!("{text:?}: say for example \"3/5000000000\""))?;
     Ok(Safe { nodes: number(nodes)?, lasts: Duration::from_nanos(number(lasts)?) })
 }
 
-/// How far the vendor is believed: `trim/1000000000/10/5000000000`.
+/// Reads how far the vendor is believed: `trim/1000000000/10/5000000000`.
 fn trust(text: &str) -> Result<Trust, String> {
     let parts: Vec<&str> = text.split('/').collect();
     let [believe, longest, keep_percent, ease] = parts[..] else {
@@ -334,7 +334,7 @@ fn one_of<T>(name: &str, known: impl Iterator<Item = (&'static str, T)>) -> Resu
     known.find(|(other, _)| *other == name).map(|(_, it)| it).ok_or(format!("{name:?} is not known"))
 }
 
-/// `rules` as [`parse_rules`] reads them, with commas for spaces.
+/// Writes `rules` as [`parse_rules`] reads them, with commas for spaces.
 pub fn rules_text(rules: &[Rule]) -> String {
     rules.iter().map(rule).collect::<Vec<_>>().join("+")
 }

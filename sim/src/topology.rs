@@ -1,72 +1,74 @@
-//! Who lends to nodes, and where that is leased from. It is data of a setup; the world has the hosts.
+//! The hosts that lend to nodes, and what they lease from. It is data of a setup; the world has the hosts.
 
 use crate::network::Latency;
 use lessor_ledger::roots::TimeSource;
 
-/// Who lends to nodes. Nodes go round.
+/// The hosts that lend to nodes. Nodes go round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Topology {
     /// One allocator.
     #[default]
     Allocator,
-    /// Regions that lease from it and lend on.
+    /// Regions that lease from one allocator and lend on.
     Regions(Regions),
-    /// Allocators that lease from roots in a store which they share.
+    /// Allocators that lease from roots in a shared store.
     Store(Shared),
 }
 
 /// Regions, and their links to the allocator above them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Regions {
-    /// How many.
+    /// The number of regions.
     pub count: usize,
-    /// How long messages take between a region and the allocator.
+    /// How long messages take between a region and the allocator, in nanoseconds.
     pub far: Latency,
 }
 
-/// Allocators, and the store that they share.
+/// Allocators, and their shared store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shared {
-    /// How many.
+    /// The number of allocators.
     pub count: usize,
-    /// How long calls take to the store, and answers back.
+    /// How long calls to the store take, and answers back, in nanoseconds.
     pub far: Latency,
-    /// How long they take at least at each allocator, in nanoseconds there and back. Where none is said: as `far` says.
+    /// The least time of a call and of its answer at each allocator, in nanoseconds; where there is none, `far`
+    /// applies.
     pub ways: Vec<(u64, u64)>,
-    /// What may become of the store when [`Fault::StoreTrouble`](crate::faults::Fault::StoreTrouble) strikes.
+    /// The fates that may strike the store at a [`Fault::StoreTrouble`](crate::faults::Fault::StoreTrouble).
     pub fates: Vec<Fate>,
-    /// Whether it has no clock, so that one of the allocators keeps the time.
+    /// Whether the store has no clock, so that one of the allocators keeps the time.
     pub is_clockless: bool,
-    /// Whether the last allocator knows an older configuration, in which the limit is below no other one.
+    /// Whether the last allocator has an older configuration, in which the limit that nodes ask has no parent.
     pub of_two_minds: bool,
-    /// What is wrong with the clock of the first allocator, which then lends to no node.
+    /// What is wrong with the clock of the first allocator, which lends to no node in that case.
     pub lag: Option<Lag>,
 }
 
-/// What becomes of a store.
+/// A fate of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// A replica has all of it.
+    /// A replica copies all of it.
     Copied,
-    /// Its clock is set.
+    /// The store's clock is set.
     Set,
-    /// Its clock is set, and set again before all have heard of it: by more than a second, for no allocator could tell less.
+    /// The clock is set, and set again by more than a second before all have heard of it: no allocator could tell less.
     SetTwice,
-    /// An operator empties it, on the same timeline.
+    /// An operator empties the store, on the same timeline.
     Emptied,
-    /// The same, while an allocator that knows the head asks the store for the first time: just before it reads a root, or just
-    /// before it writes one that it has read. An allocator that holds nothing is not asked what it holds.
+    /// The store is emptied while an allocator that knows the head first asks it: just before it reads a root, or
+    /// writes one it has read. An allocator that holds nothing is not asked what it holds.
     EmptiedUnderway,
-    /// It goes on with what the replica has, on another timeline.
+    /// The store goes on with what the replica has, on another timeline.
     Behind,
-    /// It goes on with all that it had, on another timeline.
+    /// The store goes on with all that it had, on another timeline.
     Started,
-    /// The same on another server, whose clock is a few milliseconds off: less than allocators may be about the time.
+    /// As [`Fate::Started`], on a server whose clock is a few milliseconds off: less than allocators may be off the
+    /// time.
     Replaced,
 }
 
 impl Fate {
-    /// All of them, with their names in setups.
+    /// All fates, with their names in setups.
     pub const ALL: [(&str, Fate); 8] = [
         ("copied", Fate::Copied),
         ("set", Fate::Set),
@@ -78,7 +80,7 @@ impl Fate {
         ("replaced", Fate::Replaced),
     ];
 
-    /// Its name in setups.
+    /// Returns the name in setups.
     pub fn name(self) -> &'static str {
         Fate::ALL.iter().find(|(_, fate)| *fate == self).expect("all are listed").0
     }
@@ -87,15 +89,15 @@ impl Fate {
 /// What is wrong with a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lag {
-    /// It stands still for 200 ms, as in a machine which is moved.
+    /// It stands still for 200 ms, as in a virtual machine that is moved.
     Stalled,
-    /// A daemon slews the disciplined clock by so many parts per million from then on. The allocator goes by what the shipping code
-    /// makes of that.
+    /// A daemon slews the disciplined clock by this many parts per million from then on. The allocator goes by what the
+    /// shipping code makes of it.
     Slewed(i64),
 }
 
 impl Shared {
-    /// Who tells the time of its roots.
+    /// Returns the source of time of the roots.
     pub fn time_source(&self) -> TimeSource {
         match self.is_clockless {
             true => TimeSource::Allocators,
@@ -105,7 +107,7 @@ impl Shared {
 }
 
 impl Topology {
-    /// How many hosts there are that lend on what they lease: none where nodes ask the only allocator.
+    /// Returns the number of hosts that lend on what they lease: none where nodes ask the only allocator.
     pub fn regions(&self) -> usize {
         match self {
             Topology::Allocator => 0,
@@ -114,7 +116,7 @@ impl Topology {
         }
     }
 
-    /// How long messages take between such a host and what is above it.
+    /// Returns how long messages take between such a host and the one above it.
     pub fn far(&self) -> Latency {
         match self {
             Topology::Allocator => Latency { one_way: 0, jitter: 0 },
@@ -123,7 +125,7 @@ impl Topology {
         }
     }
 
-    /// The store that they share, if there is one.
+    /// Returns the shared store, if there is one.
     pub fn shared(&self) -> Option<&Shared> {
         match self {
             Topology::Store(shared) => Some(shared),

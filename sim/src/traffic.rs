@@ -1,9 +1,9 @@
 //! Open-loop demand: calls arrive at each node by themselves, at rates that change as the workload says. The world
-//! draws the next arrival of a node from its rate; a caller that is refused changes nothing about the next.
+//! draws the next arrival of a node from its rate; a refused caller changes nothing about the next one.
 
 use crate::SECOND;
 
-/// The shape of demand. `--demand` is what it adds up to, on average.
+/// The shape of demand. `--demand` is its average in total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// The same rate everywhere, always.
@@ -16,7 +16,7 @@ pub enum Workload {
     Bursts,
     /// Half of the nodes are steady; one of the others has half of all demand, another one every five seconds.
     HotSpot,
-    /// Silence, and at each boundary everybody at once.
+    /// Silence, and all nodes at once at each boundary.
     Herd,
     /// One node calls, the others only exist.
     Single,
@@ -43,39 +43,39 @@ pub const WORKLOADS: [(&str, Workload); 10] = [
 ];
 
 impl Workload {
-    /// Its name on the command line and in setups.
+    /// Returns the name on the command line and in setups.
     pub fn name(self) -> &'static str {
         WORKLOADS.iter().find(|(_, workload)| *workload == self).expect("all are listed").0
     }
 }
 
-/// Mean time between two jumps of one node's rate, and between two shapes of bursts.
+/// Mean time in nanoseconds between two jumps of one node's rate, and between two shapes of bursts.
 const JUMP_NS: f64 = 3e9;
 const BURST_NS: f64 = 1e9;
-/// Of more nodes several jump at once: each time the rates of all are set.
+/// Most nodes that jump one at a time: with more, several jump at once, because each jump sets the rates of all nodes.
 const JUMPS_APART_MAX: usize = 100;
-/// How long a hot spot stays.
+/// How long a hot spot stays, in nanoseconds.
 const HOT_SPOT: u64 = 5 * SECOND;
-/// A herd takes this part of the time between two boundaries to pass.
+/// The part of the time between two boundaries in which a herd passes: one in this many.
 const HERD_PART: u64 = 50;
 
-/// Boundaries at which a herd comes.
+/// The boundaries at which a herd comes.
 #[derive(Clone, Copy, Debug)]
 pub struct Beat {
-    /// The real instant of the next one.
+    /// Real time of the next boundary, in nanoseconds.
     pub next: u64,
-    /// Time between two.
+    /// Nanoseconds between two boundaries.
     pub every: u64,
 }
 
-/// Rates by node, and when they change next.
+/// Rates by node.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     workload: Workload,
     demand: f64,
     /// Calls a second, by node.
     rates: Vec<f64>,
-    /// By node, for jumps: −1, 0 or 1 powers of five.
+    /// By node, the power of five by which its rate has jumped: −1, 0 or 1.
     power: Vec<i32>,
     changes: u64,
     hot: Option<usize>,
@@ -83,23 +83,23 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// `demand` calls a second in total over `nodes` nodes.
+    /// Makes `demand` calls a second in total over `nodes` nodes.
     pub fn new(workload: Workload, demand: f64, nodes: usize, rng: fastrand::Rng) -> Self {
         let (rates, power) = (vec![0.0; nodes], vec![0; nodes]);
         Traffic { workload, demand, rates, power, changes: 0, hot: None, rng }
     }
 
-    /// Calls a second, by node.
+    /// Returns the calls a second, by node.
     pub fn rates(&self) -> &[f64] {
         &self.rates
     }
 
-    /// The node that the hot spot is on.
+    /// Returns the node that the hot spot is on.
     pub fn hot(&self) -> Option<usize> {
         self.hot
     }
 
-    /// Another shape from now on.
+    /// Changes the shape and the demand from now on.
     pub fn turn_into(&mut self, workload: Workload, demand: f64) {
         (self.workload, self.demand, self.changes, self.hot) = (workload, demand, 0, None);
     }
@@ -144,14 +144,14 @@ impl Traffic {
         real.saturating_add(lasts)
     }
 
-    /// How long until the next call at `node`.
+    /// Returns the nanoseconds until the next call at `node`.
     pub fn gap(&mut self, node: usize) -> u64 {
         let rate = self.rates[node];
         if rate <= 0.0 { u64::MAX } else { self.exponential(1e9 / rate) }
     }
 
     fn exponential(&mut self, mean: f64) -> u64 {
-        // At least a nanosecond, or nothing would ever happen after it.
+        // At least a nanosecond, or time would not go on.
         (-(1.0 - self.rng.f64()).ln() * mean) as u64 + 1
     }
 
@@ -169,12 +169,12 @@ impl Traffic {
     }
 }
 
-/// Every `part`-th of `nodes`, at least the first.
+/// Returns weights in which every `part`-th of `nodes` calls, from the first on.
 fn one_in(nodes: usize, part: usize) -> Vec<f64> {
     (0..nodes).map(|node| f64::from(node.is_multiple_of(part))).collect()
 }
 
-/// The part of its mean that the daily curve has in a minute.
+/// Returns the daily curve in `minute`, as a part of its mean.
 fn curve(minute: u64) -> f64 {
     static CURVE: std::sync::OnceLock<Vec<f64>> = std::sync::OnceLock::new();
     let curve = CURVE.get_or_init(|| {

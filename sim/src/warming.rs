@@ -1,13 +1,13 @@
-//! The curve along which a bucket warms up, kept the plain way: in floating point, with every permit at the instant at
-//! which it was spent. The oracle and the reference hold what is spent against it; it knows no leases.
+//! The curve along which a bucket warms up, kept in floating point, with every permit at the instant at which it was
+//! spent. The oracle and the reference judge spends by it; it knows no leases.
 
 use lessor_ledger::rule::TokenBucket;
 use lessor_protocol::moment::nanos;
 
-/// What floating point may be off by, in permits: far below one, far above what a run adds up.
+/// Bound of the floating point error in permits: far below one, and far above what a run adds up.
 const ERROR: f64 = 1e-4;
 
-/// One central bucket that warms up, but does not cool by itself: nothing that does is ever ahead of it.
+/// A central bucket that warms up and does not cool by itself, so a bucket that cools is never ahead of it.
 #[derive(Clone, Debug)]
 pub struct Warming {
     capacity: f64,
@@ -15,14 +15,14 @@ pub struct Warming {
     coldness: f64,
     coldest: f64,
     per: u64,
-    /// Nanoseconds in which a permit comes while it is warm.
+    /// Nanoseconds a permit takes while the bucket is warm.
     interval: f64,
     cold_factor: f64,
     at: u64,
 }
 
 impl Warming {
-    /// A full and cold one, if `rule` warms up, which allows `less` than it says.
+    /// Makes a full, cold bucket that holds `less` permits fewer than `rule` says; `None` if `rule` does not warm up.
     pub fn new(rule: &TokenBucket, less: u64, at: u64) -> Option<Self> {
         let warm_up = rule.warm_up()?;
         let per = nanos(rule.per());
@@ -42,18 +42,18 @@ impl Warming {
         })
     }
 
-    /// The most that it holds.
+    /// Returns the most permits that the bucket holds.
     pub fn capacity(&self) -> u64 {
         self.capacity as u64
     }
 
-    /// Nanoseconds in which it is refilled by what its rule says.
+    /// Returns the interval of the rule, in nanoseconds.
     pub fn per(&self) -> u64 {
         self.per
     }
 
-    /// It goes on by `rule`, with `level` in it. Another curve begins cold, but for what is `out`: that may have been
-    /// spent, which is heard of later.
+    /// Goes on by `rule`, with `level` permits. A different curve begins cold, but for the permits `out`: they may have
+    /// been spent, and are reported later.
     pub fn goes_on_by(&mut self, rule: &TokenBucket, level: u64, out: u64, at: u64) {
         let Some(fresh) = Warming::new(rule, 0, at) else { return };
         let is_same = (fresh.interval, fresh.coldest) == (self.interval, self.coldest);
@@ -61,41 +61,41 @@ impl Warming {
         *self = Warming { level: level as f64, coldness, ..fresh };
     }
 
-    /// It gives `permits` more, once.
+    /// Adds `permits` once.
     pub fn top_up(&mut self, permits: u64) {
         self.level += permits as f64;
     }
 
-    /// It begins at `at`, with `permits` out that were lent before.
+    /// Begins at `at`, with `permits` out that were lent before.
     pub fn hold_at_least(&mut self, permits: u64, at: u64) {
         (self.level, self.at) = (self.level.max(permits as f64), at);
         self.coldness = (self.coldness - permits as f64).max(0.0);
     }
 
-    /// Permits that it can give at `at`.
+    /// Returns the permits that the bucket can give at `at`.
     pub fn room(&mut self, at: u64) -> u64 {
         let share = if self.coldest > 0.0 { self.coldness / self.coldest } else { 0.0 };
         let interval = self.interval * (1.0 + (self.cold_factor - 1.0) * share);
         let minted = at.saturating_sub(self.at) as f64 / interval;
-        // What it was topped up with stays, and so does what was out when it was made smaller.
+        // Permits above the capacity stay: those of a top-up, and those out when the bucket was made smaller.
         self.level = (self.level + minted).min(self.level.max(self.capacity));
         self.at = self.at.max(at);
         (self.level + ERROR).max(0.0) as u64
     }
 
-    /// Gives `permits`, that are there.
+    /// Takes `permits` that are there.
     pub fn give(&mut self, permits: u64) {
         self.level -= permits as f64;
         self.coldness = (self.coldness - permits as f64).max(0.0);
     }
 
-    /// A node says that it spent `permits`, and did not: the allocator counts what is said.
+    /// Warms the bucket by `permits` that a node reports as spent and did not spend: the allocator counts reports.
     pub fn warm(&mut self, permits: u64, at: u64) {
         self.room(at);
         self.coldness = (self.coldness - permits as f64).max(0.0);
     }
 
-    /// It was idle for so long that it is cold again.
+    /// Makes the bucket cold again, after it was idle for long enough.
     pub fn freeze(&mut self) {
         self.coldness = self.coldest;
     }
@@ -107,7 +107,7 @@ mod tests {
     use lessor_ledger::rule::WarmUp;
     use std::time::Duration;
 
-    /// 100 a second over 10 s: 500 permits of coldness, of which all are spent after 10 s.
+    /// At 100 a second over 10 s, coldness is 500 permits, and all are spent after 10 s.
     #[test]
     fn it_is_warm_after_the_time_that_the_rule_says() {
         let second = Duration::from_secs(1);
@@ -121,7 +121,7 @@ mod tests {
             spent += room;
             first += if milli < 10_000 { room } else { 0 };
         }
-        // Half the rate on average while it warms up, and the whole rate from then on.
+        // The rate is half on average while the bucket warms up, and full from then on.
         assert!((495..=505).contains(&first), "{first}");
         assert!((1_490..=1_505).contains(&spent), "{spent}");
     }

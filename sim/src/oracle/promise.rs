@@ -1,5 +1,5 @@
-//! What each rule promises, kept by remembering every admission that still counts. The oracle asks it; it knows neither
-//! leases nor sessions.
+//! What each rule promises, kept by remembering every admission that still counts. It knows neither leases nor
+//! sessions; the oracle does.
 
 mod change;
 mod windows;
@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use windows::Windows;
 
-/// A rule, kept by remembering what counts.
+/// A rule, kept by remembering the admissions that count.
 #[derive(Clone, Debug)]
 pub(super) enum Promise {
     Sliding {
@@ -27,17 +27,17 @@ pub(super) enum Promise {
         on_the_way: BinaryHeap<Reverse<(u64, u64)>>,
     },
     Fixed(Windows),
-    /// A single central bucket, in parts of a permit: `per` to one.
+    /// A single central bucket. Amounts are in parts of a permit, `per` of which make one.
     Bucket {
         name: &'static str,
         capacity: u128,
-        /// How much of that is debt.
+        /// The part of the capacity that is debt.
         debt: u128,
         refill: u128,
         per: u128,
         level: u128,
         real: u64,
-        /// A steady flow that this one took the place of, and until when on the allocator's clock rates of it go on.
+        /// The steady flow that this bucket replaced, and until when, on the allocator's clock, its rates may go on.
         former: Option<(u64, Box<Promise>)>,
     },
     /// Calls that have begun and not ended, whichever process made them.
@@ -46,7 +46,7 @@ pub(super) enum Promise {
         in_flight: u64,
         slack: Slack,
     },
-    /// One that is refilled at instants of the allocator's clock, `per` nanoseconds apart.
+    /// A bucket that is refilled at instants of the allocator's clock, `per` nanoseconds apart.
     Interval {
         capacity: u64,
         refill: u64,
@@ -54,7 +54,7 @@ pub(super) enum Promise {
         level: u64,
         next: u64,
     },
-    /// One that warms up. It is cold again once it has been seen full, with nothing lent, for as long as that takes.
+    /// A bucket that warms up. It is cold again once it was full, with nothing lent, for as long as that takes.
     Warming {
         bucket: Box<Warming>,
         warm_up: WarmUp,
@@ -63,7 +63,7 @@ pub(super) enum Promise {
 }
 
 impl Promise {
-    /// What `rule` promises, but for `less`, on clocks within `drift_ppm`.
+    /// Makes the promise of `rule` without `less` permits, on clocks within `drift_ppm`.
     pub(super) fn new(rule: &Rule, less: u64, drift_ppm: u64) -> Self {
         match rule {
             Rule::SlidingWindow(it) => {
@@ -129,7 +129,7 @@ impl Promise {
         }
     }
 
-    /// The invariant that is broken by one permit too many.
+    /// Returns the invariant that one permit too many breaks.
     fn name(&self) -> &'static str {
         match self {
             Promise::Sliding { .. } => "S1",
@@ -140,7 +140,7 @@ impl Promise {
         }
     }
 
-    /// New books begin: buckets in them at `begins`, on the allocator's clock.
+    /// Begins new books, with buckets that begin at `begins` on the allocator's clock.
     pub(super) fn begin(&mut self, now: Instant, begins: u64) {
         self.room(now);
         match self {
@@ -149,7 +149,7 @@ impl Promise {
             | Promise::Bucket { .. }
             | Promise::InFlight { .. } => {}
             Promise::Interval { per, next, .. } => {
-                // What it gained by then is there already.
+                // Refills up to now are in the level already.
                 let times = now.allocator.as_nanos().saturating_sub(begins) / *per + 1;
                 *next = begins + times * *per;
             }
@@ -160,7 +160,7 @@ impl Promise {
         }
     }
 
-    /// It refills `at` an instant that no gap brings closer to the one before, and at intervals from then on.
+    /// Sets the next refill to `at`, after a gap of unknown length; others follow at intervals.
     pub(super) fn refill_at(&mut self, now: Instant, at: u64) {
         self.room(now);
         if let Promise::Interval { next, .. } = self {
@@ -168,14 +168,14 @@ impl Promise {
         }
     }
 
-    /// `permits` were lent.
+    /// Records that `permits` were lent.
     pub(super) fn lent(&mut self, now: Instant, permits: u64) {
         if let Promise::Fixed(windows) = self {
             windows.lent(now.allocator.as_nanos(), permits);
         }
     }
 
-    /// The pool can lend `available`, and whether `all_home`, nothing lent.
+    /// Records that the pool can lend `available`, and whether nothing is lent (`all_home`).
     pub(super) fn seen(&mut self, now: Instant, available: u64, all_home: bool) {
         if let Promise::Warming { bucket, warm_up, full_since } = self {
             if !all_home || available < bucket.capacity() {
@@ -227,19 +227,19 @@ impl Promise {
         Ok(())
     }
 
-    /// Whether it caps what is in flight.
+    /// Whether the promise caps calls in flight.
     pub(super) fn is_cap(&self) -> bool {
         matches!(self, Promise::InFlight { .. })
     }
 
-    /// A liar said that it spent `permits`.
+    /// Records that a liar reported `permits` as spent.
     pub(super) fn lied(&mut self, now: Instant, permits: u64) {
         if let Promise::Warming { bucket, .. } = self {
             bucket.warm(permits, now.real);
         }
     }
 
-    /// A call of `permits` has ended.
+    /// Records that a call of `permits` has ended.
     pub(super) fn land(&mut self, permits: u64) {
         if let Promise::InFlight { in_flight, .. } = self {
             *in_flight -= permits;
@@ -258,7 +258,7 @@ impl Promise {
                 if let Some((_, former)) = former {
                     return former.room(now);
                 }
-                // What it was topped up with stays, and so does what was out when it was made smaller.
+                // Permits above the capacity stay: those of a top-up, and those out when the bucket was made smaller.
                 let full = (*level).max(*capacity);
                 *level = (*level + u128::from(now.real - *real) * *refill).min(full);
                 *real = now.real;
@@ -279,24 +279,24 @@ impl Promise {
     }
 }
 
-/// What a bucket gives at once. Who may go into the red from a full one has as much as a larger bucket.
+/// Returns the permits that a bucket gives at once. A full bucket with debt gives as much as a larger one.
 fn holds(rule: &TokenBucket) -> u64 {
     rule.capacity() + owes(rule)
 }
 
-/// How far it goes into the red.
+/// Returns how far the bucket may go into debt.
 fn owes(rule: &TokenBucket) -> u64 {
     if rule.capacity() > 0 { rule.debt() } else { 0 }
 }
 
-/// The time between two refills on a clock that runs fast.
+/// Returns the nanoseconds between two refills on a clock that runs fast.
 fn stretched(rule: &TokenBucket, drift_ppm: u64) -> u64 {
     let per = u128::from(nanos(rule.per()));
     let stretched = (per * u128::from(1_000_000 + drift_ppm)).div_ceil(1_000_000);
     u64::try_from(stretched).expect("366 days and a tenth")
 }
 
-/// What happened in the last `per` nanoseconds: at `t` exactly, what happened at `t − per` counts no more.
+/// Permits of the last `per` nanoseconds: those of `t − per` no longer count at `t`.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     per: u64,

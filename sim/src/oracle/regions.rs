@@ -1,5 +1,5 @@
-//! What the oracle makes of hosts that lend on what they lease: of the allocator above them, whose sessions they are, and of a region
-//! that dies while its nodes hold leases.
+//! What the oracle checks of hosts that lend on what they lease: of the allocator above, whose sessions they are, and
+//! of a region that dies while its nodes hold leases.
 
 use super::{Instant, Oracle, Verdict, must};
 use lessor_ledger::pool::PoolView;
@@ -19,14 +19,14 @@ impl Oracle {
         })
     }
 
-    /// A region died, and begins without books. What it lent stays valid on the leases of its nodes.
+    /// Records that a region died and begins without books. Its nodes' leases stay valid.
     pub fn region_lost(&mut self, now: Instant, view: PoolView) {
         let ends = self.leases_end(now).allocator;
         self.books_lost(now, view);
         self.inherited_until = ends;
     }
 
-    /// So many permits are again there to be spent.
+    /// Records that `permits` can be spent again.
     pub fn unspent_below(&mut self, permits: u64) {
         self.admitted = self.admitted.saturating_sub(permits);
     }

@@ -1,4 +1,4 @@
-//! What the oracle remembers of one session: what it was lent, what it spent and said, and what it may be answered.
+//! What the oracle remembers of one session: what it was lent, spent and said, and which answers it may get.
 
 use super::{Instant, Oracle, Verdict, Violation, must};
 use lessor_ledger::rejection::Reason;
@@ -7,57 +7,58 @@ use lessor_protocol::moment::nanos;
 use lessor_protocol::{Ask, Grant, Moment};
 use std::time::Duration;
 
-/// One session, as an observer that forgets nothing knows it.
+/// A session, as an observer that forgets nothing knows it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Session {
     pub(super) node: usize,
-    /// It counts from zero again, and its books have not heard of that.
+    /// Whether the session counts from zero again and its books have not heard of that.
     pub(super) has_forgotten: bool,
-    /// It may say so at any time, true or not.
+    /// Whether the session may claim at any time to have forgotten, true or not.
     pub(super) lies: bool,
-    /// Its process is gone, or began another.
+    /// Whether its process is gone, or began another session.
     pub(super) is_over: bool,
-    /// Which books last answered it, with what, when, and to which ask.
+    /// The books that last answered the session, and their answer: to which ask, with what, and when.
     life: u64,
     seq: u64,
     grant: Option<Grant>,
     answered: Moment,
-    /// What those books were told that it spent.
+    /// Permits that those books were told are spent.
     pub(super) reported: u64,
-    /// It has said or wanted anything in an ask that those books answered.
+    /// Whether the session said or wanted anything in an ask that those books answered.
     has_said: bool,
     /// The newest of its asks that any books ever answered.
     newest: u64,
-    /// Those books got to know it by an old copy of an ask, so that the truth may seem a lie to them.
+    /// Whether those books know the session from an old copy of an ask, so that the truth may seem a lie to them.
     is_mistaken: bool,
-    /// Permits it was ever lent, and that it admitted.
+    /// Permits that the session was ever lent, and that it admitted.
     pub(super) lent: u64,
     pub(super) spent: u64,
-    /// The number of the last thing that it said of the vendor, and how many refusals.
+    /// The number of its last report about the vendor, and the refusals in it.
     pub(super) heard: u64,
     pub(super) refused_total: u64,
-    /// The highest number that it ever gave to what it said of the vendor.
+    /// The highest number of its reports about the vendor.
     pub(super) told: u64,
-    /// Permits that it reserved beyond what its calls cost, and that did not come back.
+    /// Permits reserved beyond what its calls cost that did not come back.
     pub(super) unneeded: u64,
-    /// When the allocator takes back all that it holds, on the allocator's clock.
+    /// When the allocator takes back all that the session holds, on the allocator's clock.
     pub(super) end: Moment,
 }
 
-/// What an answer is measured by.
+/// What an answer is judged by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measure {
-    /// Counts the books that were lost.
+    /// Counts the books, from 1; each loss begins new ones.
     pub(super) life: u64,
-    /// A session that says nothing is remembered so long at least.
+    /// The least time for which a silent session is remembered.
     pub(super) remembered: Duration,
     pub(super) drift_ppm: u128,
-    /// Whether the books answer a session that has said nothing without getting to know it.
+    /// Whether the books answer a session that has said nothing without remembering it.
     pub(super) in_passing: bool,
 }
 
 impl Oracle {
-    /// The same of books that make a pool with its first ask: one that wants nothing may be answered before, and is not remembered.
+    /// Sets that the books make a pool at its first ask. A session that wants nothing may be answered before that, and
+    /// is not remembered.
     pub fn in_passing(mut self) -> Self {
         self.measure.in_passing = true;
         self
@@ -69,25 +70,26 @@ impl Session {
         Session { node, ..Session::default() }
     }
 
-    /// A session that is forgotten may say again all that it heard of the vendor. What still holds is as good as new to
-    /// those books.
+    /// Lets a session that may be forgotten repeat all that it heard of the vendor. What still holds of it is new to
+    /// the books.
     pub(super) fn may_say_again(&mut self, now: Instant, by: Measure) {
         if self.may_be_forgotten(now, by) {
             (self.heard, self.refused_total) = (0, 0);
         }
     }
 
-    /// Whether the books know it.
+    /// Whether the books know the session.
     pub(super) fn is_known(&self, now: Instant, by: Measure) -> bool {
         !self.may_be_forgotten(now, by)
     }
 
-    /// Whether the books may not know it: they are not those that answered it, or it was silent for long.
+    /// Whether the books may not know the session: they are not the ones that answered it, or it was silent for long.
     fn may_be_forgotten(&self, now: Instant, by: Measure) -> bool {
         self.life != by.life || now.allocator.since(self.answered) >= by.remembered
     }
 
-    /// S8: its permits are spent by its own living process, before their end, and no more than there are of them.
+    /// S7, S8: permits are spent by the session's own living process, before their end, and no more of them than were
+    /// lent.
     pub(super) fn spends(&mut self, now: Instant, node: usize, permits: u64) -> Verdict {
         self.spent += permits;
         must("S8", self.node == node && !self.is_over, || {
@@ -101,7 +103,7 @@ impl Session {
         })
     }
 
-    /// P1: whether `grant` is what `seq` got before. Then its term is what is left of it.
+    /// P1: whether `grant` is the earlier answer to `seq`, with the rest of its term.
     pub(super) fn is_replay(&self, now: Instant, seq: u64, grant: &Grant, by: Measure) -> bool {
         let Some(before) = self.grant.filter(|_| seq == self.seq && self.life == by.life) else {
             return false;
@@ -110,7 +112,8 @@ impl Session {
         *grant == Grant { term: whole_millis(left), ..before }
     }
 
-    /// P1, P2, K2: it was lent something anew for `ask`. Returns what the books are to count as spent by that.
+    /// P1, P2, K2: the session was lent something anew for `ask`. Returns the permits that the books now count as
+    /// spent.
     pub(super) fn is_lent(
         &mut self,
         now: Instant,
@@ -120,8 +123,9 @@ impl Session {
         grant: &Grant,
         by: Measure,
     ) -> Result<u64, Violation> {
-        // Only a stranger may begin anew, and who has forgotten; an old copy of its first ask may do that in its name. Where one
-        // old copy was believed, so may be a later one, of an ask from when it had forgotten.
+        // Only an unknown session may begin anew, or one that has forgotten; an old copy of its first ask may do so in
+        // its name. After one old copy was believed, a later one may be, of an ask sent after the session had
+        // forgotten.
         if self.life != by.life || seq <= self.seq || ask.spent_total < self.reported {
             let comes_back = (self.has_forgotten || self.lies) && seq > self.newest;
             let is_later_copy = self.is_mistaken && self.life == by.life && seq > self.seq;
@@ -135,7 +139,7 @@ impl Session {
             self.reported = 0;
             self.has_forgotten &= !comes_back;
         }
-        // Once an old copy was believed, so may be the next: until the ask is heard that it waits for.
+        // After an old copy was believed, the next may be, until the ask is heard whose answer the session awaits.
         self.is_mistaken = seq <= self.newest || (self.is_mistaken && !is_awaited);
         self.newest = self.newest.max(seq);
         self.has_said = !ask.is_empty() || (self.has_said && self.life == by.life);
@@ -151,28 +155,28 @@ impl Session {
         Ok(spent)
     }
 
-    /// `ask` was refused: books that lend nothing just now may have got to know it by that.
+    /// Records that `ask` was refused. Books that lend nothing just now may know the session from then on.
     pub(super) fn is_refused(&mut self, seq: u64, ask: &Ask) {
         self.is_mistaken |= seq <= self.newest && (ask.spent_total, ask.held) == (0, 0);
     }
 
-    /// It said goodbye, and the books counted it as that.
+    /// Records a goodbye that the books counted.
     pub(super) fn left(&mut self, seq: u64, spent_total: u64) {
         (self.seq, self.reported, self.grant) = (seq, spent_total, None);
         self.newest = self.newest.max(seq);
     }
 
-    /// An honest session is believed, unless the books forgot it, or heard an old ask of it late.
+    /// K2: an honest session is believed, unless the books forgot it or heard an old ask of it late.
     pub(super) fn is_disputed(&self, now: Instant, error: Reason, by: Measure) -> Verdict {
         let excused = match error {
             Reason::LeaseUnknown => self.may_be_forgotten(now, by),
-            // What it was lent for an old ask is out, after it had forgotten.
+            // Permits lent for an old ask are out, although the session has forgotten.
             Reason::TotalsWrong => self.is_mistaken || (self.has_forgotten && now.allocator < self.end),
-            // There is only so much room; that it is owed some in the end is not seen from here.
+            // Room for sessions is limited. Whether one gets room in the end is not judged here.
             Reason::LesseesFull => true,
             // The world knows whether an operator removed it.
             Reason::LimitUnknown => true,
-            // It waits for the answer to its newest ask only, and asks for what there is.
+            // An honest session waits for the answer to its newest ask only, and asks for limits that exist.
             Reason::StaleSequence
             | Reason::Invalid
             | Reason::KeyMismatch
