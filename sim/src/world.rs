@@ -1,5 +1,5 @@
-//! The loop: takes the next event in virtual time and lets it happen. It decides nothing about leases; that is the
-//! shipping code's part, and nothing about right and wrong; that is the oracle's.
+//! The loop: takes the next event in virtual time and performs it. The shipping code decides about leases, and the
+//! oracle about right and wrong.
 
 mod adversaries;
 mod allocator;
@@ -67,7 +67,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use store::Store;
 
-/// How much faster than its hardware a disciplined clock runs for good, in parts per million, or slower.
+/// Parts per million by which a disciplined clock runs faster, or slower, than its hardware for good.
 const STEERED_PPM: i64 = 490;
 
 pub use flights::longest;
@@ -78,38 +78,39 @@ pub use watch::Watch;
 pub struct World {
     setup: Setup,
     limits: Limits,
-    /// Which pools a sweep forgot, by place: each comes back no poorer than it went.
+    /// Whether a sweep forgot each pool, by place. Such a pool comes back no poorer than it went.
     forgotten: Vec<bool>,
-    /// When all that the pool above others had was last lent.
+    /// Real time when the pool above others last lent all that it had.
     used_up: u64,
     real: u64,
     phase: Phase,
     order: u64,
     queue: BinaryHeap<Queued>,
-    /// The next arrival at each desk, apart, for there are many: when, order, desk, generation.
+    /// The next arrival at each desk: real time, order, desk and generation. They are apart from the queue because
+    /// there are many.
     arrivals: BinaryHeap<Reverse<(u64, u64, usize, u64)>>,
     centre: Centre,
-    /// The rules of each file that was rolled out to them, in the order of their versions.
+    /// The rules of each file that was rolled out, in the order of their versions.
     rollouts: Vec<Vec<Rule>>,
-    /// The rules that operators put over the API of some allocator, each with its version.
+    /// The rules that operators put over the API of some allocator, with their versions.
     puts: Vec<(Version, Vec<Rule>)>,
-    /// The store that allocators share, if they do.
+    /// The store that allocators share, if there is one.
     shared: Option<shared::Store>,
     /// Permits that a caller outside the fleet uses, while the vendor tells its callers what is left.
     outside: Option<u64>,
-    /// Hosts that lend on to nodes what they lease from it, if there are any.
+    /// Hosts that lease and lend on to nodes, if there are any.
     regions: Vec<Region>,
     nodes: Vec<Node>,
-    /// What nodes hold of limits, node after node.
+    /// The desks of all nodes, node after node.
     desks: Vec<Desk>,
-    /// Those that do not play by the rules, with old messages of theirs.
+    /// The adversaries, with old messages of each.
     adversaries: Vec<(Adversary, Vec<Message>)>,
     network: Network,
     traffic: Traffic,
     traffic_generation: u64,
     rng: fastrand::Rng,
     sessions: u64,
-    /// Processes of regions so far.
+    /// Number of processes of regions so far.
     region_lives: u64,
     tickets: u64,
     /// See [`stock`].
@@ -118,27 +119,27 @@ pub struct World {
     admissions: u64,
     passed: u64,
     oracles: Oracles,
-    /// Who sizes leases in place of the shipping code.
+    /// The rival that sizes leases in place of the shipping code.
     rival: Option<Rival>,
     over_admissions: u64,
     meter: Meter,
     log: Log,
     watch: Watch,
     curve: Option<Curve>,
-    /// A limiter that is asked about each call, and how many it would have admitted.
+    /// A limiter that is asked about each call, and the permits it would have admitted.
     exact: Option<(Limiter, u64)>,
-    /// Every admission and everything that was lent, if that is wanted.
+    /// All admissions and all grants, if they are wanted.
     spends: Vec<Spend>,
     grants: Vec<Spend>,
     next_look: u64,
-    /// Longest that a caller may wait once it is calm.
+    /// The longest that a caller may wait in calm, in nanoseconds.
     bound: u64,
-    /// Since when it has been calm.
+    /// Real time since when it has been calm.
     calm_since: u64,
 }
 
 impl World {
-    /// Runs `setup` to its end, or to the first thing that is wrong.
+    /// Runs `setup` to its end, or to the first violation.
     ///
     /// # Errors
     /// What was wrong.
@@ -146,7 +147,7 @@ impl World {
         World::run_as(Policy::Lessor, setup, Watch::default())
     }
 
-    /// Runs `setup` where `policy` sizes the leases; rivals are for setups without faults.
+    /// Runs `setup` with leases sized by `policy`. Rivals are for setups without faults.
     ///
     /// # Errors
     /// What was wrong. Nothing that a rival does is.
@@ -165,19 +166,19 @@ impl World {
     }
 
     fn new(setup: Setup, watch: Watch) -> Self {
-        // The load has dice of its own, so that it is the same whatever else changes.
+        // The load has random numbers of its own, so it is the same whatever else changes.
         let mut rng = fastrand::Rng::with_seed(setup.seed);
         let traffic = Traffic::new(setup.workload, setup.demand, setup.desks(), rng.fork());
         let (plan, limits) = (setup.plan.clone(), Limits::new(&setup));
         let drift = i64::from(if setup.drifting { plan.clocks.drift_ppm() } else { 0 });
-        // Half of all clocks run at the very edge: that is where a missing factor shows.
+        // Half of all clocks run at the very edge of the drift, where a missing factor shows.
         let clock = |rng: &mut fastrand::Rng, shown: u64| {
             let ppm = if rng.bool() { rng.i64(-drift..=drift) } else { [-drift, drift][rng.usize(..2)] };
             HostClock::new(shown, ppm)
         };
         let mut centre_clock = clock(&mut rng, setup.start).steered(plan.clocks);
         if setup.slews() {
-            // Steering may have the other half. A daemon has found that its hardware is off by as much as it can follow.
+            // Hardware has one half of the drift, steering the other. The daemon corrects as much as it can follow.
             let ppm = centre_clock.ppm();
             centre_clock.set_rate(0, ppm / 2);
             centre_clock.discipline(if ppm < 0 { -STEERED_PPM } else { STEERED_PPM });
@@ -300,18 +301,18 @@ impl World {
         let end = self.setup.lasts;
         let memory = self.setup.rule_sets().map(memory).max().unwrap_or(0);
         if self.setup.then_calm {
-            // Quarantine, the wait after an answer that was a refusal, and the last backoff.
+            // Quarantine, the wait after a refusal, and the last backoff.
             let settled = end + 2 * memory + 11 * SECOND;
             let silent = settled + 3 * self.bound;
             self.push(end, Event::Next(Phase::Settling));
             self.push(settled, Event::Next(Phase::Calm));
             self.push(silent, Event::Next(Phase::Silence));
             let term = nanos(self.setup.term());
-            // Sessions are remembered for ten seconds at least, on the allocator's clock, after the end of their last
-            // lease, which may take three: a spare permit is kept for one, and its lease lasts for two.
-            // A region keeps what its own sessions may ask for as long again.
+            // Sessions are remembered for at least ten seconds, on the allocator's clock, after the end of their last
+            // lease. That may take three: a spare permit is kept for one, and its lease lasts for two. A region keeps
+            // what its own sessions may ask for as long again.
             let of_regions = if self.setup.lends_on() { 10 * SECOND } else { 0 };
-            // A root is remembered for as long as safe shares of it may be in use.
+            // A root is remembered while its safe shares may be in use.
             let safe = self.setup.safe_lasts().filter(|_| self.shared.is_some());
             let of_safe = safe.map_or(0, |lasts| 2 * nanos(lasts) + 15 * SECOND);
             let end = silent + 4 * term + 2 * memory + 17 * SECOND + of_regions + of_safe;
@@ -321,7 +322,7 @@ impl World {
         }
     }
 
-    /// Lets the next thing happen; false at the end.
+    /// Performs the next event. Returns false at the end.
     fn step(&mut self) -> Result<bool, Violation> {
         let arrival = self.arrivals.peek().map_or(u64::MAX, |Reverse(arrival)| arrival.0);
         let event = self.queue.peek().map_or(u64::MAX, |queued| queued.at);
@@ -390,8 +391,8 @@ impl World {
         Ok(true)
     }
 
-    /// V3: the caller that is first in line at `desk` is served as soon as that is possible. No caller waits longer
-    /// than its patience.
+    /// V3: the first caller in line at `desk` is served as soon as possible, and no caller waits longer than its
+    /// patience.
     fn no_caller_is_passed_over(&self, desk: usize) -> Verdict {
         let (home, at) = (&self.nodes[self.home(desk)], &self.desks[desk]);
         must("V3", !at.passes_over(home, self.real), || {
@@ -412,7 +413,7 @@ impl World {
         Instant { real: self.real, allocator: self.root_clock() }
     }
 
-    /// On the clock of `lender`, and on the allocator's.
+    /// Returns the instant on the clock of `lender`, and on the allocator's.
     fn nows(&self, lender: usize) -> [Instant; 2] {
         let now = self.now();
         let own = self.regions.get(lender).map_or(now.allocator, |region| region.clock.show(self.real));

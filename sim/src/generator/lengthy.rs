@@ -1,4 +1,4 @@
-//! Draws fleets whose limits count for as long as those of contracts: a minute and more, where other setups have five seconds at most.
+//! Draws fleets with periods as long as in contracts: a minute and more, where other setups have five seconds at most.
 
 use super::any;
 use crate::live::Act;
@@ -8,10 +8,11 @@ use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RuleError, SlidingLog, SlidingWindow, TokenBucket, Windows,
 };
 
-/// Calls a second at most. A run is long: more would say nothing new and take longer.
+/// Most calls a second: a run is long, and more would show nothing new and take longer.
 const DEMAND_MAX: f64 = 60.0;
 
-/// The fleet of `any(seed)`, whose rules count for 5 to 25 times as long. Round trips and faults take as long as there.
+/// Draws the fleet of `any(seed)` with rules that count for 5 to 25 times as long. Round trips and faults keep their
+/// length.
 pub fn lengthy(seed: u64) -> Setup {
     let mut setup = any(seed);
     let times = fastrand::Rng::with_seed(seed ^ 0x1e46_7ed0_0000_0000).u32(5..=25);
@@ -33,7 +34,7 @@ fn stretch(rules: &mut [Rule], times: u32) {
     }
 }
 
-/// `rule` with periods `times` as long. A calendar stays as it is.
+/// Returns `rule` with periods `times` as long. A calendar stays as it is.
 fn stretched(rule: &Rule, times: u32) -> Result<Rule, RuleError> {
     match rule {
         Rule::SlidingWindow(rule) => {

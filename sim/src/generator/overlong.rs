@@ -1,4 +1,4 @@
-//! Draws fleets whose calls last longer than any should, on nodes that go on to say so.
+//! Draws fleets whose calls last longer than the longest time, on nodes that keep reporting them.
 
 use crate::faults::{Fault, Faults};
 use crate::network::Latency;
@@ -9,13 +9,14 @@ use lessor_ledger::Rule;
 use lessor_ledger::rule::Concurrency;
 use std::time::Duration;
 
-/// The longest that a call should take.
+/// The longest that a call should take, in nanoseconds.
 const LONGEST: u64 = 500 * MILLI;
 
-/// A node says nothing for as long as this at most: its lease ends meanwhile, and no call counts as over yet.
+/// The longest that a node is silent, in nanoseconds: its lease ends meanwhile, and no call counts as over yet.
 const SILENT: u64 = 400 * MILLI;
 
-/// Two or three nodes on a cap of a few calls, as `seed` draws it. Leases end under calls, for asks are late and nodes stand still.
+/// Draws two or three nodes on a cap of a few calls. Leases end during calls, because asks are late and nodes stand
+/// still.
 pub fn overlong(seed: u64) -> Setup {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x04e2_0000_0000_0000);
     let cap = Concurrency::try_new(rng.u64(2..=6), Duration::from_nanos(LONGEST)).expect("numbers in range");

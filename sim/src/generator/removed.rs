@@ -1,5 +1,5 @@
-//! Draws fleets whose limit is removed and put again while answers wait for a slow store, and whose allocator dies in between. Its file
-//! has the limit at each start.
+//! Draws fleets whose limit is removed and put again while answers wait for a slow store, and whose allocator dies in
+//! between. The file has the limit at each start.
 
 use crate::faults::{Fault, Faults};
 use crate::live::{Act, Live};
@@ -12,7 +12,7 @@ use lessor_ledger::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_ledger::{CarryOver, Rule};
 use std::time::Duration;
 
-/// A few nodes that want more than there is, as `seed` draws them.
+/// Draws a few nodes that want twice what the limit allows.
 pub fn removed(seed: u64) -> Setup {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x2e40_7ed0_0000_0000);
     let (limit, per) = (rng.u64(100..1_000), Duration::from_millis(rng.u64(4_000..10_000)));

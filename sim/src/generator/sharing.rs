@@ -1,4 +1,4 @@
-//! Draws what operators say of how a limit is shared.
+//! Draws how operators let a limit be shared.
 
 use super::log_uniform;
 use crate::faults::Fault;
@@ -8,7 +8,7 @@ use lessor_ledger::Rule;
 use lessor_ledger::share::Safe;
 use std::time::Duration;
 
-/// Some of what an operator may say of how a limit with `ceiling` is shared.
+/// Draws some options of sharing for a limit with `ceiling`.
 pub(super) fn draw_sharing(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
     let sharing = &mut setup.plan.sharing;
     if rng.bool() {
@@ -28,7 +28,7 @@ pub(super) fn draw_sharing(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Se
     }
 }
 
-/// Some nodes go on with a part of the reserve while no allocator answers, where the limit counts in windows.
+/// Lets some nodes go on with a part of the reserve while no allocator answers, if the limit counts in windows.
 pub(super) fn draw_safe(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
     let counts = |rule: &Rule| match rule {
         Rule::SlidingWindow(_) | Rule::SlidingLog(_) => true,
@@ -44,8 +44,8 @@ pub(super) fn draw_safe(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup
     let nodes = rng.u64(1..=sharing.reserve.min(2 * setup.nodes as u64));
     let lasts = Duration::from_millis(rng.u64(1_000..=20_000));
     sharing.safe = Some(Safe { nodes, lasts });
-    // What is lowered must leave more than is kept back.
+    // A lowered limit must have more than the reserve, so there are no changes.
     setup.live.retain(|live| !matches!(live.act, Act::Change(..)));
-    // One that spends by its clock spends too much if that jumps ahead.
+    // A node that spends by its clock spends too much if the clock jumps ahead.
     setup.faults.every.remove(&Fault::ClockJump);
 }

@@ -1,4 +1,4 @@
-//! Draws fleets whose nodes lease from regions.
+//! Draws fleets whose nodes lease from regions, or from allocators that share a store.
 
 mod changed;
 mod clockless;
@@ -31,7 +31,7 @@ use lessor_ledger::rule::{
 use std::ops::Range;
 use std::time::Duration;
 
-/// One of the fleets below.
+/// Draws one of the fleets below.
 pub fn any(seed: u64) -> Setup {
     let lost = [Fate::Copied, Fate::Emptied, Fate::Behind, Fate::Started];
     match seed % 14 {
@@ -65,14 +65,14 @@ pub fn any(seed: u64) -> Setup {
     }
 }
 
-/// A fleet of regions, as `seed` draws it, by a rule of 5 to 600 permits in up to 6 s.
+/// Draws a fleet of regions with a rule of 5 to 600 permits in up to 6 s.
 pub fn regions(seed: u64) -> Setup {
     let mut rng = dice(seed, 13);
     let rule = rule(5..600, 100..6_000, &mut rng);
     regions_by(rule, seed, &mut rng)
 }
 
-/// The same by a cap on what is in flight, of calls that take up to some seconds.
+/// Draws a fleet of regions with a cap on calls in flight that take up to some seconds.
 pub fn regions_capped(seed: u64) -> Setup {
     let mut rng = dice(seed, 14);
     let limit = rng.u64(5..100);
@@ -80,15 +80,15 @@ pub fn regions_capped(seed: u64) -> Setup {
     regions_by(rule, seed, &mut rng)
 }
 
-/// A fleet of allocators that share a store, as `seed` draws it.
+/// Draws a fleet of allocators that share a store.
 pub fn store(seed: u64) -> Setup {
     let mut rng = dice(seed, 1);
     let rule = rule(5..600, 100..6_000, &mut rng);
     store_by(vec![rule], 0, seed, &mut rng).named()
 }
 
-/// The same while operators pause and block, at any of them: a few times or, in every other fleet, all the time, while the store
-/// loses what it had.
+/// Draws a [`store`] in which operators pause and block at any allocator. Most do so a few times. In every other fleet
+/// they do so all the time, while the store loses what it had.
 pub fn store_decided(seed: u64) -> Setup {
     let mut rng = dice(seed, 17);
     let rule = rule(20..600, 500..4_000, &mut rng);
@@ -96,7 +96,7 @@ pub fn store_decided(seed: u64) -> Setup {
     of_store(&mut setup).is_clockless = matches!(rule, Rule::SlidingWindow(_)) && seed % 4 == 1;
     let is_hard = seed.is_multiple_of(2);
     if is_hard {
-        // What one of them decided, the others have not always heard when the store loses it.
+        // The store may lose a decision before all allocators have heard of it.
         setup.faults.every.insert(Fault::StoreTrouble, (SECOND / 2, MILLI));
         setup.faults.every.insert(Fault::RegionCut, (SECOND / 2, 2 * SECOND));
         let shared = of_store(&mut setup);
@@ -116,7 +116,7 @@ pub fn store_decided(seed: u64) -> Setup {
     setup.named()
 }
 
-/// The same by a cap on what is in flight, of calls that take up to some seconds.
+/// Draws a [`store`] with a cap on calls in flight that take up to some seconds.
 pub fn store_capped(seed: u64) -> Setup {
     let mut rng = dice(seed, 2);
     let limit = rng.u64(5..100);
@@ -124,8 +124,8 @@ pub fn store_capped(seed: u64) -> Setup {
     store_by(vec![rule], 0, seed, &mut rng).named()
 }
 
-/// The same where the limit is below another one. In two of three of them, an allocator knows an older configuration, and in one of
-/// those something becomes of the store every two seconds.
+/// Draws a [`store`] whose limit has a parent. In two fleets of three an allocator has an older configuration, and in
+/// one of these a fate strikes the store every two seconds.
 pub fn store_family(seed: u64) -> Setup {
     let mut rng = dice(seed, 3);
     let own = rule(5..600, 100..6_000, &mut rng);
@@ -133,13 +133,13 @@ pub fn store_family(seed: u64) -> Setup {
     let mut setup = store_by(vec![own, above], 1, seed, &mut rng);
     of_store(&mut setup).of_two_minds = !seed.is_multiple_of(3);
     if seed % 3 == 2 {
-        // All know who is above whom.
+        // These fates leave it known which limit is above which.
         setup = in_full_use(setup, &[Fate::Copied, Fate::Set, Fate::Started], 2 * SECOND);
     }
     setup.named()
 }
 
-/// The same where one of two limits caps what is in flight, and the other one how much is let through.
+/// Draws a [`store`] with two limits, one of which caps calls in flight and the other the rate.
 pub fn store_capped_family(seed: u64) -> Setup {
     let mut rng = dice(seed, 4);
     let rate = rule(50..300, 1_000..4_000, &mut rng);
@@ -150,14 +150,15 @@ pub fn store_capped_family(seed: u64) -> Setup {
     store_by(rules, 1, seed, &mut rng).named()
 }
 
-/// The same by a bucket that refills at intervals of so many milliseconds.
+/// Draws a [`store`] with a bucket that refills at intervals of as many `millis`.
 pub fn store_intervals(seed: u64, millis: Range<u64>) -> Setup {
     let mut rng = dice(seed, 5);
     let rule = at_intervals(millis, &mut rng);
     store_by(vec![rule], 0, seed, &mut rng).named()
 }
 
-/// The same by a short one in full use, where a few milliseconds make a difference, and nothing comes over the store.
+/// Draws a store in full use of a bucket at short intervals, where a few milliseconds matter. No fate strikes the
+/// store.
 pub fn store_intervals_close(seed: u64) -> Setup {
     let mut rng = dice(seed, 6);
     let rule = at_intervals(150..500, &mut rng);
@@ -165,7 +166,7 @@ pub fn store_intervals_close(seed: u64) -> Setup {
     on_crooked_ways(in_full_use(setup, &[], 0), &mut rng).named()
 }
 
-/// The same by a steady flow with so large a burst.
+/// Draws a [`store`] with a steady flow whose burst is in `bursts`.
 pub fn store_flow(seed: u64, bursts: Range<u64>) -> Setup {
     let mut rng = dice(seed, 7);
     let (refill, per) = (rng.u64(10..200), Duration::from_millis(rng.u64(1_000..2_000)));
@@ -173,14 +174,14 @@ pub fn store_flow(seed: u64, bursts: Range<u64>) -> Setup {
     store_by(vec![Rule::LeakyBucket(rule)], 0, seed, &mut rng).named()
 }
 
-/// The same in full use of a rule of some seconds, while one of `fates` comes over the store every two seconds.
+/// Draws a [`store`] in full use of a rule of some seconds, while one of `fates` strikes every two seconds.
 pub fn store_fated(seed: u64, fates: &[Fate]) -> Setup {
     let mut rng = dice(seed, 8);
     let rule = rule(50..300, 1_000..4_000, &mut rng);
     in_full_use(store_by(vec![rule], 0, seed, &mut rng), fates, 2 * SECOND).named()
 }
 
-/// The same in full use, while processes die, and the store is emptied as one of them asks for the first time.
+/// Draws a [`store`] in full use, while processes die, and the store is emptied as one of them asks for the first time.
 pub fn store_emptied(seed: u64) -> Setup {
     let mut rng = dice(seed, 9);
     let rule = rule(50..300, 1_000..4_000, &mut rng);
@@ -192,7 +193,7 @@ pub fn store_emptied(seed: u64) -> Setup {
     setup.named()
 }
 
-/// The same by long rules, without any trouble but a `lag` of the clock of one allocator, which has no nodes.
+/// Draws a [`store`] with a long rule. The only fault is a `lag` of the clock of one allocator, which has no nodes.
 pub fn store_lagging(seed: u64, lag: Lag) -> Setup {
     let mut rng = dice(seed, 10);
     let (hour, day) = (Duration::from_secs(3_600), Duration::from_secs(86_400));
@@ -214,8 +215,8 @@ pub fn store_lagging(seed: u64, lag: Lag) -> Setup {
     setup.named()
 }
 
-/// The same by a small bucket, which has to be on time. Either all nodes want a permit all the time, and nothing comes over the
-/// store. Or hardly any node does, and the store is emptied.
+/// Draws a [`store`] with a small bucket, which has to be on time. In half of the fleets all nodes want a permit all
+/// the time, and no fate strikes. In the others hardly any node does, and the store is emptied.
 pub fn store_small(seed: u64) -> Setup {
     let mut rng = dice(seed, 11);
     let (permits, per) = (rng.u64(1..4), Duration::from_millis(rng.u64(150..500)));
@@ -225,7 +226,7 @@ pub fn store_small(seed: u64) -> Setup {
         0 => (in_full_use(setup, &[], 0), 10.0),
         _ => (in_full_use(setup, &[Fate::Emptied], 3 * SECOND), 0.1),
     };
-    // Wanted by some who know what time it is, and by some who take it to be earlier, and are as quick.
+    // Some allocators know the time, and others take it to be earlier. Nodes of both ask equally fast.
     setup.latency = Latency { one_way: MILLI / 20, jitter: MILLI / 40 };
     setup.demand *= times;
     setup.lasts = 28 * SECOND;
@@ -235,7 +236,7 @@ pub fn store_small(seed: u64) -> Setup {
     setup.named()
 }
 
-/// The same by a short rule, where a few milliseconds make a difference, and nothing comes over the store.
+/// Draws a [`store`] with a short rule, where a few milliseconds matter. No fate strikes the store.
 pub fn store_close(seed: u64) -> Setup {
     let mut rng = dice(seed, 12);
     let rule = rule(50..300, 200..600, &mut rng);
@@ -243,7 +244,7 @@ pub fn store_close(seed: u64) -> Setup {
     on_crooked_ways(setup, &mut rng).named()
 }
 
-/// `setup` with `demand` times what its rules allow, and no trouble at all, for 28 s.
+/// Changes `setup` to `demand` times what its rules allow, without faults, for 28 s.
 pub fn in_use(mut setup: Setup, demand: f64) -> Setup {
     setup.faults = Faults::default();
     setup.latency = Latency { one_way: MILLI / 2, jitter: MILLI / 4 };
@@ -258,14 +259,14 @@ pub fn in_use(mut setup: Setup, demand: f64) -> Setup {
     setup.named()
 }
 
-/// Regions below an allocator, by a rule of some seconds.
+/// Draws regions below an allocator, with a rule of some seconds.
 pub fn regions_of_seconds(seed: u64) -> Setup {
     let mut rng = dice(seed, 15);
     let rule = rule(100..600, 2_000..6_000, &mut rng);
     regions_by(rule, seed, &mut rng)
 }
 
-/// Allocators that share a store, by a rule of some seconds; `is_below` another one, or not.
+/// Draws allocators that share a store, with a rule of some seconds. Its limit may be below another one (`is_below`).
 pub fn store_of_seconds(seed: u64, is_below: bool) -> Setup {
     let mut rng = dice(seed, 16);
     let mut rules = vec![rule(100..600, 2_000..6_000, &mut rng)];
@@ -275,7 +276,7 @@ pub fn store_of_seconds(seed: u64, is_below: bool) -> Setup {
     store_by(rules, usize::from(is_below), seed, &mut rng).named()
 }
 
-/// A rule for a limit above one with `own`, so that now one of both is what there is too little of, and now the other.
+/// Draws a rule for a limit above one with `own`, so that either of the two may be the scarce one.
 fn about_as_much(own: &Rule, rng: &mut fastrand::Rng) -> Rule {
     let (permits, span) = permits_per(own);
     let limit = (permits as f64 * (0.3 + 1.2 * rng.f64())) as u64 + 1;
@@ -306,7 +307,7 @@ fn at_intervals(millis: Range<u64>, rng: &mut fastrand::Rng) -> Rule {
     Rule::TokenBucket(rule.expect("numbers in range"))
 }
 
-/// `setup` in full use, with no trouble but that of the store: one of `fates`, `every` so often.
+/// Changes `setup` to full use, without faults but one of `fates`, `every` so many nanoseconds.
 fn in_full_use(mut setup: Setup, fates: &[Fate], every: u64) -> Setup {
     setup.faults = Faults::default();
     if !fates.is_empty() {
@@ -318,8 +319,8 @@ fn in_full_use(mut setup: Setup, fates: &[Fate], every: u64) -> Setup {
     setup
 }
 
-/// `setup` where the ways to the store and back are not alike, and so no allocator can tell the time well. Many letters get lost, so
-/// that leases end while there is something left of them.
+/// Changes `setup` to have unequal ways to the store and back, so no allocator can tell the time well. Many messages
+/// get lost, so leases end with permits left.
 fn on_crooked_ways(mut setup: Setup, rng: &mut fastrand::Rng) -> Setup {
     setup.latency = Latency { one_way: MILLI / 20, jitter: MILLI / 40 };
     setup.faults.chance.insert(Fault::Loss, rng.f64() * 0.3);
@@ -345,13 +346,13 @@ fn regions_by(rule: Rule, seed: u64, rng: &mut fastrand::Rng) -> Setup {
     setup.named()
 }
 
-/// Allocators that share a store, where the last of `rules` are those of `above` limits.
+/// Draws allocators that share a store, where `above` limits keep the last of `rules`.
 fn store_by(rules: Vec<Rule>, above: usize, seed: u64, rng: &mut fastrand::Rng) -> Setup {
     let mut setup = troubled(rules, above, seed, rng);
     if rng.u32(..4) == 0 {
         setup.faults.every.insert(Fault::StoreTrouble, (rng.u64(2..20) * SECOND, MILLI));
     }
-    // Farther away, no allocator could tell what time it is there.
+    // From farther away, no allocator could tell the store's time.
     let one_way = rng.u64(MILLI / 20..2 * MILLI);
     let (count, far) = (setup.topology.regions(), Latency { one_way, jitter: one_way });
     let fates = vec![Fate::Copied, Fate::Set, Fate::Emptied, Fate::Behind, Fate::Started];
@@ -361,7 +362,8 @@ fn store_by(rules: Vec<Rule>, above: usize, seed: u64, rng: &mut fastrand::Rng) 
     setup
 }
 
-/// Each process dies and each link is cut as often as the other ones, about once in `every`.
+/// Strikes each node and each region about once in `every`: half of the time its link, and half of the time its
+/// process.
 fn strike_processes(faults: &mut Faults, every: u64, nodes: u64, regions: u64) {
     faults.every.insert(Fault::Cut, (2 * every / nodes, 4 * SECOND));
     faults.every.insert(Fault::NodeCrash, (2 * every / nodes, MILLI));
@@ -370,7 +372,7 @@ fn strike_processes(faults: &mut Faults, every: u64, nodes: u64, regions: u64) {
     faults.every.insert(Fault::RegionLeave, (4 * every / regions, MILLI));
 }
 
-/// A fleet of one to three regions with one to three nodes each, in trouble.
+/// Draws a fleet of one to three regions with one to three nodes each, and faults.
 fn troubled(rules: Vec<Rule>, above: usize, seed: u64, rng: &mut fastrand::Rng) -> Setup {
     let count = rng.usize(1..=3);
     let nodes = count * rng.usize(1..=3);
@@ -412,7 +414,7 @@ fn troubled(rules: Vec<Rule>, above: usize, seed: u64, rng: &mut fastrand::Rng) 
     }
 }
 
-/// One of three kinds.
+/// Draws a sliding window, a fixed window or a bucket.
 fn rule(limit: Range<u64>, millis: Range<u64>, rng: &mut fastrand::Rng) -> Rule {
     let (limit, per) = (rng.u64(limit), Duration::from_millis(rng.u64(millis)));
     rule_of(limit, per, rng)
@@ -427,7 +429,7 @@ fn rule_of(limit: u64, per: Duration, rng: &mut fastrand::Rng) -> Rule {
     rule.expect("numbers in range")
 }
 
-/// What one of those allows, in what time.
+/// Returns the permits that such a rule allows, and in what time.
 fn permits_per(rule: &Rule) -> (u64, Duration) {
     match rule {
         Rule::SlidingWindow(rule) => (rule.limit(), rule.per()),

@@ -1,5 +1,5 @@
-//! What the oracle makes of a limit that is changed, topped up or paused while leases are out. It knows from the books
-//! how much was out then, and from the rules what each kind of change may cost.
+//! What the oracle expects of a limit that is changed, topped up or paused while leases are out. It knows from the
+//! books how much was out then, and from the rules what each kind of change may cost.
 
 use super::promise::Promise;
 use super::{Asked, Instant, Oracle, Stock, Verdict, Violation, kept, must};
@@ -9,13 +9,13 @@ use lessor_protocol::moment::nanos;
 use lessor_protocol::{Moment, Observed};
 use std::time::Duration;
 
-/// How long a pause is where the vendor does not say.
+/// The pause where the vendor does not say how long.
 const WAIT_UNTOLD: Duration = Duration::from_secs(1);
 
 impl Oracle {
-    /// The limit goes on by `rules`. What was out then stays valid until it ends.
+    /// Records that the limit goes on by `rules`. Permits that were out stay valid until their lease ends.
     pub fn changed(&mut self, now: Instant, rules: &[Rule], carry: CarryOver, stock: Stock) -> Verdict {
-        // Books that were lost said what was out; those that are in quarantine do not know it.
+        // Books in quarantine do not know what is out, so the leases of the sessions count.
         let is_open = stock.view.quarantine.is_zero();
         let out = if is_open { stock.view.books.outstanding } else { self.unspent(now) };
         let until = self.leases_end(now);
@@ -23,7 +23,7 @@ impl Oracle {
         self.books(now, stock)
     }
 
-    /// The same, where `out` permits are out until a moment.
+    /// Records that the limit goes on by `rules`, with `out` permits lent until a moment.
     pub fn goes_on_by(
         &mut self,
         now: Instant,
@@ -38,7 +38,7 @@ impl Oracle {
         }
         for rule in rules {
             let goes_on = |promise: &mut Promise| promise.changes(now, rule, carry, out, until, drift_ppm);
-            // What is in flight is in flight: no change can forget it. So it is with the rates that are lent of a flow.
+            // No change forgets calls in flight, or the rates lent of a flow.
             let is_fixture = matches!(rule, Rule::Concurrency(_) | Rule::LeakyBucket(_));
             let is_kept = carry != CarryOver::Reset || is_fixture;
             let place = if is_kept { before.iter_mut().position(goes_on) } else { None };
@@ -51,26 +51,26 @@ impl Oracle {
         self.over = self.over.max(out.saturating_sub(self.ceiling));
     }
 
-    /// `permits` more may be admitted, once.
+    /// Records a top-up: `permits` more may be admitted, once.
     pub fn topped_up(&mut self, now: Instant, permits: u64, stock: Stock) -> Verdict {
         self.topped_up += permits;
         self.may_use(now, permits);
         self.books(now, stock)
     }
 
-    /// So many permits may be admitted beyond what was promised so far, once.
+    /// Allows `permits` beyond what was promised so far, once.
     pub fn may_use(&mut self, now: Instant, permits: u64) {
         let drift_ppm = self.measure.drift_ppm;
         self.promises.iter_mut().for_each(|promise| promise.allows(now, permits, drift_ppm));
     }
 
-    /// Nothing is lent before `until`, on the allocator's clock.
+    /// Records that nothing may be lent before `until`, on the allocator's clock.
     pub fn shut(&mut self, until: Moment) {
         self.paused_until = until;
     }
 
-    /// K8: `session` said what it heard of the vendor, and the pool went from one view to the other by that: it lends no
-    /// more for it, waits no longer than it was told, and not at all for what was said before.
+    /// K8: `session` reported what it heard of the vendor, which turned the first view of the pool into the second. The
+    /// pool lends no more for it, pauses no longer than told, and not at all for what was reported before.
     pub fn hears(
         &mut self,
         now: Instant,
@@ -86,7 +86,8 @@ impl Oracle {
         let is_refused = observed.refused_total > session.refused_total;
         let of_vendor = |view: PoolView| (view.withheld, view.vendor_pause);
         let changes = of_vendor(after) != of_vendor(before);
-        // Books that do not know it may not have heard it. To books that did not forget a liar, what is newer than nothing may be old.
+        // Books that do not know the session may miss the report. Books that remember a liar may know a higher number
+        // of its reports.
         let is_newest = !session.lies || observed.number > session.told;
         session.told = session.told.max(observed.number);
         if is_news && (changes || (session.is_known(now, by) && is_newest)) {
@@ -102,7 +103,8 @@ impl Oracle {
         must("K8", is_news || !changes, || format!("{observed:?}, said again, made {after:?} of {before:?}"))
     }
 
-    /// K2: nothing was lent, but what `asked` reported may count. Returns what the books are to count as spent by that.
+    /// K2: nothing was lent, but the report in `asked` may count. Returns the permits that the books count as spent by
+    /// it.
     pub(super) fn refused(&mut self, asked: &Asked, stock: Stock) -> Result<u64, Violation> {
         let counted = stock.view.books.spent - self.books.spent;
         let total = asked.ask.spent_total;
@@ -117,13 +119,13 @@ impl Oracle {
         Ok(counted)
     }
 
-    /// The most that leases which have not ended can still be spent for.
+    /// Returns the most permits that live leases may still spend.
     fn unspent(&self, now: Instant) -> u64 {
         let live = self.sessions.values().filter(|session| now.allocator < session.end);
         live.map(|session| session.lent.saturating_sub(session.spent)).sum()
     }
 
-    /// When everything that is out now has ended.
+    /// Returns when all leases that are out now have ended.
     pub(super) fn leases_end(&self, now: Instant) -> Instant {
         let ends = self.sessions.values().map(|session| session.end);
         let allocator = ends.max().unwrap_or(now.allocator).max(now.allocator);

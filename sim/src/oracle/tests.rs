@@ -1,4 +1,4 @@
-//! That the oracle sees each kind of wrong, and complains of nothing else.
+//! The oracle sees each kind of violation, and complains of nothing else.
 
 use super::*;
 use lessor_protocol::{Grant, Observed};
@@ -68,7 +68,7 @@ const ASKED: Asked = Asked {
     horizon: Duration::MAX,
 };
 
-/// A pool of ten with `books`.
+/// A pool of ten permits with `books`.
 fn stock(books: Books, in_hand: u64) -> Stock {
     let available = 10 - books.outstanding;
     Stock {
@@ -78,7 +78,7 @@ fn stock(books: Books, in_hand: u64) -> Stock {
     }
 }
 
-/// An oracle that saw four of ten being lent, and a stock that fits.
+/// An oracle that saw four of ten permits being lent, and a stock that fits.
 fn after_four() -> (Oracle, Stock) {
     let mut oracle = oracle("sliding_window 10/1s");
     let stock = stock(Books { granted: 4, outstanding: 4, ..Books::default() }, 4);
@@ -149,7 +149,7 @@ fn it_sees_a_session_that_is_begun_twice() {
     after_four().0.begins(1, 1);
 }
 
-/// What used to be excused for the rest of a run, once anything had been forgotten.
+/// Regression test: such errors used to be excused for the rest of a run, once anything had been forgotten.
 #[test]
 fn what_was_forgotten_excuses_only_the_session_that_it_was_forgotten_of() {
     let (mut oracle, stock) = after_four();
@@ -167,7 +167,7 @@ fn what_was_forgotten_excuses_only_the_session_that_it_was_forgotten_of() {
     assert_eq!(name(oracle.answered(at(9), &other, &refused, less)), "K2");
 }
 
-/// Books that did not forget a liar believe nothing of what it said long ago, and know what it said while it might have been forgotten.
+/// Books that remember a liar ignore its old reports, and know those of the time when it might have been forgotten.
 #[test]
 fn what_a_liar_says_is_news_to_books_that_did_not_forget_it() {
     let second = 1_000_000_000;

@@ -1,12 +1,12 @@
-//! All rules of a limit, each kept by its shipping ledger, where permits are spent once they are given out. Rivals
-//! use it as the central counter, or as a node's own share. It knows no leases: what is unspent never comes back.
+//! All rules of a limit, each in its shipping ledger, where permits count as spent once they are given out. Rivals use
+//! it as the central counter, or as a node's own share. It knows no leases: unspent permits never come back.
 
 use lessor_ledger::Rule;
 use lessor_ledger::rule::Ledger;
 use lessor_protocol::{ClockBounds, Moment};
 use std::time::Duration;
 
-/// The books of some rules.
+/// The books of the rules of a limit.
 #[derive(Debug)]
 pub(super) struct Ledgers {
     clocks: ClockBounds,
@@ -14,7 +14,7 @@ pub(super) struct Ledgers {
 }
 
 impl Ledgers {
-    /// `rules`, of which nothing is spent.
+    /// Makes the books of `rules` with nothing spent.
     pub(super) fn new(rules: &[Rule], clocks: ClockBounds, now: Moment) -> Self {
         Ledgers { clocks, ledgers: rules.iter().map(|rule| Ledger::new(rule, clocks, now)).collect() }
     }
@@ -23,7 +23,7 @@ impl Ledgers {
         self.ledgers.iter_mut().for_each(|ledger| ledger.account_mut().advance(now));
     }
 
-    /// Permits that every rule can give.
+    /// Returns the permits that every rule can give.
     pub(super) fn available(&mut self, now: Moment) -> u64 {
         self.advance(now);
         self.ledgers.iter().map(|ledger| ledger.account().available()).min().unwrap_or(0)
@@ -39,7 +39,7 @@ impl Ledgers {
         permits
     }
 
-    /// How long what is given now may be kept: until the first window ends, if one does.
+    /// Returns how long permits given now may be kept: until the first window ends, if one does.
     pub(super) fn lasts(&mut self, now: Moment) -> Option<Duration> {
         self.advance(now);
         let end = self.ledgers.iter().filter_map(|ledger| ledger.account().lease_end()).min()?;

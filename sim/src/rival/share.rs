@@ -1,12 +1,12 @@
-//! An even part of a limit for each node. All parts together are the limit, to the permit.
+//! An even part of a limit for each node. All parts add up to the limit, to the permit.
 
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
 
-/// The part of `rules` that is for node `index` of `nodes`.
+/// Returns the part of `rules` for node `index` of `nodes`.
 pub(super) fn share(rules: &[Rule], index: usize, nodes: usize) -> Vec<Rule> {
     let (index, nodes) = (index as u64, nodes as u64);
-    // The first ones take what cannot be divided.
+    // The first nodes take the remainder.
     let part = |whole: u64| whole / nodes + u64::from(index < whole % nodes);
     let share = |rule: &Rule| match rule {
         Rule::SlidingWindow(rule) => {
@@ -21,7 +21,7 @@ pub(super) fn share(rules: &[Rule], index: usize, nodes: usize) -> Vec<Rule> {
         Rule::FixedWindow(rule) => FixedWindow::of(part(rule.limit()), rule.windows()).map(Rule::FixedWindow),
         Rule::TokenBucket(rule) => {
             let (capacity, initial) = (part(rule.capacity()), part(rule.initial()));
-            // Too few to divide come as many at a time, less often; not where that would be less than once a year.
+            // The refill stays whole and comes less often, unless that would be less than once a year.
             let per = rule.per().checked_mul(u32::try_from(nodes).unwrap_or(u32::MAX));
             let seldom = per.and_then(|per| TokenBucket::try_new(capacity, rule.refill(), per, initial).ok());
             let evenly = || TokenBucket::try_new(capacity, part(rule.refill()), rule.per(), initial);

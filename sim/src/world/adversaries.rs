@@ -1,5 +1,5 @@
-//! Carries the messages of those that do not play by the rules, while there is trouble. They stand behind the nodes:
-//! the n-th of them is node `nodes + n` to links and messages.
+//! Carries the messages of adversaries while there is trouble. They come after the nodes: the n-th adversary is node
+//! `nodes + n` to links and messages.
 
 use super::World;
 use super::event::{DeskAnswer, DeskAsk, Event, Message, Phase, Reply};
@@ -7,21 +7,21 @@ use super::flights::Manner;
 use crate::oracle::Verdict;
 use lessor_protocol::Answer;
 
-/// Old messages that one of them keeps to send again.
+/// Old messages that an adversary keeps to send again.
 const KEPT: usize = 16;
 
 impl World {
-    /// Whether `node` is one of them, and which.
+    /// Returns which adversary `node` is, if it is one.
     pub(super) fn adversary(&self, node: usize) -> Option<usize> {
         node.checked_sub(self.nodes.len())
     }
 
-    /// The place of the `index`-th of them behind all desks.
+    /// Returns the place of the `index`-th adversary behind all desks.
     pub(super) fn adversary_desk(&self, index: usize) -> usize {
         self.desks.len() + index
     }
 
-    /// One of them asks for something.
+    /// Lets an adversary ask.
     pub(super) fn scheme(&mut self, index: usize) {
         if self.phase != Phase::Trouble {
             return;
@@ -60,14 +60,14 @@ impl World {
         self.send_ask(message);
     }
 
-    /// An answer reaches one of them.
+    /// Delivers an answer to an adversary.
     pub(super) fn foe_hears(&mut self, index: usize, reply: Reply) -> Verdict {
         let adversary = &mut self.adversaries[index].0;
         let (true, Some(answers)) = (adversary.exchange.0 == reply.exchange, reply.answers) else {
             return Ok(());
         };
         let DeskAnswer { desk, answer, longest, .. } = answers[0];
-        // It waits for no other.
+        // It waits for no other answer.
         adversary.exchange.0 = 0;
         if let Ok(Answer::Grant(grant)) = answer {
             let spends = adversary.believe(self.real, &grant, self.setup.plan.clocks);

@@ -1,4 +1,4 @@
-//! The allocator's host: the shipping registry of limits, one exchange at a time, and what becomes of it when its process dies.
+//! The allocator's host: the shipping registry of limits, one exchange at a time, and the death of its process.
 
 use super::World;
 use super::event::{DeskAnswer, DeskAsk, Event, Message, Reply};
@@ -20,7 +20,7 @@ use lessor_protocol::wire::{AskBody, GrantBody, ObservedBody, SafeShareBody, Spe
 use lessor_protocol::{Answer, Ask, Moment, NodeName};
 use std::time::Duration;
 
-/// A sweep looks at all sessions and pools of a run.
+/// The number of sessions and pools that a sweep looks at: all of a run.
 const ALL: usize = usize::MAX;
 
 /// The allocator's host.
@@ -30,23 +30,23 @@ pub(super) struct Centre {
     pub(super) registry: Registry,
     /// The rules that operators put last.
     pub(super) rules: Vec<Rule>,
-    /// Whether operators removed the limit, and asks are told that there is none.
+    /// Whether operators removed the limit, so that asks learn that there is none.
     pub(super) is_removed: bool,
     /// Until when operators paused the limit.
     pub(super) paused: Option<Moment>,
     pub(super) up: bool,
     pub(super) life: u64,
     pub(super) paused_until: u64,
-    /// When the process died, on its clock.
+    /// When the process died, on the host's clock.
     pub(super) died: Moment,
-    /// How often its machine has been started.
+    /// How often the machine has been started.
     pub(super) boot: u64,
-    /// What is written down of it.
+    /// What the allocator has written down.
     pub(super) store: Store,
 }
 
 impl World {
-    /// A message arrives.
+    /// Delivers a message.
     pub(super) fn reach(&mut self, message: Message) -> Verdict {
         if let Some(region) = self.region(message.node) {
             return self.reach_from_region(region, message);
@@ -91,7 +91,7 @@ impl World {
         Ok(())
     }
 
-    /// The oracles hear of the `answer` to one ask. If it says what the vendor told, its pool looked like `before`.
+    /// Reports the `answer` to one ask to the oracles. If the ask reports on the vendor, its pool looked like `before`.
     fn is_answered(
         &mut self,
         message: &Message,
@@ -118,7 +118,7 @@ impl World {
         self.oracle_on_answer(message, ask, answer, stocks)
     }
 
-    /// The allocator answers `message`, in the words of the wire.
+    /// Lets the allocator answer `message`, in the terms of the wire.
     pub(super) fn exchange(&mut self, message: &Message) -> Vec<GrantBody> {
         let (caller, before) = (self.caller(message), self.made());
         let now = self.centre.clock.show(self.real);
@@ -132,7 +132,7 @@ impl World {
         grants
     }
 
-    /// The caller that sent `message`, as the wire says it.
+    /// Returns the sender of `message`, as the wire describes it.
     pub(super) fn caller(&self, message: &Message) -> Caller {
         let &Message { node, session, seq, rtt, .. } = message;
         let name = match self.region(node) {
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// An answer leaves.
+    /// Sends an answer.
     pub(super) fn send_back(&mut self, reply: Reply) {
         let Self { network, setup, struck, rng, .. } = self;
         for at in network.send(self.real, reply.node, Way::Back, &setup.faults, struck, rng) {
@@ -205,7 +205,7 @@ impl World {
     pub(super) fn asked(&self, message: &Message, ask: &DeskAsk) -> Asked {
         let &Message { node, session, seq, exchange, .. } = message;
         let writer = self.nodes.get(node);
-        // A session may begin anew while an ask of the old one is on its way.
+        // A session may begin anew while an ask of the earlier one is on its way.
         let is_awaited = writer.is_some_and(|node| node.session() == session && node.awaits(exchange));
         let lender = self.regions.get(self.setup.lender(ask.desk));
         let horizon = lender.map_or(Duration::MAX, |region| region.horizon());
@@ -213,7 +213,7 @@ impl World {
         Asked { session, seq, ask: ask.ask, is_honest, is_awaited, lends_on: false, horizon }
     }
 
-    /// `permits` are on their way to `desk`, which asks in `message`.
+    /// Records that `permits` are on their way to `desk`, which asked in `message`.
     pub(super) fn sent(&mut self, message: &Message, desk: usize, permits: u64) {
         if self.nodes[message.node].awaits(message.exchange) {
             self.desks[desk].coming = permits;
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// A node or a caller got nothing because nothing is left; nodes have `in_hand`.
+    /// Records that a node or a caller got nothing because nothing is left, while nodes have `in_hand`.
     pub(super) fn found_empty(&mut self, limit: usize, in_hand: u64) {
         let coming: u64 = self.desks.iter().map(|desk| desk.coming).sum();
         let left = self.oracles.room(limit, self.now());
@@ -244,7 +244,7 @@ impl World {
         })
     }
 
-    /// Forgets what can be forgotten.
+    /// Sweeps: forgets what can be forgotten.
     pub(super) fn sweep(&mut self) -> Verdict {
         self.push(self.real + SECOND, Event::Sweep);
         let now = self.centre.clock.show(self.real);
@@ -271,7 +271,7 @@ impl World {
         self.quarantine_is_over_in_time()
     }
 
-    /// Its process dies, and its books with it.
+    /// Ends the process, whose books are lost unless the store has them.
     pub(super) fn lose_allocator(&mut self, back_at: u64) {
         self.centre.up = false;
         self.centre.life += 1;
@@ -280,12 +280,12 @@ impl World {
         self.push(back_at, Event::Reopen { life: self.centre.life });
     }
 
-    /// Its process starts without books. Sometimes it knows when it died.
+    /// Starts the process, with the books of its store if it goes on by them.
     pub(super) fn reopen(&mut self, life: u64) {
         if self.centre.up || self.centre.life != life {
             return;
         }
-        // What was decided over the API is gone with the process, unless it is written down.
+        // Decisions over the API are gone with the process, unless they were written down.
         (self.centre.is_removed, self.centre.paused) = (false, None);
         self.oracles.shut(Moment::ORIGIN);
         self.centre.up = true;
@@ -295,7 +295,7 @@ impl World {
         self.begin_writing();
     }
 
-    /// The process begins without books.
+    /// Begins without books. The process knows when the earlier one died, or only that it has.
     fn begins_anew(&mut self) {
         self.log.note(self.real, "the allocator is back without its books", &[]);
         let now = self.centre.clock.show(self.real);
@@ -307,21 +307,21 @@ impl World {
     }
 }
 
-/// The ask for a pool in the words of the wire.
+/// Returns the ask for a pool in the terms of the wire.
 pub(super) fn entry((limit, id): (&str, &PoolId), ask: &DeskAsk) -> Entry {
     let key = id.key.as_ref().map(|key| key.as_str());
     let observed = ask.observed.as_ref().map(ObservedBody::of);
     Entry::Ask(AskBody { observed, ..AskBody::of(limit, key, ask.ask) })
 }
 
-/// The last that a session says of a pool, in `ask`.
+/// Returns the last report of a session on a pool, from `ask`.
 pub(super) fn last_of(ask: &Ask, (limit, id): (&str, &PoolId)) -> SpentBody {
     let Ask { spent_total, running, held, shadow_refused, .. } = *ask;
     let key = id.key.as_ref().map(|key| key.to_string());
     SpentBody { limit: limit.to_owned(), key, spent_total, running, held: Some(held), shadow_refused }
 }
 
-/// What `body` says to the node that reads it.
+/// Returns the answer that `body` is to the node that reads it.
 pub(super) fn answer_of(body: &GrantBody) -> Result<Answer, Reason> {
     body.answer().map_err(|error| Reason::named(&error.code).expect("the allocator knows its words"))
 }

@@ -1,16 +1,16 @@
-//! Calls on several limits of which another one is short: what they set aside of this one they put back, at once or, where
-//! their thread is stopped in between, after its lease has ended and the next one has begun.
+//! Calls on several limits, of which another one is short. They put back what they set aside of this one. They do so at
+//! once, or, where their thread is stopped, after the lease has ended and the next one has begun.
 
 use super::World;
 use super::event::{Event, Phase};
 use crate::oracle::Verdict;
 use crate::{MILLI, SECOND};
 
-/// The longest that a thread is stopped: twice the longest lease.
+/// The longest that a thread is stopped, in nanoseconds: twice the longest lease.
 const STOPPED_MAX: u64 = 4 * SECOND;
 
 impl World {
-    /// Whether a caller that comes now wants another limit too, and finds that one short.
+    /// Whether a caller that comes now needs another limit too, and finds that one short.
     pub(super) fn is_in_vain(&mut self) -> bool {
         let some_are = self.setup.in_vain > 0 && self.rival.is_none() && self.phase == Phase::Trouble;
         some_are && self.rng.u64(..100) < self.setup.in_vain
@@ -28,7 +28,8 @@ impl World {
         self.push(self.real + stopped.max(MILLI), Event::PutBack { desk, life, permits });
     }
 
-    /// What was set aside goes back, or into a reservation that is refunded when it has found the other limit short.
+    /// Puts back the permits set aside, or turns them into a reservation that is refunded once the other limit is found
+    /// short.
     pub(super) fn put_back(&mut self, desk: usize, life: u64, permits: u64) -> Verdict {
         let home = &self.nodes[self.setup.home(desk)];
         if home.life != life || !home.up {

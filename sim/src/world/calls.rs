@@ -1,4 +1,4 @@
-//! Callers: they arrive by themselves, spend what their node holds, wait in line or are refused.
+//! Callers: they arrive, spend what their node holds, wait in line or are refused.
 
 use super::World;
 use super::event::{Event, Phase};
@@ -16,11 +16,11 @@ use lessor_protocol::moment::nanos;
 use std::cmp::Reverse;
 use std::time::Duration;
 
-/// The longest that a herd stays away: a run is to see several.
+/// The longest time between two herds, in nanoseconds, so that a run sees several.
 const HERD_WAITS: u64 = 10 * SECOND;
 
 impl World {
-    /// Rates change, and with them every arrival that was drawn already.
+    /// Changes the rates and draws every next arrival anew.
     pub(super) fn change_traffic(&mut self, generation: u64) {
         if generation != self.traffic_generation {
             return;
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// When a herd comes: at the limit's own boundaries if it has some that are not too far apart, and otherwise each
+    /// Returns when a herd comes: at the limit's own boundaries if they are not too far apart, and otherwise at each
     /// second of the allocator's clock.
     fn beat(&self) -> Beat {
         let fixed = self.setup.plan.rules.iter().filter_map(|rule| match rule {
@@ -66,12 +66,12 @@ impl World {
         }
     }
 
-    /// A caller comes to `desk`.
+    /// Lets a caller come to `desk`.
     pub(super) fn arrive(&mut self, desk: usize) -> Verdict {
         let home = self.home(desk);
         let paused_until = self.nodes[home].paused_until;
         if paused_until > self.real {
-            // Its threads stand still; this call is the first thing it does when it wakes.
+            // The threads stand still; this call is the first thing the node does when it wakes.
             self.order += 1;
             self.arrivals.push(Reverse((paused_until, self.order, desk, self.desks[desk].arrivals)));
             return Ok(());
@@ -91,7 +91,7 @@ impl World {
         Ok(())
     }
 
-    /// Some callers spend all that their node has left, when its lease is about to end.
+    /// Lets some callers spend all that their node has left, when its lease is about to end.
     fn may_go_on_a_spree(&mut self, desk: usize) {
         let are_some = self.setup.sprees > 0 && self.phase == Phase::Trouble && self.rival.is_none();
         if are_some && self.rng.u64(..1_000) < self.setup.sprees {
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Callers spend all that `desk` has.
+    /// Lets callers spend all that `desk` has.
     pub(super) fn spree(&mut self, desk: usize, life: u64) -> Verdict {
         if self.life(desk) != life || !self.desks[desk].line.is_empty() {
             return Ok(());
@@ -140,7 +140,7 @@ impl World {
             return Ok(());
         }
         if self.desks[desk].is_shut_out {
-            // Such a refusal is none of demand's.
+            // Such a refusal does not count as demand.
             self.log.note(self.real, "node # is shut out and refuses #", &[desk as u64, permits]);
             self.meter.short(self.real, desk, permits, true, false);
             return Ok(());
@@ -166,7 +166,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether the pool or another desk has what `desk` lacks.
+    /// Whether the pool or other desks have the permits that `desk` lacks.
     fn is_elsewhere(&mut self, desk: usize, permits: u64) -> bool {
         let (in_pool, lender) = (self.in_pool(desk), self.setup.lender(desk));
         in_pool >= permits || self.in_hand()[lender] - self.held(desk) + in_pool >= permits
@@ -202,7 +202,7 @@ impl World {
         Ok(true)
     }
 
-    /// Lets `permits` pass at `desk` on its part of what is kept back, if it goes by that and they are due.
+    /// Lets `permits` pass at `desk` on its safe share, if it goes by that and they are due.
     fn pass(&mut self, desk: usize, permits: u64) -> Result<bool, crate::oracle::Violation> {
         let now = self.nodes[self.home(desk)].now(self.real);
         let at = &mut self.desks[desk];
@@ -222,7 +222,7 @@ impl World {
         Ok(true)
     }
 
-    /// The longest way to the vendor that every rule reckons with.
+    /// Returns the longest time to the vendor that every rule allows for.
     fn margin(&self) -> u64 {
         let of_root = self.rules_of_root().unwrap_or_default();
         let margins = self.centre.rules.iter().chain(of_root).filter_map(|rule| match rule {
@@ -245,13 +245,13 @@ impl World {
         Ok(())
     }
 
-    /// After something happened at `desk`: its line goes on, or will.
+    /// Looks after the line of `desk` once something happened there.
     pub(super) fn attend(&mut self, desk: usize) -> Verdict {
         self.await_due(desk);
         self.no_caller_is_passed_over(desk)
     }
 
-    /// Has the first in line at `desk` called when the next permit of a steady flow is due.
+    /// Lets the first in line at `desk` be called when the next permit of a steady flow is due.
     fn await_due(&mut self, desk: usize) {
         let home = &self.nodes[self.home(desk)];
         if let Some(due) = self.desks[desk].next_due(home, self.real) {
@@ -283,7 +283,7 @@ impl World {
             at.refused += waiter.permits;
             self.log.note(self.real, "node #: a caller gives up on #", &[desk as u64, waiter.permits]);
             self.meter.short(self.real, desk, waiter.permits, true, false);
-            // The caller that is first now may want less.
+            // The caller that is first now may want fewer permits.
             self.serve_line(desk)?;
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! The limits of an allocator that shares a store: those of its file, but for what operators put and removed over the API of any
-//! allocator. The shipping [`EffectiveLimits`] says which of both hold.
+//! The limits of an allocator that shares a store: those of its file, but for limits that operators put or removed over
+//! the API of any allocator. The shipping [`EffectiveLimits`] decides which of both hold.
 
 use crate::limits::{FIRST, File};
 use crate::setup::parse_rules;
@@ -12,13 +12,13 @@ use lessor_protocol::Moment;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What an allocator goes by.
+/// The limits that an allocator goes by.
 #[derive(Debug)]
 pub(super) struct Configured {
     effective: EffectiveLimits<Reader>,
     /// The limits of its registry.
     limits: BTreeMap<String, LimitConfig>,
-    /// What the limit that nodes ask goes by, or went by until it was removed.
+    /// The rules of the limit that nodes ask, or its last ones before it was removed.
     last: Vec<Rule>,
 }
 
@@ -32,19 +32,19 @@ impl ReadLimit for Reader {
     }
 }
 
-/// The limit that nodes ask, as an operator puts it.
+/// Writes the limit that nodes ask as an operator puts it.
 pub(super) fn put(rules: &[Rule]) -> Value {
     Value::String(rules_text(rules))
 }
 
-/// The rules in what [`put`] returned.
+/// Reads the rules in what [`put`] returned.
 pub(super) fn rules_of(put: &Value) -> Vec<Rule> {
     let text = put.as_str().expect("it was put as a text");
     parse_rules(&text.replace(',', " ")).expect("it was written by this simulator")
 }
 
 impl Configured {
-    /// A process begins with the limits of its `file`, which are `leased`.
+    /// Makes the limits of a process that begins with its `file`, which are `leased`.
     pub(super) fn new(file: &File, leased: &[LimitConfig]) -> Self {
         let asked = leased.first().expect("nodes ask one").clone();
         let last = asked.rules.clone();
@@ -52,7 +52,7 @@ impl Configured {
         Configured { effective, limits: by_name(leased), last }
     }
 
-    /// Its file says these limits from now on. Returns whether the one that nodes ask begins anew.
+    /// Goes by a new `file`. Returns whether the limit that nodes ask begins anew.
     pub(super) fn file_is(
         &mut self,
         file: &File,
@@ -64,7 +64,7 @@ impl Configured {
         self.go_by_them(now, registry)
     }
 
-    /// The store has these overrides. Returns whether the limit that nodes ask begins anew.
+    /// Goes by the overrides in the store. Returns whether the limit that nodes ask begins anew.
     pub(super) fn follow(&mut self, there: &LimitOverrides, now: Moment, registry: &mut Registry) -> bool {
         self.effective.follow(there).is_some() && self.go_by_them(now, registry)
     }
@@ -79,33 +79,33 @@ impl Configured {
         !Fixtures::of(&before).go_on_as(&Fixtures::of(&asked.rules))
     }
 
-    /// Whether there is the limit that nodes ask.
+    /// Whether the limit that nodes ask exists.
     pub(super) fn has_asked(&self) -> bool {
         self.limits.contains_key(FIRST)
     }
 
-    /// The newest file and decision that are known there.
+    /// Returns the newest file and decision that the allocator knows.
     pub(super) fn newest(&self) -> Version {
         self.effective.newest()
     }
 
-    /// The configuration by which the limit called `name` goes.
+    /// Returns the version of the configuration by which the limit called `name` goes.
     pub(super) fn version_of(&self, name: &str) -> Version {
         self.effective.version_of(name)
     }
 
-    /// The version of what was put last of the limit that nodes ask, or of its removal, as far as is known there.
+    /// Returns the version of the last put or removal of the limit that nodes ask, as far as the allocator knows.
     pub(super) fn newest_put(&self) -> Version {
         let put = self.known().holding(0).find(|(name, _)| *name == FIRST);
         put.map_or(Version::default(), |(_, put)| put.version)
     }
 
-    /// What operators put over the API, as far as is known there.
+    /// Returns the overrides that the allocator knows.
     pub(super) fn known(&self) -> &LimitOverrides {
         self.effective.known()
     }
 
-    /// The limits that are below others, each with the one above.
+    /// Returns the limits that are below others, each with the one above.
     pub(super) fn parents(&self) -> BTreeMap<String, String> {
         let parents =
             self.limits.iter().filter_map(|(name, limit)| Some((name.clone(), limit.parent.clone()?)));

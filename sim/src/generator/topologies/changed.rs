@@ -1,5 +1,5 @@
-//! Draws fleets of allocators that share a store, whose files get other rules while they run: one allocator goes by a newer file sooner
-//! than another one. And fleets of regions below an allocator whose limit is changed.
+//! Draws fleets of allocators that share a store, whose files get other rules while they run: some allocators go by a
+//! newer file sooner than others. Also draws fleets of regions below an allocator whose limit is changed.
 
 use super::{dice, in_full_use, of_store, regions_by, rule, store_by};
 use crate::faults::Fault;
@@ -12,8 +12,8 @@ use lessor_ledger::rule::Concurrency;
 use lessor_ledger::{CarryOver, Rule};
 use std::time::Duration;
 
-/// Regions in trouble. The limit that they lease is changed, topped up, paused, or removed and put again, a few times. Some of the
-/// changes cap what is in flight, cap it otherwise, or do not cap it any more.
+/// Draws regions with faults. The limit that they lease is changed, topped up, paused, or removed and put again, a few
+/// times. Some changes add, alter or drop a cap on calls in flight.
 pub fn regions_changed(seed: u64) -> Setup {
     let mut rng = dice(seed, 39);
     let mut setup = regions_by(rule(20..600, 200..4_000, &mut rng), seed, &mut rng);
@@ -48,7 +48,7 @@ pub fn regions_changed(seed: u64) -> Setup {
     }
 }
 
-/// In trouble, with a few changes. Some of the fleets have no clock in their store.
+/// Draws a [`store`](super::store) with faults and a few changes. Some of the fleets have no clock in their store.
 pub fn store_changed(seed: u64) -> Setup {
     let mut rng = dice(seed, 29);
     let mut setup = store_by(vec![rule(20..600, 200..4_000, &mut rng)], 0, seed, &mut rng);
@@ -59,8 +59,8 @@ pub fn store_changed(seed: u64) -> Setup {
     setup.named()
 }
 
-/// The same, where some of the changes cap what is in flight, cap it otherwise, or do not cap it any more. Every other fleet is in full
-/// use, and calls go on for seconds that an earlier cap let begin.
+/// Draws a store in which some changes add, alter or drop a cap on calls in flight. Every other fleet is in full use,
+/// and has calls under an earlier cap that go on for seconds.
 pub fn store_changed_caps(seed: u64) -> Setup {
     let mut rng = dice(seed, 31);
     let window = rule(20..600, 200..4_000, &mut rng);
@@ -88,8 +88,9 @@ pub fn store_changed_caps(seed: u64) -> Setup {
     setup.named()
 }
 
-/// In trouble, with a few changes: files get other rules, or an operator puts the limit over the API of some allocator, which holds
-/// until a newer file says otherwise. Half of the fleets are in full use. In one of three the store loses what it had.
+/// Draws a store with faults and a few changes. Files get other rules, or an operator puts the limit over the API of
+/// some allocator, which holds until a newer file differs. Half of the fleets are in full use. In one of three the
+/// store loses what it had.
 pub fn store_put(seed: u64) -> Setup {
     let mut rng = dice(seed, 37);
     let mut setup = store_by(vec![rule(20..600, 200..4_000, &mut rng)], 0, seed, &mut rng);
@@ -121,8 +122,8 @@ pub fn store_put(seed: u64) -> Setup {
     setup.named()
 }
 
-/// The same as [`store_put`], where operators remove the limit now and then, and put it again after a while: what nodes have of it goes
-/// on meanwhile, and counts.
+/// Draws a [`store_put`] where operators also remove the limit now and then, and put it again after a while. Permits
+/// out go on meanwhile, and count.
 pub fn store_removed(seed: u64) -> Setup {
     let mut setup = store_put(seed);
     let mut rng = dice(seed, 38);
@@ -141,7 +142,8 @@ pub fn store_removed(seed: u64) -> Setup {
     setup.named()
 }
 
-/// In full use of a short window or bucket, with a change every few seconds. In one of three fleets something becomes of the store.
+/// Draws a store in full use of a short window or bucket, with a change every few seconds. In one of three fleets fates
+/// strike.
 pub fn store_changed_close(seed: u64) -> Setup {
     let mut rng = dice(seed, 30);
     let fates: &[Fate] = if seed.is_multiple_of(3) {
@@ -156,10 +158,10 @@ pub fn store_changed_close(seed: u64) -> Setup {
     setup.named()
 }
 
-/// About every so often other numbers are in the file, or a rule of another kind.
+/// Draws a change of the file for each span of up to `every`: other numbers, or a rule of another kind.
 fn draw_changes(rng: &mut fastrand::Rng, every: u64, setup: &mut Setup) {
     let (mut at, mut rules) = (0, setup.plan.rules.clone());
-    // Where the store has no clock, no observer can tell when windows of the calendar begin.
+    // Where the store has no clock, no observer can tell when calendar windows begin.
     let is_clockless = of_store(setup).is_clockless;
     loop {
         at += rng.u64(every / 8..every).max(10 * MILLI);

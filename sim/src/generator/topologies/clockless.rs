@@ -1,4 +1,4 @@
-//! Draws fleets of allocators that share a store without a clock: one of them keeps the time.
+//! Draws fleets of allocators that share a store without a clock, so one of them keeps the time.
 
 use super::{dice, in_full_use, of_store, store_by, strike_processes};
 use crate::faults::Fault;
@@ -10,8 +10,8 @@ use lessor_ledger::rule::{FixedWindow, SlidingWindow, TokenBucket, Windows};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Allocators that share a store which has no clock. In every other one of them allocators come and go all the time, so that one after the
-/// other keeps the time; in the others something becomes of the store.
+/// Draws allocators that share a store without a clock. In every other fleet they come and go all the time, so that one
+/// after the other keeps the time. In the rest, fates may strike the store.
 pub fn store_clockless(seed: u64) -> Setup {
     let mut rng = dice(seed, 18);
     let rule = timeless(20..600, 300..6_000, &mut rng);
@@ -26,7 +26,8 @@ pub fn store_clockless(seed: u64) -> Setup {
     setup.named()
 }
 
-/// The same in full use of a short rule, where a few milliseconds make a difference, while allocators come and go all the time.
+/// Draws a store without a clock in full use of a short rule, where a few milliseconds matter. Allocators come and go
+/// all the time.
 pub fn store_clockless_close(seed: u64) -> Setup {
     let mut rng = dice(seed, 19);
     let rule = timeless(50..300, 500..1_500, &mut rng);
@@ -41,7 +42,7 @@ pub fn store_clockless_close(seed: u64) -> Setup {
     setup.named()
 }
 
-/// The same by a rule of some seconds, without such trouble.
+/// Draws a store without a clock, with a rule of some seconds and without such frequent faults.
 pub fn store_of_seconds_clockless(seed: u64) -> Setup {
     let mut rng = dice(seed, 20);
     let rule = timeless(100..600, 2_000..6_000, &mut rng);
@@ -50,7 +51,7 @@ pub fn store_of_seconds_clockless(seed: u64) -> Setup {
     setup.named()
 }
 
-/// Allocators that share a store, in trouble, by a window that the first grant opens. In every other one of them the store has no clock.
+/// Draws a store with faults and a window that the first grant opens. In every other fleet the store has no clock.
 pub fn store_first_use(seed: u64) -> Setup {
     let mut rng = dice(seed, 40);
     let (limit, per) = (rng.u64(20..600), Duration::from_millis(rng.u64(300..4_000)));
@@ -60,7 +61,7 @@ pub fn store_first_use(seed: u64) -> Setup {
     setup.named()
 }
 
-/// One of the two that begin at no hour: the oracle has another clock than the allocator that keeps the time.
+/// Draws a rule without windows that begin by the clock: the oracle's clock differs from the keeper's.
 fn timeless(limit: Range<u64>, millis: Range<u64>, rng: &mut fastrand::Rng) -> Rule {
     let (limit, per) = (rng.u64(limit), Duration::from_millis(rng.u64(millis)));
     let rule = match rng.bool() {

@@ -1,11 +1,11 @@
-//! Draws fleets of allocators that share a store, of whose limit groups of nodes are guaranteed a part.
+//! Draws fleets of allocators that share a store, where groups of nodes are guaranteed parts of the limit.
 
 use super::{dice, in_full_use, in_use, of_store, rule, store_by};
 use crate::setup::Setup;
 use crate::topology::Fate;
 use lessor_ledger::Rule;
 
-/// Allocators that share a store, in trouble. One to three groups of nodes are guaranteed up to two thirds of the limit.
+/// Draws a store with faults. One to three groups of nodes are guaranteed up to two thirds of the limit together.
 pub fn store_guaranteed(seed: u64) -> Setup {
     let mut rng = dice(seed, 23);
     let rule = rule(20..600, 300..6_000, &mut rng);
@@ -23,15 +23,15 @@ pub fn store_guaranteed(seed: u64) -> Setup {
     setup.named()
 }
 
-/// Three allocators that share a store, by a rule of some seconds, without any trouble. One node in three is of a group that is
-/// guaranteed six tenths of the limit, one is of a group that is guaranteed a tenth, and one is of none. Each group has nodes at one
-/// allocator only, or at each of them. Together they want five times what there is.
+/// Draws two or three allocators that share a store, with a rule of some seconds and no faults. A third of the nodes
+/// are guaranteed six tenths of the limit, a third a tenth, and a third nothing. Each group has nodes at one allocator
+/// only, or at both. Together they want five times what there is.
 pub fn store_guaranteed_in_use(seed: u64) -> Setup {
     let mut rng = dice(seed, 24);
     let rule = rule(200..600, 2_000..6_000, &mut rng);
     let setup = store_by(vec![rule], 0, seed, &mut rng);
     let mut setup = in_use(setup, 5.0);
-    // A node asks the allocator of its number.
+    // Nodes go round the allocators and the groups: three allocators have one group each.
     let allocators = if seed.is_multiple_of(2) { 3 } else { 2 };
     (of_store(&mut setup).count, setup.nodes) = (allocators, 6);
     of_store(&mut setup).far.one_way = crate::MILLI;

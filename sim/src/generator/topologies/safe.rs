@@ -1,4 +1,5 @@
-//! Draws fleets whose nodes go on with a part of the reserve while no allocator answers, most of them of allocators that share a store.
+//! Draws fleets whose nodes go on with a part of the reserve while no allocator answers. Most have allocators that
+//! share a store.
 
 use super::{dice, in_full_use, of_store, store_by};
 use crate::faults::Fault;
@@ -13,7 +14,7 @@ use lessor_ledger::share::Safe;
 use lessor_ledger::{CarryOver, Rule};
 use std::time::Duration;
 
-/// Allocators that share a store, in trouble. Nodes and allocators are cut off for seconds, and spend on.
+/// Draws a store with faults. Nodes and allocators are cut off for seconds, and nodes spend on.
 pub fn store_safe(seed: u64) -> Setup {
     let mut rng = dice(seed, 21);
     let (limit, per) = (rng.u64(20..600), Duration::from_millis(rng.u64(300..4_000)));
@@ -27,9 +28,9 @@ pub fn store_safe(seed: u64) -> Setup {
     setup.named()
 }
 
-/// The same in full use, with half of the limit in one share that lasts for about a second. Nodes are cut off all the time. In every
-/// other fleet, allocators are cut off from the store for longer than a share lasts; in the others nodes die, letters get lost, and in
-/// one of three something becomes of the store.
+/// Draws a [`store_safe`] in full use, with half of the limit in one share that lasts about a second. Nodes are cut off
+/// all the time. In every other fleet, allocators are cut off from the store for longer than a share lasts. In the rest
+/// nodes die and messages get lost, and in a third of them fates strike the store.
 pub fn store_safe_close(seed: u64) -> Setup {
     let mut rng = dice(seed, 22);
     let (limit, per) = (rng.u64(8..100), Duration::from_millis(rng.u64(300..1_000)));
@@ -54,12 +55,12 @@ pub fn store_safe_close(seed: u64) -> Setup {
     setup.named()
 }
 
-/// The same, while configurations change of how many nodes have a share, and for how long. Each change reaches one allocator.
-/// Allocators die soon after, and nodes are cut off that have heard of it, or have not.
+/// Draws a [`store_safe_close`] whose configurations change how many nodes have a share, and for how long. Each change
+/// reaches one allocator. Allocators die soon after, and nodes are cut off whether or not they have heard of it.
 pub fn store_safe_changed(seed: u64) -> Setup {
     let mut setup = store_safe_close(seed | 1);
     (setup.seed, of_store(&mut setup).count) = (seed, 2);
-    // Where each node has a share or wants one, allocators ask their roots once a second, and else every five seconds.
+    // Where each node has or wants a share, allocators ask their roots once a second; otherwise every five seconds.
     setup.nodes = if seed % 4 < 2 { 6 } else { 2 };
     setup.lasts = 200 * SECOND;
     let every = &mut setup.faults.every;
@@ -70,8 +71,8 @@ pub fn store_safe_changed(seed: u64) -> Setup {
     setup.named()
 }
 
-/// One allocator in full use, whose nodes are cut off all the time, while its configuration changes of how many nodes have a share, and
-/// for how long.
+/// Draws one allocator in full use, whose nodes are cut off all the time. Its configuration changes how many nodes have
+/// a share, and for how long.
 pub fn safe_changed(seed: u64) -> Setup {
     let mut setup = store_safe_close(seed | 1);
     (setup.seed, setup.topology) = (seed, Topology::Allocator);
@@ -80,8 +81,8 @@ pub fn safe_changed(seed: u64) -> Setup {
     setup.named()
 }
 
-/// The same, while the reserve changes, too, and the rules: other windows, or a bucket or a cap for a while. In every other fleet the
-/// allocator dies, and has a store.
+/// Draws a [`safe_changed`] where the reserve and the rules change too: other windows, or a bucket or a cap for a
+/// while. In every other fleet the allocator dies, and has a store.
 pub fn safe_changed_rules(seed: u64) -> Setup {
     let mut rng = dice(seed, 32);
     let mut setup = safe_changed(seed);
@@ -93,8 +94,8 @@ pub fn safe_changed_rules(seed: u64) -> Setup {
     setup.named()
 }
 
-/// The same of two allocators that share a store. Nothing becomes of that: roots that begin anew keep back what one file says, and
-/// shares may be out that another one said.
+/// Draws a [`store_safe_changed`] where the reserve and the rules change too. No fate strikes: a root that begins anew
+/// keeps back the reserve of one file, and shares by another file may be out.
 pub fn store_safe_changed_rules(seed: u64) -> Setup {
     let mut rng = dice(seed, 33);
     let mut setup = store_safe_changed(seed);
@@ -104,8 +105,8 @@ pub fn store_safe_changed_rules(seed: u64) -> Setup {
     setup.named()
 }
 
-/// One allocator in full use, whose reserve becomes a small one while a node has all of it in a share. A little later the allocator dies,
-/// and has a store, or the limit begins anew by a cap.
+/// Draws one allocator in full use, whose reserve becomes small while a node has all of it in a share. A little later
+/// the allocator dies, with a store, or the limit begins anew by a cap.
 pub fn safe_anew(seed: u64) -> Setup {
     let mut rng = dice(seed, 34);
     let mut setup = safe_changed(seed);
@@ -129,8 +130,8 @@ fn cap(limit: u64, longest: Duration) -> Rule {
     Rule::Concurrency(Concurrency::try_new(limit, longest).expect("numbers in range"))
 }
 
-/// Half of what is said otherwise is the reserve or the rules instead. Whatever was said, shares of it fit into what the rules allow
-/// that hold at a time.
+/// Turns three of four changes into one of the reserve or the rules. Shares of any reserve in the run fit into the
+/// rules that hold at any time.
 fn draw_changed_rules(rng: &mut fastrand::Rng, setup: &mut Setup) {
     let (limit, slowest) = (setup.plan.rules[0].ceiling(), setup.plan.rules[0].window().unwrap_or_default());
     setup.plan.sharing.reserve = limit / 4;
@@ -150,7 +151,8 @@ fn draw_changed_rules(rng: &mut fastrand::Rng, setup: &mut Setup) {
     }
 }
 
-/// Every few seconds it is said that other nodes have a share, which lasts for up to `longest`.
+/// Changes the safe shares every few seconds: how many nodes have one, and whether it lasts one to two seconds or
+/// `longest`.
 fn draw_changes(rng: &mut fastrand::Rng, longest: u64, setup: &mut Setup) {
     let reserve = setup.plan.sharing.reserve;
     let mut at = 0;

@@ -1,5 +1,5 @@
-//! What a rule promises once it is changed or topped up while leases are out: how much more windows may hold for a while.
-//! The oracle tells it how much was out then, and until when.
+//! What a rule promises after it is changed or topped up while leases are out: how much more windows may hold for a
+//! while. The oracle says how much was out then, and until when.
 
 use super::{Promise, holds, owes, stretched};
 use crate::oracle::Instant;
@@ -8,12 +8,12 @@ use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use std::cmp::Reverse;
 
-/// The longest lease, 2 s, on clocks that run as slow as any may.
+/// The longest lease, 2 s, on the slowest clock allowed, in nanoseconds.
 const LEASE_MAX: u64 = 2_500_000_000;
 
 impl Promise {
-    /// One for a rule that comes to be at `now`, when `out` permits are lent until `until`, and calls for `flying` are in
-    /// flight.
+    /// Makes the promise of a rule that begins at `now`, when `out` permits are lent until `until` and calls for
+    /// `flying` permits are in flight.
     pub(in crate::oracle) fn amid(
         now: Instant,
         rule: &Rule,
@@ -34,7 +34,7 @@ impl Promise {
                 promise.begin(now, now.allocator.as_nanos());
             }
             Promise::Warming { bucket, .. } => bucket.hold_at_least(out, now.real),
-            // Calls that go on count, whichever node let them begin. So does what may be spent on other calls.
+            // Ongoing calls count, whichever node began them, and so do permits out, which may begin others.
             Promise::InFlight { in_flight, slack, .. } => {
                 (*in_flight, slack.floor) = (flying, (until.real, flying + out));
             }
@@ -42,7 +42,7 @@ impl Promise {
         promise
     }
 
-    /// Goes on by `rule` if it is of the same kind and period; `out` permits are lent until `until`.
+    /// Goes on by `rule` if its kind and period match; `out` permits are lent until `until`. Returns whether they do.
     pub(in crate::oracle) fn changes(
         &mut self,
         now: Instant,
@@ -60,7 +60,7 @@ impl Promise {
                 let Some((_, to, _, way)) = window(rule) else { return false };
                 *margin = way.max(*margin);
                 let until = until.real + spends.per + *margin;
-                // What the vendor has not counted yet may be older than the window.
+                // Spends that the vendor has not counted yet may be older than the window.
                 let coming = on_the_way.iter().map(|Reverse((_, permits))| permits).sum::<u64>();
                 let used = spends.used.max(vendor.used + coming);
                 slack.carries(until, used, out, (*limit, to), carry);
@@ -69,7 +69,7 @@ impl Promise {
             (Promise::Fixed(windows), Rule::FixedWindow(rule)) => {
                 return windows.changes(rule, carry, out, until);
             }
-            // A limit begins anew where its flow changes, and rates of the old one end by themselves.
+            // A limit whose flow changes begins anew, and rates of the old flow end by themselves.
             (old @ Promise::Bucket { name: "S4", .. }, Rule::LeakyBucket(flow)) => {
                 let mut promise = Promise::new(rule, 0, 0);
                 if let (Promise::Bucket { former, .. }, false) = (&mut promise, old.is_flow(flow)) {
@@ -82,7 +82,7 @@ impl Promise {
                 Rule::TokenBucket(rule),
             ) if is_even(rule) && u128::from(nanos(rule.per())) == *per => {
                 let (to, owes) = (u128::from(holds(rule)) * *per, u128::from(owes(rule)) * *per);
-                // What is in the red stays there, and has as much left as it may be further in it from now on.
+                // The room left for debt is kept, and grows by as much as the allowed debt does.
                 let (red, black) = ((*level).min(*debt), level.saturating_sub(*debt));
                 let black = carried(black, *per, (*capacity - *debt, to - owes), carry);
                 let left = black + red + owes.saturating_sub(*debt);
@@ -107,7 +107,7 @@ impl Promise {
                 bucket.goes_on_by(rule, u64::try_from(left).unwrap_or(u64::MAX), out, now.real);
                 (*warm_up, *full_since) = (warms, None);
             }
-            // A call that goes on counts, whatever the limit is now; what was lent may be spent.
+            // Ongoing calls count whatever the limit is now, and permits out may be spent.
             (Promise::InFlight { limit, in_flight, slack }, Rule::Concurrency(rule)) => {
                 slack.floor = (until.real, *in_flight + out);
                 *limit = rule.limit();
@@ -117,7 +117,7 @@ impl Promise {
         true
     }
 
-    /// Whether it is the steady flow that `rule` says.
+    /// Whether the promise is the steady flow of `rule`.
     fn is_flow(&self, rule: &LeakyBucket) -> bool {
         let per = u128::from(nanos(rule.per()));
         let (burst, gained) = (u128::from(rule.burst()) * per, u128::from(rule.refill()));
@@ -125,13 +125,13 @@ impl Promise {
             if (*capacity, *refill, *every) == (burst, gained, per))
     }
 
-    /// `permits` more, once.
+    /// Allows `permits` more, once.
     pub(in crate::oracle) fn allows(&mut self, now: Instant, permits: u64, drift_ppm: u128) {
         self.room(now);
         match self {
             Promise::Sliding { margin, slack, spends, .. } => {
-                // As long as a spend is charged, on a clock that runs slow; then until the leases that it allowed have
-                // ended; and then until what they were spent for has left the window.
+                // Until a spend of now is no longer charged, on a slow clock; then until the leases that the top-up
+                // allowed have ended; then until their spends have left the window.
                 let charged =
                     u128::from(spends.per + *margin) * (1_000_000 + drift_ppm) / (1_000_000 - drift_ppm);
                 let charged = charged as u64 / 100 * 101 + 1_000;
@@ -140,7 +140,7 @@ impl Promise {
             }
             Promise::Fixed(windows) => windows.allows(now, permits),
             Promise::Bucket { per, level, .. } => *level += u128::from(permits) * *per,
-            // Calls come back by themselves.
+            // Calls end by themselves.
             Promise::InFlight { .. } => {}
             Promise::Interval { level, .. } => *level += permits,
             Promise::Warming { bucket, .. } => bucket.top_up(permits),
@@ -148,12 +148,13 @@ impl Promise {
     }
 }
 
-/// Whether a bucket is refilled all the time, alike.
+/// Whether a bucket is refilled continuously, at one rate.
 fn is_even(rule: &TokenBucket) -> bool {
     rule.refill_style() == RefillStyle::Greedy && rule.warm_up().is_none()
 }
 
-/// What is left of `level`, in parts of which `permit` are one, where a bucket that held `from` holds `to` from now on.
+/// Returns what is left of `level`, in parts of a permit of which `permit` make one, when a bucket of `from` becomes
+/// one of `to`.
 fn carried(level: u128, permit: u128, (from, to): (u128, u128), carry: CarryOver) -> u128 {
     match carry {
         CarryOver::Proportional if to > from && from > 0 => (level / permit + 1) * to.div_ceil(from / permit),
@@ -162,7 +163,7 @@ fn carried(level: u128, permit: u128, (from, to): (u128, u128), carry: CarryOver
     }
 }
 
-/// Of a rule that is a sliding window, or kept as one: its kind, limit, length and margin.
+/// Returns kind, limit, length and margin of a rule that is a sliding window, or kept as one.
 fn window(rule: &Rule) -> Option<(&'static str, u64, u64, u64)> {
     match rule {
         Rule::SlidingWindow(it) => Some((rule.kind(), it.limit(), nanos(it.per()), nanos(it.margin()))),
@@ -171,17 +172,18 @@ fn window(rule: &Rule) -> Option<(&'static str, u64, u64, u64)> {
     }
 }
 
-/// What may be admitted beyond the limit for a while, because the limit was changed or topped up.
+/// Permits that may be admitted beyond the limit for a while, because the limit was changed or topped up.
 #[derive(Clone, Debug, Default)]
 pub(in crate::oracle) struct Slack {
-    /// Permits on top, each until an instant: top-ups, and what a change forgave.
+    /// Additional permits, each until an instant: top-ups, and what a change forgave.
     pub(super) extra: Vec<(u64, u64)>,
-    /// What was charged when a limit was lowered, and until when windows may see that much.
+    /// Until when windows may hold the permits that were charged at a change, and how many.
     pub(super) floor: (u64, u64),
 }
 
 impl Slack {
-    /// At `now`, which may be a while ago: what a vendor counts late was admitted then.
+    /// Returns the permits that a window may hold at `now`. That may be a while ago, for spends that the vendor counts
+    /// late.
     pub(super) fn allows(&self, now: u64, limit: u64) -> u64 {
         let live = self.extra.iter().filter(|(until, _)| now < *until);
         let more = live.map(|(_, permits)| permits).sum::<u64>();
@@ -189,8 +191,8 @@ impl Slack {
         (limit + more).max(floor)
     }
 
-    /// `used` permits were spent in the window and `out` were lent when `from` became `to`, carried over by `carry`: so
-    /// much may a window hold that ends before `until`.
+    /// Records that `used` permits were spent in the window and `out` were lent when `from` became `to`, carried over
+    /// by `carry`. Windows that end before `until` may hold them all.
     pub(super) fn carries(
         &mut self,
         until: u64,

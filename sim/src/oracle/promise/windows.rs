@@ -1,5 +1,5 @@
-//! Fixed windows as the oracle sees them: which one an instant lies in, told from the clock or the date that it shows, or
-//! from the grants that opened it. It looks for no boundary.
+//! Fixed windows as the oracle sees them. The window of an instant follows from the clock or the date that it shows, or
+//! from the grants that opened it. No boundary is computed.
 
 use super::change::Slack;
 use crate::civil::{Civil, Label};
@@ -8,7 +8,7 @@ use lessor_ledger::CarryOver;
 use lessor_ledger::rule::{self, FixedWindow};
 use lessor_protocol::moment::nanos;
 
-/// Windows of one rule, on the allocator's clock.
+/// The windows of one rule, on the allocator's clock.
 #[derive(Clone, Debug)]
 pub(in crate::oracle) struct Windows {
     limit: u64,
@@ -28,7 +28,7 @@ enum Kind {
         civil: Box<Civil>,
         label: Option<Label>,
     },
-    /// Before `sure` it is unknown which window is open: leases from before there were any windows may have opened one.
+    /// Before `sure` the open window is unknown: leases from before the rule may have opened one.
     FirstUse {
         per: u64,
         ends: u64,
@@ -52,7 +52,8 @@ impl Windows {
         Windows { limit, used: 0, slack: Slack::default(), windows, kind }
     }
 
-    /// Permits that may be spent at `at`. Where no window is open, as many as one holds: a grant would open it.
+    /// Returns the permits that may be spent at `at`. Where no window is open, a grant would open one, so a whole limit
+    /// may.
     pub(super) fn room(&mut self, at: u64) -> u64 {
         let is_another = match &mut self.kind {
             Kind::Epoch { per, window } => std::mem::replace(window, at / *per) != at / *per,
@@ -71,7 +72,7 @@ impl Windows {
         self.slack.allows(at, self.limit).saturating_sub(self.used)
     }
 
-    /// When a window that is open at `at`, or may be opened then, is over.
+    /// Returns when a window that is open at `at`, or may be opened then, is over.
     fn edge_after(&self, at: u64) -> u64 {
         match &self.kind {
             Kind::Epoch { per, .. } => (at / per + 1) * per,
@@ -80,7 +81,7 @@ impl Windows {
         }
     }
 
-    /// They come to be when `out` permits are lent until `until`.
+    /// Begins the windows when `out` permits are lent until `until`.
     pub(super) fn amid(&mut self, now: Instant, out: u64, until: Instant) {
         self.room(now.allocator.as_nanos());
         let until = self.edge_after(until.allocator.as_nanos());
@@ -90,7 +91,7 @@ impl Windows {
         }
     }
 
-    /// Goes on by `rule` if it is of the same period; `out` permits are lent until `until`.
+    /// Goes on by `rule` if its period matches; `out` permits are lent until `until`. Returns whether it does.
     pub(super) fn changes(&mut self, rule: &FixedWindow, carry: CarryOver, out: u64, until: Instant) -> bool {
         if rule.windows() != self.windows {
             return false;
@@ -101,7 +102,7 @@ impl Windows {
         true
     }
 
-    /// `permits` more in the window of `now`, once; where none is open, in the next.
+    /// Allows `permits` more in the window of `now`, once; in the next one if none is open.
     pub(super) fn allows(&mut self, now: Instant, permits: u64) {
         let at = now.allocator.as_nanos();
         let until = match self.kind {
@@ -118,12 +119,12 @@ impl Windows {
         self.slack.floor.1 += permits;
     }
 
-    /// `permits` were lent at `at`.
+    /// Records that `permits` were lent at `at`.
     pub(super) fn lent(&mut self, at: u64, permits: u64) {
         self.room(at);
         let Kind::FirstUse { per, ends, sure } = &mut self.kind else { return };
         if permits > 0 && at < *sure {
-            // The window that this opens, if it does, is over when nothing was lent for so long.
+            // The window that this grant may open is over once nothing was lent for a period.
             *sure = (*sure).max(at + *per);
         }
         if permits > 0 && *ends <= at {
@@ -133,7 +134,7 @@ impl Windows {
         }
     }
 
-    /// Counts `permits` that are spent at `at`, where there is room; false if no window is open.
+    /// Counts `permits` that are spent at `at`. Returns false if no window is open.
     pub(super) fn spend(&mut self, at: u64, permits: u64) -> bool {
         self.used += permits;
         !matches!(self.kind, Kind::FirstUse { ends, sure, .. } if ends <= at && sure <= at)
