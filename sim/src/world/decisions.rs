@@ -1,5 +1,5 @@
-//! What operators decide where allocators share a store: an operator asks one of them, which drives the shipping [`Publish`]. All
-//! others follow the decision from the store.
+//! Decisions of operators where allocators share a store. An operator asks one allocator, which runs the shipping
+//! [`Publish`]; all others follow the decision from the store.
 
 use super::World;
 use super::configured::put;
@@ -19,36 +19,36 @@ use lessor_protocol::moment::nanos;
 use lessor_protocol::{Moment, NodeName};
 use std::time::Duration;
 
-/// How long an operator waits. What is dropped then may have been decided.
+/// How long an operator waits, in nanoseconds. A publication dropped after that may have been decided.
 const PUBLISH_MAX: u64 = 3 * SECOND;
 
-/// How often operators look whether all is lifted again, once the trouble is over.
+/// Nanoseconds between two attempts of operators to lift what they decided, once the trouble is over.
 const LIFT_EVERY: u64 = SECOND / 2;
 
 /// What an allocator knows of the decisions of operators.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
-    /// The newest that it follows, of all limits.
+    /// The newest decisions it follows, for all limits.
     pub(super) known: Suspensions,
-    /// What is being published, the call that it waits for, and its number.
+    /// The publication under way, the call it waits for, and its number.
     publish: Option<(Publish, Published)>,
     waits: Option<u64>,
     number: u64,
-    /// Whether another one about the same is being published meanwhile: which is the later one is not known.
+    /// Whether another publication about the same node or pause was under way, so that the later one is unknown.
     is_contested: bool,
-    /// What was published here in this life, and nowhere decided about since.
+    /// Decisions published here in this life, and not decided about anywhere since.
     published: Vec<Decision>,
-    /// The newest that was put over the API here in this life.
+    /// The newest version put over the API here in this life.
     put: Version,
 }
 
-/// What an operator publishes.
+/// The subject of a publication.
 #[derive(Clone, Debug)]
 enum Published {
     Suspension(Decision),
-    /// The limit that nodes ask.
+    /// The limit that nodes ask: put or removed.
     Limit,
-    /// The newest version, in the head.
+    /// The newest version, which goes into the head.
     Newest,
 }
 
@@ -62,7 +62,7 @@ impl Published {
 }
 
 impl World {
-    /// An operator does something at some allocator that shares a store.
+    /// Performs an operator's act at some allocator that shares a store.
     pub(super) fn operate_at_store(&mut self, act: &Act) -> Verdict {
         let decision = match act {
             Act::Pause(nanos) => Decision::Pause(Some(Duration::from_nanos(*nanos))),
@@ -111,7 +111,7 @@ impl World {
         self.publish(region, publish, Published::Suspension(decision))
     }
 
-    /// An operator puts the limit that nodes ask at some allocator, or removes it, where there is any.
+    /// Lets an operator put the limit that nodes ask at some allocator, or remove it there if it exists.
     fn put_at_store(&mut self, rules: Option<&[Rule]>) -> Verdict {
         let region = self.rng.usize(..self.regions.len());
         let at = &self.regions[region];
@@ -138,7 +138,7 @@ impl World {
         self.publish_goes_on(region, next)
     }
 
-    /// The operator waits no longer.
+    /// Ends a publication whose operator waits no longer.
     pub(super) fn publish_times_out(&mut self, region: usize, life: u64, number: u64) {
         let at = &mut self.regions[region];
         if at.life == life && at.decisions.number == number {
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// A call of a publication was answered. False if the letter is none of those.
+    /// Delivers the answer to a call of a publication. Returns false if `letter` is no such call.
     pub(super) fn publish_hears(
         &mut self,
         region: usize,
@@ -165,7 +165,7 @@ impl World {
         Ok(true)
     }
 
-    /// The pause of a publication is over.
+    /// Resumes a publication after its pause.
     pub(super) fn publish_wakes(&mut self, region: usize, life: u64, number: u64) -> Verdict {
         let at = &mut self.regions[region];
         if at.life != life || at.decisions.number != number {
@@ -188,7 +188,7 @@ impl World {
             Next::Pause(span) => {
                 self.push(self.real + nanos(span), Event::PublishWakes { region, life, number });
             }
-            // The precondition holds: operators agree here.
+            // The precondition always holds: operators agree here.
             Next::Check => self.push(self.real, Event::PublishWakes { region, life, number }),
             Next::Done(done) => {
                 let at = &mut self.regions[region];
@@ -205,7 +205,7 @@ impl World {
         Ok(())
     }
 
-    /// K7: an allocator at which an operator has decided something goes by that at once.
+    /// K7: an allocator goes at once by a decision that was published there.
     fn is_decided(&mut self, region: usize, decision: Decision) -> Verdict {
         self.log.note(self.real, "allocator # has published a decision", &[region as u64]);
         let decisions = &mut self.regions[region].decisions;
@@ -228,7 +228,8 @@ impl World {
         })
     }
 
-    /// K7: an allocator at which the limit was put or removed goes by that at once, or by what is newer. It tells the head.
+    /// K7: an allocator goes at once by a put or removal made there, or by a newer one. Publishes its version in the
+    /// head.
     fn is_put(&mut self, region: usize, newest: Version) -> Verdict {
         let known = self.regions[region].configured.version_of(FIRST);
         must("K7", known >= newest, || {
@@ -238,7 +239,7 @@ impl World {
         self.publish(region, Publish::newest(newest), Published::Newest)
     }
 
-    /// K7: what operators decided at an allocator that lives holds there, until an operator decides again about the same.
+    /// K7: a decision made at a living allocator holds there until an operator decides again about the same.
     pub(super) fn decisions_hold(&self) -> Verdict {
         self.regions.iter().enumerate().try_for_each(|(region, Region { decisions, configured, .. })| {
             let (put, newest) = (decisions.put, configured.newest_put());
@@ -253,7 +254,7 @@ impl World {
         })
     }
 
-    /// Once the trouble is over, operators lift what they decided, as long as the store knows of any.
+    /// Lifts what operators decided, once the trouble is over, for as long as the store knows of any.
     pub(super) fn lift(&mut self) -> Verdict {
         if self.phase > Phase::Settling {
             return Ok(());
@@ -274,7 +275,7 @@ impl World {
         }
     }
 
-    /// V8: soon after all trouble, each allocator follows what operators decided last, as the store has it.
+    /// V8: soon after all trouble, each allocator follows the last decisions that the store has.
     pub(super) fn all_follow(&self) -> Verdict {
         let Some(head) = self.shared.as_ref().and_then(|store| store.head()) else { return Ok(()) };
         let newest = head.suspensions();
@@ -288,7 +289,7 @@ impl World {
     }
 }
 
-/// Whether the limit is suspended as `decision` says; a pause may be over.
+/// Whether the limit is suspended as `decision` says. A pause may be over.
 fn holds(known: &Suspensions, decision: &Decision) -> bool {
     let suspended = known.of(FIRST).cloned().unwrap_or_default();
     let is_blocked = |node: &NodeName| suspended.blocked().any(|blocked| blocked == *node);
@@ -300,7 +301,7 @@ fn holds(known: &Suspensions, decision: &Decision) -> bool {
     }
 }
 
-/// About which node it decides; `None` if about all.
+/// Returns the node that `decision` is about; `None` if it is about all.
 fn node_of(decision: &Decision) -> Option<&NodeName> {
     match decision {
         Decision::Pause(_) | Decision::Resume => None,

@@ -1,5 +1,4 @@
-//! What can happen in the simulated world, and in which order: the soonest first, of two at the same time the one
-//! that was queued first.
+//! Events of the simulated world and their order: the soonest first, and at the same time the one queued first.
 
 use crate::faults::Fault;
 use lessor_ledger::rejection::Reason;
@@ -7,12 +6,12 @@ use lessor_protocol::{Answer, Ask, Observed, SafeShare};
 use std::cmp::Ordering;
 use std::time::Duration;
 
-/// The part of a run.
+/// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
-    /// Load and trouble: nothing may go wrong.
+    /// Load and faults: nothing may go wrong.
     Trouble,
-    /// No trouble and little load: progress is owed soon.
+    /// No faults and little load: progress is owed soon.
     Settling,
     /// Progress is owed.
     Calm,
@@ -38,12 +37,12 @@ pub(super) enum Event {
         life: u64,
         exchange: u64,
     },
-    /// The next permit of a steady flow is due for the first in line.
+    /// The next permit of a steady flow is due for the first caller in line.
     Due {
         desk: usize,
         life: u64,
     },
-    /// A caller has waited long enough.
+    /// A caller has waited for as long as its patience lasts.
     GiveUp {
         desk: usize,
         life: u64,
@@ -60,20 +59,20 @@ pub(super) enum Event {
         life: u64,
         permits: u64,
     },
-    /// A call on several limits comes to nothing.
+    /// A call on several limits finds another one short and puts its permits back.
     PutBack {
         desk: usize,
         life: u64,
         permits: u64,
     },
-    /// A call that has reserved is over, and did not need `rest`.
+    /// A call that had reserved is over, and did not need `rest`.
     Settle {
         desk: usize,
         life: u64,
         number: u64,
         rest: u64,
     },
-    /// One that does not play by the rules asks for something.
+    /// An adversary asks.
     Scheme(usize),
     /// Rates change.
     Traffic {
@@ -81,7 +80,7 @@ pub(super) enum Event {
     },
     /// A timed fault strikes.
     Strike(Fault),
-    /// An operator does something, by its place in the setup.
+    /// An operator performs the act at this place of the setup.
     Operate(usize),
     /// A node's process starts.
     Start {
@@ -93,7 +92,7 @@ pub(super) enum Event {
         node: usize,
         ppm: i64,
     },
-    /// A daemon has slewed the clock of a host far enough: of the allocator, or of the node after this one.
+    /// A daemon ends the slew of a host's clock: the allocator's for 0, or that of node `host - 1`.
     Unslew {
         host: usize,
     },
@@ -113,17 +112,17 @@ pub(super) enum Event {
         region: usize,
         life: u64,
     },
-    /// The clock of a region is wrong from now on; or goes on, after it stood still.
+    /// The clock of the first allocator is wrong from now on, or goes on after it stood still.
     Lags,
     RegionThaws {
         ppm: i64,
     },
-    /// An allocator says to the store that it is there.
+    /// An allocator signs the head of the store.
     Signs {
         region: usize,
         life: u64,
     },
-    /// A letter of an allocator to the store, and its answer; or there is none.
+    /// A call of an allocator reaches the store, its answer comes back, or the wait for one is over.
     AtStore {
         region: usize,
         letter: u64,
@@ -144,7 +143,7 @@ pub(super) enum Event {
         region: usize,
         version: u64,
     },
-    /// A decision of an operator goes on after a pause; or the operator waits no longer.
+    /// A publication goes on after a pause, or its operator waits no longer.
     PublishWakes {
         region: usize,
         life: u64,
@@ -162,7 +161,7 @@ pub(super) enum Event {
         desk: usize,
         life: u64,
     },
-    /// The allocator's process starts, without its books.
+    /// The allocator's process starts.
     Reopen {
         life: u64,
     },
@@ -170,83 +169,83 @@ pub(super) enum Event {
     Copies {
         life: u64,
     },
-    /// What the allocator wrote down is durable.
+    /// The batch that the allocator wrote is durable.
     Durable {
         life: u64,
     },
-    /// The allocator looks whether anything can be forgotten.
+    /// The allocator forgets what it can.
     Sweep,
-    /// The next part begins.
+    /// The next phase begins.
     Next(Phase),
     /// The run is over.
     End,
 }
 
-/// Where something happens.
+/// The host to which something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Host {
-    /// At one limit of a node.
+    /// One limit of a node.
     Desk(usize),
-    /// At a sender of messages.
+    /// A sender of messages.
     Node(usize),
 }
 
-/// What a sender asks in one exchange, or says last.
+/// The asks of a sender in one exchange, or its goodbye.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
-    /// The place of its sender: a node, an adversary or a region.
+    /// The place of the sender: a node, an adversary or a region.
     pub(super) node: usize,
     pub(super) session: u64,
     pub(super) seq: u64,
     pub(super) exchange: u64,
     pub(super) asks: Vec<DeskAsk>,
-    /// Goodbye, rather than asks.
+    /// Whether this is a goodbye.
     pub(super) leaves: bool,
-    /// How long an exchange takes, as the node has measured it.
+    /// The round-trip time as the node has measured it.
     pub(super) rtt: Duration,
 }
 
-/// What is asked of one limit.
+/// The ask for one limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeskAsk {
-    /// The desk that asks, or the place of an adversary or a region after all desks.
+    /// The desk that asks, or the place of an adversary or a region behind all desks.
     pub(super) desk: usize,
     pub(super) ask: Ask,
-    /// What it heard of the vendor.
+    /// What the node heard of the vendor.
     pub(super) observed: Option<Observed>,
 }
 
 impl Message {
-    /// An answer to it.
+    /// Makes the reply to the message.
     pub(super) fn reply(&self, answers: Option<Vec<DeskAnswer>>) -> Reply {
         let Message { node, session, seq, exchange, .. } = *self;
         Reply { node, session, seq, exchange, answers }
     }
 }
 
-/// What is said to a message.
+/// The reply to a message.
 #[derive(Clone, Debug)]
 pub(super) struct Reply {
     pub(super) node: usize,
     pub(super) session: u64,
     pub(super) seq: u64,
     pub(super) exchange: u64,
-    /// In the order of the asks; `None` if the allocator is not there.
+    /// Answers in the order of the asks; `None` if the allocator is down.
     pub(super) answers: Option<Vec<DeskAnswer>>,
 }
 
-/// What is said to an ask.
+/// The answer to one ask.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeskAnswer {
     pub(super) desk: usize,
     pub(super) answer: Result<Answer, Reason>,
-    /// What the node may go on with by itself.
+    /// The safe share of the node, if it has one.
     pub(super) share: Option<SafeShare>,
-    /// The longest that a call may take by the rules of that time, in nanoseconds, if they say.
+    /// The longest that a call may take by the rules at that time, in nanoseconds, if they limit it.
     pub(super) longest: Option<u64>,
 }
 
-/// An event in the queue. The soonest is the greatest; of two at the same time, the one that was queued first.
+/// An event in the queue. The soonest is the greatest, and at the same time the one queued first.
 #[derive(Clone, Debug)]
 pub(super) struct Queued {
     pub(super) at: u64,
@@ -255,7 +254,7 @@ pub(super) struct Queued {
 }
 
 impl Event {
-    /// The host that it happens to, if it is a node.
+    /// Returns the host to which the event happens, if it is a sender or a desk.
     pub(super) fn host(&self) -> Option<Host> {
         match self {
             Event::Wake { node, .. }

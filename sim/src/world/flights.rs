@@ -1,5 +1,5 @@
-//! Calls that take time, where the limit caps what is in flight at some time: how long each takes, and what its end does
-//! to the vendor and to the process that made it, which may be another by then.
+//! Calls that take time, where the limit caps calls in flight at some time: how long each takes, and what its end means
+//! to the vendor and to the process that made it, which may be gone.
 
 use super::World;
 use super::event::Event;
@@ -9,21 +9,22 @@ use lessor_ledger::Rule;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
-/// How a caller goes about a call.
+/// How a caller makes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// Says when it ends.
+    /// The caller says when the call ends.
     Guarded,
-    /// Was to say so, and gave that up.
+    /// The caller was to say so, and gave up on it.
     Lapsing,
-    /// Only spends.
+    /// The caller only spends.
     Plain,
-    /// Reserves, and needs that many of them in the end.
+    /// The caller reserves, and needs this many of the permits in the end.
     Reserving { needs: u64 },
 }
 
 impl World {
-    /// How the next call of `desk`, of `permits`, is made. It says when it ends where it was told that this counts.
+    /// Draws how the next call of `desk`, for `permits`, is made. A caller says when the call ends where calls in
+    /// flight count.
     pub(super) fn manner(&mut self, desk: usize, permits: u64) -> Manner {
         if let Some(needs) = self.needs(permits) {
             return Manner::Reserving { needs };
@@ -42,7 +43,7 @@ impl World {
         }
     }
 
-    /// Spends `permits` at `desk` in that `manner` if they are there, and says how many are left.
+    /// Begins a call of `permits` at `desk` in that `manner`, if they are there. Returns the free permits left.
     pub(super) fn begin_call(&mut self, desk: usize, permits: u64, manner: Manner) -> Option<u64> {
         match manner {
             Manner::Plain => return self.spend(desk, permits),
@@ -53,7 +54,7 @@ impl World {
         let at = &mut self.desks[desk];
         let now = home.now(self.real);
         let left = if permits.is_multiple_of(2) && !at.refill.is_paced() {
-            // As the middleware of outgoing requests does, which reserves first.
+            // As the middleware for outgoing requests, which reserves first.
             let (number, left) = at.refill.reserve(&at.slot, permits, now).ok()?;
             assert_eq!(at.refill.enter_reserved(&at.slot, number, now), Some(permits), "it is just begun");
             left
@@ -63,7 +64,7 @@ impl World {
         if manner == Manner::Lapsing {
             at.refill.lapse(permits, now);
         }
-        // The shipping handle wakes its task only when it is due, whatever is left.
+        // The shipping handle wakes its task only when the refill is due, whatever is left.
         Some(if at.refill.due(&at.slot, at.seen(), now, home.connection.rtt()) <= now {
             left
         } else {
@@ -71,12 +72,13 @@ impl World {
         })
     }
 
-    /// A call of `permits` that `desk` has begun takes as long as it takes: at most what it was `told`.
+    /// Draws how long a call of `permits` takes that `desk` has begun: at most the longest time it was `told`, unless
+    /// calls are overlong.
     pub(super) fn takes_time(&mut self, desk: usize, permits: u64, manner: Manner, told: Option<u64>) {
-        // A call that no rule counts now must keep to whatever is promised of calls later.
+        // A call that no rule counts now must keep to the shortest limit of later rules.
         let shortest = self.setup.rule_sets().filter_map(longest).min().map(nanos);
         let Some(longest) = told.or(shortest) else { return };
-        // Some take as long as they may, most far less.
+        // Some take the longest time, most far less.
         let takes = match self.setup.calls {
             Calls::Mixed => match self.rng.u32(..6) {
                 0 => longest,
@@ -87,7 +89,7 @@ impl World {
             Calls::Even => self.rng.u64(1..=longest),
             Calls::Overlong => (self.rng.u64(1..=10 * longest) / self.rng.u64(1..=20)).max(1),
         };
-        // What no end is told of is in use for as long as it may take.
+        // A call that never reports its end is in use for the longest time.
         self.meter.takes(permits, if manner == Manner::Guarded { takes } else { longest });
         self.push(self.real + takes, Event::Land { limit: self.setup.lender(desk), permits });
         if manner == Manner::Guarded {
@@ -96,7 +98,7 @@ impl World {
         }
     }
 
-    /// A call of `permits` that `desk` made has ended, and its process, if it is still the same, hands them back.
+    /// Ends a call of `permits` that `desk` made. Its process, if it is still the same, hands them back.
     pub(super) fn hand_back(&mut self, desk: usize, life: u64, permits: u64) -> Verdict {
         let home = &self.nodes[self.setup.home(desk)];
         if home.life != life || !home.up {
@@ -105,7 +107,7 @@ impl World {
         let at = &mut self.desks[desk];
         let (now, busy, session) = (home.now(self.real), at.refill.calls().busy(), home.session());
         let reused = at.refill.hand_back(&at.slot, permits, now);
-        // What is spent again was not used up.
+        // Permits that can be spent again were not used up.
         let unspent = busy - at.refill.calls().busy();
         let is_due = at.refill.due(&at.slot, at.seen(), now, home.connection.rtt()) <= now;
         self.oracles.handed_back(self.setup.lender(desk), session, unspent);
@@ -118,7 +120,7 @@ impl World {
     }
 }
 
-/// The longest call that `rules` allow for, where they cap what is in flight: each of them says how long a call may take.
+/// Returns the longest call that `rules` allow, if they cap calls in flight: the shortest time of any of them.
 pub fn longest(rules: &[Rule]) -> Option<Duration> {
     rules.iter().filter_map(Rule::longest).min()
 }

@@ -1,11 +1,11 @@
-//! Which host something happens to, which desks are at it, and when it sees to that.
+//! Which host an event happens to, which desks that host has, and when it handles the event.
 
 use super::World;
 use super::event::{Event, Host};
 use std::ops::Range;
 
 impl World {
-    /// The desks to which something happens in `event`.
+    /// Returns the desks to which something happens in `event`.
     pub(super) fn touched(&self, event: &Event) -> Range<usize> {
         match event.host() {
             Some(Host::Desk(desk)) => desk..desk + 1,
@@ -14,25 +14,25 @@ impl World {
         }
     }
 
-    /// The desks of `node`; none if that is no node.
+    /// Returns the desks of `node`; none if it is an adversary or a region.
     pub(super) fn desks_of(&self, node: usize) -> Range<usize> {
         let at = node * self.setup.pools;
         if node < self.nodes.len() { at..at + self.setup.pools } else { 0..0 }
     }
 
-    /// The node that `desk` is at.
+    /// Returns the node of `desk`.
     pub(super) fn home(&self, desk: usize) -> usize {
         self.setup.home(desk)
     }
 
-    /// Which process of its node `desk` belongs to.
+    /// Returns the number of the process that `desk` belongs to.
     pub(super) fn life(&self, desk: usize) -> u64 {
         self.nodes[self.home(desk)].life
     }
 
-    /// When a host that is paused will see to `event`.
+    /// Returns when a paused host will handle `event`; `None` if it does so now.
     pub(super) fn held_up(&self, event: &Event) -> Option<u64> {
-        // The world starts processes and clocks, whether their host is paused or not.
+        // The world starts processes and clocks, even of a paused host.
         let is_of_world = matches!(event, Event::Start { .. } | Event::Thaw { .. });
         let is_ask = matches!(event, Event::Ask(message) if !self.reaches_region(message));
         let is_at_centre = is_ask || matches!(event, Event::Sweep);

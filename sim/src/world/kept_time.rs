@@ -1,4 +1,4 @@
-//! Where a store has no clock, allocators keep its time: what each of them may take it to be.
+//! The time of a store without a clock, which allocators keep: checks what each of them may take it to be.
 
 use super::World;
 use crate::oracle::{Verdict, must};
@@ -6,24 +6,24 @@ use crate::{MILLI, SECOND};
 use lessor_ledger::roots::TimeSource;
 use lessor_protocol::Moment;
 
-/// An allocator goes by what it has read of the keeper of the time for so long.
+/// How long an allocator goes by what it has read of the keeper, in nanoseconds.
 const HOLDS: u64 = SECOND;
 
-/// One that keeps the time.
+/// An allocator that keeps the time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keeper {
-    /// By which it took the time to be later than it is, as `paces` says it, when it began to keep it.
+    /// How much later than real time it took the time to be when it began, as in `paces`.
     pace: i128,
-    /// The number of its allocator's process, and of the one that kept the time before.
+    /// The number of its process, and of the one that kept the time before.
     process: u64,
     before: Option<u64>,
-    /// When it began, in real time.
+    /// Real time when it began.
     since: u64,
 }
 
 impl World {
-    /// K9, where allocators keep the time: no two that know the same life of it are further apart than that allows, and none takes it
-    /// to be later than it can be by another one.
+    /// K9, where allocators keep the time: two that know the same life of it agree within the uncertainty, and neither
+    /// takes the time to be later than the other allows.
     pub(super) fn agrees(&self, region: usize, now: Moment) -> Verdict {
         let life = |region: usize| self.regions[region].link.member.life();
         let seen = |region: usize| {
@@ -46,7 +46,7 @@ impl World {
         Ok(())
     }
 
-    /// K9: no allocator takes that time to have gone faster than it did since another one said what it was.
+    /// K9: no allocator takes the time to have gone faster than it did since another one said what it was.
     pub(super) fn goes_no_faster(&mut self, region: usize, now: Moment) -> Verdict {
         let Some(life) = self.regions[region].link.member.life() else { return Ok(()) };
         // The keeper goes towards its calendar by less than 10 millionths.
@@ -70,7 +70,7 @@ impl World {
         let process = at.life << 8 | region as u64;
         let since = self.real;
         let kept = *store.kept.entry(life).or_insert(Keeper { pace, process, before: None, since });
-        // The one before may have read that it keeps the time, and goes by that for a second.
+        // The earlier keeper may have read that it still keeps the time, and goes by that for a second.
         let has_not_heard = kept.before == Some(process) && since < kept.since + HOLDS;
         if kept.process == process || has_not_heard {
             return Ok(());

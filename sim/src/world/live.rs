@@ -1,4 +1,4 @@
-//! What operators do to the limit, as they would over the API of the allocator: books and suspension change at once, and nodes learn
+//! What operators do to the limit over the API of the allocator: books and suspensions change at once, and nodes learn
 //! of it when they ask.
 
 use super::World;
@@ -13,11 +13,11 @@ use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::Moment;
 use std::time::Duration;
 
-/// The only limit that nodes ask, where operators do something.
+/// The limit to which acts of operators apply.
 const OPERATED: usize = 0;
 
 impl World {
-    /// The operator does the `index`-th thing.
+    /// Performs the `index`-th act.
     pub(super) fn operate(&mut self, index: usize) -> Verdict {
         if let Act::Outside(permits) = self.setup.live[index].act {
             self.spends_outside(permits);
@@ -31,7 +31,7 @@ impl World {
             return self.operate_at_store(&act);
         }
         self.log.note(self.real, "! an operator acts (#)", &[index as u64]);
-        // Of one that is gone nothing is known, until it is put again.
+        // Only a put changes a limit that was removed.
         if self.centre.is_removed && !matches!(act, Act::Change(..) | Act::Put(_)) {
             return Ok(());
         }
@@ -49,7 +49,7 @@ impl World {
             Act::Resume => self.decide_here(&Decision::Resume),
             Act::Block(node) => self.decide_here(&Decision::Block(self.setup.name(node))),
             Act::Unblock(node) => self.decide_here(&Decision::Unblock(self.setup.name(node))),
-            // The allocator has no part in it.
+            // Such a caller is outside the fleet.
             Act::Outside(_) => {}
         }
         self.oracles.shut(self.centre.paused.unwrap_or(Moment::ORIGIN));
@@ -57,7 +57,7 @@ impl World {
         Ok(())
     }
 
-    /// The limit that nodes ask is shared otherwise from now on, as the file says too.
+    /// Changes how the limits that nodes ask are shared, in the file too.
     fn share_otherwise(&mut self, change: impl FnOnce(&mut Sharing)) {
         let now = self.centre.clock.show(self.real);
         self.limits.share_otherwise(change);
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// The limit and those above it go on by `rules`, which the file says from now on too.
+    /// Lets the limit and those above it go on by `rules`, in the file too.
     fn change(&mut self, rules: Vec<Rule>, carry: CarryOver) -> Verdict {
         let now = self.centre.clock.show(self.real);
         let (before, after) = (self.limits.configs(&self.centre.rules), self.limits.configs(&rules));
@@ -88,7 +88,7 @@ impl World {
         let (mut is_put, mut is_created) = (false, false);
         for (place, (before, after)) in before.iter().zip(&after).enumerate() {
             let is_gone = place == OPERATED && self.centre.is_removed;
-            // The oracle forgets what a limit charged that is reset, as that does if it is put again as it was.
+            // A reset is put even if nothing else changed, so that the limit forgets its charges, as the oracle does.
             if before == after && !is_gone && carry != CarryOver::Reset {
                 continue;
             }
@@ -97,19 +97,20 @@ impl World {
             let goes_on = Fixtures::of(&before.rules).go_on_as(&Fixtures::of(&after.rules));
             reset[place] = put == Put::Created || !goes_on;
             (is_put, is_created) = (true, is_created || put == Put::Created);
-            // It has lent nothing yet, and waits as it would have at a start; by the new rules it refills from now on.
+            // A limit in quarantine has lent nothing yet, and waits on as after a start. By the new rules it refills
+            // from now on.
             waits[place] = is_shut && !reset[place];
         }
         self.centre.registry.file_says(&after);
         (self.centre.is_removed, self.centre.rules) = (false, rules.clone());
         if !is_put {
-            // It is what it was, with what it was topped up.
+            // The limit is as it was, with its top-ups.
             return Ok(());
         }
         let others: Vec<bool> = reset.iter().zip(&waits).map(|(reset, waits)| *reset || *waits).collect();
         self.are_lost(&others);
         let (now, stocks) = (self.now(), self.stocks());
-        // One that was forgotten begins anew, however its balance was to be carried over.
+        // A limit that was forgotten begins anew, whatever `carry` says.
         let carry = if is_created { CarryOver::Reset } else { carry };
         self.oracles.changed(now, &rules, carry, &stocks)?;
         self.books_begin(&reset, Moment::ORIGIN);
@@ -117,7 +118,7 @@ impl World {
         Ok(())
     }
 
-    /// `permits` more may be lent, of all limits.
+    /// Tops up all limits by `permits`.
     fn top_up(&mut self, permits: u64) -> Verdict {
         let now = self.centre.clock.show(self.real);
         for place in 0..self.limits.count() {
@@ -130,7 +131,7 @@ impl World {
         self.oracles.topped_up(now, permits, &stocks)
     }
 
-    /// Operators undo what keeps nodes from what they are owed.
+    /// Undoes all that keeps nodes from what they are owed.
     pub(super) fn lift_here(&mut self) -> Verdict {
         if self.shared.is_some() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The parts of a run: trouble, then calm in which progress is owed, then silence in which everything comes back.
+//! The phases of a run: trouble, then calm in which progress is owed, then silence in which everything comes back.
 
 use super::World;
 use super::event::{Event, Phase};
@@ -29,7 +29,7 @@ impl World {
                 if self.shared.is_some() && !self.setup.live.is_empty() {
                     self.push(self.real, Event::Lift);
                 }
-                // All that a limit holds goes out and comes back in a few terms at best, however fast it refills.
+                // However fast a limit refills, all that it holds goes out and comes back in a few terms at best.
                 let turn = 4.0 * self.setup.term().as_secs_f64();
                 let lent = self.setup.plan.sharing.lease_max.saturating_mul(self.desks.len() as u64);
                 let out = self.limits.ceiling(&self.centre.rules).min(lent);
@@ -38,7 +38,7 @@ impl World {
                 let sustained = sustained.min(out as f64 / turn);
                 let sustained = sustained.min(self.leases_allow());
                 self.setup.cost_max = 1;
-                // A window that is not much longer than the way to the allocator and back is used up by the way.
+                // A window that is not much longer than the round trip to the allocator is used up by it.
                 let is_long = self.setup.rule_sets().all(|rules| memory(rules) >= SECOND);
                 let part = if self.setup.lends_on() && is_long { 2.5 } else { 5.0 };
                 self.traffic.turn_into(Workload::Steady, (sustained / part).min(2_000.0));
@@ -60,13 +60,14 @@ impl World {
         Ok(())
     }
 
-    /// Calls a second that fit into leases of the largest size, where a call takes its permit for as long as it lasts.
+    /// Returns the calls a second that fit into leases of the largest size, where each call keeps its permit while it
+    /// lasts.
     fn leases_allow(&self) -> f64 {
         let most = self.setup.plan.sharing.lease_max.saturating_mul(self.setup.desks() as u64) as f64;
         longest(&self.centre.rules).map_or(f64::INFINITY, |longest| most / longest.as_secs_f64())
     }
 
-    /// V2: a caller that waits has not waited long.
+    /// V2: no caller has waited too long.
     fn no_caller_waits_too_long(&self) -> Verdict {
         for (index, desk) in self.desks.iter().enumerate() {
             for waiter in &desk.line {
@@ -83,17 +84,17 @@ impl World {
         })
     }
 
-    /// V4: once trouble is over, a pool that has waited out its quarantine lends something to a caller that waits. It
-    /// does so within the time in which every node asks again. Of pools below another one, each does so once that one
-    /// has had something to lend for as long.
+    /// V4: once trouble is over, a pool that has waited out its quarantine lends to a waiting caller, within the time
+    /// in which every node asks again. A pool below another one does so once that one has had something to lend for as
+    /// long.
     pub(super) fn quarantine_is_over_in_time(&mut self) -> Verdict {
-        // Of regions, how long callers wait is V2's.
+        // In regions, V2 judges how long callers wait.
         if self.phase == Phase::Trouble || self.setup.lends_on() {
             return Ok(());
         }
         let now = self.now().allocator;
-        // Of limits below one that has a single permit, one is lent it first, and may be forgotten before that permit can be granted
-        // again: how long each of them waits is V2's.
+        // A limit above with a single permit lends it to one limit first, which may be forgotten before the permit can
+        // be granted again. V2 judges how long each of them waits.
         let is_lent =
             |above: PoolView| above.available == 0 && above.quarantine.is_zero() && above.books.granted > 0;
         if self.view_above(now).is_some_and(is_lent) {
@@ -116,7 +117,7 @@ impl World {
         must("V4", !is_late, || format!("{waiter:?} waits, and nothing was lent since {lost:?}"))
     }
 
-    /// V1, V6: after silence, every permit can be granted again, and everybody is forgotten.
+    /// V1, V6: after silence, every permit can be granted again, and every session is forgotten.
     pub(super) fn end(&mut self) -> Verdict {
         self.one_clock_shuts_no_limit()?;
         if !self.setup.then_calm {
@@ -125,7 +126,7 @@ impl World {
         (0..self.setup.limits()).try_for_each(|limit| self.all_is_back(limit))
     }
 
-    /// V7: where one clock was wrong, the time of the store goes on for all, and the allocator with that clock is back.
+    /// V7: where one clock was wrong, the store's time goes on for all, and the allocator with that clock is back.
     fn one_clock_shuts_no_limit(&self) -> Verdict {
         let Some(Shared { lag: Some(lag), .. }) = self.setup.topology.shared() else { return Ok(()) };
         let has_eras = self.shared.as_ref().is_some_and(|store| store.has_eras);
@@ -139,7 +140,7 @@ impl World {
         })
     }
 
-    /// How the pool of `limit` looks from which all is leased; `None` if it is in a store, and unknown.
+    /// Returns the pool of `limit` from which all is leased; `None` if it is in a store, and unknown.
     fn root_view(&mut self, limit: usize) -> Option<PoolView> {
         match self.shared.is_some() {
             true => Some(self.stock_of_roots(0)?.view),
@@ -149,13 +150,14 @@ impl World {
 
     fn all_is_back(&mut self, limit: usize) -> Verdict {
         let Some(view) = self.root_view(limit) else { return Ok(()) };
-        // A bucket begins with less than it holds later, and so does one that was never asked, or not since its books were lost.
+        // A bucket may begin with less than it holds later. That applies to a pool that was not asked since its books
+        // began.
         let is_new = self.shared.is_none() && !self.made()[limit] && !self.forgotten[limit];
         let owed = match is_new {
             true => self.limits.beginning(&self.centre.rules),
             false => self.limits.ceiling(&self.centre.rules),
         };
-        // What a bucket was topped up with is still in it.
+        // A bucket still holds its top-ups.
         let is_back = view.available >= owed || self.centre.rules.iter().any(never_refills);
         must("V1", is_back && view.books.outstanding == 0, || {
             format!("{} of {owed} can be granted after a long silence: {view:?}", view.available)
@@ -169,8 +171,8 @@ impl World {
     }
 }
 
-/// Returns the part of what its rules sustain that a limit with `plan` lends to any node. It is without its margins, its reserve,
-/// and what is kept for other nodes.
+/// Returns the part of the sustained rate that a limit with `plan` lends to any node: without margins, the reserve, and
+/// what is guaranteed to other nodes.
 fn left_over(plan: &Plan) -> f64 {
     let of_window = plan.rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => rule.per().as_secs_f64() / (rule.per() + rule.margin()).as_secs_f64(),
@@ -186,12 +188,11 @@ fn never_refills(rule: &Rule) -> bool {
     matches!(rule, Rule::TokenBucket(rule) if rule.refill() == 0)
 }
 
-/// The longest that a node which wants something takes to ask again, in calm: it was told to wait, the wait was
-/// stretched, and the ask before was lost. A bucket may take as long again to fill up to one permit beyond what is kept
-/// back.
+/// Returns the longest that a node in need takes to ask again in calm, in nanoseconds: it was told to wait, the wait
+/// was stretched, and the ask before was lost. A bucket may take as long again to gain one permit beyond the reserve.
 fn refresh(setup: &Setup) -> u64 {
     let kept_back = setup.reserve_most();
-    // What is owed by one rule is paid at the pace of the one that comes after it.
+    // The debt under one rule is paid at the pace of the rule that follows it.
     let owed = setup.rule_sets().flatten().map(|rule| match rule {
         Rule::TokenBucket(rule) => rule.debt(),
         Rule::SlidingWindow(_)
@@ -207,7 +208,7 @@ fn refresh(setup: &Setup) -> u64 {
             nanos(rule.per()) * (kept_back + owed + 1).div_ceil(rule.refill().max(1)) / 10 * 11
         }
         Rule::TokenBucket(rule) => {
-            // One permit, out of the red, while cold.
+            // One permit beyond the debt, while cold.
             let permits = (kept_back + owed + 1) as f64 * cold_factor(rule);
             (nanos(rule.per()) as f64 / rule.refill().max(1) as f64 * permits * 1.1) as u64
         }
@@ -218,15 +219,16 @@ fn refresh(setup: &Setup) -> u64 {
     asks + 4 * latency + permit.max().unwrap_or(0)
 }
 
-/// How long a caller may wait once it is calm: a few windows, and more where one window does not serve all nodes.
+/// Returns how long a caller may wait in calm, in nanoseconds: a few windows, and more where one window does not serve
+/// all nodes.
 pub(super) fn longest_wait(setup: &Setup) -> u64 {
     let ceiling = setup.rule_sets().flatten().map(Rule::ceiling).min().unwrap_or(0).max(1);
     let rounds = 4 + 2 * (setup.desks() as u64).div_ceil(ceiling);
     let is_paced = setup.rule_sets().flatten().any(|rule| rule.flow().is_some());
-    // Of a steady flow they take turns, of which the longest is most of a term.
+    // Nodes take turns at a steady flow, the longest of which is most of a term.
     let turns = if is_paced { 2 * setup.desks() as u64 } else { 0 };
     let memory = setup.rule_sets().map(memory).max().unwrap_or(0);
-    // Of regions, each round is an exchange with what is above them, too.
+    // In regions, each round is also an exchange with the allocator above.
     let Latency { one_way, jitter } = setup.topology.far();
     rounds * memory + (10 + turns) * nanos(setup.term()) + SECOND + 40 * (one_way + jitter)
 }

@@ -1,4 +1,5 @@
-//! The pools of the allocator as judges see them: how they look, when they are made and forgotten, and when what each lends begins.
+//! The pools of the allocator as the oracles see them: their views, when they are made and forgotten, and when their
+//! books begin.
 
 use super::World;
 use crate::oracle::Stock;
@@ -7,25 +8,25 @@ use lessor_ledger::pool::{Past, PoolView};
 use lessor_protocol::Moment;
 
 impl World {
-    /// How the pool at `place` looks, or would if it was made now. Where there is no limit, nothing can be lent.
+    /// Returns the pool at `place`, or as it would be if it was made now. A limit that does not exist can lend nothing.
     pub(super) fn view_of(&mut self, place: usize, now: Moment) -> PoolView {
         let (name, id) = self.limits.pool(place);
         let limit = self.centre.registry.limit_or_retired(name);
         limit.map_or_else(PoolView::default, |limit| limit.view_or_new(now, id))
     }
 
-    /// The books of `limit`, and what it can lend with those above it.
+    /// Returns the books of `limit`, and what it can lend together with those above it.
     pub(super) fn view(&mut self, limit: usize, now: Moment) -> PoolView {
         let own = self.view_of(limit, now);
         self.limits.above().fold(own, |least, place| Stock::least(least, self.view_of(place, now)))
     }
 
-    /// How the pool above all that nodes ask looks.
+    /// Returns the pool above all that nodes ask.
     pub(super) fn view_above(&mut self, now: Moment) -> Option<PoolView> {
         self.limits.above().next().map(|place| self.view_of(place, now))
     }
 
-    /// Which pools are there, by place.
+    /// Returns which pools exist, by place.
     pub(super) fn made(&mut self) -> Vec<bool> {
         let made = |place| {
             let (name, id) = self.limits.pool(place);
@@ -34,12 +35,12 @@ impl World {
         (0..self.limits.count()).map(made).collect()
     }
 
-    /// The marked pools were made now.
+    /// Records that the marked pools were made now.
     pub(super) fn are_made(&mut self, made: &[bool]) {
         self.books_begin(made, Moment::ORIGIN);
     }
 
-    /// The marked pools are forgotten, or others took their place.
+    /// Records that the marked pools were forgotten or replaced.
     pub(super) fn are_lost(&mut self, lost: &[bool]) {
         self.forgotten.iter_mut().zip(lost).for_each(|(forgotten, lost)| *forgotten &= !lost);
         let is_new = self.is_new(lost);
@@ -57,8 +58,8 @@ impl World {
         }
     }
 
-    /// The books of the marked pools begin once all is over that earlier pools lent. Where rules hold `since` a moment, no books begin
-    /// before it.
+    /// Records that the books of the marked pools begin once all leases of earlier pools are over. Where rules hold
+    /// `since` a moment, no books begin before it.
     pub(super) fn books_begin(&mut self, begin: &[bool], since: Moment) {
         for place in (0..begin.len()).filter(|place| begin[*place]) {
             let only: Vec<bool> = (0..begin.len()).map(|other| other == place).collect();
@@ -68,7 +69,7 @@ impl World {
         }
     }
 
-    /// When the pool at `place` begins, if it is made now.
+    /// Returns when the pool at `place` begins, if it is made now.
     fn begins(&mut self, place: usize) -> Moment {
         let (now, (name, _)) = (self.now().allocator, self.limits.pool(place));
         match self.centre.registry.limit_or_retired(name).map(|limit| limit.past()) {
@@ -79,17 +80,17 @@ impl World {
         }
     }
 
-    /// A mark for each pool.
+    /// Marks all pools.
     pub(super) fn all(&self) -> Vec<bool> {
         vec![true; self.limits.count()]
     }
 
-    /// The rules whose books are new, where the marked pools are.
+    /// Returns the rules whose books are new if the marked pools are.
     fn is_new(&self, places: &[bool]) -> IsNew {
         let (lowest, above) = places.split_at(self.limits.above().start);
         let own = self.centre.rules.len() - above.len();
         if self.setup.lends_on() {
-            // All rules are those of the allocator above regions.
+            // All rules belong to the allocator above regions.
             let is_new = [&vec![lowest[0]; own], above].concat();
             return IsNew { own: vec![vec![]; self.setup.lenders()], above: Some(is_new) };
         }

@@ -1,11 +1,11 @@
-//! What rules sustain in the long run, and how long they remember a permit that was spent.
+//! The rates that rules sustain, and how long they remember a spent permit.
 
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{RefillStyle, TokenBucket};
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
-/// Permits a second that `rules` sustain, also while they are cold.
+/// Returns the permits a second that `rules` sustain, even while cold.
 pub fn sustained(rules: &[Rule]) -> f64 {
     let rate = |count: u64, per: Duration| count as f64 / per.as_secs_f64();
     let rates = rules.iter().map(|rule| match rule {
@@ -24,19 +24,19 @@ pub fn sustained(rules: &[Rule]) -> f64 {
     rates.fold(f64::INFINITY, f64::min)
 }
 
-/// Nanoseconds until a permit that was spent can be lent again, for all of `rules`.
+/// Returns the nanoseconds until a spent permit can be lent again, under all of `rules`.
 pub(super) fn memory(rules: &[Rule]) -> u64 {
     let spans = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => nanos(rule.per() + rule.margin()) / 10 * 11,
         Rule::SlidingLog(rule) => nanos(rule.per() + rule.margin()) / 10 * 11,
         Rule::FixedWindow(rule) => nanos(rule.per()) / 10 * 11,
         Rule::Concurrency(rule) => nanos(rule.longest()) / 10 * 11,
-        // No caller waits for what the bucket does not gain again.
+        // No caller waits for permits that the bucket never gains again.
         Rule::TokenBucket(rule) if rule.refill() == 0 => nanos(rule.per()),
         Rule::TokenBucket(rule) => {
             let permits = (rule.capacity() + rule.debt()) as f64;
             let times = permits / rule.refill() as f64 * cold_factor(rule);
-            // At intervals, the last of them may only just have begun.
+            // With refills at intervals, the last interval may only just have begun.
             let times = if rule.refill_style() == RefillStyle::Interval { times.ceil() + 1.0 } else { times };
             (nanos(rule.per()) as f64 * 1.1 * times) as u64
         }
@@ -47,7 +47,7 @@ pub(super) fn memory(rules: &[Rule]) -> u64 {
     spans.max().unwrap_or(0)
 }
 
-/// By how much `rule` may be slower than it says, until it is warm.
+/// Returns by which factor `rule` may be slower than its rate until it is warm.
 pub(super) fn cold_factor(rule: &TokenBucket) -> f64 {
     rule.warm_up().map_or(1.0, |warm_up| f64::from(warm_up.cold_factor()))
 }

@@ -1,4 +1,4 @@
-//! Trouble of regions: their processes die, or are stopped and say so; their links are cut, and a clock is wrong.
+//! Faults of regions: their processes die, or are stopped in good order; their links are cut, and a clock is wrong.
 
 use super::World;
 use super::event::Event;
@@ -9,11 +9,11 @@ use crate::oracle::Verdict;
 use crate::topology::Lag;
 use lessor_protocol::Moment;
 
-/// How long a clock stands still.
+/// How long a stalled clock stands still, in nanoseconds.
 const STALL: u64 = 200 * MILLI;
 
 impl World {
-    /// Returns the first session of the next process of `region`. It may begin others after that.
+    /// Returns the first session of the next process of `region`. The process may begin others later.
     fn next_region_session(&mut self, region: usize) -> u64 {
         self.region_lives += 1;
         let (before, session) = (self.regions[region].connection.session(), self.region_lives * SESSIONS);
@@ -22,7 +22,7 @@ impl World {
         session
     }
 
-    /// The process of a region dies, or is stopped and says so. It is back at `until`, without its books.
+    /// Ends the process of a region, after a goodbye if it `is_stopped`. It is back at `until`, without its books.
     fn region_dies(&mut self, region: usize, is_stopped: bool, until: u64) {
         if !self.regions[region].up {
             return;
@@ -40,7 +40,7 @@ impl World {
         self.push(until, Event::RegionStarts { region, life });
     }
 
-    /// A host whose process is about to start as `session`.
+    /// Makes a host whose process is about to start as `session`.
     fn fresh_region(&self, region: usize, session: u64) -> Region {
         let Region { clock, ref file, .. } = self.regions[region];
         Region::new(&self.setup, &self.limits, file.clone(), clock, self.real, session)
@@ -67,7 +67,7 @@ impl World {
         if at.life != life || at.up {
             return Ok(());
         }
-        // What it was is gone: its pool begins now.
+        // Nothing is left of the earlier process: the pool begins now.
         let session = at.connection.session();
         self.regions[region] = self.fresh_region(region, session);
         self.regions[region].life = life;
@@ -83,14 +83,14 @@ impl World {
         self.look_above(region)
     }
 
-    /// The link between some region and what it leases from is cut.
+    /// Cuts the link between some region and its upstream.
     pub(super) fn cut_region(&mut self, until: u64) {
         if let Some(region) = self.some_region() {
             self.network.cut(self.region_place(region), true, true, until);
         }
     }
 
-    /// Some region dies, or is stopped and says so.
+    /// Ends the process of some region, after a goodbye if it `is_stopped`.
     pub(super) fn lose_region(&mut self, is_stopped: bool, until: u64) {
         if let Some(region) = self.some_region() {
             self.region_dies(region, is_stopped, until);
@@ -102,12 +102,12 @@ impl World {
         (regions > 0).then(|| self.rng.usize(..regions))
     }
 
-    /// All trouble of regions ends.
+    /// Ends all faults of regions.
     pub(super) fn mend_regions(&mut self) -> Verdict {
         (0..self.regions.len()).try_for_each(|region| self.region_starts(region, self.regions[region].life))
     }
 
-    /// The clock of the first allocator is wrong from now on.
+    /// Makes the clock of the first allocator wrong from now on.
     pub(super) fn lags(&mut self) {
         let Some(lag) = self.setup.topology.shared().and_then(|shared| shared.lag) else { return };
         let clock = &mut self.regions[0].clock;
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// The clock of the first allocator goes on.
+    /// Lets the clock of the first allocator go on.
     pub(super) fn region_thaws(&mut self, ppm: i64) {
         self.regions[0].clock.set_rate(self.real, ppm);
     }

@@ -1,5 +1,5 @@
-//! Regions: allocators that lease from the one above them, or from roots in a store which they share, and lend on. Each drives
-//! the shipping registry as the upstream loop of the allocator does: due → send → on_answer.
+//! Regions: allocators that lease from the one above them, or from roots in a shared store, and lend on. Each runs the
+//! shipping registry as the upstream loop of the allocator does: due → send → on_answer.
 
 use super::World;
 use super::allocator::{answer_of, entry, last_of};
@@ -26,7 +26,7 @@ use lessor_protocol::wire::{ErrorBody, GrantBody, SafeShareBody, SpentBody};
 use lessor_protocol::{Answer, Moment};
 use std::time::Duration;
 
-/// A process has so many sessions at most.
+/// The most sessions of a process.
 pub(super) const SESSIONS: u64 = 1 << 30;
 
 /// The host of a region, or of one of the allocators that share a store.
@@ -35,26 +35,26 @@ pub(super) struct Region {
     pub(super) clock: HostClock,
     pub(super) up: bool,
     pub(super) life: u64,
-    /// Its configuration.
+    /// The configuration file.
     pub(super) file: File,
     pub(super) configured: Configured,
     pub(super) registry: Registry,
     pub(super) connection: Connection,
-    /// Its way to a store, if it leases from roots there.
+    /// The link to a store, if the region leases from roots there.
     pub(super) link: StoreLink,
-    /// What it knows of the decisions of operators.
+    /// The decisions of operators that the region knows.
     pub(super) decisions: Decisions,
-    /// For how long nodes may hold what was lent last, of each limit that it leases; for ever as long as nothing was.
+    /// How long nodes may hold the last grant of each leased limit; without bound while nothing was lent.
     horizons: Vec<Duration>,
-    /// The exchange that is awaited, and what is asked in it.
+    /// The exchange under way, and its asks.
     exchange: Option<u64>,
     pub(super) due: DueAbove,
-    /// When its task wakes by itself, in real time.
+    /// When the task wakes by itself, in real time.
     alarm: u64,
 }
 
 impl Region {
-    /// A host whose process is about to start as `session`.
+    /// Makes a host whose process is about to start as `session`.
     pub(super) fn new(
         setup: &Setup,
         limits: &Limits,
@@ -83,7 +83,7 @@ impl Region {
         }
     }
 
-    /// How it stands, where its nodes can spend `in_hand`.
+    /// Returns the pool of the region, where its nodes can spend `in_hand`.
     pub(super) fn stock(&mut self, limits: &Limits, real: u64, in_hand: u64) -> Stock {
         let at = self.clock.show(real);
         let views = (0..limits.count()).filter_map(|place| {
@@ -94,44 +94,44 @@ impl Region {
         Stock { view: views.reduce(Stock::least).unwrap_or_default(), in_hand, at }
     }
 
-    /// For how long its nodes may hold what it lends.
+    /// Returns how long its nodes may hold what the region lends.
     pub(super) fn horizon(&self) -> Duration {
         self.horizons.iter().min().copied().unwrap_or(Duration::MAX)
     }
 
-    /// The number of the exchange that is open; zero if none is.
+    /// Returns the number of the open exchange; zero if there is none.
     pub(super) fn asks(&self) -> u64 {
         self.connection.open().map_or(0, |exchange| exchange.seq)
     }
 }
 
 impl World {
-    /// The place of the first region among those that send messages.
+    /// Returns the place of the first region among senders of messages.
     fn first_region(&self) -> usize {
         self.nodes.len() + self.adversaries.len()
     }
 
-    /// The place of `region` among those that send messages.
+    /// Returns the place of `region` among senders of messages.
     pub(super) fn region_place(&self, region: usize) -> usize {
         self.first_region() + region
     }
 
-    /// The same behind all desks.
+    /// Returns the place of `region` behind all desks.
     fn region_desk(&self, region: usize) -> usize {
         self.desks.len() + self.adversaries.len() + region
     }
 
-    /// Which region sends messages from `place`, if one does.
+    /// Returns the region that sends messages from `place`, if one does.
     pub(super) fn region(&self, place: usize) -> Option<usize> {
         place.checked_sub(self.first_region()).filter(|region| *region < self.regions.len())
     }
 
-    /// Whether `message` is of a node that asks its region.
+    /// Whether `message` is from a node that asks its region.
     pub(super) fn reaches_region(&self, message: &Message) -> bool {
         self.setup.lends_on() && self.region(message.node).is_none()
     }
 
-    /// All of them start.
+    /// Starts all regions.
     pub(super) fn begin_regions(&mut self) {
         for region in 0..self.regions.len() {
             let session = self.regions[region].connection.session();
@@ -148,7 +148,8 @@ impl World {
         }
     }
 
-    /// How long a call of `desk` may take, as its node knows after this `answer`: as long as it was told, if rules change.
+    /// Returns how long a call of `desk` may take, as its node knows after this `answer`. If rules change, that is what
+    /// it was told.
     fn told_longest(&self, desk: usize, answer: &Result<Answer, Reason>) -> Option<u64> {
         if self.setup.rule_sets().count() == 1 {
             return self.setup.plan.longest().map(nanos);
@@ -159,7 +160,7 @@ impl World {
         }
     }
 
-    /// Asks if it is time, or sleeps until it is.
+    /// Asks the upstream if it is time, or sleeps until it is.
     pub(super) fn look_above(&mut self, region: usize) -> Verdict {
         let at = &self.regions[region];
         if !at.up || at.exchange.is_some() {
@@ -224,7 +225,7 @@ impl World {
         Ok(())
     }
 
-    /// What is due of a region leaves for the allocator above it.
+    /// Sends the due asks of a region to the allocator above it.
     pub(super) fn send_above(&mut self, region: usize, exchange: u64) {
         let (node, at) = (self.region_place(region), &self.regions[region]);
         let (session, seq) = (at.connection.session(), at.asks());
@@ -233,7 +234,7 @@ impl World {
         self.send_ask(Message { node, session, seq, exchange, rtt, asks, leaves: false });
     }
 
-    /// A message of a node reaches its region.
+    /// Delivers the message of a node to its region.
     pub(super) fn reach_region(&mut self, message: Message) -> Verdict {
         let region = self.setup.lender(message.asks[0].desk);
         if !self.regions[region].up {
@@ -279,7 +280,7 @@ impl World {
         self.look_above(region)
     }
 
-    /// Regions forget what can be forgotten.
+    /// Lets regions forget what they can.
     pub(super) fn regions_sweep(&mut self) {
         for region in 0..self.regions.len() {
             let (name, id) = self.limits.pool(0);
@@ -293,14 +294,14 @@ impl World {
                 self.log.note(self.real, "a pool of region # is forgotten", &[region as u64]);
                 let (now, stocks) = (self.now(), self.stocks());
                 let stock = stocks.own[region];
-                // It has told the one above all that it spent, and counts from zero if it is asked again.
+                // The region has reported all its spends to the allocator above. If asked again, it counts from zero.
                 self.oracles.root().forgets(self.regions[region].connection.session());
                 self.oracles.of(region).books_lost(Instant { allocator: stock.at, ..now }, stock.view);
             }
         }
     }
 
-    /// A message of a region reaches the allocator above it.
+    /// Delivers the message of a region to the allocator above it.
     pub(super) fn reach_from_region(&mut self, region: usize, message: Message) -> Verdict {
         if !self.centre.up {
             self.send_back(message.reply(None));
@@ -325,7 +326,7 @@ impl World {
         Asked { session, seq, ask, is_honest: true, is_awaited, lends_on: true, horizon: Duration::MAX }
     }
 
-    /// An answer of the allocator above reaches a region, which believes it only if it still waits for it.
+    /// Delivers an answer of the allocator above to a region, which believes it only if it still waits for it.
     pub(super) fn region_hears(&mut self, region: usize, reply: Reply) -> Verdict {
         let at = &mut self.regions[region];
         if !at.up || !at.connection.awaits(reply.session, reply.seq) {
@@ -340,15 +341,15 @@ impl World {
         }
     }
 
-    /// What a region asked is answered, of each limit that it leases, in the order of its asks.
+    /// Takes the answers to the asks of a region, one for each limit that it leases, in the order of its asks.
     pub(super) fn region_takes(
         &mut self,
         region: usize,
         answers: Vec<Result<roots::Reply, Reason>>,
     ) -> Verdict {
         let is_lost = self.shared.as_ref().is_none_or(|store| store.is_lost);
-        // Where the time began anew while all allocators were idle, a lease that has ended counts from then on. Its allocator has
-        // forgotten it, and claims nothing.
+        // Where the time began anew while all allocators were idle, a lease that has ended counts from then on. Its
+        // allocator has forgotten it and claims nothing.
         let is_redated = self.shared.as_ref().is_some_and(|store| store.has_eras);
         let at = &mut self.regions[region];
         let now = at.clock.show(self.real);
@@ -365,7 +366,7 @@ impl World {
                     lent_to_groups.push(groups);
                     if let Answer::Grant(grant) = answer {
                         if !grant.term.is_zero() {
-                            // As the wire says it.
+                            // Rounded as on the wire.
                             at.horizons[place] = Duration::from_millis(millis_up(grant.horizon));
                         }
                         self.log.note(
@@ -407,7 +408,7 @@ impl World {
         }
     }
 
-    /// No answer comes any more.
+    /// Records that no answer will come.
     pub(super) fn region_fails(&mut self, region: usize) -> Verdict {
         if self.shared.is_some() {
             self.forget_store(region);

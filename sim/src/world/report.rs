@@ -1,4 +1,4 @@
-//! What comes of a run: figures, or what was wrong and all that is needed to see it again.
+//! The result of a run: figures, or the violation and all that is needed to see it again.
 
 use super::World;
 use super::rates::sustained;
@@ -9,16 +9,16 @@ use crate::oracle::Violation;
 use crate::reference::Spend;
 use std::fmt;
 
-/// What came of a run in which nothing was wrong.
+/// The result of a run without violations.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// How well it went.
     pub figures: Figures,
     /// How often each fault struck.
     pub struck: Struck,
-    /// Of all events: two runs of one setup have the same.
+    /// A hash of all events: two runs of one setup have the same.
     pub hash: u64,
-    /// Simulated nanoseconds.
+    /// Simulated time in nanoseconds.
     pub lasted: u64,
     /// Admissions that the oracle judged.
     pub admissions: u64,
@@ -26,28 +26,28 @@ pub struct Report {
     pub passed: u64,
     /// Permits that each node admitted.
     pub by_node: Vec<u64>,
-    /// Permits that a rival admitted beyond the limit. Lessor's first one is a failure.
+    /// Permits that a rival admitted beyond the limit. With Lessor, the first such permit is a failure.
     pub over_admissions: u64,
-    /// How it went over time, if that was wanted.
+    /// The run over time, if that was wanted.
     pub curve: Option<Curve>,
-    /// Calls that an exact limiter would have admitted which is asked about each of them, if that was wanted.
+    /// Permits that an exact limiter would have admitted if asked about each call, if that was wanted.
     pub exact: Option<u64>,
-    /// Every admission and everything that was lent, each in the order of time, if that was wanted.
+    /// All admissions and all grants, each in order of time, if they were wanted.
     pub spends: Vec<Spend>,
     /// See `spends`.
     pub grants: Vec<Spend>,
 }
 
-/// What was wrong, and all that is needed to see it again.
+/// A violation, and all that is needed to see it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Whether more was admitted than promised.
     pub is_over: bool,
-    /// The name of what was broken, as in the oracle's table; `panic` if the code under test did.
+    /// The name of the invariant, as in the oracle's table; `panic` if the code under test panicked.
     pub name: &'static str,
-    /// In words.
+    /// What was wrong, in words.
     pub what: String,
-    /// When, in real time.
+    /// Real time in nanoseconds.
     pub real: u64,
     /// The seed.
     pub seed: u64,
@@ -55,7 +55,7 @@ pub struct Failure {
     pub step: u64,
     /// The last events, in words.
     pub last: Vec<String>,
-    /// The command that runs it again.
+    /// The command that runs the setup again.
     pub replay: String,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Failure {
 
 impl World {
     pub(super) fn report(mut self) -> Report {
-        // What is above several limits is all that they have.
+        // A limit above several is all that they have.
         let limits = if self.setup.above > 0 { 1 } else { self.setup.limits() };
         Report {
             figures: self.meter.figures(self.real, sustained(&self.setup.plan.rules), limits),

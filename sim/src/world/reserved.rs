@@ -1,5 +1,5 @@
-//! Calls that reserve more than they may cost. Each makes its call at once, as it should, and settles when it is over: in
-//! time, long after its lease has ended, or in another process by then.
+//! Calls that reserve more than they may cost. Each makes its call at once, as it should, and settles when it is over.
+//! That may be in time, long after its lease has ended, or when another process runs.
 
 use super::World;
 use super::event::{Event, Phase};
@@ -7,19 +7,20 @@ use crate::oracle::Verdict;
 use crate::{MILLI, SECOND};
 use lessor_ledger::Rule;
 
-/// So many times its cost a call reserves at most.
+/// The largest reservation of a call, as a multiple of its cost.
 const MORE: u64 = 4;
 
-/// The longest call: twice the longest lease, so that many outlast theirs where messages get lost.
+/// The longest call, in nanoseconds: twice the longest lease, so that many outlast their lease where messages get lost.
 const CALL_MAX: u64 = 4 * SECOND;
 
 impl World {
-    /// Whether calls reserve. In calm there is a bound on how long other calls wait, and none on how long a call reserves.
+    /// Whether calls reserve. They do not in calm, where other calls may wait only so long and a reservation has no
+    /// bound.
     fn reserves(&self) -> bool {
         self.setup.reserves > 0 && self.rival.is_none() && self.phase == Phase::Trouble
     }
 
-    /// `permits`, or more of them where calls reserve, up to what a pool can ever lend.
+    /// Returns `permits`, or more where calls reserve, up to the most that a pool can lend.
     pub(super) fn or_more(&mut self, permits: u64) -> u64 {
         if !self.reserves() {
             return permits;
@@ -30,12 +31,12 @@ impl World {
         more.min(most).max(permits)
     }
 
-    /// How many of `permits` a call that reserves them will cost; `None` if it does not reserve.
+    /// Draws how many of `permits` a reserving call costs; `None` if it does not reserve.
     pub(super) fn needs(&mut self, permits: u64) -> Option<u64> {
         if !self.reserves() || self.rng.u64(..100) >= self.setup.reserves {
             return None;
         }
-        // Some are dropped, and settled in full by that; some are never made, and refunded.
+        // Some are dropped, which settles them in full; others are never made, and refunded.
         Some(match self.rng.u32(..5) {
             0 => permits,
             1 => 0,
@@ -43,7 +44,7 @@ impl World {
         })
     }
 
-    /// Reserves `permits` at `desk` if they are there, and says how many are left.
+    /// Reserves `permits` at `desk` if they are there. Returns the free permits left.
     pub(super) fn reserve(&mut self, desk: usize, permits: u64, needs: u64) -> Option<u64> {
         let home = &self.nodes[self.setup.home(desk)];
         let at = &mut self.desks[desk];
@@ -62,7 +63,7 @@ impl World {
         Some(left)
     }
 
-    /// A call of `desk` is over that had reserved, and `rest` of that was not needed.
+    /// Settles a call of `desk` that had reserved and did not need `rest`.
     pub(super) fn settle(&mut self, desk: usize, life: u64, number: u64, rest: u64) -> Verdict {
         let home = &self.nodes[self.setup.home(desk)];
         if home.life != life || !home.up {

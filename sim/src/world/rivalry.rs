@@ -1,6 +1,6 @@
-//! A rival in place of the shipping pool and refill: asks, answers and installs go by its rule, over the same network
-//! and clocks, into the shipping slot. The world calls it wherever the two differ; without a rival it does nothing. Nodes of a
-//! rival ask one limit each.
+//! A rival in place of the shipping pool and refill: it asks, answers and installs by its own rule, over the same
+//! network and clocks, into the shipping slot. The world calls this wherever the two differ; without a rival nothing
+//! happens. Nodes of a rival ask one limit each.
 
 use super::World;
 use super::event::{DeskAsk, Message};
@@ -12,17 +12,17 @@ use lessor_protocol::{Answer, Ask, Grant, Moment};
 use std::time::Duration;
 
 impl World {
-    /// Returns the rival that runs `policy`; `None` if that is what ships.
+    /// Returns the rival that runs `policy`; `None` for Lessor.
     pub(super) fn rival(&mut self, policy: Policy) -> Option<Rival> {
         if policy == Policy::Lessor {
             return None;
         }
-        // Processes start at any time: their ticks are spread over the second.
+        // Processes start at any time, so their ticks are spread over the second.
         let firsts: Vec<Moment> = self.nodes.iter().map(|node| node.now(self.rng.u64(..SECOND))).collect();
         Some(Rival::new(policy, &self.setup.plan, self.now().allocator, &firsts))
     }
 
-    /// What `desk` can still spend.
+    /// Returns the permits that `desk` can still spend.
     pub(super) fn held(&mut self, desk: usize) -> u64 {
         let now = self.now().allocator;
         match &mut self.rival {
@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// What can be lent to `desk`.
+    /// Returns the permits that can be lent to `desk`.
     pub(super) fn in_pool(&mut self, desk: usize) -> u64 {
         let now = self.now().allocator;
         match &mut self.rival {
@@ -40,18 +40,18 @@ impl World {
         }
     }
 
-    /// Spends `permits` at `desk` if they are there, and says how many are left; of a share, always enough.
+    /// Spends `permits` at `desk` if they are there. Returns the free permits left; of a share, always enough.
     pub(super) fn spend(&mut self, desk: usize, permits: u64) -> Option<u64> {
         let now = self.now().allocator;
         match &mut self.rival {
-            // A node knows when windows begin: its clock is as good as the allocator's.
+            // A node knows when windows begin, as its clock is as good as the allocator's.
             Some(rival) if rival.is_split() => rival.take(desk, permits, now).then_some(u64::MAX),
             Some(_) | None => self.desks[desk].spend(&self.nodes[self.setup.home(desk)], self.real, permits),
         }
     }
 
-    /// A caller was refused: a rival's pool is found empty by the first one who is refused then. That is later than
-    /// the first ask that gets nothing, for rivals ask while they still hold some.
+    /// Records a refused caller. The first one refused while a rival's pool is empty marks the pool as empty. That is
+    /// later than the first ask that gets nothing, because rivals ask while they still hold permits.
     pub(super) fn refused_by_rival(&mut self) {
         if self.rival.is_some() && !self.meter.has_been_empty() && self.in_pool(0) == 0 {
             let in_hand = self.in_hand().iter().sum();
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// What the rival's centre answers.
+    /// Returns the answer of the rival's centre.
     pub(super) fn lend_as_rival(&mut self, message: &Message) -> Answer {
         let (now, want) = (self.now().allocator, message.asks[0].ask.want);
         let lent = self.rival.as_mut().expect("there is one").lend(want, now);
@@ -107,7 +107,7 @@ impl World {
         })
     }
 
-    /// Puts what was granted into the slot.
+    /// Puts a grant into the slot.
     pub(super) fn install_as_rival(&mut self, node: usize, grant: &Grant, first_sent: Moment) -> Verdict {
         let (home, at) = (&self.nodes[node], &mut self.desks[node]);
         let now = home.now(self.real);

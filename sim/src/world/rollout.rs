@@ -1,5 +1,5 @@
-//! Files of allocators that share a store change, of one allocator after the other. Each goes by its own, and its roots by the newest
-//! that any of them knew.
+//! Changes of the files of allocators that share a store, one allocator after the other. Each goes by its own file, and
+//! its roots by the newest that any of them knew.
 
 use super::World;
 use super::configured::rules_of;
@@ -16,17 +16,17 @@ use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
-/// So long after the first allocator all have the newest file.
+/// Nanoseconds after the first allocator until all have the newest file.
 const ROLLS_OUT: u64 = 5 * SECOND;
 
-/// By so much an allocator takes the time to be earlier than it is, at most.
+/// The most by which an allocator takes the time to be earlier than it is.
 const BEHIND: Duration = Duration::from_millis(20);
 
-/// An observer looks so often whether leases have ended, as far as roots know.
+/// Time between two looks of the observer at whether leases have ended, as far as roots know.
 const LOOKS: Duration = Duration::from_millis(10);
 
 impl World {
-    /// The file of one allocator says something else of how the limit is shared.
+    /// Changes how the limit is shared in the file of one allocator.
     pub(super) fn one_shares_otherwise(&mut self, change: impl FnOnce(&mut File)) {
         let region = self.rng.usize(..self.regions.len());
         self.log.note(self.real, "the file of allocator # says another safe share", &[region as u64]);
@@ -35,7 +35,7 @@ impl World {
         self.goes_by(region, file);
     }
 
-    /// The limit goes on by `rules`, of which one allocator hears at once.
+    /// Lets the limit go on by `rules`, which one allocator has at once.
     pub(super) fn roll_out(&mut self, rules: &[Rule]) {
         self.rollouts.push(rules.to_vec());
         self.centre.rules = rules.to_vec();
@@ -48,7 +48,7 @@ impl World {
         }
     }
 
-    /// The file of `region` is the one of `version`, or a newer one.
+    /// Gives `region` the file of `version`, unless it has a newer one.
     pub(super) fn has_new_file(&mut self, region: usize, version: u64) {
         let file = &self.regions[region].file;
         if file.version < version {
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// An allocator goes by `file` at once; one that is down begins with it.
+    /// Lets an allocator go by `file` at once; one that is down begins with it.
     fn goes_by(&mut self, region: usize, file: File) {
         let configs = self.limits.leased(&file);
         let Region { clock, up, registry, file: before, configured, .. } = &mut self.regions[region];
@@ -72,7 +72,8 @@ impl World {
         }
     }
 
-    /// At `region` the limit that nodes ask may be paused or gone, and begins anew if `anew` says so.
+    /// Records that the limit that nodes ask may be paused or gone at `region`, and that it begins anew if `anew` says
+    /// so.
     pub(super) fn goes_by_operators(&mut self, region: usize, anew: bool) {
         let Region { clock, registry, .. } = &mut self.regions[region];
         let shut_until = match registry.limit(FIRST) {
@@ -85,14 +86,14 @@ impl World {
         }
     }
 
-    /// The limit that nodes ask begins anew at `region`, and nodes go on with what they have.
+    /// Records that the limit that nodes ask begins anew at `region`. Nodes go on with their leases.
     pub(super) fn region_begins_anew(&mut self, region: usize) {
         let (now, stocks) = (self.now(), self.stocks());
         self.oracles.region_lost(region, now, &stocks);
     }
 
-    /// Something was swapped in the store: it may be what operators put over the API of some allocator. A store may lose that, and so
-    /// may all allocators that know of it.
+    /// Looks for a put over the API after something was swapped in the store. The store may lose it later, and so may
+    /// all allocators that know of it.
     pub(super) fn hears_of_puts(&mut self) {
         let there = self.shared.as_ref().and_then(Store::overrides).unwrap_or_default();
         if let Some((version, rules)) = holding(&there, 0) {
@@ -107,7 +108,8 @@ impl World {
         }
     }
 
-    /// The rules by which all go in the end, where the store has put `there`: the newest that it or an allocator knows.
+    /// Returns the rules by which all go in the end: the newest known to an allocator or to the store, which has
+    /// `there`.
     fn newest_rules(&self, there: LimitOverrides) -> Vec<Rule> {
         let (mut known, newest) = (there, File::FIRST + self.rollouts.len() as u64);
         self.regions
@@ -118,12 +120,12 @@ impl World {
         put.unwrap_or_else(|| self.rules_of(Version::of_file(newest)).to_vec())
     }
 
-    /// The rules by which the root goes that nodes ask, if it is in a store.
+    /// Returns the rules of the root that nodes ask, if it is in a store.
     pub(super) fn rules_of_root(&self) -> Option<&[Rule]> {
         self.shared.as_ref().map(|store| store.promises.as_slice())
     }
 
-    /// The rules of the configuration `version`: those that were put, or those in the file.
+    /// Returns the rules of the configuration `version`: those that were put, or those of the file.
     fn rules_of(&self, version: Version) -> &[Rule] {
         if let Some((_, rules)) = self.puts.iter().rev().find(|(put, _)| *put == version) {
             return rules;
@@ -132,8 +134,8 @@ impl World {
         newer.filter(|(newer, _)| *newer <= version).last().map_or(&self.setup.plan.rules, |(_, rules)| rules)
     }
 
-    /// The root that nodes ask `went_by` a configuration: if it goes by another one since, that is what it promises. (Where all is lost
-    /// that operators put, one of the same number may follow.) One that was not there begins as full as those rules say.
+    /// Lets the oracle follow the root that nodes ask, which `went_by` a configuration, to the one it goes by now.
+    /// (After a loss of all puts, another put may have the same number.) A new root begins as full as its rules say.
     pub(super) fn follows_rules(&mut self, went_by: &(Version, Vec<Rule>), was_there: bool, took: Duration) {
         let Some(store) = &self.shared else { return };
         if *went_by == store.goes_by {
@@ -145,9 +147,10 @@ impl World {
             return;
         }
         let ahead = match was_there {
-            // The allocator that has swapped it asked it as long ago as that took, and a bucket refills by those rules since.
+            // The allocator that swapped the root asked it `took` ago, and a bucket refills by the new rules since
+            // then.
             true => {
-                // One that was full gained nothing by the rules before.
+                // A full bucket gained nothing by the rules before.
                 let by_then = if ceiling(&rules) > ceiling(&before) { 0.0 } else { refill(&before) };
                 let faster = (refill(&rules) - by_then).max(0.0);
                 (faster * (took + BEHIND).as_secs_f64()).ceil() as u64 + 1
@@ -161,13 +164,13 @@ impl World {
         if refill(&rules) > 0.0 {
             self.oracles.root().may_use(now, ahead);
         }
-        // One that begins anew knows nothing of what is out.
+        // A root that begins anew knows nothing of what is out.
         let is_shut = self.stocks().above.is_some_and(|stock| !stock.view.quarantine.is_zero());
         self.shared.iter_mut().for_each(|store| store.is_lost |= is_shut);
     }
 
-    /// Permits that are out of the root that nodes ask, and when all those leases have ended. What a root does not know that lost its
-    /// books, allocators and nodes do.
+    /// Returns the permits out of the root that nodes ask, and when all their leases have ended. What a root that lost
+    /// its books does not know, allocators and nodes do.
     fn out_at_root(&mut self, now: Instant) -> (u64, Instant) {
         let stocks = self.stocks().own.into_iter();
         let held = stocks
@@ -189,18 +192,18 @@ impl World {
     }
 }
 
-/// What `overrides` say of the limit that nodes ask, where that holds beside a file of version `file`.
+/// Returns what `overrides` say of the limit that nodes ask, where that holds beside a file of version `file`.
 fn holding(overrides: &LimitOverrides, file: u64) -> Option<(Version, Vec<Rule>)> {
     let (_, by) = overrides.holding(file).find(|(name, _)| *name == FIRST)?;
     Some((by.version, rules_of(by.put.as_ref()?)))
 }
 
-/// The most that one of `rules` ever lends at once.
+/// Returns the most that one of `rules` ever lends at once.
 fn ceiling(rules: &[Rule]) -> u64 {
     rules.iter().map(Rule::ceiling).max().unwrap_or(0)
 }
 
-/// Permits a second that buckets among `rules` gain.
+/// Returns the permits a second that buckets among `rules` gain.
 fn refill(rules: &[Rule]) -> f64 {
     let buckets = rules.iter().filter(|rule| matches!(rule, Rule::TokenBucket(_)));
     buckets.map(|bucket| sustained(&[*bucket])).sum()

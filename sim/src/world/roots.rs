@@ -1,5 +1,5 @@
-//! The way of an allocator to the store that it shares with others: each drives the shipping [`Member`]. Here are only the letters
-//! that carry its calls, which get lost or come late.
+//! The link of an allocator to the store that it shares. Each allocator runs the shipping [`Member`]; here are only the
+//! messages with its calls, which get lost or come late.
 
 use super::World;
 use super::configured::Configured;
@@ -24,18 +24,18 @@ use lessor_protocol::{ClockBounds, Moment};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long an allocator waits for an answer of the store.
+/// How long an allocator waits for an answer of the store, in nanoseconds.
 const STORE_TIMEOUT: u64 = SECOND / 2;
 
-/// The way of an allocator to the store.
+/// The link of an allocator to the store.
 #[derive(Debug)]
 pub(super) struct StoreLink {
     pub(super) member: Member,
-    /// The call that it waits for.
+    /// The call whose answer it waits for.
     waits: Option<u64>,
-    /// Whether it asks what is due.
+    /// Whether it asks for what is due.
     asks: bool,
-    /// Whether it will, once it has signed.
+    /// Whether it will ask once it has signed.
     asks_next: bool,
 }
 
@@ -46,13 +46,13 @@ impl StoreLink {
     }
 }
 
-/// What a member knows of its allocator, and does there.
+/// What a member knows of its allocator, and changes there.
 pub(super) struct Here<'a> {
     rng: &'a mut fastrand::Rng,
-    /// The calendar of a machine, whose clock was never set.
+    /// The calendar of the machine, whose clock was never set.
     wall: Moment,
     is_fresh: bool,
-    /// What it asks, if it does.
+    /// The asks that are due, if it asks.
     due: Option<&'a DueAbove>,
     configured: &'a mut Configured,
     /// Whether the limit that nodes ask has begun anew.
@@ -109,13 +109,13 @@ impl Host for Here<'_> {
 }
 
 impl World {
-    /// Whether `region` knows an older configuration than is right, and no allocator has told the store of that yet. It is not there yet: none could know of a newer
-    /// configuration.
+    /// Whether `region` has an older configuration than the others, and the store does not know the newer one yet. It
+    /// does not ask before: no root could tell that its configuration is older.
     pub(super) fn is_too_early(&self, region: usize) -> bool {
         self.setup.is_old(region) && !self.shared.as_ref().is_some_and(|store| store.knows_families())
     }
 
-    /// An allocator asks the roots, once it has done what it does at the store.
+    /// Lets an allocator ask the roots, once its call at the store is done.
     pub(super) fn ask_roots(&mut self, region: usize) -> Verdict {
         let link = &mut self.regions[region].link;
         if link.waits.is_some() {
@@ -126,7 +126,7 @@ impl World {
         self.goes_on_at_store(region, next)
     }
 
-    /// An allocator says the last that it has to say to the roots, if it knows them and waits for nothing.
+    /// Lets an allocator send its last report to the roots, if it knows them and waits for nothing.
     pub(super) fn leave_roots(&mut self, region: usize) {
         let link = &self.regions[region].link;
         if link.waits.is_none()
@@ -145,7 +145,7 @@ impl World {
         self.as_member(region, |member, now, here| member.ask(session, seq, rtt, now, here))
     }
 
-    /// An allocator signs, and again after a while. One that waits for the store signs once that has answered.
+    /// Lets an allocator sign, and again after a while. One that waits for the store signs once that has answered.
     pub(super) fn signs(&mut self, region: usize, life: u64) -> Verdict {
         let at = &mut self.regions[region];
         if at.life != life {
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// No answer of the store is waited for any more.
+    /// Drops the wait for an answer of the store.
     pub(super) fn forget_store(&mut self, region: usize) {
         let at = &mut self.regions[region];
         let now = at.clock.show(self.real);
@@ -179,7 +179,7 @@ impl World {
         (at.link.waits, at.link.asks, at.link.asks_next) = (None, false, false);
     }
 
-    /// Lets the member of an allocator act, now.
+    /// Lets the member of an allocator act now.
     pub(super) fn as_member<T>(
         &mut self,
         region: usize,
@@ -206,11 +206,11 @@ impl World {
         done
     }
 
-    /// What the calendar of an allocator shows. Where the store has no clock, that of each process is off.
+    /// Returns the calendar of an allocator. Where the store has no clock, each process has a calendar that is off.
     fn calendar(&self, region: usize) -> Moment {
         let right = self.centre.clock.show(self.real);
         match self.setup.topology.shared().filter(|shared| shared.is_clockless) {
-            // With more, a store that is emptied is not lent of for as long as two calendars are apart.
+            // With more, nothing would be lent after the store is emptied, for as long as two calendars are apart.
             Some(shared) => {
                 let most = if shared.fates.is_empty() { 120 * SECOND } else { SECOND };
                 let life = self.regions[region].life << 8 | region as u64;
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// The member of an allocator has said what comes next.
+    /// Performs the next step of an allocator's member.
     fn goes_on_at_store(&mut self, region: usize, next: Next) -> Verdict {
         self.is_not_ahead(region)?;
         match next {
@@ -245,7 +245,7 @@ impl World {
         self.regions[region].link.waits = Some(letter);
     }
 
-    /// A call leaves. Returns its number.
+    /// Sends a call to the store and returns its number.
     pub(super) fn send_to_store(&mut self, region: usize, call: Call) -> u64 {
         let store = self.shared.as_mut().expect("there is a store");
         let (letter, life) = (store.write(call, self.real), self.regions[region].life);
@@ -254,7 +254,7 @@ impl World {
         letter
     }
 
-    /// An answer of the store leaves.
+    /// Sends an answer of the store.
     pub(super) fn answer_of_store(&mut self, region: usize, letter: u64) {
         self.post(region, Way::Back, Event::FromStore { region, letter });
     }
@@ -269,7 +269,7 @@ impl World {
         }
     }
 
-    /// A call has taken too long.
+    /// Ends the wait for a call that took too long.
     pub(super) fn store_silent(&mut self, region: usize, life: u64, letter: u64) -> Verdict {
         let silent = CellsError::Unreachable("no answer in time".to_owned());
         match self.regions[region].life == life {
@@ -298,13 +298,13 @@ impl World {
         self.goes_on_at_store(region, next)
     }
 
-    /// The roots have answered, or could not be asked.
+    /// Takes the answers of the roots, or the failure to ask them.
     fn has_asked(
         &mut self,
         region: usize,
         done: Result<Vec<Option<Result<Reply, RootError>>>, MemberError>,
     ) -> Verdict {
-        // Whether that is still waited for.
+        // The exchange may be over already.
         if self.regions[region].connection.open().is_none() {
             return Ok(());
         }

@@ -1,13 +1,13 @@
-//! What nodes may go on with by themselves, of the reserve, while no allocator answers.
+//! Safe shares: what nodes may spend of the reserve by themselves while no allocator answers.
 
 use super::World;
 use crate::oracle::{Verdict, must};
 use lessor_protocol::{Moment, SafeShare};
 
 impl World {
-    /// The node of `desk` hears of its safe share, in the answer to an ask that was first sent at `first_sent`.
+    /// Tells the node of `desk` its safe share, in the answer to an ask that was first sent at `first_sent`.
     ///
-    /// K10: all that nodes may go by at a time is no more than the reserve, or the largest of those that were said.
+    /// K10: all that nodes may go by at a time is within the reserve, or within the largest one of the run.
     pub(super) fn hears_of_share(
         &mut self,
         desk: usize,

@@ -1,4 +1,4 @@
-//! The store that allocators share: what is in it, what its clock shows, and what becomes of it.
+//! The store that allocators share: what is in it, what its clock shows, and the fates that strike it.
 
 use super::World;
 use super::event::{Event, Phase};
@@ -24,53 +24,53 @@ const ASKED: usize = 0;
 /// The era of a store when the first allocator comes to it.
 const FIRST_ERA: u64 = 1;
 
-/// Milliseconds by which the clock of a store differs at least from what it showed within the last second, if it is set. An allocator
-/// that heard of none of the sets between could not tell less.
+/// The least by which a set clock of a store differs from what it showed within the last second, in milliseconds. An
+/// allocator that missed the sets between could not tell less.
 const TOLD_APART: i64 = 1_100;
 
-/// Before which call of a first exchange a store is emptied.
+/// The call of a first exchange before which a store is emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doom {
     Read,
     Write,
 }
 
-/// The store, and what is on its way to it or back.
+/// The store, and the messages on their way to and from it.
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) table: Table,
-    /// What a replica has of it.
+    /// What a replica has of the table.
     behind: Table,
     timelines: u64,
     is_clockless: bool,
-    /// Of each life of the time that allocators keep, the least by which any of them took it to be later than the time that really
-    /// passed, were that as fast as a clock may be.
+    /// For each life of the time that allocators keep: the least by which any of them took it to be later than the time
+    /// that really passed, at the pace of the fastest clock.
     pub(super) paces: BTreeMap<u64, i128>,
-    /// The last keeper of that time.
+    /// The last keeper of each life of that time.
     pub(super) kept: BTreeMap<u64, Keeper>,
-    /// Whether no allocator has written to it yet.
+    /// Whether no allocator has written the head yet.
     pub(super) is_new: bool,
-    /// Whether it is emptied as soon as an allocator asks for the first time, and before what of that.
+    /// The call of an allocator's first exchange before which the store is emptied, if it is.
     doom: Option<Doom>,
-    /// By how much its clock was set, in all.
+    /// How far its clock was set in all, in nanoseconds.
     pub(super) set: i64,
-    /// When it was set within the last second, in real time, and what `set` was before.
+    /// Sets within the last second: when, in real time, and `set` before it.
     sets: Vec<(u64, i64)>,
     /// Whether it may have lost something, or another timeline says so.
     pub(super) is_lost: bool,
-    /// Of each limit the name of its root, and what that is made of.
+    /// The name of the root of each limit, and its specification.
     specs: Vec<(String, RootSpec)>,
     letters: BTreeMap<u64, Letter>,
-    /// When each of those that have not arrived was sent.
+    /// Real time when each call was sent that has not arrived.
     sent: BTreeMap<u64, u64>,
     written: u64,
-    /// Whether its time began anew, as far as its head says.
+    /// Whether its time began anew, by its head.
     pub(super) has_eras: bool,
-    /// What each root is as long as no allocator swaps it, the time that it is then, and when that was.
+    /// Each root as it was last swapped, the time of that by the roots, and by real time.
     roots: Vec<Option<(Pool, Moment, u64)>>,
-    /// By which configuration the first of them goes, which nodes ask, and its rules as the root keeps them.
+    /// The configuration by which the root that nodes ask goes, and its rules as the root keeps them.
     pub(super) goes_by: (Version, Vec<Rule>),
-    /// The same rules as operators say them.
+    /// The rules of that root as operators say them.
     pub(super) promises: Vec<Rule>,
 }
 
@@ -82,15 +82,15 @@ enum Letter {
 }
 
 impl Store {
-    /// An empty one, for roots of `limits`.
+    /// Makes an empty store for roots of `limits`.
     pub(super) fn new(limits: &Limits, file: &File, clocks: ClockBounds, is_clockless: bool) -> Self {
-        // What roots are made of is asked of a registry that is none of the allocators.
+        // A registry that belongs to none of the allocators knows what roots are made of.
         let now = Moment::ORIGIN;
         let mut registry = Registry::new(&limits.leased(file), clocks, Past::None, now, 1);
         let spec = |place| {
             let (name, id) = limits.pool(place);
             let limit = registry.limit(name).expect("it is configured");
-            // An observer changes no root: each goes by what is in its cell.
+            // An observer changes no root: each root goes by its cell.
             let spec = limit.spec(id, None, Version::of_file(file.version));
             let key = id.key.as_ref().map(|key| key.as_str());
             (cell_of(name, key), spec.expect("it is in a store"))
@@ -120,11 +120,11 @@ impl Store {
         }
     }
 
-    /// Reads what the roots are, if they can be read.
+    /// Reads the roots, if they can be read.
     fn read_roots(&mut self, real: u64, life: Option<u64>, clock: Moment) {
         let names: Vec<String> = self.specs.iter().map(|(name, _)| name.clone()).collect();
         let cells = self.table.load(&names);
-        // No allocator lends by the head of another timeline, nor of another life of the time.
+        // No allocator lends by the head of another timeline, or of another life of the time.
         let is_of_now = |head: &Head| head.timeline() == *self.table.timeline() && head.time() == life;
         let head = self.head().filter(is_of_now);
         // Where the clock was set, allocators go by it only once they have noticed.
@@ -147,23 +147,23 @@ impl Store {
         cell.and_then(|cell| Head::read(&cell.value).ok())
     }
 
-    /// What operators put over the API, if that can be read.
+    /// Returns what operators put over the API, if it can be read.
     pub(super) fn overrides(&self) -> Option<LimitOverrides> {
         let cell = self.table.load(&[OVERRIDES.to_owned()]).pop().flatten()?;
         LimitOverrides::read(&cell.value).ok()
     }
 
-    /// Whether an allocator has said which limit is below which.
+    /// Whether an allocator has written which limit is below which.
     pub(super) fn knows_families(&self) -> bool {
         self.head().is_some_and(|head| !head.families().is_empty())
     }
 
-    /// The root that nodes ask as it was last swapped, and the time that it was then.
+    /// Returns the root that nodes ask as it was last swapped, and the time of that.
     pub(super) fn asked(&self) -> Option<(&Pool, Moment)> {
         self.roots[ASKED].as_ref().map(|(pool, at, _)| (pool, *at))
     }
 
-    /// Returns the roots, as an observer that is never behind the time sees them; `None` for a root that is unknown.
+    /// Returns the roots as an observer sees them that is never behind the time; `None` for an unknown root.
     fn views(&mut self, clock: Moment, real: u64) -> Vec<Option<PoolView>> {
         let (set, is_clockless) = (self.set, self.is_clockless);
         let view = |root: &mut Option<(Pool, Moment, u64)>| {
@@ -171,14 +171,14 @@ impl Store {
             let now =
                 if set == 0 && !is_clockless { clock } else { *then + Duration::from_nanos(real - *at) };
             let view = root.view(now);
-            // Where the clock was set, no allocator lends by what this observer takes the time to be.
+            // Where the clock was set, no allocator lends by the time of this observer.
             let is_known = set == 0 && *then > Moment::ORIGIN;
             Some(PoolView { available: if is_known { view.available } else { 0 }, ..view })
         };
         self.roots.iter_mut().map(view).collect()
     }
 
-    /// Its clock is set at `real` by `step`, or by more, so that allocators can tell.
+    /// Sets the clock at `real` by `step`, or by more if allocators could not tell that step.
     fn set_by(&mut self, mut step: i64, real: u64) {
         let least = TOLD_APART * MILLI.cast_signed();
         self.sets.retain(|(at, _)| real < at + SECOND);
@@ -189,7 +189,7 @@ impl Store {
         self.set += step;
     }
 
-    /// The next call is on its way. Returns its number.
+    /// Takes a call that is on its way to the store. Returns its number.
     pub(super) fn write(&mut self, call: Call, real: u64) -> u64 {
         self.written += 1;
         self.sent.insert(self.written, real);
@@ -197,7 +197,7 @@ impl Store {
         self.written
     }
 
-    /// The answer to `letter`, if that is on its way.
+    /// Returns the answer to `letter`, if it is on its way.
     pub(super) fn said(&mut self, letter: u64) -> Option<Result<Said, CellsError>> {
         match self.letters.remove(&letter)? {
             Letter::Said(said) => Some(said),
@@ -211,7 +211,8 @@ impl Store {
         (self.doom, self.is_lost) = (None, true);
     }
 
-    /// `letter` of an allocator arrives, which asks for the first time or not: if that is its fate, it is emptied just before.
+    /// Empties the store just before `letter` arrives, if it is doomed and the allocator asks for the first time
+    /// (`is_first`).
     fn empty_if_doomed(&mut self, letter: u64, is_first: bool) {
         let Some(Letter::Call(call)) = self.letters.get(&letter) else { return };
         let is_root = |name: &str| name != HEAD && name != OVERRIDES;
@@ -227,12 +228,12 @@ impl Store {
         }
     }
 
-    /// `letter` arrives at `clock` of its own, and is answered. False if it is none.
+    /// Answers `letter`, which arrives at `clock` of the store. Returns false if it is no call.
     fn answer(&mut self, letter: u64, real: u64, (life, clock): (Option<u64>, Moment)) -> bool {
         let Some(Letter::Call(call)) = self.letters.remove(&letter) else { return false };
         let said = match call {
             Call::Time if self.is_clockless => Err(CellsError::Unfit("it has no clock".to_owned())),
-            // As exact as a store tells it.
+            // Rounded to microseconds, as stores tell the time.
             Call::Time => Ok(Said::Time(Moment::from_nanos(clock.as_nanos() / 1_000 * 1_000))),
             Call::Load(names) => Ok(Said::Loaded(self.table.timeline().clone(), self.table.load(&names))),
             Call::Swap(timeline, swaps) => {
@@ -253,8 +254,8 @@ impl World {
         self.setup.topology.shared().expect("there is a store")
     }
 
-    /// The time that roots go by: the clock of the store or, where allocators keep the time, the latest that any of them takes it to
-    /// be in its last life, with that; the origin while none knows it.
+    /// Returns the time by which roots go: the clock of the store. Where allocators keep the time, it is the latest
+    /// that any of them knows in its last life, with that life; the origin while no allocator knows it.
     fn root_time(&self) -> (Option<u64>, Moment) {
         if !self.shared().is_clockless {
             return (None, self.root_clock());
@@ -264,14 +265,14 @@ impl World {
         times.max().unwrap_or_default()
     }
 
-    /// What the clock of the store shows, or of the only allocator.
+    /// Returns what the clock of the store shows, or that of the only allocator.
     pub(super) fn root_clock(&self) -> Moment {
         let shown = self.centre.clock.show(self.real);
         let set = self.shared.as_ref().map_or(0, |store| store.set);
         Moment::from_nanos(shown.as_nanos().saturating_add_signed(set))
     }
 
-    /// How the roots stand, where nodes can spend `in_hand`; `None` if one of them is unknown.
+    /// Returns the pools of the roots, where nodes can spend `in_hand`; `None` if one of them is unknown.
     pub(super) fn stock_of_roots(&mut self, in_hand: u64) -> Option<Stock> {
         let (at, real) = (self.root_clock(), self.real);
         let views = self.shared.as_mut()?.views(at, real);
@@ -284,7 +285,7 @@ impl World {
         Some(Stock { view: least?, in_hand, at })
     }
 
-    /// A letter of `region` reaches the store.
+    /// Delivers a call of `region` to the store.
     pub(super) fn at_store(&mut self, region: usize, letter: u64) -> Verdict {
         let (time, real) = (self.root_time(), self.real);
         let is_first = self.regions[region].asks() <= 1;
@@ -302,7 +303,7 @@ impl World {
         self.oracles.books(now, &stocks)
     }
 
-    /// Something becomes of the store.
+    /// Lets a fate strike the store.
     pub(super) fn strike_store(&mut self) {
         if self.shared.is_none() || self.phase != Phase::Trouble {
             return;
@@ -313,15 +314,15 @@ impl World {
         let real = self.real;
         let Some(&fate) = fates.get(self.rng.usize(..fates.len().max(1))) else { return };
         let sign = if self.rng.bool() { 1 } else { -1 };
-        // An allocator that has not heard of the set before could not tell a step of less than a second.
+        // An allocator that missed the set before could not tell a step of less than a second.
         let set_at = self.shared.as_ref().and_then(|store| store.sets.last()).map_or(0, |(at, _)| *at);
         let least = if real < set_at + SECOND { TOLD_APART } else { 20 };
         let step = sign * self.rng.i64(least..100_000) * MILLI.cast_signed();
-        // A clock is set only while an allocator watches: none can know of a step that none watches.
+        // A clock is set only while an allocator signs: no allocator can know of a step that none saw.
         let is_watched = self.regions.iter().any(|region| {
             real > 100 * MILLI && region.clock.show(real).since(region.link.member.signed()) < SIGN_EVERY * 2
         });
-        // Where windows are of the calendar, another clock has others.
+        // Another clock would have other calendar windows.
         let apart = if is_fixed { 0 } else { step % (8 * MILLI.cast_signed()) };
         let doom = if self.rng.bool() { Doom::Read } else { Doom::Write };
         let soon = self.rng.u64(10..250) * MILLI;
@@ -353,7 +354,7 @@ impl World {
         }
     }
 
-    /// Its clock is set once more.
+    /// Sets the clock once more.
     pub(super) fn set_again(&mut self) {
         let step = self.rng.i64(TOLD_APART..100_000) * MILLI.cast_signed();
         let step = if self.rng.bool() { step } else { -step };
@@ -361,7 +362,7 @@ impl World {
         self.shared.iter_mut().for_each(|store| store.set_by(step, real));
     }
 
-    /// K9: an allocator may not take it to be later than the clock of the server shows by which it goes.
+    /// K9: an allocator never takes the time to be later than the clock of its store shows.
     pub(super) fn is_not_ahead(&mut self, region: usize) -> Verdict {
         let Some(store) = &self.shared else { return Ok(()) };
         let at = &self.regions[region];
@@ -371,7 +372,7 @@ impl World {
             self.agrees(region, now)?;
             return self.goes_no_faster(region, now);
         }
-        // Where a clock is set, allocators know it from the next answer.
+        // Where a clock is set, allocators know it from the next answer on.
         let is_set = self.shared().fates.iter().any(|fate| matches!(fate, Fate::Set | Fate::SetTwice));
         let (clock, is_same) = (self.root_clock(), member.timeline() == Some(store.table.timeline()));
         must("K9", is_set || !is_same || now <= clock, || {
@@ -379,8 +380,8 @@ impl World {
         })
     }
 
-    /// Whether the roots know of all that is out: not if the store may have lost something. What was out may have been waited out,
-    /// though nothing was lost, where the number of intervals that passed is unknown.
+    /// Whether the roots know of all permits out. They may not if the store lost something. Where eras hide how many
+    /// intervals passed, a bucket may have waited out permits that are still out.
     pub(super) fn is_trusted(&self) -> bool {
         let at_intervals = |rule: &Rule| matches!(rule, Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval);
         let may_be_waited_out =

@@ -1,6 +1,6 @@
-//! What there is at one instant: in the hands of nodes and in the pools. The world asks it after each step that could have
-//! changed that; it changes nothing. In a large fleet it is too much to add up each time: there the judges hear of what nodes hold
-//! at one step in many, and of the pools that took part in a step only.
+//! The permits at one instant: in the hands of nodes and in the pools. The world asks for them after each step that
+//! could have changed them. In a large fleet adding up all desks each time takes too long. There the oracles hear of
+//! permits in hand at one step in many, and only of the pools that took part in a step.
 
 use super::World;
 use super::event::Message;
@@ -8,13 +8,13 @@ use crate::oracle::{Stock, Verdict};
 use crate::oracles::Stocks;
 use lessor_ledger::pool::PoolView;
 
-/// A fleet with more desks is large.
+/// Desks above which a fleet is large.
 const FEW: usize = 256;
-/// In a large fleet so many desks are looked at for each step, on average.
+/// Mean number of desks looked at in each step of a large fleet.
 const LOOKS: usize = 16;
 
 impl World {
-    /// Whether what nodes hold is added up at this step.
+    /// Whether permits in hand are added up at this step.
     fn adds_up(&mut self) -> bool {
         self.steps_unseen += LOOKS;
         let adds_up = self.desks.len() <= FEW || self.steps_unseen >= self.desks.len();
@@ -24,7 +24,7 @@ impl World {
         adds_up
     }
 
-    /// The judges hear of what nodes could spend now.
+    /// Tells the oracles what nodes could spend now.
     pub(super) fn exposed(&mut self) -> Verdict {
         if !self.adds_up() {
             return Ok(());
@@ -33,7 +33,7 @@ impl World {
         self.oracles.exposed(self.now(), &in_hand)
     }
 
-    /// What all can still spend of each limit.
+    /// Returns what all nodes and adversaries can still spend of each limit.
     pub(super) fn in_hand(&mut self) -> Vec<u64> {
         let mut in_hand = vec![0; self.setup.lenders()];
         for desk in 0..self.desks.len() {
@@ -45,7 +45,7 @@ impl World {
         in_hand
     }
 
-    /// How the pools look, and what all can still spend.
+    /// Returns the pools, and what all nodes and adversaries can still spend.
     pub(super) fn stocks(&mut self) -> Stocks {
         let in_hand = self.in_hand();
         let at = self.now().allocator;
@@ -67,7 +67,8 @@ impl World {
         Stocks { own, above, is_trusted: true }
     }
 
-    /// The same after `message` was answered. In a large fleet this has the pools that it asks, and those that all of these are below.
+    /// Returns the stocks after `message` was answered. In a large fleet these are the pools that it asks, and the pool
+    /// above them.
     pub(super) fn stocks_after(&mut self, message: &Message) -> Stocks {
         if self.setup.lends_on() || self.adds_up() {
             return self.stocks();
