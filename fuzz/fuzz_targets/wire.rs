@@ -1,4 +1,4 @@
-//! Hands what libFuzzer makes up to [`lessor_fuzz::wire`].
+//! Passes libFuzzer's inputs to [`lessor_fuzz::wire`].
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| lessor_fuzz::wire(data));

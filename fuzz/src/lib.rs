@@ -1,6 +1,6 @@
-//! What strangers, operators and stores hand in, as one function of bytes for each kind of it. A function panics if the code that
-//! ships does something that it must not. `fuzz_targets` call them with what libFuzzer makes up; a test of the main workspace
-//! calls them with the files of `corpus`. They open no file and no connection.
+//! The inputs of strangers, operators and stores, with one function of bytes for each kind. A function panics if the
+//! shipping code does something that it must not. `fuzz_targets` calls them with libFuzzer's inputs; a test of the main
+//! workspace calls them with the files of `corpus`. No function opens a file or a connection.
 
 use lessor::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use lessor::{HeaderNames, RateLimitHeaders};
@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// A target: what takes the bytes, under the name of its corpus.
+/// A fuzz target: the name of its corpus, and the function that takes the bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All of them.
+/// All fuzz targets.
 pub const TARGETS: [Target; 6] = [
     ("wire", wire),
     ("configuration", configuration),
@@ -35,7 +35,7 @@ pub const TARGETS: [Target; 6] = [
     ("rules", rules),
 ];
 
-/// One limit of each kind, as nodes find them. None lends more than [`MOST`] at once, but for the flow.
+/// One limit of each kind, as nodes find them. None lends more than [`MOST`] at once, except the flow.
 const LIMITS: &str = r#"
 [[limit]]
 name = "window"
@@ -57,13 +57,14 @@ name = "pattern/*"
 rules = [{ kind = "fixed_window", limit = 30, per = "1s" }]
 "#;
 
-/// The most permits that a limit of [`LIMITS`] has.
+/// The most permits that a limit of [`LIMITS`] has, except the flow.
 const MOST: u64 = 100;
 
-/// [`LIMITS`], read once: to read them takes longer than most of what is done with them.
+/// [`LIMITS`], parsed once: parsing takes longer than most of what is done with the limits.
 static CONFIG: LazyLock<Config> = LazyLock::new(|| Config::parse(LIMITS).expect("it is good"));
 
-/// No limit of [`LIMITS`] lends more at once than it has. Beside a rate, a node is lent what that lets through in two leases.
+/// Checks that no limit of [`LIMITS`] lends more at once than it has. With a rate, a grant has at most what the rate
+/// lets through in two leases.
 fn are_bounded(answer: &LeasesResponse) {
     for grant in &answer.grants {
         let paced = grant.rate.as_ref().map(|rate| {
@@ -74,7 +75,7 @@ fn are_bounded(answer: &LeasesResponse) {
     }
 }
 
-/// Bodies of requests of nodes, one a line; a line that begins with `-` is one that says goodbye. Ten milliseconds lie between two.
+/// Takes bodies of requests of nodes, one a line and ten milliseconds apart. A line that begins with `-` is a goodbye.
 pub fn wire(data: &[u8]) {
     let mut now = start();
     let registry = Registry::new(&CONFIG.limits, CONFIG.clocks, Past::None, now, 7);
@@ -90,7 +91,7 @@ pub fn wire(data: &[u8]) {
     }
 }
 
-/// A file as an operator writes it. What was understood of it is printed, and means the same when it is read.
+/// Takes a configuration file of an operator. A configuration that parses is printed, and must parse to the same again.
 pub fn configuration(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match Config::parse(text) {
@@ -107,7 +108,7 @@ pub fn configuration(data: &[u8]) {
     }
 }
 
-/// Where a store is. What is shown of it holds no password.
+/// Takes the URL of a store. What is shown of it must hold no password.
 pub fn store_url(data: &[u8]) {
     const SECRET: &str = "s3cr3t-0f-the-fuzzer";
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -115,7 +116,7 @@ pub fn store_url(data: &[u8]) {
     match text.parse::<StoreUrl>() {
         Ok(url) => {
             let shown = format!("{url} {url:?}");
-            // Only before the host is it a password.
+            // The secret is a password only before the host.
             let is_password = text.rfind('@').is_some_and(|at| !text[at..].contains(SECRET));
             let is_user = text.find(SECRET).is_some_and(|at| !text[..at].contains(':'));
             assert!(!is_password || is_user || !shown.contains(SECRET), "{shown}");
@@ -128,7 +129,7 @@ pub fn store_url(data: &[u8]) {
     }
 }
 
-/// What is found in a store: an export of the embedded one, or a cell of one that allocators share. Nothing of it makes an
+/// Takes the contents of a store: an export of the embedded one, or a cell of a shared one. Nothing in it makes an
 /// allocator lend more than its file allows.
 pub fn stored_rows(data: &[u8]) {
     if let Ok(overrides) = LimitOverrides::read(data) {
@@ -151,7 +152,7 @@ pub fn stored_rows(data: &[u8]) {
     }
 }
 
-/// Reads the root of a limit of a hundred from `value`, and lends of it.
+/// Reads the root of a limit of [`MOST`] permits from `value`, and views its pool.
 fn root(head: &Head, value: Option<&[u8]>) {
     let rule = SlidingWindow::try_new(MOST, Duration::from_secs(1), Duration::ZERO).expect("it is good");
     let plan = Plan {
@@ -176,7 +177,7 @@ fn root(head: &Head, value: Option<&[u8]>) {
     }
 }
 
-/// The rows of an export.
+/// Reads the rows of an export.
 fn written(text: &str) -> Option<Written> {
     let mut said: Value = serde_json::from_str(text).ok()?;
     let limits: BTreeMap<String, LimitRow> = serde_json::from_value(said.get_mut("limits")?.take()).ok()?;
@@ -191,7 +192,7 @@ fn written(text: &str) -> Option<Written> {
     Some(Written { limits, pools, decisions })
 }
 
-/// An allocator that goes on with what is `written`, and writes down what it makes of it.
+/// Lets an allocator go on with what is `written`, lend, and write that down.
 fn restored(written: &Written, gap: Gap) {
     let mut now = start();
     let mut registry = Registry::restored(&CONFIG.limits, CONFIG.clocks, written, gap, now, 7);
@@ -216,7 +217,7 @@ fn restored(written: &Written, gap: Gap) {
     }
 }
 
-/// An answer of a vendor: its status, and a header on each line after that.
+/// Takes an answer of a vendor: its status on the first line, and a header on each line after that.
 pub fn rate_limit_headers(data: &[u8]) {
     let mut lines = data.split(|byte| *byte == b'\n');
     let status = lines.next().and_then(|line| StatusCode::from_bytes(line).ok()).unwrap_or(StatusCode::OK);
@@ -237,7 +238,7 @@ pub fn rate_limit_headers(data: &[u8]) {
     }
 }
 
-/// Rules, or a limit, as they are put over the API.
+/// Takes rules, or a limit, as they are put over the API.
 pub fn rules(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Err(error) = rules_from_json(text, Duration::ZERO) {
@@ -259,13 +260,13 @@ pub fn rules(data: &[u8]) {
     }
 }
 
-/// An instant long after the clock began.
+/// Returns an instant long after the clock began.
 fn start() -> Moment {
     Moment::from_nanos(1_000_000_000_000)
 }
 
-/// An error is a line of a log: it holds no piece of input that could pass for another line, and is not as long as the input, but
-/// of a thousand characters and what is around them.
+/// Checks that an error is one line of a log: it holds no piece of input that could pass for another line, and no more
+/// than about a thousand characters of it.
 fn is_one_line(said: &str) {
     assert!(!said.chars().any(|c| c == '\n' || c == '\r'), "{said:?}");
     assert!(

@@ -1,5 +1,5 @@
-//! What the allocator writes down before it answers, and what is left of it when its process dies. Its journal makes one batch at a
-//! time, and copies the pools one by one. An answer leaves once the batch is durable that it waits for.
+//! What the allocator writes down before it answers, and what is left of it when its process dies. The journal makes
+//! one batch at a time and copies the pools one by one. An answer leaves once the batch that it waits for is durable.
 
 use super::World;
 use super::event::{Event, Reply};
@@ -9,10 +9,10 @@ use lessor_ledger::rule::Gap;
 use lessor_protocol::Moment;
 use std::time::Duration;
 
-/// Until when the limit is paused, and for how long that still was when it was written down.
+/// Until when the limit is paused, and how much of that was left when it was written down.
 type Pause = Option<(Moment, Duration)>;
 
-/// What is written in one step.
+/// A batch on its way to the disk.
 #[derive(Debug)]
 struct Writing {
     boot: u64,
@@ -20,29 +20,29 @@ struct Writing {
     pause: Pause,
 }
 
-/// A batch whose pools are being copied, or are copied.
+/// A batch whose pools are being copied, or were copied.
 #[derive(Debug)]
 enum Made {
     Partly(Gathering),
     Wholly(Batch),
 }
 
-/// What is written down, and what waits for it.
+/// What is durable, and what waits to be.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    /// The boot in which that was written.
+    /// The boot in which `durable` was written.
     boot: u64,
     durable: Written,
     pause: Pause,
     writing: Option<Writing>,
     /// The batch that the last answer of the allocator waits for.
     pub(super) waits_for: Option<u64>,
-    /// Answers, and the batch that each waits for.
+    /// Answers that wait, each with its batch.
     waiting: Vec<(u64, Reply)>,
 }
 
 impl Store {
-    /// What was being written is durable, all of it.
+    /// Makes the whole batch being written durable; `None` if its pools are not copied yet.
     fn keep(&mut self) -> Option<Batch> {
         let Writing { boot, batch, pause } = self.writing.take()?;
         let Made::Wholly(batch) = batch else { return None };
@@ -57,7 +57,7 @@ impl World {
         self.setup.store > 0 && self.rival.is_none()
     }
 
-    /// An answer leaves once all that it says is durable.
+    /// Sends an answer once all that it says is durable.
     pub(super) fn answer(&mut self, reply: Reply) {
         match self.centre.store.waits_for.take() {
             Some(batch) => self.centre.store.waiting.push((batch, reply)),
@@ -66,7 +66,7 @@ impl World {
         self.write_down();
     }
 
-    /// A life begins that writes down what it lends; what it begins with is durable before it answers.
+    /// Begins a life that writes down what it lends. What it begins with is durable before it answers.
     pub(super) fn begin_writing(&mut self) {
         if self.writes() {
             self.centre.registry.begin_writing(0);
@@ -83,7 +83,7 @@ impl World {
         Writing { boot: self.centre.boot, batch, pause }
     }
 
-    /// Writes down what has to be, unless that is going on.
+    /// Writes down what has to be, unless a batch is on its way.
     pub(super) fn write_down(&mut self) {
         if !self.writes() || self.centre.store.writing.is_some() || !self.centre.registry.is_unwritten() {
             return;
@@ -94,7 +94,7 @@ impl World {
         self.copies(self.centre.life);
     }
 
-    /// The next pool is copied; with the last one the batch is on its way to the disk.
+    /// Copies the next pool. With the last one, the batch goes to the disk.
     pub(super) fn copies(&mut self, life: u64) {
         if self.centre.life != life {
             return;
@@ -114,12 +114,12 @@ impl World {
         let batch = Made::Wholly(gathering.into_batch());
         self.centre.store.writing = Some(Writing { boot, batch, pause });
         let takes = self.rng.u64(1..=2 * self.setup.store);
-        // Once in a while a disk is busy with other things.
+        // Now and then a disk is busy with other things.
         let takes = takes * if self.rng.u32(..50) == 0 && self.setup.store < MILLI { 20 } else { 1 };
         self.push(self.real + takes, Event::Durable { life: self.centre.life });
     }
 
-    /// What was being written is durable: what waited for it leaves.
+    /// Makes a batch durable and sends the answers that waited for it.
     pub(super) fn durable(&mut self, life: u64) {
         if self.centre.life == life {
             let number = self.is_durable();
@@ -132,14 +132,14 @@ impl World {
         }
     }
 
-    /// Returns the number of the batch that is durable now.
+    /// Makes the batch durable and returns its number.
     fn is_durable(&mut self) -> u64 {
         let Some(batch) = self.centre.store.keep() else { return 0 };
         self.centre.registry.raise_high_water(&batch);
         batch.number
     }
 
-    /// The process dies: nothing that waits is ever said, and what was being written is durable or not.
+    /// Ends the process: no answer that waits is ever sent, and the batch on its way becomes durable or not.
     pub(super) fn lose_store(&mut self) {
         let store = &mut self.centre.store;
         store.waiting.clear();
@@ -149,12 +149,13 @@ impl World {
         store.writing = None;
     }
 
-    /// The process begins with what is written down. False if there is nothing, or it is lost.
+    /// Begins a process with the books that are durable. Returns false if there are none, or they are lost.
     pub(super) fn goes_on(&mut self) -> bool {
         if !self.writes() {
             return false;
         }
-        // Without its store an allocator does not know how much an earlier life kept back for nodes to go on with.
+        // Without its store, an allocator does not know how much of the reserve an earlier life gave out as safe
+        // shares.
         if self.rng.u32(..8) == 0 && !self.setup.lowers_reserve() {
             self.centre.store = Store::default();
             return false;
@@ -177,7 +178,7 @@ impl World {
         self.centre.registry = registry;
         self.are_lost(&self.all());
         let (places, refills) = (0..self.limits.count(), self.refills_after_gap(now));
-        // Pools that were never written down were never lent from: they are as new.
+        // A pool that was never written down never lent, so it is as new.
         let begin: Vec<bool> = places.map(|place| !self.is_restored(place)).collect();
         if gap == Gap::Unknown {
             let now = self.now();
@@ -202,8 +203,8 @@ impl World {
         is_resumed && self.centre.store.durable.pools.contains_key(&at)
     }
 
-    /// When each rule that refills at intervals does so after a gap of unknown length: as long from `now` on as it had to wait when that
-    /// was written down.
+    /// Returns when each rule that refills at intervals does so after a gap of unknown length: as long after `now` as
+    /// it had to wait when that was written down.
     fn refills_after_gap(&mut self, now: Moment) -> Vec<Vec<Option<Moment>>> {
         let clocks = self.setup.plan.clocks;
         let (asked, count) = (self.limits.above().start, self.limits.count());
@@ -229,12 +230,12 @@ impl World {
         }
     }
 
-    /// The limit is paused as the store says.
+    /// Pauses the limit as the store says.
     fn pause_again(&mut self, gap: Gap) {
         let now = self.centre.clock.show(self.real);
         self.centre.paused = self.centre.store.pause.map(|(until, left)| match gap {
             Gap::Counted => until,
-            // A pause that no operator ends has no end.
+            // A pause that only an operator ends has no end.
             Gap::Unknown if until == Moment::NEVER => until,
             Gap::Unknown => now + left,
         });

@@ -1,5 +1,5 @@
-//! The background task of each node: it drives the shipping refills and connection, due → write → send → on_answer, as
-//! `client/src/refiller.rs` does.
+//! The background task of each node. It runs the shipping refills and connection as `client/src/refiller.rs` does: due
+//! → write → send → on_answer.
 
 use super::World;
 use super::event::{DeskAnswer, DeskAsk, Event, Message, Phase, Reply};
@@ -14,11 +14,11 @@ use lessor_holder::connection::Exchange;
 use lessor_holder::timing::LOOK_AGAIN;
 use lessor_protocol::{Answer, Moment};
 
-/// Timers fire this late at most: tokio's stand on a grid of milliseconds.
+/// The latest that timers fire, in nanoseconds: tokio's are on a grid of milliseconds.
 pub(super) const TIMER_LATE: u64 = MILLI;
 
 impl World {
-    /// Tells the task of its node that `desk` wants something.
+    /// Tells the task of the node that `desk` wants something.
     pub(super) fn nudge(&mut self, desk: usize) {
         if !self.desks[desk].nudged {
             self.desks[desk].nudged = true;
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Some nodes forget what they have nothing to tell of.
+    /// Lets some nodes forget pools that they have nothing to tell of.
     fn forget_the_idle(&mut self, node: usize) {
         for desk in self.desks_of(node) {
             let at = &self.nodes[node];
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// Wakes `node` at `next`, or a little later.
+    /// Wakes `node` at `next`, or up to [`TIMER_LATE`] later.
     pub(super) fn sleep(&mut self, node: usize, next: Moment) {
         let at = &mut self.nodes[node];
         let alarm = at.clock.when(next) + self.rng.u64(0..=TIMER_LATE);
@@ -94,7 +94,7 @@ impl World {
         self.crashes(node, Fault::CrashAfterSend);
     }
 
-    /// Begins an exchange with `asks`, at `now` of the node.
+    /// Begins an exchange with `asks` at `now` on the node's clock.
     pub(super) fn send_new(&mut self, node: usize, now: Moment, mut asks: Vec<DeskAsk>) {
         self.order += 1;
         let at = &mut self.nodes[node];
@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    /// An answer reaches its node, which believes it only if it still waits for it.
+    /// Delivers an answer to a node, which believes it only if it still waits for it.
     pub(super) fn hear(&mut self, reply: Reply) -> Verdict {
         let node = reply.node;
         if let Some(region) = self.region(node) {
@@ -171,8 +171,8 @@ impl World {
         Ok(())
     }
 
-    /// Nothing is on its way to `node` any more in its exchange. Until that is over the task looks at nothing else. Returns the
-    /// desks that it is for.
+    /// Records that nothing is on its way to `node` any more. Its task looks at nothing else until the exchange is
+    /// over. Returns the desks of the exchange.
     fn arrived(&mut self, node: usize) -> Vec<usize> {
         let asked = self.nodes[node].exchange.as_ref().map_or(vec![], |exchange| exchange.desks.clone());
         for &desk in &asked {
@@ -181,7 +181,7 @@ impl World {
         asked
     }
 
-    /// A new session of `node`, which owns nothing, with `rng` for its waits.
+    /// Begins a new session of `node`, which holds nothing, with `rng` for its waits.
     fn begins_session(&mut self, node: usize, rng: u64) {
         let session = self.next_session(node);
         self.nodes[node].begin_session(session);
@@ -192,8 +192,8 @@ impl World {
         }
     }
 
-    /// The refill of a desk takes an answer in, and its callers hear of what came. Returns dice for a new session if the old one is
-    /// not believed.
+    /// Gives an answer to the refill of a desk, and what came to its callers. Returns a random number for a new session
+    /// if the old one is not believed.
     fn installs(&mut self, said: DeskAnswer, first_sent: Moment) -> Result<Option<u64>, Violation> {
         let DeskAnswer { desk, answer, longest, .. } = said;
         let node = self.home(desk);
@@ -259,7 +259,7 @@ impl World {
         Ok(())
     }
 
-    /// There is no answer to what `node` `asked`.
+    /// Records that `node` gets no answer for the desks that it `asked` for.
     fn failed(&mut self, node: usize, asked: &[usize]) -> Verdict {
         self.log.note(self.real, "node # got no answer", &[node as u64]);
         let at = &mut self.nodes[node];

@@ -1,5 +1,5 @@
-//! A peer with another identity that has overheard all that a node says: it says it again, and says goodbye in the node's name. The
-//! allocator must refuse both, or the books and what nodes hold differ from then on.
+//! A peer with another identity that overhears all that a node says, repeats it, and says goodbye in the node's name.
+//! The allocator must refuse both, or the books and what nodes hold differ from then on.
 
 use super::World;
 use super::allocator::{entry, last_of};
@@ -9,18 +9,18 @@ use lessor_ledger::registry::{Caller, Entry};
 use lessor_ledger::share::Owner;
 use lessor_protocol::wire::{GrantBody, SpentBody, code};
 
-/// Of so many exchanges it overhears one.
+/// Exchanges of which the thief overhears one.
 const OVERHEARS: u64 = 8;
 
-/// Its identity, which no node has.
+/// The thief's identity, which no node has.
 const THIEF: Owner = Owner(u64::MAX);
 
 impl World {
-    /// It repeats `message`, which was just answered, as the next one of its session.
+    /// K2: lets the thief repeat `message`, which was just answered, as the next one of its session.
     pub(super) fn is_overheard(&mut self, message: &Message) -> Verdict {
         let owner = self.caller(message);
         let thief = Caller { owner: THIEF, seq: owner.seq + 1, ..owner };
-        // A session that no limit was asked for with, or that wants nothing where nothing is, is known to none.
+        // A session is not known if it asked for no limit, or wanted nothing where it has no pool.
         if !message.seq.is_multiple_of(OVERHEARS) || !self.centre.registry.is_of_another(&thief) {
             return Ok(());
         }
@@ -29,7 +29,8 @@ impl World {
         let asks: Vec<Entry> = message.asks.iter().map(|ask| entry(pool(ask), ask)).collect();
         let spent: Vec<SpentBody> = message.asks.iter().map(|ask| last_of(&ask.ask, pool(ask))).collect();
         let answers = self.centre.registry.leases(now, &thief, &asks).grants;
-        // What holds and wants nothing may be answered without a session, and a limit that is gone to none.
+        // An ask that holds and wants nothing may be answered without a session, and any sender learns that a limit is
+        // gone.
         let is_refused = |(body, DeskAsk { ask, .. }): (&GrantBody, &DeskAsk)| {
             let is = |code: &str| body.error.as_ref().is_some_and(|error| error.code == code);
             is(code::SESSION_OF_ANOTHER) || is(code::LIMIT_UNKNOWN) || (ask.held == 0 && ask.want == 0)

@@ -1,4 +1,4 @@
-//! Trouble: what each fault does to the world, and how all of it ends.
+//! What each fault does to the world, and how all faults end.
 
 use super::World;
 use super::event::{DeskAsk, Event, Message, Phase};
@@ -9,13 +9,13 @@ use crate::{MILLI, SECOND};
 use lessor_holder::connection::Exchange;
 use lessor_protocol::Ask;
 
-/// The rate of a clock that is frozen, in parts per million from a good one.
+/// The rate of a frozen clock, in parts per million from a good one.
 pub(super) const STANDS_STILL: i64 = -1_000_000;
 
-/// How long a node needs to say that its calls go on, after it stood still.
+/// Nanoseconds that a node needs to report that its calls go on, after it stood still.
 const SAYS_SO: u64 = 50 * MILLI;
 
-/// How fast a daemon slews a clock, in parts per million: ten times as fast as chrony does unless it is told otherwise.
+/// How fast a daemon slews a clock, in parts per million: ten times as fast as chrony does by default.
 const SLEW_PPM: i64 = 833_333;
 
 impl World {
@@ -44,7 +44,7 @@ impl World {
             Fault::NodeLeave => self.leave_in_order(node, until),
             Fault::NodePause => {
                 let at = &mut self.nodes[node];
-                // A node whose calls last too long has to say so in between.
+                // A node whose calls are overlong has to report them in between.
                 let is_too_soon = self.real < at.paused_until + SAYS_SO;
                 if self.setup.calls != Calls::Overlong || !is_too_soon {
                     at.paused_until = at.paused_until.max(until);
@@ -55,7 +55,7 @@ impl World {
             Fault::ClockRate => self.change_rate(),
             Fault::ClockSlew => self.slew(until),
             Fault::AllocatorRestart => self.lose_allocator(until),
-            // Never longer than sessions are remembered: what happens then is what seeds with few sessions are for.
+            // Never longer than sessions are remembered; seeds with few sessions show what would happen then.
             Fault::AllocatorPause if self.centre.paused_until <= self.real => {
                 self.centre.paused_until = until.min(self.real + 3 * SECOND);
             }
@@ -97,7 +97,7 @@ impl World {
         self.log.note(self.real, words, &[node as u64, until - self.real]);
     }
 
-    /// Whether `node` dies here and now; it is back within a second.
+    /// Whether `node` crashes at this `point`. It is back within a second.
     pub(super) fn crashes(&mut self, node: usize, point: Fault) -> bool {
         let dies = self.phase == Phase::Trouble && self.setup.faults.strikes(point, &mut self.rng);
         if dies {
@@ -116,7 +116,7 @@ impl World {
         self.push(until, Event::Start { node, life });
     }
 
-    /// The process of `node` is over; the next one is `session`, and does not run yet.
+    /// Ends the process of `node`. The next one is `session`, and does not run yet.
     fn restart(&mut self, node: usize, session: u64) {
         self.nodes[node] = self.nodes[node].restarted(session);
         let now = self.nodes[node].now(self.real);
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// Ends the session of `node`, and names the next one.
+    /// Ends the session of `node` and returns the next one.
     pub(super) fn next_session(&mut self, node: usize) -> u64 {
         self.sessions += 1;
         for desk in self.desks_of(node) {
@@ -178,14 +178,14 @@ impl World {
         let drift = i64::from(self.setup.plan.clocks.drift_ppm());
         let ppm = [-drift, drift, self.rng.i64(-drift..=drift)][self.rng.usize(..3)];
         match self.rng.usize(0..=self.nodes.len()) {
-            // Steering may have the other half.
+            // Hardware has one half of the drift, steering the other.
             0 if self.setup.slews() => self.centre.clock.set_rate(self.real, ppm / 2),
             0 => self.centre.clock.set_rate(self.real, ppm),
             node => self.nodes[node - 1].clock.set_rate(self.real, ppm),
         }
     }
 
-    /// A daemon slews the clock of the allocator or of a node.
+    /// Lets a daemon slew the clock of the allocator or of a node.
     fn slew(&mut self, until: u64) {
         let host = self.rng.usize(0..=self.nodes.len());
         let ppm = if self.rng.bool() { SLEW_PPM } else { -SLEW_PPM };
@@ -196,7 +196,7 @@ impl World {
         self.push(until, Event::Unslew { host });
     }
 
-    /// It has slewed that far enough.
+    /// Ends the slew of the clock of `host`.
     pub(super) fn unslew(&mut self, host: usize) {
         match host {
             0 => self.centre.clock.unslew(self.real),
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// All trouble ends. What is late is still on its way.
+    /// Ends all faults. Late messages are still on their way.
     pub(super) fn mend_all(&mut self) -> Verdict {
         self.network.mend();
         self.setup.faults.chance.clear();

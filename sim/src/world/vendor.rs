@@ -1,5 +1,5 @@
-//! The vendor as nodes see it, while a caller outside the fleet uses a part of its quota. It tells each caller what is left, and
-//! refuses those for whom nothing is. Some nodes make things up.
+//! The vendor as nodes see it while a caller outside the fleet uses a part of its quota. It tells each caller what is
+//! left, and refuses callers when nothing is. Adversaries make reports up.
 
 use super::World;
 use crate::{MILLI, SECOND};
@@ -8,17 +8,17 @@ use lessor_ledger::Rule;
 use lessor_protocol::{Announced, Left, PERMITS_MAX};
 use std::time::Duration;
 
-/// One in so many answers is looked at: others have no headers, or no node reads them.
+/// Answers of which one is looked at: others have no headers, or no node reads them.
 const LOOKED_AT: u32 = 3;
 
 impl World {
-    /// From now on a caller outside the fleet uses `permits` of the vendor's quota.
+    /// Lets a caller outside the fleet use `permits` of the vendor's quota from now on.
     pub(super) fn spends_outside(&mut self, permits: u64) {
         self.log.note(self.real, "! a caller outside uses #", &[permits]);
         self.outside = (permits > 0).then_some(permits);
     }
 
-    /// The vendor answers a call of `desk`.
+    /// Lets the vendor answer a call of `desk`.
     pub(super) fn vendor_answers(&mut self, desk: usize) {
         let Some(outside) = self.outside.filter(|_| self.rival.is_none() && self.rng.u32(..LOOKED_AT) == 0)
         else {
@@ -52,7 +52,7 @@ impl World {
                 "node # hears of the vendor that # are left",
                 &[desk as u64, room.saturating_sub(outside)],
             );
-            // Its task wakes a moment later.
+            // The task wakes a moment later.
             self.sleep(node, now + Duration::from_nanos(MILLI / 10));
         }
     }

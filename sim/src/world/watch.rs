@@ -1,5 +1,4 @@
-//! Looking on while a run goes on: how far it is, and how things stand, a few hundred times. Nothing in the run depends
-//! on it.
+//! Observes a run: how far it is, and its state a few hundred times. Nothing in the run depends on it.
 
 use super::World;
 use crate::curve::LOOKS;
@@ -8,21 +7,21 @@ use crate::reference::Spend;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What an observer outside wants to see of a run.
+/// What an observer wants to see of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     /// Whether the report has a curve.
     pub draws: bool,
-    /// Whether an exact limiter is asked about each call, too.
+    /// Whether an exact limiter is also asked about each call.
     pub compares: bool,
     /// Whether the report has each admission and each grant.
     pub remembers: bool,
-    /// Here every run adds the simulated nanoseconds that are over.
+    /// The counter to which every run adds its simulated nanoseconds.
     pub over: Arc<AtomicU64>,
 }
 
 impl World {
-    /// `permits` were admitted or lent now.
+    /// Records that `permits` were admitted or lent now.
     pub(super) fn remember(&mut self, permits: u64, list: impl FnOnce(&mut World) -> &mut Vec<Spend>) {
         if self.watch.remembers {
             let Instant { real, allocator } = self.now();
@@ -30,7 +29,7 @@ impl World {
         }
     }
 
-    /// Looks as often as is due before `next`.
+    /// Takes the looks that are due up to `next`.
     pub(super) fn look_until(&mut self, next: u64) {
         let every = (self.setup.lasts / LOOKS).max(1);
         while self.next_look <= next.min(self.setup.lasts) {

@@ -1,7 +1,8 @@
-//! Switches mistakes on, one at a time, and runs fleets until the oracle complains. `tests/mutants.rs` asks whether it does in
-//! time; the binary `hunt` measures how soon, for the table in `docs/mutants.md`.
+//! Switches mistakes on, one at a time, and runs fleets until the oracle complains. `tests/mutants.rs` asserts that it
+//! does in time; the binary `hunt` measures how soon, for the table in `docs/mutants.md`.
 //!
-//! A panic does not count: what ships has no assertions in its hot parts, and the oracle must see the mistake by itself.
+//! A panic does not count: shipping builds have no assertions in their hot parts, so the oracle must notice the mistake
+//! by itself.
 
 use crate::mutant::Mutant;
 use crate::scenario::Scenario;
@@ -12,14 +13,14 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Seeds within which each mistake must be noticed. One that is noticed in one of twenty seeds, as the rarest here
-/// are, is missed by chance once in five million changes of the dice; more seeds would hide that a scenario is poor.
+/// Seeds within which each mistake must be noticed. One noticed in one of twenty seeds is missed by chance once in five
+/// million changes of the draws, and rarer ones more often. More seeds would hide that a scenario is poor.
 pub const BUDGET: u64 = 300;
 
-/// Threads that look: what a small machine of CI has.
+/// Threads that run fleets: as many as a small CI machine has.
 pub const THREADS: usize = 2;
 
-/// What the oracle says to `mutant` in the fleet that `seed` draws, in words.
+/// Returns in words what the oracle says of `mutant` in the fleet that `seed` draws.
 ///
 /// # Panics
 /// If the mistake was not planted in this build.
@@ -30,12 +31,12 @@ pub fn noticed(mutant: &Mutant, seed: u64) -> Option<String> {
     (!failure.starts_with("panic")).then_some(failure)
 }
 
-/// The first of `seeds` in which each of `mutants` is noticed.
+/// Returns the first of `seeds` in which each of `mutants` is noticed.
 pub fn first_noticed(mutants: &[Mutant], seeds: Range<u64>) -> Vec<Option<u64>> {
     each(mutants, |mutant| seeds.clone().find(|&seed| noticed(mutant, seed).is_some()))
 }
 
-/// What is said of `worlds`, each a scenario and its seed, where nothing is wrong.
+/// Returns what the oracle says of `worlds`, each a scenario and its seed, without any mistake.
 pub fn complaints(worlds: &BTreeSet<(Scenario, u64)>) -> Vec<String> {
     let worlds: Vec<(Scenario, u64)> = worlds.iter().copied().collect();
     let said = each(&worlds, |(scenario, seed)| scenario.run(*seed).err());
@@ -45,7 +46,7 @@ pub fn complaints(worlds: &BTreeSet<(Scenario, u64)>) -> Vec<String> {
     worlds.iter().zip(said).filter_map(say).collect()
 }
 
-/// Does `act` for each of `items`, on several threads.
+/// Applies `act` to each of `items`, on several threads.
 fn each<I: Sync, T: Send>(items: &[I], act: impl Fn(&I) -> T + Sync) -> Vec<T> {
     let (next, all) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     std::thread::scope(|scope| {
@@ -63,16 +64,16 @@ fn each<I: Sync, T: Send>(items: &[I], act: impl Fn(&I) -> T + Sync) -> Vec<T> {
     all.into_inner().expect("no panic while it is held").into_values().collect()
 }
 
-/// What came of many seeds with one mistake.
+/// The results of many seeds with one mistake.
 #[derive(Clone, Debug, Default)]
 struct Hunt {
     seeds: u64,
-    /// Seeds that noticed it.
+    /// Seeds that noticed the mistake.
     kills: u64,
-    /// Seeds since the last that did, and the most that it ever took.
+    /// Seeds since the last that did, and the most that it took so far.
     gap: u64,
     worst: u64,
-    /// What was said, without numbers, and how often.
+    /// Complaints without their numbers, and how often each was made.
     complaints: BTreeMap<String, u64>,
 }
 
@@ -88,13 +89,13 @@ impl Hunt {
         }
     }
 
-    /// What was said most often.
+    /// Returns the most frequent complaint.
     fn complaint(&self) -> &str {
         self.complaints.iter().max_by_key(|(_, times)| **times).map_or("", |(words, _)| words)
     }
 }
 
-/// The beginning of `what`, with an n for each number.
+/// Returns the beginning of `what`, with an n for each number.
 fn without_numbers(what: &str) -> String {
     let mut words = String::new();
     let mut in_number = false;
@@ -108,7 +109,7 @@ fn without_numbers(what: &str) -> String {
     words.trim_end().to_owned()
 }
 
-/// Runs all of `seeds` with each of `mutants`, and draws a table of how soon each is noticed.
+/// Runs all of `seeds` with each of `mutants`, and returns a table of how soon each is noticed.
 pub fn table(mutants: &[Mutant], seeds: Range<u64>) -> String {
     let hunts = each(mutants, |mutant| {
         let mut hunt = Hunt::default();

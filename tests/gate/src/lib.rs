@@ -1,7 +1,8 @@
-//! The gate of the mutants: mistakes that could be made in the sources, each of which the simulator must notice.
+//! The mutation gate: mistakes that could be made in the sources, each of which the simulator must notice.
 //!
-//! In reading order: [`mutant`] (a mistake as its file in `tests/mutants` describes it), [`plant`] (copies of the sources with all of
-//! them in), [`scenario`] (the fleets in which one is looked for), `hunt` (how soon each is noticed; only in a planted build).
+//! In reading order: [`mutant`] (a mistake as its file in `tests/mutants` describes it), [`plant`] (copies of the
+//! sources with all mistakes in them), [`scenario`] (fleets in which a mistake is looked for), `hunt` (how soon each is
+//! noticed; only in a planted build).
 
 pub mod mutant;
 pub mod plant;

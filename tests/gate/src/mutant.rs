@@ -13,7 +13,8 @@
 //! + fn helper() {}                                       what is always in the copy, for the other places
 //! ```
 //!
-//! White space does not count. What is marked is a whole expression, whole statements, or a place between two statements.
+//! White space does not count. The marked part is a whole expression, whole statements, or a place between two
+//! statements.
 
 use crate::scenario::Scenario;
 use std::path::{Path, PathBuf};
@@ -21,13 +22,13 @@ use std::path::{Path, PathBuf};
 /// A mistake that could be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mutant {
-    /// The name of its file.
+    /// The name of the mistake, and of its file.
     pub name: String,
-    /// What is wrong, in a sentence.
+    /// The mistake in a sentence.
     pub wrong: String,
-    /// Where it is looked for.
+    /// The fleets in which it is looked for.
     pub scenario: Scenario,
-    /// The places that it changes.
+    /// The places in the sources that it changes.
     pub places: Vec<Place>,
 }
 
@@ -36,23 +37,23 @@ pub struct Mutant {
 pub struct Place {
     /// The file, from the root of the repository.
     pub file: PathBuf,
-    /// The text around, with ⟦ and ⟧ around what is replaced.
+    /// The text at the place, with ⟦ and ⟧ around the part that is replaced.
     pub text: String,
-    /// What stands there instead.
+    /// The text in place of the marked part.
     pub with: String,
-    /// What stands there whether or not the mistake is switched on.
+    /// Text that stands there whether or not the mistake is switched on.
     pub always: String,
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All mistakes, in the order of their names.
+/// Reads all mistakes, in the order of their names.
 ///
 /// # Errors
-/// In words, if a file cannot be read.
+/// Says in words which file cannot be read.
 pub fn all() -> Result<Vec<Mutant>, String> {
     let folder = root().join("tests/mutants");
     let files = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -71,10 +72,10 @@ pub fn all() -> Result<Vec<Mutant>, String> {
 }
 
 impl Mutant {
-    /// The mistake called `name` that `text` describes.
+    /// Reads the mistake called `name` from `text`.
     ///
     /// # Errors
-    /// In words, if it is none.
+    /// Says in words why `text` describes no mistake.
     pub fn read(name: &str, text: &str) -> Result<Mutant, String> {
         let mut lines = text.lines();
         let wrong = lines.next().unwrap_or_default().trim().to_owned();

@@ -1,7 +1,7 @@
-//! Plants mistakes: copies of the sources in which each can be switched on. The sources themselves know of none.
+//! Plants mistakes: makes copies of the sources in which each can be switched on. The sources themselves know of none.
 //!
-//! What a mistake marks becomes `if planted::is(N) { … } else { … }`, so that one build holds all of them. `tests/wrappers/mutants`
-//! has the compiler read the copies.
+//! A marked part becomes `if planted::is(N) { … } else { … }`, so one build has all mistakes. `tests/wrappers/mutants`
+//! makes the compiler read the copies.
 
 use crate::mutant::{Mutant, Place};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The crates that are copied, whether or not they hold a mistake.
+/// The crates that are copied, whether or not they have a mistake.
 pub const CRATES: [&str; 5] = ["protocol", "holder", "ledger", "client", "sim"];
 
 /// The switch, as a module of `lessor-protocol`.
@@ -43,7 +43,7 @@ pub mod planted {
     }
 ";
 
-/// What one mistake puts in the place of a part of a text.
+/// A part of a text that one mistake replaces.
 #[derive(Clone, Debug)]
 struct Change {
     span: Range<usize>,
@@ -52,10 +52,10 @@ struct Change {
     always: String,
 }
 
-/// The sources of [`CRATES`] in `root` with all `mutants` in them, by path.
+/// Returns the sources of [`CRATES`] in `root` with all `mutants` in them, by path.
 ///
 /// # Errors
-/// In words, if a file cannot be read, or a mistake has no place in it.
+/// Says in words which file cannot be read, or which mistake has no place in it.
 pub fn planted(root: &Path, mutants: &[Mutant]) -> Result<BTreeMap<PathBuf, String>, String> {
     let mut changes: BTreeMap<&Path, Vec<(usize, &Place)>> = BTreeMap::new();
     for (mistake, mutant) in mutants.iter().enumerate() {
@@ -95,10 +95,10 @@ pub fn planted(root: &Path, mutants: &[Mutant]) -> Result<BTreeMap<PathBuf, Stri
     Ok(files)
 }
 
-/// Writes `files` into `folder`, but for those that are there already, and removes what else is there.
+/// Writes `files` into `folder`, except unchanged ones, and removes all others there.
 ///
 /// # Errors
-/// If one cannot be written.
+/// Says in words which file cannot be written.
 pub fn write(folder: &Path, files: &BTreeMap<PathBuf, String>) -> Result<(), String> {
     let mut there = BTreeMap::new();
     for name in CRATES {
@@ -112,7 +112,7 @@ pub fn write(folder: &Path, files: &BTreeMap<PathBuf, String>) -> Result<(), Str
         let path = folder.join(gone);
         std::fs::remove_file(&path).map_err(|error| said(&path, error))?;
     }
-    // One that has not changed keeps its age, and is not built again.
+    // A file that has not changed keeps its age, and is not built again.
     for (path, text) in files.iter().filter(|(path, text)| there.get(*path) != Some(text)) {
         let path = folder.join(path);
         let parent = path.parent().unwrap_or(folder);
@@ -122,7 +122,7 @@ pub fn write(folder: &Path, files: &BTreeMap<PathBuf, String>) -> Result<(), Str
     Ok(())
 }
 
-/// All sources below `folder` of `root`, and what they include, by their path from `root`.
+/// Reads all sources below `folder` of `root`, and the tables they include, by their path from `root`.
 fn read_all(root: &Path, folder: &Path, files: &mut BTreeMap<PathBuf, String>) -> Result<(), String> {
     let said = |error: std::io::Error| format!("{}: {error}", folder.display());
     for entry in std::fs::read_dir(root.join(folder)).map_err(said)? {
@@ -138,14 +138,14 @@ fn read_all(root: &Path, folder: &Path, files: &mut BTreeMap<PathBuf, String>) -
     Ok(())
 }
 
-/// What `pattern` marks in `text`.
+/// Finds the part of `text` that `pattern` marks.
 fn find(text: &str, pattern: &str) -> Result<Range<usize>, String> {
     let solid = |text: &str| -> String { text.chars().filter(|letter| !letter.is_whitespace()).collect() };
     let parts: Vec<String> = pattern.split(['⟦', '⟧']).map(solid).collect();
     let [before, marked, after] = &parts[..] else {
         return Err("mark one part, with ⟦ and ⟧".to_owned());
     };
-    // Where each letter of the text is, without its white space.
+    // The place of each letter of the text, without white space.
     let letters: Vec<(usize, char)> =
         text.char_indices().filter(|(_, letter)| !letter.is_whitespace()).collect();
     let (all, wanted) = (solid(text), format!("{before}{marked}{after}"));
@@ -165,7 +165,7 @@ fn find(text: &str, pattern: &str) -> Result<Range<usize>, String> {
     Ok(letters[begins].0..end_of(ends - 1))
 }
 
-/// The part `range` of `text` with `changes` in it, each within that part. An error names two that overlap.
+/// Returns the part `range` of `text` with `changes` in it. An error names two changes that overlap.
 fn render(
     text: &str,
     range: Range<usize>,
@@ -173,7 +173,7 @@ fn render(
     switch: &str,
 ) -> Result<String, (usize, usize)> {
     changes.sort_by_key(|change| (change.span.start, std::cmp::Reverse(change.span.end)));
-    // A place at the beginning of what another one marks is before that.
+    // A change at the beginning of what another one marks comes before it.
     changes.sort_by_key(|change| (change.span.start, !change.span.is_empty()));
     let (mut done, mut result, mut changes) = (range.start, String::new(), changes.into_iter().peekable());
     while let Some(outer) = changes.next() {

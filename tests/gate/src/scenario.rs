@@ -1,5 +1,5 @@
-//! Where to look for a mistake: in any fleet that the generator draws or, if such a fleet hardly ever comes where it
-//! matters, in one that is led there. The rest of the setup is as it was drawn.
+//! The fleets in which a mistake is looked for: any that the generator draws, or, if such a fleet rarely gets where it
+//! matters, one that is led there. The rest of the setup stays as it was drawn.
 
 mod apart;
 mod family;
@@ -33,131 +33,133 @@ use std::time::Duration;
 /// A kind of fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scenario {
-    /// Whatever the generator draws.
+    /// Any fleet that the generator draws.
     Any,
     /// A window of minutes in full use, on quick links: a permit that is free a thousandth of it too early is taken.
     FullWindow,
-    /// A bucket of one to three permits, and asks that get lost: all of it is out when a lease ends unheard.
+    /// A bucket of one to three permits, and asks that get lost: the whole bucket is out when a lease ends unheard.
     TinyBucket,
-    /// Fixed windows that are nearly used up, and messages that take seconds: asks that were written in one window
-    /// arrive in the next.
+    /// Fixed windows that are nearly used up, and messages that take seconds: asks written in one window arrive in the
+    /// next.
     LateAsks,
-    /// Fixed windows of a tenth of a second, shared over links as slow as that: leases reach over every boundary, and end
+    /// Fixed windows of a tenth of a second, on links as slow as that: leases reach over every boundary, and end
     /// unheard.
     ShortWindow,
-    /// An allocator that dies every few seconds and is back at once, and no other trouble.
+    /// An allocator that dies every few seconds and is back at once, without other faults.
     Restarts,
-    /// The same with a bucket as the only rule.
+    /// As `Restarts`, with a bucket as the only rule.
     BucketRestarts,
-    /// A limit that is lowered to a trifle while a node holds a good part of it, and gives nothing back.
+    /// A limit that is lowered to a few permits while a node holds a good part of it, and gives nothing back.
     Lowered,
     /// Limits of minutes, with leases of seconds, that become short fixed windows again and again.
     NewWindows,
-    /// A window in full use, to which a cap on what is in flight comes, becomes one of shorter calls, and goes again.
+    /// A window in full use, which gets a cap on calls in flight. The cap changes to one of shorter calls, and goes
+    /// again.
     Capped,
     /// A limit in full use that is paused and resumed.
     Paused,
-    /// The same under an allocator that dies every second, and writes down that it is.
+    /// As `Paused`, under an allocator that dies every second and writes down the pause.
     PausedRestarts,
-    /// As `LateAsks`, with windows of first use: no lease reaches beyond those.
+    /// As `LateAsks`, with windows of first use, beyond which no lease reaches.
     LateReports,
     /// Sliding windows in full use whose vendor is as far away as their margin allows.
     FarVendor,
-    /// The same with fixed windows as the only rule, in slow use: leases last long and often reach over a boundary.
+    /// As `Restarts`, with fixed windows as the only rule, in slow use: leases last long and often reach over a
+    /// boundary.
     FixedRestarts,
-    /// A steady flow that everybody wants, and asks that get lost: rates change hands, and leases end unheard.
+    /// A steady flow that all nodes want, and asks that get lost: rates change hands, and leases end unheard.
     Flow,
-    /// A steady flow of which everybody has a part that changes all the time, and many answers that get lost.
+    /// A steady flow of which each node has a part that changes all the time, and many answers that get lost.
     FlowParts,
     /// A bucket with one of its options, full within a second or two, in bursts with pauses between them.
     OddBucket,
     /// Windows of first use, or of a calendar.
     OddWindow,
-    /// A cap on what is in flight as the only rule, and messages that get lost or take seconds: leases end unheard.
+    /// A cap on calls in flight as the only rule, and messages that get lost or take seconds: leases end unheard.
     Cap,
-    /// The same under an allocator that dies every few seconds, and no other trouble.
+    /// As `Cap`, under an allocator that dies every minute, without other faults.
     CapRestarts,
-    /// A limit in full use whose vendor has less left than it should, and says so.
+    /// A limit in full use whose vendor reports less left than it should have.
     Outside,
-    /// A short window in full use by calls that reserve more than they need, and messages that get lost: leases end while calls
-    /// are going on, and bring less than was reserved when they are renewed.
+    /// A short window in full use by calls that reserve more than they need, and messages that get lost. Leases end
+    /// while calls go on, and bring less than was reserved when they are renewed.
     Reserving,
-    /// The same on one or two nodes, by calls of which nine in ten come to nothing, for they find another limit short: threads are
-    /// stopped while they have set something aside.
+    /// One or two nodes whose calls mostly come to nothing (nine in ten), because they find another limit short.
+    /// Threads are stopped while they have set permits aside.
     InVain,
-    /// A window in full use of which half is kept back for nodes that go on by themselves, while links are cut for longer than
-    /// that may last, and nodes die.
+    /// A window in full use, up to half of which is the reserve for safe shares. Links are cut for longer than a share
+    /// may last, and nodes die.
     CutOff,
-    /// The same for one node at a time, and for less than a window.
+    /// As `CutOff`, with one share at a time that lasts for less than a window.
     HandedOn,
-    /// As `CutOff` under an allocator that dies once in a while.
+    /// As `CutOff`, under an allocator that dies once in a while.
     CutOffRestarts,
     /// A window in full use by nodes whose links are cut, while their clocks or the allocator's are slewed.
     Slewed,
-    /// A limit with plenty below one that is scarce, of another length.
+    /// A limit with plenty below a scarce one, with another period.
     Above,
     /// A limit of a short window below a scarce one of a long window, under an allocator that dies once in a while.
     AboveRestarts,
-    /// A short window under an allocator that dies every second, and writes down what it lends.
+    /// A short window under an allocator that dies every second and writes down what it lends.
     Written,
-    /// The same with a cap on what is in flight beside a window, in full use by calls of seconds.
+    /// As `Written`, with a cap on calls in flight beside a window, in full use by calls of seconds.
     WrittenCap,
-    /// The same with a steady flow, as `Flow`.
+    /// As `Written`, with the steady flow of `Flow`.
     WrittenFlow,
-    /// Regions that lease from a centre and lend on, see [`lessor_sim::generator::topologies`].
+    /// Regions that lease from one allocator and lend on, see [`lessor_sim::generator::topologies`].
     Regions,
-    /// The same where all of them lease from a store that they share.
+    /// Allocators that share a store.
     Stored,
-    /// The same in full use, while that store loses things, or its clock is set.
+    /// A shared store in full use, which loses cells.
     StoreLoses,
-    /// The same, while processes die, and the store is emptied as one of them asks for the first time.
+    /// A shared store in full use, while processes die. The store is emptied as one of them asks for the first time.
     StoreEmptied,
-    /// See `StoreLoses`.
+    /// A shared store in full use, whose clock is set.
     StoreSet,
-    /// The same, and set again before all have heard of it.
+    /// As `StoreSet`, with the clock set again before all have heard of it.
     StoreSetTwice,
-    /// The same in full use of a short window.
+    /// A shared store in full use of a short window.
     StoreClose,
-    /// The same in full use of a bucket of a few permits.
+    /// A shared store in full use of a bucket of a few permits, or one that is emptied.
     StoreSmall,
-    /// Where the store has no clock: in full use of a short window, or in trouble.
+    /// A shared store without a clock: in full use of a short window, or with faults.
     StoreClockless,
-    /// Where nodes go on with a part of the reserve while no allocator answers.
+    /// A shared store whose nodes go on with a part of the reserve while no allocator answers.
     StoreSafe,
-    /// The same while configurations say otherwise how many nodes do so, and for how long, at one allocator or at several.
+    /// Safe shares whose number and length change in the configuration of one allocator, or of several.
     SafeChanged,
-    /// The same while they say other reserves and rules, too.
+    /// As `SafeChanged`, with changes of the reserve and the rules too.
     SafeRulesChanged,
     /// One allocator whose reserve becomes a small one, and that then dies or whose limit begins anew.
     SafeAnew,
     /// As `Stored`, while files change, of one allocator after the other.
     StoreChanged,
-    /// The same, and operators put the limit over the API of some allocator.
+    /// As `StoreChanged`, while operators also put the limit over the API of some allocator.
     StorePut,
-    /// The same, while operators pause and block, and the store loses what it had.
+    /// As `Stored`, while operators pause and block, and the store may lose what it had.
     StoreDecided,
-    /// The same where the limit is below another one.
+    /// As `Stored`, with a limit below another one.
     StoreFamily,
-    /// As `Regions`, by a cap on what is in flight.
+    /// As `Regions`, with a cap on calls in flight.
     RegionsCapped,
-    /// The same where all of them lease from a store that they share.
+    /// As `Stored`, with a cap on calls in flight.
     StoreCapped,
-    /// A cap on what is in flight, and calls that last longer than any should, see [`lessor_sim::generator::overlong`].
+    /// A cap on calls in flight, and calls longer than the longest time, see [`lessor_sim::generator::overlong`].
     Overlong,
-    /// Limits below one that is scarce, under an allocator that dies every second and writes down what it lends.
+    /// Limits below a scarce one, under an allocator that dies every second and writes down what it lends.
     WrittenAbove,
     /// A limit in full use that operators remove and put again.
     Removed,
 }
 
 impl Scenario {
-    /// Runs what `seed` stands for here.
+    /// Runs the fleet that `seed` draws in this scenario.
     ///
     /// # Errors
-    /// What the oracle said, in words.
+    /// Returns what the oracle said, in words.
     pub fn run(self, seed: u64) -> Result<(), String> {
         let setup = generator::draw(seed);
-        // Not the dice of the swarm, nor those of the run.
+        // Random numbers other than those of the swarm and of the run.
         let mut dice = fastrand::Rng::with_seed(seed ^ 0x6c61_6e64_0000_0000);
         let setup = match self {
             Scenario::Regions => topologies::regions(seed),
@@ -225,7 +227,7 @@ impl Scenario {
             }
             Scenario::CapRestarts => {
                 let mut setup = restarts(cap(setup, 10..=30, &mut dice), &mut dice);
-                // Longer than the quarantine, so that it opens again while calls are in flight.
+                // Longer than the quarantine, so that the pool opens again while calls are in flight.
                 setup.faults.every.insert(Fault::AllocatorRestart, (60 * SECOND, MILLI));
                 setup.lasts = 200 * SECOND;
                 setup
@@ -237,7 +239,7 @@ impl Scenario {
             Scenario::HandedOn => handed_on(setup, &mut dice),
             Scenario::CutOffRestarts => {
                 let mut setup = cut_off(setup, &mut dice);
-                // For longer than the books take to begin again.
+                // Longer than the books take to begin again.
                 setup.plan.sharing.safe = Some(Safe { nodes: 1, lasts: Duration::from_secs(30) });
                 setup.faults.every.insert(Fault::Cut, (SECOND, 30 * SECOND));
                 setup.faults.every.insert(Fault::AllocatorRestart, (20 * SECOND, MILLI));
@@ -261,7 +263,7 @@ fn full_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let per = Duration::from_secs(dice.u64(300..=1_200));
     let rule = SlidingWindow::try_new(dice.u64(100..=1_000), per, Duration::ZERO);
     let mut setup = alone(setup, Rule::SlidingWindow(rule.expect("numbers in range")), 3.0);
-    // With clocks as bad as the swarm's, the drift hides what is rounded.
+    // With clocks as bad as the swarm's, the drift would hide rounding errors.
     setup.plan.clocks = ClockBounds::default();
     setup.latency = Latency { one_way: MILLI / 10, jitter: MILLI / 10 };
     setup.lasts = 3 * per.as_secs() * SECOND;
@@ -270,7 +272,7 @@ fn full_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
 
 fn tiny_bucket(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let rule = bucket(dice.u64(1..=3), dice.u64(SECOND / 2..=3 * SECOND));
-    // As many calls in a term as there are permits: each is spent while its lease lasts, and not at once.
+    // As many calls in a term as there are permits: each permit is spent while its lease lasts, and not at once.
     let mut setup = alone(setup, rule, 30.0);
     setup.plan.clocks = ClockBounds::default();
     setup.latency = Latency { one_way: MILLI, jitter: MILLI };
@@ -280,7 +282,7 @@ fn tiny_bucket(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
 }
 
 fn late_asks(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
-    // Long enough for terms that outlast some of the delays, and many edges in a run.
+    // Long enough for terms that outlast some of the delays, and many boundaries in a run.
     let rule = FixedWindow::try_new(dice.u64(1_000..=5_000), Duration::from_secs(15));
     let mut setup = alone(setup, Rule::FixedWindow(rule.expect("numbers in range")), 0.9);
     setup.faults.chance.clear();
@@ -316,7 +318,7 @@ fn short_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
 
 fn flow(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let interval = dice.u64(5 * MILLI..=100 * MILLI);
-    // Everybody has a part of it, or they take turns.
+    // All nodes have a part of the flow, or take turns.
     let burst = if dice.bool() { 1 } else { dice.u64(2..=20) };
     let rule = LeakyBucket::try_new(burst, 1, Duration::from_nanos(interval)).expect("numbers in range");
     let mut setup = alone(setup, Rule::LeakyBucket(rule), 3.0);
@@ -354,7 +356,7 @@ fn odd_bucket(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     };
     let mut setup = alone(setup, Rule::TokenBucket(rule.expect("numbers in range")), 3.0);
     setup.workload = if dice.bool() { Workload::Steady } else { Workload::Bursts };
-    // Together they pause now and then.
+    // Few nodes pause together now and then.
     setup.nodes = setup.nodes.min(2);
     setup.lasts = 60 * SECOND;
     setup
@@ -372,7 +374,8 @@ fn odd_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let rule = FixedWindow::of(limit, windows).expect("numbers in range");
     let mut setup = alone(setup, Rule::FixedWindow(rule), 3.0);
     if !is_first_use {
-        // All that there is, before and after an instant at which windows meet, or at which those of UTC do.
+        // Demand for the whole limit before and after an instant at which its windows meet, or at which those of UTC
+        // do.
         setup.demand = 200.0;
         let midnight = edge.at.next_multiple_of(86_400);
         let at = if dice.bool() { edge.at } else { midnight };
@@ -395,7 +398,7 @@ fn sliding(limit: u64, per: Duration) -> Rule {
     Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("numbers in range"))
 }
 
-/// With links that suit the leases of its rules: those of nodes far away last longer than the silence of a run expects.
+/// Returns `setup` with links that suit its leases: leases of nodes far away outlast the silence of a run.
 fn near(mut setup: Setup) -> Setup {
     let most = nanos(setup.term()) / 8;
     let Latency { one_way, jitter } = setup.latency;
@@ -403,12 +406,12 @@ fn near(mut setup: Setup) -> Setup {
     setup
 }
 
-/// `setup` with `rule` alone and steady callers that want `load` times what it gives, one permit a call; without
-/// faults that strike at random moments, and without the calm after them.
+/// Returns `setup` with `rule` alone and steady callers that want `load` times what it gives, one permit a call. Faults
+/// that strike at random moments and the calm after them are gone.
 fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
     setup.plan.rules = vec![rule];
     if setup.plan.sharing.safe.take().is_some() {
-        // It was of other rules.
+        // The safe shares were of other rules.
         setup.plan.sharing.reserve = 0;
     }
     (setup.above, setup.siblings) = (0, 0);
@@ -423,13 +426,13 @@ fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
     setup
 }
 
-/// A cap on what is in flight, in full use, on calls of a few seconds.
+/// Makes a cap on calls in flight, in full use by calls of a few seconds.
 fn cap(setup: Setup, seconds: std::ops::RangeInclusive<u64>, dice: &mut fastrand::Rng) -> Setup {
     let rule = Concurrency::try_new(dice.u64(2..=20), Duration::from_secs(dice.u64(seconds)));
     alone(setup, Rule::Concurrency(rule.expect("numbers in range")), 10.0)
 }
 
-/// A bucket that is full again after `full` nanoseconds.
+/// Makes a bucket that is full again after `full` nanoseconds.
 fn bucket(capacity: u64, full: u64) -> Rule {
     let rule = TokenBucket::try_new(capacity, capacity, Duration::from_nanos(full), capacity);
     Rule::TokenBucket(rule.expect("numbers in range"))

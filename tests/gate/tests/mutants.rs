@@ -1,15 +1,15 @@
-//! The mutation gate: mistakes that could be made here, switched on one at a time. The oracle of the simulator must
-//! notice each within a budget of seeds, or nothing that passes under it means much. `tests/mutants/run` builds and runs it.
+//! The mutation gate: mistakes that could be made here, switched on one at a time. The simulator's oracle must notice
+//! each within a budget of seeds, or nothing that passes under it means much. `tests/mutants/run` builds and runs it.
 
 #[cfg(planted)]
 use gate::hunt::{BUDGET, complaints, first_noticed};
 use gate::mutant;
 
-/// And it is the mistake that is noticed: of the same world without it nothing is said.
+/// Each mistake is noticed, and it is the mistake that is noticed: the same fleet without it gets no complaint.
 #[cfg(planted)]
 #[test]
 fn every_mistake_is_noticed_within_the_budget() {
-    // An assertion that shipping builds do not have would stop the run before the oracle can say anything.
+    // An assertion that shipping builds do not have would stop the run before the oracle can complain.
     if cfg!(debug_assertions) {
         panic!("run it with tests/mutants/run");
     }

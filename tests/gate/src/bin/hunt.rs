@@ -1,5 +1,5 @@
-//! Draws the table of how soon each mistake is noticed, or says what one fleet says to one mistake. `tests/mutants/run` builds and
-//! runs it: it needs planted sources.
+//! Prints the table of how soon each mistake is noticed, or what the oracle says of mistakes in one fleet.
+//! `tests/mutants/run` builds and runs it, because it needs planted sources.
 
 use std::process::ExitCode;
 

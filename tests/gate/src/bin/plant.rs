@@ -1,4 +1,5 @@
-//! `cargo run -p gate --bin plant`: writes copies of the sources with all mistakes of `tests/mutants` in them to `target/planted`.
+//! `cargo run -p gate --bin plant`: writes copies of the sources with all mistakes of `tests/mutants` to
+//! `target/planted`.
 
 use gate::{mutant, plant};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Where nodes are by themselves for longer than a lease lasts: with calls that stand still, or without a link.
+//! Fleets whose nodes are by themselves for longer than a lease lasts: with calls that stand still, or without a link.
 
 use super::{alone, sliding};
 use lessor_ledger::share::Safe;
@@ -8,7 +8,7 @@ use lessor_sim::setup::Setup;
 use lessor_sim::{MILLI, SECOND};
 use std::time::Duration;
 
-/// One or two nodes: what one of them sets aside is much of what there is, and little is left for its next lease.
+/// One or two nodes: the permits that one sets aside are a large part of all, and few are left for its next lease.
 pub(super) fn in_vain(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let per = Duration::from_millis(dice.u64(500..=3_000));
     let mut setup = alone(setup, sliding(dice.u64(10..=60), per), 20.0);
@@ -19,13 +19,13 @@ pub(super) fn in_vain(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
-/// Half of a window for one or two nodes that go on by themselves, of which there are more.
+/// Up to half of a window in safe shares for one or two nodes, of more.
 pub(super) fn cut_off(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let (limit, per) = (dice.u64(4..=30), Duration::from_millis(dice.u64(300..=4_000)));
     let mut setup = alone(setup, sliding(limit, per), 6.0);
     setup.nodes = dice.usize(4..=8);
     setup.plan.sharing.reserve = dice.u64(2..=limit / 2);
-    // Some are shorter than a window: what the one before has spent is in it still when the next one is told.
+    // Some shares are shorter than a window: the spends of one still count when the next one is told.
     let lasts = Duration::from_millis(dice.u64(500..=4_000));
     setup.plan.sharing.term_max = Duration::from_millis(200);
     setup.plan.sharing.safe = Some(Safe { nodes: dice.u64(1..=2), lasts });
@@ -37,7 +37,7 @@ pub(super) fn cut_off(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
-/// One node at a time may go on by itself, for less than a window: what it has spent is in it when the next one is told.
+/// One node at a time has a safe share, for less than a window: its spends still count when the next share is told.
 pub(super) fn handed_on(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let (limit, per) = (dice.u64(4..=8), Duration::from_secs(dice.u64(10..=20)));
     let mut setup = alone(setup, sliding(limit, per), 20.0);

@@ -1,4 +1,4 @@
-//! Limits below one that is scarce. The grounds of mutants draw them.
+//! Fleets with limits below a scarce one.
 
 use super::restarts::writing;
 use super::{alone, restarts};
@@ -27,7 +27,7 @@ pub(super) fn above(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
 }
 
 pub(super) fn above_restarts(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
-    // Longer than any lease, so that what was spent before the loss counts when those below open again.
+    // Longer than any lease, so that spends before the loss count when the limits below open again.
     let (limit, per) = (dice.u64(10..=500), Duration::from_secs(dice.u64(6..=12)));
     let scarce = SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow);
     let mut setup = restarts(below(setup, per / 20, limit, scarce.expect("numbers in range"), dice), dice);
@@ -44,7 +44,8 @@ pub(super) fn written_above(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
-/// One to three limits of windows `own` long with far more than the `limit` of the one above them, which is `scarce`.
+/// Makes one to three limits with windows of `own`, and with far more permits than the `limit` of the `scarce` one
+/// above.
 fn below(setup: Setup, own: Duration, limit: u64, scarce: Rule, dice: &mut fastrand::Rng) -> Setup {
     let plenty = SlidingWindow::try_new(100 * limit, own, Duration::ZERO).map(Rule::SlidingWindow);
     let mut setup = alone(setup, scarce, 3.0);

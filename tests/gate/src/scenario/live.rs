@@ -1,4 +1,4 @@
-//! Fleets on limits that operators change or pause. The grounds of mutants draw them.
+//! Fleets with limits that operators change, pause or remove.
 
 use super::restarts::written;
 use super::{alone, sliding};
@@ -45,7 +45,7 @@ pub(super) fn capped(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
         let cap = Concurrency::try_new(dice.u64(5..=50), Duration::from_millis(longest));
         vec![window, Rule::Concurrency(cap.expect("numbers in range"))]
     };
-    // The last cap is there when calls of the one before would go on for seconds.
+    // Calls of the first cap may go on after the second one is gone, almost until the last one comes.
     let steps = [(2, cap(8_000)), (16, cap(500)), (22, vec![window]), (26, cap(1_000))];
     setup.live =
         steps.map(|(at, rules)| Live { at: at * SECOND, act: Act::Change(CarryOver::AsIs, rules) }).into();

@@ -1,9 +1,9 @@
-//! The names of scenarios, as the files of mistakes give them.
+//! The names of scenarios, as the files of mistakes use them.
 
 use super::Scenario;
 
 impl Scenario {
-    /// All kinds.
+    /// All scenarios.
     pub const ALL: [Scenario; 55] = [
         Scenario::Any,
         Scenario::FullWindow,
@@ -62,7 +62,7 @@ impl Scenario {
         Scenario::Removed,
     ];
 
-    /// The one that is called `name`.
+    /// Returns the scenario called `name`.
     pub fn named(name: &str) -> Option<Scenario> {
         Scenario::ALL.into_iter().find(|scenario| format!("{scenario:?}") == name)
     }

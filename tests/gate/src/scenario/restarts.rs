@@ -1,4 +1,4 @@
-//! An allocator that dies again and again, and has forgotten or written down what it lent.
+//! Fleets whose allocator dies again and again, and has forgotten or written down what it lent.
 
 use super::{alone, flow, sliding};
 use lessor_ledger::Rule;
@@ -10,17 +10,17 @@ use lessor_sim::traffic::WORKLOADS;
 use lessor_sim::{MILLI, SECOND};
 use std::time::Duration;
 
-/// A window of a second or so, in use as little or as much as may be, by demand that changes.
+/// A window of a second or so, in little or full use, under changing demand.
 pub(super) fn written(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let rule = sliding(dice.u64(50..=400), Duration::from_millis(dice.u64(500..=3_000)));
-    // Where little is wanted, leases go on for long without anything new.
+    // In little use, leases go on for long without anything new.
     let load = [0.2, 0.7, 1.5][dice.usize(..3)];
     let mut setup = writing(alone(setup, rule, load), dice);
     setup.lasts = 150 * SECOND;
     setup
 }
 
-/// A cap on what is in flight beside a window that hardly matters: what is spent is not spent again.
+/// A cap on calls in flight beside a window that hardly matters: its spent permits are not spent again.
 pub(super) fn written_cap(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let longest = Duration::from_millis(dice.u64(500..=5_000));
     let cap = Concurrency::try_new(dice.u64(2..=20), longest).expect("numbers in range");
@@ -30,14 +30,14 @@ pub(super) fn written_cap(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
-/// A steady flow of which everybody has a part, or takes turns.
+/// A steady flow of which all nodes have a part, or take turns.
 pub(super) fn written_flow(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let mut setup = writing(flow(setup, dice), dice);
     setup.lasts = 60 * SECOND;
     setup
 }
 
-/// `setup` under an allocator that dies every second, and writes down what it lends, and no other trouble.
+/// Changes `setup` to an allocator that dies every second and writes down what it lends, without other faults.
 pub(super) fn writing(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let mut setup = restarts(setup, dice);
     setup.faults.every.insert(Fault::AllocatorRestart, (SECOND, 50 * MILLI));
@@ -49,7 +49,7 @@ pub(super) fn writing(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
-/// No other trouble than that it dies every few seconds.
+/// Leaves no fault but an allocator that dies every few seconds.
 pub(super) fn restarts(mut setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup.faults.chance.clear();
     setup.faults.every.clear();
