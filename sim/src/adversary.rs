@@ -90,7 +90,7 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 /// A node that breaks the protocol.
 #[derive(Debug)]
 pub struct Adversary {
-    /// How it breaks the protocol.
+    /// How the adversary breaks the protocol.
     pub lie: Lie,
     /// The clock of its host.
     pub clock: HostClock,

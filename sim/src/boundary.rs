@@ -23,7 +23,7 @@ pub struct Boundary {
 }
 
 impl Boundary {
-    /// Makes the counters for the first of `rules` whose windows follow an epoch and are longer than [`JUST_AFTER`].
+    /// Makes the counters for the first of `rules` whose windows follow an epoch and are longer than `JUST_AFTER`.
     pub fn new(rules: &[Rule]) -> Option<Self> {
         let per = rules.iter().find_map(|rule| match rule {
             Rule::FixedWindow(rule) => match rule.windows() {

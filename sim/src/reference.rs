@@ -20,7 +20,7 @@ pub struct Spend {
 
 /// Returns the first breach of `rule` in `spends`, which are in order of time, in words.
 ///
-/// It does not know when windows of first use opened or when intervals began, so it judges what holds in any case.
+/// When windows of first use opened and when intervals began is unknown, so the check is of what holds in any case.
 /// [`opened_breach`] knows the former, and the oracle of the simulator both.
 pub fn breach(rule: &Rule, spends: &[Spend]) -> Option<String> {
     match rule {

@@ -79,7 +79,7 @@ struct Desk {
 pub struct Lent {
     /// Permits lent.
     pub permits: u64,
-    /// How long they last.
+    /// Term of the lease.
     pub term: Duration,
 }
 

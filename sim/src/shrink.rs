@@ -19,7 +19,7 @@ const SHORTEST: u64 = SECOND / 10;
 pub struct Shrunk {
     /// The setup, with the command that runs it.
     pub setup: Setup,
-    /// How it fails.
+    /// The failure of that setup.
     pub failure: Failure,
     /// Runs that the cuts took.
     pub runs: usize,

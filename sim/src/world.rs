@@ -150,7 +150,7 @@ impl World {
     /// Runs `setup` with leases sized by `policy`. Rivals are for setups without faults.
     ///
     /// # Errors
-    /// What was wrong. Nothing that a rival does is.
+    /// What was wrong. A rival is never wrong.
     pub fn run_as(policy: Policy, setup: Setup, watch: Watch) -> Result<Report, Box<Failure>> {
         let mut world = World::new(setup, watch);
         world.rival = world.rival(policy);

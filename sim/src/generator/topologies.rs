@@ -150,7 +150,7 @@ pub fn store_capped_family(seed: u64) -> Setup {
     store_by(rules, 1, seed, &mut rng).named()
 }
 
-/// Draws a [`store`] with a bucket that refills at intervals of as many `millis`.
+/// Draws a [`store`] with a bucket that refills at intervals of `millis` milliseconds.
 pub fn store_intervals(seed: u64, millis: Range<u64>) -> Setup {
     let mut rng = dice(seed, 5);
     let rule = at_intervals(millis, &mut rng);
@@ -307,7 +307,7 @@ fn at_intervals(millis: Range<u64>, rng: &mut fastrand::Rng) -> Rule {
     Rule::TokenBucket(rule.expect("numbers in range"))
 }
 
-/// Changes `setup` to full use, without faults but one of `fates`, `every` so many nanoseconds.
+/// Changes `setup` to full use, without faults but one of `fates`, one every `every` nanoseconds on average.
 fn in_full_use(mut setup: Setup, fates: &[Fate], every: u64) -> Setup {
     setup.faults = Faults::default();
     if !fates.is_empty() {

@@ -89,7 +89,7 @@ impl Configured {
         self.effective.newest()
     }
 
-    /// Returns the version of the configuration by which the limit called `name` goes.
+    /// Returns the version of the configuration that the limit called `name` follows.
     pub(super) fn version_of(&self, name: &str) -> Version {
         self.effective.version_of(name)
     }

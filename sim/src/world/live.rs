@@ -49,7 +49,7 @@ impl World {
             Act::Resume => self.decide_here(&Decision::Resume),
             Act::Block(node) => self.decide_here(&Decision::Block(self.setup.name(node))),
             Act::Unblock(node) => self.decide_here(&Decision::Unblock(self.setup.name(node))),
-            // Such a caller is outside the fleet.
+            // The allocator has no part in that.
             Act::Outside(_) => {}
         }
         self.oracles.shut(self.centre.paused.unwrap_or(Moment::ORIGIN));

@@ -12,7 +12,7 @@ use std::fmt;
 /// The result of a run without violations.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// How well it went.
+    /// The figures of the run.
     pub figures: Figures,
     /// How often each fault struck.
     pub struck: Struck,

@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// Returns the rules by which all go in the end: the newest known to an allocator or to the store, which has
+    /// Returns the rules that all follow in the end: the newest known to an allocator or to the store, which has
     /// `there`.
     fn newest_rules(&self, there: LimitOverrides) -> Vec<Rule> {
         let (mut known, newest) = (there, File::FIRST + self.rollouts.len() as u64);
@@ -134,7 +134,7 @@ impl World {
         newer.filter(|(newer, _)| *newer <= version).last().map_or(&self.setup.plan.rules, |(_, rules)| rules)
     }
 
-    /// Lets the oracle follow the root that nodes ask, which `went_by` a configuration, to the one it goes by now.
+    /// Tells the oracle of the rules of the root that nodes ask, if they are no longer the ones it `went_by`.
     /// (After a loss of all puts, another put may have the same number.) A new root begins as full as its rules say.
     pub(super) fn follows_rules(&mut self, went_by: &(Version, Vec<Rule>), was_there: bool, took: Duration) {
         let Some(store) = &self.shared else { return };

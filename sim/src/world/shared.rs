@@ -68,7 +68,7 @@ pub(super) struct Store {
     pub(super) has_eras: bool,
     /// Each root as it was last swapped, the time of that by the roots, and by real time.
     roots: Vec<Option<(Pool, Moment, u64)>>,
-    /// The configuration by which the root that nodes ask goes, and its rules as the root keeps them.
+    /// The configuration that the root asked by nodes follows, and its rules as the root keeps them.
     pub(super) goes_by: (Version, Vec<Rule>),
     /// The rules of that root as operators say them.
     pub(super) promises: Vec<Rule>,
@@ -254,7 +254,7 @@ impl World {
         self.setup.topology.shared().expect("there is a store")
     }
 
-    /// Returns the time by which roots go: the clock of the store. Where allocators keep the time, it is the latest
+    /// Returns the time of the roots: the clock of the store. Where allocators keep the time, it is the latest
     /// that any of them knows in its last life, with that life; the origin while no allocator knows it.
     fn root_time(&self) -> (Option<u64>, Moment) {
         if !self.shared().is_clockless {
