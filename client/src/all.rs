@@ -1,4 +1,4 @@
-//! One call on several limits at once: a permit of each, or none of any.
+//! One call on several limits at once: it gets permits of each limit, or of none.
 
 mod lines;
 mod parts;
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 pub use parts::Parts;
 
-/// A call that costs permits of several limits, all of them or none.
+/// Makes a call that costs permits of several limits, all of them or none.
 ///
-/// Parts are limits with a cost each, or references to them, in an array, a slice or a vector. A limit that is named twice
-/// costs the sum. Two handles name the same limit if a client made both from the same name and key.
+/// Parts are limits, or references to limits, with a cost each, in an array, a slice or a vector. A limit that is named
+/// twice costs the sum. Two handles name the same limit if one client made both from the same name and key.
 ///
 /// ```no_run
 /// # async fn send(lessor: lessor::Client, more: Vec<(lessor::Limit, u64)>) -> Result<(), lessor::Refusal> {
@@ -30,29 +30,29 @@ pub fn all<P: Parts>(parts: P) -> All<P> {
     All { parts }
 }
 
-/// Spends every part now, or none of any: `all(parts).try_acquire()`.
+/// Spends every part now, or none: `all(parts).try_acquire()`.
 ///
 /// # Errors
-/// The refusal of the first part that is short.
+/// The refusal of the first part that is short of permits.
 pub fn try_all<P: Parts>(parts: P) -> Result<(), Refusal> {
     all(parts).try_acquire()
 }
 
-/// See [`all`].
+/// A call on several limits, from [`all`].
 ///
 /// # Waiting
-/// A call that waits has a place in the line of each of its limits, in the order in which it came. It waits in the line of
-/// the limit that is short; callers of the other limits pass it meanwhile. Once it has been short of each limit in turn, and
-/// is first in all lines, the callers behind it wait until every limit gives.
+/// A call that waits has a place in the line of each of its limits, in the order in which it came. It waits in the line
+/// of the limit that is short; callers of the other limits pass it meanwhile. Once it has been short of each limit in
+/// turn and is first in all lines, the callers behind it wait until every limit gives.
 #[derive(Clone, Copy, Debug)]
 pub struct All<P> {
     parts: P,
 }
 
 impl<P: Parts> All<P> {
-    /// Spends every part now, or none of any. Takes no lock, and allocates nothing for an array.
+    /// Spends every part now, or none. Takes no lock, and allocates nothing for an array.
     ///
-    /// The call is charged from now on: see [`Limit::try_acquire`].
+    /// The permits are charged to this instant, as with [`Limit::try_acquire`].
     ///
     /// # Errors
     /// The refusal of the first part that is short. Nothing was spent then.
@@ -71,10 +71,10 @@ impl<P: Parts> All<P> {
         self.wait(All::take).await
     }
 
-    /// Spends every part if they can all be had within `patience`. Needs a tokio timer.
+    /// Spends every part if all become available within `patience`. Needs a tokio timer.
     ///
     /// # Errors
-    /// As [`All::acquire`], and [`Refusal::Empty`] with how long it would still be.
+    /// As [`All::acquire`], and the refusal of the moment, such as [`Refusal::Empty`] with the remaining wait.
     ///
     /// # Cancel safety
     /// As [`All::acquire`].
@@ -82,7 +82,7 @@ impl<P: Parts> All<P> {
         self.wait_within(patience, All::take).await
     }
 
-    /// Spends every part if they can all be had by `deadline`, as [`Limit::acquire_by`].
+    /// Spends every part if all become available by `deadline`, as [`Limit::acquire_by`].
     ///
     /// # Errors
     /// As [`All::acquire_within`].
@@ -93,8 +93,8 @@ impl<P: Parts> All<P> {
         self.acquire_within(until(deadline)).await
     }
 
-    /// Starts a call that takes every part now, or none of any; it lasts until its guards are dropped. There is a guard for
-    /// each part. See [`Limit::try_enter`].
+    /// Starts a call that takes every part now, or does not start it. There is one guard for each part, and the call
+    /// lasts until the guards are dropped. See [`Limit::try_enter`].
     ///
     /// # Errors
     /// As [`All::try_acquire`].
@@ -113,7 +113,7 @@ impl<P: Parts> All<P> {
         self.wait(All::start).await
     }
 
-    /// Starts a call that takes every part if they can all be had within `patience`. Needs a tokio timer.
+    /// Starts a call that takes every part if all become available within `patience`. Needs a tokio timer.
     ///
     /// # Errors
     /// As [`All::acquire_within`].
@@ -124,8 +124,8 @@ impl<P: Parts> All<P> {
         self.wait_within(patience, All::start).await
     }
 
-    /// Reserves every part now, or none of any, for a call whose cost is known only when it is over: requests and tokens of
-    /// one model, say. There is a reservation for each part. See [`Limit::try_reserve`].
+    /// Reserves every part now, or none, for a call whose cost is known only when it is over, such as requests and
+    /// tokens of one model. There is one reservation for each part. See [`Limit::try_reserve`].
     ///
     /// # Errors
     /// As [`All::try_acquire`].
@@ -144,7 +144,7 @@ impl<P: Parts> All<P> {
         self.wait(All::set_aside).await
     }
 
-    /// Reserves every part if they can all be had within `patience`. Needs a tokio timer.
+    /// Reserves every part if all become available within `patience`. Needs a tokio timer.
     ///
     /// # Errors
     /// As [`All::acquire_within`].
@@ -155,7 +155,7 @@ impl<P: Parts> All<P> {
         self.wait_within(patience, All::set_aside).await
     }
 
-    /// What `take` gives within `patience`.
+    /// Returns what `take` takes within `patience`.
     async fn wait_within<T>(
         &self,
         patience: Duration,
@@ -171,7 +171,7 @@ impl<P: Parts> All<P> {
         within(patience, self.wait(take)).await.unwrap_or_else(|| Err(self.refuse(short)))
     }
 
-    /// Counts the attempt against the part that is short, and says why.
+    /// Counts the attempt against the part that is short, and returns the reason.
     fn refuse(&self, short: usize) -> Refusal {
         self.parts.at(short).0.pool().refuse(self.cost(short))
     }

@@ -1,4 +1,4 @@
-//! The client: where handles come from and the background task is owned.
+//! The client: it makes handles to limits and owns the background task.
 
 use crate::events::Events;
 use crate::limit::Limit;
@@ -18,34 +18,35 @@ use tokio::sync::{oneshot, watch};
 
 /// Leases quota from an allocator and spends it locally.
 ///
-/// Make one per process and keep it: every limit of the process shares its exchanges. Clones are handles to the
-/// same client, and so are those to its limits: each keeps it alive. [`Client::shutdown`] gives everything back; a client
-/// whose last handle is just dropped stops refilling, and what it held ends with its leases, within two seconds.
+/// Make one client per process and keep it: all limits of the process share its exchanges. Clones are handles to the
+/// same client. Each clone, and each handle to one of its limits, keeps the client alive. [`Client::shutdown`] gives
+/// everything back. A client whose last handle is just dropped stops refilling; what it held ends with its leases,
+/// within two seconds.
 ///
-/// The client lives on the runtime that it was built on. When that is gone, the client is closed as by
+/// The client lives on the runtime on which it was built. When that runtime is gone, the client is closed as by
 /// [`Client::shutdown`], and what it held ends with its leases.
 ///
-/// A process must not fork with it, unless the child starts another program at once. The runtime's threads are not there in a child:
-/// calls that wait there never end. What is leased is there twice: a call that does not wait is admitted in both. A process that
-/// forks workers connects in each of them.
+/// A process with a client must not fork, unless the child starts another program at once. The child lacks the threads
+/// of the runtime, so calls that wait there never end. Both processes hold the same lease, so calls that do not wait
+/// are admitted in both. A process that forks workers connects in each worker.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
     task: Arc<Task>,
 }
 
-/// Names no key, and is one line.
+/// Prints one line, and never a key.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Client({:?})", self.shared)
     }
 }
 
-/// The background task's leash: dropped with the last handle, it ends the task.
+/// Ends the background task when it is dropped with the last handle.
 #[derive(Debug)]
 pub(crate) struct Task {
     stop: Mutex<Option<oneshot::Sender<()>>>,
-    /// Nothing is sent here: it is closed once the task is over.
+    /// Closed once the task is over; nothing is sent on it.
     over: watch::Receiver<()>,
 }
 
@@ -61,31 +62,32 @@ pub struct Builder {
     credentials: Credentials,
 }
 
-/// What a client has done so far.
+/// Counts of what a client has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Exchanges with the allocator that were tried.
+    /// Exchanges with the allocator that the client has tried.
     pub exchanges: u64,
-    /// Of those, the ones that failed.
+    /// Exchanges that failed, a part of `exchanges`.
     pub failed_exchanges: u64,
-    /// How often it began to listen to what the allocator says by itself.
+    /// How often the client began to listen to an allocator's stream of events.
     pub listening: u64,
-    /// How often it went on at another allocator, see [`Builder::or`].
+    /// How often the client moved to another allocator, see [`Builder::or`].
     pub moves: u64,
 }
 
 impl Client {
-    /// A client of the allocator at `url` (`http://host:port`, `https://host:port`, or `unix:` and the path of its socket) that has answered once.
+    /// Connects to the allocator at `url` and waits for its first answer. The address is `http://host:port`,
+    /// `https://host:port`, or `unix:` and the path of a socket.
     ///
     /// # Errors
-    /// If the address is no good, no allocator answers there, or no tokio runtime is running. Use [`Builder::build`] to start
-    /// without an allocator: calls are refused until there is one.
+    /// If the address is invalid, no allocator answers there, or no tokio runtime is running. Use [`Builder::build`] to
+    /// start without an allocator: calls are refused until one answers.
     pub async fn connect(url: &str) -> Result<Client, ExchangeError> {
         Client::builder(url).connect().await
     }
 
-    /// Options for a client of the allocator at `url`.
+    /// Returns the options of a client of the allocator at `url`.
     pub fn builder(url: &str) -> Builder {
         Builder {
             urls: vec![url.to_owned()],
@@ -98,20 +100,20 @@ impl Client {
         }
     }
 
-    /// A handle to a limit. The first lease is asked for at once.
+    /// Returns a handle to a limit. The first lease is asked for at once.
     ///
-    /// A name that no limit can have gives a handle that refuses everything as [`crate::Refusal::UnknownLimit`],
-    /// as does a limit that the allocator does not know.
+    /// A name that no limit can have gives a handle that refuses everything with [`crate::Refusal::UnknownLimit`]. So
+    /// does a limit that the allocator does not know.
     ///
-    /// Limits are never forgotten, and one of which the allocator lends nothing is asked for every five seconds as long as it is called. So
-    /// names are for what operators configure; what strangers choose is a [`Limit::key`]. Beyond 65,536 names, a handle refuses everything as
-    /// [`crate::Refusal::Full`].
+    /// Limits are never forgotten. A limit of which the allocator lends nothing is asked for every five seconds for as
+    /// long as it is called. So names are for what operators configure; for values that users choose, take a
+    /// [`Limit::key`]. Beyond 65,536 names, a handle refuses everything with [`crate::Refusal::Full`].
     pub fn limit(&self, name: &str) -> Limit {
         Limit::new(self.shared.pool(name, None), self.shared.clone()).of(Some(self.task.clone()))
     }
 
-    /// What happens to this client from now on: the allocator out of reach and back, limits in and out of fallback, paused
-    /// and changed. A listener that is slow misses the oldest; nothing waits for it.
+    /// Subscribes to what happens to this client from now on: allocators become unreachable and reachable, limits enter
+    /// and leave fallback, are paused and change. A slow listener misses the oldest events; nothing waits for it.
     ///
     /// ```no_run
     /// # async fn example(lessor: lessor::Client) {
@@ -127,7 +129,7 @@ impl Client {
         self.shared.listen()
     }
 
-    /// What it has done so far.
+    /// Returns what this client has done so far.
     pub fn stats(&self) -> Stats {
         Stats {
             exchanges: self.shared.exchanges.load(Ordering::Relaxed),
@@ -137,12 +139,14 @@ impl Client {
         }
     }
 
-    /// Refuses every call from now on, reports what was spent and gives back the rest. Waits for the allocator to
-    /// hear of it for up to a second. It waits for the client's runtime: one that runs nothing any more, and was not dropped,
-    /// keeps it waiting. A second call, by any handle, waits for the same.
+    /// Refuses every call from now on, reports what was spent and gives back the rest.
+    ///
+    /// Waits up to a second for the allocator to hear of it. A second call, by any handle, waits for the same shutdown.
+    /// The shutdown runs on the client's runtime: it does not end while that runtime is stalled and not dropped.
     ///
     /// # Cancel safety
-    /// Dropping the future does not undo it: the goodbye is said in the background. Another call waits for it.
+    /// Dropping the future does not undo the shutdown: the client says goodbye in the background. Another call waits
+    /// for it.
     pub async fn shutdown(&self) {
         let stop = self.task.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(stop) = stop {
@@ -156,14 +160,15 @@ impl Client {
 }
 
 impl Builder {
-    /// Another allocator that may be asked, at `url`: one that leases the same limits from the same upstream, or lends from a
-    /// quota of its own, such as its half of the contract. There may be many.
+    /// Adds another allocator that may be asked, at `url`. It leases the same limits from the same upstream, or lends
+    /// from a quota of its own, such as its half of the contract. There may be many.
     ///
-    /// The client begins with any of them, by chance, and stays with it for as long as it answers well. When an exchange
-    /// fails, or the allocator says that it is stopping, the next one is asked at once, and so on. Once all have failed in a
-    /// row, there is a pause after each. The client does not go back by itself. What it holds then was lent by the allocator
-    /// that it has left. The client spends it until its lease ends. It counts as spent at that allocator, and no allocator
-    /// extends it.
+    /// The client begins with one of them by chance and stays with it while it answers well. When an exchange fails, or
+    /// the allocator says that it is stopping, the client asks the next one at once. Once all have failed in a row, it
+    /// pauses after each failure. It does not go back by itself.
+    ///
+    /// After a move the client spends what the previous allocator lent until that lease ends. Those permits count as
+    /// spent at the previous allocator, and no allocator extends them.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -177,45 +182,46 @@ impl Builder {
         self
     }
 
-    /// The name that the allocator shows for this process. Default: `node-` and the process id.
+    /// Sets the name that the allocator shows for this process. Default: `node-` and the process id.
     #[must_use]
     pub fn node(mut self, name: &str) -> Self {
         self.node = Some(name.to_owned());
         self
     }
 
-    /// The bound on clock drift, the same as the allocator's.
+    /// Sets the bounds on clock drift. They must be the same as the allocator's.
     #[must_use]
     pub fn clocks(mut self, clocks: ClockBounds) -> Self {
         self.clocks = clocks;
         self
     }
 
-    /// Longest that one exchange may take. Default: one second; a quarter of it, or four round trips, while there is another
-    /// allocator to ask.
+    /// Sets how long one exchange may take. Default: one second. While there is another allocator to ask, an exchange
+    /// has a quarter of it, or four round trips.
     #[must_use]
     pub fn exchange_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Seeds every die of this client: its session number and its jitter. For tests that must repeat; two clients
-    /// of one seed and node name are one session to the allocator. Without a seed the session number comes from the operating
-    /// system, and no other process can foresee it.
+    /// Seeds the random numbers of this client: its session number and its jitter. For tests that must repeat: two
+    /// clients with the same seed and node name are one session to the allocator. Without a seed, the session number
+    /// comes from the operating system, and no other process can predict it.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Which clock tells callers that time has gone on. Default: [`HotClock::Coarse`].
+    /// Chooses the clock that tells callers that time has passed. Default: [`HotClock::Coarse`].
     #[must_use]
     pub fn clock(mut self, clock: HotClock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The token that proves to allocators who this client is. Once it is refused it is read again, and shown if it is another one.
+    /// Sets the token that identifies this client to allocators. When it is refused, the client reads it again and
+    /// retries if it has changed.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -230,8 +236,8 @@ impl Builder {
         self
     }
 
-    /// How `https://` addresses are spoken to. Default: with the authorities that this machine trusts, and without a certificate.
-    /// Addresses with `http://` are spoken to in clear all the same.
+    /// Sets how the client speaks to `https://` addresses. Default: it trusts the authorities that this machine trusts,
+    /// and shows no certificate. Addresses with `http://` stay unencrypted.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -250,7 +256,7 @@ impl Builder {
     /// Starts the client without waiting for an answer.
     ///
     /// # Errors
-    /// If a file of certificates, a token, an address or the node's name is no good, or no tokio runtime is running.
+    /// If a certificate file, a token, an address or the node's name is invalid, or no tokio runtime is running.
     pub fn build(self) -> Result<Client, ExchangeError> {
         let (refiller, listener, shared) = self.prepare()?;
         Ok(start(refiller, listener, shared))
@@ -259,7 +265,8 @@ impl Builder {
     /// Starts the client once an allocator has answered.
     ///
     /// # Errors
-    /// As [`Builder::build`], and if there is no good answer; of several, what the last one said.
+    /// As [`Builder::build`], and if no allocator gives a good answer. With several allocators, the error is that of
+    /// the last one.
     pub async fn connect(self) -> Result<Client, ExchangeError> {
         let (mut refiller, listener, shared) = self.prepare()?;
         refiller.greet().await?;
@@ -303,7 +310,7 @@ impl Builder {
 
 fn start(refiller: Refiller, listener: Listener, shared: Arc<Shared>) -> Client {
     let (stop, stopped) = oneshot::channel();
-    // An error means that it was told before.
+    // An error means that it is set already.
     let _ = shared.wake_list.runtime.set(tokio::runtime::Handle::current());
     let closes = Closes(shared.clone());
     let (runs, over) = watch::channel(());
@@ -311,7 +318,7 @@ fn start(refiller: Refiller, listener: Listener, shared: Arc<Shared>) -> Client 
         // Dropped after the client is closed.
         let _runs = runs;
         let _closes = closes;
-        // The refiller says when it is over; the listener runs no longer than that.
+        // The refiller decides when the task is over; the listener runs no longer.
         tokio::select! {
             () = refiller.run(stopped) => {}
             () = listener.run() => {}
@@ -320,7 +327,7 @@ fn start(refiller: Refiller, listener: Listener, shared: Arc<Shared>) -> Client 
     Client { shared, task: Arc::new(Task { stop: Mutex::new(Some(stop)), over }) }
 }
 
-/// Closes the client when the background task is over: told to stop, panicked, or dropped with its runtime.
+/// Closes the client when the background task is over: stopped, panicked, or dropped with its runtime.
 struct Closes(Arc<Shared>);
 
 impl Drop for Closes {

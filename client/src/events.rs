@@ -1,5 +1,5 @@
-//! Events of a client: the background tasks send them, callers may listen. Nothing waits for a listener, and nothing depends
-//! on one.
+//! Events of a client. The background tasks send them and callers may listen. Nothing waits for a listener, and nothing
+//! depends on one.
 
 use lessor_protocol::Fallback;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,37 +7,38 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-/// Events that are kept for a slow listener. More would be memory without use. A listener that is slower misses the oldest,
-/// and is told how many.
+/// Events kept for a slow listener. More would be memory without use. A listener that falls further behind misses the
+/// oldest events and gets their number.
 const KEPT: usize = 256;
 
 /// Something that happened to a [`crate::Client`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The allocator does not answer, nor does any other that the client knows. What is leased is spent until it ends.
+    /// No allocator that the client knows answers. What is leased can be spent until it ends.
     Unreachable,
-    /// It answers again, or another one does.
+    /// An allocator answers again.
     Reachable,
-    /// The client goes on at another allocator, for the one that it asked before was no use: see [`crate::Builder::or`].
+    /// The client moved to another allocator because the previous one failed or was stopping, see
+    /// [`crate::Builder::or`].
     Moved {
-        /// The one before, as `http://host:port`, or `unix:/path`.
+        /// The previous allocator, as `http://host:port`, `https://host:port` or `unix:/path`.
         from: Arc<str>,
-        /// The one that has answered.
+        /// The allocator that has answered, in the same form.
         to: Arc<str>,
     },
-    /// It cannot be reached and the lease of a limit is over: from now on calls are answered as its fallback says.
+    /// No allocator can be reached and the lease of a limit is over: calls are answered as its fallback says.
     FallbackEntered {
         /// The limit.
         limit: Arc<str>,
-        /// What it does until [`Event::FallbackLeft`].
+        /// The fallback that applies until [`Event::FallbackLeft`].
         fallback: Fallback,
     },
-    /// The allocator answers again, and the limit lends as ever.
+    /// An allocator answers again, and the limit is leased as usual.
     FallbackLeft {
         /// The limit.
         limit: Arc<str>,
-        /// What it did.
+        /// The fallback that applied.
         fallback: Fallback,
     },
     /// An operator has paused the limit, or blocked this node.
@@ -47,34 +48,35 @@ pub enum Event {
         /// When to look again.
         retry_after: Duration,
     },
-    /// It lends again.
+    /// The limit lends again.
     Resumed {
         /// The limit.
         limit: Arc<str>,
     },
-    /// The limit goes on by other rules, is new, or is gone. It may be a pattern.
+    /// The rules of a limit changed, or the limit is new or gone.
     Changed {
-        /// The limit.
+        /// The limit, which may be a pattern.
         limit: Arc<str>,
     },
-    /// The vendor has refused a call, or has less left than this process holds: see [`crate::Limit::observe`]. Told with the
-    /// next ask, once for all that was seen until then.
+    /// The vendor has refused a call, or has fewer permits left than this process holds, see [`crate::Limit::observe`].
+    /// Sent with the next ask, once for all that was observed until then.
     VendorDisagreed {
         /// The limit.
         limit: Arc<str>,
     },
-    /// This listener was too slow, and so many events are gone.
+    /// This listener was too slow and missed this many events.
     Missed(u64),
-    /// The client was shut down, or its runtime is gone. Nothing follows.
+    /// The client was shut down, or its runtime is gone. No event follows.
     Closed,
 }
 
-/// Hears what happens to a client, from [`crate::Client::events`].
+/// A subscription to the events of a client, from [`crate::Client::events`].
 #[derive(Debug)]
 pub struct Events(broadcast::Receiver<Event>);
 
 impl Events {
-    /// The next event, once it happens; `None` after [`Event::Closed`], which is the last one, whatever handles are left.
+    /// Waits for the next event. Returns `None` after [`Event::Closed`], which is the last event even if handles are
+    /// left.
     ///
     /// # Cancel safety
     /// Dropping the future loses no event.
@@ -86,7 +88,7 @@ impl Events {
         }
     }
 
-    /// The next event if there is one that was not heard yet.
+    /// Returns the next event that was not read yet, if there is one.
     pub fn try_next(&mut self) -> Option<Event> {
         match self.0.try_recv() {
             Ok(event) => Some(event),
@@ -96,7 +98,7 @@ impl Events {
     }
 }
 
-/// Where events are told, until the last one was.
+/// Sends the events of a client; empty after the last one.
 #[derive(Debug)]
 pub(crate) struct Teller(Mutex<Option<broadcast::Sender<Event>>>);
 
@@ -113,21 +115,21 @@ impl Teller {
         }
     }
 
-    /// Tells that the client is closed, and nothing after that.
+    /// Sends [`Event::Closed`], and nothing after it.
     pub(crate) fn close(&self) {
         self.tell(Event::Closed);
         self.sender().take();
     }
 
-    /// Hears what is told from now on.
+    /// Subscribes to events from now on.
     pub(crate) fn listen(&self) -> Events {
-        // After the last event: of a sender that is gone at once.
+        // After the last event: the receiver of a sender that is dropped at once.
         let last = || broadcast::Sender::new(1).subscribe();
         Events(self.sender().as_ref().map_or_else(last, broadcast::Sender::subscribe))
     }
 
     fn sender(&self) -> MutexGuard<'_, Option<broadcast::Sender<Event>>> {
-        // A handle: no panic can have left it half changed.
+        // The sender is a handle: no panic can have left it half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,17 +1,17 @@
-//! A call in flight. Limits make guards, callers keep one for as long as their call takes; it refuses nothing.
+//! The guard of a call in flight. Limits make guards, and callers keep one for as long as the call takes.
 
 use crate::local_pool::LocalPool;
 use std::sync::Arc;
 
-/// A call in flight, from [`crate::Limit::enter`]: its permits are in use until this is dropped.
+/// A call in flight, from [`crate::Limit::enter`]: its permits are in use until the guard is dropped.
 ///
-/// Where the limit caps what is in flight, dropping it hands the permits back: the next call in this process can have
-/// them at once where nothing else is promised, or else the fleet hears of it within a quarter of a lease's term.
-/// Where it does not, dropping it does nothing.
+/// Where the limit caps calls in flight, dropping the guard hands the permits back. If the limit has no other rule, the
+/// next call in this process can have them at once; otherwise the fleet hears of them within a quarter of a lease's
+/// term. For other limits, dropping the guard does nothing.
 ///
-/// Give the call a time-out of the rule's `longest`: a call that takes longer is counted as long as its process renews
-/// its leases, and no further. A guard that is leaked, with [`std::mem::forget`] or in a cycle, counts for as long as
-/// that. After [`crate::Client::shutdown`] what is still in flight counts for `longest`, whatever becomes of its guards.
+/// Give the call a timeout of at most the rule's `longest`. A longer call is counted while its process renews its
+/// leases, and no longer. A guard that is leaked, with [`std::mem::forget`] or in a cycle, counts for as long. After
+/// [`crate::Client::shutdown`], calls still in flight count for `longest`, whatever happens to their guards.
 #[must_use = "the call is over, and its permits may serve another call, as soon as this is dropped"]
 #[derive(Debug)]
 pub struct Guard {
@@ -19,22 +19,22 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// For `permits` of a pool that counts them, or for nothing.
+    /// Makes a guard for `permits` of a pool that counts calls in flight, or one that does nothing.
     pub(crate) fn new(counted: Option<(Arc<LocalPool>, u64)>) -> Self {
         Guard { counted }
     }
 
-    /// Whether permits are in use until it is dropped.
+    /// Whether dropping the guard hands permits back.
     #[cfg(feature = "reqwest-middleware")]
     pub(crate) fn counts(&self) -> bool {
         self.counted.is_some()
     }
 
-    /// The call has ended: the same as dropping it, for those who like to say so.
+    /// Ends the call: the same as dropping the guard, but explicit.
     pub fn finish(self) {}
 
-    /// Gives up the guard of a call whose end will not be reported, for example because it was handed to another
-    /// process. Its permits count as in flight for as long as a call may take.
+    /// Gives up the guard of a call whose end will not be reported, for example because another process took the call
+    /// over. Its permits count as in flight for as long as a call may take.
     pub fn forget(mut self) {
         if let Some((pool, permits)) = self.counted.take() {
             pool.lapse(permits);

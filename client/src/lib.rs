@@ -1,9 +1,10 @@
 //! A distributed rate limiter by quota leasing: a fleet of processes keeps to one contract, at nanoseconds a call.
 //!
-//! A central allocator owns the quota of a contract and lends it out. This client spends what it was lent in
-//! memory, refills it in the background, and gives back what it does not need. The sum over all processes stays
-//! within the limit in every window, through crashes, restarts, partitions and pauses: a lease is checked against
-//! its deadline at every spend, and when the allocator cannot be reached, calls are refused rather than guessed, unless the limit says otherwise.
+//! A central allocator owns the quota of a contract and lends it out. This client spends its leases in memory, refills
+//! them in the background, and gives back permits that it does not need. The sum over all processes stays within the
+//! limit in every window, through crashes, restarts, partitions and pauses. A lease is checked against its deadline at
+//! every spend. When the allocator cannot be reached, calls are refused rather than guessed, unless the limit says
+//! otherwise.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -25,26 +26,27 @@
 //! # }
 //! ```
 //!
-//! Several allocators may each own a part of a contract: [`Builder::or`] names another one to go on at when the first is gone.
+//! Several allocators may each own a part of a contract: [`Builder::or`] names another one, to which the client moves
+//! when the first fails.
 //!
 //! # Features
-//! None is on by default. The bare client is 86 crates, itself, `lessor-holder` and `lessor-protocol` among them. Most are those of
-//! `reqwest` and `tokio` (`cargo tree -p lessor --edges normal --prefix none`, each counted once).
+//! None is on by default. The bare client is 86 crates, among them itself, `lessor-holder` and `lessor-protocol`. Most
+//! belong to `reqwest` and `tokio` (`cargo tree -p lessor --edges normal --prefix none`, each counted once).
 //!
-//! - `tls`: [`Builder`]`::tls`, and `https://` addresses. Twenty-one crates more.
-//! - `tower`: `lessor::layer`, for servers that speak HTTP or gRPC. No crate more.
-//! - `reqwest-middleware`: `lessor::outgoing`, for requests that are sent. Three crates more.
-//! - `opentelemetry`: spans lead on in the traces of the process. Seventeen crates more.
+//! - `tls`: [`Builder`]`::tls`, and `https://` addresses. Adds twenty-one crates.
+//! - `tower`: `lessor::layer`, for servers that speak HTTP or gRPC. Adds no crate.
+//! - `reqwest-middleware`: `lessor::outgoing`, for outgoing requests. Adds three crates.
+//! - `opentelemetry`: the client's spans belong to the traces of the process. Adds seventeen crates.
 //!
 //! # The code
-//! When to ask, for how much, and what to believe is decided in the crate `lessor-holder`. In reading order: `slot` (the atomic words that are spent from), `ticks` and `stripe_hint` (by which clock, and which word
-//! first), `pace` (how fast), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
-//! `guard`, `reservation`, `peek` and `priority` (what callers use), `rate_limit_headers`, `feedback` and `observe` (what the
-//! vendor says), `headers`, `layer` and `outgoing` (for HTTP), `refiller`, `fallback`, `events`,
-//! `transport` and `listener` (the background tasks), `tally` (metrics), `shared` and `client` (who owns
-//! it all).
+//! The crate `lessor-holder` decides when to ask, for how much, and what to believe. In reading order: `slot` (the
+//! atomic words that calls spend from), `ticks` and `stripe_hint` (which clock a call reads, and which word it tries
+//! first), `pace` (steady flows), `local_pool`, `line` and `wait` (what handles share, and waiting callers), `limit`,
+//! `all`, `guard`, `reservation`, `peek` and `priority` (what callers use), `rate_limit_headers`, `feedback` and
+//! `observe` (the vendor's own count), `headers`, `layer` and `outgoing` (HTTP), `refiller`, `fallback`, `events`,
+//! `transport` and `listener` (the background tasks), `tally` (metrics), `shared` and `client` (the owners of it all).
 
-/// What the guide for those who come from another limiter shows, compiled.
+/// Compiles the examples of the guide for users of other limiters.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/migration.md")]
 mod migration {}
@@ -102,7 +104,7 @@ pub use all::{All, Parts, all, try_all};
 pub use client::{Builder, Client, Stats};
 pub use events::{Event, Events};
 pub use guard::Guard;
-/// The crate whose headers [`Limit::observe`] reads.
+/// The crate of the header types that [`Limit::observe`] reads.
 pub use http;
 pub use lessor_files::{FileError, Token};
 pub use lessor_protocol::Fallback;

@@ -1,4 +1,5 @@
-//! The handle that callers hold: one limit, or one key of it. Cheap to clone; look it up once and keep it.
+//! Handles to one limit, or to one key of it: [`Limit`], and in the submodules the ways to wait, check, enter and
+//! reserve.
 
 mod check;
 mod enter;
@@ -17,23 +18,24 @@ use std::sync::Arc;
 
 pub(crate) use waits::{until, within};
 
-/// A handle to one limit, or to one key of a keyed limit.
+/// A handle to one limit, or to one key of a keyed limit. Cheap to clone: look it up once and keep it.
 ///
-/// All handles of the same limit and key in one process spend the same lease.
+/// All handles to the same limit and key in one process spend the same lease.
 ///
-/// A handle keeps its client alive: the client ends with its last handle, to itself or to a limit.
+/// A handle keeps its client alive: the client ends when its last handle, and the last handle to any of its limits, is
+/// dropped.
 #[derive(Clone)]
 pub struct Limit {
-    /// Where what a call reads first is, so that it need not ask the pool.
+    /// Where the hot state of the pool is: a call reads it before the rest of the pool.
     hot_ref: HotRef,
     pool: Arc<LocalPool>,
     shared: Arc<Shared>,
     priority: Priority,
-    /// What keeps the background task going.
+    /// Keeps the background task running; `None` for a handle without a client.
     task: Option<Arc<Task>>,
 }
 
-/// Names no key, and is one line.
+/// Prints one line, and never a key.
 impl fmt::Debug for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Limit({:?}, priority {:?})", self.pool, self.priority)
@@ -45,18 +47,19 @@ impl Limit {
         Limit { hot_ref: pool.hot_ref().clone(), pool, shared, priority: Priority::Normal, task: None }
     }
 
-    /// The same, as one of the handles of a client.
+    /// Makes this a handle of the client that owns `task`.
     pub(crate) fn of(self, task: Option<Arc<Task>>) -> Self {
         Limit { task, ..self }
     }
 
-    /// The same limit for one key: a user, a tenant. Look it up once and keep the handle: this takes a lock.
+    /// Returns a handle to one key of the limit: a user, a tenant. It takes a lock, so look a key up once and keep the
+    /// handle.
     pub fn key(&self, key: &str) -> Limit {
         let of_key = Limit::new(self.shared.pool(&self.pool.name().limit, Some(key)), self.shared.clone());
         of_key.with_priority(self.priority).of(self.task.clone())
     }
 
-    /// A handle to the same limit whose waiting callers come before or behind others, see [`Priority`].
+    /// Returns a handle to the same limit whose waiting callers have `priority`.
     ///
     /// ```no_run
     /// # async fn example(limit: lessor::Limit) -> Result<(), lessor::Refusal> {
@@ -70,48 +73,50 @@ impl Limit {
         Limit { priority, ..self.clone() }
     }
 
-    /// Its place among those who wait.
+    /// The priority of this handle's waiting callers.
     pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// Spends `permits` now, or not at all. Zero permits always succeed and cost nothing.
+    /// Spends `permits` now, or nothing. Zero permits always succeed and cost nothing.
     ///
-    /// Local: it reads a coarse clock and swaps one word. It takes no lock, allocates nothing, logs nothing and never
-    /// waits. A spend that leaves little behind wakes the background task, at most once a refill. It never
+    /// The call is local: it reads a coarse clock and swaps one word. It takes no lock, allocates nothing, logs nothing
+    /// and never waits. A spend that leaves few permits wakes the background task, at most once a refill. It never
     /// overtakes callers that wait in [`Limit::acquire`].
     ///
-    /// The call is charged to this instant: make it at once. What passes until the vendor counts it is the caller's to keep
-    /// within the `margin` of the limit. A call that has to wait for something else first uses [`Limit::try_reserve`] and
-    /// [`crate::Reservation::is_good`].
+    /// The permits are charged to this instant, so make the call at once. The delay until the vendor counts the call
+    /// has to stay within the `margin` of the limit. A call that first has to wait for something else uses
+    /// [`Limit::try_reserve`] and [`crate::Reservation::is_good`].
     ///
     /// # Errors
-    /// A [`Refusal`] says why not. Nothing was spent then.
+    /// A [`Refusal`] with the reason. Nothing was spent then.
     ///
     /// # Memory ordering
-    /// What happens before a successful call is not made visible to other threads by it: it counts, it does not
-    /// synchronise.
+    /// A successful call does not synchronise threads: writes before it do not become visible to other threads through
+    /// it.
     #[inline(always)]
     pub fn try_acquire(&self, permits: u64) -> Result<(), Refusal> {
         self.pool.try_acquire_at(self.hot_ref.hot_state(), permits)
     }
 
-    /// Spends `permits` of one key now, or not at all: the same as `self.key(key).try_acquire(permits)` for callers that see
-    /// many keys and keep no handle. One lookup, which takes a lock that few others take at the same time; it allocates at
-    /// the first call of a key. A key without calls and handles is forgotten once its leases are over or given back, and the
-    /// background task has looked (every five seconds). Until then it takes 1.3 to 1.5 KB.
+    /// Spends `permits` of one key now, or nothing: the same as `self.key(key).try_acquire(permits)`, for callers that
+    /// see many keys and keep no handles.
+    ///
+    /// Each call is one lookup, which takes a lock that few other threads take at the same time. Only the first call of
+    /// a key allocates. A key without calls and handles is forgotten once its leases have ended or were given back; the
+    /// background task looks every five seconds. Until then it takes about 1 KB.
     ///
     /// # Errors
-    /// As [`Limit::try_acquire`]. The first call of a key is refused unless its limit is in shadow mode: nothing is leased
-    /// for it yet, and it is asked for. [`Limit::check_key`] waits for that answer.
+    /// As [`Limit::try_acquire`]. The first call of a key is refused, unless the limit is in shadow mode: nothing is
+    /// leased for the key yet, and the call only asks for it. [`Limit::check_key`] waits for that answer.
     #[inline]
     pub fn try_acquire_key(&self, key: &str, permits: u64) -> Result<(), Refusal> {
         let known = self.pool.keys().and_then(|keys| keys.try_acquire(key, permits));
         known.unwrap_or_else(|| self.key(key).try_acquire(permits))
     }
 
-    /// Spends what there is, up to `permits`, and says how many that are: at least one. For those who can do a part of
-    /// their work.
+    /// Spends as many permits as there are, up to `permits`, and returns how many: at least one. It suits callers that
+    /// can do a part of their work.
     ///
     /// ```no_run
     /// # fn example(limit: &lessor::Limit, batch: Vec<u32>) -> Result<(), lessor::Refusal> {
@@ -138,8 +143,10 @@ impl Limit {
         }
     }
 
-    /// What could be taken now, and what a call of `permits` would be told. Takes nothing, asks for nothing and counts as no
-    /// demand: looking at a limit lends no permits to this process.
+    /// Returns how many permits a call could take now, and the refusal that a call of `permits` would get.
+    ///
+    /// It takes nothing, asks for nothing and does not count as demand: looking at a limit brings no permits to this
+    /// process.
     ///
     /// ```no_run
     /// # fn example(limit: &lessor::Limit) {
@@ -161,14 +168,14 @@ impl Limit {
         self.pool.available()
     }
 
-    /// Permits that calls got though there were none, because the limit is in shadow mode. Nothing is refused there, and
-    /// this is what would have been. Until the allocator has answered once, this process does not know of the mode.
+    /// Permits that calls got in shadow mode although none were there. Shadow mode refuses nothing; this counts what it
+    /// would have refused. The process learns of the mode with the first answer of the allocator.
     pub fn shadow_refused(&self) -> u64 {
         self.pool.shadow_refused()
     }
 
-    /// Permits that calls got though no allocator had lent them, because the allocator could not be reached and the limit's
-    /// fallback is [`crate::Fallback::Open`].
+    /// Permits that calls got without a lease, while no allocator could be reached and the fallback of the limit was
+    /// [`crate::Fallback::SafeShare`] or [`crate::Fallback::Open`].
     pub fn fallback_passed(&self) -> u64 {
         self.pool.fallback_passed()
     }

@@ -1,5 +1,5 @@
-//! The limits without a key that a client knows, by name: few, never forgotten, and looked up without a lock by callers that keep no
-//! handle. They are in parts, and a name that is new copies one of them.
+//! The plain pools of a client, by the name of their limit. They are never forgotten, and a lookup takes no lock. The
+//! map is in parts, and adding a name copies one part.
 
 use crate::local_pool::LocalPool;
 use arc_swap::ArcSwap;
@@ -8,10 +8,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Of 65,536 names, each part has 256.
+/// Parts of the map. At 65,536 names, each has 256.
 const PARTS: usize = 256;
 
-/// The limits of a client.
+/// The plain pools of a client, one for each limit that it knows.
 pub(crate) struct Limits {
     parts: Box<[ArcSwap<Part>]>,
     hasher: RandomState,
@@ -21,13 +21,13 @@ pub(crate) struct Limits {
 type Part = HashMap<Arc<str>, Arc<LocalPool>>;
 
 impl Limits {
-    /// No limit is known.
+    /// Makes an empty map.
     pub(crate) fn new() -> Self {
         let parts = (0..PARTS).map(|_| ArcSwap::default()).collect();
         Limits { parts, hasher: RandomState::new(), len: AtomicUsize::new(0) }
     }
 
-    /// The pool of `limit`, if it is known.
+    /// Returns the pool of `limit`, if it is known.
     pub(crate) fn get(&self, limit: &str) -> Option<Arc<LocalPool>> {
         self.part(limit).load().get(limit).cloned()
     }
@@ -37,7 +37,7 @@ impl Limits {
         self.part(limit).load().contains_key(limit)
     }
 
-    /// Adds `pool`. No other one is added meanwhile: the caller has a lock.
+    /// Adds `pool`. The caller holds a lock under which no other pool is added.
     pub(crate) fn insert(&self, limit: Arc<str>, pool: Arc<LocalPool>) {
         let place = self.part(&limit);
         let mut part = Part::clone(&place.load());
@@ -47,12 +47,12 @@ impl Limits {
         place.store(Arc::new(part));
     }
 
-    /// How many are known.
+    /// Number of limits that are known.
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Their pools.
+    /// Returns all pools.
     pub(crate) fn pools(&self) -> Vec<Arc<LocalPool>> {
         let mut pools = Vec::with_capacity(self.len());
         for part in &self.parts {
@@ -61,14 +61,14 @@ impl Limits {
         pools
     }
 
-    /// Forgets all: for tests of what outlives a pool.
+    /// Forgets all limits, for tests of state that outlives a pool.
     #[cfg(test)]
     pub(crate) fn clear(&self) {
         self.parts.iter().for_each(|part| part.store(Arc::default()));
         self.len.store(0, Ordering::Relaxed);
     }
 
-    /// The part that `limit` is in, or would be.
+    /// The part for the name `limit`.
     fn part(&self, limit: &str) -> &ArcSwap<Part> {
         &self.parts[self.hasher.hash_one(limit) as usize % PARTS]
     }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use crate::by_hand;
 
-    /// The bug: a name that was new copied all that are known, and ten thousand of them took a minute.
+    /// The bug: each new name copied all known ones, and ten thousand names took a minute.
     #[test]
     fn a_name_that_is_new_copies_few_of_those_that_are_known() {
         let (limits, pool) = (Limits::new(), by_hand::shared().pool("a", None));

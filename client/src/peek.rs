@@ -1,4 +1,4 @@
-//! What a limit could give at this moment, for callers who only want to know. It takes nothing and decides nothing.
+//! What a limit could give at this moment, for callers that only look. Looking takes no permits.
 
 use crate::refusal::Refusal;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use std::time::Duration;
 pub struct Peek {
     /// Permits that could be taken now without waiting.
     pub available: u64,
-    /// What a call would be told that wants as many as were looked for; `None` if it would get them.
+    /// The refusal that a call of the given permits would get; `None` if it would be admitted.
     pub refusal: Option<Refusal>,
 }
 
 impl Peek {
-    /// When as many would be there as were looked for, as far as this process knows. Zero if they are there now; `None` if
-    /// the time is unknown, or they never will be.
+    /// Returns the time until the permits are expected, as far as this process knows. Zero if they are there now;
+    /// `None` if the time is unknown or they never will be.
     pub fn ready_in(&self) -> Option<Duration> {
         self.refusal.map_or(Some(Duration::ZERO), |refusal| refusal.retry_after())
     }

@@ -1,26 +1,26 @@
-//! Who comes first among callers that wait. Handles carry one, the line goes by it.
+//! The order among callers that wait. Handles carry a priority, and the line goes by it.
 
 /// The rank of a handle's waiting callers, within one process. See [`crate::Limit::with_priority`].
 ///
-/// Callers of one priority are served in the order in which they came. A higher one goes before a lower one, but not
-/// for ever. Of eight that are served, one is the caller that has waited longest, whatever its priority. While the
-/// first in line waits for the last permits of a large call, only callers of a higher priority go before it.
+/// Callers of one priority are served in the order in which they came. A higher priority goes before a lower one, with
+/// an exception: one in eight callers served is the one that has waited longest, whatever its priority. While the first
+/// caller in line waits for the last permits of a large call, only callers of a higher priority go before it.
 ///
-/// It decides about waiting alone: [`crate::Limit::try_acquire`] never overtakes a line. Between processes, priorities
-/// are the operator's to say, in the limit's configuration.
+/// Priority concerns waiting only: [`crate::Limit::try_acquire`] never overtakes a line. Between processes, the
+/// operator sets priorities in the configuration of the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Priority {
-    /// Behind others: what can wait, such as batch jobs.
+    /// Behind others: work that can wait, such as batch jobs.
     Low,
-    /// What handles have by themselves.
+    /// The default of handles.
     #[default]
     Normal,
-    /// Before others: what a user is looking at.
+    /// Before others: work that a user is waiting for.
     High,
 }
 
 impl Priority {
-    /// All of them, the first served first.
+    /// All priorities, highest first.
     pub(crate) const ALL: [Priority; 3] = [Priority::High, Priority::Normal, Priority::Low];
 }

@@ -1,5 +1,5 @@
-//! What one answer of a vendor says of its own count, read off its status and headers. Callers may read one themselves;
-//! [`crate::Limit::observe`] does. It believes nothing and decides nothing: what follows is the allocator's to say.
+//! Reads a vendor's own count off the status and headers of one answer. Callers may read an answer themselves, and
+//! [`crate::Limit::observe`] does. What follows from an answer is for the allocator to decide.
 
 mod date;
 mod fields;
@@ -16,40 +16,40 @@ use lessor_protocol::observed::ANNOUNCED_MAX;
 use lessor_protocol::{Announced, Left, PERMITS_MAX};
 use std::time::Duration;
 
-/// The two fields of the IETF draft (`draft-ietf-httpapi-ratelimit-headers-11`).
+/// The fields of the IETF draft (`draft-ietf-httpapi-ratelimit-headers-11`), with [`RATELIMIT_POLICY`].
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// See [`RATELIMIT`].
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Numbers from here on are seconds since 1970 rather than seconds to go: no caller waits for three years.
+/// Numbers from here on are seconds since 1970 rather than a number of seconds to wait: this is three years.
 const EPOCH_FROM: u64 = 100_000_000;
 
-/// What one answer of a vendor says of its own count.
+/// What one answer of a vendor says about its own count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RateLimitHeaders {
-    /// Whether it refuses the call because there were too many, and asks to be left alone.
+    /// Whether the vendor refuses the call because there were too many, and asks for a pause.
     pub refused: bool,
-    /// For how long, if it says so.
+    /// Length of that pause, if the vendor names one.
     pub wait: Option<Duration>,
-    /// What it has left.
+    /// Permits that the vendor has left, and for how long.
     pub left: Option<Left>,
-    /// What it says that the contract is.
+    /// The limits that the vendor announces as the contract.
     pub announced: [Option<Announced>; ANNOUNCED_MAX],
 }
 
 impl RateLimitHeaders {
-    /// A vendor refused a call because there were too many, and asks to be left alone for `wait`. For those that do not
+    /// Makes the refusal of a vendor that had too many calls and asks for a pause of `wait`. For vendors that do not
     /// speak HTTP.
     pub fn refused(wait: Option<Duration>) -> Self {
         RateLimitHeaders { refused: true, wait, ..RateLimitHeaders::default() }
     }
 
-    /// Reads what `status` and `headers` say, where the headers may have other `names`. Nothing is allocated.
+    /// Reads `status` and `headers`, where the older headers may have other `names`. Allocates nothing.
     ///
-    /// A refusal is a 429, or a 503 that says when to come back. `RateLimit` and `RateLimit-Policy` come before headers of
-    /// the older kind, and what is malformed is passed over whole, as the draft wants it. An instant is believed only
-    /// beside the vendor's own `Date`: no clock of ours decides. An answer out of a cache says nothing.
+    /// A refusal is a 429, or a 503 that says when to come back. `RateLimit` and `RateLimit-Policy` go before the older
+    /// headers. A malformed field is ignored whole, as the draft requires. An instant is used only together with the
+    /// vendor's own `Date`, so that no local clock decides. An answer out of a cache says nothing.
     pub fn read(status: StatusCode, headers: &HeaderMap, names: &HeaderNames) -> Self {
         let is_old = number(headers, &AGE).is_some_and(|age| age > 0);
         if headers.is_empty() && status != StatusCode::TOO_MANY_REQUESTS || is_old {
@@ -73,12 +73,12 @@ impl RateLimitHeaders {
         said
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the answer says nothing.
     pub fn is_empty(&self) -> bool {
         *self == RateLimitHeaders::default()
     }
 
-    /// The list fields: of all policies the one that has least left, and all that are announced.
+    /// Reads the fields of the draft: the policy with the least left, and all announced policies.
     fn read_draft(&mut self, headers: &HeaderMap) {
         let is_counted = |item: &Item<'_>| item.is_of_calls();
         if let Some(read) = list(headers, &RATELIMIT) {
@@ -89,7 +89,7 @@ impl RateLimitHeaders {
         }
         if let Some(read) = list(headers, &RATELIMIT_POLICY) {
             let policies = read.filter(is_counted).filter_map(|item| {
-                // A window of no length is malformed.
+                // A window without length is malformed.
                 let per = item.number("w").filter(|seconds| *seconds > 0).map(Duration::from_secs);
                 Some(Announced { limit: item.number("q")?, per })
             });
@@ -97,7 +97,7 @@ impl RateLimitHeaders {
         }
     }
 
-    /// The older headers, one number each. Whether there are any.
+    /// Reads the older headers, one number each. Returns whether there are any.
     fn read_trio(&mut self, headers: &HeaderMap, trio: &Trio) -> bool {
         let (limit, left) = (number(headers, &trio.limit), number(headers, &trio.remaining));
         if let Some(permits) = left {
@@ -115,7 +115,7 @@ impl RateLimitHeaders {
     }
 }
 
-/// The items of all fields of that name, unless one of them is malformed.
+/// The items of all fields named `name`; `None` if there is no such field or one is malformed.
 fn list<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<impl Iterator<Item = Item<'a>>> {
     let texts = || headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
     let is_good = texts().next().is_some() && texts().all(|text| items(text).all(|item| item.is_some()));
@@ -126,7 +126,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 
-/// The number that a header begins with: some add the window, or a list of policies.
+/// The number that a header begins with: some vendors append the window, or a list of policies.
 fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
     let text = text(headers, name)?;
     let first = text.split([',', ';']).next().unwrap_or_default().trim();
@@ -134,7 +134,7 @@ fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
     first.parse().ok().filter(|number| is_number && *number <= PERMITS_MAX)
 }
 
-/// How long to leave the vendor alone.
+/// How long to leave the vendor alone, by its `Retry-After`.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = text(headers, &RETRY_AFTER)?;
     match number(headers, &RETRY_AFTER) {
@@ -143,19 +143,19 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// What a reset says, however it says it: seconds to go, with a fraction perhaps, a time with units, or an instant.
+/// Reads a reset in any of its forms: seconds to go, a time with units, perhaps with a fraction, or an instant.
 fn reset(text: &str, headers: &HeaderMap) -> Option<Duration> {
     let whole: Option<u64> = text.parse().ok();
     match whole {
         Some(seconds) if seconds < EPOCH_FROM => Some(Duration::from_secs(seconds)),
-        // Some say milliseconds.
+        // Some vendors send milliseconds.
         Some(instant) if instant >= 1_000 * EPOCH_FROM => until(instant / 1_000, headers),
         Some(instant) => until(instant, headers),
         None => fields::span(text),
     }
 }
 
-/// How long it is until `instant`, by the vendor's own clock.
+/// Time until `instant`, by the vendor's own clock.
 fn until(instant: u64, headers: &HeaderMap) -> Option<Duration> {
     let now = date::seconds(text(headers, &DATE)?)?;
     Some(Duration::from_secs(instant.saturating_sub(now)))

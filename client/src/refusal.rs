@@ -1,44 +1,45 @@
-//! The answers that are not a yes. Refusing is an answer, not an error: small, `Copy`, and named for what the
-//! caller can do about it. Handles return it; nothing here decides anything.
+//! Reasons why a call is not admitted. A refusal is an answer, not an error: small, `Copy`, and named for what the
+//! caller can do about it.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Why a call was not admitted. It costs nothing, on any of several limits.
+/// Why a call was not admitted. A refused call costs no permits, on any of several limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Not now: the lease is spent, and the pool had no more when it was last asked.
+    /// Not now: the lease is spent, and the pool had no more permits when it was last asked.
     Empty {
         /// When to try again.
         retry_after: Duration,
     },
-    /// Never: no pool of this limit can hold that many.
+    /// Never: one call on this limit cannot take that many permits.
     TooLarge {
-        /// The most one call can take.
+        /// Most permits that one call can take.
         limit: u64,
     },
-    /// An operator has paused the limit, or blocked this node, or the vendor asked to be left alone.
+    /// An operator has paused the limit or blocked this node, or the vendor has asked for a pause.
     Paused {
         /// When to try again.
         retry_after: Duration,
     },
-    /// The allocator lends nothing until all that it may have forgotten has ended, or because it is about to stop.
+    /// The allocator lends nothing yet, because leases that it may have forgotten have not ended, or it is about to
+    /// stop.
     Quarantine {
         /// When to try again.
         retry_after: Duration,
     },
     /// There is no live lease, and no allocator answers.
     Unreachable {
-        /// When an allocator is asked again.
+        /// When an allocator will be asked again.
         retry_after: Duration,
     },
-    /// The allocator has no such limit, or this client has no right to it, or the limit is counted by key and the handle has none, or the
-    /// other way round.
+    /// The allocator has no such limit, or this client has no right to it. Or the limit is counted by key and the
+    /// handle has none, or the handle has a key and the limit is not counted by key.
     UnknownLimit,
-    /// No key can have this text: it is empty, too long, or has characters that no key has.
+    /// No key can have this text: it is empty, too long, or has characters that keys cannot have.
     BadKey,
-    /// The limit has as many keys, names or sessions as it may. Those that it has go on.
+    /// The limit has as many keys, names or sessions as it may. Known ones go on.
     Full {
         /// When to try again.
         retry_after: Duration,
@@ -48,7 +49,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// When to try again, where trying again can help.
+    /// Returns the time after which to try again, if trying again can help.
     pub fn retry_after(&self) -> Option<Duration> {
         match *self {
             Refusal::Empty { retry_after }

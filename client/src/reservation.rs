@@ -1,11 +1,11 @@
-//! Permits set aside for a call whose cost is known only when it is over. Limits make reservations, callers settle them;
-//! it refuses nothing.
+//! Permits set aside for a call whose cost is known only when it is over. Limits make reservations, and callers settle
+//! them.
 
 use crate::guard::Guard;
 use crate::local_pool::LocalPool;
 use std::sync::Arc;
 
-/// Permits reserved for a call whose cost is known only afterwards, from [`crate::Limit::reserve`].
+/// Permits reserved for a call whose cost is known only when it is over, from [`crate::Limit::reserve`].
 ///
 /// ```no_run
 /// # async fn complete(prompt: &str) -> u64 { prompt.len() as u64 }
@@ -17,13 +17,13 @@ use std::sync::Arc;
 /// # }
 /// ```
 ///
-/// Dropping a reservation settles it in full, for the cost of its call is unknown; a call that was never made is
-/// [`Reservation::refund`]ed.
+/// Dropping a reservation settles it in full, because the cost of its call is unknown. [`Reservation::refund`] gives
+/// back the permits of a call that was never made.
 ///
-/// **Waiting before the call.** A permit that is acquired is charged to the window in which it was acquired. One that is
-/// reserved is charged until it is settled or [begins](Reservation::begin), so a call may wait for something else first. [`Reservation::is_good`], right
-/// before the call, says whether the permit still covers it; if not, take another one. In a steady flow, a call is due when
-/// it was reserved.
+/// **Waiting before the call.** A permit that is acquired is charged to the window in which it was acquired. A reserved
+/// permit stays charged until it is settled or [begins](Reservation::begin), so its call may wait for something else
+/// first. Right before the call, [`Reservation::is_good`] says whether the permit still covers it; if not, reserve
+/// another one. In a steady flow, a call is due when it was reserved.
 ///
 /// ```no_run
 /// # async fn sign_in() {}
@@ -40,28 +40,28 @@ use std::sync::Arc;
 /// # }
 /// ```
 ///
-/// **Time-out.** A reservation is open for as long as this process renews its lease, and for ten minutes at most. When the
-/// allocator cannot be reached, it is over when the lease is, within two seconds: all that was reserved counts as spent
-/// then, at the allocator too, and nothing of it comes back. [`Reservation::is_open`] says whether it would.
+/// **Time-out.** A reservation is open while this process renews its lease, and for ten minutes at most. When the
+/// allocator cannot be reached, it ends with the lease, within two seconds: all reserved permits count as spent then,
+/// at the allocator too, and none come back. [`Reservation::is_open`] says whether permits would still come back.
 #[must_use = "a reservation that is dropped is settled in full"]
 #[derive(Debug)]
 pub struct Reservation {
     pool: Arc<LocalPool>,
-    /// `None` if nothing was set aside: for zero permits, or because the limit is in shadow mode.
+    /// `None` if nothing was set aside: for zero permits, in shadow mode, or in a fallback.
     number: Option<u64>,
     permits: u64,
 }
 
-/// What came of settling a [`Reservation`].
+/// What settling a [`Reservation`] returned, took and left owed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settled {
-    /// Permits that were not needed, and can be spent again by this process.
+    /// Permits that were not needed and that this process can spend again.
     pub returned: u64,
-    /// Permits that the call has cost beyond what was reserved, and that were there to pay for them.
+    /// Permits beyond the reservation that the call has cost and that were available.
     pub taken: u64,
-    /// Permits beyond that, which were not there: the call has exceeded what this process was lent. The next permits that
-    /// come pay for them, before another caller gets one.
+    /// Permits beyond `taken` that were not available: the call has exceeded what this process was lent. The next
+    /// permits to arrive pay for them, before another caller gets one.
     pub owed: u64,
 }
 
@@ -70,46 +70,47 @@ impl Reservation {
         Reservation { pool, number, permits }
     }
 
-    /// Permits that are reserved, less what was refunded.
+    /// Permits reserved, less those refunded.
     pub fn permits(&self) -> u64 {
         self.permits
     }
 
-    /// Whether a call that is made now is covered: the lease that the permits were reserved from has not ended, so the fleet
-    /// counts them as in use. It costs a lock and a look at the clock.
+    /// Whether a call made now is covered: the lease of the reserved permits has not ended, so the fleet counts them as
+    /// in use. It takes a lock and reads the clock.
     ///
-    /// Permits that nothing was set aside for are good for ever: those of shadow mode and of a fallback, and zero permits.
+    /// A reservation for which nothing was set aside is always good: zero permits, and permits of shadow mode or a
+    /// fallback.
     pub fn is_good(&self) -> bool {
         self.number.is_none_or(|number| self.pool.is_open(number))
     }
 
-    /// Whether what is not needed would come back: see the time-out above.
+    /// Whether unneeded permits would still come back: see the time-out above.
     pub fn is_open(&self) -> bool {
         self.number.is_some_and(|number| self.pool.is_open(number))
     }
 
-    /// Gives up to `permits` back that will not be needed, before the call is over or because it is not made. Returns how
-    /// many can be spent again: never more than are reserved, and none once the reservation is over.
+    /// Gives back up to `permits` that will not be needed, before the call is over or because it is not made. Returns
+    /// how many can be spent again: never more than are reserved, and none once the reservation is over.
     pub fn refund(&mut self, permits: u64) -> u64 {
         let back = permits.min(self.permits);
         self.permits -= back;
         self.number.map_or(0, |number| self.pool.give_back(number, back))
     }
 
-    /// The call begins now, and costs what is reserved. Where the limit caps what is in flight, the permits are in use until
-    /// the guard is dropped; where it does not, they are spent, and the guard does nothing.
+    /// Begins the call, at the cost that is reserved. Where the limit caps calls in flight, the permits are in use
+    /// until the guard is dropped; otherwise they are spent, and the guard does nothing.
     pub fn begin(mut self) -> Guard {
         let number = self.number.take();
         let counted = number.and_then(|number| self.pool.enter_reserved(number));
         Guard::new(counted.filter(|permits| *permits > 0).map(|permits| (self.pool.clone(), permits)))
     }
 
-    /// The call has cost `actual` permits: what was reserved beyond that can be spent again.
+    /// Settles a call that has cost `actual` permits: the rest of the reservation can be spent again.
     ///
-    /// A call that has cost more than was reserved takes the difference from what is there. What is not there is owed: no
-    /// caller in this process gets a permit until that is paid. (At most as much is ever owed as one call can take.) Where
-    /// there is a choice, reserve the most that a call can cost. A limit that is exceeded stays exceeded, also when later
-    /// permits pay for it.
+    /// A call that has cost more than was reserved takes the difference from the available permits. Permits that are
+    /// not available are owed: no caller in this process gets a permit until they are paid, and at most one call's
+    /// maximum is ever owed. Where there is a choice, reserve the most that a call can cost: a limit that was exceeded
+    /// stays exceeded, even when later permits pay for it.
     pub fn settle(mut self, actual: u64) -> Settled {
         let returned = self.refund(self.permits.saturating_sub(actual));
         let beyond = actual.saturating_sub(self.permits);

@@ -1,8 +1,9 @@
-//! One call's places in the lines of all its limits. It stands in the line of the limit that is short, and stands aside in
-//! the others: there it keeps its place and keeps no other caller waiting.
+//! The places of one call in the lines of all its limits. The call stands in the line of the limit that is short. In
+//! the other lines it stands aside: it keeps its place there and keeps no other caller waiting.
 //!
-//! Where both limits always have a line, the one is empty whenever the other one gives. So a call that is first everywhere,
-//! and has been short of each limit in turn, stands in all of them until each gives: no caller behind it takes what it waits for.
+//! Two limits may both have a line all the time, and one has no permits whenever the other gives some. So a call that
+//! is first everywhere, and has been short of each limit in turn, stands in all lines until each limit gives: no caller
+//! behind it takes the permits it waits for.
 
 use super::All;
 use super::parts::Parts;
@@ -15,25 +16,25 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Least time for which a call may stand in several lines at once: some exchanges with an allocator that is far away. Less
-/// would end before both limits can give, more would keep others waiting for longer where one limit gives no more.
+/// Least time for which a call may stand in several lines at once: some exchanges with a distant allocator. Less would
+/// end before both limits can give; more would keep other callers waiting longer where one limit gives nothing.
 const STAND_MIN: Duration = Duration::from_secs(1);
 
-/// The places of one call, in the order of its parts; `None` for a part that pays nothing.
+/// The places of one call, in the order of its parts; `None` for a part that costs nothing.
 pub(super) struct Lines<'a> {
     places: Vec<Option<Place<'a>>>,
     /// The part that is short.
     short: usize,
-    /// How often another part was short than before, when that was last so, and the longest time from one to the next.
+    /// Changes of the short part: their number, the time of the last one, and the longest time between two.
     turns: usize,
     turned: Moment,
     longest: Duration,
-    /// Since when it stands in all lines.
+    /// Since when the call stands in all lines; `None` if it does not.
     stands_since: Option<Moment>,
 }
 
 impl<P: Parts> All<P> {
-    /// What `take` gives: at once, or after a wait for all parts.
+    /// Returns what `take` takes: at once, or after a wait for all parts.
     pub(super) async fn wait<T>(
         &self,
         take: impl Fn(&Self, Option<&Lines<'_>>) -> Result<T, usize>,
@@ -52,7 +53,7 @@ impl<P: Parts> All<P> {
 }
 
 impl<'a> Lines<'a> {
-    /// In the line of the part that is `short`, and aside in the others.
+    /// Joins the line of the part that is `short`, and stands aside in the others.
     fn join<P: Parts>(all: &'a All<P>, short: usize) -> Result<Self, Refusal> {
         let place = |part| {
             let ((limit, _), cost) = (all.parts.at(part), all.cost(part));
@@ -77,7 +78,7 @@ impl<'a> Lines<'a> {
         self.places[part].as_ref().is_some_and(Place::is_first)
     }
 
-    /// Whether others wait behind it in the line of `part`.
+    /// Whether the call stands in the line of `part` rather than aside, and so keeps callers behind it waiting.
     pub(super) fn stands(&self, part: usize) -> bool {
         self.places[part].as_ref().is_some_and(Place::stands)
     }
@@ -88,7 +89,7 @@ impl<'a> Lines<'a> {
         alarm: &mut Alarm,
         take: impl Fn(&Self) -> Result<T, usize>,
     ) -> Poll<Result<T, Refusal>> {
-        // The wakers are known before anything is looked at, as in the line of one limit.
+        // The lines know the waker before the permits are looked at, as in the line of one limit.
         self.places.iter_mut().flatten().filter(|place| place.stands()).for_each(|place| {
             place.stand(cx.waker());
         });
@@ -96,7 +97,8 @@ impl<'a> Lines<'a> {
         if let Some(refusal) = self.places.iter().flatten().find_map(refused) {
             return self.end(End::Refused, Err(refusal));
         }
-        // Each turn ends in the line of the part that is short; more than so many are others who are just as fast.
+        // Each round ends in the line of the part that is short. After this many rounds, other callers are just as
+        // fast.
         for _ in 0..self.places.len() + 2 {
             let taken = if self.is_first(self.short) { take(self) } else { Err(self.short) };
             let short = match taken {
@@ -112,8 +114,9 @@ impl<'a> Lines<'a> {
         Poll::Pending
     }
 
-    /// Stands in the line of the part that is `short`, and aside in the others unless it is time to stand in all. Returns
-    /// whether anything changed that is worth another attempt: its waker was not in that line before.
+    /// Stands in the line of the part that is `short`, and aside in the others unless it is time to stand in all.
+    /// Returns whether another attempt is worthwhile: the short part changed, or the call came back to a line that did
+    /// not have its waker.
     fn turn_to(&mut self, short: usize, waker: &Waker, now: Moment) -> bool {
         let turns = short != self.short;
         if turns {
@@ -133,8 +136,9 @@ impl<'a> Lines<'a> {
         turns || came_back
     }
 
-    /// Whether it may keep others waiting in all lines: each part was short before, it is first in each line, none is
-    /// paused, and it has not stood there for twice as long as one of them took to give.
+    /// Whether the call may keep others waiting in all lines. Each part must have been short before, the call must be
+    /// first in each line, and no limit may be paused. It ends after twice the time that the slowest limit took to
+    /// give.
     fn stands_in_all(&mut self, now: Moment) -> bool {
         let mut places = self.places.iter().flatten();
         let is_next = |place: &Place<'_>| place.is_first() && place.pool().condition() != Condition::Paused;
@@ -153,8 +157,8 @@ impl<'a> Lines<'a> {
         STAND_MIN.max(self.longest * 2)
     }
 
-    /// Sets a timer for what no waker tells: a permit of a steady flow is due, or it has stood in all lines
-    /// for too long.
+    /// Sets a timer for what no waker reports: a permit of a steady flow is due, or the call has stood in all lines for
+    /// too long.
     fn set_alarm(&self, alarm: &mut Alarm, cx: &Context<'_>) {
         let Some(place) = self.places[self.short].as_ref().filter(|place| place.is_first()) else { return };
         let now = CLOCK.now();

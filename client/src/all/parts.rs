@@ -1,24 +1,24 @@
-//! What a call on several limits is made of: limits and costs, in an array, a slice or a vector.
+//! The parts of a call on several limits: limits and costs, in an array, a slice or a vector.
 
 use crate::limit::Limit;
 use std::borrow::Borrow;
 
-/// Limits, each with how many of its permits a call costs. Arrays, slices and vectors are parts, of limits or of references
-/// to them.
+/// The parts of a call: limits, each with the number of permits that the call costs. Arrays, slices and vectors of
+/// limits, or of references to limits, are parts.
 pub trait Parts: sealed::Sealed {
-    /// One value for each part, in their order: an array for an array, a vector for the others.
+    /// One value for each part, in order: an array for an array, a vector for a slice or a vector.
     type Each<T>: AsRef<[T]> + AsMut<[T]>;
 
-    /// How many parts there are.
+    /// Number of parts.
     fn count(&self) -> usize;
 
-    /// The limit of a part, and its cost.
+    /// Returns the limit of a part, and its cost in permits.
     ///
     /// # Panics
-    /// If there are fewer parts.
+    /// If there is no such part.
     fn at(&self, part: usize) -> (&Limit, u64);
 
-    /// What `make` makes for each part.
+    /// Calls `make` with the index of each part and collects the results.
     fn each<T>(&self, make: impl FnMut(usize) -> T) -> Self::Each<T>;
 }
 
@@ -71,7 +71,7 @@ impl<L: Borrow<Limit>> Parts for Vec<(L, u64)> {
 }
 
 mod sealed {
-    /// Only the parts that are here.
+    /// Keeps other crates from implementing [`super::Parts`].
     pub trait Sealed {}
 
     impl<T, const N: usize> Sealed for [T; N] {}

@@ -1,4 +1,5 @@
-//! Taking all parts of a call or none. Permits are set aside, which leaves no trace when it is undone, until all are there.
+//! Takes all parts of a call or none. Permits are set aside, which can be undone without a trace, until all parts have
+//! them.
 
 use super::lines::Lines;
 use super::parts::Parts;
@@ -10,30 +11,31 @@ use crate::reservation::Reservation;
 use lessor_holder::safe_allowance::Paid;
 use lessor_protocol::Moment;
 
-/// What one part pays, and what was set aside for it.
+/// The permits that one part pays, and what was set aside for them.
 type Paying = (u64, Held);
 
 /// What was set aside for one part.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Held {
-    /// Nothing: it costs nothing, or an earlier part on the same limit pays for it.
+    /// Nothing: the part costs nothing, or an earlier part on the same limit pays for it.
     Nothing,
-    /// Permits, and a turn in a steady flow.
+    /// Permits and, in a steady flow, a turn.
     Permits(Option<Taken>),
-    /// A part of the reserve, without an allocator.
+    /// A part of this process's safe share, in a fallback.
     Share(Paid),
-    /// Nothing: the limit is in shadow mode, or passes everything.
+    /// Nothing: the limit is in shadow mode or an open fallback, and lets the call pass.
     Passes,
 }
 
 impl<P: Parts> All<P> {
-    /// The first part on the same limit as `part`: it pays for all of them.
+    /// Returns the first part on the same limit as `part`: it pays for all of them.
     fn payer(&self, part: usize) -> usize {
         let (limit, _) = self.parts.at(part);
         (0..part).find(|&before| same(self.parts.at(before).0, limit)).unwrap_or(part)
     }
 
-    /// What `part` pays: its own cost and that of later parts on the same limit, or nothing.
+    /// Returns what `part` pays: its own cost and that of later parts on the same limit, or nothing if an earlier part
+    /// pays.
     pub(super) fn cost(&self, part: usize) -> u64 {
         if self.payer(part) != part {
             return 0;
@@ -43,7 +45,7 @@ impl<P: Parts> All<P> {
         later.filter(|(other, _)| same(other, limit)).fold(permits, |sum, (_, more)| sum.saturating_add(more))
     }
 
-    /// Spends every part, or names the one that is short. `lines` are those that the caller stands in.
+    /// Spends every part, or returns the part that is short. `lines` are the lines in which the caller stands.
     pub(super) fn take(&self, lines: Option<&Lines<'_>>) -> Result<(), usize> {
         let held = self.hold(lines)?;
         for (part, (cost, held)) in held.as_ref().iter().enumerate() {
@@ -57,7 +59,7 @@ impl<P: Parts> All<P> {
         Ok(())
     }
 
-    /// The same for a call that ends with its guards.
+    /// As [`All::take`], for a call that ends when its guards are dropped.
     pub(super) fn start(&self, lines: Option<&Lines<'_>>) -> Result<P::Each<Guard>, usize> {
         let held = self.hold(lines)?;
         Ok(self.parts.each(|part| {
@@ -67,7 +69,7 @@ impl<P: Parts> All<P> {
         }))
     }
 
-    /// The same for a call that is settled when it is over.
+    /// As [`All::take`], for a call that is settled when it is over.
     pub(super) fn set_aside(&self, lines: Option<&Lines<'_>>) -> Result<P::Each<Reservation>, usize> {
         let held = self.hold(lines)?;
         Ok(self.parts.each(|part| {
@@ -77,7 +79,7 @@ impl<P: Parts> All<P> {
         }))
     }
 
-    /// Whether permits were set aside for `part`. If it passes without, that is counted.
+    /// Whether permits were set aside for `part`. Counts the permits of a part that passes without a lease.
     fn settles(&self, held: &P::Each<Paying>, part: usize) -> bool {
         match held.as_ref()[self.payer(part)].1 {
             Held::Permits(_) => true,
@@ -90,7 +92,7 @@ impl<P: Parts> All<P> {
         }
     }
 
-    /// Sets aside what every part pays; or puts back what was set aside, and names the part that is short.
+    /// Sets aside what every part pays. If a part is short, puts everything back and returns that part.
     fn hold(&self, lines: Option<&Lines<'_>>) -> Result<P::Each<Paying>, usize> {
         let mut held = self.parts.each(|part| (self.cost(part), Held::Nothing));
         match self.hold_each(held.as_mut(), lines) {
@@ -106,7 +108,7 @@ impl<P: Parts> All<P> {
     }
 
     fn hold_each(&self, held: &mut [Paying], lines: Option<&Lines<'_>>) -> Result<(), usize> {
-        // One reading for all parts: they are checked within nanoseconds of each other.
+        // One reading of the clock for all parts: they are checked within nanoseconds of each other.
         let now = CLOCK.now();
         if let Some(short) = lines.and_then(|lines| self.short_of(lines, now)) {
             return Err(short);
@@ -123,12 +125,13 @@ impl<P: Parts> All<P> {
                 Err(_) => Held::Share(pool.take_share(cost, first).ok_or(part)?),
             };
         }
-        // Once the permits of all are set aside: what a pace has let through is harder to undo.
+        // The pace comes after the permits of all parts: a turn in a steady flow is harder to undo.
         (0..held.len()).try_for_each(|part| self.take_pace(part, &mut held[part], now))
     }
 
-    /// The first part that is short, as far as can be seen without setting anything aside. Callers that wait look first: what
-    /// is set aside and put back wakes the next in line, and two that did so to each other would never rest.
+    /// Returns the first part that is short, as far as can be seen without setting anything aside. Waiting callers look
+    /// before they take: putting permits back wakes the next caller in line, and two callers could wake each other
+    /// without end.
     fn short_of(&self, lines: &Lines<'_>, now: Moment) -> Option<usize> {
         (0..self.parts.count()).find(|&part| {
             let (pool, cost) = (self.parts.at(part).0.pool(), self.cost(part));
@@ -136,7 +139,7 @@ impl<P: Parts> All<P> {
         })
     }
 
-    /// Takes from the pace of a limit that has a steady flow; or names the part, which is too early.
+    /// Takes from the pace of a limit with a steady flow, or returns the part if it is too early.
     fn take_pace(&self, part: usize, (cost, held): &mut Paying, now: Moment) -> Result<(), usize> {
         let Held::Permits(pace) = held else { return Ok(()) };
         let (pool, cost) = (self.parts.at(part).0.pool(), *cost);
@@ -161,8 +164,8 @@ impl<P: Parts> All<P> {
                 pool.put_back_quietly(cost);
             }
         }
-        // Looked at after it is back: a caller that came to be first meanwhile found nothing. The first in line itself would
-        // wake itself, for ever.
+        // After the permits are back: a caller that became first meanwhile has found nothing. The first in line must
+        // not wake itself, which would never end.
         if !lines.is_some_and(|lines| lines.stands(part) && lines.is_first(part)) {
             pool.call_line();
         }

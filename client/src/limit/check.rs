@@ -1,5 +1,5 @@
-//! A decision at once where this process can make it, and with the next answer of the allocator where it cannot: for servers,
-//! which must not refuse a caller only because they hold nothing for its key.
+//! Checks: they decide at once where this process can, and otherwise with the next answer of the allocator. They are
+//! for servers, which must not refuse a caller only because they hold no permits for its key.
 
 use super::Limit;
 use super::waits::within;
@@ -13,23 +13,25 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Longest wait for an answer: as long as an exchange may take. A longer one would keep a server's requests while its allocator
-/// is gone; a shorter one would refuse callers within their limit where the network is slow.
+/// Longest wait for an answer: the timeout of an exchange. More would hold a server's requests while its allocator is
+/// gone; less would refuse callers within their limit where the network is slow.
 const ANSWER_WITHIN: Duration = EXCHANGE_TIMEOUT;
 
-/// Answers that a caller waits for at most if they bring nothing or tell to wait, while the pool says that it has enough left: what is
-/// left may be meant for others. Those that do neither lend a part of what is left, and callers before this one may need it.
+/// Most answers that a caller waits for although they bring nothing or tell the node to wait, while the pool reports
+/// enough permits left: those may be meant for other nodes. Other answers are not counted: each lends a part of what is
+/// left, which callers ahead may need.
 const ANSWERS_MAX: u32 = 4;
 
 impl Limit {
     /// Spends `permits` now or, where this process does not know whether the pool has them, with the next answer of the
-    /// allocator. It never waits for permits to come back: where the last answer said that there are none, it refuses at once.
+    /// allocator. It never waits for permits to come back: if the last answer said that there are none, it refuses at
+    /// once.
     ///
-    /// So unlike [`Limit::try_acquire`] it does not refuse the first call of a key. The wait is about a round trip. An allocator
-    /// that leases the limit itself, from a shared store or an upstream, may have to ask there first: then it is a round trip
-    /// more. A large call, which takes most of what the pool has, waits for some answers, each of which brings a part. It is a
-    /// second at most. In shadow mode the wait is the same, and only then what would be refused is counted and let pass. Needs a
-    /// tokio timer.
+    /// Unlike [`Limit::try_acquire`] it does not refuse the first call of a key. The wait is about a round trip. An
+    /// allocator that leases the limit itself, from a shared store or an upstream, may have to ask there first, which
+    /// adds a round trip. A large call, which takes most of what the pool has, may wait for several answers that each
+    /// bring a part. The wait is at most a second. In shadow mode the wait is the same; a call that would be refused
+    /// after it is counted and passes. Needs a tokio timer.
     ///
     /// ```no_run
     /// # async fn example(limit: lessor::Limit, user: &str) -> Result<(), lessor::Refusal> {
@@ -42,7 +44,7 @@ impl Limit {
     /// As [`Limit::try_acquire`], and [`Refusal::Unreachable`] if no answer came in time.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the line; nothing is spent and nothing is lost.
+    /// Dropping the future leaves the line. Nothing is spent and nothing is lost.
     pub async fn check(&self, permits: u64) -> Result<(), Refusal> {
         let attempt = |first, passes| match passes {
             true => self.pool.take_or_pass(permits, first).ok(),
@@ -51,7 +53,7 @@ impl Limit {
         self.checked(permits, attempt).await
     }
 
-    /// [`Limit::check`] of one key: [`Limit::try_acquire_key`] for those who can wait for the first answer.
+    /// [`Limit::check`] of one key: [`Limit::try_acquire_key`] for callers that can wait for the first answer.
     ///
     /// # Errors
     /// As [`Limit::check`].
@@ -62,7 +64,7 @@ impl Limit {
         self.key(key).check(permits).await
     }
 
-    /// Starts a call that takes `permits` as [`Limit::check`] does. The call lasts until the guard is dropped, see
+    /// Starts a call that takes `permits` as [`Limit::check`] does. The call lasts until the guard is dropped, as with
     /// [`Limit::enter`].
     ///
     /// # Errors
@@ -78,9 +80,10 @@ impl Limit {
         self.checked(permits, attempt).await
     }
 
-    /// What `attempt` gives. It is told whether its caller is first in line, and whether to let pass what would be refused.
+    /// Returns what `attempt` takes. Its arguments say whether its caller is first in line, and whether a call that
+    /// would be refused passes instead.
     ///
-    /// In shadow mode nothing passes before it is known that it would be refused: that is what is counted.
+    /// In shadow mode no call passes before it is known that it would be refused, because such calls are counted.
     async fn checked<T>(
         &self,
         permits: u64,
@@ -116,7 +119,7 @@ impl Limit {
         }
         let mut wait = pin!(wait_in_line(pool, self.priority, permits, || attempt(true)));
         let answered = poll_fn(|cx| {
-            // The line would count a refusal of what passes.
+            // In shadow mode the call passes later: the line must not count it as refused.
             if pool.is_tried_out() && pool.for_good(permits).is_some() {
                 return Poll::Ready(Err(Why::Known));
             }
@@ -134,26 +137,26 @@ impl Limit {
     }
 }
 
-/// Why a check gets nothing.
+/// Why a check got no permits.
 #[derive(Clone, Copy, Debug)]
 enum Why {
-    /// The line has refused it, and counted that.
+    /// The line has refused the call and has counted the refusal.
     Told(Refusal),
-    /// It is known that there is nothing for it, or nothing came in time.
+    /// This process knows that there are no permits for the call, or the answers that came in time brought none.
     Known,
     /// No answer came in time.
     Unanswered,
 }
 
-/// What a caller that waits has seen come.
+/// The permits that a waiting caller has seen arrive.
 struct Gathered {
-    /// The most permits that were there at once.
+    /// Most permits that were available at once.
     most: u64,
-    /// How often the pool had told to wait when there were more than before.
+    /// The pool's count of answers that told to wait, when `most` last rose.
     told_to_wait: u32,
 }
 
-/// Whether it is known that `permits` cannot be had, by a caller that has `gathered` so much.
+/// Whether it is known that `permits` cannot be had, judged by what the waiting caller has `gathered`.
 fn is_answered(pool: &LocalPool, permits: u64, gathered: &mut Gathered) -> bool {
     let (there, told_to_wait) = (pool.available(), pool.told_to_wait());
     if there > gathered.most {
@@ -168,7 +171,7 @@ mod tests {
     use super::*;
     use crate::by_hand::{self, LEASED};
 
-    /// The bug: a call for nearly all that there is was refused after four answers, each of which had brought a part of it.
+    /// The bug: a call for nearly all permits was refused after four answers, although each had brought a part of them.
     #[test]
     fn a_call_is_waited_for_as_long_as_answers_bring_more() {
         let shared = by_hand::shared();

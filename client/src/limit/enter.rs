@@ -1,4 +1,4 @@
-//! Calls that say when they end, for limits that cap what is in flight.
+//! Calls that report when they end, for limits that cap calls in flight.
 
 use super::Limit;
 use crate::guard::Guard;
@@ -6,12 +6,12 @@ use crate::refusal::Refusal;
 use std::time::Duration;
 
 impl Limit {
-    /// Starts a call that takes `permits` now, or not at all. The call lasts until the guard is dropped.
+    /// Starts a call that takes `permits` now, or does not start it. The call lasts until the guard is dropped.
     ///
-    /// Where the limit caps what is in flight (a `concurrency` rule), that is what to use rather than
-    /// [`Limit::try_acquire`]: a permit that is only acquired counts as in flight for as long as a call may take. Where
-    /// it does not, this is the same as `try_acquire`, and dropping the guard does nothing. It takes a lock where calls
-    /// are counted, for as long as it takes to count one.
+    /// Where the limit caps calls in flight (a `concurrency` rule), use this rather than [`Limit::try_acquire`]: a
+    /// permit that is only acquired counts as in flight for as long as a call may take. There it takes a lock for as
+    /// long as counting one call takes. For other limits it is the same as `try_acquire`, and dropping the guard does
+    /// nothing.
     ///
     /// # Errors
     /// As [`Limit::try_acquire`].
@@ -22,7 +22,8 @@ impl Limit {
         }
     }
 
-    /// Starts a call that takes `permits`, waiting for them if need be, first come, first served.
+    /// Starts a call that takes `permits`, waiting for them if need be, first come, first served within one
+    /// [`crate::Priority`].
     ///
     /// # Errors
     /// As [`Limit::acquire`].
@@ -33,7 +34,7 @@ impl Limit {
         self.wait(permits, |first| self.started(permits, first)).await
     }
 
-    /// Starts a call that takes `permits` if they can be had within `patience`.
+    /// Starts a call that takes `permits` if they become available within `patience`.
     ///
     /// # Errors
     /// As [`Limit::acquire_within`].
@@ -44,7 +45,7 @@ impl Limit {
         self.wait_within(permits, patience, |first| self.started(permits, first)).await
     }
 
-    /// The guard is made at once: a caller that drops the future that holds it then drops it too.
+    /// Makes the guard at once, so that a dropped future drops it too.
     pub(super) fn started(&self, permits: u64, first: bool) -> Option<Guard> {
         Some(self.guard(permits, self.pool.enter_or_pass(permits, first).ok()?))
     }

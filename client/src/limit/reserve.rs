@@ -1,4 +1,4 @@
-//! Calls whose cost is known only when they are over.
+//! Reservations on one limit, for calls whose cost is known only when they are over.
 
 use super::Limit;
 use crate::refusal::Refusal;
@@ -8,9 +8,9 @@ use std::time::Duration;
 impl Limit {
     /// Reserves `permits` now, or none, for a call whose cost is known only when it is over. See [`Reservation`].
     ///
-    /// It takes a lock, for as long as it takes to note a number. Where the limit caps what is in flight, what a settled
-    /// reservation has spent counts as in flight for as long as a call may take, like a permit that is only acquired.
-    /// Where it has a steady flow, what is given back is not made up for in the flow.
+    /// It takes a lock for as long as noting one number takes. Where the limit caps calls in flight, the permits that a
+    /// settled reservation has spent count as in flight for as long as a call may take, as after
+    /// [`Limit::try_acquire`]. Where the limit has a steady flow, permits that are given back leave a gap in the flow.
     ///
     /// # Errors
     /// As [`Limit::try_acquire`].
@@ -29,7 +29,7 @@ impl Limit {
         self.wait(permits, |first| self.reserved(permits, first)).await
     }
 
-    /// Reserves `permits` if they can be had within `patience`.
+    /// Reserves `permits` if they become available within `patience`.
     ///
     /// # Errors
     /// As [`Limit::acquire_within`].

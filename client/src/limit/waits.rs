@@ -1,4 +1,4 @@
-//! Waiting for a permit of one limit: the calls that do, and what they share with those that start a call or reserve.
+//! Waiting for permits of one limit: the `acquire` calls, and the waits that `enter` and `reserve` share with them.
 
 use super::Limit;
 use crate::refusal::Refusal;
@@ -6,14 +6,17 @@ use crate::wait::wait_in_line;
 use std::time::{Duration, Instant};
 
 impl Limit {
-    /// Spends `permits`, waiting for them if need be, first come, first served among callers of one [`crate::Priority`].
+    /// Spends `permits`, waiting for them if need be, first come, first served among callers of one
+    /// [`crate::Priority`].
     ///
-    /// The call is charged to the instant in which this ends: make it at once, as after [`Limit::try_acquire`]. To wait for
-    /// several limits, use [`crate::all`]: after two acquires in a row the first permit is as old as the second wait is long.
-    /// A call that has to wait for something else first uses [`Limit::reserve`] and [`crate::Reservation::is_good`].
+    /// The permits are charged to the instant at which the wait ends, so make the call at once, as after
+    /// [`Limit::try_acquire`]. To wait for several limits, use [`crate::all`]: after two acquires in a row, the first
+    /// permit is as old as the second wait was long. A call that first has to wait for something else uses
+    /// [`Limit::reserve`] and [`crate::Reservation::is_good`].
     ///
-    /// A future that was polled once has a place in line. Poll it on, or drop it: while it is first and is not polled, no
-    /// caller behind it is served. `select!` drops the futures that lose; one that is kept outside of it, by `&mut`, stays in line.
+    /// A future that was polled once has a place in line. Keep polling it, or drop it: while it is first in line and
+    /// not polled, no caller behind it is served. `select!` drops the futures that lose; a future kept outside of it,
+    /// by `&mut`, stays in line.
     ///
     /// ```no_run
     /// # async fn example(limit: lessor::Limit, mut stop: tokio::sync::oneshot::Receiver<()>) -> Result<(), lessor::Refusal> {
@@ -26,16 +29,16 @@ impl Limit {
     /// ```
     ///
     /// # Errors
-    /// [`Refusal::TooLarge`] and [`Refusal::Closed`], which no waiting would change, and
-    /// [`Refusal::UnknownLimit`], [`Refusal::BadKey`] and [`Refusal::Full`] if the allocator lends nothing of it.
+    /// [`Refusal::TooLarge`] and [`Refusal::Closed`], which no waiting would change. [`Refusal::UnknownLimit`],
+    /// [`Refusal::BadKey`] and [`Refusal::Full`] if the allocator lends nothing of the limit or key.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the line; nothing is spent and nothing is lost.
+    /// Dropping the future leaves the line. Nothing is spent and nothing is lost.
     pub async fn acquire(&self, permits: u64) -> Result<(), Refusal> {
         self.wait(permits, |first| self.pool.take_or_pass(permits, first).ok()).await
     }
 
-    /// Spends one permit, waiting for it if need be: [`Limit::acquire`] by the name that some know it by.
+    /// Spends one permit, waiting for it if need be: [`Limit::acquire`] of one, under the name that governor uses.
     ///
     /// # Errors
     /// As [`Limit::acquire`].
@@ -46,13 +49,13 @@ impl Limit {
         self.acquire(1).await
     }
 
-    /// Spends `permits` if they can be had within `patience`; a permit that comes just then is in time.
+    /// Spends `permits` if they become available within `patience`. A permit that arrives just at the end is in time.
     ///
-    /// Fails at once if the wait cannot end in time, as far as this process knows. Where the limit caps what is in flight, calls
-    /// of this process may end at any time. Needs a tokio timer.
+    /// Fails at once if, as far as this process knows, the wait cannot end in time. Where the limit caps calls in
+    /// flight, calls of this process may end at any time, so the call waits. Needs a tokio timer.
     ///
     /// # Errors
-    /// As [`Limit::acquire`], and [`Refusal::Empty`] with how long it would still be.
+    /// As [`Limit::acquire`], and the refusal of the moment, such as [`Refusal::Empty`] with the remaining wait.
     ///
     /// # Cancel safety
     /// As [`Limit::acquire`].
@@ -60,7 +63,7 @@ impl Limit {
         self.wait_within(permits, patience, |first| self.pool.take_or_pass(permits, first).ok()).await
     }
 
-    /// Spends `permits` if they can be had by `deadline`. One that is over already is a single try.
+    /// Spends `permits` if they become available by `deadline`. With a deadline in the past it tries once.
     ///
     /// ```no_run
     /// # async fn example(limit: lessor::Limit, request: (std::time::Instant,)) -> Result<(), lessor::Refusal> {
@@ -79,7 +82,8 @@ impl Limit {
         self.acquire_within(permits, until(deadline)).await
     }
 
-    /// What `attempt` gives: at once if no caller waits, or else in line. `attempt` is told whether its caller is first there.
+    /// Returns what `attempt` takes: at once if no caller waits, otherwise in line. The argument of `attempt` says
+    /// whether its caller is first in line.
     pub(super) async fn wait<T>(
         &self,
         permits: u64,
@@ -91,7 +95,7 @@ impl Limit {
         }
     }
 
-    /// The same within `patience`.
+    /// As [`Limit::wait`], for at most `patience`.
     pub(super) async fn wait_within<T>(
         &self,
         permits: u64,
@@ -109,12 +113,13 @@ impl Limit {
     }
 }
 
-/// What `future` gives within `patience`; the future is looked at once more when it is over.
+/// Returns the output of `future` if it is ready within `patience`. The future is polled once more when the time is
+/// over.
 pub(crate) async fn within<T>(patience: Duration, future: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(patience, future).await.ok()
 }
 
-/// How long it is until `deadline`.
+/// Time until `deadline`, zero if it has passed.
 #[expect(clippy::disallowed_methods, reason = "a caller's own deadline, by a clock that only std reads")]
 pub(crate) fn until(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())

@@ -3,7 +3,7 @@
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Seconds since 1970 at the instant that `text` says; `None` if it is no such date, or of before.
+/// Returns the seconds since 1970 of the date `text`; `None` if it is no such date, or before 1970.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     let (_, text) = text.split_once(", ")?;
     let mut words = text.split(' ');
@@ -24,7 +24,7 @@ fn number(text: &str, digits: usize, range: std::ops::RangeInclusive<u64>) -> Op
     text.parse().ok().filter(|number| is_number && range.contains(number))
 }
 
-/// Days from the beginning of 1970 to the first of `month`, from 0, of `year`.
+/// Days from the beginning of 1970 to the first of `month`, which counts from 0, in `year`.
 fn days(year: u64, month: u64) -> u64 {
     const BEFORE: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
     let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
