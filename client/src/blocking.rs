@@ -1,5 +1,5 @@
-//! The client for code without async: the same calls, which wait by parking their thread. It owns a thread for its
-//! background task and needs no runtime; called from inside one it blocks that thread, and never panics.
+//! The client for code without async: the same calls, which wait by parking their thread. The client owns a thread for
+//! its background task and needs no runtime. Inside a runtime it blocks the calling thread, and never panics.
 
 mod limit;
 mod runtime;
@@ -26,13 +26,13 @@ use std::sync::Arc;
 /// # }
 /// ```
 ///
-/// Its leases are refilled by a thread of its own, so it works in any thread, also in one that runs async code, which it
-/// blocks like any other blocking call does. Clones are handles to the same client; the thread ends with the last handle
-/// to the client or one of its limits.
+/// A thread of its own refills its leases, so the client works in any thread. In a thread that runs async code, it
+/// blocks like any other blocking call. Clones are handles to the same client. The thread ends with the last handle to
+/// the client or to one of its limits.
 ///
-/// A process must not fork with it, unless the child starts another program at once. The thread is not there in a child: calls that
-/// wait there never end, nor does dropping the client. What is leased is there twice: a call that does not wait is admitted in both.
-/// A process that forks workers connects in each of them.
+/// A process with a client must not fork, unless the child starts another program at once. The child lacks the
+/// background thread: calls that wait there never end, nor does dropping the client. Both processes hold the same
+/// lease, so calls that do not wait are admitted in both. A process that forks workers connects in each worker.
 #[derive(Clone)]
 pub struct Client {
     client: crate::Client,
@@ -46,21 +46,21 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client of the allocator at `url` (`http://host:port`) that has answered once. For several of them, and other options,
-    /// see [`crate::Client::builder`] and [`Builder::connect_blocking`].
+    /// Connects to the allocator at `url` (`http://host:port`) and waits for its first answer. For several allocators,
+    /// and other options, see [`crate::Client::builder`] and [`Builder::connect_blocking`].
     ///
     /// # Errors
-    /// If the address is no good, no allocator answers there, or no thread can be started.
+    /// If the address is invalid, no allocator answers there, or no thread can be started.
     pub fn connect(url: &str) -> Result<Client, ExchangeError> {
         crate::Client::builder(url).connect_blocking()
     }
 
-    /// A handle to a limit, as [`crate::Client::limit`].
+    /// Returns a handle to a limit, as [`crate::Client::limit`].
     pub fn limit(&self, name: &str) -> Limit {
         Limit::new(self.client.limit(name), self.runtime.clone())
     }
 
-    /// Waits for anything that this library waits for, such as a call on several limits.
+    /// Waits for a future of this crate, such as a call on several limits.
     ///
     /// ```no_run
     /// # fn example(lessor: lessor::blocking::Client) -> Result<(), lessor::Refusal> {
@@ -73,18 +73,18 @@ impl Client {
         self.runtime.wait(future)
     }
 
-    /// What it has done so far.
+    /// Returns what this client has done so far.
     pub fn stats(&self) -> Stats {
         self.client.stats()
     }
 
-    /// Refuses every call from now on, reports what was spent and gives back the rest. Waits for the allocator to hear of
-    /// it for up to a second.
+    /// Refuses every call from now on, reports what was spent and gives back the rest. Waits up to a second for the
+    /// allocator to hear of it.
     pub fn shutdown(&self) {
         self.runtime.wait(self.client.shutdown());
     }
 
-    /// The same client for code that is async. It ends with this one's thread.
+    /// Returns the same client for async code. It ends with the thread of this one.
     pub fn as_async(&self) -> &crate::Client {
         &self.client
     }
@@ -104,7 +104,7 @@ impl Builder {
     /// Starts a client for code without async, without waiting for an answer.
     ///
     /// # Errors
-    /// If the address or the node's name is no good, or no thread can be started.
+    /// As [`Builder::build`], or if no thread can be started.
     pub fn build_blocking(self) -> Result<Client, ExchangeError> {
         let runtime = Arc::new(Runtime::start()?);
         let client = runtime.wait(async { self.build() })?;

@@ -1,57 +1,58 @@
-//! What this process has heard of one pool's vendor, and what it says of it with the next ask. Callers put in what they saw,
-//! the background task takes out what is still worth saying; the time is an argument, and nothing is decided here.
+//! What this process has heard from one pool's vendor, and what the next ask tells of it. Callers put in what they saw,
+//! and the background task takes out what is still worth telling. The time is an argument, and nothing is decided here.
 
 use crate::rate_limit_headers::RateLimitHeaders;
 use lessor_protocol::observed::ANNOUNCED_MAX;
 use lessor_protocol::{Announced, Left, Moment, Observed, PERMITS_MAX};
 use std::time::Duration;
 
-/// What a vendor has left is worth telling for so long: later it has taken in more calls, and let go of others. It is
-/// longer than the time between two calls wherever that count matters.
+/// How long a vendor's remaining count is worth telling. Later, the vendor has counted more calls and released others.
+/// It is longer than the time between two calls wherever the count matters.
 const LEFT_FRESH: Duration = Duration::from_millis(100);
 
-/// What it announces is told for so long after it was last seen: some asks get lost.
+/// How long an announced contract is told after it was last seen, because some asks get lost.
 const ANNOUNCED_FRESH: Duration = Duration::from_secs(2);
 
-/// A contract that looks other than before is told at once, but not more often than this: two doors of one vendor may have
-/// two of them.
+/// Shortest time between two changed contracts that are told at once: two endpoints of one vendor may have different
+/// contracts.
 const NEWS_EVERY: Duration = Duration::from_secs(1);
 
-/// The longest that one word is remembered. No allocator believes one for longer.
+/// Longest time for which a statement of the vendor is remembered. No allocator believes one for longer.
 const REMEMBERED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a process has heard of its vendor.
+/// What a process has heard from its vendor about one pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feedback {
     number: u64,
     refused: u64,
-    /// Of `refused`, those that an earlier pool of this process was told.
+    /// The part of `refused` that an earlier pool of this process has told.
     before: u64,
-    /// Until when the vendor wants to be left alone; whether it said for how long.
+    /// Until when the vendor asks to be left alone, and whether it named the time.
     wait: Option<(Moment, bool)>,
-    /// What it had left, when that was seen, and until when it holds.
+    /// Permits that the vendor had left, when that was seen, and until when it holds.
     left: Option<(u64, Moment, Option<Moment>)>,
     announced: [Option<Announced>; ANNOUNCED_MAX],
     announced_at: Moment,
-    /// When a contract was last told at once.
+    /// When a changed contract was last told at once.
     news_at: Moment,
-    /// Whether the vendor counted otherwise than we do since that was last asked.
+    /// Whether the vendor disagreed with this process since the flag was last taken.
     disagrees: bool,
 }
 
 impl Feedback {
-    /// Nothing heard, and numbers that go on after `number` words and `refused` refusals that were told before.
+    /// Makes an empty record whose numbers go on after the `number` answers and `refused` refusals that were told
+    /// before.
     pub fn after(number: u64, refused: u64) -> Self {
         Feedback { number, refused, before: refused, ..Feedback::default() }
     }
 
-    /// The number of the last word, and of refusals, as they are told.
+    /// Returns the number of the last answer and the number of refusals, as they are told.
     pub fn totals(&self) -> (u64, u64) {
         (self.number, self.refused)
     }
 
-    /// An answer was seen at `now`, while this process had `in_hand` permits left. Whether the allocator should hear of it
-    /// at once.
+    /// Takes in an answer that was seen at `now`, while this process had `in_hand` permits left. Returns whether the
+    /// allocator should hear of it at once.
     pub fn see(&mut self, headers: &RateLimitHeaders, now: Moment, in_hand: u64) -> bool {
         if headers.is_empty() {
             return false;
@@ -70,7 +71,7 @@ impl Feedback {
         self.disagrees |= headers.refused;
         if let Some(Left { permits, lasts }) = headers.left {
             self.left = Some((permits, now, lasts.map(later)));
-            // Some of what is in hand would be refused.
+            // The vendor would refuse some of the permits in hand.
             is_urgent |= permits < in_hand;
             self.disagrees |= permits < in_hand;
         }
@@ -85,24 +86,25 @@ impl Feedback {
         is_urgent
     }
 
-    /// Answers so far in which the vendor refused.
+    /// Number of answers so far in which the vendor refused.
     pub fn refused(&self) -> u64 {
         self.refused - self.before
     }
 
-    /// Whether the vendor refused, or had less left than this process, since this was last asked.
+    /// Whether the vendor refused, or had less left than this process, since the last call of this.
     pub fn takes_disagreement(&mut self) -> bool {
         std::mem::take(&mut self.disagrees)
     }
 
-    /// How long the vendor still wants to be left alone, as it said when it refused.
+    /// Returns how long the vendor still asks to be left alone.
     pub fn waits(&self, now: Moment) -> Option<Duration> {
         let (until, is_said) = self.wait?;
         let until = if is_said { until } else { until + LEFT_FRESH };
         Some(until.since(now)).filter(|wait| !wait.is_zero())
     }
 
-    /// What to say with an ask that is written at `now`; nothing if the vendor said nothing lately.
+    /// Returns the observations to send with an ask that is written at `now`; `None` if the vendor said nothing
+    /// recently.
     pub fn tell(&self, now: Moment) -> Option<Observed> {
         let wait = self.wait.filter(|(until, _)| now < *until + LEFT_FRESH);
         let left = self.left.filter(|(_, seen, until)| {
@@ -151,7 +153,7 @@ mod tests {
         let mut feedback = Feedback::default();
         assert_eq!(feedback.tell(at(0)), None);
         assert!(feedback.see(&RateLimitHeaders::refused(Some(3 * SECOND)), at(0), 0));
-        // A shorter one that came later takes nothing off.
+        // A shorter pause that came later shortens nothing.
         assert!(feedback.see(&RateLimitHeaders::refused(Some(SECOND)), at(10), 0));
         let observed = feedback.tell(at(1_000)).expect("it holds");
         assert_eq!((observed.number, observed.refused_total, observed.wait), (2, 2, Some(2 * SECOND)));

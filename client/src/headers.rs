@@ -1,5 +1,5 @@
-//! What a server tells its own callers of a limit: `RateLimit`, `RateLimit-Policy` and `Retry-After`, made of how the limit
-//! stands here. It decides nothing, and knows of the fleet only what the last answer said.
+//! The headers that a server sends its own callers about a limit: `RateLimit`, `RateLimit-Policy` and `Retry-After`.
+//! They show how the limit stands in this process, and of the fleet only what the last answer of the allocator said.
 
 use crate::limit::Limit;
 use crate::rate_limit_headers::{RATELIMIT, RATELIMIT_POLICY};
@@ -11,13 +11,13 @@ use lessor_holder::timing::LOOK_AGAIN;
 use std::time::Duration;
 
 impl Limit {
-    /// How the limit stands, in the fields of `draft-ietf-httpapi-ratelimit-headers-11`: `RateLimit-Policy: "name";q=100;w=60`
-    /// and `RateLimit: "name";r=7`.
+    /// Returns headers that show how the limit stands, in the fields of `draft-ietf-httpapi-ratelimit-headers-11`:
+    /// `RateLimit-Policy: "name";q=100;w=60` and `RateLimit: "name";r=7`.
     ///
-    /// `q` is the most that one call can ever take and `w` the window, in seconds, of the rule that says so: both are left out
-    /// until the allocator has told them. `r` is what the allocator had left at its last answer, and what this process holds;
-    /// from an allocator that does not tell, what this process holds. A `refusal` adds `Retry-After`, in whole seconds, rounded
-    /// up: with each 429 and 503. It adds `t` where the time is known.
+    /// `q` is the most that one call can ever take, and `w` the window, in seconds, of the rule that sets it. Both are
+    /// left out until the allocator has told them. `r` is what the allocator had left at its last answer plus what this
+    /// process holds; if the allocator does not tell, it is only the latter. A `refusal` makes `r` zero. It adds `t`
+    /// where the time is known and, for each 429 and 503, `Retry-After`; both are in whole seconds, rounded up.
     pub fn headers(&self, refusal: Option<&Refusal>) -> HeaderMap {
         let (name, ceiling) = (self.name(), self.pool().ceiling());
         let mut headers = HeaderMap::with_capacity(3);
@@ -41,8 +41,8 @@ impl Limit {
 }
 
 impl Refusal {
-    /// The status that says so: 429 where there were too many calls, 503 where no answer of an allocator says so, 400 for a key
-    /// that cannot be.
+    /// Returns the HTTP status for the refusal: 429 where there were too many calls, 503 where the limit cannot lend
+    /// for another reason, 400 for an invalid key.
     pub fn status(&self) -> StatusCode {
         match self {
             Refusal::Empty { .. } | Refusal::Paused { .. } | Refusal::TooLarge { .. } => {
@@ -57,21 +57,21 @@ impl Refusal {
         }
     }
 
-    /// When to try again or, where no time is known, when an operator may have changed something; `None` where only the caller
-    /// can.
+    /// Returns when to try again or, where no time is known, when an operator may have changed something; `None` where
+    /// only the caller can change the outcome.
     fn worth_waiting(&self) -> Option<Duration> {
         let is_the_callers = matches!(self, Refusal::BadKey);
         (!is_the_callers).then(|| self.retry_after().unwrap_or(LOOK_AGAIN))
     }
 }
 
-/// Whole seconds, and never too few; 1 at least, for 0 says "at once".
+/// Rounds up to whole seconds, at least 1: a 0 would say "at once".
 fn seconds_up(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u64::MAX).max(1)
 }
 
 fn value(text: String) -> HeaderValue {
-    // A handle of a name that no limit can have may hold anything; it refuses every call.
+    // The name of a handle that refuses every call may hold any characters.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("\"\";r=0"))
 }
 
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(said(&headers, "ratelimit-policy"), Some("\"a\";q=10;w=60".to_owned()));
     }
 
-    /// The bug: `q=4294967295`, the most that any lease may hold, which an allocator says that has not heard more.
+    /// The bug: `q=4294967295`, the most that any lease may hold, which an allocator sends that knows no lower ceiling.
     #[test]
     fn what_any_lease_may_hold_is_no_quota() {
         let limit = limit("a");

@@ -1,5 +1,6 @@
-//! A [`tower::Layer`](https://docs.rs/tower) for servers: each request takes a permit, of a limit or of one key of it, or is
-//! refused before it reaches the service. It works with whatever speaks `http`: axum, and tonic.
+//! A [`tower::Layer`](https://docs.rs/tower) for servers: each request takes a permit of a limit, or of one key of it,
+//! or is refused before it reaches the service. It works with servers that use the crate `http`, such as axum and
+//! tonic.
 
 mod grpc;
 
@@ -16,10 +17,10 @@ use std::time::Duration;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// The key of requests that have none: they share what one key may have.
+/// The key of requests without a key: together they share what one key may have.
 pub const NO_KEY: &str = "none";
 
-/// What of a request a key is made of.
+/// The parts of a request from which a key is made.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Head<'a> {
@@ -29,34 +30,35 @@ pub struct Head<'a> {
     pub uri: &'a Uri,
     /// The headers.
     pub headers: &'a HeaderMap,
-    /// What the server put beside it, such as axum's `ConnectInfo`.
+    /// Values that the server attached to the request, such as axum's `ConnectInfo`.
     pub extensions: &'a Extensions,
 }
 
 type KeyOf = Arc<dyn Fn(&Head<'_>) -> Option<String> + Send + Sync>;
 type Rejection<R> = Arc<dyn Fn(&Limit, &Refusal) -> Response<R> + Send + Sync>;
 
-/// Lets through as many requests as a limit has permits, and refuses the others.
+/// Lets a request through if it gets a permit of a limit, and refuses the others.
 ///
-/// A request whose key is not known here waits for the next answer of the allocator, see [`Limit::check`]: that needs a tokio
-/// timer. Where the limit caps what is in flight, a request is in flight until the service has answered it with a head.
+/// A request whose key is not known in this process waits for the next answer of the allocator, see [`Limit::check`].
+/// That needs a tokio timer. Where the limit caps calls in flight, a request is in flight until the service has
+/// answered it with a head.
 ///
-/// A refused request is answered 429 (503 where no answer of an allocator says so, 400 for a key that cannot be) as `application/problem+json`, with the
-/// headers of [`Limit::headers`]; those that are let through get `RateLimit` and `RateLimit-Policy` too. A refused gRPC call is
-/// answered `RESOURCE_EXHAUSTED` (or `UNAVAILABLE`), with `grpc-retry-pushback-ms`. With a key, each request looks up the
-/// pool of its own.
+/// A refused request is answered as `application/problem+json`, with the status of [`Refusal::status`] and the headers
+/// of [`Limit::headers`]. Requests that are let through get `RateLimit` and `RateLimit-Policy` too. A refused gRPC call
+/// is answered `RESOURCE_EXHAUSTED`, `UNAVAILABLE` or `INVALID_ARGUMENT`, with `grpc-retry-pushback-ms`. With a key,
+/// each request looks up the pool of its key.
 pub struct LimitLayer<R> {
     limit: Limit,
     key: Option<KeyOf>,
-    /// For how long to wait for a permit; `None` is for an answer alone.
+    /// How long to wait for a permit; `None` waits for one answer of the allocator.
     patience: Option<Duration>,
     reject: Rejection<R>,
-    /// The same for gRPC calls.
+    /// As `reject`, for gRPC calls.
     reject_grpc: Rejection<R>,
 }
 
 impl<R: From<String> + 'static> LimitLayer<R> {
-    /// Each request takes a permit of `limit`, or is refused.
+    /// Makes a layer in which each request takes one permit of `limit`, or is refused.
     pub fn new(limit: Limit) -> Self {
         let in_grpc = |limit: &Limit, refusal: &Refusal| grpc::refused(String::new().into(), limit, refusal);
         LimitLayer { reject_grpc: Arc::new(in_grpc), ..LimitLayer::rejecting(limit, problem) }
@@ -64,15 +66,16 @@ impl<R: From<String> + 'static> LimitLayer<R> {
 }
 
 impl<R: Default + 'static> LimitLayer<R> {
-    /// The same for servers that serve gRPC alone, such as tonic's. Whatever is refused is answered as a gRPC call.
+    /// As [`LimitLayer::new`], for servers that serve only gRPC, such as tonic's. Every refusal is answered as to a
+    /// gRPC call.
     pub fn grpc(limit: Limit) -> Self {
         LimitLayer::rejecting(limit, |limit, refusal| grpc::refused(R::default(), limit, refusal))
     }
 }
 
 impl<R> LimitLayer<R> {
-    /// The same for services whose bodies are not made of text, or that refuse in words of their own; `reject` makes the
-    /// answer to who is refused.
+    /// As [`LimitLayer::new`], for services whose bodies are not made from text, or that word their own refusals:
+    /// `reject` makes the answer.
     pub fn rejecting(
         limit: Limit,
         reject: impl Fn(&Limit, &Refusal) -> Response<R> + Send + Sync + 'static,
@@ -81,15 +84,15 @@ impl<R> LimitLayer<R> {
         LimitLayer { limit, key: None, patience: None, reject_grpc: reject.clone(), reject }
     }
 
-    /// Counts by what `key` says of a request, see [`NO_KEY`] for what it says nothing of. The limit must be keyed.
+    /// Counts by the key that `key` takes from a request, or by [`NO_KEY`] if it returns none. The limit must be keyed.
     #[must_use]
     pub fn by(mut self, key: impl Fn(&Head<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
         self.key = Some(Arc::new(key));
         self
     }
 
-    /// Counts by the header `name`, such as `"x-user"`. A name that no header can have is logged once: all requests share
-    /// [`NO_KEY`] then.
+    /// Counts by the header `name`, such as `"x-user"`. A name that no header can have is logged once, and all requests
+    /// share [`NO_KEY`].
     #[must_use]
     pub fn by_header<N>(self, name: N) -> Self
     where
@@ -109,15 +112,15 @@ impl<R> LimitLayer<R> {
         self.by(|head| Some(head.uri.path().to_owned()))
     }
 
-    /// Counts by the address that `ip` finds beside the request: with axum,
+    /// Counts by the IP address that `ip` finds in the extensions of the request. With axum:
     /// `|beside| beside.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip())`.
     #[must_use]
     pub fn by_ip(self, ip: impl Fn(&Extensions) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
         self.by(move |head| ip(head.extensions).map(|ip| ip.to_string()))
     }
 
-    /// Lets requests wait for a permit, for so long at most, also where the pool has none. With no time at all, each request is
-    /// decided by what this process holds: the first of a key is refused. Needs a tokio timer.
+    /// Lets requests wait for a permit for up to `patience`, also where the pool has none. With zero, this process
+    /// decides by what it holds: the first request of a key is refused. Needs a tokio timer.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
@@ -178,7 +181,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that is ready is the one to call; its clone may not be.
+        // The clone that is ready is the one to call; a new clone may not be.
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         let (layer, limit) = (self.layer.clone(), self.layer.limit_of(&request));
@@ -204,7 +207,7 @@ where
 }
 
 impl<R> LimitLayer<R> {
-    /// What `request` takes its permit of.
+    /// Returns the limit or key from which `request` takes its permit.
     fn limit_of<B>(&self, request: &Request<B>) -> Limit {
         let Some(key) = &self.key else { return self.limit.clone() };
         let head = Head {
@@ -217,7 +220,7 @@ impl<R> LimitLayer<R> {
     }
 }
 
-/// What a refused caller is told, as RFC 9457 wants it, with the problem type of the IETF draft.
+/// Makes the answer to a refused caller as in RFC 9457, with the problem type of the IETF draft.
 fn problem<R: From<String>>(limit: &Limit, refusal: &Refusal) -> Response<R> {
     let status = refusal.status();
     let body = serde_json::json!({

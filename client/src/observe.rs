@@ -1,5 +1,5 @@
-//! Telling the fleet what the vendor says: callers hand in each answer, and the handle passes on what is worth it. Answers
-//! that say nothing cost a few lookups; no answer is waited for.
+//! Passes the vendor's answers on to the fleet. Callers hand in each answer, and the handle reports what is worth
+//! telling. An answer that says nothing costs a few lookups.
 
 use crate::feedback::Feedback;
 use crate::limit::Limit;
@@ -13,30 +13,31 @@ use std::time::Duration;
 static KNOWN: HeaderNames = HeaderNames::known();
 
 impl Limit {
-    /// Tells the fleet what the vendor said in answer to a call on this limit: call it with each answer.
+    /// Reports the vendor's answer to a call on this limit. Call it with each answer.
     ///
-    /// A 429, or a 503 with `Retry-After`, ends the spending of this process at once and, within a round trip of the
-    /// allocator, that of all others, for as long as the vendor says; a count that is lower than ours, or a contract that
-    /// is, has less lent. The allocator's configuration says how far any of that is believed. It is never lent more for
-    /// it, and it ends by itself. See [`RateLimitHeaders::read`] for what is read.
+    /// A 429, or a 503 with `Retry-After`, stops spending for as long as the vendor says: in this process at once, in
+    /// all others within a round trip to the allocator. A lower count or a smaller contract than the allocator's own
+    /// makes it lend less. The allocator's configuration says how far it believes the vendor. It never lends more
+    /// because of an answer, and each effect ends by itself. See [`RateLimitHeaders::read`] for what is read.
     ///
-    /// An answer that says nothing is read without a lock or an allocation.
+    /// An answer that says nothing takes no lock and allocates nothing.
     pub fn observe(&self, status: StatusCode, headers: &HeaderMap) {
         self.report(&RateLimitHeaders::read(status, headers, &KNOWN));
     }
 
-    /// The same for a vendor whose headers have other `names`.
+    /// As [`Limit::observe`], for a vendor whose headers have other `names`.
     pub fn observe_as(&self, names: &HeaderNames, status: StatusCode, headers: &HeaderMap) {
         self.report(&RateLimitHeaders::read(status, headers, names));
     }
 
-    /// How long no call should be sent, as far as this process knows: the vendor refused it a moment ago, or the limit is
-    /// paused. Worth a look before a call is sent whose permit was taken a while ago.
+    /// Returns how long no call should be sent, as far as this process knows: the vendor has just refused one, or the
+    /// limit is paused. Worth a look before sending a call whose permit was taken a while ago.
     pub fn paused(&self) -> Option<Duration> {
         self.pool().paused()
     }
 
-    /// The same for what other code has read, of a vendor that does not speak HTTP for example.
+    /// As [`Limit::observe`], for an answer that the caller has read itself, such as that of a vendor that does not
+    /// speak HTTP.
     pub fn report(&self, headers: &RateLimitHeaders) {
         if !headers.is_empty() {
             self.pool().saw(headers);
@@ -53,7 +54,7 @@ impl LocalPool {
         }
         let mut refill = self.refill();
         if headers.refused {
-            // Whatever is in hand would be refused too. The allocator gives it back if it knows better.
+            // The vendor would refuse the permits in hand too. The allocator lends again if it knows better.
             refill.stop(self.slot());
         }
         refill.report(now);
@@ -69,30 +70,30 @@ impl LocalPool {
         by_vendor.max(by_allocator)
     }
 
-    /// The allocator said that calls are to stop. The next answer says for how long.
+    /// Notes that the allocator said to stop. Its next answer says for how long.
     pub(crate) fn on_pause(&self) {
         if matches!(self.condition(), Condition::Good | Condition::Unreachable | Condition::Quarantine) {
             self.set_condition(Condition::Paused);
         }
     }
 
-    /// Whether the vendor disagreed since this was last asked.
+    /// Whether the vendor disagreed since the last call of this.
     pub(crate) fn takes_disagreement(&self) -> bool {
         self.feedback().is_some_and(|feedback| lock(feedback).takes_disagreement())
     }
 
-    /// Answers so far in which the vendor refused.
+    /// Number of answers so far in which the vendor refused.
     pub(crate) fn vendor_refused(&self) -> u64 {
         self.feedback().map_or(0, |feedback| lock(feedback).refused())
     }
 
-    /// What to say of the vendor with an ask that is written at `now`.
+    /// Returns the observations to send with an ask that is written at `now`.
     pub(crate) fn observed(&self, now: Moment) -> Option<Observed> {
         self.feedback().and_then(|feedback| lock(feedback).tell(now))
     }
 }
 
 fn lock(feedback: &Mutex<Feedback>) -> MutexGuard<'_, Feedback> {
-    // A few numbers: no panic elsewhere can have left them half changed.
+    // Numbers: no panic elsewhere can have left them half changed.
     feedback.lock().unwrap_or_else(PoisonError::into_inner)
 }

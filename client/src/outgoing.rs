@@ -1,8 +1,9 @@
-//! A middleware for `reqwest-middleware`: each outgoing request takes permits of its limits, waits for them or is refused, and
-//! what the vendor answers is told to the fleet.
+//! A middleware for `reqwest-middleware`: each outgoing request takes permits of its limits, waits for them or is
+//! refused, and the vendor's answer is reported to the fleet.
 //!
-//! Permits stay reserved until the request goes out, and are spent only then. So a limit that keeps a request waiting lets no
-//! permit of another one grow old. Where a limit caps what is in flight, they are in use until the answer has been read.
+//! Permits stay reserved until the request goes out, and are spent only then. So while one limit keeps a request
+//! waiting, its permits of other limits do not age. Where a limit caps calls in flight, the permits are in use until
+//! the answer has been read.
 
 mod held;
 
@@ -35,55 +36,57 @@ use std::time::Duration;
 /// ```
 ///
 /// # Order
-/// Add it last, behind whatever waits or sends a request again: `.with(retry).with(outgoing)`. Then each attempt takes permits
-/// of its own, right before it is sent. A middleware behind it that sends a request again does so without a permit.
+/// Add it last, behind every middleware that waits or resends a request: `.with(retry).with(outgoing)`. Then each
+/// attempt takes its own permits, right before it is sent. A middleware behind it resends a request without a permit.
 ///
-/// Two of them in one client take the permits of both at once, in the place of the last one. So a retry between two costs
-/// permits of both for each attempt. Add them side by side: where a middleware between them waits, the permits of the first
-/// are spent in vain, and taken again. Where the first limit has a steady flow, give both limits to one middleware: a turn in
-/// the flow that is given back is lost.
+/// Two `Outgoing` in one client take the permits of both at once, in the place of the last one. So a retry between the
+/// two costs permits of both for each attempt. Add the two side by side: if a middleware between them waits, the permits
+/// of the first are spent in vain and taken again. If the first limit has a steady flow, give both limits to one
+/// `Outgoing`: a turn in the flow that is given back is lost.
 ///
-/// # What is in flight
-/// Where a limit caps what is in flight, the permits of a request are in use until the body of its answer was read or dropped.
-/// An answer that is kept unread keeps them. A request that times out, fails or is dropped before it is answered counts for as
-/// long as a call may take, for the vendor may still be busy with it; one that found no connection does not.
+/// # Calls in flight
+/// Where a limit caps calls in flight, the permits of a request are in use until the body of its answer was read or
+/// dropped. An answer that is kept unread keeps its permits. A request that times out, fails or is dropped before its
+/// answer counts for as long as a call may take, because the vendor may still be working on it. A request that found no
+/// connection does not count.
 #[derive(Clone)]
 pub struct Outgoing {
     costs: Vec<Cost>,
     patience: Option<Duration>,
 }
 
-/// Limits that a request is told by.
+/// Chooses the limits of a request, and its cost on each.
 type Choice = dyn Fn(&Request) -> Vec<(Limit, u64)> + Send + Sync;
 
 #[derive(Clone)]
 enum Cost {
-    /// The same for each request.
+    /// The same cost for each request.
     Each(Limit, u64),
     By(Arc<Choice>),
 }
 
-/// What one request takes and has taken, for a middleware of ours that is nearer to the vendor.
+/// What one request takes and has taken, for another `Outgoing` that is nearer to the vendor.
 #[derive(Clone)]
 struct Taken {
     parts: Vec<(Limit, u64)>,
-    /// Permits that are set aside; none once the request goes out.
+    /// Reserved permits; empty once the request goes out.
     reserved: Arc<Mutex<Vec<Reservation>>>,
 }
 
 impl Outgoing {
-    /// Takes one permit of `limit`, and waits for as long as it takes.
+    /// Takes one permit of `limit` for each request, and waits for it without a time limit.
     pub fn waiting(limit: Limit) -> Self {
         Outgoing { costs: vec![Cost::Each(limit, 1)], patience: None }
     }
 
-    /// Takes one permit of `limit`, and waits for at most `patience`; with none, refuses at once. The error holds the
-    /// [`Refusal`].
+    /// Takes one permit of `limit` for each request, and waits for at most `patience`; zero refuses at once. The error
+    /// holds the [`Refusal`].
     pub fn refusing(limit: Limit, patience: Duration) -> Self {
         Outgoing::waiting(limit).within(patience)
     }
 
-    /// Takes what `choose` says for each request, and waits for as long as it takes. A request that costs nothing passes.
+    /// Takes the permits that `choose` returns for each request, and waits for them without a time limit. A request
+    /// that costs nothing passes.
     pub fn by(choose: impl Fn(&Request) -> Vec<(Limit, u64)> + Send + Sync + 'static) -> Self {
         Outgoing { costs: vec![], patience: None }.and_by(choose)
     }
@@ -95,14 +98,14 @@ impl Outgoing {
         self
     }
 
-    /// Takes what `choose` says for each request too.
+    /// Takes the permits that `choose` returns for each request too.
     #[must_use]
     pub fn and_by(mut self, choose: impl Fn(&Request) -> Vec<(Limit, u64)> + Send + Sync + 'static) -> Self {
         self.costs.push(Cost::By(Arc::new(choose)));
         self
     }
 
-    /// Waits for at most `patience`; with none, refuses at once.
+    /// Waits for at most `patience`; zero refuses at once.
     #[must_use]
     pub fn within(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
@@ -117,7 +120,7 @@ impl Outgoing {
         parts.flatten().collect()
     }
 
-    /// Sets aside what `parts` cost, as permits that a request may be sent by now.
+    /// Reserves what `parts` cost, and returns reservations that are good now.
     async fn reserve(&self, parts: &[(Limit, u64)]) -> Result<Vec<Reservation>, Refusal> {
         loop {
             let call = all(parts);
@@ -126,7 +129,7 @@ impl Outgoing {
                 Some(Duration::ZERO) => call.try_reserve()?,
                 Some(patience) => call.reserve_within(patience).await?,
             };
-            // One lease may have ended in the instant in which another one was taken from.
+            // One lease may have ended just when another was taken from.
             if reserved.iter().all(Reservation::is_good) {
                 return Ok(reserved);
             }
@@ -140,20 +143,20 @@ impl Taken {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives back what was set aside and not spent: it is about to be taken again.
+    /// Gives back the permits that are reserved and not spent, before they are taken again.
     fn give_back(&self) {
         for mut reservation in self.reserved().drain(..) {
             reservation.refund(reservation.permits());
         }
     }
 
-    /// The call begins, and costs what was set aside.
+    /// Begins the call, at the cost that is reserved.
     fn begin(&self) -> Vec<Guard> {
         self.reserved().drain(..).map(Reservation::begin).collect()
     }
 }
 
-/// Names no key.
+/// Prints no key.
 impl fmt::Debug for Outgoing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limits = self.costs.iter().map(|cost| match cost {
@@ -173,7 +176,7 @@ impl Middleware for Outgoing {
         next: Next<'_>,
     ) -> reqwest_middleware::Result<Response> {
         let own = self.parts(&request);
-        // Of one that is farther from the vendor: its permits would grow old while this one waits.
+        // Taken by an `Outgoing` that is farther from the vendor: its permits would age while this one waits.
         let farther = extensions.remove::<Taken>();
         let mut parts = own.clone();
         if let Some(farther) = &farther {
@@ -188,7 +191,8 @@ impl Middleware for Outgoing {
             let mut sending = pin!(next.run(request, extensions));
             poll_fn(|cx| {
                 let polled = sending.as_mut().poll(cx);
-                // One that is nearer to the vendor has taken them over by now; otherwise the request is on its way.
+                // An `Outgoing` nearer to the vendor has taken the permits over by now; otherwise the request is on its
+                // way.
                 unanswered.add(taken.begin());
                 polled
             })

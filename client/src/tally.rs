@@ -1,6 +1,6 @@
-//! What one limit did in this process, over all its keys, and how that comes into metrics. The background task adds up what its
-//! pools know anyway, and tells it to whatever exports metrics, once a second: a call that is admitted counts nothing for
-//! this. No key is ever said.
+//! What one limit did in this process, over all its keys, and how that reaches the metrics. Once a second the
+//! background task adds up figures that its pools have anyway and passes them to the exporter. An admitted call counts
+//! nothing for this. No metric names a key.
 
 mod names;
 mod refused;
@@ -14,37 +14,38 @@ pub(crate) use refused::Reason;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often metrics are told: a reader of metrics looks every few seconds at best.
+/// How often metrics are updated. More would be of no use: scrapers read every few seconds at best.
 pub(crate) const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// What one limit did.
+/// The counts of one limit, or of all limits under one label.
 #[derive(Debug)]
 pub(crate) struct Tally {
     limit: Arc<str>,
-    /// Refusals that the slots do not know the reason of, or do not know at all.
+    /// Refusals that the slots do not count, or count without their reason.
     refused: Cells,
     sums: Mutex<Sums>,
 }
 
-/// Totals of a pool, or of a limit: permits, but for the last.
+/// Totals of a pool or of a limit, in permits except for the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) admitted: u64,
-    /// As the slot counts them: with those that were let pass, and without those that were refused for good.
+    /// As the slot counts them: calls let pass are included, calls refused for good are not.
     pub(crate) refused: u64,
-    /// Let pass in shadow mode, and in fallback.
+    /// Permits let pass in shadow mode.
     pub(crate) shadow: u64,
+    /// Permits let pass in fallback.
     pub(crate) fallback: u64,
-    /// Answers of the vendor's.
+    /// Answers in which the vendor refused.
     pub(crate) vendor_refused: u64,
 }
 
-/// How things stand with a pool, or with a limit.
+/// Current figures of a pool or of a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Now {
     pub(crate) available: u64,
     pub(crate) waiting: u64,
-    /// How long ago the lease was asked for; of a limit, the oldest.
+    /// Time since the lease was asked for; of a limit, that of its oldest lease.
     pub(crate) lease_age: Duration,
 }
 
@@ -54,11 +55,11 @@ pub(crate) enum End {
     Admitted,
     /// Waiting will not help any more.
     Refused,
-    /// The caller has lost patience, or has gone.
+    /// The caller ran out of patience or dropped the wait.
     Left,
 }
 
-/// What the background task works with.
+/// Sums that the background task keeps.
 #[derive(Debug, Default)]
 struct Sums {
     totals: Totals,
@@ -68,12 +69,12 @@ struct Sums {
 }
 
 impl Totals {
-    /// What was added after `earlier`. A total that fell counts as none.
+    /// Returns what was added since `earlier`. A total that fell counts as zero.
     pub(crate) fn since(self, earlier: Totals) -> Totals {
         self.with(earlier, u64::saturating_sub)
     }
 
-    /// The larger of each.
+    /// Returns the larger of each total.
     pub(crate) fn max(self, other: Totals) -> Totals {
         self.with(other, u64::max)
     }
@@ -100,30 +101,30 @@ impl End {
 }
 
 impl Tally {
-    /// The label of limits that have none of their own. No limit can be called so.
+    /// The label of limits without a label of their own. No limit can have this name.
     pub(crate) const OTHERS: &str = "(others)";
 
-    /// That of a limit, or of all that are told of by one label.
+    /// Makes the tally of a limit, or of all limits under one label.
     pub(crate) fn new(limit: Arc<str>) -> Self {
         Tally { limit, refused: Cells::new(), sums: Mutex::default() }
     }
 
-    /// Counts a call that was refused for a `reason` which the slot does not know.
+    /// Counts a refused call whose `reason` the slot does not know.
     pub(crate) fn refuse(&self, reason: Reason, permits: u64) {
         self.refused.add(reason, permits);
     }
 
-    /// A caller has stood in line for so long.
+    /// Records how long a caller stood in line.
     pub(crate) fn waited(&self, span: Duration, end: End) {
         self.wait_seconds(end).record(span);
     }
 
-    /// A call that was chosen took so long.
+    /// Records how long a call took that was chosen to be timed.
     pub(crate) fn timed(&self, span: Duration, admitted: bool) {
         self.check_seconds(admitted).record(span);
     }
 
-    /// What one of its pools did since it was last added.
+    /// Adds what one pool of the limit did since it was last added.
     pub(crate) fn add(&self, more: Totals) {
         let mut sums = self.sums();
         sums.totals = sums.totals.with(more, u64::saturating_add);
@@ -139,12 +140,12 @@ impl Tally {
         self.sums().totals
     }
 
-    /// How things stand is said anew, by each pool that there is something to say of.
+    /// Resets the current figures, before each pool adds its own by [`Tally::add_now`].
     pub(crate) fn begin(&self) {
         self.sums().now = Now::default();
     }
 
-    /// How things stand with one of its pools.
+    /// Adds the current figures of one pool.
     pub(crate) fn add_now(&self, pool: Now) {
         let now = &mut self.sums().now;
         now.available = now.available.saturating_add(pool.available);
@@ -152,7 +153,8 @@ impl Tally {
         now.lease_age = now.lease_age.max(pool.lease_age);
     }
 
-    /// Tells all of it. Whatever exports metrics may have come since the last time: so everything is looked up anew.
+    /// Updates all metrics. Everything is looked up anew, because an exporter may have been installed since the last
+    /// time.
     pub(crate) fn publish(&self, fallen: Option<Fallback>) {
         let mut sums = self.sums();
         let Sums { totals, now, published, published_refused } = &mut *sums;
@@ -171,12 +173,12 @@ impl Tally {
         gauge!(names::WAITING, "limit" => limit()).set(now.waiting as f64);
         gauge!(names::LEASE_AGE, "limit" => limit()).set(now.lease_age);
         self.tell_fallback(fallen);
-        // Looked up, and so there from the start, too.
+        // A lookup registers the metric, so it exists from the start.
         let _ = [End::Admitted, End::Refused, End::Left].map(|end| self.wait_seconds(end));
         let _ = [true, false].map(|admitted| self.check_seconds(admitted));
     }
 
-    /// In which fallback it is, if it is in one.
+    /// Shows the fallback that the limit is in, if any.
     pub(crate) fn tell_fallback(&self, fallen: Option<Fallback>) {
         for fallback in Fallback::ALL {
             let is_active = f64::from(u8::from(fallen == Some(fallback)));
@@ -200,7 +202,7 @@ impl Tally {
     }
 }
 
-/// An exchange with an allocator was answered after so long, or not at all.
+/// Counts an exchange that was answered after `took`, or failed.
 pub(crate) fn exchanged(took: Option<Duration>) {
     let [ok, failed] = exchanges();
     match took {
@@ -212,10 +214,10 @@ pub(crate) fn exchanged(took: Option<Duration>) {
     }
 }
 
-/// What is there of a client that has done nothing yet.
+/// Registers the metrics of a client that has done nothing yet.
 pub(crate) fn begin() {
     names::describe();
-    // Looked up, and so there from the start.
+    // A lookup registers the metric, so it exists from the start.
     let _ = (exchanges(), histogram!(names::EXCHANGE_SECONDS), counter!(MOVES));
 }
 
@@ -223,7 +225,7 @@ fn exchanges() -> [Counter; 2] {
     ["ok", "failed"].map(|result| counter!(names::EXCHANGES, "result" => result))
 }
 
-/// Several clients of one process add to the same counter, so each adds what is new.
+/// Adds what is new. Several clients of one process add to the same counter.
 fn advance(counter: &Counter, published: &mut u64, total: u64) {
     counter.increment(total.saturating_sub(*published));
     *published = total.max(*published);

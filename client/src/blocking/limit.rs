@@ -1,4 +1,5 @@
-//! The handle to a limit for code without async. It passes everything on to the async one, and parks where that waits.
+//! The handle to a limit for code without async. It passes calls on to the async handle, and parks the thread where
+//! that waits.
 
 use super::runtime::Runtime;
 use crate::guard::Guard;
@@ -28,23 +29,23 @@ impl Limit {
         Limit { limit, runtime }
     }
 
-    /// The same limit for one key, as [`crate::Limit::key`].
+    /// Returns a handle to one key of the limit, as [`crate::Limit::key`].
     pub fn key(&self, key: &str) -> Limit {
         Limit::new(self.limit.key(key), self.runtime.clone())
     }
 
-    /// As [`crate::Limit::with_priority`].
+    /// Returns a handle with `priority`, as [`crate::Limit::with_priority`].
     #[must_use]
     pub fn with_priority(&self, priority: Priority) -> Limit {
         Limit::new(self.limit.with_priority(priority), self.runtime.clone())
     }
 
-    /// The same handle for code that is async, for [`crate::all`], and for what does not wait.
+    /// Returns the same handle for async code, for [`crate::all`], and for calls that do not wait.
     pub fn as_async(&self) -> &crate::Limit {
         &self.limit
     }
 
-    /// Spends `permits` now, or not at all: the same call as [`crate::Limit::try_acquire`], at the same cost.
+    /// Spends `permits` now, or nothing: the same call as [`crate::Limit::try_acquire`], at the same cost.
     ///
     /// # Errors
     /// As there.
@@ -52,7 +53,7 @@ impl Limit {
         self.limit.try_acquire(permits)
     }
 
-    /// Spends what there is, as [`crate::Limit::try_acquire_up_to`].
+    /// Spends as many permits as there are, as [`crate::Limit::try_acquire_up_to`].
     ///
     /// # Errors
     /// As there.
@@ -60,7 +61,7 @@ impl Limit {
         self.limit.try_acquire_up_to(permits)
     }
 
-    /// What could be taken now, as [`crate::Limit::peek`].
+    /// Returns what a call could take now, as [`crate::Limit::peek`].
     pub fn peek(&self, permits: u64) -> Peek {
         self.limit.peek(permits)
     }
@@ -81,7 +82,7 @@ impl Limit {
         self.acquire(1)
     }
 
-    /// Spends `permits` if they can be had within `patience`, as [`crate::Limit::acquire_within`].
+    /// Spends `permits` if they become available within `patience`, as [`crate::Limit::acquire_within`].
     ///
     /// # Errors
     /// As there.
@@ -89,7 +90,7 @@ impl Limit {
         self.runtime.wait(self.limit.acquire_within(permits, patience))
     }
 
-    /// Spends `permits` if they can be had by `deadline`, as [`crate::Limit::acquire_by`].
+    /// Spends `permits` if they become available by `deadline`, as [`crate::Limit::acquire_by`].
     ///
     /// # Errors
     /// As there.
@@ -97,7 +98,7 @@ impl Limit {
         self.runtime.wait(self.limit.acquire_by(permits, deadline))
     }
 
-    /// Reserves `permits` for a call whose cost is known afterwards, as [`crate::Limit::reserve`].
+    /// Reserves `permits` for a call whose cost is known only when it is over, as [`crate::Limit::reserve`].
     ///
     /// # Errors
     /// As there.
@@ -105,7 +106,7 @@ impl Limit {
         self.runtime.wait(self.limit.reserve(permits))
     }
 
-    /// Reserves `permits` if they can be had within `patience`, as [`crate::Limit::reserve_within`].
+    /// Reserves `permits` if they become available within `patience`, as [`crate::Limit::reserve_within`].
     ///
     /// # Errors
     /// As there.
@@ -121,7 +122,8 @@ impl Limit {
         self.runtime.wait(self.limit.enter(permits))
     }
 
-    /// Starts a call that takes `permits` if they can be had within `patience`, as [`crate::Limit::enter_within`].
+    /// Starts a call that takes `permits` if they become available within `patience`, as
+    /// [`crate::Limit::enter_within`].
     ///
     /// # Errors
     /// As there.

@@ -1,5 +1,5 @@
-//! The thread that a blocking client's background task runs on, and how others wait: each parks its own thread until what
-//! it waits for wakes it. It knows nothing of limits.
+//! The thread that runs a blocking client's background task, and how other threads wait: each parks until the future it
+//! waits for wakes it. It knows nothing of limits.
 
 use crate::transport::ExchangeError;
 use std::pin::pin;
@@ -38,10 +38,10 @@ impl Runtime {
         let run = move || {
             let built = Builder::new_current_thread().enable_all().build();
             let Ok(runtime) = built.map_err(|error| send.send(Err(error))) else { return };
-            // The send fails only if the thread that started this one has given up: then this one is told to stop as well.
+            // The send fails only if the starting thread has given up: then this thread is told to stop as well.
             let _ = send.send(Ok(runtime.handle().clone()));
             let _ = runtime.block_on(stopped);
-            // A name that is still being looked up delays no thread.
+            // The thread does not wait for a name lookup that is still running.
             runtime.shutdown_background();
         };
         let no_thread = |error: std::io::Error| ExchangeError::NoThread(error.to_string());
@@ -50,11 +50,11 @@ impl Runtime {
         Ok(Runtime { handle, owned: Mutex::new(Some(Owned { stop, thread })) })
     }
 
-    /// Parks this thread until `future` is done.
+    /// Parks the calling thread until `future` is done.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        // Timers and sockets are those of our own thread, also where this one belongs to another runtime.
+        // Timers and sockets belong to our own runtime, even if this thread belongs to another one.
         let _entered = self.handle.enter();
-        // There the budget of the task that this blocks may be used up, and would not come back.
+        // In another runtime, the budget of the blocked task may be used up and would never be renewed.
         let mut future = pin!(tokio::task::unconstrained(future));
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut cx = Context::from_waker(&waker);
@@ -71,9 +71,9 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Owned { stop, thread }) = owned else { return };
-        // An error means that it has ended already.
+        // An error means that the thread has ended already.
         let _ = stop.send(());
-        // A thread does not wait for itself.
+        // A thread must not join itself.
         if thread.thread().id() != thread::current().id() {
             let _ = thread.join();
         }

@@ -1,5 +1,5 @@
-//! How a gRPC call is refused. Its callers look at no HTTP status but 200, and take a 429 for a server that is not there: what
-//! came of a call is in `grpc-status`, which stands in the head of an answer that has nothing else.
+//! How a gRPC call is refused. gRPC clients accept no HTTP status but 200, and take a 429 for a missing server. The
+//! outcome of a call is in `grpc-status`, which for an answer without a body stands in the head.
 
 use crate::limit::Limit;
 use crate::refusal::Refusal;
@@ -10,7 +10,7 @@ use std::fmt::Write;
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// When to try again, in milliseconds: the clients that retry by themselves go by it.
+/// When to try again, in milliseconds. Clients that retry by themselves use it.
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 /// `INVALID_ARGUMENT`, `RESOURCE_EXHAUSTED` and `UNAVAILABLE`.
@@ -18,13 +18,13 @@ const INVALID: u64 = 3;
 const EXHAUSTED: u64 = 8;
 const UNAVAILABLE: u64 = 14;
 
-/// Whether a request with these headers is a gRPC call. One of gRPC-Web is not: its answers are other.
+/// Whether a request with these headers is a gRPC call. gRPC-Web does not count: its answers differ.
 pub(super) fn is_call(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.strip_prefix("application/grpc").is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ';']))
 }
 
-/// The answer to a call that was refused, with a `body` in which there is nothing.
+/// Makes the answer to a refused call, with an empty `body`.
 pub(super) fn refused<R>(body: R, limit: &Limit, refusal: &Refusal) -> Response<R> {
     let status = match refusal {
         Refusal::Empty { .. } | Refusal::Paused { .. } | Refusal::TooLarge { .. } => EXHAUSTED,
@@ -48,7 +48,7 @@ pub(super) fn refused<R>(body: R, limit: &Limit, refusal: &Refusal) -> Response<
     response
 }
 
-/// As gRPC wants a message: what is not printable ASCII, and the sign itself, as `%` and two digits.
+/// Escapes a message as gRPC requires: bytes that are not printable ASCII, and `%` itself, become `%` and two digits.
 fn escaped(message: &str) -> HeaderValue {
     let mut text = String::with_capacity(message.len());
     for byte in message.bytes() {

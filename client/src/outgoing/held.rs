@@ -1,4 +1,5 @@
-//! What keeps the permits of a request in use: the request until it is answered, and its answer until that has been read.
+//! Keeps the permits of a request in use: by the request until it is answered, then by the answer until it has been
+//! read.
 
 use crate::guard::Guard;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -7,21 +8,22 @@ use reqwest_middleware::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// What is in use by a request that has no answer. The vendor may be busy with one that is given up: dropped, this counts for as
-/// long as a call may take.
+/// The guards of a request without an answer. The vendor may still work on a request that is given up, so dropped
+/// guards count for as long as a call may take.
 #[derive(Default)]
 pub(super) struct Unanswered(Vec<Guard>);
 
 impl Unanswered {
-    /// The request begins to use these.
+    /// Adds permits that the request begins to use.
     pub(super) fn add(&mut self, guards: Vec<Guard>) {
         self.0.extend(guards);
     }
 
-    /// The response with what its body is to hold. Hands everything back if the request never reached the vendor.
+    /// Returns the response, and the guards that its body is to hold. Hands all permits back if the request never
+    /// reached the vendor.
     ///
     /// # Errors
-    /// That of `answer`.
+    /// The error of `answer`.
     pub(super) fn end(mut self, answer: Result<Response, Error>) -> Result<(Response, Vec<Guard>), Error> {
         let response = answer.inspect_err(|error| {
             if was_not_sent(error) {
@@ -43,13 +45,13 @@ fn was_not_sent(error: &Error) -> bool {
     matches!(error, Error::Reqwest(error) if error.is_connect() || error.is_builder())
 }
 
-/// A body, and what is in use until its end.
+/// A body, and the guards that it holds until its end.
 struct Held {
     body: Body,
     guards: Vec<Guard>,
 }
 
-/// `response` with a body that drops `guards` at its end.
+/// Returns `response` with a body that drops `guards` at its end.
 pub(super) fn until_read(response: Response, mut guards: Vec<Guard>) -> Response {
     guards.retain(Guard::counts);
     if guards.is_empty() {
@@ -57,7 +59,7 @@ pub(super) fn until_read(response: Response, mut guards: Vec<Guard>) -> Response
     }
     let url = response.url().clone();
     let (mut parts, body) = http::Response::<Body>::from(response).into_parts();
-    // The only way to keep the URL of an answer that is put together anew.
+    // The only way to keep the URL in a rebuilt response.
     let named = http::Response::builder().url(url).body(()).expect("nothing of it can be wrong");
     parts.extensions.extend(named.into_parts().0.extensions);
     let mut held = Held { body, guards };
@@ -66,7 +68,7 @@ pub(super) fn until_read(response: Response, mut guards: Vec<Guard>) -> Response
 }
 
 impl Held {
-    /// Ends the call if there is no more to read.
+    /// Ends the call if nothing is left to read.
     fn end_if_read(&mut self) {
         if self.body.is_end_stream() {
             self.guards.clear();

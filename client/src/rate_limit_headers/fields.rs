@@ -1,22 +1,22 @@
-//! Lists of structured fields (RFC 9651), as far as `RateLimit` and `RateLimit-Policy` need them: items that are strings or
-//! tokens, with parameters. It allocates nothing.
+//! Parses lists of structured fields (RFC 9651), as far as `RateLimit` and `RateLimit-Policy` need them: items that are
+//! strings or tokens, with parameters. Allocates nothing.
 
 use lessor_protocol::PERMITS_MAX;
 use std::time::Duration;
 
-/// The units of calls in the draft, and what a policy counts that names none.
+/// The unit of calls in the draft, and the default of a policy that names no unit.
 const CALLS: &str = "requests";
 
-/// Digits that an integer may have.
+/// Most digits of an integer.
 const DIGITS_MAX: usize = 15;
 
-/// One item of a list: its parameters, as they stand there.
+/// One item of a list: the text of its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item<'a> {
     parameters: &'a str,
 }
 
-/// The items of the list `text`; `None` in the place of the first that is malformed.
+/// Iterates over the items of the list `text`, and ends with `None` at the first malformed one.
 pub(super) fn items(text: &str) -> impl Iterator<Item = Option<Item<'_>>> {
     let mut rest = Some(text.trim_matches([' ', '\t']));
     std::iter::from_fn(move || {
@@ -34,7 +34,7 @@ pub(super) fn items(text: &str) -> impl Iterator<Item = Option<Item<'_>>> {
 }
 
 impl<'a> Item<'a> {
-    /// The number that the parameter `name` has, if it has one that is not negative. Of two of that name the last counts.
+    /// Returns the value of the parameter `name` if it is a number that is not negative. The last of several counts.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         let value = self.value(name)?;
         let is_number =
@@ -42,7 +42,7 @@ impl<'a> Item<'a> {
         value.parse().ok().filter(|number| is_number && *number <= PERMITS_MAX)
     }
 
-    /// Whether it counts calls.
+    /// Whether the item counts calls.
     pub(super) fn is_of_calls(&self) -> bool {
         self.value("qu").is_none_or(|unit| unit.trim_matches('"') == CALLS)
     }
@@ -59,7 +59,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The item that `text` begins with, and what is after it.
+/// Splits `text` into its first item and the rest.
 fn item(text: &str) -> Option<(Item<'_>, &str)> {
     let (_, after) = bare(text)?;
     let mut rest = after;
@@ -67,12 +67,12 @@ fn item(text: &str) -> Option<(Item<'_>, &str)> {
         rest = after;
     }
     let parameters = &after[..after.len() - rest.len()];
-    // A parameter that cannot be read.
+    // A parameter is left that cannot be read.
     let is_whole = !rest.starts_with(';');
     is_whole.then_some((Item { parameters }, rest))
 }
 
-/// The parameter that `text` begins with: its name, its value, and what is after it.
+/// Splits `text` into the name and the value of its first parameter, and the rest.
 fn parameter(text: &str) -> Option<(&str, &str, &str)> {
     let text = text.strip_prefix(';')?.trim_start_matches(' ');
     if !text.starts_with(|first: char| first.is_ascii_lowercase() || first == '*') {
@@ -86,7 +86,7 @@ fn parameter(text: &str) -> Option<(&str, &str, &str)> {
     }
 }
 
-/// The string, token, bytes, number or truth value that `text` begins with, and what is after it.
+/// Splits `text` into the string, token, bytes, number or boolean at its beginning, and the rest.
 fn bare(text: &str) -> Option<(&str, &str)> {
     let first = text.chars().next()?;
     let end = match first {
@@ -105,7 +105,7 @@ fn bare(text: &str) -> Option<(&str, &str)> {
     Some(text.split_at(end))
 }
 
-/// Where the string ends that `text` begins with.
+/// Index after the end of the string at the beginning of `text`.
 fn string_end(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {
@@ -120,7 +120,7 @@ fn string_end(text: &str) -> Option<usize> {
     None
 }
 
-/// A time with units, such as `6m0s`, `1.5s` or `20ms`, or seconds with a fraction.
+/// Parses a time with units, such as `6m0s`, `1.5s` or `20ms`, or seconds with a fraction.
 pub(super) fn span(text: &str) -> Option<Duration> {
     let (mut rest, mut sum) = (text, Duration::ZERO);
     while !rest.is_empty() {
@@ -142,7 +142,7 @@ pub(super) fn span(text: &str) -> Option<Duration> {
             _ => return None,
         };
         let whole = whole.parse::<u64>().ok()?.checked_mul(nanos)?;
-        // Nine digits are a billionth of an hour: more say nothing.
+        // Nine digits are a billionth of an hour: further digits add nothing.
         let digits = &part[..part.len().min(9)];
         let tenths = 10u128.pow(u32::try_from(digits.len()).ok()?);
         let part = if digits.is_empty() {

@@ -1,23 +1,24 @@
-//! What vendors call the older kind of headers: three of them, one number each.
+//! The names of a vendor's older headers: three headers with one number each.
 
 use http::HeaderName;
 use std::borrow::Cow;
 
-/// Three headers of one vendor: the limit, what is left of it, and when that is over.
+/// The three headers of one vendor: the limit, the calls left, and the end of the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Trio {
-    /// How many calls there may be in a window.
+    /// Calls allowed in a window.
     pub limit: HeaderName,
-    /// How many are left.
+    /// Calls left in the window.
     pub remaining: HeaderName,
-    /// When the window is over: in so many seconds, or so many since 1970.
+    /// When the window ends: in seconds from now, or since 1970.
     pub reset: HeaderName,
 }
 
-/// The names that are looked for beside `RateLimit` and `RateLimit-Policy`; the first family that is there counts.
+/// The names of older headers that are read besides `RateLimit` and `RateLimit-Policy`. The first family found in an
+/// answer counts.
 ///
-/// The default knows `RateLimit-Limit`, `X-RateLimit-Limit` and `X-Rate-Limit-Limit` with their like.
+/// The default knows the families of `RateLimit-Limit`, `X-RateLimit-Limit` and `X-Rate-Limit-Limit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderNames(Cow<'static, [Trio]>);
 
@@ -29,7 +30,7 @@ const fn trio(limit: &'static str, remaining: &'static str, reset: &'static str)
     }
 }
 
-/// As older drafts had them, as many large vendors write them, and as some others do.
+/// The names of older drafts, those of many large vendors, and a rarer variant.
 static KNOWN: [Trio; 3] = [
     trio("ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"),
     trio("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"),
@@ -37,12 +38,12 @@ static KNOWN: [Trio; 3] = [
 ];
 
 impl HeaderNames {
-    /// No names but those of the draft.
+    /// Returns no names: only the fields of the draft are read.
     pub fn none() -> Self {
         HeaderNames(Cow::Borrowed(&[]))
     }
 
-    /// And these, before all others.
+    /// Adds the headers of one vendor, before all others.
     #[must_use]
     pub fn with(mut self, limit: HeaderName, remaining: HeaderName, reset: HeaderName) -> Self {
         self.0.to_mut().insert(0, Trio { limit, remaining, reset });
@@ -53,7 +54,7 @@ impl HeaderNames {
         &self.0
     }
 
-    /// The default, without making it.
+    /// The default names, in a constant.
     pub(crate) const fn known() -> Self {
         HeaderNames(Cow::Borrowed(&KNOWN))
     }

@@ -1,5 +1,5 @@
-//! What the metrics of the client are called, what they mean, and the buckets that fit them. `docs/metrics.md` has the same
-//! list, which a test holds against what a client shows.
+//! Names, descriptions and histogram buckets of the client's metrics. `docs/metrics.md` has the same list, and a test
+//! compares it with what a client shows.
 
 use metrics::{describe_counter, describe_gauge, describe_histogram};
 
@@ -18,24 +18,24 @@ pub(super) const EXCHANGES: &str = "lessor_client_exchanges_total";
 pub(super) const EXCHANGE_SECONDS: &str = "lessor_client_exchange_seconds";
 pub(crate) const MOVES: &str = "lessor_client_moves_total";
 
-/// From what a call takes that meets no other thread to what only a processor that was taken away explains.
+/// From a call that meets no other thread to a call whose processor was taken away.
 const CHECK_BUCKETS: [f64; 14] =
     [1e-8, 2e-8, 5e-8, 1e-7, 2e-7, 5e-7, 1e-6, 2e-6, 5e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1];
 
-/// From a round trip to what hardly any caller waits for.
+/// From a round trip to a wait that hardly any caller accepts.
 const WAIT_BUCKETS: [f64; 14] =
     [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
 
-/// From a loopback to the longest that an exchange may take by default.
+/// From a loopback to the default timeout of an exchange.
 const EXCHANGE_BUCKETS: [f64; 12] =
     [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
 
-/// The histograms of this client, and the buckets that fit each: for whatever exports them. An exporter that is told of none
-/// may show quantiles instead, which cannot be added up over processes.
+/// The histograms of this client with their buckets, for an exporter. An exporter that knows no buckets may show
+/// quantiles instead, which cannot be added up over processes.
 pub const HISTOGRAMS: [(&str, &[f64]); 3] =
     [(CHECK_SECONDS, &CHECK_BUCKETS), (WAIT_SECONDS, &WAIT_BUCKETS), (EXCHANGE_SECONDS, &EXCHANGE_BUCKETS)];
 
-/// Says what they are, for people.
+/// Registers a description of each metric.
 pub(super) fn describe() {
     describe_counter!(ADMITTED, "Permits that calls got");
     describe_counter!(REFUSED, "Permits of calls that were refused, by why");
