@@ -1,5 +1,5 @@
-//! Callers that tests poll by hand, without a runtime: each is polled once, and then only after its waker was called. Limits
-//! of a client without an allocator, whose permits a test lends.
+//! Support for tests: callers that a test polls by hand, without a runtime, and limits without an allocator, whose
+//! permits the test lends. Each caller is polled once, and then only after its waker was called.
 
 use crate::limit::Limit;
 use crate::local_pool::CLOCK;
@@ -14,23 +14,23 @@ use std::time::Duration;
 /// Longer than any test.
 pub(crate) const LEASED: Duration = Duration::from_secs(3_600);
 
-/// What the handles of a client share, without a client.
+/// Makes the state that the handles of a client share, without a client.
 pub(crate) fn shared() -> Arc<Shared> {
     Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread")))
 }
 
-/// A handle to a limit that holds nothing.
+/// Makes a handle to a limit that holds nothing.
 pub(crate) fn limit(shared: &Arc<Shared>, name: &str) -> Limit {
     Limit::new(shared.pool(name, None), shared.clone())
 }
 
-/// Adds `permits` to what `limit` holds, and wakes its line as the background task does.
+/// Adds `permits` to those that `limit` holds, and wakes its line as the background task does.
 pub(crate) fn lend(limit: &Limit, permits: u64) {
     limit.pool().slot().install(permits, 0, CLOCK.now() + LEASED);
     limit.pool().call_first();
 }
 
-/// Whether a waker was called.
+/// A waker that notes whether it was called.
 #[derive(Debug, Default)]
 pub(crate) struct Woken(AtomicBool);
 
@@ -41,13 +41,13 @@ impl Wake for Woken {
 }
 
 impl Woken {
-    /// Whether the waker was called since this was last asked.
+    /// Whether the waker was called since the last call of this.
     pub(crate) fn take(&self) -> bool {
         self.0.swap(false, Ordering::SeqCst)
     }
 }
 
-/// The waker of a caller that makes a mistake: it panics when it is first called.
+/// A faulty waker that panics when it is first called.
 #[derive(Debug, Default)]
 pub(crate) struct Panics(AtomicBool);
 
@@ -58,7 +58,7 @@ impl Wake for Panics {
 }
 
 impl Panics {
-    /// Whether it was called.
+    /// Whether the waker was called.
     pub(crate) fn has_panicked(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
@@ -72,13 +72,13 @@ pub(crate) struct Caller<'a, T> {
 }
 
 impl<'a, T> Caller<'a, T> {
-    /// A caller that was not polled yet.
+    /// Makes a caller that was not polled yet.
     pub(crate) fn new(future: impl Future<Output = T> + 'a) -> Self {
         let woken = Arc::new(Woken(AtomicBool::new(true)));
         Caller { future: Box::pin(future), woken, polls: 0 }
     }
 
-    /// Polls until the future is done, or waits for its waker. `None` if it waits.
+    /// Polls the future until it is done or waits for its waker. Returns `None` if it waits.
     pub(crate) fn run(&mut self) -> Option<T> {
         let waker = Waker::from(self.woken.clone());
         while self.woken.take() {
@@ -95,13 +95,14 @@ impl<'a, T> Caller<'a, T> {
         self.woken.0.load(Ordering::SeqCst)
     }
 
-    /// How often it was polled.
+    /// How often the future was polled.
     pub(crate) fn polls(&self) -> u64 {
         self.polls
     }
 }
 
-/// Runs all `callers` until none of them is woken. Calls `done` with the number of each that has ended, and removes it.
+/// Runs all `callers` until none is woken. Passes the number and the result of each finished caller to `done`, and
+/// removes it.
 pub(crate) fn run<T>(callers: &mut Vec<(usize, Caller<'_, T>)>, mut done: impl FnMut(usize, T)) {
     loop {
         let before = callers.len();

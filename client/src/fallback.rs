@@ -1,5 +1,5 @@
-//! What becomes of a limit while the allocator cannot be reached and its lease is over, and who is told. The background
-//! task enters and leaves it; callers see it in what they are answered, and nothing here waits.
+//! What a limit does while the allocator cannot be reached and its lease is over. The background task enters and leaves
+//! the fallback and reports it; callers see it in their answers. Nothing here waits.
 
 use crate::events::Event;
 use crate::local_pool::{CLOCK, Condition, LocalPool};
@@ -12,37 +12,37 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// One pool's part in it.
+/// The state of shadow mode and fallback of one pool.
 #[derive(Debug, Default)]
 pub(crate) struct Standby {
-    /// The fallback that the last grant named, by its place in [`Fallback::ALL`].
+    /// The fallback that the last grant named, as an index into [`Fallback::ALL`].
     expected: AtomicU8,
-    /// Whether the limit is in shadow mode, as far as we were told.
+    /// Whether the limit is in shadow mode, by the last grant.
     shadow: AtomicBool,
-    /// An operator has paused the limit, or blocked this node: that goes before any fallback.
+    /// Whether an operator has paused the limit or blocked this node: that takes precedence over any fallback.
     stopped: AtomicBool,
     active: AtomicBool,
-    /// Permits that were let pass.
+    /// Permits let pass in fallback.
     passed: AtomicU64,
-    /// What of the reserve this process may go on with.
+    /// The safe share on which this process may go on.
     allowance: Mutex<Rare<SafeAllowance>>,
 }
 
 impl Standby {
-    /// Takes in what a grant says. True if the limit enters or leaves shadow mode by that.
+    /// Takes in what a grant says. Returns whether the limit enters or leaves shadow mode by it.
     pub(crate) fn on_grant(&self, shadow: bool, fallback: Fallback) -> bool {
         self.expect(fallback);
         self.shadow.swap(shadow, Ordering::Relaxed) != shadow
     }
 
-    /// The answer to an ask that was first sent at `first_sent` told of a part of the reserve, or of none.
+    /// Takes in the safe share, if any, of the answer to an ask that was first sent at `first_sent`.
     pub(crate) fn tell_share(&self, share: Option<SafeShare>, first_sent: Moment, clocks: ClockBounds) {
         if share.is_some() {
             self.allowance().tell(share, first_sent, clocks);
         }
     }
 
-    /// Notes whether an operator has paused the limit. True if that is news.
+    /// Notes whether an operator has paused the limit. Returns whether that changed.
     pub(crate) fn stops(&self, stopped: bool) -> bool {
         self.stopped.swap(stopped, Ordering::Relaxed) != stopped
     }
@@ -52,17 +52,17 @@ impl Standby {
         self.shadow.load(Ordering::Relaxed)
     }
 
-    /// Whether everything that would be refused is let pass.
+    /// Whether every call that would be refused passes.
     pub(crate) fn lets_all_pass(&self) -> bool {
         self.is_tried_out() || self.is(Fallback::Open)
     }
 
-    /// Whether anything is.
+    /// Whether some calls that would be refused pass.
     pub(crate) fn lets_some_pass(&self) -> bool {
         self.lets_all_pass() || self.is(Fallback::SafeShare)
     }
 
-    /// Takes `permits` of this process's part of the reserve, if it goes by that now and they are due.
+    /// Takes `permits` of this process's safe share, if the share applies now and they are due.
     pub(crate) fn take_share(&self, permits: u64, now: Moment) -> Option<Paid> {
         if !self.is(Fallback::SafeShare) {
             return None;
@@ -75,23 +75,24 @@ impl Standby {
         self.allowance().put_back(taken);
     }
 
-    /// Has that part pay for `permits` that were spent without asking it. False if this process does not go by it now.
+    /// Charges the safe share for `permits` that were spent without asking it. Returns false if the share does not
+    /// apply now.
     pub(crate) fn owe_share(&self, permits: u64, now: Moment) -> bool {
         let pays = |allowance: &mut SafeAllowance| allowance.owe(permits, now);
         self.is(Fallback::SafeShare) && self.allowance().unusual().is_some_and(pays)
     }
 
-    /// Whether any of the reserve may be spent now or later.
+    /// Whether any of the safe share may be spent, now or later.
     fn has_share(&self) -> bool {
         self.allowance().wait(1, CLOCK.now()).is_some()
     }
 
-    /// How long until that could be.
+    /// Time until the safe share has `permits`; `None` if it does not apply now, or never will have them.
     pub(crate) fn share_in(&self, permits: u64, now: Moment) -> Option<Duration> {
         if self.is(Fallback::SafeShare) { self.allowance().wait(permits, now) } else { None }
     }
 
-    /// Counts permits that were let pass because no allocator answers. False if they were let pass for another reason.
+    /// Counts permits that passed because no allocator answers. Returns false if they passed for another reason.
     pub(crate) fn counts(&self, permits: u64) -> bool {
         let is_counted = self.lets_some_pass() && !self.is_tried_out();
         if is_counted {
@@ -100,22 +101,22 @@ impl Standby {
         is_counted
     }
 
-    /// Permits that were ever let pass because no allocator answered.
+    /// Permits let pass so far because no allocator answered.
     pub(crate) fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
     }
 
-    /// The limit goes by its fallback from now on.
+    /// Puts the limit into its fallback.
     pub(crate) fn begin_outage(&self) {
         self.active.store(true, Ordering::Relaxed);
     }
 
-    /// Whether nothing of a part of the reserve is spent that some window still holds.
+    /// Whether no window still holds a spend from the safe share.
     pub(crate) fn is_forgettable(&self, now: Moment) -> bool {
         self.allowance().is_forgettable(now)
     }
 
-    /// Takes over what `earlier` has spent of its part of the reserve.
+    /// Takes over the spends of `earlier` from its safe share.
     pub(crate) fn inherit(&self, earlier: &Standby) {
         let mut earlier = earlier.allowance().clone();
         if let Some(earlier) = earlier.unusual() {
@@ -123,12 +124,12 @@ impl Standby {
         }
     }
 
-    /// A grant for another key of the same limit named this fallback.
+    /// Notes the fallback that a grant for another key of the same limit named.
     pub(crate) fn on_grant_of_limit(&self, fallback: Fallback) {
         self.expect(fallback);
     }
 
-    /// Whether no part of the reserve was told: that takes room of its own.
+    /// Whether no safe share was told: a share takes memory of its own.
     #[cfg(test)]
     pub(crate) fn takes_no_room(&self) -> bool {
         self.allowance().is_usual()
@@ -139,7 +140,7 @@ impl Standby {
         self.expected.store(u8::try_from(place).unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// What happens in fallback.
+    /// The fallback that applies without an allocator.
     fn fallback(&self) -> Fallback {
         Fallback::ALL[usize::from(self.expected.load(Ordering::Relaxed))]
     }
@@ -155,7 +156,7 @@ impl Standby {
     }
 }
 
-/// An exchange has failed: those of `pools` whose leases are over are in fallback from now on.
+/// Puts those of `pools` whose leases are over into fallback, after an exchange has failed.
 pub(crate) fn enter(shared: &Shared, pools: &[Arc<LocalPool>], now: Moment) {
     for pool in pools {
         let standby = pool.standby();
@@ -164,23 +165,23 @@ pub(crate) fn enter(shared: &Shared, pools: &[Arc<LocalPool>], now: Moment) {
             continue;
         }
         if pool.name().key.is_some() && standby.fallback() == Fallback::Closed {
-            // A key that is new has heard nothing yet: what was told of another key of its limit holds for it too.
+            // A new key has heard of no fallback yet: the one told for the plain limit holds for the key too.
             standby.expect(shared.pool(&pool.name().limit, None).standby().fallback());
         }
         if matches!(pool.condition(), Condition::Good | Condition::Quarantine) {
-            // Also one that was not asked for: its calls would wait, or be told that permits come back.
+            // Also a pool that was not asked for: its calls would wait, or be told that permits come back.
             pool.set_condition(Condition::Unreachable);
         }
         fall(shared, pool);
         if standby.lets_some_pass() {
-            // Callers in line need not wait any more, or not for an answer. They are woken one after the other.
+            // Callers in line need not wait any more, or not for an answer. They wake each other one after the other.
             pool.call_first();
         }
     }
 }
 
-/// Begins the new pool of a key of the limit with the pool `plain`: by what was told of the limit, and in fallback if no
-/// allocator answers. The caller holds the lock under which pools are added.
+/// Prepares the new pool of a key, by what the limit's plain pool `plain` was told, and in fallback if no allocator
+/// answers. The caller holds the lock under which pools are added.
 pub(crate) fn begin(shared: &Shared, pool: &LocalPool, plain: &LocalPool) {
     let standby = pool.standby();
     standby.expect(plain.standby().fallback());
@@ -204,27 +205,27 @@ fn fall(shared: &Shared, pool: &LocalPool) {
     }
 }
 
-/// The allocator answers again. Returns the limits that were in fallback: [`leave`] is to be called for all pools there are now,
-/// and then [`left`].
+/// Ends all fallbacks, because an allocator answers again. Returns the limits that were in fallback. The caller then
+/// calls [`leave`] for all current pools, and [`left`].
 pub(crate) fn end(shared: &Shared) -> BTreeMap<Arc<str>, Fallback> {
-    // A pool that is made at this moment is there, or is made by what is known now.
+    // A pool that is made at this moment exists already, or is made knowing that the outage is over.
     let _no_new_pools = shared.no_new_pools();
     std::mem::take(&mut *shared.fallen())
 }
 
-/// These `pools` are in no fallback any more.
+/// Takes `pools` out of fallback.
 pub(crate) fn leave(pools: &[Arc<LocalPool>]) {
     for pool in pools {
         pool.standby().active.store(false, Ordering::Relaxed);
         pool.mind_passing();
         if pool.condition() == Condition::Unreachable {
-            // What holds nothing is not asked about before it is called: that call has to ask, and not to be refused.
+            // A pool that holds nothing is not asked for before it is called: that call must ask, and not be refused.
             pool.set_condition(Condition::Good);
         }
     }
 }
 
-/// No pool of the `fallen` limits is in fallback any more: tells so.
+/// Reports that no pool of the `fallen` limits is in fallback any more.
 pub(crate) fn left(shared: &Shared, fallen: BTreeMap<Arc<str>, Fallback>) {
     for pool in shared.plain_pools().iter().filter(|pool| fallen.contains_key(&pool.name().limit)) {
         pool.tally().tell_fallback(None);
@@ -243,7 +244,7 @@ fn entered(shared: &Shared, pool: &LocalPool, fallback: Fallback) {
             limit,
             "no allocator and no lease: EVERY CALL PASSES until it answers again, and nothing holds the cap"
         ),
-        // Of the keys of a limit, this one speaks for all.
+        // Among the pools of a limit, the plain one speaks for all keys.
         Fallback::SafeShare if pool.name().key.is_none() && !pool.standby().has_share() => tracing::warn!(
             limit,
             "no allocator and no lease, and no part of the reserve was told to this process: calls are refused until it answers again"
@@ -260,7 +261,7 @@ fn entered(shared: &Shared, pool: &LocalPool, fallback: Fallback) {
 }
 
 impl LocalPool {
-    /// Permits that were let pass in fallback.
+    /// Permits let pass in fallback.
     pub(crate) fn fallback_passed(&self) -> u64 {
         self.standby().passed()
     }

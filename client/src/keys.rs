@@ -1,5 +1,5 @@
-//! The pools of one limit by key: for callers that keep no handle, one lookup a call, which allocates nothing. Handles of
-//! the plain limit look here; what is made and forgotten, [`crate::shared::Shared`] decides.
+//! The pools of one limit by key, for callers that keep no handle: a call is one lookup, which allocates nothing.
+//! Handles to the plain limit look here; [`crate::shared::Shared`] decides which pools are made and forgotten.
 
 mod table;
 mod text;
@@ -15,25 +15,25 @@ use table::Table;
 
 pub(crate) use text::KeyText;
 
-/// Parts with a lock of their own. A lookup writes to the lock of its part: with so many, two threads seldom do so at
-/// once, and a part that grows keeps few of them waiting. Each is 128 bytes.
+/// Parts of the map, each with its own lock, which every lookup writes to. With this many, two threads seldom use one
+/// at the same time, and a part that grows keeps few threads waiting. Each takes 128 bytes.
 pub(crate) const SHARDS: usize = 256;
 
 /// The pools of one limit by key.
 #[derive(Debug)]
 pub(crate) struct Keys {
     shards: Box<[Shard]>,
-    /// Differs from map to map: a caller that chooses keys does not know which fall together.
+    /// Differs between maps, so that a caller that chooses keys cannot know which keys collide.
     hasher: RandomState,
-    /// The newest reading of the exact clock that any lookup took: a key that is called now and then takes none.
+    /// The newest reading of the exact clock by any lookup: a key that is called rarely needs no reading of its own.
     watch: SharedWatch,
-    /// How many there are.
+    /// Number of keys.
     len: AtomicUsize,
-    /// What their pools go by: that of one would be in a line that a call need not wait for.
+    /// The ticks of the pools, kept here because reading them from a pool would cost another cache line.
     ticks: Ticks,
 }
 
-/// Written once a tick and read by every lookup: no line that is written at each call.
+/// Written once a tick and read by every lookup, in a cache line that no call writes otherwise.
 #[derive(Debug)]
 #[repr(align(128))]
 struct SharedWatch(Watch);
@@ -53,7 +53,7 @@ impl Keys {
         }
     }
 
-    /// Spends `permits` of the pool of `key`, if that is known.
+    /// Spends `permits` from the pool of `key`; `None` if the key is not known.
     #[inline]
     pub(crate) fn try_acquire(&self, key: &str, permits: u64) -> Option<Result<(), Refusal>> {
         let hash = self.hash(key);
@@ -62,14 +62,14 @@ impl Keys {
         Some(hot_state.try_acquire(Some(&self.watch.0), &self.ticks, permits, || table.pool(index)))
     }
 
-    /// The pool of `key`, if that is known.
+    /// Returns the pool of `key`, if the key is known.
     pub(crate) fn get(&self, key: &str) -> Option<Arc<LocalPool>> {
         let hash = self.hash(key);
         let table = self.shard(hash).read();
         table.find(hash, key).map(|(index, _)| table.pool(index).clone())
     }
 
-    /// The pool of a key, which is made if there is none: with its hot state at the spot that it is given.
+    /// Returns the pool of `key`, and makes it if there is none, with its hot state at the place that `make` is given.
     pub(crate) fn get_or_insert(
         &self,
         key: &str,
@@ -85,23 +85,23 @@ impl Keys {
         table.pool(index).clone()
     }
 
-    /// How many keys are known.
+    /// Number of known keys.
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// All pools.
+    /// Returns all pools.
     pub(crate) fn pools(&self) -> Vec<Arc<LocalPool>> {
         (0..SHARDS).flat_map(|part| self.pools_of(part)).collect()
     }
 
-    /// The pools of a part: of [`SHARDS`].
+    /// Returns the pools of one part, an index below [`SHARDS`].
     pub(crate) fn pools_of(&self, part: usize) -> Vec<Arc<LocalPool>> {
         self.shards[part].read().pools().cloned().collect()
     }
 
-    /// Forgets the pools of a part that `is_needed` says no of, and says how many pools it looked at. The caller holds
-    /// the lock under which pools are added and taken out. Lookups wait only while some are taken out.
+    /// Forgets the pools of a part that are not needed, and returns how many pools it looked at. The caller holds the
+    /// lock under which pools are added and removed. Lookups wait only while pools are removed.
     pub(crate) fn forget(&self, part: usize, is_needed: impl Fn(&Arc<LocalPool>) -> bool) -> usize {
         let shard = &self.shards[part];
         let (looked, unneeded) = {
@@ -113,7 +113,7 @@ impl Keys {
         }
         let mut table = shard.write();
         for index in unneeded {
-            // Looked at again: a caller may have used it just now, and none can any more.
+            // Checked again: a caller may have used the pool just now. Under the write lock none can.
             if !is_needed(table.pool(index)) {
                 table.remove(index);
                 self.len.fetch_sub(1, Ordering::Relaxed);
@@ -123,7 +123,7 @@ impl Keys {
         looked
     }
 
-    /// Of the bytes alone: what a `str` adds tells it from others that follow, and none does.
+    /// Hashes the bytes alone: the terminator of a `str` separates it from values that follow, and none does.
     #[inline]
     fn hash(&self, key: &str) -> u64 {
         let mut hasher = self.hasher.build_hasher();
@@ -132,13 +132,13 @@ impl Keys {
     }
 
     fn shard(&self, hash: u64) -> &Shard {
-        // Not the bits that the table itself goes by, which are the lowest.
+        // Not the lowest bits, which the table uses.
         &self.shards[(hash >> 32) as usize % SHARDS]
     }
 }
 
 impl Shard {
-    // Pools are whole whatever panicked: there is nothing in the table that could be half done.
+    // A panic elsewhere leaves the table whole: nothing in it can be half done.
     #[inline]
     fn read(&self) -> RwLockReadGuard<'_, Table> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)

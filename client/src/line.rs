@@ -1,5 +1,5 @@
-//! Callers that wait for permits of one pool, and which of them is first. Their wakers are behind the pool's lock, by
-//! priority and by when callers came. Callers that wait join, ask and leave; the line wakes no caller and takes no permits.
+//! The callers that wait for permits of one pool, and which of them is first. Their wakers are kept behind the pool's
+//! lock, by priority and order of arrival. The line wakes no caller and takes no permits.
 
 use crate::priority::Priority;
 use lessor_protocol::rare::Usual;
@@ -9,20 +9,20 @@ use std::task::Waker;
 /// Most callers in one line. A longer one is memory spent on calls that will hardly be served in time.
 const LINE_MAX: usize = 100_000;
 
-/// Of so many callers that are served, one is the caller that has waited longest, whatever its priority. Fewer would make a
-/// high priority worth little, more would let the lowest wait for longer behind a busy one that never ends.
+/// One in this many callers served is the one that has waited longest, whatever its priority. Less would make a high
+/// priority worth little; more would let the lowest priority wait longer behind a busy high one.
 const OLDEST_EACH: u64 = 8;
 
 /// The callers in line. Joining, leaving and asking cost the logarithm of their number.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
-    /// By when they came, those of one priority in the same list.
+    /// For each priority, its callers in order of arrival.
     places: [BTreeMap<u64, Caller>; Priority::ALL.len()],
     next_id: u64,
     served: u64,
 }
 
-/// Who stands at a place: how to wake it, once it has said so, and how many permits it wants.
+/// A caller in line: how to wake it, once it has told, and how many permits it wants.
 #[derive(Clone, Debug)]
 struct Caller {
     waker: Option<Waker>,
@@ -47,7 +47,7 @@ impl Line {
         self.first_caller()?.waker.clone()
     }
 
-    /// The permits that the first in line wants; zero if there is no line.
+    /// Permits that the first in line wants; zero if there is no line.
     pub(crate) fn first_permits(&self) -> u64 {
         self.first_caller().map_or(0, |caller| caller.permits)
     }
@@ -61,7 +61,7 @@ impl Line {
         self.places.iter().flat_map(BTreeMap::values).filter_map(|caller| caller.waker.clone()).collect()
     }
 
-    /// A new place behind all of its priority, for `permits`; `None` if the line is as long as it may be.
+    /// Adds a place for `permits` behind all of its priority; `None` if the line has its maximum length.
     pub(crate) fn join(&mut self, priority: Priority, permits: u64) -> Option<Ticket> {
         if self.places.iter().map(BTreeMap::len).sum::<usize>() >= LINE_MAX {
             return None;
@@ -72,9 +72,9 @@ impl Line {
         Some(Ticket { priority, id })
     }
 
-    /// The caller with `ticket` goes, wherever it stands; `is_served` says whether it got what it came for. Returns whether
-    /// another caller may be first now. (A caller that was served may have been overtaken since, and one more that was
-    /// served may change whose turn it is.)
+    /// Removes the caller with `ticket`, wherever it stands; `is_served` says whether it got its permits. Returns
+    /// whether another caller may be first now. (The served caller may have been overtaken since, and serving it may
+    /// change whose turn it is.)
     pub(crate) fn leave(&mut self, ticket: Ticket, is_served: bool) -> bool {
         let was_first = self.first() == Some(ticket);
         self.places[rank(ticket.priority)].remove(&ticket.id);
@@ -82,15 +82,15 @@ impl Line {
         was_first || is_served
     }
 
-    /// A place behind all of its priority that stands aside from the start: see [`Line::step_aside`].
+    /// Makes a place behind all of its priority that stands aside from the start, see [`Line::step_aside`].
     pub(crate) fn join_aside(&mut self, priority: Priority) -> Ticket {
         let id = self.next_id;
         self.next_id += 1;
         Ticket { priority, id }
     }
 
-    /// The caller with `ticket` keeps its place, and is not first in line until [`Line::come_back`]. Returns whether another
-    /// caller may be first now.
+    /// Makes the caller with `ticket` stand aside: it keeps its place, but is not first in line until
+    /// [`Line::come_back`]. Returns whether another caller may be first now.
     pub(crate) fn step_aside(&mut self, ticket: Ticket) -> bool {
         let was_first = self.first() == Some(ticket);
         self.places[rank(ticket.priority)].remove(&ticket.id);
@@ -108,7 +108,7 @@ impl Line {
         self.first_with(Some(ticket)) == Some(ticket)
     }
 
-    /// Notes how to wake the caller with `ticket`, and tells whether it is the first.
+    /// Notes how to wake the caller with `ticket`, and returns whether it is first.
     pub(crate) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> bool {
         if let Some(caller) = self.places[rank(ticket.priority)].get_mut(&ticket.id) {
             match &mut caller.waker {
@@ -119,12 +119,12 @@ impl Line {
         self.first() == Some(ticket)
     }
 
-    /// Who is next: of the highest priority, or now and then of all.
+    /// The next caller: the first of the highest priority or, at every eighth service, the first of all.
     fn first(&self) -> Option<Ticket> {
         self.first_with(None)
     }
 
-    /// The same if the caller with the ticket `aside` came back.
+    /// As [`Line::first`], if the caller with the ticket `aside` came back.
     fn first_with(&self, aside: Option<Ticket>) -> Option<Ticket> {
         let firsts = Priority::ALL.into_iter().filter_map(|priority| {
             let here = self.places[rank(priority)].first_key_value().map(|(&id, _)| id);
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use Priority::{High, Low, Normal};
 
-    /// Serves all who wait, and says who they were.
+    /// Serves all callers, and returns their tickets in order.
     fn served(line: &mut Line) -> Vec<(Priority, u64)> {
         std::iter::from_fn(|| {
             let first = line.first()?;
@@ -180,7 +180,8 @@ mod tests {
             behind += 1;
         }
         assert_eq!(behind, OLDEST_EACH - 1);
-        // He is first until he has what he wants, however large that is: others that come, or go, change nothing.
+        // The low caller stays first until it is served, however much it wants: other callers that come or go change
+        // nothing.
         let other = line.join(High, 1).expect("there is room");
         assert_eq!(line.first(), Some(low));
         assert!(!line.leave(other, false), "no other caller is first for that");
@@ -212,7 +213,7 @@ mod tests {
         let mut line = Line::USUAL.clone();
         let tickets: Vec<_> = (0..LINE_MAX).map_while(|_| line.join(Normal, 1)).collect();
         assert_eq!((tickets.len(), line.join(High, 1)), (LINE_MAX, None));
-        // From the back: a list that is looked through for each would take minutes.
+        // From the back: a linear search for each would take minutes.
         tickets.into_iter().rev().for_each(|ticket| {
             line.leave(ticket, false);
         });

@@ -1,6 +1,6 @@
-//! Hears what an allocator says by itself: callers that wait ask again at once, and pools that are to stop do so. One task
-//! per client, which goes where exchanges go once they are answered there. Nothing depends on it: what is not heard is learnt
-//! at the next ask; what is heard only makes that sooner.
+//! Listens to the events of an allocator: waiting callers ask again at once, and pools that must stop do so. There is
+//! one task per client; it follows the exchanges to another allocator once that answers. Nothing depends on it: the
+//! next ask learns the same, only later.
 
 use crate::local_pool::CLOCK;
 use crate::shared::Shared;
@@ -13,21 +13,21 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// Longest silence of a stream that is taken for alive: three heartbeats of an allocator's.
+/// Longest silence of a stream that counts as alive: three heartbeats of an allocator.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Longest line. An event is a few hundred bytes; what is longer is none, and ends the stream.
+/// Longest line, in bytes. An event has a few hundred; a longer line is no event and ends the stream.
 const LINE_MAX: usize = 4_096;
 
-/// Shortest time between two tries, times sixteen for the longest: a node that cannot listen asks as ever, and thousands
-/// of them that come back are no storm.
+/// Pause between two attempts to listen, in units of the backoff of exchanges. It may be long, because a node that
+/// cannot listen still asks. Less could make a storm of thousands of nodes that come back.
 const AGAIN: u32 = 16;
 
-/// Listens for a client.
+/// The task that listens for a client.
 pub(crate) struct Listener {
     shared: Arc<Shared>,
     ways: Vec<Transport>,
-    /// Which of them.
+    /// Index of the allocator in `ways`.
     current_allocator: watch::Receiver<usize>,
     node: String,
     rng: fastrand::Rng,
@@ -44,7 +44,7 @@ impl Listener {
         Listener { shared, ways, current_allocator, node, rng }
     }
 
-    /// Listens, and begins again when the stream ends. Runs until it is dropped.
+    /// Listens, and starts again when the stream ends or the client moves. Runs until it is dropped.
     pub(crate) async fn run(mut self) {
         let mut moved = self.current_allocator.clone();
         loop {
@@ -56,7 +56,7 @@ impl Listener {
         }
     }
 
-    /// Listens at the place `at`, without end.
+    /// Listens to the allocator at index `at`, without end.
     async fn stay(&mut self, at: usize) {
         let mut backoff = Backoff::default();
         loop {
@@ -71,7 +71,7 @@ impl Listener {
         let open = timeout(SILENCE, self.ways[at].events()).await;
         let mut stream = open.map_err(|_| "no answer")?.map_err(|error| error.to_string())?;
         self.shared.listening.fetch_add(1, Ordering::Relaxed);
-        // What happened meanwhile was not heard.
+        // Events before this were not heard.
         self.on_event(&Event::of_all(Kind::Lagged));
         let mut line = vec![];
         loop {
@@ -92,7 +92,7 @@ impl Listener {
         }
     }
 
-    /// Wakes the pools that `event` is about.
+    /// Wakes the pools that `event` concerns.
     fn on_event(&mut self, event: &Event) {
         let now = CLOCK.now();
         if let (Kind::Changed, Some(limit)) = (event.kind, &event.limit) {
@@ -116,7 +116,7 @@ impl Listener {
     }
 }
 
-/// The event in a line, if there is one: what else there may be in a stream means nothing to us.
+/// Parses the event in a line. Other lines of a stream mean nothing to this client.
 fn event(line: &[u8]) -> Option<Event> {
     serde_json::from_slice(line.strip_prefix(b"data:")?).ok()
 }
@@ -128,7 +128,7 @@ mod tests {
     use crate::local_pool::Condition;
     use lessor_holder::timing::LOOK_AGAIN;
 
-    /// A limit that was put just now is lent from before it is called.
+    /// A limit that an operator has just added is leased before it is called again.
     #[test]
     fn a_limit_of_which_nothing_was_lent_is_asked_for_when_something_happens() {
         let shared = by_hand::shared();

@@ -1,5 +1,5 @@
-//! Which clock callers read at every spend, to learn whether time has gone on since a caller read the exact one. It is the
-//! system's coarse clock, or a thread of ours that counts. Pools read it; it decides nothing.
+//! The clock that callers read at every spend, to learn whether time has passed since the exact clock was read. It is
+//! the system's coarse clock, or a counter moved by a thread of this client.
 
 use crate::slot::LATE_STEPS;
 use lessor_protocol::{CoarseClock, Tick};
@@ -7,55 +7,57 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How often our own thread counts. As often as the system's own clock moves at best: more would be wakes for nothing,
-/// fewer would let each stripe spend for longer without a look at the exact clock.
+/// Interval of the counting thread. It matches the fastest coarse clock of a system: less would cause wake-ups for
+/// nothing, more would let each stripe spend longer without a look at the exact clock.
 const TICK: Duration = Duration::from_millis(1);
 
-/// How late our own thread is taken to be at most, for it needs a core to count. It is time at the end of each lease in
-/// which every call reads the exact clock: more would slow those down that are lent little at a time.
+/// Longest delay assumed of the counting thread, which needs a core to count. For this time at the end of each lease,
+/// every call reads the exact clock: more would slow down nodes that are lent little at a time.
 const TICK_LATE_NS: u64 = 20_000_000;
 
-/// The coarse clock is slewed like others: the kernel lets a daemon slow it by a tenth and a thousandth, and a step of it then
-/// takes longer by less than an eighth.
+/// Part of a step by which slewing may lengthen it. The kernel lets a daemon slow the coarse clock by a tenth and a
+/// thousandth, so a step takes longer by less than an eighth.
 const SLEWED_PART: u32 = 8;
 
-/// Which clock tells callers of a [`crate::Client`] that time has gone on. The exact clock costs 60 to 120 ns; it is
-/// read again whenever this one has moved, and whenever a lease is about to end.
+/// The clock that tells callers of a [`crate::Client`] that time has passed. The exact clock costs 60 to 120 ns; a call
+/// reads it only after this clock has moved, or when a lease is about to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HotClock {
-    /// The system's coarse clock, some nanoseconds a call. It is moved by the kernel, and so is right after a process was
-    /// stopped, starved of processor time, or asleep with the whole machine. Where there is none, every call reads
-    /// the exact clock.
+    /// The system's coarse clock, which costs some nanoseconds a call. The kernel moves it, so it is right after a
+    /// process was stopped, starved of processor time, or suspended with the whole machine. On a system without such a
+    /// clock, every call reads the exact clock.
     ///
-    /// It assumes that the kernel's timer moves that clock at least once in six of its steps (24 ms at 250 a second, or 27 ms
-    /// while a daemon slows it as far as the kernel lets one) while
-    /// our threads run, and whenever the machine is suspended or resumed. Where a hypervisor withholds the core
-    /// that does so for longer, or stops a machine and lets its clock jump, what is spent too late is at most 512
-    /// permits from each stripe of a slot. That holds for each key too, although all those that are looked up in one limit
-    /// ([`crate::Limit::try_acquire_key`]) share a reading: what one of them spends since is counted for it alone.
+    /// It assumes that the kernel's timer moves the coarse clock at least once in six of its steps while threads of the
+    /// process run, and whenever the machine is suspended or resumed. Six steps are 24 ms at 250 a second, or 27 ms
+    /// while a daemon slows the clock as far as the kernel allows.
+    ///
+    /// A hypervisor may withhold the core that moves the clock for longer, or stop a machine and let its clock jump.
+    /// Then at most 512 permits from each stripe of a slot are spent too late. That bound holds for each key, although
+    /// all keys that are looked up in one limit ([`crate::Limit::try_acquire_key`]) share a reading, because the
+    /// permits spent since are counted for each key.
     #[default]
     Coarse,
-    /// A count in memory, which a thread of this client moves each millisecond: the cheapest.
+    /// A counter in memory, which a thread of this client moves each millisecond: the cheapest clock.
     ///
-    /// It assumes that this thread is never kept from running for longer than 20 ms while others of the process run.
-    /// Where that does not hold, after a stop or a suspend or on starved machines, a caller may be ahead of it and spend
-    /// permits of a lease that has ended: up to 512 from each stripe of a slot. Where the promise has to hold through
-    /// those, use the other.
+    /// It assumes that this thread is never kept from running for longer than 20 ms while other threads of the process
+    /// run. After a stop or a suspend, or on a starved machine, a caller may be ahead of the counter and spend permits
+    /// of a lease that has ended: up to 512 from each stripe of a slot. Where the cap must hold in these cases too, use
+    /// [`HotClock::Coarse`].
     Tick,
-    /// None: every call reads the exact clock.
+    /// No clock: every call reads the exact one.
     Exact,
 }
 
-/// Where a pool takes ticks from.
+/// The source of a pool's ticks.
 #[derive(Clone, Debug)]
 pub(crate) enum Ticks {
     None,
-    /// And how late a reading may be, in nanoseconds.
+    /// The coarse clock, and how late a reading may be, in nanoseconds.
     System(CoarseClock, u32),
     Ours(Arc<Ticker>),
 }
 
-/// Counts by itself as long as it has a reader.
+/// A counter that a thread moves as long as the counter has a reader.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Ticker(AtomicU64);
@@ -75,7 +77,7 @@ impl Ticks {
         })
     }
 
-    /// What it shows, and [`Ticks::late_ns`].
+    /// Returns the current tick, and [`Ticks::late_ns`].
     #[inline(always)]
     pub(crate) fn look(&self) -> Option<(Tick, u64)> {
         match self {
@@ -85,12 +87,12 @@ impl Ticks {
         }
     }
 
-    /// What it shows.
+    /// Returns the current tick.
     pub(crate) fn tick(&self) -> Option<Tick> {
         self.look().map(|(tick, _)| tick)
     }
 
-    /// How long ago something may be at most that was while the clock showed the same, in nanoseconds.
+    /// Longest time, in nanoseconds, for which the clock may show the same tick.
     pub(crate) fn late_ns(&self) -> u64 {
         match self {
             Ticks::System(_, late_ns) => u64::from(*late_ns),
@@ -109,7 +111,7 @@ impl Ticker {
     }
 }
 
-/// Counts until `ticker` has no reader any more.
+/// Counts until `ticker` has no reader left.
 fn count(ticker: &Weak<Ticker>) {
     while let Some(ticker) = ticker.upgrade() {
         ticker.0.fetch_add(1, Ordering::Relaxed);

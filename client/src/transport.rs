@@ -1,5 +1,5 @@
-//! HTTP to the allocator. It sends one body and reads one bounded body back; it never retries: what to do about a
-//! failure is the background task's to say.
+//! HTTP to the allocator. It sends one body and reads one bounded body back. It never retries: the background task
+//! decides what follows a failure.
 
 mod http;
 
@@ -13,52 +13,52 @@ use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse, LeaveReq
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Largest answer that is read. A thousand grants take a third of a megabyte.
+/// Largest answer that is read, in bytes. A thousand grants take a third of a megabyte.
 const BODY_MAX: usize = 4 << 20;
 
-/// Longest that one stream of events is listened to, before another is begun.
+/// Longest time for which one stream of events is read before another one is begun.
 const STREAM_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What requests over a Unix socket are sent to: a host that an allocator has in any case.
+/// The URL of requests over a Unix socket: a host that every allocator accepts.
 const UNIX_BASE: &str = "http://localhost/";
 
-/// What of a foreign text is worth showing.
+/// Characters of a foreign text that are worth showing.
 const EXCERPT_MAX: usize = 200;
 
-/// Why an exchange came to nothing.
+/// Why an exchange failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExchangeError {
-    /// The address is none that can be spoken to.
+    /// The address is not one of an allocator.
     #[error("{url:?} is not the address of an allocator: {reason}")]
     Address {
-        /// What was given.
+        /// The address that was given.
         url: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// No connection, no answer, or not in time.
+    /// There was no connection, or no answer in time.
     #[error("the allocator could not be reached: {0}")]
     Unreachable(String),
-    /// An answer that is not 200.
+    /// The answer's status is not 200.
     #[error("the allocator answered {status}: {excerpt}")]
     Status {
         /// The HTTP status.
         status: u16,
-        /// The beginning of what it said.
+        /// The beginning of the answer.
         excerpt: String,
     },
-    /// A body that is not an answer.
+    /// The body of the answer could not be read as one.
     #[error("the allocator's answer is not one: {0}")]
     Rubbish(String),
     /// The certificates cannot be used.
     #[cfg(feature = "tls")]
     #[error("TLS: {0}")]
     Tls(#[from] lessor_tls::TlsError),
-    /// There is no token where one was named.
+    /// The token could not be read.
     #[error("token: {0}")]
     Token(FileError),
-    /// Called outside a tokio runtime.
+    /// The client was built outside a tokio runtime.
     #[error("a client needs a tokio runtime with time and IO enabled to refill its leases")]
     NoRuntime,
     /// The system gives no thread for a blocking client's background task, or for a [`crate::HotClock::Tick`].
@@ -66,7 +66,7 @@ pub enum ExchangeError {
     NoThread(String),
 }
 
-/// The way to one allocator.
+/// The connection to one allocator.
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
     http: Http,
@@ -75,7 +75,7 @@ pub(crate) struct Transport {
     timeout: Duration,
 }
 
-/// What this client proves who it is with, and how `https://` is spoken, if this build speaks it.
+/// The token that identifies this client, and the TLS options if this build supports TLS.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Credentials {
     pub(crate) token: Option<Token>,
@@ -124,25 +124,25 @@ impl Transport {
         Ok(Transport { http, base, name, timeout })
     }
 
-    /// `http://host:port`, `https://host:port` or `unix:/path`, and nothing that may be a secret.
+    /// The address as `http://host:port`, `https://host:port` or `unix:/path`, without anything that may be a secret.
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }
 
     pub(crate) async fn leases(&self, request: &LeasesRequest) -> Result<LeasesResponse, ExchangeError> {
         let body = self.post(LEASES_PATH, request).await?;
-        // What serde says of a value that does not belong there holds the value, whole.
+        // Serde's error message contains an unexpected value in full.
         serde_json::from_slice(&body).map_err(|error| ExchangeError::Rubbish(excerpt(&error.to_string())))
     }
 
     pub(crate) async fn leave(&self, node: &str, request: &LeaveRequest) -> Result<(), ExchangeError> {
-        // A node's name may hold slashes and colons, in a path segment they are escaped.
+        // A node's name may contain slashes and colons, which a path segment escapes.
         let mut path = reqwest::Url::parse("http://x/v1/nodes").expect("a constant");
         path.path_segments_mut().expect("http has a path").push(node).push("leave");
         self.post(path.path(), request).await.map(|_| ())
     }
 
-    /// What the allocator says by itself, without end.
+    /// Opens the endless stream of the allocator's events.
     pub(crate) async fn events(&self) -> Result<Response, ExchangeError> {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{EVENTS_PATH}", self.base.path().trim_end_matches('/')));
@@ -150,12 +150,12 @@ impl Transport {
             self.http.get(url, LISTENER_MARK, STREAM_MAX).await.map_err(|error| self.named(error))?;
         match response.status() {
             ::http::StatusCode::OK => Ok(response),
-            // What it says is of no use, however long it is.
+            // The body is of no use, and may be of any length.
             status => Err(ExchangeError::Status { status: status.as_u16(), excerpt: String::new() }),
         }
     }
 
-    /// `error` with the address that was asked. The host of a request over a Unix socket leads nowhere.
+    /// Adds the address of the allocator to `error`: the host in a request over a Unix socket means nothing.
     fn named(&self, error: ExchangeError) -> ExchangeError {
         let ExchangeError::Unreachable(why) = error else { return error };
         ExchangeError::Unreachable(format!("{}: {why}", self.name))
@@ -184,7 +184,7 @@ impl Transport {
     }
 }
 
-/// An error and what caused it, in one line.
+/// Joins an error and its causes in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -195,14 +195,14 @@ fn chain(error: &dyn std::error::Error) -> String {
     excerpt(&text)
 }
 
-/// An address that may be none, without what may be a secret: whatever is before an `@`.
+/// Returns `url`, which may be malformed, without anything that may be a secret: all that is before an `@`.
 pub(crate) fn shown(url: &str) -> String {
     let (scheme, rest) = url.find("//").map_or(("", url), |at| url.split_at(at + 2));
     let open = rest.rfind('@').map_or(rest, |at| &rest[at + 1..]);
     excerpt(&format!("{scheme}{open}"))
 }
 
-/// The beginning of a text that another process wrote, harmless in a log line.
+/// Returns the beginning of a text that another process wrote, without control characters.
 pub(crate) fn excerpt(text: &str) -> String {
     text.chars().take(EXCERPT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(&**socket.expect("it is one").name(), "unix:/run/a.sock");
     }
 
-    /// The bug: what was asked for over a socket was said to be at `http://localhost/`.
+    /// The bug: errors of requests over a socket named `http://localhost/` as the address.
     #[tokio::test]
     async fn an_allocator_that_is_not_reached_is_named_as_it_was_given() {
         for url in ["unix:/no/such.sock", "http://127.0.0.1:1"] {

@@ -1,10 +1,10 @@
-//! One part of the map of keys: an array of entries, and the pools that entries point to. An entry stands where its hash
-//! points, or behind the entry that stands there. Only [`super::Keys`] uses it, behind a lock.
+//! One part of the map of keys: an array of entries, and the pools that the entries point to. An entry is at the place
+//! of its hash, or at the next free place. Only [`super::Keys`] uses it, behind a lock.
 //!
-//! A lookup waits for memory where no cache holds what it reads, and twice where it must first find out where in the memory
-//! of the machine that is. So an entry is small, and the hot states of the pools, which are all that it reads besides, lie
-//! together in rows: each is as long as all before it and four more, so that most are in the last few, wherever those are.
-//! In small rows, made one by one between everything else that a pool takes, they were as slow to come by as the pools.
+//! A lookup waits for memory where no cache holds what it reads, and twice where the page tables are not cached either.
+//! So entries are small. The hot states of the pools, the only other memory that a lookup reads, lie together in rows.
+//! Each row is four places longer than all earlier rows together, so most hot states are in the last few rows. In small
+//! rows, made one by one between a pool's other allocations, they were as slow to reach as the pools.
 
 use crate::local_pool::{HotRef, HotState, LocalPool, Place};
 use std::cmp::Reverse;
@@ -12,51 +12,51 @@ use std::collections::BinaryHeap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// Places at first. Half as many keys take none of the time that the next doubling takes.
+/// Places of the first array, a power of two.
 const PLACES_MIN: usize = 4;
 
-/// Part of the places that may be taken, as a fraction. More would have lookups walk from line to line, less would be
-/// memory: it takes 5 to 11 bytes a key.
+/// Largest fraction of the places that may be taken. More would make lookups walk from line to line; less would cost
+/// memory. It takes 5 to 11 bytes a key.
 const FULL: (usize, usize) = (3, 4);
 
-/// Hot states in the first row. Each of the 256 parts has that one from its first key on, 640 bytes. What is in no use yet is at
-/// most as much as what is, and these: a hot state takes 128 to 256 bytes a key.
+/// Hot states in the first row. Each of the 256 parts has this row, 640 bytes, from its first key on. The unused places
+/// are at most the used ones and these four, so hot states take 128 to 256 bytes a key.
 const ROW_MIN: usize = 4;
 
 type Row = Arc<[Place]>;
 
-/// Bits of an entry that say which pool: 4 billion in all parts, which are more than 3 TB of pools.
+/// Bits of an entry that hold the index of a pool. In all parts that is 4 billion pools, or more than 3 TB.
 const INDEX_BITS: u32 = 24;
 const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 
-/// Which pool, from 1 on, and above that eight bits of the hash: of those that are looked for in vain, one in 256 is read.
+/// The index of a pool plus one, and above it eight bits of the hash. So a lookup reads the hot state of only one in
+/// 256 wrong entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry(NonZeroU32);
 
 /// The pools of some keys.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// A power of two of them, or none. From where a hash points on, there is no gap before its entry.
+    /// A power of two of places, or none. There is no gap between the place of an entry's hash and the entry.
     places: Box<[Option<Entry>]>,
-    /// The hot states of the pools, by [`hot_ref`].
+    /// The hot states of the pools, found by [`hot_ref`].
     rows: Vec<Row>,
     rest: Box<Rest>,
 }
 
-/// What lookups seldom read.
+/// Data that lookups seldom read.
 #[derive(Debug, Default)]
 struct Rest {
-    /// By index.
+    /// The pools, by index.
     pools: Vec<Option<Arc<LocalPool>>>,
-    /// The lower half of each one's hash: growing reads no pool.
+    /// The lower half of each pool's hash, so that resizing reads no pool.
     hashes: Vec<u32>,
-    /// Indices of forgotten pools that no handle keeps any more. The first is taken first, so that the last row comes to be
-    /// empty.
+    /// Indices of forgotten pools that no handle keeps. The lowest is reused first, so that the last row becomes empty.
     free: BinaryHeap<Reverse<u32>>,
     taken: usize,
 }
 
-// Sixteen in a cache line.
+// Sixteen entries in a cache line.
 const _: () = assert!(size_of::<Option<Entry>>() == 4);
 
 impl Entry {
@@ -66,7 +66,7 @@ impl Entry {
         Entry(number | Entry::tag(hash))
     }
 
-    /// Bits that neither say where the entry stands nor which part of the map it is in.
+    /// Returns bits of the hash that choose neither the place of the entry nor the part of the map.
     #[inline]
     fn tag(hash: u64) -> u32 {
         (hash >> 56 << INDEX_BITS) as u32
@@ -84,7 +84,7 @@ impl Entry {
 }
 
 impl Table {
-    /// Which is the pool of `key`, whose hash this is, and what calls read of it.
+    /// Finds the pool of `key`, with the hash of the key: returns its index and its hot state.
     #[inline]
     pub(super) fn find(&self, hash: u64, key: &str) -> Option<(usize, &HotState)> {
         let mut place = self.home(hash as u32)?;
@@ -102,12 +102,12 @@ impl Table {
         None
     }
 
-    /// A pool that is there.
+    /// Returns the pool at `index`, which must be there.
     pub(super) fn pool(&self, index: usize) -> &Arc<LocalPool> {
         self.rest.pools[index].as_ref().expect("it is there")
     }
 
-    /// Adds the pool of a key that has none, and says which it is.
+    /// Adds the pool of a key that has none, and returns its index.
     pub(super) fn insert(&mut self, hash: u64, make: impl FnOnce(HotRef) -> Arc<LocalPool>) -> usize {
         if (self.rest.taken + 1) * FULL.1 > self.places.len() * FULL.0 {
             self.resize((self.places.len() * 2).max(PLACES_MIN));
@@ -116,7 +116,7 @@ impl Table {
         let entry = Entry::new(hash, index);
         let (row, at) = hot_ref(index);
         let pool = make(HotRef::new(self.rows[row].clone(), at));
-        // Whatever panicked so far, nothing is half done.
+        // A panic before this leaves nothing half done.
         self.rest.pools[index] = Some(pool);
         self.rest.hashes[index] = hash as u32;
         self.rest.taken += 1;
@@ -124,19 +124,19 @@ impl Table {
         index
     }
 
-    /// Those that `is_needed` says no of.
+    /// Returns the indices of the pools that are not needed.
     pub(super) fn unneeded(&self, is_needed: impl Fn(&Arc<LocalPool>) -> bool) -> Vec<usize> {
         let is_unneeded = |pool: &Option<Arc<LocalPool>>| pool.as_ref().is_some_and(|pool| !is_needed(pool));
         let pools = self.rest.pools.iter().enumerate();
         pools.filter(|(_, pool)| is_unneeded(pool)).map(|(index, _)| index).collect()
     }
 
-    /// All pools, in no order.
+    /// Iterates over all pools, in no order.
     pub(super) fn pools(&self) -> impl Iterator<Item = &Arc<LocalPool>> {
         self.rest.pools.iter().flatten()
     }
 
-    /// Takes one out that is there. Nothing is asked in its name any more.
+    /// Removes the pool at `index`, which must be there. Nothing is asked in its name any more.
     pub(super) fn remove(&mut self, index: usize) {
         let mut place = self.home(self.rest.hashes[index]).expect("it stands somewhere");
         while self.places[place].expect("there is no gap before it").index() != index {
@@ -146,14 +146,14 @@ impl Table {
         self.rest.taken -= 1;
         let pool = self.rest.pools[index].take().expect("it is there");
         pool.forget();
-        // A handle that still has the pool keeps its hot state, too: no other pool comes there. The last owner sees all that
-        // other owners did there.
+        // A handle that still has the pool keeps its hot state, which no other pool gets. The last owner sees all
+        // writes of the other owners to it.
         if Arc::into_inner(pool).is_some() {
             self.rest.free.push(Reverse(index as u32));
         }
     }
 
-    /// Gives back the last rows if there is nothing in them any more.
+    /// Frees the last rows if they are empty.
     pub(super) fn trim(&mut self) {
         let last = self.rest.pools.iter().rposition(Option::is_some);
         let rows = last.map_or(0, |last| hot_ref(last).0 + 1);
@@ -178,10 +178,10 @@ impl Table {
         }
     }
 
-    /// Where the entry of a hash stands if no other entry does; `None` if there is no place at all.
+    /// Place of the entry with `hash` if no other entry is there; `None` if there are no places at all.
     #[inline]
     fn home(&self, hash: u32) -> Option<usize> {
-        // The lowest bits: the part of the map was chosen by others.
+        // The lowest bits: other bits choose the part of the map.
         self.places.len().checked_sub(1).map(|mask| hash as usize & mask)
     }
 
@@ -194,13 +194,13 @@ impl Table {
         self.home(self.rest.hashes[entry.index()]).expect("there are places")
     }
 
-    /// To so many places, a power of two, of which not all will be taken.
+    /// Changes the number of places to `places`: a power of two, greater than the number of entries.
     fn resize(&mut self, places: usize) {
         let old = std::mem::replace(&mut self.places, vec![None; places].into());
         old.into_iter().flatten().for_each(|entry| self.put(entry));
     }
 
-    /// There is a place that is free.
+    /// Puts an entry into the first free place from its home on. There must be one.
     fn put(&mut self, entry: Entry) {
         let mut place = self.home_of(entry);
         while self.places[place].is_some() {
@@ -209,14 +209,14 @@ impl Table {
         self.places[place] = Some(entry);
     }
 
-    /// Empties a place, and moves up each entry that would not be found behind the gap.
+    /// Empties a place, and moves back each entry that would not be found beyond the gap.
     fn empty(&mut self, place: usize) {
         self.places[place] = None;
         let (mut gap, mut next) = (place, self.after(place));
         while let Some(entry) = self.places[next] {
             let home = self.home_of(entry);
             let mask = self.places.len() - 1;
-            // An entry at least as far behind its home as behind the gap is looked for from before the gap on.
+            // An entry at least as far from its home as from the gap is searched for across the gap.
             if next.wrapping_sub(home) & mask >= next.wrapping_sub(gap) & mask {
                 self.places.swap(gap, next);
                 gap = next;
@@ -225,7 +225,7 @@ impl Table {
         }
     }
 
-    /// Where no pool is.
+    /// Returns an index without a pool, and adds a row if needed.
     fn next_index(&mut self) -> usize {
         if let Some(Reverse(free)) = self.rest.free.pop() {
             return free as usize;
@@ -241,14 +241,14 @@ impl Table {
     }
 }
 
-/// In which row a front is, and where in that.
+/// The row of a hot state, and the place in that row.
 #[inline]
 fn hot_ref(index: usize) -> (usize, usize) {
     let row = (index / ROW_MIN + 1).ilog2() as usize;
     (row, index - start(row))
 }
 
-/// How many hot states are in the rows before this one.
+/// Number of hot states in the rows before `row`.
 #[inline]
 fn start(row: usize) -> usize {
     (ROW_MIN << row) - ROW_MIN

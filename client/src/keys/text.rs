@@ -1,19 +1,19 @@
-//! A key beside what a call reads of its pool, if it is short. It is written when the pool is made, while no caller looks,
-//! and read under the lock of its part of the map.
+//! The text of a short key, beside what a call reads of its pool. It is written when the pool is made, before any
+//! caller looks, and read under the lock of its part of the map.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 const WORDS: usize = 5;
 
-/// Longest key that is kept here: comparing a longer one waits twice more for memory. The textual forms of a UUID and of an
-/// address fit.
+/// Longest key, in bytes, that is kept here: comparing a longer one waits for memory twice more. The text of a UUID or
+/// of an IP address fits.
 const SHORT: usize = WORDS * 8;
 
 /// The text of a key.
 #[derive(Debug, Default)]
 pub(crate) struct KeyText {
     words: [AtomicU64; WORDS],
-    /// 0 if it is long, or there is none: no key is empty.
+    /// Length in bytes; 0 if the key is long or there is none, because no key is empty.
     len: AtomicU8,
 }
 
@@ -26,14 +26,14 @@ impl KeyText {
         self.len.store(key.len() as u8, Ordering::Relaxed);
     }
 
-    /// Whether it is `key`; `None` if it is not here.
+    /// Whether the text is `key`; `None` if no text is kept here.
     #[inline]
     pub(crate) fn is(&self, key: &str) -> Option<bool> {
         let len = usize::from(self.len.load(Ordering::Relaxed));
         (len > 0).then(|| len == key.len() && self.is_each(key))
     }
 
-    /// If it is as long.
+    /// Whether the text is `key`, given that both have the same length.
     #[inline]
     fn is_each(&self, key: &str) -> bool {
         let (whole, rest) = key.as_bytes().as_chunks();
@@ -44,13 +44,13 @@ impl KeyText {
     }
 }
 
-/// Eight bytes at a time, and zeros behind the last.
+/// Splits `key` into words of eight bytes, the last one padded with zeros.
 fn words(key: &str) -> impl Iterator<Item = u64> {
     let (whole, rest) = key.as_bytes().as_chunks();
     whole.iter().copied().map(u64::from_le_bytes).chain((!rest.is_empty()).then(|| word(rest)))
 }
 
-/// Up to seven bytes, in few steps: each is read once or twice, which is the same.
+/// Packs one to seven bytes into a word in few steps. A byte may be read twice, into the same place.
 #[inline]
 fn word(bytes: &[u8]) -> u64 {
     let at = |place: usize| u64::from(bytes[place]) << (8 * place);

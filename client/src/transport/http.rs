@@ -1,5 +1,5 @@
-//! Requests by `http://`, and by `https://` where this build speaks it. Both bound a request in time, keep connections, follow no
-//! redirect and use no proxy.
+//! Requests by `http://`, and by `https://` if this build supports TLS. Both have a time limit, keep connections,
+//! follow no redirect and use no proxy.
 
 use super::{Credentials, ExchangeError, chain};
 use http::StatusCode;
@@ -11,13 +11,13 @@ use std::ops::Deref;
 use std::path::Path;
 use std::time::Duration;
 
-/// How the body of a request is written.
+/// The content type of request bodies.
 const JSON: &str = "application/json";
 
-/// Sends requests. Clones share connections.
+/// An HTTP client. Clones share connections.
 #[derive(Clone, Debug)]
 pub(super) enum Http {
-    /// In clear.
+    /// Unencrypted.
     Plain(reqwest::Client, Option<Token>),
     /// Encrypted.
     #[cfg(feature = "tls")]
@@ -27,7 +27,7 @@ pub(super) enum Http {
 /// An answer whose body is still to come.
 #[derive(Debug)]
 pub(crate) enum Response {
-    /// In clear.
+    /// Unencrypted.
     Plain(reqwest::Response),
     /// Encrypted.
     #[cfg(feature = "tls")]
@@ -35,14 +35,14 @@ pub(crate) enum Response {
 }
 
 impl Http {
-    /// In clear. A connection is there within `patience`, or not at all.
+    /// Makes an unencrypted client. Connecting takes at most `patience`.
     pub(super) fn plain(patience: Duration, credentials: &Credentials) -> reqwest::Result<Self> {
         let builder = reqwest::Client::builder().connect_timeout(patience).tcp_nodelay(true).no_proxy();
         let client = builder.redirect(reqwest::redirect::Policy::none()).build();
         client.map(|client| Http::Plain(client, credentials.token.clone()))
     }
 
-    /// The same over the Unix socket at `path`, whatever the host of a URL is.
+    /// As [`Http::plain`], over the Unix socket at `path`, whatever the host of a URL is.
     pub(super) fn over_unix(
         path: &Path,
         patience: Duration,
@@ -53,14 +53,14 @@ impl Http {
         client.map(|client| Http::Plain(client, credentials.token.clone()))
     }
 
-    /// The same, encrypted.
+    /// As [`Http::plain`], encrypted.
     #[cfg(feature = "tls")]
     pub(super) fn encrypted(patience: Duration, credentials: &Credentials) -> Result<Self, ExchangeError> {
         let client = lessor_tls::HttpClient::try_new(patience, Some(credentials.tls.clone()));
         Ok(Http::Encrypted(client?.with_token(credentials.token.clone())?))
     }
 
-    /// Asks for what is at `url`, and says `header`.
+    /// Sends a GET request to `url` with one more header.
     pub(super) async fn get(
         &self,
         url: Url,
@@ -80,7 +80,7 @@ impl Http {
         }
     }
 
-    /// Sends `body`, which is JSON, to `url`; what becomes of it is a part of `span`.
+    /// Posts the JSON `body` to `url`, as a part of the trace `span`.
     pub(super) async fn post(
         &self,
         url: Url,
@@ -108,8 +108,8 @@ impl Http {
     }
 }
 
-/// Sends `request` with `token`. Once that is refused it is read again; if there is another one then, the request is sent once more:
-/// what is refused so has changed nothing.
+/// Sends `request` with `token`. If the allocator refuses the token, reads it again and, if it has changed, sends the
+/// request once more: a request refused for its token has changed nothing.
 async fn plain(request: reqwest::RequestBuilder, token: Option<&Token>) -> Result<Response, ExchangeError> {
     let Some(token) = token else { return send(request).await };
     let shown = token.shown().map_err(ExchangeError::Token)?;
@@ -119,7 +119,7 @@ async fn plain(request: reqwest::RequestBuilder, token: Option<&Token>) -> Resul
         return Ok(answer);
     }
     let token = token.clone();
-    // A disk may take its time.
+    // Reading a file may block.
     let other = tokio::task::spawn_blocking(move || token.after(&shown)).await.unwrap_or_default();
     match again.zip(other) {
         Some((request, token)) => send(request.bearer_auth(token)).await,
@@ -148,13 +148,13 @@ fn unreachable(error: lessor_tls::HttpError) -> ExchangeError {
     ExchangeError::Unreachable(chain(&error))
 }
 
-/// Some bytes of a body.
+/// A chunk of a body.
 pub(crate) trait Piece: Deref<Target = [u8]> + IntoIterator<Item = u8> {}
 
 impl<B: Deref<Target = [u8]> + IntoIterator<Item = u8>> Piece for B {}
 
 impl Response {
-    /// Its status.
+    /// The status of the answer.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Response::Plain(response) => response.status(),
@@ -163,7 +163,7 @@ impl Response {
         }
     }
 
-    /// The next piece of the body; `None` at its end. Cancel-safe.
+    /// Returns the next chunk of the body; `None` at its end. Cancel-safe.
     pub(crate) async fn chunk(&mut self) -> Result<Option<impl Piece + use<>>, ExchangeError> {
         match self {
             Response::Plain(response) => {
