@@ -1,5 +1,5 @@
-//! What this process holds of one pool, shared by every handle of it: the slot, the callers in line, and what
-//! the last answer said. Handles spend from it, the background task refills it.
+//! This process's share of one pool, used by every handle to the pool: the slot, the line of waiting callers, and what
+//! the last answer said. Handles spend from it, and the background task refills it.
 
 mod figures;
 mod hot_state;
@@ -40,51 +40,52 @@ use crate::slow_path_flags::SlowPathFlags;
 use hot_state::FastPathFlags;
 pub(crate) use hot_state::{HotRef, HotState, Place};
 
-/// Stands for a number of permits that the allocator did not say.
+/// A number of permits that the allocator did not tell.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What every deadline on a node is counted on.
+/// The clock of every deadline on a node.
 pub(crate) const CLOCK: Clock = Clock::since_boot();
 
-/// The name of a pool: a limit, and a key if it is keyed.
+/// The name of a pool: a limit, and a key if the limit is keyed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolName {
-    /// The same text for all keys of a limit.
+    /// The limit, as one text that all its keys share.
     pub(crate) limit: Arc<str>,
     pub(crate) key: Option<Box<str>>,
 }
 
-/// What the last exchange said about the pool.
+/// What the last exchange told about the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) condition: Condition,
-    /// The most one call can ever take.
+    /// Most permits that one call can ever take.
     pub(crate) ceiling: u64,
-    /// When the pool may have a permit for us again.
+    /// When the pool may have a permit for this process again.
     pub(crate) chance: Moment,
-    /// How long an exchange takes.
+    /// Round-trip time of an exchange.
     pub(crate) rtt: Duration,
 }
 
-/// How things stand between this process and the pool.
+/// The state of this process's access to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Condition {
-    /// Asked, or about to be.
+    /// The allocator answers, or is about to be asked.
     Good,
-    /// The last exchange failed, or its answer was no use. What is leased goes on.
+    /// The last exchange failed, or its answer was of no use. The lease can still be spent.
     Unreachable,
     /// An operator has paused the limit, or blocked this node.
     Paused,
-    /// The allocator says that there is no such pool.
+    /// The allocator has no such pool.
     Unknown,
     /// The client was shut down.
     Closed,
-    /// No key has this text.
+    /// No key can have this text.
     BadKey,
     /// The limit has as many keys, names or sessions as it may.
     Full,
-    /// The allocator waits until what it may have forgotten has ended, or is about to stop.
+    /// The allocator lends nothing yet, because leases that it may have forgotten have not ended, or it is about to
+    /// stop.
     Quarantine,
 }
 
@@ -103,92 +104,97 @@ impl Condition {
         ALL[usize::from(condition)]
     }
 
-    /// Whether no call gets a permit while it lasts, however long it waits.
+    /// Whether no call gets a permit in this condition, however long it waits.
     pub(crate) fn is_for_good(self) -> bool {
         matches!(self, Condition::Unknown | Condition::Closed | Condition::BadKey | Condition::Full)
     }
 }
 
-/// All that a call reads besides the front, admitted or refused, in one cache line: a process that calls its vendor now and
-/// then finds them cold, and each further line would be another wait for memory. This one changes when the
-/// background task has news, so that no thread waits for another one's call.
+/// All that a call reads besides its hot state, admitted or refused, in one cache line. A process that calls its vendor
+/// only now and then finds the lines cold, and each further line would be another wait for memory. It changes only when
+/// the background task has news, so that no thread waits for another one's call.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Hot {
-    /// Where its front is: in a row of a table, or of its own.
+    /// Where the hot state is: in a row of a table, or in a row of its own.
     hot_ref: HotRef,
-    /// The parts of [`Standing`]. Each is true by itself: they make hints and refusals, never an admission.
+    /// The parts of [`Standing`]. Each is correct by itself: they make hints and refusals, never an admission.
     ceiling: AtomicU64,
     chance: AtomicU64,
     rtt_us: AtomicU32,
     condition: AtomicU8,
-    /// Whether what would be refused is let pass: see `standby`.
+    /// Whether some calls that would be refused pass: see `standby`.
     passes: AtomicBool,
-    /// How callers tell the background task that it is wanted.
+    /// How callers tell the background task that it is needed.
     doorbell: Doorbell,
-    /// Whether the allocator counts what is in flight. Written by the background task.
+    /// Whether the allocator counts calls in flight. Written by the background task.
     counts_flights: AtomicBool,
     ticks: Ticks,
 }
 
 const _: () = assert!(size_of::<Hot>() == 64 || cfg!(slot_loom));
 
-/// What this process holds of one pool: what each call reads, in lines beside each other, and the rest.
+/// The state of one pool in this process: first what each call reads, in adjacent cache lines, then the rest.
 #[repr(C)]
 pub(crate) struct LocalPool {
     hot: Hot,
     cold: Cold,
 }
 
-/// What calls seldom read.
+/// State that calls seldom read.
 #[derive(Debug)]
 struct Cold {
     name: PoolName,
     /// Permits let pass in shadow mode.
     shadow_refused: AtomicU64,
-    /// Shadow mode and fallback, as far as we were told.
+    /// Shadow mode and fallback, as far as the allocator told them.
     standby: Standby,
-    /// Of the plain pool of a limit: those of its keys.
+    /// In the plain pool of a limit: the pools of its keys.
     keys: OnceLock<Box<Keys>>,
-    /// Of limits with a steady flow, from the first rate on that was lent.
+    /// The pace of a limit with a steady flow, from the first rate that was lent.
     pace: OnceLock<Arc<Pace>>,
-    /// The largest call that a steady flow kept waiting. Of another limit, what the first in line wants, written under the lock of
-    /// the line; zero if there is no line.
+    /// The largest call that a steady flow kept waiting. For another limit: the permits that the first in line wants,
+    /// written under the lock of the line; zero if there is no line.
     largest: AtomicU64,
-    /// Permits that calls have cost beyond what they reserved. They are in the line too.
+    /// Permits that calls have cost beyond their reservations and that are not paid yet. They count in the line too.
     overdrawn: AtomicU64,
-    /// Whether a call was refused as too large since the background task last asked.
+    /// Whether a call was refused as too large, unknown or full, so that the background task asks whether that still
+    /// holds.
     doubted: AtomicBool,
-    /// Whether a call was refused of which the allocator lends nothing, since the background task last asked.
+    /// Whether a call was refused because the allocator lends nothing of the pool, since the background task last
+    /// asked.
     wanted: AtomicBool,
     line: Mutex<Rare<Line>>,
     refill: Mutex<Refill>,
-    /// What was heard of the vendor; made when there is something.
+    /// What was heard from the vendor; made when there is something.
     feedback: OnceLock<Box<Mutex<Feedback>>>,
     wake_list: Arc<WakeList>,
-    /// Of the limit: the same for all its keys.
+    /// The tally of the limit, shared by all its keys.
     tally: Arc<Tally>,
-    /// What of this pool is counted there. The background task alone goes by it.
+    /// The part of this pool's totals that is in the tally already. Only the background task uses it.
     counted: Mutex<Totals>,
-    /// What the pool had left when it last answered, [`UNKNOWN`] if it did not say, how often it has answered, and how often it
-    /// brought nothing by that or told to wait. Both counts wrap. Written by the background task.
+    /// The last answer's count of permits left in the pool, [`UNKNOWN`] if it told none; the number of answers; and the
+    /// number that told what is left but brought nothing, or told to wait. Both numbers wrap. Written by the background
+    /// task.
     left: AtomicU64,
     answers: AtomicU32,
     told_to_wait: AtomicU32,
     /// The window of the rule with the least limit, in milliseconds; 0 if it has none, or was not told.
     window_ms: AtomicU64,
-    /// When the lease was asked for, in nanoseconds of the node's clock. Written by the background task.
+    /// When the lease was asked for, in nanoseconds of [`CLOCK`]. Written by the background task.
     leased: AtomicU64,
-    /// How long a call took that was timed, until the background task takes it: see `timed`.
+    /// How long the timed call took, until the background task takes it: see `timed`.
     timed: AtomicU64,
-    /// Whether the background task looks at this pool, or is about to. Who sets it puts the pool there.
+    /// Whether the background task looks at this pool, or is about to. The thread that sets it adds the pool to the
+    /// task's list.
     is_known: AtomicBool,
-    /// Nothing is asked in its name any more: another one may have it. Set by the background task.
+    /// Whether the pool is forgotten: nothing is asked in its name, and the key may have another pool. Set by the
+    /// background task.
     is_forgotten: AtomicBool,
     me: Weak<LocalPool>,
 }
 
-/// Names no key, and is one line.
+/// Prints one line, and never a key.
 impl fmt::Debug for LocalPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keyed = if self.cold.name.key.is_some() { ", one key" } else { "" };
@@ -197,9 +203,10 @@ impl fmt::Debug for LocalPool {
 }
 
 impl LocalPool {
-    /// Spends `permits` now, or says why not. The front is its own, which the caller has at hand.
-    // All of it that is ordinary is in its caller, and what is not in functions of its own: a call is spent in fewer
-    // nanoseconds than a stack frame with all of that in it costs.
+    /// Spends `permits` now, or returns the reason why not. `hot_state` is the pool's own, which the caller has at
+    /// hand.
+    // The ordinary path is inlined into the caller, and the rest is in functions of its own: a spend takes fewer
+    // nanoseconds than a stack frame for the rest would cost.
     #[inline(always)]
     pub(crate) fn try_acquire_at(&self, hot_state: &HotState, permits: u64) -> Result<(), Refusal> {
         hot_state.try_acquire(None, &self.hot.ticks, permits, || self)
@@ -220,27 +227,27 @@ impl LocalPool {
         &self.cold.name
     }
 
-    /// Its key; nothing if it has none.
+    /// The key; empty if there is none.
     pub(crate) fn key(&self) -> &str {
         self.cold.name.key.as_deref().unwrap_or_default()
     }
 
-    /// What was heard of the vendor, if anything was.
+    /// Returns what was heard from the vendor, if anything was.
     pub(crate) fn feedback(&self) -> Option<&Mutex<Feedback>> {
         self.cold.feedback.get().map(|feedback| &**feedback)
     }
 
-    /// The same, from now on.
+    /// As [`LocalPool::feedback`], made if there is none yet.
     pub(crate) fn feedback_or_new(&self) -> &Mutex<Feedback> {
         self.cold.feedback.get_or_init(|| Box::new(Mutex::new(self.cold.wake_list.new_feedback())))
     }
 
-    /// The pools of a limit's keys, of the limit's plain pool.
+    /// Returns the pools of the limit's keys, if this is the plain pool and there are any.
     pub(crate) fn keys(&self) -> Option<&Keys> {
         self.cold.keys.get().map(|keys| &**keys)
     }
 
-    /// The same, from now on.
+    /// As [`LocalPool::keys`], made if there are none yet.
     pub(crate) fn keys_or_new(&self) -> &Keys {
         self.cold.keys.get_or_init(|| Box::new(Keys::new(self.hot.ticks.clone())))
     }
@@ -290,7 +297,8 @@ impl LocalPool {
         self.hot.rtt_us.store(rtt, Ordering::Relaxed);
     }
 
-    /// Before permits are there that must be counted. True if that is news.
+    /// Sets whether calls in flight are counted, before the first permits that must be counted are installed. Returns
+    /// whether that changed.
     pub(crate) fn set_counts_flights(&self, counts: bool) -> bool {
         self.hot.counts_flights.swap(counts, Ordering::AcqRel) != counts
     }
@@ -304,7 +312,7 @@ impl LocalPool {
         self.fast_path().low_water.load(Ordering::Relaxed)
     }
 
-    /// What the handles have seen so far.
+    /// Returns what the refill needs to know about the calls so far.
     pub(crate) fn seen(&self) -> Seen {
         Seen {
             shadow_refused: self.shadow_refused(),
@@ -314,25 +322,25 @@ impl LocalPool {
         }
     }
 
-    /// Permits that can be spent at this moment.
+    /// Permits that can be spent now.
     pub(crate) fn available(&self) -> u64 {
         self.there_at(CLOCK.now())
     }
 
-    /// The line, with the count of permits that it wants.
+    /// Locks the line, and returns it with the flags that count the permits it wants.
     pub(crate) fn line(&self) -> (MutexGuard<'_, Rare<Line>>, &SlowPathFlags) {
-        // A line is a list of wakers: nothing that a panic elsewhere could have left half done.
+        // A line is a list of wakers: no panic elsewhere can have left it half changed.
         (self.cold.line.lock().unwrap_or_else(PoisonError::into_inner), self.slow_path())
     }
 
-    /// Notes what the first in line wants, unless the limit has a steady flow. The caller has the lock of the line.
+    /// Notes what the first in line wants, unless the limit has a steady flow. The caller holds the lock of the line.
     pub(crate) fn first_wants(&self, permits: u64) {
         if !self.is_paced() {
             self.cold.largest.store(permits, Ordering::Relaxed);
         }
     }
 
-    /// Wakes the first in line: there may be something for it.
+    /// Wakes the first in line, because there may be permits for it. Owed permits are paid first.
     pub(crate) fn call_first(&self) {
         self.pay_overdrawn();
         let waker = self.line().0.first_waker();
@@ -341,7 +349,7 @@ impl LocalPool {
         }
     }
 
-    /// Wakes everybody in line: something changed for good.
+    /// Wakes all callers in line, because something changed for good.
     pub(crate) fn call_all(&self) {
         let wakers = self.line().0.all_wakers();
         for waker in wakers {

@@ -1,7 +1,7 @@
-//! How fast this process may spend of one pool right now: a bucket that it fills by itself, in one atomic word. Callers
-//! take from it after the slot, the background task changes what it goes by; it never blocks, allocates or reads a clock.
+//! How fast this process may spend of one pool: a bucket that fills by itself, in one atomic word. Callers take from it
+//! after the slot, and the background task changes its rate. It never blocks, allocates or reads a clock.
 //!
-//! It knows no deadline: a call takes from the slot first, which checks that of the lease that both came with.
+//! It knows no deadline: a call takes from the slot first, and the slot checks the deadline of the lease of both.
 
 use crate::sync::{AtomicU64, Ordering};
 use lessor_holder::permits::Pacer;
@@ -14,37 +14,37 @@ pub use lessor_holder::permits::Gait;
 /// One node's side of one pool, whose callers take from a [`Pace`] where the limit has a steady flow.
 pub type Refill = lessor_holder::refill::Refill<Arc<Pace>>;
 
-/// The word while no rate is lent: a bucket that will never hold anything.
+/// The word while no rate is lent: a bucket that never holds anything.
 const NOTHING: u64 = u64::MAX;
 
-/// What a pace refused, and how long until it would not.
+/// A refusal of a pace, with the time until it would let the call through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Early {
     /// `None` if no wait helps: nothing is lent, or the bucket is too small for the call.
     pub wait: Option<Duration>,
 }
 
-/// What a call took, to undo it.
+/// What a call took, for undoing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     before: u64,
     after: u64,
 }
 
-/// A bucket that holds at instant `t` what is minted in `min(t + base − empty, depth)`.
+/// A bucket that holds, at instant `t`, what is minted in `min(t + base − empty, depth)`.
 ///
 /// # Memory ordering
-/// A taker reads `empty` first (Acquire), and then the values that it goes by. A thread that changes these values blocks
-/// the word before and publishes a new one after it (Release). The word rises with every change, so a taker that has mixed
-/// the old with the new fails in its compare-exchange.
+/// A taker reads `empty` first (Acquire), and then the other values. A thread that changes these values blocks the word
+/// before and publishes a new one afterwards (Release). The word rises with every change, so a taker that has mixed old
+/// and new values fails in its compare-exchange.
 #[derive(Debug)]
 pub struct Pace {
-    /// When the bucket was, or would have been, empty, on a clock that is `base` ahead. Rises, but for
-    /// [`Pace::put_back`].
+    /// When the bucket was, or would have been, empty, in nanoseconds on a clock that is `base` ahead. It only rises,
+    /// except in [`Pace::put_back`].
     empty: AtomicU64,
-    /// The latest that the word held and does not show any more.
+    /// The highest value that the word had and no longer shows.
     highest: AtomicU64,
-    /// Grows wherever the word would have to go back.
+    /// Grows whenever the word would have to go back.
     base: AtomicU64,
     interval: AtomicU64,
     depth: AtomicU64,
@@ -57,7 +57,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// No rate is lent.
+    /// Makes a pace without a rate.
     pub fn new() -> Self {
         Pace {
             empty: AtomicU64::new(NOTHING),
@@ -71,12 +71,12 @@ impl Pace {
     /// Takes `permits` out of the bucket at `now`: decided and taken in one compare-exchange.
     ///
     /// # Errors
-    /// If there are fewer in it. Nothing changes then.
+    /// If there are fewer in the bucket. Nothing changes then.
     pub fn take(&self, permits: u64, now: Moment) -> Result<Taken, Early> {
         loop {
             let before = self.empty.load(Ordering::Acquire);
             let after = self.after(before, permits, now)?;
-            // Pairs with the Acquire above: the next taker sees what this one left.
+            // Pairs with the Acquire above: the next taker sees the word that this one left.
             if self.empty.compare_exchange(before, after, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return Ok(Taken { before, after });
             }
@@ -91,22 +91,22 @@ impl Pace {
         self.after(self.empty.load(Ordering::Acquire), permits, now).map(|_| ())
     }
 
-    /// Permits that are in the bucket at `now`.
+    /// Permits in the bucket at `now`.
     pub fn available(&self, now: Moment) -> u64 {
         let empty = self.empty.load(Ordering::Acquire);
         let interval = self.interval.load(Ordering::Relaxed).max(1);
         self.saved(empty, now) / interval
     }
 
-    /// Undoes `taken`, as if it had never been. If another call took after it, what was taken is lost: that call may have
-    /// been let through only because this one left no more.
+    /// Undoes `taken`. If another call took after it, the permits are lost: the other call may have been let through
+    /// only because this one left no more.
     pub fn put_back(&self, taken: Taken) {
-        // First: no word that was ever seen may come back for another gait.
+        // First: a word that was ever seen must not return with another gait.
         self.highest.fetch_max(taken.after, Ordering::AcqRel);
         let _ = self.empty.compare_exchange(taken.after, taken.before, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// When the bucket is empty once `permits` are taken at `now`.
+    /// When the bucket would be empty after `permits` were taken at `now`.
     fn after(&self, empty: u64, permits: u64, now: Moment) -> Result<u64, Early> {
         if empty == NOTHING {
             return Err(Early { wait: None });
@@ -124,18 +124,18 @@ impl Pace {
         }
     }
 
-    /// How long what is in a bucket that was empty at `empty` took to mint.
+    /// Time in nanoseconds that it took to mint what is in a bucket last empty at `empty`.
     fn saved(&self, empty: u64, now: Moment) -> u64 {
         let now = now.as_nanos().saturating_add(self.base.load(Ordering::Relaxed));
         now.saturating_sub(empty).min(self.depth.load(Ordering::Relaxed))
     }
 
-    /// Goes by `gait` from `now` on, with a bucket in which there is what takes `saved` to mint. One caller at a time, and
-    /// only after [`Pace::stop`].
+    /// Goes by `gait` from `now` on, with what takes `saved` nanoseconds to mint in the bucket. Only after
+    /// [`Pace::stop`], and by one caller at a time.
     pub fn go(&self, gait: Gait, saved: u64, now: Moment) {
         let base = self.base.load(Ordering::Relaxed);
         let empty = now.as_nanos().saturating_add(base).saturating_sub(saved.min(gait.depth));
-        // Were a word used twice, a taker that knows it with another gait would not see the change.
+        // If a word were used twice, a taker that knows it with another gait would not see the change.
         let unused = (self.highest.load(Ordering::Acquire) + 1).max(empty);
         self.base.store(base + (unused - empty), Ordering::Relaxed);
         self.interval.store(gait.interval, Ordering::Relaxed);
@@ -144,7 +144,8 @@ impl Pace {
         self.empty.store(unused, Ordering::Release);
     }
 
-    /// Lets nothing through from now on. Returns how long what is in the bucket took to mint, if a rate was lent.
+    /// Lets nothing through from now on. Returns the time in nanoseconds that it took to mint what is in the bucket, if
+    /// a rate was lent.
     pub fn stop(&self, now: Moment) -> Option<u64> {
         let before = self.empty.swap(NOTHING, Ordering::AcqRel);
         if before == NOTHING {

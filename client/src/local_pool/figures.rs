@@ -1,5 +1,5 @@
-//! What of one pool is in its limit's tally: the background task puts it there now and then, out of what the slot and the
-//! books know anyway, so that no call counts anything for it.
+//! Adds one pool's totals to its limit's tally. The background task does so now and then, from counts that the slot and
+//! the refill have anyway, so that no call counts anything for the tally.
 
 use super::{CLOCK, LocalPool, UNKNOWN};
 use crate::tally::{Now, Tally, Totals};
@@ -17,7 +17,8 @@ impl LocalPool {
         self.cold.tally.clone()
     }
 
-    /// Adds to the tally what has happened since this was last done. The background task does, before it lets go of a pool.
+    /// Adds what has happened since the last time to the tally. The background task also calls it before it lets go of
+    /// a pool.
     pub(crate) fn count_up(&self) {
         // Numbers: no panic can have left them half changed.
         let mut counted = self.cold.counted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -27,7 +28,8 @@ impl LocalPool {
     }
 
     fn totals(&self) -> Totals {
-        // Refusals first: of those the ones that came to something else are taken off, which may be more by then.
+        // Refusals are read first. Those that were counted elsewhere too are subtracted later, and their number may
+        // have grown by then.
         let refused = self.slot().refused();
         Totals {
             admitted: self.refill().admitted(self.slot()),
@@ -38,44 +40,44 @@ impl LocalPool {
         }
     }
 
-    /// The allocator has answered: the pool has so many permits `left`, and a window of so long, if it said so. `waits` says whether
-    /// it brought nothing, or told to wait for more.
+    /// Notes an answer of the allocator: the permits `left` in the pool and the window in milliseconds, if it told
+    /// them. `waits` says whether the answer brought nothing, or told to wait for more.
     pub(crate) fn answered(&self, left: Option<u64>, window_ms: Option<u64>, waits: bool) {
         self.cold.left.store(left.unwrap_or(UNKNOWN), Ordering::Relaxed);
         self.cold.window_ms.store(window_ms.unwrap_or(0), Ordering::Relaxed);
-        // One that does not know what there is says nothing of what others get.
+        // An allocator that does not know what is left says nothing about other nodes.
         let told_to_wait = u32::from(waits && left.is_some());
         self.cold.told_to_wait.fetch_add(told_to_wait, Ordering::Relaxed);
         self.cold.answers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Permits that the pool had left at its last answer, if it said so.
+    /// Permits that the pool had left at its last answer, if the answer told them.
     pub(crate) fn reported_left(&self) -> Option<u64> {
         Some(self.cold.left.load(Ordering::Relaxed)).filter(|left| *left != UNKNOWN)
     }
 
-    /// The window of the rule with the least limit, if the allocator told one.
+    /// Returns the window of the rule with the least limit, if the allocator told one.
     pub(crate) fn window(&self) -> Option<Duration> {
         let millis = self.cold.window_ms.load(Ordering::Relaxed);
         (millis > 0).then(|| Duration::from_millis(millis))
     }
 
-    /// How often the allocator has answered.
+    /// Number of answers of the allocator, wrapping.
     pub(crate) fn answers(&self) -> u32 {
         self.cold.answers.load(Ordering::Relaxed)
     }
 
-    /// How often it has answered that what it has left is not for this process now.
+    /// Number of answers that told what is left but brought nothing, or told to wait; wrapping.
     pub(crate) fn told_to_wait(&self) -> u32 {
         self.cold.told_to_wait.load(Ordering::Relaxed)
     }
 
-    /// The lease was extended, by the answer to an ask that was first sent at `first_sent`.
+    /// Notes that the answer to an ask first sent at `first_sent` extended the lease.
     pub(crate) fn leased(&self, first_sent: Moment) {
         self.cold.leased.store(first_sent.as_nanos(), Ordering::Relaxed);
     }
 
-    /// How things stand.
+    /// Returns the current figures of the pool.
     pub(crate) fn stands(&self) -> Now {
         let now = CLOCK.now();
         let leased = Moment::from_nanos(self.cold.leased.load(Ordering::Relaxed));

@@ -1,5 +1,5 @@
-//! What a call reads of a pool before anything else, in two lines of memory side by side. Those of a limit's keys stand in
-//! rows, so that a call by one of a million keys waits for one place; the rest of a pool is elsewhere.
+//! The part of a pool that a call reads first, in two adjacent cache lines. The hot states of a limit's keys lie in
+//! rows, so that a call on one of a million keys waits for one place. The rest of a pool is elsewhere.
 
 use super::LocalPool;
 use crate::keys::KeyText;
@@ -12,7 +12,7 @@ use lessor_protocol::Tick;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The words of a pool, what decides whether a call may spend from them without a closer look, and its key.
+/// The words of a pool, the flags that let a call spend without a closer look, and the key.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct HotState {
@@ -20,12 +20,13 @@ pub(crate) struct HotState {
     pub(super) fast_path: FastPathFlags,
 }
 
-/// One in a row: no other one is in the same pair of lines, which common processors fetch together.
+/// One place in a row. No other is in the same pair of cache lines, which common processors fetch together.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Place(HotState);
 
-/// Beside the slot, which calls write, what they only read. It changes when callers wait or the background task has news.
+/// What calls only read, beside the slot, which they write. It changes when callers wait or the background task has
+/// news.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct FastPathFlags {
@@ -37,7 +38,7 @@ pub(super) struct FastPathFlags {
 
 const _: () = assert!(cfg!(slot_loom) || (size_of::<FastPathFlags>() == 64 && size_of::<Slot>() == 64));
 
-/// Where the hot state of a pool is.
+/// The place of a pool's hot state.
 #[derive(Clone, Debug)]
 pub(crate) struct HotRef {
     row: Arc<[Place]>,
@@ -45,7 +46,7 @@ pub(crate) struct HotRef {
 }
 
 impl HotState {
-    /// The hot state of a pool that holds nothing, and has no key.
+    /// Makes the hot state of a pool that holds nothing and has no key.
     pub(crate) fn new() -> Self {
         let fast_path = FastPathFlags {
             slow_path: SlowPathFlags::default(),
@@ -55,7 +56,7 @@ impl HotState {
         HotState { slot: Slot::new(), fast_path }
     }
 
-    /// Makes it as [`HotState::new`] does, but for what [`Slot::renew`] leaves. Only for a caller that has it alone.
+    /// Resets it to [`HotState::new`], except for what [`Slot::renew`] keeps. No other thread may have the hot state.
     fn renew(&self) {
         let HotState { slot, fast_path: FastPathFlags { slow_path, low_water, text } } = self;
         slot.renew();
@@ -74,14 +75,14 @@ impl HotState {
         &self.slot
     }
 
-    /// Whether it is that of `key`; `None` if the key is not here.
+    /// Whether it belongs to `key`; `None` if the key is not kept here.
     #[inline]
     pub(crate) fn is_of(&self, key: &str) -> Option<bool> {
         self.fast_path.text.is(key)
     }
 
-    /// Spends `permits` now, or says why not: by `ticks` and, if callers of other pools share one, by their `watch`. The
-    /// rest of its `pool` is looked at if need be.
+    /// Spends `permits` now, or returns the reason why not, by `ticks` and, if the callers of several pools share one,
+    /// by their `watch`. It reads the rest of the `pool` only if needed.
     #[inline(always)]
     pub(crate) fn try_acquire<'a>(
         &self,
@@ -91,7 +92,7 @@ impl HotState {
         pool: impl FnOnce() -> &'a LocalPool,
     ) -> Result<(), Refusal> {
         let look = ticks.look();
-        // Read before the word is changed: what is read after that waits until it is.
+        // Read before the word is changed: a later read would wait for the change.
         let low_water = u64::from(self.fast_path.low_water.load(Ordering::Relaxed));
         match self.spend_quickly(watch, permits, look) {
             Quick::Spent(left) => {
@@ -116,7 +117,7 @@ impl HotState {
 }
 
 impl Place {
-    /// A place for the first pool that is put there.
+    /// Makes a place for the first pool that is put there.
     pub(crate) fn new() -> Self {
         Place(HotState::new())
     }
@@ -128,13 +129,13 @@ impl Place {
 }
 
 impl HotRef {
-    /// In a row of its own.
+    /// Makes a hot state in a row of its own.
     pub(crate) fn alone() -> Self {
         HotRef { row: Arc::new([Place::new()]), at: 0 }
     }
 
-    /// The one `at` this place of a row, as a new one. Two pools have no spot in common: the spot of an earlier pool, if
-    /// there was one, has no owner any more.
+    /// Takes the place `at` of a row and resets its hot state. No two pools share a place: an earlier pool of this one,
+    /// if any, has no owner left.
     pub(crate) fn new(row: Arc<[Place]>, at: usize) -> Self {
         row[at].hot_state().renew();
         HotRef { row, at }

@@ -1,5 +1,5 @@
-//! Calls in flight on one pool, for handles that hold a permit until the call is over. Where the allocator does not
-//! count them, such calls are spends like any other.
+//! Calls in flight on one pool, for handles that hold permits until the call is over. Where the allocator does not
+//! count calls in flight, such calls are ordinary spends.
 
 use super::{CLOCK, LocalPool};
 use crate::pace::Refill;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl LocalPool {
-    /// Spends `permits` on a call. Answers `true` if the allocator counts the call, which then ends with
+    /// Spends `permits` on a call. Returns `true` if the allocator counts the call, which then ends with
     /// [`LocalPool::hand_back`] or [`LocalPool::lapse`]. Otherwise as [`LocalPool::take`].
     pub(crate) fn enter(&self, permits: u64, first: bool) -> Result<bool, Short> {
         if permits == 0 || !self.hot.counts_flights.load(Ordering::Acquire) {
@@ -26,7 +26,7 @@ impl LocalPool {
         self.enter_from_slot(permits, first).map(|()| true)
     }
 
-    /// The same once it is known that no line is in the way.
+    /// As [`LocalPool::enter`], once no line is in the way and the allocator counts calls in flight.
     pub(super) fn enter_from_slot(&self, permits: u64, first: bool) -> Result<(), Short> {
         let mut refill = self.refill();
         // Read under the lock: a thread that waited for it past the end of the lease must not spend.
@@ -39,7 +39,8 @@ impl LocalPool {
         entered
     }
 
-    /// As [`LocalPool::enter`]; in shadow mode it never fails, and what it lets pass is not counted.
+    /// As [`LocalPool::enter`], but in shadow mode or fallback a call may pass without permits, and is then not
+    /// counted.
     pub(crate) fn enter_or_pass(&self, permits: u64, first: bool) -> Result<bool, Short> {
         match self.enter(permits, first) {
             Err(_) if self.try_pass(permits, first) => Ok(false),
@@ -47,7 +48,7 @@ impl LocalPool {
         }
     }
 
-    /// The same for what [`LocalPool::hold`] set aside.
+    /// As [`LocalPool::enter`], for permits that [`LocalPool::hold`] set aside.
     pub(crate) fn enter_held(&self, permits: u64) -> bool {
         if permits == 0 || !self.hot.counts_flights.load(Ordering::Acquire) {
             self.spend_held(permits);
@@ -60,8 +61,8 @@ impl LocalPool {
         true
     }
 
-    /// The call that the reservation `number` is for begins. Returns the permits that it has to hand back, where the allocator
-    /// counts what is in flight.
+    /// Begins the call of the reservation `number`. Returns the permits that the call has to hand back, where the
+    /// allocator counts calls in flight.
     pub(crate) fn enter_reserved(&self, number: u64) -> Option<u64> {
         if !self.hot.counts_flights.load(Ordering::Acquire) {
             self.settle(number);
@@ -74,7 +75,7 @@ impl LocalPool {
         entered
     }
 
-    /// Permits of calls of this process that it hands back when they end.
+    /// Permits of this process's calls in flight, which hand them back when they end.
     pub(super) fn in_flight(&self) -> u64 {
         if !self.hot.counts_flights.load(Ordering::Acquire) {
             return 0;
@@ -83,7 +84,7 @@ impl LocalPool {
         refill.calls().busy() + refill.calls().running().unwrap_or(0)
     }
 
-    /// A call with `permits` that [`LocalPool::enter`] counted has ended.
+    /// Ends a call with `permits` that [`LocalPool::enter`] counted.
     pub(crate) fn hand_back(&self, permits: u64) {
         let mut refill = self.refill();
         let now = CLOCK.now();
@@ -94,13 +95,13 @@ impl LocalPool {
         }
     }
 
-    /// The end of a call with `permits` that was counted will not be reported.
+    /// Notes that the end of a counted call with `permits` will not be reported.
     pub(crate) fn lapse(&self, permits: u64) {
         let mut refill = self.refill();
         refill.lapse(permits, CLOCK.now());
     }
 
-    /// Wakes the background task if what was done under its lock makes it due.
+    /// Unlocks `refill`, and wakes the background task if the changes under the lock make the task due.
     fn mind(&self, refill: MutexGuard<'_, Refill>, now: Moment) {
         let rtt = Duration::from_micros(u64::from(self.hot.rtt_us.load(Ordering::Relaxed)));
         let due = refill.due(self.slot(), self.seen(), now, rtt);

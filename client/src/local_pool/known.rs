@@ -1,5 +1,5 @@
-//! How one pool and the background task find each other: who wakes it, and which pools it looks at. Whatever is lost here
-//! is made good by the next call; it decides nothing about permits.
+//! How one pool and the background task find each other: who wakes the task, and which pools it looks at. The next call
+//! makes up for whatever is lost here. Nothing here decides about permits.
 
 use super::LocalPool;
 use std::sync::PoisonError;
@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use tokio::runtime::Handle;
 
 impl LocalPool {
-    /// Tells the background task that it is wanted, unless it knows. At most once until it has looked: this is
-    /// the only thing a spend can do that touches the runtime.
+    /// Tells the background task that it is needed, unless it knows already: at most once until it has looked. This is
+    /// the only step of a spend that touches the runtime.
     #[inline]
     pub(crate) fn nudge(&self) {
         if !self.hot.doorbell.is_rung() {
@@ -24,18 +24,18 @@ impl LocalPool {
         }
     }
 
-    /// There is something to tell the allocator at once, whether or not the task was nudged already.
+    /// Wakes the task to tell the allocator something at once, whether or not it was nudged already.
     pub(crate) fn wake_to_tell(&self) {
         self.make_known();
         self.cold.wake_list.wake.notify_one();
     }
 
-    /// The runtime of the background task, once there is a task.
+    /// Returns the runtime of the background task, once there is a task.
     pub(crate) fn runtime(&self) -> Option<&Handle> {
         self.cold.wake_list.runtime.get()
     }
 
-    /// The background task looks at it next time.
+    /// Has the background task look at this pool next time.
     pub(crate) fn make_known(&self) {
         if !self.cold.is_known.swap(true, Ordering::AcqRel)
             && let Some(me) = self.cold.me.upgrade()
@@ -44,13 +44,13 @@ impl LocalPool {
         }
     }
 
-    /// The background task looks at the pool now. A call from here on puts it into the task's list again, unless the task
-    /// keeps it.
+    /// Notes that the background task looks at the pool now. A call after this puts the pool into the task's list
+    /// again, unless the task keeps it.
     pub(crate) fn let_go(&self) {
         self.cold.is_known.store(false, Ordering::SeqCst);
     }
 
-    /// Forgets the pool. A caller that has just looked it up may still call it: nothing will come of that.
+    /// Forgets the pool. A caller that has just looked it up may still call it, without effect.
     pub(crate) fn forget(&self) {
         if let Some(feedback) = self.feedback() {
             // Numbers: no panic can have left them half changed.
@@ -63,12 +63,12 @@ impl LocalPool {
         self.cold.is_forgotten.load(Ordering::Relaxed)
     }
 
-    /// The task keeps the pool. False if a call has put it into the list again meanwhile.
+    /// Keeps the pool in the task's care. Returns false if a call has put it into the list again meanwhile.
     pub(crate) fn keep(&self) -> bool {
         !self.cold.is_known.swap(true, Ordering::AcqRel)
     }
 
-    /// From now on a nudge is heard again, or (`false`) it is not needed until the task looks by itself.
+    /// Makes nudges heard again (`true`), or unnecessary until the task looks by itself (`false`).
     pub(crate) fn listen(&self, listen: bool) {
         self.hot.doorbell.listen(listen);
     }

@@ -1,4 +1,4 @@
-//! How a pool begins: with nothing in it, and nothing heard.
+//! How a pool begins: it holds nothing and has heard nothing.
 
 use super::{CLOCK, Cold, Condition, Hot, HotRef, LocalPool, PoolName, UNKNOWN};
 use crate::doorbell::Doorbell;
@@ -10,11 +10,11 @@ use crate::wake_list::WakeList;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Round trip to reckon with until one was measured, in microseconds.
+/// Assumed round trip until one was measured, in microseconds.
 const INITIAL_RTT_US: u32 = 1_000;
 
 impl LocalPool {
-    /// A pool whose hot state is at a `hot_ref` that no other one has.
+    /// Makes a pool whose hot state is at `hot_ref`, which no other pool has.
     pub(crate) fn new(
         hot_ref: HotRef,
         ticks: Ticks,

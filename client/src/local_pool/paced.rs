@@ -1,5 +1,5 @@
-//! The pace of one pool's steady flow, beside its slot: what callers take from both, and give back to both. The pool's
-//! other methods call it where the limit has such a flow; it never waits.
+//! The pace of a steady flow, beside the slot of one pool: what callers take from both, and give back to both. It never
+//! waits.
 
 use super::LocalPool;
 use crate::pace::{Pace, Refill, Taken};
@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl LocalPool {
-    /// Of a steady flow: sets the permits aside first, for that can be undone without a trace, and then takes from the
-    /// pace, which decides.
+    /// Spends `permits` of a steady flow. It sets them aside first, which can be undone without a trace, and then takes
+    /// from the pace, which decides.
     #[inline(never)]
     pub(super) fn take_paced(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
         self.hold_at_pace(permits, first, now)?;
@@ -18,8 +18,8 @@ impl LocalPool {
         Ok(())
     }
 
-    /// Sets `permits` aside for which it is time; [`LocalPool::spend_held`] or [`LocalPool::enter_held`] must follow.
-    /// `first` says that it is the caller's turn.
+    /// Sets `permits` aside if the pace lets them through; [`LocalPool::spend_held`] or [`LocalPool::enter_held`] must
+    /// follow. `first` says that it is the caller's turn.
     pub(super) fn hold_at_pace(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
         self.set_aside(permits, first, now)?;
         self.hold_pace(permits, now).map(|_| ()).inspect_err(|_| match first {
@@ -28,7 +28,7 @@ impl LocalPool {
         })
     }
 
-    /// Takes from the pace what [`LocalPool::hold`] has set aside; nothing where the limit has no steady flow.
+    /// Takes what [`LocalPool::hold`] has set aside from the pace; does nothing where the limit has no steady flow.
     #[inline]
     pub(crate) fn hold_pace(&self, permits: u64, now: Moment) -> Result<Option<Taken>, Short> {
         if permits == 0 || !self.is_paced() {
@@ -46,7 +46,7 @@ impl LocalPool {
         })
     }
 
-    /// Frees what [`LocalPool::hold`] set aside and wakes no caller: for the first in line, which would wake itself for ever.
+    /// Frees what [`LocalPool::hold`] set aside, and wakes no caller: the first in line would wake itself for ever.
     pub(crate) fn put_back_quietly(&self, permits: u64) {
         self.slot().put_back(permits);
     }
@@ -58,8 +58,8 @@ impl LocalPool {
         }
     }
 
-    /// How long a call of `permits` has to wait for the pace alone, or for its part of the reserve. `None` if it does not
-    /// have to wait, or the wait is unknown.
+    /// How long a call of `permits` has to wait for the pace alone, or for the safe share. `None` if it does not have
+    /// to wait for these, or the wait is unknown.
     pub(crate) fn early_by(&self, permits: u64, now: Moment) -> Option<Duration> {
         if let Some(wait) = self.share_in(permits, now) {
             return Some(wait);
@@ -71,12 +71,12 @@ impl LocalPool {
         self.pace()?.check(permits, now).err()?.wait
     }
 
-    /// What callers take from beside the slot; `None` before the first rate was lent.
+    /// Returns the pace; `None` before the first rate was lent.
     pub(super) fn pace(&self) -> Option<&Pace> {
         self.cold.pace.get().map(|pace| &**pace)
     }
 
-    /// Callers go by what `refill` was lent, once it was lent a rate.
+    /// Makes callers go by the pace of `refill`, once a rate was lent.
     pub(crate) fn learn_pace(&self, refill: &Refill) {
         if let Some(pace) = refill.pace() {
             self.cold.pace.get_or_init(|| pace.clone());
@@ -87,11 +87,11 @@ impl LocalPool {
         self.slow_path().is_paced()
     }
 
-    /// Whether the limit has a steady flow. Said before the first permits of such a limit are installed.
+    /// Sets whether the limit has a steady flow, before its first permits are installed.
     pub(crate) fn set_paced(&self, is_paced: bool) {
         if is_paced != self.is_paced() {
             self.slow_path().set_paced(is_paced);
-            // What it says of the one says nothing of the other.
+            // The largest call of one kind of limit says nothing about the other.
             self.cold.largest.store(0, Ordering::Relaxed);
         }
     }

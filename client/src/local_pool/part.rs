@@ -1,4 +1,4 @@
-//! What there is of one pool at this moment: taking a part of what is wanted, and looking without taking. It asks for
+//! The permits of one pool at this moment: taking a part of what is wanted, and looking without taking. It asks for
 //! nothing and counts no demand that was not tried.
 
 use super::{CLOCK, LocalPool};
@@ -7,22 +7,23 @@ use crate::slot::Short;
 use lessor_protocol::Moment;
 
 impl LocalPool {
-    /// Takes what there is, up to `permits`, and says how many that are: at least one. `first` says that it is the
-    /// caller's turn; no caller overtakes the line.
+    /// Takes the permits that are there, up to `permits`, and returns how many: at least one. `first` says that it is
+    /// the caller's turn; no caller overtakes the line.
     pub(crate) fn take_up_to(&self, permits: u64, first: bool) -> Result<u64, Short> {
         let now = CLOCK.now();
         loop {
             let part = permits.min(self.there_at(now));
             match self.take(part.max(1), first) {
                 Ok(()) => return Ok(part.max(1)),
-                // Another thread was faster, and took some of them: there may be others.
+                // Another thread has taken some of them; others may be left.
                 Err(Short::Empty | Short::Early) if part > 1 && self.is_open_to(first) => {}
                 Err(short) => return Err(short),
             }
         }
     }
 
-    /// What a call that is not in line could take now, and the refusal that a call of `permits` would get.
+    /// Returns the permits that a call outside the line could take now, and the refusal that a call of `permits` would
+    /// get.
     pub(crate) fn peek(&self, permits: u64) -> (u64, Option<Refusal>) {
         let now = CLOCK.now();
         let there = if self.is_open_to(false) { self.there_at(now) } else { 0 };

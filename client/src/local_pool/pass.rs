@@ -1,5 +1,5 @@
-//! What is let pass though no permit is there for it: in shadow mode, or without an allocator. The pool's other methods call
-//! it where they would refuse; it waits for nothing.
+//! Calls that pass although there are no permits for them: in shadow mode, or in a fallback. The pool's other methods
+//! use it where they would refuse. It waits for nothing.
 
 use super::{CLOCK, Condition, LocalPool};
 use crate::fallback::Standby;
@@ -10,18 +10,17 @@ use lessor_protocol::Moment;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A wait for this process's part of the reserve is looked at again after this at the soonest.
+/// Shortest wait for the safe share before it is looked at again.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl LocalPool {
-    /// Whether everything that would be refused is let pass, in shadow mode or in an open fallback, as long as the client
-    /// runs.
+    /// Whether every call that would be refused passes, in shadow mode or in an open fallback, while the client runs.
     #[inline]
     pub(crate) fn is_shadow(&self) -> bool {
         self.passes() && self.cold.standby.lets_all_pass()
     }
 
-    /// Whether it is shadow mode that lets pass what would be refused.
+    /// Whether shadow mode lets calls pass.
     pub(crate) fn is_tried_out(&self) -> bool {
         self.passes() && self.cold.standby.is_tried_out()
     }
@@ -31,8 +30,8 @@ impl LocalPool {
         self.hot.passes.load(Ordering::Relaxed) && self.condition() != Condition::Closed
     }
 
-    /// Lets `permits` pass that would be refused, if something allows that. No caller overtakes the line; `first` says that
-    /// it is the caller's turn.
+    /// Lets a call of `permits` pass that would be refused, if shadow mode or a fallback allows it. No caller overtakes
+    /// the line; `first` says that it is the caller's turn.
     pub(crate) fn try_pass(&self, permits: u64, first: bool) -> bool {
         let passes = self.is_shadow() || self.take_share(permits, first).is_some();
         if passes {
@@ -41,7 +40,7 @@ impl LocalPool {
         passes
     }
 
-    /// Takes `permits` of this process's part of the reserve. [`LocalPool::let_pass`] or [`LocalPool::put_back_share`] must
+    /// Takes `permits` of this process's safe share. [`LocalPool::let_pass`] or [`LocalPool::put_back_share`] must
     /// follow.
     pub(crate) fn take_share(&self, permits: u64, first: bool) -> Option<Paid> {
         let is_open = self.passes() && (first || !self.slow_path().has_line());
@@ -53,29 +52,29 @@ impl LocalPool {
         self.cold.standby.put_back_share(taken);
     }
 
-    /// Has this process's part of the reserve pay for `permits` that were spent beyond a reservation. False if it does not go
-    /// by that now.
+    /// Charges the safe share for `permits` that were spent beyond a reservation. Returns false if the share does not
+    /// apply now.
     pub(super) fn owe_share(&self, permits: u64) -> bool {
         self.passes() && self.cold.standby.owe_share(permits, CLOCK.now())
     }
 
-    /// How long a call of `permits` has to wait for this process's part of the reserve: `None` if no call goes by that now.
+    /// How long a call of `permits` has to wait for the safe share; `None` if the share does not apply now.
     pub(super) fn share_in(&self, permits: u64, now: Moment) -> Option<Duration> {
         let wait = if self.passes() { self.cold.standby.share_in(permits, now) } else { None };
         wait.map(|wait| wait.max(WAIT_MIN))
     }
 
-    /// Whether a call of `permits` could take them of this process's part of the reserve.
+    /// Whether a call of `permits` could take them from the safe share now.
     pub(super) fn share_is_due(&self, permits: u64, now: Moment) -> bool {
         self.passes() && self.cold.standby.share_in(permits, now) == Some(Duration::ZERO)
     }
 
-    /// Shadow mode and fallback. A caller that changes them calls [`LocalPool::mind_passing`].
+    /// Returns shadow mode and fallback. A caller that changes them calls [`LocalPool::mind_passing`].
     pub(crate) fn standby(&self) -> &Standby {
         &self.cold.standby
     }
 
-    /// Shadow mode or fallback may have changed.
+    /// Updates `passes` after a change of shadow mode or fallback.
     pub(crate) fn mind_passing(&self) {
         self.hot.passes.store(self.cold.standby.lets_some_pass(), Ordering::Relaxed);
     }
@@ -83,7 +82,7 @@ impl LocalPool {
     /// Counts `permits` that would have been refused. They are demand all the same.
     #[cold]
     pub(crate) fn let_pass(&self, permits: u64) {
-        // No slot could ever lend more: what is beyond is no demand, and totals of it would overflow.
+        // No slot could ever lend more: the excess is no demand, and its totals would overflow.
         let permits = permits.min(SLOT_MAX);
         if !self.cold.standby.counts(permits) {
             self.cold.shadow_refused.fetch_add(permits, Ordering::Relaxed);
@@ -97,7 +96,7 @@ impl LocalPool {
         self.cold.shadow_refused.load(Ordering::Relaxed)
     }
 
-    /// As [`LocalPool::take`]; in shadow mode it never fails.
+    /// As [`LocalPool::take`], but in shadow mode or fallback a call may pass without permits.
     pub(crate) fn take_or_pass(&self, permits: u64, first: bool) -> Result<(), Short> {
         self.take(permits, first).or_else(|short| self.try_pass(permits, first).then_some(()).ok_or(short))
     }

@@ -1,4 +1,4 @@
-//! Why a call gets nothing of a pool, and when it may. The pool's other methods call it; it spends nothing.
+//! Why a call gets no permits of a pool, and when it may. It spends nothing.
 
 use super::{CLOCK, Condition, HotState, LocalPool};
 use crate::refusal::Refusal;
@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl LocalPool {
-    /// Of a pool with this `hot_state`. Not marked cold: with a quota worth leasing, a refusal is as ordinary as an admission,
-    /// and has to be as cheap.
+    /// Refuses a call on the pool with this `hot_state`. Not marked cold: with a quota worth leasing, a refusal is as
+    /// common as an admission and has to be as cheap.
     #[inline(always)]
     pub(super) fn refuse_quickly(
         &self,
@@ -27,7 +27,7 @@ impl LocalPool {
         }
         let retry_after = self.chance_in(now);
         self.nudge();
-        // Last, for what is read after it waits until it is done.
+        // Last, because a read after it would wait for its write.
         hot_state.slot.refuse_unstriped(permits);
         Err(Refusal::Empty { retry_after })
     }
@@ -40,7 +40,7 @@ impl LocalPool {
         Err(self.refuse_at(permits, now))
     }
 
-    /// Why `permits` cannot be had; counts the attempt, once for each call that ends with it.
+    /// Returns why `permits` cannot be had, and counts the attempt. It is called once for each call that fails.
     pub(crate) fn refuse(&self, permits: u64) -> Refusal {
         self.refuse_at(permits, CLOCK.now())
     }
@@ -51,7 +51,7 @@ impl LocalPool {
             return refusal;
         }
         let refusal = self.not_now_at(permits, now);
-        // Before all of them are counted, for of those the ones with another reason are taken off.
+        // Counted before the slot's total, from which refusals with these reasons are subtracted.
         match refusal {
             Refusal::Paused { .. } => self.tally().refuse(Reason::Paused, permits),
             Refusal::Unreachable { .. } => self.tally().refuse(Reason::Unreachable, permits),
@@ -68,7 +68,7 @@ impl LocalPool {
         refusal
     }
 
-    /// Refuses a call that waiting will not help, and counts it.
+    /// Refuses and counts a call that waiting will not help.
     #[inline]
     pub(crate) fn refuse_for_good(&self, permits: u64) -> Option<Refusal> {
         let refusal = self.for_good(permits)?;
@@ -78,7 +78,7 @@ impl LocalPool {
             Refusal::UnknownLimit | Refusal::BadKey | Refusal::Full { .. } => {
                 self.tally().refuse(Reason::Unknown, permits);
             }
-            // A closed client counts nothing any more.
+            // A closed client counts nothing.
             Refusal::Closed
             | Refusal::Empty { .. }
             | Refusal::Paused { .. }
@@ -88,7 +88,7 @@ impl LocalPool {
         Some(refusal)
     }
 
-    /// Refuses a call that has waited in vain for an answer of the allocator, and counts it.
+    /// Refuses and counts a call that has waited in vain for an answer of the allocator.
     pub(crate) fn refuse_unanswered(&self, permits: u64) -> Refusal {
         if let Some(refusal) = self.refuse_for_good(permits) {
             return refusal;
@@ -99,18 +99,18 @@ impl LocalPool {
         Refusal::Unreachable { retry_after: self.chance_in(CLOCK.now()) }
     }
 
-    /// Refuses a call that cannot even wait: it is no demand.
+    /// Refuses a call that cannot even wait. It is not counted as demand.
     pub(crate) fn turn_away(&self, permits: u64) -> Refusal {
         self.tally().refuse(Reason::Empty, permits);
         self.not_now(permits)
     }
 
-    /// Has the allocator asked whether `refusal` is still true, if that may have changed: the limit may have been raised.
-    /// It is no demand: what is lent to a node cannot be spent by calls that are too large for it.
+    /// Has the allocator asked whether `refusal` still holds, if that may have changed: the limit may have been raised.
+    /// The call is no demand: permits lent to a node cannot serve calls that are too large for it.
     fn doubt(&self, refusal: Refusal) {
         let is_doubtful = match refusal {
             Refusal::TooLarge { .. } => true,
-            // Not before its time: of a key that is refused many calls may come.
+            // Not before the chance: a refused key may get many calls.
             Refusal::UnknownLimit | Refusal::Full { .. } => {
                 self.cold.wanted.store(true, Ordering::Relaxed);
                 self.hot.chance.load(Ordering::Relaxed) <= CLOCK.now().as_nanos()
@@ -128,17 +128,18 @@ impl LocalPool {
         }
     }
 
-    /// Whether a call was refused as too large since this was last asked. The background task asks.
+    /// Whether a call was refused as too large, unknown or full since the background task last asked.
     pub(crate) fn takes_doubt(&self) -> bool {
         self.cold.doubted.load(Ordering::Relaxed) && self.cold.doubted.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether a call was refused of which the allocator lends nothing, since this was last asked. The background task asks.
+    /// Whether a call was refused because the allocator lends nothing of the pool, since the background task last
+    /// asked.
     pub(crate) fn takes_wanted(&self) -> bool {
         self.cold.wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// The refusal that waiting will not change, if there is one.
+    /// Returns the refusal that waiting will not change, if there is one.
     #[inline]
     pub(crate) fn for_good(&self, permits: u64) -> Option<Refusal> {
         let ceiling = self.hot.ceiling.load(Ordering::Relaxed).min(SLOT_MAX);
@@ -152,9 +153,10 @@ impl LocalPool {
         }
     }
 
-    /// The refusal of `permits` at `now`, as far as this process knows that the allocator would lend none: `None` if only
-    /// another answer of the allocator can say. It is believed that there is nothing if none comes within an [`EXCHANGE_TIMEOUT`]:
-    /// before, an allocator that leases the limit itself may not know, and what is left may be lent in parts.
+    /// Returns the refusal of `permits` at `now` if this process knows that the allocator would lend none; `None` if
+    /// only another answer can tell. A wait for permits counts as a refusal only if it exceeds [`EXCHANGE_TIMEOUT`], or
+    /// if the pool reported fewer than `permits` left. Otherwise an allocator that leases the limit itself may not know
+    /// yet, and may lend what is left in parts.
     pub(crate) fn known_refusal(&self, permits: u64, now: Moment) -> Option<Refusal> {
         if let Some(refusal) = self.for_good(permits) {
             return Some(refusal);
@@ -171,7 +173,8 @@ impl LocalPool {
         Some(refusal)
     }
 
-    /// Whether a wait of `patience` cannot end well, as far as this process knows: it does not know when its own calls end.
+    /// Whether a wait of `patience` cannot succeed, as far as this process knows. It does not know when its own calls
+    /// end.
     pub(crate) fn in_vain(&self, permits: u64, patience: Duration) -> bool {
         let now = CLOCK.now();
         let refusal = self.not_now_at(permits, now);
@@ -181,7 +184,7 @@ impl LocalPool {
         self.for_good(permits).is_some() || (is_told && !(is_empty && may_end()))
     }
 
-    /// The refusal of the moment.
+    /// Returns the refusal of this moment.
     pub(crate) fn not_now(&self, permits: u64) -> Refusal {
         self.not_now_at(permits, CLOCK.now())
     }
@@ -208,7 +211,7 @@ impl LocalPool {
         }
     }
 
-    /// When the pool may have a permit for us.
+    /// Time until the pool may have a permit for this process, at least a round trip.
     #[inline(always)]
     fn chance_in(&self, now: Moment) -> Duration {
         let chance = self.hot.chance.load(Ordering::Relaxed).saturating_sub(now.as_nanos());

@@ -1,13 +1,13 @@
-//! Reservations on one pool, for handles that learn only later what their calls cost, and what such a call costs beyond
-//! what was reserved. The books of it are the refill's; nothing here waits.
+//! Reservations on one pool, and permits that a call costs beyond its reservation. The refill keeps the books. Nothing
+//! here waits.
 
 use super::{CLOCK, LocalPool};
 use crate::slot::{SLOT_MAX, Short};
 use std::sync::atomic::Ordering;
 
 impl LocalPool {
-    /// Sets `permits` aside until [`LocalPool::settle`], which is told the number that this answers; `None` is nothing to
-    /// settle. Otherwise as [`LocalPool::take`].
+    /// Sets `permits` aside until [`LocalPool::settle`]. Returns the number of the reservation; `None` if there is
+    /// nothing to settle. Otherwise as [`LocalPool::take`].
     pub(crate) fn reserve(&self, permits: u64, first: bool) -> Result<Option<u64>, Short> {
         if permits == 0 {
             return Ok(None);
@@ -22,10 +22,10 @@ impl LocalPool {
         self.reserve_from_slot(permits, first).map(Some)
     }
 
-    /// The same once it is known that no line is in the way.
+    /// As [`LocalPool::reserve`], once no line is in the way and the limit has no steady flow.
     pub(super) fn reserve_from_slot(&self, permits: u64, first: bool) -> Result<u64, Short> {
         let mut refill = self.refill();
-        // Read under the lock: a caller that waited for it for long must not spend what has ended meanwhile.
+        // Read under the lock: a caller that waited for it must not spend from a lease that has ended meanwhile.
         let reserved = refill.reserve(self.slot(), permits, CLOCK.now());
         drop(refill);
         match reserved {
@@ -40,7 +40,8 @@ impl LocalPool {
         }
     }
 
-    /// As [`LocalPool::reserve`]; in shadow mode it never fails, and what it lets pass is not counted.
+    /// As [`LocalPool::reserve`], but in shadow mode or fallback a call may pass without permits, and is then not
+    /// counted.
     pub(crate) fn reserve_or_pass(&self, permits: u64, first: bool) -> Result<Option<u64>, Short> {
         match self.reserve(permits, first) {
             Err(_) if self.try_pass(permits, first) => Ok(None),
@@ -48,7 +49,7 @@ impl LocalPool {
         }
     }
 
-    /// The same for what [`LocalPool::hold`] set aside.
+    /// As [`LocalPool::reserve`], for permits that [`LocalPool::hold`] set aside.
     pub(crate) fn reserve_held(&self, permits: u64) -> Option<u64> {
         if permits == 0 {
             return None;
@@ -58,7 +59,7 @@ impl LocalPool {
         Some(number)
     }
 
-    /// Of the reservation `number`, up to `permits` were not needed. Returns how many can be spent again.
+    /// Gives back up to `permits` of the reservation `number`. Returns how many can be spent again.
     pub(crate) fn give_back(&self, number: u64, permits: u64) -> u64 {
         let mut refill = self.refill();
         let back = refill.give_back(self.slot(), number, permits, CLOCK.now());
@@ -69,19 +70,19 @@ impl LocalPool {
         back
     }
 
-    /// What is left of the reservation `number` was spent.
+    /// Counts what is left of the reservation `number` as spent.
     pub(crate) fn settle(&self, number: u64) {
         self.refill().settle(number);
     }
 
-    /// Whether the reservation `number` can still give something back.
+    /// Whether the reservation `number` can still give permits back.
     pub(crate) fn is_open(&self, number: u64) -> bool {
         self.refill().is_open(self.slot(), number, CLOCK.now())
     }
 
-    /// A call has cost `permits` more than it had reserved. Takes what is there, and returns how many that were and how many
-    /// are owed: the next permits that come are for them. No more is ever owed than one call can take: more would be
-    /// nonsense, and shut everybody out for ever.
+    /// Charges `permits` that a call has cost beyond its reservation. Takes what is there, and returns how many were
+    /// taken and how many are owed; the next permits to arrive pay for the latter. At most as many are ever owed as one
+    /// call can take: more would be nonsense, and would shut all callers out for ever.
     pub(crate) fn overdraw(&self, permits: u64) -> (u64, u64) {
         let taken = self.take_up_to(permits, false).unwrap_or(0);
         let lacking = permits - taken;
@@ -95,7 +96,7 @@ impl LocalPool {
             return (taken, owed);
         }
         if owed > 0 {
-            // As a caller that is first in line: no caller overtakes it, and the permits are asked for.
+            // As a caller that is first in line: no other caller overtakes it, and the permits are asked for.
             self.slow_path().join(owed);
             self.cold.overdrawn.fetch_add(owed, Ordering::Relaxed);
             self.nudge();
@@ -103,15 +104,15 @@ impl LocalPool {
         (taken, owed)
     }
 
-    /// Takes for what is owed, as far as it is there.
+    /// Pays as much of what is owed as there are permits.
     pub(super) fn pay_overdrawn(&self) {
         if self.cold.overdrawn.load(Ordering::Relaxed) == 0 {
             return;
         }
-        // Taken whole, so that no two threads pay for the same at the same time.
+        // Taken whole, so that no two threads pay for the same debt.
         let owed = self.cold.overdrawn.swap(0, Ordering::Relaxed);
         let paid = self.take_up_to(owed, true).unwrap_or(0);
-        // Without an allocator no permits come, and what is owed would keep callers from the safe share for as long.
+        // Without an allocator no permits arrive, and the debt would keep callers from the safe share.
         let paid = if self.owe_share(owed - paid) { owed } else { paid };
         self.cold.overdrawn.fetch_add(owed - paid, Ordering::Relaxed);
         self.slow_path().leave(paid);

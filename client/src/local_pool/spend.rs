@@ -1,4 +1,5 @@
-//! How permits leave a pool: a call spends them or sets them aside, and the first in line hears of those that were put back.
+//! How permits leave a pool: a call spends them or sets them aside. The first in line is woken when permits are put
+//! back.
 
 use super::{CLOCK, LocalPool};
 use crate::slot::{Short, Time, Watch};
@@ -6,19 +7,19 @@ use crate::stripe_hint::{stay, stripe_hint};
 use lessor_protocol::{Moment, Tick};
 use std::sync::atomic::Ordering;
 
-/// Permits after which a striped slot is summed up, when a stripe of it is low: reading what other threads write costs as
-/// much as ten calls, and less often would be late with little in hand.
+/// Permits between two sums over a striped slot while a stripe of it is low. Reading what other threads write costs as
+/// much as ten calls; a larger interval would find out late that little is left.
 const SUM_EVERY: u64 = 64;
 
 impl LocalPool {
-    /// Spends `permits` if they are there. No call overtakes the line; `first` says that it is the caller's turn.
-    /// A failure is not counted: the caller may be about to wait.
+    /// Spends `permits` if they are there. No call overtakes the line; `first` says that it is the caller's turn. A
+    /// failure is not counted, because the caller may be about to wait.
     pub(crate) fn take(&self, permits: u64, first: bool) -> Result<(), Short> {
         self.spend(None, permits, first, self.hot.ticks.tick()).map_err(|(short, _)| short)
     }
 
-    /// The same when the coarse clock has just shown `tick`. A failure comes with the time: a hint, and never later
-    /// than it is.
+    /// As [`LocalPool::take`], when the coarse clock has just shown `tick`. A failure comes with the time, which is a
+    /// hint and never ahead of the true time.
     pub(super) fn spend(
         &self,
         watch: Option<&Watch>,
@@ -42,7 +43,7 @@ impl LocalPool {
         self.spend_from_slot(stripe_hint, permits, first, &time)
     }
 
-    /// The same once it is known that no line is in the way.
+    /// As [`LocalPool::spend`], once no line is in the way and the limit has no steady flow.
     #[inline]
     pub(super) fn spend_from_slot<F: Fn() -> Moment>(
         &self,
@@ -66,7 +67,7 @@ impl LocalPool {
         Ok(())
     }
 
-    /// After a spend of `permits` from a word of the slot.
+    /// Wakes the background task if a spend of `permits` left a word of the slot low.
     #[inline]
     pub(super) fn spent_down_to(&self, left: u64, permits: u64) {
         if left < u64::from(self.fast_path().low_water.load(Ordering::Relaxed)) {
@@ -74,7 +75,7 @@ impl LocalPool {
         }
     }
 
-    /// A word of the slot is low; whether all are is worth a look now and then.
+    /// Handles a low word of the slot. Whether all words are low is checked only now and then.
     #[cold]
     pub(super) fn run_low(&self, left: u64, permits: u64) {
         if self.hot.doorbell.is_rung() {
@@ -99,7 +100,7 @@ impl LocalPool {
         self.set_aside(permits, first, now)
     }
 
-    /// Sets `permits` aside.
+    /// Sets `permits` aside, whether or not there is a line.
     pub(super) fn set_aside(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
         let held = self.slot().hold(permits, now).map(|_| ());
         if held.is_err() {
@@ -108,8 +109,9 @@ impl LocalPool {
         held
     }
 
-    /// After a call found fewer than `permits`. It may have collected those of several stripes and put them back: unless the
-    /// caller is the `first` in line, the first is woken, for it may have found too few meanwhile.
+    /// Wakes the first in line, after a call found fewer than `permits`. The call may have collected permits of several
+    /// stripes and put them back, and the first in line may have found too few meanwhile. Does nothing if the caller is
+    /// itself the `first`.
     #[cold]
     pub(super) fn collected_in_vain(&self, permits: u64, first: bool) {
         if !first && permits > 1 && self.slot().is_striped() {
@@ -122,8 +124,8 @@ impl LocalPool {
         self.spent_down_to(self.slot().spend_held(permits), permits);
     }
 
-    /// Frees what [`LocalPool::hold`] set aside, and wakes the first in line: while the permits were aside, it may have found
-    /// none.
+    /// Frees what [`LocalPool::hold`] set aside, and wakes the first in line, which may have found no permits while
+    /// these were aside.
     pub(crate) fn put_back(&self, permits: u64) {
         self.slot().put_back(permits);
         self.call_line();
@@ -132,8 +134,9 @@ impl LocalPool {
     /// Wakes the first in line, if there is a line, after permits were put where callers take them.
     ///
     /// # Memory ordering
-    /// A caller joins the line and then looks for permits; this caller put permits back and then looks for a line. The
-    /// fences in [`SlowPathFlags::join`] and [`SlowPathFlags::has_line_after_change`] order both: one of them sees what the other one did.
+    /// One caller joins the line and then looks for permits; another puts permits back and then looks for a line. The
+    /// fences in [`SlowPathFlags::join`] and [`SlowPathFlags::has_line_after_change`] order both: at least one of the
+    /// two sees what the other did.
     pub(crate) fn call_line(&self) {
         if self.slow_path().has_line_after_change() {
             self.call_first();

@@ -1,6 +1,6 @@
-//! How long a call takes, of one now and then: the background task says that the next call of a pool is to be timed, and that
-//! one times itself. It costs the others nothing, for each looks anyway whether there is something to mind. What it took is
-//! left here, so that no call ever waits for whatever exports metrics.
+//! Times a call now and then. The background task marks a pool, and its next call times itself. Other calls pay
+//! nothing, because each checks for pending work anyway. The result is left here, so that no call waits for the
+//! exporter of metrics.
 
 use super::{CLOCK, LocalPool};
 use crate::refusal::Refusal;
@@ -16,7 +16,7 @@ const ADMITTED: u64 = 1 << 1;
 const NANOS: u32 = 2;
 
 impl LocalPool {
-    /// The call that was chosen: from its beginning, as one that is not, and less what it takes to read the clock.
+    /// Times the chosen call: it runs like any other, and the time for reading the clock is subtracted.
     #[cold]
     pub(super) fn try_timed(&self, watch: Option<&Watch>, permits: u64) -> Result<(), Refusal> {
         let first = CLOCK.now();
@@ -28,12 +28,12 @@ impl LocalPool {
         answer
     }
 
-    /// The next call is to be timed.
+    /// Marks the pool: its next call is timed.
     pub(crate) fn time_next(&self) {
         self.slow_path().time_next();
     }
 
-    /// How long the call took that was timed, if there was one since this was last asked, and whether it was admitted.
+    /// Returns how long the timed call took, and whether it was admitted, if there was one since the last call of this.
     pub(crate) fn takes_timed(&self) -> Option<(Duration, bool)> {
         if self.cold.timed.load(Ordering::Relaxed) == 0 {
             return None;
