@@ -1,5 +1,5 @@
-//! The background task: one per client. It looks which pools are due, asks for all of them in one exchange, and
-//! installs what was granted. One exchange is in flight at a time; what becomes due meanwhile goes into the next.
+//! The background task, one per client. It finds the pools that are due, asks for all of them in one exchange, and
+//! installs the grants. Only one exchange is under way at a time; pools that become due meanwhile go into the next.
 
 mod due;
 mod goodbye;
@@ -28,40 +28,40 @@ use std::time::Duration;
 use tells::Tells;
 use tokio::sync::{oneshot, watch};
 
-/// Permits that a stripe of a slot is worth having for: the calls of some microseconds. Less would be looked for all over
-/// soon after, more would leave threads contending for what is there.
+/// Fewest permits for which a stripe of a slot is worth having: the calls of some microseconds. With fewer, threads
+/// would soon search all stripes; with more, threads would contend for one word although there is something to share.
 const STRIPE_WORTH: u64 = 256;
 
-/// What is so of many keys of a limit is logged this often.
+/// Interval of log lines about a condition that many keys of a limit may have.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// Told to stop: say goodbye.
+/// Tells the background task to stop and say goodbye.
 pub(crate) type Stop = oneshot::Receiver<()>;
 
 pub(crate) struct Refiller {
     shared: Arc<Shared>,
-    /// The way to each allocator.
+    /// The connections to the allocators.
     ways: Vec<Transport>,
     connection: Connection,
-    /// What was wrong with the allocator that was left, until another one answers.
+    /// What was wrong with the allocator that the client left, until another one answers.
     left: Option<String>,
-    /// Where the listener listens: at the place of the one that answered last.
+    /// Index of the allocator that answered last, where the listener listens.
     current_allocator: watch::Sender<usize>,
     node: String,
     clocks: ClockBounds,
-    /// The pools to look at, and when pools that are not needed are forgotten next.
+    /// The pools to look at, and when unneeded pools are forgotten next.
     known: Vec<Arc<LocalPool>>,
     forgets: Moment,
     sweep: Sweep,
     /// When the last exchange began.
     began: Moment,
-    /// When it was last logged of a limit that something is wrong with its keys, or that it caps what is in flight.
+    /// When a problem with the keys of a limit, or its cap on calls in flight, was last logged.
     logged: HashMap<Arc<str>, Moment>,
-    /// How many stripes a slot is given that threads contend for.
+    /// Number of stripes for a slot that threads contend for.
     stripes: usize,
-    /// Where jitter comes from.
+    /// The source of jitter.
     rng: fastrand::Rng,
-    /// Where the numbers of its sessions come from.
+    /// The source of session numbers.
     numbers: SessionNumbers,
     tells: Tells,
 }
@@ -97,7 +97,7 @@ impl Refiller {
         }
     }
 
-    /// Runs until it is told to stop, or the client is gone.
+    /// Runs until the client is shut down or its last handle is gone.
     pub(crate) async fn run(mut self, mut stop: Stop) {
         loop {
             let (due, next) = self.look();
@@ -113,8 +113,8 @@ impl Refiller {
                 tokio::select! {
                     stopped = &mut stop => Some(stopped),
                     () = self.exchange(due) => {
-                        // A caller that was woken takes what came, before the next ask says that it is still held. While it
-                        // is held, a bucket that it was lent from does not refill.
+                        // A woken caller takes what came before the next ask reports it as held: while permits are
+                        // held, the bucket that lent them does not refill.
                         tokio::task::yield_now().await;
                         None
                     }
@@ -131,12 +131,13 @@ impl Refiller {
         }
     }
 
-    /// Where to listen, as long as this runs.
+    /// Returns the index of the allocator to listen to, which changes while the task runs.
     pub(crate) fn current_allocator(&self) -> watch::Receiver<usize> {
         self.current_allocator.subscribe()
     }
 
-    /// The first exchange, before any caller relies on the client: with no asks it only shows that an allocator answers.
+    /// Makes the first exchange, before any caller relies on the client. Without asks, it only shows that an allocator
+    /// answers.
     pub(crate) async fn greet(&mut self) -> Result<(), ExchangeError> {
         loop {
             let exchange = self.connection.begin(CLOCK.now());
@@ -150,7 +151,7 @@ impl Refiller {
         Ok(())
     }
 
-    /// Asks for `pools`, all at once.
+    /// Asks for all `pools` in one exchange.
     async fn exchange(&mut self, pools: Vec<Arc<LocalPool>>) {
         let exchange = self.connection.begin(CLOCK.now());
         let first_sent = exchange.first_sent;
@@ -202,7 +203,7 @@ impl Refiller {
         }
     }
 
-    /// Notes what `body` says beside its answer.
+    /// Notes what `body` says besides its answer.
     fn informed(&self, pool: &LocalPool, body: &GrantBody, first_sent: Moment) {
         let share = body.safe.map(SafeShareBody::share);
         pool.standby().tell_share(share, first_sent, self.clocks);
@@ -212,12 +213,12 @@ impl Refiller {
         }
         if pool.standby().on_grant(body.shadow, body.fallback) {
             pool.mind_passing();
-            // No caller has to wait any more, one after the other.
+            // No caller has to wait any more. They wake each other one after the other.
             pool.call_first();
         }
     }
 
-    /// Takes in the answer for `pool`, and tells its callers what it came to.
+    /// Takes in the answer for `pool`, and tells its callers the outcome.
     fn on_answer(
         &mut self,
         pool: &Arc<LocalPool>,
@@ -252,7 +253,7 @@ impl Refiller {
                 pool.call_first();
             }
             (Outcome::Impossible, Ok(Answer::Grant(grant))) => {
-                // Logged once: an allocator that does this mostly does it again, and is asked again soon.
+                // Logged once: an allocator that sends such a grant mostly does so again, and is asked again soon.
                 if pool.condition() != Condition::Unreachable {
                     tracing::warn!(limit = %excerpt(&pool.name().limit), ?grant, "ignored a grant that cannot be");
                 }
@@ -260,14 +261,14 @@ impl Refiller {
             }
             (Outcome::Refused, Ok(Answer::Refusal(refusal))) => self.refused(pool, *refusal, now),
             (Outcome::Unavailable, Err(error)) => self.unavailable(pool, error, now),
-            // Its callers hear of the next answer.
+            // Callers of the pool hear of the next answer.
             _ => {}
         }
         outcome
     }
 
-    /// Before the permits of `grant` are there: no caller may take them without entering a call that is counted in flight, or
-    /// without looking at the pace.
+    /// Prepares `pool` before the permits of `grant` are there: no caller may take them without counting a call in
+    /// flight, or without looking at the pace.
     fn expects(&mut self, pool: &Arc<LocalPool>, grant: &Grant) {
         if pool.set_counts_flights(grant.in_flight.is_some())
             && let Some(cap) = grant.in_flight
@@ -293,10 +294,10 @@ impl Refiller {
         pool.call_first();
     }
 
-    /// Tells whether `pool` is paused, if that is news.
+    /// Sends an event if `pool` is newly paused, or no longer.
     fn stops(&self, pool: &LocalPool, stops: bool, retry_after: Duration) {
         if pool.name().key.is_some() {
-            // A key that is new in an outage has heard nothing: what was told of another one holds for it too.
+            // A new key has heard nothing in an outage: what was told for another key holds for it too.
             self.shared.pool(&pool.name().limit, None).standby().stops(stops);
         }
         if pool.standby().stops(stops) {
@@ -309,9 +310,9 @@ impl Refiller {
         }
     }
 
-    /// Nothing can be had from `pool`, for the reason that `error` gives.
+    /// Notes that the allocator lends nothing to `pool`, for the reason in `error`.
     fn unavailable(&mut self, pool: &Arc<LocalPool>, error: &ErrorBody, now: Moment) {
-        // The plain handle of a keyed limit is only there to make others from, unless it is called.
+        // The plain handle of a keyed limit only serves to make handles to keys, unless it is called.
         let for_keys = error.code == code::KEY_MISMATCH && pool.seen() == Seen::default();
         let is_key = pool.name().key.is_some();
         if !pool.condition().is_for_good() && !for_keys && (!is_key || self.is_news(pool)) {
@@ -348,12 +349,12 @@ impl Refiller {
         }
         in_parts(&self.shared, |pools| fallback::enter(&self.shared, pools, now)).await;
         for pool in pools {
-            // Who waits for an answer alone need not wait any more.
+            // Callers that wait for one answer only need not wait any more.
             pool.call_first();
         }
     }
 
-    /// Whether it is time to log something of the limit of `pool` that may be so of each of its keys.
+    /// Whether it is time to log a condition that each key of the limit of `pool` may have.
     fn is_news(&mut self, pool: &LocalPool) -> bool {
         let now = CLOCK.now();
         let is_news = self.logged.get(&pool.name().limit).is_none_or(|last| now.since(*last) >= LOG_EVERY);
@@ -367,8 +368,8 @@ impl Refiller {
         pool.set_standing(Standing { condition, ceiling, chance, rtt: self.connection.rtt() });
     }
 
-    /// Starts over as a new session, which owns nothing: the allocator and we do not agree on the old one. Nothing is sent before
-    /// all pools have.
+    /// Starts a new session, which owns nothing, because the allocator and this client disagree about the old one.
+    /// Nothing is sent before all pools have begun it.
     async fn begin_session(&mut self) {
         tracing::warn!("the allocator disputes our totals; starting a new session");
         self.connection.begin_session(self.numbers.draw());
@@ -381,7 +382,8 @@ impl Refiller {
     }
 }
 
-/// Does `act` with all pools, in parts between which other tasks run: with a million keys it takes a good part of a second.
+/// Applies `act` to all pools, in parts between which other tasks run: for a million keys it takes a good part of a
+/// second.
 async fn in_parts(shared: &Shared, mut act: impl FnMut(&[Arc<LocalPool>])) {
     for pools in shared.parts() {
         act(&pools);
@@ -389,8 +391,8 @@ async fn in_parts(shared: &Shared, mut act: impl FnMut(&[Arc<LocalPool>])) {
     }
 }
 
-/// Sleeps for `sleep`, or goes on with the `sweep` for as long, in parts between which other tasks run. To look at all that is
-/// leased between two parts would be more work than the sweep.
+/// Sleeps for `sleep`, or goes on with the `sweep` for that time, in parts between which other tasks run. Looking at
+/// all leased pools between two parts would be more work than the sweep.
 async fn rest(shared: &Shared, sweep: &mut Sweep, sleep: Duration) {
     let until = CLOCK.now() + sleep;
     while !sweep.is_over() && CLOCK.now() < until {

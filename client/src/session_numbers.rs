@@ -1,18 +1,18 @@
-//! Where the numbers of a client's sessions come from. The background task draws one for each session that it begins.
+//! The source of session numbers. The background task draws one for each session that it begins.
 
 use lessor_protocol::entropy;
 
 /// The source of session numbers.
 #[derive(Debug)]
 pub(crate) enum SessionNumbers {
-    /// The operating system: no other process can foresee them.
+    /// The operating system, whose numbers no other process can predict.
     System,
     /// A generator with a seed, for tests that must repeat.
     Seeded(fastrand::Rng),
 }
 
 impl SessionNumbers {
-    /// Any number.
+    /// Returns a random number.
     pub(crate) fn draw(&mut self) -> u64 {
         match self {
             SessionNumbers::System => entropy::number(),

@@ -1,4 +1,5 @@
-//! What all handles of a client and its background task share: the pools by name, and how things stand.
+//! State that all handles of a client and its background task share: the pools by name, and whether an allocator
+//! answers.
 
 use crate::events::{Event, Events, Teller};
 use crate::fallback;
@@ -16,7 +17,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What handles and the background task share.
+/// State that handles and the background task share.
 pub(crate) struct Shared {
     pub(crate) wake_list: Arc<WakeList>,
     pub(crate) exchanges: AtomicU64,
@@ -28,58 +29,59 @@ pub(crate) struct Shared {
     /// Limits that are in fallback.
     fallen: Mutex<BTreeMap<Arc<str>, Fallback>>,
     ticks: Ticks,
-    /// The limits without a key. Pools of keys are with the pool of their limit.
+    /// The pools without a key, which hold the pools of their keys.
     limits: Limits,
-    /// Pools are added and forgotten under this lock.
+    /// Held while pools are added or forgotten.
     changes: Mutex<Changes>,
 }
 
-/// What changes when pools are added and forgotten.
+/// State that changes when pools are added or forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// None is added any more.
+    /// Whether the client is closed: no pool is added any more.
     closed: bool,
-    /// What is told of limits, each under a label of its own, and at last of all others under one.
+    /// The tallies of limits, each under its own label, and at last that of all others under one label.
     tallies: Vec<Arc<Tally>>,
-    /// By limit, the pool that refuses all keys that cannot be.
+    /// For each limit, the pool that refuses all invalid keys.
     bad_keys: HashMap<Arc<str>, Arc<LocalPool>>,
 }
 
-/// Keys of one limit that are known at most: 1.5 GB. Strangers may choose keys; more are refused until others are forgotten.
+/// Most known keys of one limit: about 1 GB. Strangers may choose keys; further ones are refused until others are
+/// forgotten.
 const KEYS_MAX: usize = 1 << 20;
 
-/// Limits that are known at most: some 125 MB, and none is ever forgotten. A process with more makes their names up as it goes.
+/// Most known limits: some 125 MB, because none is ever forgotten. A process with more makes names up as it goes.
 const LIMITS_MAX: usize = 1 << 16;
 
-/// Keys of one limit that are remembered only for what they spent of their part of the reserve. Beyond that, keys that are new
-/// go on with what the others have spent: too little is let pass then, and never too much.
+/// Most keys of one limit that are kept only for what they spent of their safe share. Beyond that, new keys of the
+/// limit begin with the spends of forgotten ones: then too little may pass, never too much.
 const SEATS_KEPT_MAX: usize = 100_000;
 
-/// Pools that are looked at in one go: a millisecond or two of the background task. Beyond that, a part of a map.
+/// Pools visited in one step, up to a part of a map more: a millisecond or two of the background task.
 const SWEPT_MAX: usize = 1_000;
 
-/// All pools, a part after the other: of the plain one and the keys of a limit, and then of the next.
+/// Iterates over all pools in parts: over the keys of a limit and its plain pool, and then over the next limit.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// Limits to go through yet, the last one first.
+    /// Limits still to visit, the last one first.
     limits: Vec<Arc<LocalPool>>,
-    /// The next part of the keys of the last one.
+    /// The next part of the keys of the last limit.
     part: usize,
 }
 
-/// A sweep over the keys of all limits, of which it remembers how far it is.
+/// A sweep over the keys of all limits, with its progress.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
-    /// Limits to look at yet, the last one first.
+    /// Limits still to visit, the last one first.
     limits: Vec<Arc<LocalPool>>,
-    /// The next part of the keys of the last one.
+    /// The next part of the keys of the last limit.
     part: usize,
-    /// Keys of it that are only kept for what they spent of their part of the reserve.
+    /// Keys of the last limit that are kept only for what they spent of their safe share.
     kept: usize,
 }
 
-/// Limits that metrics are told of by name. Each is some ninety series: more would be a process that makes names up as it
-/// goes, by a pattern for example, and floods whatever keeps them.
+/// Most limits with a label of their own in metrics. Each has some ninety series. A process that makes up more names,
+/// by a pattern for example, would flood the metrics store.
 const LABELS_MAX: usize = 100;
 
 impl Shared {
@@ -100,7 +102,7 @@ impl Shared {
         }
     }
 
-    /// The pool of a limit and key, made on first use.
+    /// Returns the pool of a limit and key, made on first use.
     pub(crate) fn pool(&self, limit: &str, key: Option<&str>) -> Arc<LocalPool> {
         let plain = self.plain(limit);
         match key {
@@ -120,7 +122,7 @@ impl Shared {
             let is_full = self.limits.len() >= LIMITS_MAX;
             let condition = if found == Condition::Good && is_full { Condition::Full } else { found };
             let name = PoolName { limit: limit.into(), key: None };
-            // What cannot be a name is no label either.
+            // An invalid name must not become a label.
             let tally = if condition == Condition::Good {
                 changes.tally(&name.limit)
             } else {
@@ -135,7 +137,7 @@ impl Shared {
     }
 
     fn of_key(&self, plain: &LocalPool, key: &str) -> Arc<LocalPool> {
-        // Handles are cloned under this lock or from a handle: see `forget_idle`.
+        // Handles are cloned under this lock, or from another handle: see `forget_idle`.
         let mut changes = self.lock();
         plain.keys().and_then(|keys| keys.get(key)).unwrap_or_else(|| {
             let limit = &plain.name().limit;
@@ -143,7 +145,7 @@ impl Shared {
             let is_full = || plain.keys().is_some_and(|keys| keys.len() >= KEYS_MAX) || !has_limit();
             let found = condition(limit, Some(key), &changes);
             if found == Condition::BadKey {
-                // Strangers choose keys: one pool refuses all that cannot be keys.
+                // Strangers choose keys: one pool refuses all invalid ones.
                 let name = || PoolName { limit: limit.clone(), key: Some("".into()) };
                 let make = || self.make(name(), found, HotRef::alone(), plain.shared_tally());
                 return changes.bad_keys.entry(limit.clone()).or_insert_with(make).clone();
@@ -173,7 +175,7 @@ impl Shared {
         if condition == Condition::Good {
             pool.set_condition(condition);
         } else {
-            // No call has the allocator asked for it.
+            // Calls must not make the task ask for this pool.
             let (ceiling, chance) = (pool.ceiling(), lessor_protocol::Moment::NEVER);
             pool.set_standing(Standing { condition, ceiling, chance, rtt: INITIAL_RTT });
         }
@@ -183,17 +185,17 @@ impl Shared {
         pool
     }
 
-    /// What is told of limits.
+    /// Returns the tallies of all limits.
     pub(crate) fn tallies(&self) -> Vec<Arc<Tally>> {
         self.lock().tallies.clone()
     }
 
-    /// The pools without a key: one for each limit.
+    /// Returns the pools without a key, one for each limit.
     pub(crate) fn plain_pools(&self) -> Vec<Arc<LocalPool>> {
         self.limits.pools()
     }
 
-    /// All pools.
+    /// Returns all pools.
     pub(crate) fn pools(&self) -> Vec<Arc<LocalPool>> {
         let mut pools = self.plain_pools();
         let keys: Vec<_> = pools.iter().filter_map(|plain| plain.keys()).flat_map(Keys::pools).collect();
@@ -201,12 +203,12 @@ impl Shared {
         pools
     }
 
-    /// All pools in parts, for work between whose parts other tasks run. A pool that is added meanwhile may be missing.
+    /// Returns all pools in parts, for work between whose parts other tasks run. A pool added meanwhile may be missing.
     pub(crate) fn parts(&self) -> Parts {
         Parts { limits: self.plain_pools(), part: 0 }
     }
 
-    /// The pools that `event` is about.
+    /// Returns the pools that `event` is about.
     pub(crate) fn about(&self, event: &push::Event) -> Vec<Arc<LocalPool>> {
         let plain = self.plain_pools();
         let plain = plain.into_iter().filter(|pool| event.is_about(&pool.name().limit, event.key.as_deref()));
@@ -223,8 +225,8 @@ impl Shared {
         pools
     }
 
-    /// Forgets some pools of keys that have no handle and no lease: goes on with the `sweep` over all of them, or begins it.
-    /// It looks at [`SWEPT_MAX`] pools and a part of a map at most.
+    /// Forgets some pools of keys without a handle and a lease: continues the `sweep` over all of them, or begins it.
+    /// It looks at no more than [`SWEPT_MAX`] pools and one part of a map.
     pub(crate) fn forget_idle(&self, sweep: &mut Sweep) {
         if sweep.is_over() {
             sweep.limits = self.plain_pools();
@@ -240,8 +242,8 @@ impl Shared {
             if looked >= SWEPT_MAX {
                 return;
             }
-            // Handles are cloned under the lock or from a handle: with this owner left, no other one can appear. A call
-            // by the key just now is refused, for nothing is held, and the next one finds another pool.
+            // Handles are cloned under the lock or from a handle: if only this owner is left, no other can appear. A
+            // call with the key at this moment is refused, because nothing is held, and the next call finds a new pool.
             let _lock = self.lock();
             let kept = Cell::new(sweep.kept);
             let is_needed = |pool: &Arc<LocalPool>| {
@@ -268,17 +270,17 @@ impl Shared {
         self.unreachable.load(Ordering::Relaxed)
     }
 
-    /// No pool is added while this is held, and each that was begun before is there.
+    /// Locks out the adding of pools. Every pool whose adding had begun is there.
     pub(crate) fn no_new_pools(&self) -> MutexGuard<'_, Changes> {
         self.lock()
     }
 
-    /// Notes whether the allocator answers. True if that is news.
+    /// Notes whether an allocator answers. Returns whether that changed.
     pub(crate) fn reachable(&self, reachable: bool) -> bool {
         self.unreachable.swap(!reachable, Ordering::Relaxed) == reachable
     }
 
-    /// Limits that are in fallback, and what they do then.
+    /// Returns the limits in fallback, with the fallback of each.
     pub(crate) fn fallen(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Fallback>> {
         self.fallen.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -292,9 +294,9 @@ impl Shared {
         self.events.listen()
     }
 
-    /// Every call is refused from now on. Doing it again changes nothing.
+    /// Refuses every call from now on. Repeating it has no effect.
     pub(crate) fn close(&self) {
-        // Held until all pools are closed: none is added beside this.
+        // Held until all pools are closed, so that none is added meanwhile.
         let mut changes = self.lock();
         if std::mem::replace(&mut changes.closed, true) {
             return;
@@ -306,17 +308,17 @@ impl Shared {
             pool.refill().close(pool.slot());
         }
         drop(changes);
-        // A waker is the caller's code: it may call here, and where it panics no pool is left open.
+        // A waker is foreign code: it may call this client, and if it panics, all pools are closed already.
         pools.iter().for_each(|pool| pool.call_all());
     }
 
     fn lock(&self) -> MutexGuard<'_, Changes> {
-        // One word: no panic elsewhere can have left it half changed.
+        // No panic elsewhere leaves these fields half changed.
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Names no key, and is one line.
+/// Prints one line, and never a key.
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reach = if self.unreachable.load(Ordering::Relaxed) { "unreachable" } else { "reachable" };
@@ -325,7 +327,7 @@ impl fmt::Debug for Shared {
 }
 
 impl Sweep {
-    /// Whether no limit is left to look at, so that the next one begins with the first.
+    /// Whether no limit is left to visit, so that the next sweep starts with the first.
     pub(crate) fn is_over(&self) -> bool {
         self.limits.is_empty()
     }
@@ -355,12 +357,12 @@ impl Iterator for Parts {
 }
 
 impl Changes {
-    /// The tally of a limit that is new.
+    /// Returns the tally for a new limit.
     fn tally(&mut self, limit: &Arc<str>) -> Arc<Tally> {
         if self.tallies.len() <= LABELS_MAX {
             let label = if self.tallies.len() < LABELS_MAX { limit.clone() } else { Tally::OTHERS.into() };
             let tally = Arc::new(Tally::new(label));
-            // All that there is to tell is there from the start, at zero.
+            // All metrics of the limit exist from the start, at zero.
             tally.publish(None);
             self.tallies.push(tally);
         }
@@ -368,14 +370,14 @@ impl Changes {
     }
 }
 
-/// Of a new pool. If it is not good, it stays so, and the background task is not to know the pool: a name that cannot be
-/// is never sent.
+/// Condition of a new pool. Any condition but good is final, and the background task never learns of the pool, so that
+/// invalid names are never sent.
 fn condition(limit: &str, key: Option<&str>, changes: &Changes) -> Condition {
     if changes.closed {
         return Condition::Closed;
     }
     match (LimitName::try_new(limit), key) {
-        // Strangers choose keys: what is refused is not logged.
+        // Strangers choose keys, so invalid ones are not logged.
         (Ok(_), Some(key)) if Key::try_new(key).is_err() => Condition::BadKey,
         (Ok(_), _) => Condition::Good,
         (Err(_), Some(_)) => Condition::Unknown,

@@ -1,9 +1,9 @@
-//! What this process may spend of one pool right now, in one atomic word, or in one for each thread that contends for
-//! it. Callers take from it at every admission, one background task refills it; it never blocks or reads a clock.
+//! The permits of one pool that this process may spend now, in one atomic word, or in several words for threads that
+//! contend. Every admission takes from it, and one background task refills it. It never blocks or reads a clock.
 //!
-//! A permit leaves its word in the same compare-exchange that decides to admit. The deadline is checked at
-//! every spend, against the latest that it can be, so a process that was stopped past it spends nothing
-//! when it wakes. What passes between that check and the call's arrival at the vendor is the limit's `margin`.
+//! A permit leaves its word in the compare-exchange that admits the call. Every spend checks the deadline against the
+//! latest time that it may be. So a process that was stopped past the deadline spends nothing when it wakes. The
+//! `margin` of the limit covers the time between that check and the call's arrival at the vendor.
 
 mod stripes;
 mod watch;
@@ -21,55 +21,60 @@ pub use stripes::STRIPES_MAX;
 pub use watch::{LATE_STEPS, Reading, Time, Watch};
 pub use word::SLOT_MAX;
 
-/// Takes that met another one at the same word, between two looks of the background task, that make a slot striped. A few
-/// are chance; threads that spend in a loop meet a thousand times in a millisecond.
+/// Clashes of takes on one word, between two looks of the background task, that make a slot striped. A few happen by
+/// chance; threads that spend in a loop clash a thousand times in a millisecond.
 const CLASHES: u32 = 64;
 
-/// What a spend left.
+/// The result of a spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// Permits that are free, in the word that it took from at least: in all of them, unless others took at once.
+    /// Free permits: at least those in the word that was taken from. Those in all words, unless other threads took
+    /// meanwhile.
     pub free: u64,
-    /// Where this caller should look first next time.
+    /// The stripe where this caller should look first next time.
     pub stripe_hint: usize,
 }
 
-/// The permits in hand and the instant they end.
+/// The permits in hand and the instant at which their lease ends.
 ///
 /// # Memory ordering
-/// [`Slot::install`] changes the words before it moves the deadline (Release). A spender that sees the new deadline (Acquire)
-/// therefore takes from words in which nothing of an ended lease is left. The deadline moves back in two places.
-/// [`Slot::end`] moves it before the clock is read that the next lease must outlast. A thread that saw the old deadline also
-/// told the time before that, and the next lease ends later. [`Slot::renew`] moves it where no other thread sees it. A
-/// successful spend is AcqRel on its word: it is ordered with every other change of that balance.
+/// [`Slot::install`] changes the words before it moves the deadline (Release). So a spender that sees the new deadline
+/// (Acquire) takes from words that hold nothing of an ended lease.
+///
+/// The deadline moves back in two places. [`Slot::end`] moves it before the reading of the clock that the next lease
+/// must outlast: a thread that saw the old deadline told the time before that, and the next lease ends later.
+/// [`Slot::renew`] moves it where no other thread sees it.
+///
+/// A successful spend is AcqRel on its word, and so ordered with every other change of that balance.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Slot {
-    /// Nanoseconds of the node's clock; nothing may be spent from this instant on. Written by `install` only.
+    /// In nanoseconds of the node's clock: nothing may be spent from this instant on. Written by `install`, `end` and
+    /// `renew`.
     deadline: AtomicU64,
-    /// There once threads contended. Set by the background task only.
+    /// Present once threads have contended. Set by the background task only.
     stripes: OnceLock<Box<Stripes>>,
     clashes: AtomicU32,
-    /// All that there is while there are no stripes; where permits come in when there are.
+    /// The only words while the slot is not striped; otherwise, new permits are added here.
     own: StripeWords,
     refused: AtomicU64,
 }
 
-/// What callers of one stripe take from, and how they tell the time.
+/// The permits that callers of one stripe take from, and their reading of the clock.
 #[derive(Debug)]
 struct StripeWords {
     word: Word,
     watch: Watch,
 }
 
-/// What the quickest way to a permit comes to.
+/// The result of the quickest way to spend.
 #[derive(Clone, Copy, Debug)]
 pub enum Quick {
-    /// It was spent, and so many are free where it was.
+    /// The permits were spent, and this many are free in the same word.
     Spent(u64),
-    /// There is none, and it was this late at least.
+    /// There are too few permits, and it is this time or later.
     Empty(Moment),
-    /// It takes a closer look, with [`Slot::spend`].
+    /// A closer look is needed, with [`Slot::spend`].
     Unsure,
 }
 
@@ -80,7 +85,7 @@ impl Default for Slot {
 }
 
 impl Slot {
-    /// An empty slot whose lease is over.
+    /// Makes an empty slot whose lease is over.
     pub fn new() -> Self {
         Slot {
             deadline: AtomicU64::new(0),
@@ -91,8 +96,9 @@ impl Slot {
         }
     }
 
-    /// Gives threads words of their own from now on, a power of two of them, each worth having if it holds `worth`
-    /// permits, and shares out what is in hand. Once and for all; the same caller that installs.
+    /// Gives threads words of their own from now on: `stripes` of them, rounded up to a power of two, each worthwhile
+    /// if it gets `worth` permits. Shares out the permits in hand. A striped slot stays striped. One caller at a time,
+    /// the same as for [`Slot::install`].
     pub fn stripe(&self, stripes: usize, worth: u64) {
         if stripes > 1 {
             let stripes = self.stripes.get_or_init(|| Box::new(Stripes::new(stripes, worth)));
@@ -100,13 +106,13 @@ impl Slot {
         }
     }
 
-    /// Whether it is not striped, and threads have contended for it since [`Slot::is_contended`] was last asked.
+    /// Whether it is not striped, and threads have contended for it since the last [`Slot::is_contended`].
     #[inline]
     pub fn is_crowded(&self) -> bool {
         self.clashes.load(std::sync::atomic::Ordering::Relaxed) >= CLASHES && !self.is_striped()
     }
 
-    /// The same; from now on it counts anew.
+    /// As [`Slot::is_crowded`], and starts a new count.
     pub fn is_contended(&self) -> bool {
         let is_crowded = self.is_crowded();
         if self.clashes.load(std::sync::atomic::Ordering::Relaxed) > 0 {
@@ -131,8 +137,8 @@ impl Slot {
         Ok(self.balance().free)
     }
 
-    /// Spends `permits`, of the stripe `stripe_hint` the caller if that has them, by the cheapest reading of the `time` that
-    /// will do. Says what is left, or why not and what the time was.
+    /// Spends `permits`, from the stripe at `stripe_hint` if it has them, by the cheapest reading of the `time` that
+    /// suffices. Returns what is left, or the reason why not and the time.
     ///
     /// # Errors
     /// As [`Slot::take`].
@@ -162,9 +168,9 @@ impl Slot {
         }
     }
 
-    /// Spends `permits` of the stripe `stripe_hint` the caller if the stripe has them and no other thread takes from it in the same
-    /// instant. The coarse clock must still show `tick`, as it did when a caller read the exact one. That reading was for
-    /// this stripe, or for all that have the `shared` watch.
+    /// Spends `permits` from the stripe at `stripe_hint`, if the stripe has them and no other thread takes from it at
+    /// the same instant. The coarse clock must still show `tick`, as it did at the last reading of the exact clock: for
+    /// this stripe, or for all slots with the `shared` watch.
     #[inline(always)]
     pub fn spend_quickly(
         &self,
@@ -176,7 +182,7 @@ impl Slot {
     ) -> Quick {
         let words = self.words(stripe_hint);
         let Some(reading) = words.watch.known(shared, tick, late_ns) else { return Quick::Unsure };
-        // First, for it needs no clock: there is nothing, whether the lease is over or not.
+        // First, because it needs no clock: too few permits are too few, whether the lease is over or not.
         let Some(seen) = words.word.see(permits) else {
             return if self.is_striped() { Quick::Unsure } else { Quick::Empty(reading.earliest) };
         };
@@ -190,17 +196,17 @@ impl Slot {
         Quick::Spent(left)
     }
 
-    /// The time, by the cheapest reading.
+    /// Returns the time, by the cheapest reading.
     pub fn read_cached<F: Fn() -> Moment>(&self, stripe_hint: usize, time: &Time<'_, F>) -> Reading {
         self.words(|| stripe_hint).watch.read_cached(time)
     }
 
-    /// Spends `permits`, of the stripe `stripe_hint` the caller if that has them, when it is not later than `latest`.
+    /// Spends `permits`, from the stripe at `stripe_hint` if it has them, when the time is at most `latest`.
     #[inline]
     fn take_by_hint(&self, stripe_hint: usize, permits: u64, latest: Moment) -> Result<Left, Short> {
         match self.stripes.get() {
             None => match (self.take_own(stripe_hint, permits, latest), self.stripes.get()) {
-                // It was striped just now, and what was here is there.
+                // The slot was striped just now, and its permits moved to the stripes.
                 (Err(Short::Empty), Some(stripes)) => {
                     self.take_striped(stripes, stripe_hint, permits, latest)
                 }
@@ -212,7 +218,7 @@ impl Slot {
 
     #[inline]
     fn take_own(&self, stripe_hint: usize, permits: u64, latest: Moment) -> Result<Left, Short> {
-        // First, for it needs no clock: there is nothing, whether the lease is over or not.
+        // First, because it needs no clock: too few permits are too few, whether the lease is over or not.
         if !self.own.word.has(permits) {
             return Err(Short::Empty);
         }
@@ -234,7 +240,7 @@ impl Slot {
     ) -> Result<Left, Short> {
         self.check(latest)?;
         if let Some(took) = stripes.stripe(stripe_hint).words.word.take(permits) {
-            // A caller that met another one leaves the stripe to it.
+            // After a clash, the caller moves to the next stripe.
             return Ok(Left { free: took.left, stripe_hint: stripe_hint + usize::from(took.clashed) });
         }
         let found = stripes.sweep(&self.own.word, stripe_hint, permits).ok_or(Short::Empty)?;
@@ -248,7 +254,7 @@ impl Slot {
     #[inline]
     pub fn hold(&self, permits: u64, now: Moment) -> Result<u64, Short> {
         self.check(now)?;
-        // As a spend does: it may be striped just now.
+        // As in a spend: the slot may be striped at this moment.
         if self.stripes.get().is_none()
             && let Some(took) = self.own.word.hold(permits)
         {
@@ -278,17 +284,17 @@ impl Slot {
         }
     }
 
-    /// What is in it. Whatever is not in it was spent or taken out.
+    /// Returns the permits in the slot. All others were spent or taken out.
     pub fn balance(&self) -> Balance {
         self.stripes.get().map_or_else(|| self.own.word.balance(), |stripes| stripes.balance(&self.own.word))
     }
 
-    /// The instant its lease ends.
+    /// The instant at which the lease ends.
     pub fn deadline(&self) -> Moment {
         Moment::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    /// Counts `permits` that a caller `stripe_hint` this stripe was refused.
+    /// Counts `permits` that a caller with this `stripe_hint` was refused.
     #[inline]
     pub fn refuse(&self, stripe_hint: usize, permits: u64) {
         let refused =
@@ -296,7 +302,8 @@ impl Slot {
         refused.fetch_add(permits, Ordering::Relaxed);
     }
 
-    /// The same of a caller that [`Slot::spend_quickly`] told that it is empty: then it is not striped, or was not just now.
+    /// As [`Slot::refuse`], after [`Slot::spend_quickly`] returned [`Quick::Empty`]: the slot is not striped, or was
+    /// not a moment ago.
     #[inline(always)]
     pub fn refuse_unstriped(&self, permits: u64) {
         self.refused.fetch_add(permits, Ordering::Relaxed);
@@ -329,16 +336,16 @@ impl Slot {
         taken
     }
 
-    /// Ends the lease, whatever its deadline, takes out all that is free, and returns it. The next [`Slot::install`] sets the
-    /// deadline anew: only for leases that are asked for from now on, or end after a reading of the clock from now on. One caller at
-    /// a time, the same that installs.
+    /// Ends the lease, whatever its deadline, takes out all free permits, and returns their number. The next
+    /// [`Slot::install`] sets the deadline anew. Its lease must be asked for after this, or outlast a reading of the
+    /// clock after this. One caller at a time, the same as for [`Slot::install`].
     pub fn end(&self) -> u64 {
-        // Before the next lease is installed: a thread that sees its permits sees this, too.
+        // Before the next lease is installed: a thread that sees the new permits sees this too.
         self.deadline.store(0, Ordering::Release);
         self.shed(0)
     }
 
-    /// Takes out whatever is free beyond `keep`, and returns it.
+    /// Takes out all free permits beyond `keep`, and returns their number.
     pub fn shed(&self, keep: u64) -> u64 {
         match self.stripes.get() {
             None => self.own.word.take_up_to(u64::MAX, keep),
@@ -349,9 +356,9 @@ impl Slot {
         }
     }
 
-    /// Makes it as it was when it was new: empty, with a lease that is over. Stripes that it has stay, empty too. The client
-    /// decides how many they are and what they are worth, the same for all its slots. Only for a caller that has the slot
-    /// alone. That caller orders how other threads come to see it afterwards.
+    /// Resets the slot: empty, with a lease that is over. Its stripes stay, empty too; a client uses the same number
+    /// and worth of stripes for all its slots. No other thread may have the slot, and the caller orders how other
+    /// threads come to see it afterwards.
     pub fn renew(&self) {
         self.deadline.store(0, Ordering::Relaxed);
         self.own.renew();
@@ -367,7 +374,7 @@ impl Slot {
         self.stripes.get().map_or(&self.own, |stripes| &stripes.stripe(stripe_hint()).words)
     }
 
-    /// Whether the lease is live when it is not later than `latest`.
+    /// Checks that the lease is live when the time is at most `latest`.
     #[inline]
     fn check(&self, latest: Moment) -> Result<(), Short> {
         // Pairs with the Release in `install`.
@@ -386,7 +393,7 @@ impl StripeWords {
     }
 }
 
-/// What a refill changes; callers have the slot itself.
+/// The operations of the refill; callers use the slot directly.
 impl Permits for Slot {
     fn balance(&self) -> Balance {
         Slot::balance(self)

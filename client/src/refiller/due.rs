@@ -1,4 +1,5 @@
-//! What the background task does before each exchange: it has a [`Round`] look at each pool that it knows. Nothing is sent here.
+//! The background task's look at the pools before each exchange: a [`Round`] decides which of them are due. Nothing is
+//! sent here.
 
 use super::{Refiller, STRIPE_WORTH};
 use crate::local_pool::{CLOCK, LocalPool};
@@ -8,7 +9,7 @@ use lessor_protocol::Moment;
 use std::sync::Arc;
 
 impl Refiller {
-    /// Which pools are due now, and when the next one will be.
+    /// Returns the pools that are due now, and when the next one will be.
     pub(super) fn look(&mut self) -> (Vec<Arc<LocalPool>>, Moment) {
         let (now, quiet_until) = (CLOCK.now(), self.connection.quiet_until());
         if now < quiet_until {
@@ -30,7 +31,7 @@ impl Refiller {
         round.finish(|pool| pool.refill().deadline(pool.slot(), now))
     }
 
-    /// Has the `round` look at `pool`, and keeps it unless it rests.
+    /// Has the `round` look at `pool`, and keeps the pool unless it rests.
     fn look_at(&mut self, pool: Arc<LocalPool>, round: &mut Round<Arc<LocalPool>>, now: Moment) {
         pool.let_go();
         let mut refill = pool.refill();
@@ -46,7 +47,7 @@ impl Refiller {
         let is_key = pool.name().key.is_some();
         let stands = round.look(pool.clone(), &mut refill, pool.slot(), pool.seen(), is_key);
         drop(refill);
-        // One that rests is called again by the next caller that wants something of it.
+        // The next caller that needs a resting pool puts it into the list again.
         if stands == Stands::Rests {
             pool.count_up();
         } else if pool.keep() {
@@ -75,7 +76,7 @@ mod tests {
         Refiller::new(shared.clone(), vec![slow_path], second, "a".to_owned(), Default::default(), numbers)
     }
 
-    /// The bug: what concerns all keys was done to all of them at once, and a million kept a thread for half a second.
+    /// The bug: changes for all keys were made in one go, and a million kept a thread for half a second.
     #[tokio::test]
     async fn work_on_all_pools_lets_other_tasks_run() {
         let shared = Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread")));
@@ -99,7 +100,7 @@ mod tests {
         assert!(others.is_finished(), "ten turns beside twenty parts");
     }
 
-    /// The bug: all that is leased was looked at between two parts of a sweep.
+    /// The bug: all leased pools were looked at between two parts of a sweep.
     #[tokio::test(start_paused = true)]
     async fn a_sweep_goes_on_while_nothing_is_due() {
         let shared = Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread")));
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(shared.pools().len(), 1, "the plain one is kept");
     }
 
-    /// The bug: the first thousand pools of the list were asked for each time, and those behind them never.
+    /// The bug: the first thousand pools of the list were asked for each time, and the pools behind them never.
     #[test]
     fn of_more_pools_than_fit_into_an_exchange_each_has_its_turn() {
         let shared = Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread")));

@@ -1,4 +1,5 @@
-//! What the background task does when its client is shut down: it gives everything back, and says what was spent.
+//! The goodbye of the background task when its client is shut down: it gives everything back and reports what was
+//! spent.
 
 use super::Refiller;
 use crate::local_pool::{CLOCK, PoolName};
@@ -10,7 +11,7 @@ use lessor_protocol::wire::{ASKS_MAX, LeaveRequest, SpentBody};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Longest that a stopping client waits for its goodbye to be heard.
+/// Longest time for which a stopping client waits until its goodbye is heard.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 impl Refiller {
@@ -54,10 +55,10 @@ impl Refiller {
         }
     }
 
-    /// Says `spent` until the allocator is reached: what it is not told of counts as spent there, in a long window for long. It may
-    /// hear it twice.
+    /// Reports `spent` until the allocator is reached, which may hear it twice. Permits that it does not hear of count
+    /// as spent there, for long if the window is long.
     async fn say_goodbye(&mut self, spent: &[SpentBody]) -> Result<(), ExchangeError> {
-        // One that restarts is back soon, and many clients may stop at once.
+        // An allocator that restarts is back soon, and many clients may stop at once.
         let mut backoff = Backoff::default();
         loop {
             let Exchange { place, session, seq, .. } = self.connection.begin(CLOCK.now());

@@ -1,7 +1,7 @@
-//! What the background task does when the allocator that it asks is no use: it goes on at the next one, if there is another.
+//! How the background task moves to the next allocator, if there is one, when the current one fails or stops.
 //!
-//! What is held was lent by the allocator that is left, which takes it for spent. So the client spends it until it ends. No
-//! allocator is told of it, and none extends it. The next one is asked as a session that owns nothing.
+//! The allocator that is left counts what it lent as spent. So the client spends those permits until their lease ends.
+//! No other allocator is told of them, and none extends them. The next one is asked in a session that owns nothing.
 
 use super::{Refiller, in_parts};
 use crate::events::Event;
@@ -11,8 +11,8 @@ use std::fmt::Display;
 use std::sync::atomic::Ordering;
 
 impl Refiller {
-    /// The exchange was no use, for this `reason`: the next allocator is asked from now on, if there is another. `is_stopping` says
-    /// whether the one that is left has answered that it stops. True if no allocator is left that has not failed.
+    /// Moves to the next allocator, if there is one, because the exchange failed for this `reason`. `is_stopping` says
+    /// whether the current allocator has answered that it is stopping. Returns whether all allocators have failed.
     pub(super) async fn leave(&mut self, reason: &(dyn Display + Sync), is_stopping: bool) -> bool {
         let (now, number, random) = (CLOCK.now(), self.numbers.draw(), self.rng.u64(..));
         let failure = match is_stopping {
@@ -26,7 +26,7 @@ impl Refiller {
         failure.all_failed
     }
 
-    /// The allocator that is asked has given a good answer.
+    /// Notes that the current allocator has given a good answer.
     pub(super) fn arrive(&mut self) {
         let from = self.connection.on_success();
         let at = self.connection.place();
@@ -42,7 +42,7 @@ impl Refiller {
     }
 }
 
-/// What `pool` holds is spent until it ends, and extended no more.
+/// Lets `pool` spend what it holds until the lease ends, without extending it.
 fn move_on(pool: &LocalPool) {
     let mut refill = pool.refill();
     refill.move_on(pool.slot(), CLOCK.now());

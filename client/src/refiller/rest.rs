@@ -1,15 +1,15 @@
-//! Limits of which the allocator lends nothing: whether they are asked for again by the clock. A process that makes names up has many,
-//! and most are never called again.
+//! Limits of which the allocator lends nothing: whether they are asked for again by the clock. A process that makes
+//! names up has many, and most are never called again.
 
 use crate::local_pool::LocalPool;
 use lessor_protocol::wire::code;
 
-/// Whether `pool` need not be asked for again before it is called, or something happens to its limit, if the word of this `error` says
-/// that nothing can be had from it. A limit without a key is asked for once more, and then as long as it is called. The plain
-/// handle of a keyed limit is asked for all the time.
+/// Whether `pool` need not be asked for again before it is called or its limit changes, if the answer was this `error`,
+/// by which nothing can be had. A limit without a key is asked for once more, and then as long as it is called. The
+/// plain handle of a keyed limit is asked for regularly.
 pub(super) fn may_rest(pool: &LocalPool, error: Option<&str>) -> bool {
     let is_refused_again = pool.condition().is_for_good() && error != Some(code::KEY_MISMATCH);
-    // Asked of each answer that is an error: a call before it says nothing of the time after it.
+    // Taken with each answer that is an error: a call before the answer says nothing about the time after it.
     let is_wanted = error.is_some() && (pool.takes_wanted() || pool.seen().waiting > 0);
     pool.name().key.is_some() || (is_refused_again && !is_wanted)
 }
@@ -26,7 +26,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    /// Asks for `pool`, which is refused with `code`. Whether it is asked for again by the clock.
+    /// Asks for `pool` and refuses it with `code`. Returns whether the pool is asked for again by the clock.
     fn refused(refiller: &mut Refiller, pool: &Arc<LocalPool>, code: &str) -> bool {
         let now = CLOCK.now();
         pool.refill().write(pool.slot(), pool.seen(), now, Duration::ZERO);
@@ -35,8 +35,8 @@ mod tests {
         !pool.refill().is_idle()
     }
 
-    /// The bug: each name that a process had made up was asked for every five seconds for ever. Of 20,000 that was 350 exchanges a second,
-    /// each after a look at all of them.
+    /// The bug: each made-up name was asked for every five seconds for ever. For 20,000 names that was 350 exchanges a
+    /// second, each after a look at all of them.
     #[test]
     fn a_limit_of_which_nothing_is_lent_is_asked_for_as_long_as_it_is_called() {
         let (shared, second) = (by_hand::shared(), Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! One exchange as the background task sees it: what is sent, the span that it is, and whether what came answers it.
+//! One exchange of the background task: its request, its span, and whether the response answers it.
 
 use super::Refiller;
 use crate::local_pool::{CLOCK, LocalPool, PoolName};
@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 impl Refiller {
-    /// Sends `asks` in `exchange`, as a span of its own: which callers spend what it brings is not known.
+    /// Sends `asks` in `exchange`, in a span of its own: it is unknown which callers will spend the permits.
     pub(super) async fn send(
         &mut self,
         exchange: &Exchange,
@@ -41,7 +41,7 @@ impl Refiller {
         let answer = answer
             .unwrap_or_else(|_| Err(ExchangeError::Unreachable(format!("no answer within {patience:?}"))));
         let response = answer.inspect_err(|_| tally::exchanged(None))?;
-        // Something between the allocator and the node may keep answers and give an old one.
+        // A middlebox between the allocator and the node may deliver an old answer.
         let LeasesResponse { session, seq, .. } = response;
         let Some((_, took)) = self.connection.on_answer(session, seq, CLOCK.now()) else {
             return Err(ExchangeError::Rubbish(format!("an answer to exchange {seq} of session {session}")));
@@ -51,7 +51,7 @@ impl Refiller {
     }
 }
 
-/// The grants of a response that answers exactly what was asked.
+/// Returns the grants of a response that answers exactly what was asked.
 pub(super) fn matching(
     response: LeasesResponse,
     pools: &[Arc<LocalPool>],

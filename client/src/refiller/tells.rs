@@ -1,5 +1,5 @@
-//! What the background task tells whatever exports metrics: how much its pools did and how they stand, once a second, and how
-//! long a call takes that it chooses now and then.
+//! What the background task passes to the exporter of metrics: once a second the counts and figures of its pools, and
+//! the duration of a call that it chooses now and then.
 
 use super::Refiller;
 use crate::local_pool::{CLOCK, LocalPool};
@@ -9,15 +9,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// A call is chosen this often at most, of one pool after the other. More often would show more of what is rare, and each one
-/// that is chosen waits for three readings of the clock.
+/// Shortest time between two calls that are chosen to be timed, of one pool after the other. A shorter time would show
+/// more rare events, but each timed call waits for three readings of the clock.
 const TIME_EVERY: Duration = Duration::from_millis(20);
 
-/// Pools whose next call is to be timed and has not come yet, at most: of many keys most are not called again soon, and to look
-/// at each of them all the time would be work for nothing. What an older one finds is not told.
+/// Most pools whose next call is to be timed and has not come yet. Of many keys most are not called again soon, and
+/// checking all of them each time would be useless work. The result of a pool beyond this number is dropped.
 const MARKED_MAX: usize = 64;
 
-/// When to tell next, and whom to choose.
+/// When metrics are updated next, and which pools have a call timed.
 #[derive(Debug, Default)]
 pub(super) struct Tells {
     tells: Moment,
@@ -27,7 +27,7 @@ pub(super) struct Tells {
 }
 
 impl Refiller {
-    /// Tells, if it is time. Returns when it is next, as long as there is anything to tell.
+    /// Updates the metrics if it is time. Returns when that is next, if any pool is known.
     pub(super) fn tell_in_time(&mut self) -> Moment {
         let now = CLOCK.now();
         if now >= self.tells.tells {
@@ -37,7 +37,7 @@ impl Refiller {
         if self.known.is_empty() { Moment::NEVER } else { self.tells.tells }
     }
 
-    /// Tells all that the pools did that it knows. Those that it does not know have done nothing since it let go of them.
+    /// Updates the metrics for all known pools. Unknown pools have done nothing since the task let go of them.
     pub(super) fn tell(&self) {
         let tallies = self.shared.tallies();
         for tally in &tallies {
@@ -53,7 +53,7 @@ impl Refiller {
         }
     }
 
-    /// What limits that are in fallback do, by where that is told: some may be told of together.
+    /// Returns the fallbacks of the limits that are in one, by tally: several limits may share a tally.
     fn fallen(&self) -> HashMap<*const Tally, Fallback> {
         let fallen = self.shared.fallen().clone();
         if fallen.is_empty() {
@@ -67,7 +67,7 @@ impl Refiller {
         fallen.collect()
     }
 
-    /// Has the next call of one of `known` timed, if it is time, and tells what those took that were.
+    /// Records the durations of calls that were timed and, if it is time, has the next call of one of `known` timed.
     pub(super) fn time_calls(&mut self, known: &[Arc<LocalPool>], now: Moment) {
         let Tells { times, turn, marked, .. } = &mut self.tells;
         marked.retain(|pool| {

@@ -1,32 +1,32 @@
-//! The stripes of a slot that threads contend for: words with cache lines of their own, so that threads which spend from
-//! different ones do not wait for each other's caches. Only [`super::Slot`] uses them; it knows what a lease is.
+//! The stripes of a slot that threads contend for: words in cache lines of their own, so that threads that spend from
+//! different words do not wait for each other's caches. Only [`super::Slot`] uses them, and checks the lease.
 //!
-//! Permits stay in the stripe that they were put into until they are spent or taken out; only the one that refills the
-//! slot moves them, under its lock, and reports under the same one. So each sum over all words counts a permit once.
+//! Permits stay in the stripe that they were put into until they are spent or taken out. Only the refill moves them,
+//! under the lock under which reports are written. So each sum over all words counts a permit once.
 
 use super::StripeWords;
 use super::word::{Took, Word};
 use crate::sync::{AtomicU64, Ordering, spin};
 use lessor_holder::permits::Balance;
 
-/// Most stripes of a slot. More would be memory (128 bytes each, of a slot that is striped at all) and a longer way for a
-/// sweep before it refuses, for machines on which more threads than that spend from one limit at once, and share stripes then.
+/// Most stripes of a slot. More would cost memory (128 bytes each, in a striped slot) and lengthen a sweep before it
+/// refuses. They would help only machines on which more threads spend from one limit at once, which now share stripes.
 pub const STRIPES_MAX: usize = if cfg!(slot_loom) { 4 } else { 16 };
 
-/// How often a sweep that found nothing looks again because permits are being moved. A move takes some hundred nanoseconds,
-/// unless the thread that moves them lost its core in between.
+/// How often a sweep that found nothing looks again because permits are being moved. A move takes some hundred
+/// nanoseconds, unless its thread loses its core in between.
 const LOOKS_MAX: u32 = 64;
 
-/// What callers on one stripe take from and write. Two lines are fetched at a time by common processors.
+/// The state that callers on one stripe read and write. Common processors fetch two cache lines at a time.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Stripe {
     pub(super) words: StripeWords,
-    /// Others read the word before they refuse: what is written at each refusal is in another line.
+    /// Refusals, in another line: other threads read the word before they refuse.
     pub(super) refused: Line<AtomicU64>,
 }
 
-/// Something with a cache line of its own.
+/// A value with a cache line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Line<T>(pub(super) T);
@@ -37,20 +37,20 @@ impl Stripe {
     }
 }
 
-/// The stripes of one slot, beside its own word, where permits come in.
+/// The stripes of one slot, beside the slot's own word, where permits come in.
 #[derive(Debug)]
 pub(super) struct Stripes {
-    /// Here, though seldom all are in use: a list elsewhere would be one more wait for memory at each call.
+    /// Inline, though seldom all are in use: a separate list would be one more wait for memory at each call.
     places: [Stripe; STRIPES_MAX],
-    /// How many are in use, less one: a power of two of them.
+    /// Number of stripes in use, less one: the number is a power of two.
     mask: usize,
-    /// Permits that a stripe should have at least, or they are left where they are.
+    /// Fewest permits for each stripe; with fewer, permits are left where they are.
     worth: u64,
-    /// Odd while permits are moved, and changed when some were put in: a sweep that meets neither has seen all of them.
+    /// Odd while permits are moved, and changed when some were put in. A sweep that sees neither has seen all permits.
     moves: AtomicU64,
 }
 
-/// Where a take found what it wanted.
+/// Where a take found its permits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) took: Took,
@@ -59,7 +59,7 @@ pub(super) struct Found {
 }
 
 impl Stripes {
-    /// A power of two of them.
+    /// Makes `stripes` stripes, rounded up to a power of two.
     pub(super) fn new(stripes: usize, worth: u64) -> Self {
         let count = stripes.next_power_of_two().min(STRIPES_MAX);
         let places = std::array::from_fn(|_| Stripe::new());
@@ -74,13 +74,13 @@ impl Stripes {
         }
     }
 
-    /// The stripe for a caller that is told `stripe_hint`.
+    /// Returns the stripe of a caller with this `stripe_hint`.
     #[inline]
     pub(super) fn stripe(&self, stripe_hint: usize) -> &Stripe {
         &self.places[stripe_hint & self.mask]
     }
 
-    /// Those that are in use.
+    /// Returns the stripes in use.
     pub(super) fn all(&self) -> &[Stripe] {
         &self.places[..=self.mask]
     }
@@ -89,7 +89,7 @@ impl Stripes {
         std::iter::once(own).chain(self.all().iter().map(|stripe| &stripe.words.word))
     }
 
-    /// What is in all words.
+    /// Sums up all words.
     pub(super) fn balance(&self, own: &Word) -> Balance {
         self.words(own).map(Word::balance).fold(Balance::default(), |sum, word| Balance {
             free: sum.free + word.free,
@@ -97,7 +97,7 @@ impl Stripes {
         })
     }
 
-    /// Takes `permits` from any word, or from several; `None` only if there was an instant at which fewer were free.
+    /// Takes `permits` from one word, or from several; returns `None` only if at some instant fewer were free.
     #[cold]
     pub(super) fn sweep(&self, own: &Word, stripe_hint: usize, permits: u64) -> Option<Found> {
         self.until_still(|| {
@@ -105,7 +105,7 @@ impl Stripes {
         })
     }
 
-    /// What `look` finds, if it finds something while nothing is moved or put in.
+    /// Repeats `look` until it finds something, or finds nothing while no permits are moved or put in.
     fn until_still<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
         for _ in 0..LOOKS_MAX {
             let before = self.moves.load(Ordering::Acquire);
@@ -131,7 +131,7 @@ impl Stripes {
         })
     }
 
-    /// Of each word what it has, set aside until it is enough: a call that fails spends nothing.
+    /// Takes from several words, set aside until there is enough: a call that fails spends nothing.
     fn take_parts(&self, own: &Word, permits: u64) -> Option<Found> {
         self.hold_parts(own, permits).then(|| {
             let left = self.spend_held(own, permits);
@@ -146,7 +146,7 @@ impl Stripes {
     }
 
     fn hold_parts(&self, own: &Word, permits: u64) -> bool {
-        // One permit is in one word; and what is not there in all of them need not be collected to be put back.
+        // A single permit is in one word. If all words have too few, collecting them only to put them back is useless.
         if permits <= 1 || self.balance(own).free < permits {
             return false;
         }
@@ -160,8 +160,8 @@ impl Stripes {
         missing == 0
     }
 
-    /// Spends what was set aside, and returns how many are free. Permits are all alike: those that this call set
-    /// aside may be spent by another one, which has set aside as many elsewhere.
+    /// Spends `permits` that were set aside, and returns how many are free. Permits are all alike: another call may
+    /// spend those that this call set aside, if it has set aside as many elsewhere.
     pub(super) fn spend_held(&self, own: &Word, permits: u64) -> u64 {
         self.release(own, permits, false);
         self.balance(own).free
@@ -175,7 +175,7 @@ impl Stripes {
 
     fn release(&self, own: &Word, permits: u64, back: bool) {
         let mut rest = permits;
-        // As many are set aside in all words together at least, though they may move on while this looks for them.
+        // All words together have at least as many set aside, though these may move on during the search.
         while rest > 0 {
             for word in self.words(own) {
                 rest -= word.release(rest, back);
@@ -183,7 +183,7 @@ impl Stripes {
         }
     }
 
-    /// Takes out up to `most` that are free. Returns how many.
+    /// Takes out up to `most` free permits, and returns how many.
     pub(super) fn take_up_to(&self, own: &Word, most: u64) -> u64 {
         let mut rest = most;
         for word in self.words(own) {
@@ -192,8 +192,8 @@ impl Stripes {
         most - rest
     }
 
-    /// Permits were put into the slot's own word: gives every stripe its share. One caller at a time, under the lock that
-    /// reports are written under.
+    /// Gives every stripe its share, after permits were put into the slot's own word. One caller at a time, under the
+    /// lock under which reports are written.
     pub(super) fn level(&self, own: &Word) {
         self.moves.fetch_add(1, Ordering::AcqRel);
         let share = self.balance(own).free / self.all().len() as u64;
@@ -203,8 +203,8 @@ impl Stripes {
         self.moves.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Brings stripes that have less than half of `share` to it: with what has just come in, and then with what others have
-    /// beyond theirs.
+    /// Fills stripes that have less than half of `share` up to it: from the slot's own word, and then from stripes with
+    /// more than their share.
     fn share_out(&self, own: &Word, share: u64) {
         for poor in self.all().iter().filter(|stripe| stripe.words.word.balance().free < share / 2) {
             let missing = share - poor.words.word.balance().free.min(share);
