@@ -1,5 +1,6 @@
-//! What a call of one pool may have to mind besides the slot: a line of callers, a steady flow, or that it is to be timed. All
-//! of it is in one word, so that one look tells a call that there is nothing. It decides nothing about permits.
+//! The conditions other than the slot that a call on one pool must mind: a line of callers, a steady flow, or that the
+//! call is to be timed. All are in one word, so that one read tells a call that there are none. It decides nothing
+//! about permits.
 
 use crate::slot::SLOT_MAX;
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -7,16 +8,16 @@ use crate::sync::{AtomicU64, Ordering, fence};
 // The word:   63     62     61 .................. 0
 //             paced  timed  permits that callers in line want
 //
-// Of each caller as many are counted as a slot can hold, for more it never gets: there is room for 2^30 of them.
+// A caller counts for no more than a slot can hold, which is the most it ever gets: there is room for 2^30 callers.
 const PACED: u64 = 1 << 63;
 const TIMED: u64 = 1 << 62;
 
-/// Whether the way to the slot is free.
+/// Whether a call may go straight to the slot.
 ///
 /// # Memory ordering
-/// A caller that waits writes here and then looks elsewhere: for permits, or whether the background task knows already. Those
-/// that change what it looks at do so first and then look here. Without a fence between the two steps of each, both could
-/// see what was before, and the caller would never be woken.
+/// A waiting caller writes here and then looks elsewhere: for permits, or whether the background task knows already. A
+/// thread that changes these does so first and then looks here. Without a fence between the two steps of each, both
+/// could see the old state, and the caller would never be woken.
 #[derive(Debug)]
 pub struct SlowPathFlags(AtomicU64);
 
@@ -27,7 +28,7 @@ impl Default for SlowPathFlags {
 }
 
 impl SlowPathFlags {
-    /// No caller is in line, the limit has no steady flow, and this call is not to be timed.
+    /// Whether no caller is in line, the limit has no steady flow, and the next call is not to be timed.
     #[inline(always)]
     pub(crate) fn is_free(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
@@ -43,19 +44,19 @@ impl SlowPathFlags {
         self.queued() > 0
     }
 
-    /// The same for a caller that has just changed what those in line look at.
+    /// As `has_line`, for a thread that has just changed what callers in line look at.
     pub fn has_line_after_change(&self) -> bool {
         fence(Ordering::SeqCst);
         self.has_line()
     }
 
-    /// A caller that wants `permits` has joined the line. Only then does it look for permits.
+    /// Counts a caller that has joined the line and wants `permits`. The caller looks for permits only afterwards.
     pub fn join(&self, permits: u64) {
         self.0.fetch_add(permits.min(SLOT_MAX), Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// It has left.
+    /// Counts a caller out that has left the line.
     pub(crate) fn leave(&self, permits: u64) {
         self.0.fetch_sub(permits.min(SLOT_MAX), Ordering::Relaxed);
     }
@@ -66,7 +67,7 @@ impl SlowPathFlags {
         self.0.load(Ordering::Relaxed) & PACED != 0
     }
 
-    /// Only the background task says so.
+    /// Sets whether the limit has a steady flow. Only the background task calls this.
     pub(crate) fn set_paced(&self, is_paced: bool) {
         if is_paced {
             self.0.fetch_or(PACED, Ordering::Release);
@@ -75,19 +76,19 @@ impl SlowPathFlags {
         }
     }
 
-    /// The next call is to be timed.
+    /// Has the next call timed.
     pub(crate) fn time_next(&self) {
         self.0.fetch_or(TIMED, Ordering::Relaxed);
     }
 
-    /// Whether this call is the one: the first that asks.
+    /// Whether this call is to be timed: true for the first call that asks.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         self.0.load(Ordering::Relaxed) & TIMED != 0
             && self.0.fetch_and(!TIMED, Ordering::Relaxed) & TIMED != 0
     }
 
-    /// Makes it as a new one; only for a caller that has it alone.
+    /// Resets the flags; no other thread may have them.
     pub(crate) fn renew(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -114,7 +115,7 @@ mod tests {
         assert_eq!((slow_path.queued(), slow_path.is_paced()), (1, false));
         slow_path.leave(1);
         assert!(slow_path.is_free());
-        // Of callers that want more than there can be.
+        // Callers that want more permits than there can be.
         (0..3).for_each(|_| slow_path.join(u64::MAX));
         assert_eq!((slow_path.queued(), slow_path.is_paced()), (3 * SLOT_MAX, false));
         (0..3).for_each(|_| slow_path.leave(u64::MAX));

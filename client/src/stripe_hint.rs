@@ -1,5 +1,5 @@
-//! Which stripe of a slot a thread looks at first. A thread stays on a stripe where it met no other thread: threads
-//! that meet part. Pools read it where a slot is striped; it is a hint, and any number is as right as another.
+//! The stripe of a slot that a thread tries first. A thread stays on a stripe where it met no other thread, and moves
+//! on where it did. Pools use it where a slot is striped. It is a hint: any number is correct.
 
 use std::cell::Cell;
 
@@ -7,13 +7,13 @@ thread_local! {
     static STRIPE_HINT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Where this thread looks first.
+/// Returns the stripe that this thread tries first.
 #[inline]
 pub(crate) fn stripe_hint() -> usize {
     STRIPE_HINT.get()
 }
 
-/// It looks there from now on.
+/// Makes this thread try `stripe_hint` first from now on.
 #[inline]
 pub(crate) fn stay(stripe_hint: usize) {
     STRIPE_HINT.set(stripe_hint);

@@ -1,5 +1,5 @@
-//! The one place that the slot's atomics come from: std's, or those of a model checker that tries every order in
-//! which threads can meet (`--cfg slot_loom`, see `client/tests/slot_loom.rs`).
+//! The source of the slot's atomics: std, or a model checker that tries every order in which threads can meet (`--cfg
+//! slot_loom`, see `client/tests/slot_loom`).
 
 #[cfg(slot_loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -10,7 +10,7 @@ pub(crate) use std::sync::OnceLock;
 #[cfg(not(slot_loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-/// std's, with what it synchronises told to the model checker, which has none of its own.
+/// std's `OnceLock`, whose synchronisation is told to the model checker, which has no such type.
 #[cfg(slot_loom)]
 mod once {
     use loom::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ mod once {
             if self.is_set.load(Ordering::Acquire) { self.value.get() } else { None }
         }
 
-        /// Of one caller at a time.
+        /// For one caller at a time.
         pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
             let value = self.value.get_or_init(make);
             self.is_set.store(true, Ordering::Release);
@@ -39,7 +39,7 @@ mod once {
     }
 }
 
-/// Tells the processor, or the model checker, that another thread has to move on first.
+/// Tells the processor, or the model checker, that another thread must move first.
 pub(crate) fn spin() {
     #[cfg(slot_loom)]
     loom::thread::yield_now();

@@ -1,5 +1,5 @@
-//! Waiting for permits of one pool. No permit is booked for a caller: the first in line is woken and takes for itself. So
-//! leaving the line, at any moment, costs and loses nothing.
+//! Waiting for permits of one pool. No permit is booked for a caller: the first in line is woken and takes for itself.
+//! So leaving the line at any moment costs and loses nothing.
 
 use crate::line::Ticket;
 use crate::local_pool::{CLOCK, LocalPool};
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-/// A place in line; dropping it leaves the line and, if it was the first, calls the caller that is first then.
+/// A place in line. Dropping it leaves the line and, if another caller may be first now, wakes that caller.
 pub(crate) struct Place<'a> {
     pool: &'a LocalPool,
     ticket: Ticket,
@@ -27,7 +27,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Behind all of its priority; `None` if the line is as long as it may be.
+    /// Joins behind all of its priority; `None` if the line has its maximum length.
     pub(crate) fn join(pool: &'a LocalPool, priority: Priority, permits: u64) -> Option<Self> {
         let (mut line, slow_path) = pool.line();
         let ticket = line.join(priority, permits)?;
@@ -36,7 +36,7 @@ impl<'a> Place<'a> {
         Some(Place { pool, ticket, permits, since: Some(CLOCK.now()), is_aside: false, end: End::Left })
     }
 
-    /// The same, standing aside: the place is kept, and keeps no other caller waiting.
+    /// As [`Place::join`], but stands aside: the place is kept, and keeps no other caller waiting.
     pub(crate) fn join_aside(pool: &'a LocalPool, priority: Priority, permits: u64) -> Self {
         let ticket = pool.line().0.join_aside(priority);
         Place { pool, ticket, permits, since: None, is_aside: true, end: End::Left }
@@ -50,7 +50,7 @@ impl<'a> Place<'a> {
         self.permits
     }
 
-    /// Notes how to wake the caller, and tells whether it is first. The waker is known from then on.
+    /// Notes how to wake the caller, and returns whether it is first. The waker is known from then on.
     fn wait(&self, waker: &Waker) -> bool {
         self.pool.line().0.wait(self.ticket, waker)
     }
@@ -60,12 +60,12 @@ impl<'a> Place<'a> {
         self.pool.line().0.would_be_first(self.ticket)
     }
 
-    /// Whether other callers wait behind this one.
+    /// Whether the caller stands in line, and so keeps callers behind it waiting.
     pub(crate) fn stands(&self) -> bool {
         !self.is_aside
     }
 
-    /// Notes how to wake the caller, which stands in line from now on. Returns whether it stood aside before.
+    /// Stands in line from now on, and notes how to wake the caller. Returns whether it stood aside before.
     pub(crate) fn stand(&mut self, waker: &Waker) -> bool {
         if !self.is_aside {
             self.wait(waker);
@@ -82,7 +82,7 @@ impl<'a> Place<'a> {
         true
     }
 
-    /// Keeps the place, and lets those behind it pass until [`Place::stand`].
+    /// Keeps the place, and lets callers behind it pass until [`Place::stand`].
     pub(crate) fn step_aside(&mut self) {
         if self.is_aside {
             return;
@@ -111,15 +111,15 @@ impl Drop for Place<'_> {
         if calls {
             self.pool.call_first();
         }
-        // Last, lest a caller waits for the exporter of metrics.
+        // Last, so that no caller waits for the exporter of metrics.
         if let Some(since) = self.since {
             self.pool.tally().waited(CLOCK.now().since(since), self.end);
         }
     }
 }
 
-/// Wakes the first in line when the next permit is due: by the timer of the client's own runtime, for the caller's may have
-/// none.
+/// A timer that wakes the first in line when the next permit is due. It runs on the client's own runtime, because the
+/// caller's may have no timer.
 pub(crate) struct Alarm(Option<JoinHandle<()>>);
 
 impl Alarm {
@@ -127,7 +127,7 @@ impl Alarm {
         Alarm(None)
     }
 
-    /// Wakes the caller in `wait`, and not before that.
+    /// Wakes the caller after `wait`, and not earlier.
     pub(crate) fn set(&mut self, pool: &LocalPool, wait: Duration, cx: &Context<'_>) {
         self.stop();
         let waker = cx.waker().clone();
@@ -152,9 +152,7 @@ impl Drop for Alarm {
     }
 }
 
-/// Waits in the line of `pool` until `attempt`, made only while first in it, gives something.
-///
-/// `attempt` answers `None` to wait on.
+/// Waits in the line of `pool` until `attempt`, which is called only while first in line, returns `Some`.
 ///
 /// # Cancel safety
 /// Dropping the future leaves the line. Nothing was booked, so nothing is lost.
@@ -167,7 +165,7 @@ pub(crate) async fn wait_in_line<T>(
     in_span(pool, permits, stand_in_line(pool, priority, permits, attempt)).await
 }
 
-/// What `waiting` gives, in a span within whatever the caller does. Of the key nothing is said.
+/// Runs `waiting` in a span within the caller's current span. The span does not name the key.
 pub(crate) async fn in_span<T>(
     pool: &LocalPool,
     permits: u64,
@@ -193,8 +191,8 @@ async fn stand_in_line<T>(
     pool.nudge();
     let mut alarm = Alarm::new();
     poll_fn(|cx| {
-        // The waker is known before anything is looked at: what changes just after that wakes this caller again. The
-        // lock is released before the attempt.
+        // The waker is known before anything is looked at, so a later change wakes this caller again. The lock is
+        // released before the attempt.
         let is_first = place.wait(cx.waker());
         if let Some(refusal) = pool.refuse_for_good(permits) {
             place.end = End::Refused;
@@ -207,7 +205,7 @@ async fn stand_in_line<T>(
             place.end = End::Admitted;
             return Poll::Ready(Ok(taken));
         }
-        // No waker is called when the next permit of a steady flow is due: the first in line sets a timer.
+        // No waker is called when the next permit of a steady flow is due, so the first in line sets a timer.
         if let Some(wait) = pool.early_by(permits, CLOCK.now()) {
             alarm.set(pool, wait, cx);
         }

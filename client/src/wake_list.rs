@@ -1,5 +1,6 @@
-//! The pools that the background task is to look at: pools with a lease, and pools that were called since its last look.
-//! The task does not look at keys without calls, be there a million of them. Pools put themselves here, the task takes them.
+//! The pools that the background task has to look at: pools with a lease, and pools that were called since its last
+//! look. Keys without calls cost the task nothing, even a million of them. Pools put themselves here, and the task
+//! takes them.
 
 use crate::feedback::Feedback;
 use crate::local_pool::LocalPool;
@@ -8,38 +9,38 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-/// Pools that were called while the task did not know them, and how it is woken.
+/// Pools that were called while the task did not know them, and how to wake it.
 #[derive(Debug, Default)]
 pub(crate) struct WakeList {
     pub(crate) wake: Notify,
-    /// The runtime that the task runs on, which has a timer.
+    /// The runtime of the task, which has a timer.
     pub(crate) runtime: OnceLock<Handle>,
     pools: Mutex<Vec<Arc<LocalPool>>>,
-    /// The largest number of a word of a vendor, and of refusals, that any pool told which was forgotten. The allocator may
-    /// remember them for longer, and believes none that is not larger.
+    /// The highest answer number and the highest number of refusals that any forgotten pool told about a vendor. The
+    /// allocator may remember them for longer, and ignores lower numbers.
     number: AtomicU64,
     refused: AtomicU64,
 }
 
 impl WakeList {
-    /// The task is to look at `pool` from now on.
+    /// Has the task look at `pool` from now on.
     pub(crate) fn push(&self, pool: Arc<LocalPool>) {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner).push(pool);
     }
 
-    /// What a pool has heard of its vendor that is forgotten, as far as the next one of its name has to know it.
+    /// Notes the numbers of a forgotten pool's `feedback`, which the next pool of its name must exceed.
     pub(crate) fn forget(&self, feedback: &Feedback) {
         let (number, refused) = feedback.totals();
         self.number.fetch_max(number, Ordering::Relaxed);
         self.refused.fetch_max(refused, Ordering::Relaxed);
     }
 
-    /// Feedback of a pool that has heard nothing, whose numbers go on after all that was forgotten.
+    /// Makes the feedback of a pool that has heard nothing, with numbers that go on after all forgotten ones.
     pub(crate) fn new_feedback(&self) -> Feedback {
         Feedback::after(self.number.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
     }
 
-    /// Moves all of them to `known`.
+    /// Moves all pools to `known`.
     pub(crate) fn take(&self, known: &mut Vec<Arc<LocalPool>>) {
         known.append(&mut self.pools.lock().unwrap_or_else(PoisonError::into_inner));
     }

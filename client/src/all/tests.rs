@@ -10,7 +10,7 @@ use lessor_protocol::{ClockBounds, Fallback, Moment, SafeShare};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::sync::{Arc, mpsc};
 
-/// What `what` gives, on a thread of its own: a call that never ends fails the test.
+/// Runs `what` on a thread of its own, so that a call that never ends fails the test.
 fn in_time<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || send.send(what()));
@@ -26,7 +26,7 @@ fn set_ceiling(limit: &Limit, ceiling: u64) {
     limit.pool().set_standing(Standing { condition, ceiling, chance, rtt });
 }
 
-/// The bug: the second part found the line that the first part stood in, and one poll went round for ever.
+/// The bug: the second part found the line in which the first part stood, and one poll looped for ever.
 #[test]
 fn a_limit_that_is_named_twice_costs_the_sum_and_waits_as_one() {
     let left = in_time(|| {
@@ -74,8 +74,8 @@ fn a_vector_of_limits_is_taken_as_a_whole_or_not_at_all() {
     assert_eq!((a.available(), b.available()), (2, 0));
 }
 
-/// Calls on one limit or the other, in lines that never end, and one on both, which came last. How many were served before
-/// it, or `None` if it was not served.
+/// Lets calls on one limit or the other wait in lines that never end, and then one call on both. Returns how many calls
+/// were served before it, or `None` if it was not served.
 fn served_before(rounds: usize, permits: [u64; 2], lines: usize, priority: Priority) -> Option<usize> {
     let shared = shared();
     let limits = [limit(&shared, "a"), limit(&shared, "b")];
@@ -110,7 +110,7 @@ fn served_before(rounds: usize, permits: [u64; 2], lines: usize, priority: Prior
     None
 }
 
-/// The bug: it left the line of one limit for the back of the other one's, each time that the other one was short.
+/// The bug: each time the other limit was short, the call left one line for the back of the other.
 #[test]
 fn a_call_on_two_limits_is_served_where_both_always_have_a_line() {
     for (permits, lines, priority) in [
@@ -123,13 +123,13 @@ fn a_call_on_two_limits_is_served_where_both_always_have_a_line() {
     ] {
         let served = served_before(4_000, permits, lines, priority);
         println!("{permits:?} at a time, {lines} in line, {priority:?}: served after {served:?} others");
-        // All that came before it, as many again of the faster limit for each round, and two rounds more.
+        // All calls that came before it, as many again of the faster limit for each round, and two rounds more.
         let before = 2 * lines * 8 + 16;
         assert!(served.is_some_and(|served| served <= before), "{permits:?} {lines}: {served:?}");
     }
 }
 
-/// The bug: each that was first in one line and found the other one long went to the back of that.
+/// The bug: a call that was first in one line, and found the other limit short, went to the back of that line.
 #[test]
 fn those_who_wait_for_two_limits_are_served_in_their_order_once_both_open() {
     let shared = shared();
@@ -164,7 +164,7 @@ fn a_call_that_waits_for_one_limit_keeps_no_caller_from_the_other() {
     assert_eq!((both.run(), single.run()), (None, Some(Ok(()))));
 }
 
-/// Stands in both lines because each was short in turn; then one of them gives no more.
+/// The call stands in both lines because each was short in turn; then one limit gives no more.
 #[test]
 fn a_call_that_stands_in_all_lines_lets_others_pass_when_one_limit_is_paused() {
     let shared = shared();
@@ -188,7 +188,7 @@ fn a_call_that_stands_in_all_lines_lets_others_pass_when_one_limit_is_paused() {
     assert_eq!(both.run(), Some(Ok(())));
 }
 
-/// How many waits for each of two limits ended so, as metrics say.
+/// Returns how many waits for each of two limits ended in `outcome`, by the metrics.
 fn waits_that_ended(metrics: &PrometheusHandle, outcome: &str) -> [u64; 2] {
     let text = metrics.render();
     ["a", "b"].map(|limit| {
@@ -198,7 +198,7 @@ fn waits_that_ended(metrics: &PrometheusHandle, outcome: &str) -> [u64; 2] {
     })
 }
 
-/// The bug: a call that went from one line to another counted as admitted in the one that it left: in metrics, and for
+/// The bug: a call that went from one line to another counted as admitted in the line that it left, in metrics and for
 /// the turns of priorities.
 #[test]
 fn a_call_that_turns_to_another_line_is_not_admitted_by_that() {
@@ -215,7 +215,7 @@ fn a_call_that_turns_to_another_line_is_not_admitted_by_that() {
             a.try_acquire(1).expect("the call waits for the other limit");
             both
         };
-        // The eighth that is admitted would be the one that has waited longest, whatever its priority.
+        // The eighth admitted caller would be the one that has waited longest, whatever its priority.
         (0..7).for_each(|_| drop(turned()));
         assert_eq!(waits_that_ended(&metrics, "admitted"), [0, 0]);
         assert_eq!(waits_that_ended(&metrics, "left"), [7, 7]);
@@ -238,7 +238,7 @@ fn a_call_that_turns_to_another_line_is_not_admitted_by_that() {
     });
 }
 
-/// Limits that no allocator answers for: `a` goes on with a part of its reserve, `b` refuses.
+/// Makes limits for which no allocator answers: `a` goes on with a safe share, `b` refuses.
 fn apart(shared: &Arc<Shared>) -> (Limit, Limit) {
     let (a, b) = (limit(shared, "a"), limit(shared, "b"));
     let share = SafeShare { permits: 10, span: Duration::from_secs(1_000), lasts: Duration::from_secs(600) };
@@ -249,7 +249,7 @@ fn apart(shared: &Arc<Shared>) -> (Limit, Limit) {
     (a, b)
 }
 
-/// The bug: a part of the reserve that one limit let pass was gone when the next limit had none.
+/// The bug: permits of a safe share that one limit let pass were gone when the next limit had none.
 #[test]
 fn a_call_that_fails_spends_nothing_of_the_reserve_either() {
     let shared = shared();
@@ -259,7 +259,7 @@ fn a_call_that_fails_spends_nothing_of_the_reserve_either() {
     assert!(a.try_acquire(1).is_err(), "the next one is due in a hundred seconds");
 }
 
-/// The bug: it made a timer of a runtime that was not there.
+/// The bug: the wait set a timer on a runtime that did not exist.
 #[test]
 fn a_wait_for_a_part_of_the_reserve_needs_no_runtime() {
     let shared = shared();

@@ -1,4 +1,4 @@
-//! How long a client lives, and what its callers are told when it ends. No allocator answers where these ask.
+//! How long a client lives, and what its callers are told when it ends. Mostly no allocator answers.
 
 use super::*;
 use crate::by_hand::{Caller, Panics};
@@ -25,7 +25,7 @@ fn client(runtime: &tokio::runtime::Runtime) -> Client {
     runtime.block_on(async { Client::builder(NOWHERE).build().expect("a good address") })
 }
 
-/// The bug: the pools of a client whose runtime was gone were never closed, and who waited was never woken.
+/// The bug: the pools of a client whose runtime was gone were never closed, and waiting callers were never woken.
 #[test]
 fn a_client_whose_runtime_is_gone_is_closed() {
     let runtime = runtime();
@@ -42,7 +42,7 @@ fn a_client_whose_runtime_is_gone_is_closed() {
     assert!(std::iter::from_fn(|| events.try_next()).any(|event| event == Event::Closed));
 }
 
-/// The bug: a client closed only when its task ended by itself. The waker of a caller makes the task panic here.
+/// The bug: a client closed only when its task ended by itself. Here the waker of a caller makes the task panic.
 #[test]
 fn a_client_whose_task_panicked_is_closed() {
     // One thread: the task runs only within `block_on`.
@@ -58,7 +58,7 @@ fn a_client_whose_task_panicked_is_closed() {
     let mut waits = Caller::new(limit.acquire(1));
     assert_eq!(waits.run(), None, "it is behind the first");
     runtime.block_on(async {
-        // The task wakes the first in line once no allocator has answered.
+        // The task wakes the first in line after no allocator has answered.
         while !panics.has_panicked() {
             tokio::task::yield_now().await;
         }
@@ -71,7 +71,7 @@ fn a_client_whose_task_panicked_is_closed() {
     assert!(std::iter::from_fn(|| events.try_next()).any(|event| event == Event::Closed));
 }
 
-/// The bug: it waited for ever while a handle to a limit was left.
+/// The bug: a listener waited for ever while a handle to a limit was left.
 #[test]
 fn nothing_follows_the_event_that_says_that_the_client_is_closed() {
     let runtime = runtime();
@@ -91,7 +91,8 @@ fn nothing_follows_the_event_that_says_that_the_client_is_closed() {
     });
 }
 
-/// The bug: only the first call waited. One after it returned at once, and the process could end before the goodbye was said.
+/// The bug: only the first call waited. A later one returned at once, and the process could end before the goodbye was
+/// said.
 #[tokio::test]
 async fn each_call_of_shutdown_waits_until_the_goodbye_was_said() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -145,8 +146,8 @@ fn what_is_shown_of_a_client_and_its_limits_is_short_and_names_no_key() {
     assert!(format!("{limit:?}").contains("vendor/rest"));
 }
 
-/// The session that a client with these options names in its first exchange. Before that the random
-/// numbers of this thread begin again.
+/// Returns the session that a client with these options names in its first exchange. The random numbers of this thread
+/// are reset before.
 async fn session(options: impl FnOnce(Builder) -> Builder) -> u64 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
@@ -161,7 +162,7 @@ async fn session(options: impl FnOnce(Builder) -> Builder) -> u64 {
     sessions.recv().await.expect("it was sent")
 }
 
-/// The bug: it came from the generator that jitter comes from. A process that knows its seed can foresee the session.
+/// The bug: the number came from the generator of jitter. A process that knows its seed can predict the session.
 #[tokio::test]
 async fn the_session_of_a_client_without_a_seed_comes_from_no_seed() {
     let by_seed = |builder: Builder| builder.seed(7);

@@ -1,4 +1,4 @@
-//! Keys that are found, and that are not.
+//! Keys that are found, and keys that are not.
 
 use super::*;
 use crate::local_pool::PoolName;
@@ -32,7 +32,7 @@ fn each_key_finds_its_own_pool_however_long_it_is() {
     let keys = keys(HotClock::Exact);
     let mut names: Vec<String> =
         (1..99).map(|len| "k".repeat(len)).chain(["é".repeat(20), "é".repeat(21)]).collect();
-    // Each of these differs from another one in one byte.
+    // Each of these differs from another one in a single byte.
     let others = (1..45).map(|len| "k".repeat(len - 1) + "l");
     names.extend(others.chain((1..45).map(|len| format!("l{}", "k".repeat(len)))));
     names.iter().for_each(|name| drop(keys.get_or_insert(name, |hot_ref| pool(name, hot_ref))));
@@ -59,8 +59,8 @@ fn the_first_pool_of_a_key_stays_until_it_is_forgotten() {
     assert_eq!(Arc::strong_count(&first), 1);
 }
 
-/// Threads spend by keys of one part, and make those that there are not, while another one forgets them with all that they
-/// hold, and others come where they were: of no key is more spent than was put there for it.
+/// Threads spend by keys of one part and make missing pools, while another thread forgets pools with all they hold, and
+/// other keys take their places. No key spends more than was put there for it.
 #[test]
 fn permits_of_a_forgotten_key_are_never_spent_by_another_one() {
     const NAMES: usize = 24;
@@ -71,7 +71,7 @@ fn permits_of_a_forgotten_key_are_never_spent_by_another_one() {
     let counts = || -> Vec<AtomicU64> { (0..NAMES).map(|_| AtomicU64::new(0)).collect() };
     let (lent, spent) = (counts(), counts());
     let (all_spent, forgotten) = (AtomicU64::new(0), AtomicU64::new(0));
-    // One in the last row stays, so that no row is given back.
+    // One pool in the last row stays, so that no row is freed.
     let made =
         names.iter().map(|name| keys.get_or_insert(name, |hot_ref| pool_of(name, hot_ref, &wake_list)));
     let _kept = made.last().expect("there are some");
@@ -89,7 +89,7 @@ fn permits_of_a_forgotten_key_are_never_spent_by_another_one() {
                 let lock = lock();
                 let pool = keys.get_or_insert(name, |hot_ref| pool_of(name, hot_ref, &wake_list));
                 drop(lock);
-                // One of them never gets anything, so that what others left would show.
+                // One key never gets anything, so that leftovers of other keys would show.
                 let permits = if number == NOTHING { 0 } else { 100 };
                 lent[number].fetch_add(permits, Relaxed);
                 pool.slot().install(permits, 0, Moment::NEVER);
@@ -100,7 +100,7 @@ fn permits_of_a_forgotten_key_are_never_spent_by_another_one() {
         let mut known = vec![];
         wake_list.take(&mut known);
         known.drain(..).for_each(|pool| pool.let_go());
-        // All of them are in the first part.
+        // All keys are in the first part.
         let _lock = lock();
         keys.forget(0, |pool| {
             let is_needed = Arc::strong_count(pool) > 1;
@@ -108,7 +108,7 @@ fn permits_of_a_forgotten_key_are_never_spent_by_another_one() {
             is_needed
         });
     };
-    // Until both have come to pass often enough, however the machine shares out its time.
+    // Until both have happened often enough, however the machine shares out its time.
     let goes_on = || forgotten.load(Relaxed) < 1_000 || all_spent.load(Relaxed) < 10_000;
     std::thread::scope(|scope| {
         let (call, goes_on) = (&call, &goes_on);
@@ -127,7 +127,7 @@ fn permits_of_a_forgotten_key_are_never_spent_by_another_one() {
     }
 }
 
-/// Two that make the pool of a key at the same time come by the same one.
+/// Two threads that make the pool of a key at the same time get the same pool.
 #[test]
 fn the_second_thread_to_make_a_pool_finds_the_pool_of_the_first() {
     let keys = keys(HotClock::Exact);
@@ -147,7 +147,7 @@ fn the_second_thread_to_make_a_pool_finds_the_pool_of_the_first() {
     assert_eq!(keys.pools().len(), 500);
 }
 
-/// Keys that share a lock, and so come where others were.
+/// Returns keys that share a part of the map, and so reuse each other's places.
 fn names_of_one_part(keys: &Keys, count: usize) -> Vec<String> {
     let is_first = |name: &String| std::ptr::eq(keys.shard(keys.hash(name)), &keys.shards[0]);
     (0_u32..).map(|number| number.to_string()).filter(is_first).take(count).collect()

@@ -1,4 +1,4 @@
-//! What handles leave behind for the background task to see.
+//! What calls by handles leave behind for the background task to see.
 
 use super::*;
 use crate::by_hand::{self, Caller, LEASED};
@@ -42,7 +42,7 @@ fn calls_that_are_too_large_are_doubted_once_and_are_no_demand() {
     assert_eq!((pool.seen().refused, pool.takes_doubt()), (1, false));
 }
 
-/// The bug: it was noticed at the next refill, which may be two seconds away.
+/// The bug: contention was noticed at the next refill, which may be two seconds away.
 #[test]
 fn threads_that_contend_for_a_pool_wake_the_task_that_can_part_them() {
     let wake_list = Arc::default();
@@ -57,7 +57,7 @@ fn threads_that_contend_for_a_pool_wake_the_task_that_can_part_them() {
     assert_eq!(woken(), 0, "one thread alone needs nothing");
     std::thread::scope(|scope| {
         let spend = || {
-            // Until they have met often enough: on a machine of one core that takes a while.
+            // Until the threads have met often enough, which takes a while on a single core.
             while !pool.slot().is_crowded() {
                 pool.try_acquire_at(pool.hot_state(), 1).expect("there are many");
             }
@@ -92,17 +92,17 @@ fn the_next_call_is_timed_and_no_other() {
     assert!(!admitted && pool.seen().refused == 3, "each is refused once");
 }
 
-/// A process may have a million keys. What each call reads of one is in a row of its table; this is the rest of it.
+/// A process may have a million keys. The hot state of a key is in a row of its table; this is the rest.
 #[test]
 fn a_key_takes_no_more_room_than_is_said_of_it() {
-    // Mutexes have another size elsewhere. The counts of an `Arc` are in a line of their own.
+    // Mutexes have another size on other systems. The counts of an `Arc` are in a line of their own.
     let pool = align_of::<LocalPool>() + size_of::<LocalPool>();
     assert!(
         pool <= 704 || cfg!(not(target_os = "linux")),
         "{pool} bytes: docs/design/client.md says what a key takes"
     );
 
-    // And nothing beside it, once it was lent to, called and refused.
+    // Nothing else is allocated once a key was lent to, called and refused.
     let pool = pool_of_key("user-42");
     lend(&pool, 5, CLOCK.now(), TERM_MAX, None);
     pool.answered(Some(5), Some(1_000), false);
@@ -150,7 +150,7 @@ fn a_lease_is_as_old_as_the_ask_for_it_and_no_older_than_it_lasts() {
     assert_eq!(pool.stands().lease_age, Duration::ZERO, "it is over");
 }
 
-/// The bug: the clock was read before the lock was waited for, and a call was admitted 300 ms after the end of its lease.
+/// The bug: the clock was read before waiting for the lock, and a call was admitted 300 ms after the end of its lease.
 #[test]
 fn a_call_that_waited_for_the_lock_past_the_end_of_the_lease_is_refused() {
     let pool = pool();
@@ -165,7 +165,7 @@ fn a_call_that_waited_for_the_lock_past_the_end_of_the_lease_is_refused() {
             is_about_to.store(true, Ordering::Release);
             pool.enter(1, false)
         });
-        // Whether it reads the clock before or after this, the lease is over when it has the lock.
+        // Whether the caller reads the clock before or after this, the lease is over when it gets the lock.
         while !is_about_to.load(Ordering::Acquire) || CLOCK.now() < deadline {
             std::thread::yield_now();
         }
@@ -191,8 +191,8 @@ fn what_passes_in_shadow_mode_never_makes_an_ask_invalid() {
     }
 }
 
-/// The bug: the answer of an allocator that was still asking elsewhere was taken for its last word, and what is in hand was
-/// not counted beside what is left.
+/// The bug: the answer of an allocator that was still asking elsewhere counted as final, and permits in hand were not
+/// added to those left in the pool.
 #[test]
 fn a_refusal_is_known_if_the_allocator_knows_and_what_is_there_is_too_little() {
     let (pool, now) = (pool(), CLOCK.now());
@@ -218,7 +218,7 @@ fn a_refusal_is_known_if_the_allocator_knows_and_what_is_there_is_too_little() {
     assert!(!knows(9), "another answer may bring them");
 }
 
-/// The bug: callers that would have waited for the end of a call of this very process were refused at once.
+/// The bug: callers that could have waited for the end of a call of this very process were refused at once.
 #[test]
 fn a_wait_for_a_call_of_this_process_is_not_in_vain() {
     let (pool, now) = (pool(), CLOCK.now());
@@ -243,8 +243,7 @@ fn a_wait_for_a_call_of_this_process_is_not_in_vain() {
     assert!(pool.in_vain(3, patience), "of a limit that is paused nothing is spent again");
 }
 
-/// The bug: what a call had cost beyond its reservation stood in line for permits that could not come, and no
-/// caller overtakes the line.
+/// The bug: an overdraft stood in line for permits that could not come, and no caller overtakes the line.
 #[test]
 fn an_overdraft_does_not_keep_callers_from_the_safe_share() {
     let pool = pool();
@@ -267,8 +266,8 @@ fn an_overdraft_does_not_keep_callers_from_the_safe_share() {
     assert!(!pool.slow_path().has_line());
 }
 
-/// The bug: a call that found no line set permits aside, and put them back where its time had not come. A caller that
-/// joined the line between the two found none, and was not woken.
+/// The bug: a call that found no line set permits aside, and put them back because it was too early. A caller that
+/// joined the line in between found none, and was not woken.
 #[test]
 fn a_call_that_comes_too_early_for_the_pace_wakes_the_first_in_line() {
     let shared = by_hand::shared();
@@ -279,7 +278,7 @@ fn a_call_that_comes_too_early_for_the_pace_wakes_the_first_in_line() {
     pool.cold.pace.get_or_init(Arc::default).go(Gait { interval: 1, depth: 1 }, 1, now);
     let mut first = Caller::new(limit.acquire(1));
     assert_eq!(first.run(), None, "no permit is free");
-    // Of this no caller is told.
+    // No caller is told of these permits.
     pool.slot().install(5, 0, now + LEASED);
     assert_eq!(pool.take_paced(5, true, now), Err(Short::Early));
     assert!(!first.is_woken(), "the first in line would wake itself for ever");
@@ -288,7 +287,7 @@ fn a_call_that_comes_too_early_for_the_pace_wakes_the_first_in_line() {
     assert_eq!(pool.slot().balance().total(), 4);
 }
 
-/// Asks and lends `pool` a lease of permits that count what is in flight. Its callers are not told.
+/// Asks for `pool` and lends it permits that count calls in flight. Its callers are not told.
 fn lend_of_calls(pool: &LocalPool, permits: u64, now: Moment, term: Duration) {
     let in_flight = Some(InFlight { longest: Duration::from_secs(1), hold: Some(permits) });
     lend(pool, permits, now, term, in_flight);
@@ -311,7 +310,7 @@ fn lend(pool: &LocalPool, permits: u64, now: Moment, term: Duration, in_flight: 
     pool.refill().believe(pool.slot(), &grant, ClockBounds::default(), now, now, 0);
 }
 
-/// Asks the slot of a pool for so many permits, for a caller that is the first in line or not.
+/// Takes permits from the slot of a pool, for a caller that is first in line or not.
 type FromSlot = fn(&LocalPool, u64, bool) -> Result<(), Short>;
 
 const WAYS: [FromSlot; 4] = [
@@ -325,7 +324,8 @@ const WAYS: [FromSlot; 4] = [
     },
 ];
 
-/// The bug: the same for a call that collects permits of several stripes, finds too few, and puts them back.
+/// The bug: a call that collected permits of several stripes, found too few and put them back did not wake the first in
+/// line.
 #[test]
 fn a_call_that_finds_too_few_on_all_stripes_wakes_the_first_in_line() {
     for slow_path in WAYS {

@@ -1,4 +1,4 @@
-//! The bucket of a node, worked out by hand: what is let through when, and what an undone call leaves behind.
+//! The bucket of a node, worked out by hand: what it lets through and when, and what an undone call leaves behind.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn at(nanos: u64) -> Moment {
     Moment::from_nanos(nanos)
 }
 
-/// A bucket that holds up to `cap`, with a permit each 100 ns, empty at 1,000 ns.
+/// Makes a bucket that holds up to `cap` permits, gains one each 100 ns, and is empty at 1,000 ns.
 fn pace(cap: u64) -> Pace {
     let pace = Pace::new();
     pace.go(Gait { interval: 100, depth: 100 * cap }, 0, at(1_000));
@@ -23,7 +23,7 @@ fn permits_come_an_interval_apart_and_not_a_nanosecond_sooner() {
     assert_eq!(pace.take(1, at(1_099)).map(|_| ()), Err(early(1)));
     assert!(pace.take(1, at(1_100)).is_ok());
     assert_eq!(pace.take(1, at(1_100)).map(|_| ()), Err(early(100)));
-    // A late one does not bring the next one forward: the interval counts from the last grant.
+    // A late permit does not bring the next one forward: the interval counts from the last take.
     assert!(pace.take(1, at(1_350)).is_ok());
     assert_eq!(pace.take(1, at(1_449)).map(|_| ()), Err(early(1)));
     assert!(pace.take(1, at(1_450)).is_ok());
@@ -55,7 +55,7 @@ fn an_undone_take_leaves_no_trace() {
     assert!(pace.take(1, at(1_100)).is_err());
 }
 
-/// Had it been put back, two would be let through at 1,200: the one that was undone and the one after it.
+/// If it were put back, two would pass at 1,200: the undone one and the one after it.
 #[test]
 fn what_was_undone_too_late_is_lost() {
     let pace = pace(1);
@@ -69,7 +69,7 @@ fn what_was_undone_too_late_is_lost() {
 fn a_slower_rate_takes_nothing_out_of_the_bucket() {
     let pace = pace(1);
     let saved = pace.stop(at(1_080)).expect("a rate was lent");
-    // Four fifths of a permit, of which each takes ten times as long from now on.
+    // Four fifths of a permit, and each permit takes ten times as long from now on.
     pace.go(Gait { interval: 1_000, depth: 1_000 }, saved * 10, at(1_080));
     assert_eq!(pace.take(1, at(1_279)).map(|_| ()), Err(early(1)));
     assert!(pace.take(1, at(1_280)).is_ok());

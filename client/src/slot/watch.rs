@@ -1,38 +1,38 @@
-//! How a caller tells the time cheaply: an exact reading is good for as long as a coarse clock shows the same, and then
-//! only for a few calls. Callers on a stripe share what one of them has read, and those of many slots may do so too; nothing
+//! How a caller tells the time cheaply. An exact reading is good while the coarse clock shows the same tick, and then
+//! only for a few calls. Callers on a stripe share a reading, and callers of several slots may share one too. Nothing
 //! here reads a clock.
 
 use crate::sync::{AtomicU64, Ordering};
 use lessor_protocol::{Moment, Tick};
 
-/// No tick has this number: none was looked at.
+/// Tick of a watch without a reading. No clock shows it.
 const NONE: u64 = u64::MAX;
 
-/// Nor has any this one: so much was spent here since the exact clock was read that it is to be read again.
+/// Tick of a stripe that has spent so much since the last exact reading that another one is due. No clock shows it.
 const DUE: u64 = u64::MAX - 1;
 
-/// Permits after which the exact clock is read again, though the coarse one shows the same: so many can be spent too late
-/// on each stripe if the coarse clock stands still for longer than its docs say, by whose reading ever: what is due is noted
-/// on the stripe, before what others share is looked at. It costs a twentieth of a nanosecond a call;
-/// fewer would cost more than it is worth.
+/// Permits spent on a stripe after which the exact clock is read again, even if the coarse clock still shows the same
+/// tick. It bounds what each stripe can spend too late if the coarse clock stands still for longer than its docs say.
+/// It holds with a shared reading too, because the stripe is checked before the shared watch. It costs a twentieth of a
+/// nanosecond a call; less would cost more than it is worth.
 pub(super) const LOOK_EVERY: u64 = 512;
 
-/// How late a reading may be that the coarse clock says is of its own step, in steps. One would do if every step came in
-/// time. On a virtual machine the processor that moves the clock may be without a core for a while, while ours has one:
-/// Linux (since 5.18) notices after five interrupts of ours, and moves the clock from there.
+/// Assumed age of a reading within the current tick of the coarse clock, at most, in steps. One would do if every step
+/// came in time. On a virtual machine, the processor that moves the clock may lack a core while ours has one. Linux
+/// (since 5.18) notices after five of our timer interrupts, and moves the clock from there.
 pub const LATE_STEPS: u32 = 6;
 
-/// The time, as far as a caller has looked: not before `earliest`, and not after `latest`.
+/// The time as far as a caller knows it: at least `earliest`, and at most `latest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// What the exact clock showed.
+    /// The time that the exact clock showed.
     pub earliest: Moment,
-    /// What it shows now at most.
+    /// The latest time that the exact clock can show now.
     pub latest: Moment,
 }
 
 impl Reading {
-    /// The exact clock was just read.
+    /// Makes a reading of the exact clock at `now`.
     pub fn exact(now: Moment) -> Self {
         Reading { earliest: now, latest: now }
     }
@@ -42,24 +42,24 @@ impl Reading {
     }
 }
 
-/// How a caller tells the time.
+/// The sources from which a caller tells the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Time<'a, F> {
-    /// What the coarse clock shows. It was read before anything else; `None` if there is none.
+    /// The tick of the coarse clock, read before anything else; `None` without such a clock.
     pub tick: Option<Tick>,
-    /// How long ago an exact reading may be that was taken while the coarse clock showed the same, in nanoseconds.
+    /// Longest time, in nanoseconds, for which the coarse clock may show the same tick.
     pub late_ns: u64,
-    /// What callers of other slots have read.
+    /// The reading shared by callers of several slots.
     pub shared: Option<&'a Watch>,
     /// Reads the exact clock.
     pub exact: F,
 }
 
-/// The newest exact reading, and what the coarse clock showed **before** it was taken.
+/// The newest exact reading, and the tick that the coarse clock showed **before** it.
 ///
 /// # Memory ordering
-/// A reading is published before its tick (Release), so a thread that finds a tick (Acquire) finds that reading or a newer
-/// one. Readings only rise: a thread that was stopped before it wrote an old one changes nothing.
+/// A reading is published before its tick (Release), so a thread that finds a tick (Acquire) finds that reading or a
+/// newer one. Readings only rise: a thread that was stopped before it wrote an old one changes nothing.
 #[derive(Debug)]
 pub struct Watch {
     tick: AtomicU64,
@@ -73,7 +73,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// A watch without a reading.
+    /// Makes a watch without a reading.
     pub fn new() -> Self {
         Watch { tick: AtomicU64::new(NONE), seen: AtomicU64::new(0) }
     }
@@ -84,13 +84,13 @@ impl Watch {
         self.seen.store(0, Ordering::Relaxed);
     }
 
-    /// The time, by what was read since the coarse clock moved to `tick`, if anything was: for this stripe, or (`shared`) for
-    /// others too.
+    /// Returns the time by the reading, if any, that was taken since the coarse clock moved to `tick`: on this stripe
+    /// or, with `shared`, in any slot that shares the watch.
     #[inline(always)]
     pub(super) fn known(&self, shared: Option<&Watch>, tick: Tick, late_ns: u64) -> Option<Reading> {
         match shared {
             None => self.known_here(tick, late_ns),
-            // What others have read does not count here.
+            // A reading is due on this stripe: a shared one does not count.
             Some(_) if self.tick.load(Ordering::Acquire) == DUE => None,
             Some(shared) => shared.known_here(tick, late_ns),
         }
@@ -107,14 +107,14 @@ impl Watch {
         Some(Reading { earliest, latest: Moment::from_nanos(earliest.as_nanos().wrapping_add(late_ns)) })
     }
 
-    /// The same, or by a new reading.
+    /// As [`Watch::known`], with a new reading if needed.
     #[inline]
     pub(super) fn read_cached<F: Fn() -> Moment>(&self, time: &Time<'_, F>) -> Reading {
         let known = time.tick.and_then(|tick| self.known(time.shared, tick, time.late_ns));
         known.unwrap_or_else(|| self.read_exact(time))
     }
 
-    /// Reads the exact clock, for others too.
+    /// Reads the exact clock, and notes the reading for other callers.
     #[cold]
     pub(super) fn read_exact<F: Fn() -> Moment>(&self, time: &Time<'_, F>) -> Reading {
         let now = (time.exact)();
@@ -129,14 +129,14 @@ impl Watch {
         Reading::exact(now)
     }
 
-    /// `permits` were taken, and `left` are left: whether so many were since the exact clock was read that it should
-    /// be read again.
+    /// Whether a take of `permits` that left `left` crosses a multiple of [`LOOK_EVERY`], so that the exact clock
+    /// should be read again.
     #[inline]
     pub(super) fn is_due(left: u64, permits: u64) -> bool {
         (left ^ (left + permits)) >= LOOK_EVERY
     }
 
-    /// The next caller reads the exact clock.
+    /// Makes the next caller read the exact clock.
     #[cold]
     pub(super) fn forget(&self) {
         self.tick.store(DUE, Ordering::Release);

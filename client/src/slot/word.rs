@@ -1,5 +1,5 @@
-//! One atomic word of a slot: permits that are free, and those set aside. Only [`super::Slot`] and its stripes use it;
-//! it knows no deadline.
+//! One atomic word of a slot: its free permits, and those set aside. Only [`super::Slot`] and its stripes use it. It
+//! knows no deadline.
 
 use crate::sync::{AtomicU64, Ordering};
 use lessor_holder::permits::Balance;
@@ -13,10 +13,10 @@ const HELD: u32 = 32;
 const ONE_HELD: u64 = 1 << HELD;
 const FREE: u64 = ONE_HELD - 1;
 
-/// The most that fits in either half.
+/// Most permits that fit into either half.
 pub const SLOT_MAX: u64 = FREE;
 
-/// What came of a take that succeeded.
+/// The result of a successful take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Took {
     pub(super) left: u64,
@@ -24,15 +24,15 @@ pub(super) struct Took {
     pub(super) clashed: bool,
 }
 
-/// A word as it was when enough was free.
+/// A word at a moment when enough permits were free.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen(u64);
 
-/// A permit is in one word at a time, and leaves it in the change that decides what becomes of it.
+/// One word of permits. A permit is in one word at a time, and leaves it in the change that decides its use.
 #[derive(Debug, Default)]
 pub(super) struct Word(AtomicU64);
 
-/// What `word` holds.
+/// Splits `word` into its halves.
 fn balance_of(word: u64) -> Balance {
     Balance { free: word & FREE, held: word >> HELD }
 }
@@ -52,19 +52,19 @@ impl Word {
         balance_of(self.0.load(Ordering::Acquire))
     }
 
-    /// Whether so many are free.
+    /// Whether `permits` are free.
     #[inline]
     pub(super) fn has(&self, permits: u64) -> bool {
         self.balance().free >= permits
     }
 
-    /// Takes `permits` out if so many are free.
+    /// Takes `permits` out if they are free.
     #[inline]
     pub(super) fn take(&self, permits: u64) -> Option<Took> {
         self.change(permits, permits)
     }
 
-    /// What is there, to be taken with [`Word::take_seen`], if so many are free.
+    /// Returns the word, for [`Word::take_seen`], if `permits` are free.
     #[inline(always)]
     pub(super) fn see(&self, permits: u64) -> Option<Seen> {
         let word = self.0.load(Ordering::Acquire);
@@ -78,7 +78,7 @@ impl Word {
         taken.is_ok().then_some((word & FREE) - permits)
     }
 
-    /// Sets `permits` aside if so many are free.
+    /// Sets `permits` aside if they are free.
     #[inline]
     pub(super) fn hold(&self, permits: u64) -> Option<Took> {
         // Free falls by `permits` and held rises by as many, in one subtraction that wraps past the top.
@@ -102,17 +102,17 @@ impl Word {
         }
     }
 
-    /// Takes out what was set aside, and returns how many are still free.
+    /// Takes out `permits` that were set aside, and returns how many are free.
     pub(super) fn spend_held(&self, permits: u64) -> u64 {
         balance_of(self.0.fetch_sub(permits << HELD, Ordering::AcqRel)).free
     }
 
-    /// Frees what was set aside.
+    /// Frees `permits` that were set aside.
     pub(super) fn put_back(&self, permits: u64) {
         self.0.fetch_sub((permits << HELD).wrapping_sub(permits), Ordering::AcqRel);
     }
 
-    /// Adds `permits` and takes `lost` out again, as far as they are free then. Returns how many of those there were.
+    /// Adds `permits`, takes out up to `lost` of all that are free then, and returns how many of those it took.
     pub(super) fn add(&self, permits: u64, lost: u64) -> u64 {
         let mut taken = 0;
         self.update(|Balance { free, held }| {
@@ -122,7 +122,7 @@ impl Word {
         taken
     }
 
-    /// Takes out up to `most` that are free, but leaves `keep`. Returns how many.
+    /// Takes out up to `most` free permits, but leaves `keep`. Returns how many it took.
     pub(super) fn take_up_to(&self, most: u64, keep: u64) -> u64 {
         let mut taken = 0;
         self.update(|Balance { free, held }| {
@@ -132,7 +132,7 @@ impl Word {
         taken
     }
 
-    /// Sets up to `most` aside. Returns how many.
+    /// Sets up to `most` free permits aside, and returns how many.
     pub(super) fn hold_up_to(&self, most: u64) -> u64 {
         let mut taken = 0;
         self.update(|Balance { free, held }| {
@@ -142,7 +142,7 @@ impl Word {
         taken
     }
 
-    /// Takes out up to `most` that are set aside, and adds them to the free ones if they are to go `back`. Returns how many.
+    /// Takes out up to `most` permits that are set aside, and frees them if they go `back`. Returns how many.
     pub(super) fn release(&self, most: u64, back: bool) -> u64 {
         let mut taken = 0;
         self.update(|Balance { free, held }| {
@@ -160,7 +160,7 @@ impl Word {
             if next == word {
                 return;
             }
-            // The next taker sees all that went before: see the docs of the slot.
+            // The next taker sees all earlier changes: see the docs of the slot.
             match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return,
                 Err(current) => word = current,

@@ -1,4 +1,4 @@
-//! What a table finds, against a plain list, whatever was put in and taken out and wherever hashes point.
+//! A table against a plain list, whatever is added and removed and whatever the hashes are.
 
 use super::*;
 use crate::local_pool::PoolName;
@@ -18,7 +18,7 @@ fn named(key: &str, hot_ref: HotRef) -> Arc<LocalPool> {
     LocalPool::new(hot_ref, ticks, name, false, Arc::default(), tally)
 }
 
-/// Few places that hashes point to, at both ends of the array; and some keys have the same hash.
+/// A few hashes that point to both ends of the array; some keys share a hash.
 fn hash(key: u8) -> u64 {
     [0, 1, 3, 7, 15, u64::MAX, u64::MAX - 1, 1 << 40][usize::from(key % 8)]
 }
@@ -53,7 +53,7 @@ proptest! {
             }
             prop_assert_eq!(table.pools().count(), list.len());
             prop_assert_eq!(table.unneeded(|_| false).len(), list.len());
-            // No two pools have the same hot state.
+            // No two pools share a hot state.
             let mut fronts: Vec<_> = table.pools().map(|pool| std::ptr::from_ref(pool.slot())).collect();
             fronts.sort();
             fronts.dedup();
@@ -62,7 +62,7 @@ proptest! {
     }
 }
 
-/// Each number is of one hot state, and those of a row have all been numbered before the next row has one.
+/// Each index has its own hot state, and a row is used up before the next one begins.
 #[test]
 fn rows_are_filled_one_after_the_other() {
     let mut next = (0, 0);
@@ -71,7 +71,7 @@ fn rows_are_filled_one_after_the_other() {
         let (row, at) = next;
         next = if at + 1 < ROW_MIN << row { (row, at + 1) } else { (row + 1, 0) };
     }
-    // The last that an entry has room for, on which nothing overflows.
+    // The highest index that an entry can hold: nothing overflows.
     let last = INDEX_MASK as usize - 1;
     assert_eq!(Entry::new(u64::MAX, last).index(), last);
     assert!(hot_ref(last).1 < ROW_MIN << hot_ref(last).0);
@@ -91,12 +91,12 @@ fn the_front_of_a_key_is_that_of_its_pool() {
     }
 }
 
-/// What a forgotten pool held, was leased until, or was called, is nothing to the one that has its place.
+/// The state of a forgotten pool does not reach the next pool in its place: permits, deadline, calls.
 #[test]
 fn nothing_is_left_of_a_pool_for_the_next_one_in_its_place() {
     let mut table = Table::default();
     let mut places = vec![];
-    // Longer and shorter than the one before it, and too long to be beside it.
+    // Longer and shorter keys than the one before, and keys too long to be kept inline.
     for (round, len) in [9, 40, 8, 41, 3, 99, 17, 16, 1].into_iter().enumerate() {
         let key = "k".repeat(len);
         let index = table.insert(0, |hot_ref| named(&key, hot_ref));
@@ -109,11 +109,11 @@ fn nothing_is_left_of_a_pool_for_the_next_one_in_its_place() {
         assert!(slot.take(1, Moment::ORIGIN).is_err());
         assert!(!slot.is_contended());
         assert!(!pool.is_paced() && pool.seen().waiting == 0 && pool.low_water() == 0);
-        // All that a pool can come to have.
+        // All state that a pool can come to have.
         pool.set_low_water(7);
         pool.set_paced(true);
         pool.line().1.join(3);
-        // Stripes stay, and what is in them goes; before there are any, all is in the slot's own word.
+        // Stripes stay, and their permits go. Without stripes, all permits are in the slot's own word.
         if round == 3 {
             slot.stripe(4, 1);
         }
@@ -129,7 +129,7 @@ fn nothing_is_left_of_a_pool_for_the_next_one_in_its_place() {
     assert_eq!(places.len(), 1, "it was the same place all the time");
 }
 
-/// A handle of a forgotten pool keeps the hot state of the pool, too, also when the row is gone.
+/// A handle to a forgotten pool keeps the hot state of the pool, even after the row is gone.
 #[test]
 fn a_front_that_a_handle_keeps_is_given_to_no_other_pool() {
     let mut table = Table::default();
@@ -150,7 +150,7 @@ fn a_front_that_a_handle_keeps_is_given_to_no_other_pool() {
     }
 }
 
-/// Keys that are not needed any more take the memory of a few: places are taken again, and rows at the end given back.
+/// Keys that are forgotten free their memory: places are reused, and rows at the end are freed.
 #[test]
 fn a_table_that_was_large_is_small_again() {
     let mut table = Table::default();
@@ -162,7 +162,7 @@ fn a_table_that_was_large_is_small_again() {
     };
     fill(&mut table);
     let (rows, places) = (table.rows.len(), table.places.len());
-    // Those in the first two rows stay.
+    // The pools of the first two rows stay.
     (12..1_000).for_each(|index| table.remove(index));
     let row = Arc::downgrade(&table.rows[rows - 1]);
     table.trim();
@@ -170,7 +170,7 @@ fn a_table_that_was_large_is_small_again() {
     assert!(row.upgrade().is_none(), "its memory is free");
     assert!(numbers().all(|number| table.find(number, &number.to_string()).is_some() == (number < 12)));
 
-    // Holes are filled from the first one on, before there is another row.
+    // Free places are filled from the first one on, before another row is added.
     [3, 7, 5].into_iter().for_each(|index| table.remove(index));
     let filled: Vec<_> = (0..4)
         .map(|number| table.insert(number, |hot_ref| named(&format!("new-{number}"), hot_ref)))
