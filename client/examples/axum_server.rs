@@ -1,5 +1,5 @@
-//! A server that lets each user make so many requests, over all of its processes together. It calls itself, to show what
-//! users see.
+//! A server that allows each user a number of requests, over all its processes together. It calls itself to show the
+//! answers.
 //!
 //! `lessor serve --config lessor.toml`, with a keyed limit "user", and then
 //! `cargo run -p lessor --features tower --example axum_server -- http://127.0.0.1:7400`
@@ -18,10 +18,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What some users are answered.
+/// Returns the answers that some users get.
 pub(crate) async fn run(url: &str) -> Result<Vec<(&'static str, u16, String)>, Box<dyn std::error::Error>> {
     let lessor = lessor::Client::connect(url).await?;
-    // The first request of a user waits for an answer of the allocator, rather than being refused.
+    // The first request of a user waits for the allocator's answer instead of being refused.
     let layer = LimitLayer::<Body>::new(lessor.limit("user")).by_header("x-user");
     let app = Router::new().route("/", get(async || "an export")).layer(layer);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;

@@ -1,4 +1,4 @@
-//! A batch job beside people who wait: it takes what is left over, in parts, and comes behind everybody else.
+//! A batch job beside interactive callers: it takes what is left over, in parts, and waits behind all other callers.
 //!
 //! `lessor serve --config lessor.toml`, with a limit "vendor/rest", and then
 //! `cargo run -p lessor --example batch -- http://127.0.0.1:7400`
@@ -12,7 +12,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Sends all rows, and says how many that were.
+/// Sends all rows, and returns their number.
 pub(crate) async fn run(url: &str) -> Result<usize, Box<dyn std::error::Error>> {
     let lessor = Client::connect(url).await?;
     let rest = lessor.limit("vendor/rest").with_priority(Priority::Low);
@@ -22,7 +22,7 @@ pub(crate) async fn run(url: &str) -> Result<usize, Box<dyn std::error::Error>> 
         let left = (rows.len() - sent) as u64;
         let now = match rest.try_acquire_up_to(left) {
             Ok(now) => now,
-            // Waits its turn for one, and looks again what else there is.
+            // Waits its turn for one permit, and then looks for more.
             Err(Refusal::Empty { .. }) => rest.acquire(1).await.map(|()| 1)?,
             Err(refusal) => return Err(refusal.into()),
         };

@@ -1,4 +1,4 @@
-//! Workers without async: each waits its turn by parking its thread, and what a failed call did not use goes back.
+//! Workers without async: each waits its turn by parking its thread, and gives back the permit of a cancelled call.
 //!
 //! `lessor serve --config lessor.toml`, with a limit "vendor/rest", and then
 //! `cargo run -p lessor --example blocking_worker -- http://127.0.0.1:7400`
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Lets a few workers make their calls, and says how many were made.
+/// Lets a few workers make their calls, and returns the number of calls.
 pub(crate) fn run(url: &str) -> Result<usize, Box<dyn std::error::Error>> {
     let lessor = Client::connect(url)?;
     let rest = lessor.limit("vendor/rest");
@@ -27,7 +27,7 @@ pub(crate) fn run(url: &str) -> Result<usize, Box<dyn std::error::Error>> {
                         Ok(mut permit) if is_cancelled(worker, job) => {
                             permit.refund(1);
                         }
-                        // Dropped, it is settled: the call is made.
+                        // Dropping the reservation settles it: the call is made.
                         Ok(_permit) => {
                             made.fetch_add(1, Ordering::Relaxed);
                         }

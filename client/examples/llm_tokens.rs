@@ -6,7 +6,7 @@
 use lessor::Client;
 use std::time::Duration;
 
-/// What the model is asked to write at most.
+/// Most tokens that the model is asked to write.
 const ANSWER_MAX: u64 = 400;
 
 #[tokio::main(flavor = "current_thread")]
@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Asks a few questions, and says how many tokens that took.
+/// Asks a few questions, and returns the number of tokens used.
 pub(crate) async fn run(url: &str) -> Result<u64, Box<dyn std::error::Error>> {
     let lessor = Client::connect(url).await?;
     let (requests, tokens) = (lessor.limit("model/requests"), lessor.limit("model/tokens"));
@@ -26,7 +26,7 @@ pub(crate) async fn run(url: &str) -> Result<u64, Box<dyn std::error::Error>> {
         // Both or neither: no request is spent on a call for which there are no tokens.
         let [_request, cost] = lessor::all([(&requests, 1), (&tokens, most)]).reserve().await?;
         match tokio::time::timeout(Duration::from_secs(60), ask(prompt)).await {
-            // What it did not need is for the next call.
+            // Unused tokens serve the next call.
             Ok(used) => {
                 cost.settle(used);
                 total += used;

@@ -1,4 +1,4 @@
-//! Shows Prometheus what a client does, beside whatever else the process counts: at /metrics on a port of its own.
+//! Exports what a client does to Prometheus, beside the process's other metrics: at /metrics, on a port of its own.
 //!
 //! `lessor serve --config lessor.toml`, with a limit "vendor/rest", and then
 //! `cargo run -p lessor --example metrics -- http://127.0.0.1:7400 127.0.0.1:9400`
@@ -9,7 +9,7 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Samples take memory of their own until they are put into their buckets.
+/// Interval in which samples are put into their buckets: until then each takes memory.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 #[tokio::main]
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(serve(listener, exporter).await?)
 }
 
-/// What this process counts from now on can be read there. Before there is any client: it says what its metrics are when
+/// Installs an exporter of what this process counts. It must come before any client, which describes its metrics when
 /// it is made.
 pub(crate) fn exporter() -> Result<PrometheusHandle, BuildError> {
     let mut exporter = PrometheusBuilder::new();
@@ -38,7 +38,7 @@ pub(crate) fn exporter() -> Result<PrometheusHandle, BuildError> {
     exporter.install_recorder()
 }
 
-/// Serves it.
+/// Serves the metrics over HTTP.
 pub(crate) async fn serve(listener: TcpListener, exporter: PrometheusHandle) -> std::io::Result<()> {
     let upkeep = exporter.clone();
     tokio::spawn(async move {

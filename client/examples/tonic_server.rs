@@ -1,5 +1,5 @@
-//! A gRPC server that lets each user make so many calls, over all of its processes together. Its service is the standard one
-//! for health; yours goes in its place. It calls itself, to show what users see.
+//! A gRPC server that allows each user a number of calls, over all its processes together. Replace the standard health
+//! service by your own. The server calls itself to show the answers.
 //!
 //! `lessor serve --config lessor.toml`, with a keyed limit "user", and then
 //! `cargo run -p lessor --features tower --example tonic_server -- http://127.0.0.1:7400`
@@ -21,12 +21,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What some users are answered, and for how many milliseconds they are told to wait.
+/// Returns the answers that some users get, with the milliseconds that they are told to wait.
 pub(crate) async fn run(
     url: &str,
 ) -> Result<Vec<(&'static str, Code, Option<u64>)>, Box<dyn std::error::Error>> {
     let lessor = lessor::Client::connect(url).await?;
-    // The first call of a user waits for a round trip, rather than being refused.
+    // The first call of a user waits a round trip instead of being refused.
     let layer = LimitLayer::grpc(lessor.limit("user")).by_header("x-user").patience(Duration::from_secs(5));
     let (_, service) = tonic_health::server::health_reporter();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;

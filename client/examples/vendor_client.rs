@@ -1,5 +1,5 @@
-//! A client of a vendor: each call takes a permit of the fleet's contract, and each answer is told to the fleet. The vendor
-//! here is made up, and refuses the fourth call.
+//! A client of a vendor: each call takes a permit of the fleet's contract, and each answer is reported to the fleet.
+//! The vendor is simulated, and refuses the fourth call.
 //!
 //! `lessor serve --config lessor.toml`, with a limit "vendor/rest", and then
 //! `cargo run -p lessor --features reqwest-middleware --example vendor_client -- http://127.0.0.1:7400`
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Makes calls until five are served. How many were served, and refused.
+/// Makes calls until five are served. Returns how many were served and how many refused.
 pub(crate) async fn run(url: &str) -> Result<(u64, u64), Box<dyn std::error::Error>> {
     let lessor = lessor::Client::connect(url).await?;
     let limit = lessor.limit("vendor/rest");
@@ -32,7 +32,7 @@ pub(crate) async fn run(url: &str) -> Result<(u64, u64), Box<dyn std::error::Err
     while served < 5 {
         match http.get(&vendor).send().await?.status() {
             StatusCode::OK => served += 1,
-            // The whole fleet waits now, and with it the next call.
+            // The whole fleet pauses now, and so does the next call.
             _ => refused += 1,
         }
     }
@@ -40,7 +40,7 @@ pub(crate) async fn run(url: &str) -> Result<(u64, u64), Box<dyn std::error::Err
     Ok((served, refused))
 }
 
-/// A vendor that refuses the fourth call, and asks to be left alone for a second.
+/// Starts a vendor that refuses the fourth call and asks for a pause of a second.
 async fn vendor() -> std::io::Result<String> {
     let calls = Arc::new(AtomicU64::new(0));
     let answer = async move || match calls.fetch_add(1, Ordering::Relaxed) {

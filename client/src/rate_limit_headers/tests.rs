@@ -1,4 +1,4 @@
-//! What vendors write, and what is read off it.
+//! Headers that vendors send, and what is read from them.
 
 use super::*;
 use http::HeaderValue;
@@ -44,7 +44,7 @@ fn the_fields_of_the_draft_are_read() {
         read(200, &[("ratelimit", "\"default\";r=50;t=30"), ("ratelimit-policy", "\"default\";q=100;w=60")]);
     assert_eq!((headers.left, headers.announced), (left(50, 30), policies(&[(100, 60)])));
     assert!(!headers.refused);
-    // Several policies, one of them of something else, in two fields; the tightest counts.
+    // Several policies in two fields, one of which counts something else: the tightest counts.
     let headers = read(
         200,
         &[
@@ -85,7 +85,7 @@ fn what_is_malformed_is_passed_over_whole() {
     ] {
         assert_eq!(read(200, &[("ratelimit", wrong)]).left, None, "{wrong}");
     }
-    // One bad line makes the whole field no use.
+    // One malformed line invalidates the whole field.
     assert_eq!(read(200, &[("ratelimit", "\"a\";r=5"), ("ratelimit", "\"b\";r=")]).left, None);
 }
 
@@ -108,7 +108,7 @@ fn the_older_headers_are_read_wherever_they_are() {
         RateLimitHeaders::read(StatusCode::OK, &said, &HeaderNames::none()),
         RateLimitHeaders::default()
     );
-    // The draft's own come first.
+    // The fields of the draft come first.
     let both = [("ratelimit", "\"a\";r=5"), ("x-ratelimit-remaining", "9")];
     assert_eq!(read(200, &both).left, left(5, 0));
 }
@@ -152,7 +152,7 @@ fn an_answer_out_of_a_cache_says_nothing() {
 }
 
 proptest::proptest! {
-    /// Whatever is written: nothing panics, and nothing is larger than the wire carries.
+    /// For any text, nothing panics and no number exceeds what the wire carries.
     #[test]
     fn no_header_does_any_harm(status in 100u16..600, value in "[ -~\t]{0,60}", name in 0usize..7) {
         let name = ["ratelimit", "ratelimit-policy", "retry-after", "x-ratelimit-reset", "x-ratelimit-remaining",

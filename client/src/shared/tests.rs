@@ -1,4 +1,4 @@
-//! What is added and forgotten, and what is kept of what was forgotten.
+//! How pools are added and forgotten, and what remains of forgotten ones.
 
 use super::*;
 use crate::by_hand::{self, Panics};
@@ -29,7 +29,7 @@ fn keys_without_a_lease_or_a_handle_are_forgotten() {
     assert!(Arc::ptr_eq(&kept, &shared.pool("user", Some("kept"))));
 }
 
-/// The bug: a process that made names of limits up as it went kept a pool of each for ever.
+/// The bug: a process that made names of limits up kept a pool for each for ever.
 #[test]
 fn of_more_limits_than_may_be_known_those_that_are_new_are_refused() {
     let shared = by_hand::shared();
@@ -46,7 +46,7 @@ fn of_more_limits_than_may_be_known_those_that_are_new_are_refused() {
     assert!(Arc::ptr_eq(&known, &shared.pool("api/0", None)), "those that are known go on");
 }
 
-/// The bug: all keys were looked at in one go, in which no exchange of any limit began.
+/// The bug: all keys were looked at in one go, during which no exchange of any limit began.
 #[test]
 fn many_keys_are_forgotten_in_parts() {
     let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
@@ -104,7 +104,7 @@ fn a_process_that_makes_up_names_of_limits_makes_no_more_series_for_it() {
     assert_eq!(shared.tallies().len(), LABELS_MAX + 1);
 }
 
-/// The bug: a key was forgotten with what it had spent of its part of the reserve, and spent the same part again.
+/// The bug: a key was forgotten with its spends from the safe share, and spent the same share again.
 #[test]
 fn a_key_that_is_forgotten_does_not_spend_its_safe_share_again() {
     let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
@@ -119,7 +119,7 @@ fn a_key_that_is_forgotten_does_not_spend_its_safe_share_again() {
         passed += 10 * usize::from(pool.try_acquire_at(pool.hot_ref().hot_state(), 10).is_ok());
         crate::fallback::end(&shared);
         crate::fallback::leave(&shared.pools());
-        // The background task has looked at it.
+        // Stands for the background task's look at the pool.
         shared.wake_list.take(&mut vec![]);
         pool.let_go();
         drop(pool);
@@ -128,7 +128,7 @@ fn a_key_that_is_forgotten_does_not_spend_its_safe_share_again() {
     assert!(passed <= 10, "{passed} of a share of 10");
 }
 
-/// The bug: the allocator remembers the number of the last word of a vendor, and a key that was forgotten began at 1 again.
+/// The bug: the allocator remembers the number of a vendor's last answer, and a forgotten key began at 1 again.
 #[test]
 fn what_a_vendor_says_is_news_also_after_its_key_was_forgotten() {
     let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));

@@ -80,7 +80,7 @@ fn eight_threads_spend_every_permit_once() {
     assert_eq!((spent, slot.balance().free), (80_000, 0));
 }
 
-/// A coarse clock that stands at `tick`, and an exact one that shows `nanos`.
+/// A coarse clock that stays at `tick`, and an exact clock that shows `nanos`.
 fn time(tick: u64, nanos: u64) -> Time<'static, impl Fn() -> Moment> {
     Time { tick: Some(Tick::of(tick)), late_ns: 10, shared: None, exact: move || at(nanos) }
 }
@@ -99,7 +99,7 @@ fn a_reading_is_good_while_the_coarse_clock_shows_the_same() {
     assert!(!is_quick(&slot, 1), "no caller has read the exact clock");
     slot.spend(0, 1, &time(1, 50)).expect("it is 50, and the lease ends at 100");
     assert!(is_quick(&slot, 1) && !is_quick(&slot, 2));
-    // A suspend: the coarse clock has moved, were it by the least, and the exact one by hours.
+    // A suspend: the coarse clock has moved at least one step, and the exact clock by hours.
     assert_eq!(slot.spend(0, 1, &time(2, 1 << 40)).err(), Some((Short::Expired, at(1 << 40))));
     assert!(!is_quick(&slot, 2));
 }
@@ -117,7 +117,7 @@ fn what_a_reading_may_be_late_by_is_taken_off_the_deadline() {
 
 #[test]
 fn a_coarse_clock_that_stands_still_is_trusted_for_some_permits_only() {
-    // A machine that was stopped by its host wakes: hours are gone, and the coarse clock has not moved yet.
+    // A machine that its host had stopped wakes: hours have passed, and the coarse clock has not moved yet.
     let slot = slot(100_000);
     slot.spend(0, 1, &time(1, 50)).expect("the lease is live");
     let late = (0..100_000).filter(|_| is_quick(&slot, 1) || slot.spend(0, 1, &time(1, 1 << 40)).is_ok());
@@ -128,7 +128,7 @@ fn a_coarse_clock_that_stands_still_is_trusted_for_some_permits_only() {
 fn an_older_reading_that_comes_late_moves_time_back_for_no_caller() {
     let slot = slot(5_000);
     slot.spend(0, 1, &time(7, 95)).expect("it is 95");
-    // A thread that was stopped after reading both clocks notes what they showed then.
+    // A thread that was stopped after reading both clocks notes these old readings.
     slot.spend(0, 1, &time(3, 10)).expect("it was 10 when it looked");
     assert!(!is_quick(&slot, 7) && !is_quick(&slot, 3));
 }
@@ -149,7 +149,7 @@ fn a_shared_reading_is_good_for_slots_that_never_read_one() {
     one.spend(0, 1, &Time { shared: Some(&shared), ..time(1, 50) })
         .expect("it is 50, and the lease ends at 100");
     assert!(is_quick_by(Some(&shared), &other, 1) && !is_quick_by(Some(&shared), &other, 2));
-    // Its own callers have not looked, and go by nothing else.
+    // Without the shared watch, the other slot's callers have no reading.
     assert!(is_quick(&one, 1) && !is_quick(&other, 1));
     let late = Time { shared: Some(&shared), ..time(2, 100) };
     assert_eq!(one.spend(0, 1, &late).err(), Some((Short::Expired, at(100))));
@@ -158,12 +158,13 @@ fn a_shared_reading_is_good_for_slots_that_never_read_one() {
 
 #[test]
 fn a_shared_reading_is_good_for_so_many_permits_of_each_slot() {
-    // The coarse clock stands still, and the slot is at a multiple: one more, and 511 without a look at the exact clock.
+    // The coarse clock stands still and the slot is at a multiple of 512. One spend crosses it, then 511 need no exact
+    // reading.
     let (one, other, shared) = (slot(1_024), slot(5_000), Watch::new());
     let read = |nanos| Time { shared: Some(&shared), ..time(1, nanos) };
     one.spend(0, 1, &read(50)).expect("it is 50");
     let quick = (0..1_024).take_while(|_| is_quick_by(Some(&shared), &one, 1)).count();
-    // The first of them looks for itself: it has gone past a multiple.
+    // The first one reads the exact clock itself: the spend before it crossed a multiple.
     assert_eq!(quick, 0);
     one.spend(0, 1, &read(50)).expect("it is 50");
     let quick = (0..1_024).take_while(|_| is_quick_by(Some(&shared), &one, 1)).count();
@@ -174,7 +175,7 @@ fn a_shared_reading_is_good_for_so_many_permits_of_each_slot() {
     assert!(!is_quick_by(Some(&shared), &other, 1), "what was read for one holds for the other");
 }
 
-/// `permits` on `stripes`.
+/// Makes a slot with `permits` on `stripes`.
 fn striped(stripes: usize, permits: u64) -> Slot {
     let slot = Slot::new();
     slot.stripe(stripes, 1);
@@ -206,7 +207,7 @@ fn stripes_are_filled_from_what_comes_in_and_from_each_other() {
     }
     assert_eq!(slot.balance().free, 50, "one of them has all");
     slot.install(10, 0, at(100));
-    // A caller near the other one finds half of it there, and does not look around.
+    // A caller at the other stripe finds half of the permits there, and does not search.
     let stripe_hint = |slot: &Slot| slot.spend(0, 1, &time(1, 50)).expect("sixty are there").free;
     assert_eq!(stripe_hint(&slot), 29);
 }
@@ -229,7 +230,7 @@ fn a_slot_that_threads_contend_for_says_so_once() {
     assert!(!slot.is_contended());
     std::thread::scope(|scope| {
         let spend = || {
-            // Until they have met often enough: on a machine of one core that takes a while.
+            // Until the threads have met often enough, which takes a while on a single core.
             while slot.clashes.load(Ordering::Relaxed) < CLASHES {
                 slot.take(1, at(0)).expect("four billion are there");
             }
@@ -253,7 +254,8 @@ fn eight_threads_spend_every_permit_of_the_stripes_once() {
 }
 
 mod beside_a_hand {
-    //! The holder's own tests keep permits in a `Hand`. It must do what a slot does, or they would say nothing of what ships.
+    //! The holder's own tests keep permits in a `Hand`, which must behave like a slot, or the tests would say nothing
+    //! about the shipped code.
 
     use super::*;
     use crate::pace::{Gait, Pace};
@@ -275,7 +277,7 @@ mod beside_a_hand {
                         let both = [Permits::install(&slot, a, b, at(time)), hand.install(a, b, at(time))];
                         prop_assert_eq!(both[0], both[1]);
                     }
-                    // Where both reasons hold, a striped slot names the other one.
+                    // Where both reasons hold, a striped slot returns the other one.
                     2 => prop_assert_eq!(Permits::take(&slot, a, at(time)).ok(), hand.take(a, at(time)).ok()),
                     3 => prop_assert_eq!(slot.hold(a, at(time)).is_ok(), hand.hold(a, at(time)).is_ok()),
                     4 => {

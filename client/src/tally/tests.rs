@@ -1,4 +1,4 @@
-//! What comes of what pools say of themselves.
+//! Metrics from the counts of pools.
 
 use super::*;
 
@@ -14,7 +14,8 @@ fn what_the_slots_count_is_for_emptiness_unless_it_is_known_to_be_for_something_
     tally.refuse(Reason::Unknown, 5);
     tally.refuse(Reason::TooLarge, u64::MAX);
     tally.refuse(Reason::Empty, 2);
-    // Of twenty that the slots know, three and four are counted above, six passed in shadow mode and one in fallback.
+    // Of twenty refusals that the slots counted, seven are counted above, six passed in shadow mode and one in
+    // fallback.
     let totals = Totals { refused: 20, shadow: 6, fallback: 1, ..Totals::default() };
     let most = u64::from(u32::MAX);
     assert_eq!(tally.refused.by_reason(totals), [20 - 7 - 7 + 2, 3, 4, 5, most, 0]);

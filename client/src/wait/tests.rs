@@ -1,4 +1,4 @@
-//! A caller that waits while its client is closed, and what the allocator is told of those that wait.
+//! A caller that waits while its client is closed, and what the background task learns about waiting callers.
 
 use super::*;
 use crate::by_hand::{self, Caller, Woken, limit, shared};
@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::sync::{Arc, mpsc};
 use std::task::Waker;
 
-/// The bug: whether the client was closed was looked at before the waker was left, and not after it. Here the caller comes
-/// with another waker, as in a `select!` that was moved, and meets the shutdown at the lock of the line.
+/// The bug: the condition was checked before the waker was registered, and not after. Here the caller comes with
+/// another waker, as in a `select!` that was moved, and meets the shutdown at the lock of the line.
 #[test]
 fn a_caller_that_leaves_its_waker_beside_a_shutdown_is_told() {
     let shared = shared();
@@ -33,7 +33,7 @@ fn a_caller_that_leaves_its_waker_beside_a_shutdown_is_told() {
         polled.recv().expect("it was polled");
         let (line, _) = limit.pool().line();
         again.send(()).expect("it waits");
-        // It comes as far as this lock.
+        // The caller gets as far as this lock.
         assert!(ended.recv_timeout(Duration::from_millis(200)).is_err());
         limit.pool().set_condition(Condition::Closed);
         line.all_wakers().into_iter().for_each(Waker::wake);
@@ -46,7 +46,8 @@ fn a_caller_that_leaves_its_waker_beside_a_shutdown_is_told() {
     });
 }
 
-/// The bug: only a steady flow was told how large a call is, and a window that eases off never lent enough for a large one.
+/// The bug: only for a steady flow was the size of a call told, and a window that eases off never lent enough for a
+/// large one.
 #[test]
 fn what_the_first_in_line_wants_is_told() {
     let shared = shared();

@@ -1,5 +1,5 @@
-//! Callers in line beside those that may have to wake them: a caller that puts permits back, and the background task that
-//! is about to look.
+//! Callers in line beside threads that may have to wake them: a caller that puts permits back, and the background task
+//! before its look.
 
 use super::at;
 use super::slot;

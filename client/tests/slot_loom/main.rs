@@ -1,5 +1,6 @@
-//! The orders in which threads can meet at a slot, tried by loom; the sum must balance in all of them. `tests/run` tries those
-//! with five preemptions at most (`LOOM_MAX_PREEMPTIONS`). Without a bound it is every order, and takes a minute:
+//! The orders in which threads can meet at a slot, tried by loom: the sum must balance in all of them. `tests/run`
+//! tries the orders with at most five preemptions (`LOOM_MAX_PREEMPTIONS`). Without that bound, all orders are tried,
+//! which takes a minute:
 //!
 //! `RUSTFLAGS="--cfg slot_loom" cargo test -p lessor --features loom --test slot_loom --release`
 #![cfg(slot_loom)]
@@ -18,7 +19,7 @@ fn at(nanos: u64) -> Moment {
     Moment::from_nanos(nanos)
 }
 
-/// A slot with `permits` until 100 ns, known to both threads from the start.
+/// Makes a slot with `permits` until 100 ns, known to both threads from the start.
 fn slot(permits: u64) -> Arc<Slot> {
     let slot = Slot::new();
     slot.install(permits, 0, at(100));
@@ -48,7 +49,7 @@ fn a_spend_beside_an_install_is_counted_once() {
     loom::model(|| {
         let slot = slot(2);
         let spender = beside(&slot, |slot| u64::from(slot.take(1, at(0)).is_ok()));
-        // Two were held, one of them is not kept; three are new.
+        // Two permits were held, of which one is not kept; three are new.
         let lost = slot.install(3, 1, at(200));
         let spent = spender.join().expect("no panic");
         assert_eq!(lost, 1);
@@ -59,7 +60,7 @@ fn a_spend_beside_an_install_is_counted_once() {
 #[test]
 fn a_permit_of_an_ended_lease_is_never_spent_under_a_new_one() {
     loom::model(|| {
-        // The old lease ended at 100 with two in hand. At 150 a new one brings one permit.
+        // The old lease ended at 100 ns with two permits in hand. At 150 ns a new one brings one permit.
         let slot = slot(2);
         let spender = beside(&slot, |slot| (0..3).filter(|_| slot.take(1, at(150)).is_ok()).count() as u64);
         let lost = slot.install(1, 2, at(200));
@@ -70,14 +71,15 @@ fn a_permit_of_an_ended_lease_is_never_spent_under_a_new_one() {
     });
 }
 
-/// A lease until 100 is ended at 20, and another one until 40 comes. A caller that tells the time after that has 50.
+/// A lease until 100 ns is ended at 20, and the next one lasts until 40. A caller that reads the clock after that reads
+/// 50.
 #[test]
 fn a_lease_that_was_ended_lends_its_deadline_to_no_other() {
     loom::model(|| {
         let (slot, clock) = (slot(1), Arc::new(AtomicU64::new(10)));
         let read = clock.clone();
         let spender = beside(&slot, move |slot| {
-            // Time passes for everybody alike.
+            // Both threads read the same clock.
             let now = read.load(Ordering::Acquire);
             (now, u64::from(slot.take(1, at(now)).is_ok()))
         });
@@ -110,7 +112,7 @@ fn a_held_permit_that_is_put_back_never_looks_spent() {
                 slot.put_back(2);
             }
         });
-        // A report reads one word: whatever a call on several limits is doing, nothing of it was spent yet.
+        // A report reads one word: a call on several limits that is under way has spent nothing yet.
         assert_eq!(slot.balance().total(), 2);
         all.join().expect("no panic");
         assert_eq!(slot.balance().free, 2);
@@ -133,7 +135,7 @@ fn a_call_on_several_limits_and_a_single_one_share_what_is_there() {
     });
 }
 
-/// A slot with two stripes, `permits` in each, until 100 ns.
+/// Makes a slot with two stripes of `permits` each, until 100 ns.
 fn striped(permits: u64) -> Arc<Slot> {
     let slot = Slot::new();
     slot.stripe(2, 1);
@@ -141,7 +143,7 @@ fn striped(permits: u64) -> Arc<Slot> {
     Arc::new(slot)
 }
 
-/// Spends from the stripe `stripe_hint` the caller at `nanos`.
+/// Spends from the stripe at `stripe_hint` at `nanos`.
 fn spend(slot: &Slot, stripe_hint: usize, permits: u64, nanos: u64) -> bool {
     slot.spend(stripe_hint, permits, &Time { tick: None, late_ns: 0, shared: None, exact: || at(nanos) })
         .is_ok()
@@ -154,7 +156,7 @@ fn spenders_on_two_stripes_take_all_that_there_is_and_no_more() {
         let other = beside(&slot, |slot| (0..2).filter(|_| spend(slot, 1, 1, 0)).count());
         let mine = usize::from(spend(&slot, 0, 1, 0));
         let others = other.join().expect("no panic");
-        // Two were there, on whichever stripe: the third call was refused, and no other.
+        // Two permits were there, on whichever stripe: only the third call was refused.
         assert_eq!((mine + others, slot.balance().total()), (2, 0));
     });
 }
@@ -212,7 +214,7 @@ fn a_report_on_stripes_holds_all_that_may_still_be_spent() {
             }
             usize::from(spend(slot, 0, 1, 0))
         });
-        // What it shows as gone was spent before it looked.
+        // The permits that it shows as gone were spent before it looked.
         let total = slot.balance().total();
         let spent = other.join().expect("no panic") as u64;
         assert!(total >= 2 - spent && total <= 2, "{total} of 2, {spent} spent");
@@ -223,7 +225,7 @@ fn a_report_on_stripes_holds_all_that_may_still_be_spent() {
 #[test]
 fn stripes_of_an_ended_lease_are_empty_under_a_new_one() {
     loom::model(|| {
-        // As for one word: two in each ended at 100, and at 150 one new permit comes.
+        // As for one word: one permit on each stripe ended at 100 ns, and at 150 ns a new one comes.
         let slot = striped(1);
         let spender = beside(&slot, |slot| (0..2).filter(|_| spend(slot, 1, 1, 150)).count());
         let lost = slot.install(1, 2, at(200));
@@ -244,7 +246,7 @@ fn what_stripes_give_back_is_not_spent() {
     });
 }
 
-/// The exact clock shows `nanos`, in a `tick` of the coarse one.
+/// An exact clock that shows `nanos`, in `tick` of the coarse clock.
 fn time(tick: u64, nanos: u64, shared: Option<&Watch>) -> Time<'_, impl Fn() -> Moment> {
     Time { tick: Some(Tick::of(tick)), late_ns: 10, shared, exact: move || at(nanos) }
 }
@@ -252,7 +254,7 @@ fn time(tick: u64, nanos: u64, shared: Option<&Watch>) -> Time<'_, impl Fn() -> 
 #[test]
 fn a_reading_of_another_tick_is_good_for_no_caller() {
     loom::model(|| {
-        // The lease ends at 100. One caller read the exact clock at 50, in tick 1; it is past 100 in tick 2.
+        // The lease ends at 100 ns. One caller read the exact clock at 50, in tick 1. In tick 2 it is past 100.
         let slot = slot(2);
         let time = |tick, nanos| time(tick, nanos, None);
         let early = beside(&slot, move |slot| slot.spend(0, 1, &time(1, 50)).is_ok());
@@ -266,8 +268,8 @@ fn a_reading_of_another_tick_is_good_for_no_caller() {
 #[test]
 fn a_shared_reading_of_another_tick_is_good_for_no_slot() {
     loom::model(|| {
-        // The same by a watch of two slots: what was read at 50 in tick 1, for one of them, is not good for the other in
-        // tick 2, in whichever order its parts are written.
+        // The same with a watch that two slots share. The reading of one slot at 50 ns in tick 1 must not serve the
+        // other in tick 2, in whichever order its parts are written.
         let (one, other, shared) = (slot(1), slot(1), Arc::new(Watch::new()));
         let watch = shared.clone();
         let early = beside(&one, move |slot| slot.spend(0, 1, &time(1, 50, Some(&watch))).is_ok());
@@ -281,8 +283,8 @@ fn a_shared_reading_of_another_tick_is_good_for_no_slot() {
 #[test]
 fn a_caller_that_finds_that_a_slot_was_looked_at_finds_what_was_seen() {
     loom::model(|| {
-        // 512 permits are spent in tick 1, in which the coarse clock stands still: the next to call reads the exact one,
-        // at 120. A caller that comes beside it reads the exact one too, or finds that reading.
+        // 512 permits are spent in tick 1, in which the coarse clock stands still. The next caller reads the exact
+        // clock, at 120 ns. A concurrent caller reads the exact clock too, or finds that reading.
         let (slot, shared) = (slot(1_024), Arc::new(Watch::new()));
         assert!(slot.spend(0, 1, &time(1, 50, Some(&shared))).is_ok());
         let watch = shared.clone();

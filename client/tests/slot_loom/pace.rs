@@ -5,7 +5,7 @@ use lessor::pace::{Gait, Pace};
 use loom::sync::Arc;
 use loom::thread;
 
-/// A bucket of one that mints a permit each 10 ns, empty as of 100 ns.
+/// Makes a bucket of one permit that mints one each 10 ns, empty at 100 ns.
 fn pace() -> Arc<Pace> {
     let pace = Pace::new();
     pace.go(Gait { interval: 10, depth: 10 }, 0, at(100));
@@ -33,11 +33,11 @@ fn a_call_beside_a_change_of_rate_pays_the_old_one_or_the_new_one() {
         let pace = pace();
         let other = { pace.clone() };
         let caller = thread::spawn(move || take(&other, 115));
-        // From one each 10 ns to one each 50 ns: what is in the bucket stays.
+        // From one permit each 10 ns to one each 50 ns: what is in the bucket stays.
         let saved = pace.stop(at(115)).expect("a rate was lent");
         pace.go(Gait { interval: 50, depth: 50 }, saved * 5, at(115));
         let taken = caller.join().expect("no panic");
-        // Whether it paid the old rate or the new one: the next permit is due 50 ns later, and not sooner.
+        // Whether the call paid the old rate or the new one, the next permit is due after 50 ns and not earlier.
         assert_eq!(taken + take(&pace, 115), 1);
         assert_eq!((take(&pace, 164), take(&pace, 165)), (0, 1));
     });
@@ -51,7 +51,7 @@ fn nothing_is_taken_at_a_rate_that_was_let_go() {
         let caller = thread::spawn(move || take(&other, 110));
         let saved = pace.stop(at(110)).expect("a rate was lent");
         let taken = caller.join().expect("no panic");
-        // What is handed over is what is left: never a permit that was taken too.
+        // Only what is left is handed over, never a permit that was taken too.
         assert_eq!(saved, 10 - 10 * taken);
     });
 }

@@ -9,7 +9,8 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use std::time::Duration;
 
-/// A node's side of a pool that caps what is in flight, with `permits` for a second; spent again if they are to be held.
+/// A node's side of a pool that caps calls in flight, with `permits` for a second; with `hold`, permits are spent
+/// again.
 fn counted(permits: u64, hold: Option<u64>) -> Arc<(Slot, Mutex<Refill>)> {
     lent(permits, Some(InFlight { longest: Duration::from_secs(1), hold }))
 }
@@ -22,7 +23,7 @@ fn lent(permits: u64, in_flight: Option<InFlight>) -> Arc<(Slot, Mutex<Refill>)>
     Arc::new((slot, Mutex::new(refill)))
 }
 
-/// Of `permits` for a second, and nothing of what there was.
+/// Makes a grant of `permits` for a second that keeps nothing of the previous lease.
 fn grant(permits: u64, in_flight: Option<InFlight>) -> Grant {
     let term = Duration::from_secs(1);
     Grant {
@@ -38,7 +39,7 @@ fn grant(permits: u64, in_flight: Option<InFlight>) -> Grant {
     }
 }
 
-/// The ask of a node where callers wait for more than there is, so that it gives nothing back.
+/// Writes the ask of a node whose callers wait for more than there is, so that it gives nothing back.
 fn report(pool: &(Slot, Mutex<Refill>)) -> Ask {
     let seen = Seen { waiting: 10, ..Seen::default() };
     pool.1.lock().expect("no panic").write(&pool.0, seen, at(1), Duration::ZERO)
@@ -56,7 +57,7 @@ fn a_call_that_ends_beside_a_report_is_held_once() {
         });
         let ask = report(&pool);
         assert_eq!(ends.join().expect("no panic"), 2, "it is handed back, and one is taken");
-        // In use, free, or taken by a caller that hands nothing back.
+        // Each permit is in use, free, or taken by a caller that hands nothing back.
         assert_eq!(ask.held + ask.spent_total, 2);
         assert_eq!(ask.unguarded, ask.spent_total);
         let ask = report(&pool);
@@ -78,7 +79,7 @@ fn what_a_report_says_is_spent_it_says_is_running_until_it_ends() {
         let ask = report(&pool);
         let running = ask.running.expect("it is counted") + ask.unguarded;
         assert_eq!(ask.held + ask.spent_total, 2);
-        // The one that was entered may have ended; the one that was acquired never says so.
+        // The call that was entered may have ended; the call that was acquired never reports its end.
         assert!(running <= ask.spent_total && ask.spent_total <= running + 1, "{ask:?}");
         calls.join().expect("no panic");
         acquires.join().expect("no panic");
@@ -116,7 +117,7 @@ fn what_is_given_back_beside_the_end_of_its_lease_is_spent_or_free_and_never_bot
     loom::model(|| {
         let pool = lent(2, None);
         let (number, _) = pool.1.lock().expect("no panic").reserve(&pool.0, 2, at(1)).expect("two are there");
-        // At its end for this node.
+        // The end of the lease for this node.
         let end = pool.0.deadline();
         let caller = pool.clone();
         let settles = thread::spawn(move || {
@@ -128,7 +129,7 @@ fn what_is_given_back_beside_the_end_of_its_lease_is_spent_or_free_and_never_bot
         let seen = Seen { waiting: 10, ..Seen::default() };
         let ask = pool.1.lock().expect("no panic").write(&pool.0, seen, end, Duration::ZERO);
         let back = settles.join().expect("no panic");
-        // Where the report came first it has said that both were spent, and nothing comes back after that.
+        // If the report came first, it has told that both were spent, and nothing comes back afterwards.
         assert_eq!(ask.spent_total, 2 - back);
         assert_eq!(pool.0.balance().total(), 0, "nothing of an ended lease is in hand");
     });
@@ -144,7 +145,7 @@ fn what_is_put_back_beside_the_end_of_its_lease_is_not_spent_in_the_next() {
         let puts_back = thread::spawn(move || caller.0.put_back(2));
         let ask = report(&pool);
         assert_eq!(ask.held, 3);
-        // That was over for long when the next one came: of one permit.
+        // The old lease had been over for long when the next one came, of one permit.
         let now = at(0) + Duration::from_secs(2);
         let mut refill = pool.1.lock().expect("no panic");
         refill.believe(&pool.0, &grant(1, None), ClockBounds::default(), now, now, 0);
