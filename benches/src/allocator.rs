@@ -1,6 +1,6 @@
-//! What an exchange costs an allocator over HTTP, beside a bare axum that answers the same bodies. Each server has a thread of its
-//! own with one runtime; what is shown is the time that this thread runs, so that no load generator is measured, nor a store that
-//! is another process or has a thread of its own.
+//! The cost of an exchange to an allocator over HTTP, beside a bare axum server that answers the same bodies. Each
+//! server has a thread of its own with one runtime. The table shows the CPU time of that thread, so it includes neither
+//! the load generator nor a store in another process or thread.
 
 use crate::sample::median;
 use crate::store::place;
@@ -23,24 +23,24 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// Nodes that lease from the limits, and limits that each asks in an exchange.
+/// Numbers of nodes that lease from the limits, and of limits that each node asks for in an exchange.
 const NODES: [usize; 5] = [1, 10, 100, 1_000, 10_000];
 const ASKS: [usize; 2] = [1, 32];
 
-/// Where the books are. With the first one each number of nodes is measured, and so many with the others.
+/// The stores of the books. The first is measured with each number of nodes, the others with one number.
 pub(crate) const STORES: [&str; 5] = ["memory", "embedded", "redis", "postgres", "etcd"];
 const NODES_OF_OTHERS: usize = 100;
 
-/// Connections that are kept, each of which has one exchange at a time.
+/// Connections that are kept open, each with one exchange at a time.
 const CONNECTIONS: usize = 16;
 
-/// Each row is measured so often, in turn with its echo. The median is shown.
+/// Measurements of each row, in turn with its echo. The median is shown.
 const ROUNDS: usize = 3;
 
-/// What a node wants, all of which it spends until its next ask.
+/// Permits that a node wants, and spends before its next ask.
 const WANT: u64 = 10;
 
-/// What it says that it tries to spend in a second.
+/// Demand in permits a second that a node reports.
 const DEMAND: u64 = 5;
 
 const PATH: &str = "/v1/leases";
@@ -52,16 +52,16 @@ struct Row {
     store: &'static str,
     nodes: usize,
     asks: usize,
-    /// Microseconds an exchange, and what the echo takes for the same bodies.
+    /// Microseconds of an exchange, and of the echo with the same bodies.
     exchange_us: f64,
     echo_us: f64,
     /// Asks that a core answers in a second.
     asks_per_second: f64,
-    /// What of the echo's exchanges a core does in the same time.
+    /// Rate of exchanges, as a part of the echo's rate on one core.
     of_echo: f64,
 }
 
-/// Which rows are measured, and how long in each round.
+/// The rows to measure, and for how long in each round.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) seconds: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// The rows: the store, the nodes, and the asks of an exchange.
+    /// Returns the store, the nodes and the asks of each row.
     fn rows(&self) -> Vec<(&'static str, usize, usize)> {
         let mut rows = vec![];
         let is_chosen = |store: &&str| self.store.as_deref().is_none_or(|chosen| chosen == *store);
@@ -86,7 +86,7 @@ impl Chosen {
     }
 }
 
-/// Measures the rows that are `chosen`. Prints a table, or `json`.
+/// Measures the chosen rows. Prints a table, or `json`.
 pub(crate) fn print(chosen: &Chosen, json: bool) -> Result<(), Box<dyn Error>> {
     let lasts = Duration::from_secs(chosen.seconds);
     if !json {
@@ -134,7 +134,7 @@ fn measure(store: &'static str, nodes: usize, asks: usize, lasts: Duration) -> R
     while known < nodes {
         known += load.turn()?;
     }
-    // As each node is answered now.
+    // The last answer, which the echo repeats.
     let answer = Bytes::from(load.answer.clone());
     let echo = Host::start(move |listener, stopped| {
         let echo = move |_asks: Bytes| {
@@ -153,7 +153,7 @@ fn measure(store: &'static str, nodes: usize, asks: usize, lasts: Duration) -> R
         exchange.push(allocator.micros(&mut load, lasts)?);
         bare.push(echo.micros(&mut echoed, lasts)?);
     }
-    // Their connections end first: a server waits for them.
+    // Connections end first, because a server waits for them.
     drop((load, echoed));
     allocator.stop()?;
     echo.stop()?;
@@ -162,7 +162,7 @@ fn measure(store: &'static str, nodes: usize, asks: usize, lasts: Duration) -> R
     Ok(Row { store, nodes, asks, exchange_us, echo_us, asks_per_second, of_echo: echo_us / exchange_us })
 }
 
-/// So many limits with plenty.
+/// Configures `count` limits that never run short.
 fn limits(count: usize) -> String {
     let limit = |number: usize| {
         let rules = "rules = [{ kind = \"sliding_window\", limit = 1000000000, per = \"30s\" }]";
@@ -195,7 +195,7 @@ impl Host {
                     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| said(&error))?;
                 let address = listener.local_addr().map_err(|error| said(&error))?;
                 let serving = serve(listener, stopped).map_err(|error| said(&error))?;
-                // A receiver that is gone has no use for the server.
+                // If the receiver is gone, the server is of no use.
                 let _ = ready.send((address, Handle::current()));
                 serving.await.map_err(|error| said(&error))
             })
@@ -206,7 +206,7 @@ impl Host {
         Ok(Host { address, runtime, stop, thread })
     }
 
-    /// Microseconds that the thread runs for an exchange of `load`, over a time of `lasts`.
+    /// Microseconds that the thread runs for each exchange of `load`, measured over `lasts`.
     fn micros(&self, load: &mut Load, lasts: Duration) -> Result<f64, Box<dyn Error>> {
         let (before, end, mut exchanges) = (self.ran()?, CLOCK.now() + lasts, 0);
         while CLOCK.now() < end {
@@ -215,20 +215,20 @@ impl Host {
         Ok((self.ran()? - before).as_secs_f64() * 1e6 / exchanges as f64)
     }
 
-    /// For how long the thread has run.
+    /// CPU time of the thread so far.
     fn ran(&self) -> Result<Duration, Box<dyn Error>> {
         let (tell, ran) = mpsc::channel();
         self.runtime.spawn(async move {
             let time = clock_gettime(ClockId::ThreadCPUTime);
             let ran = Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0));
-            // A receiver that is gone needs no answer.
+            // If the receiver is gone, no answer is needed.
             let _ = tell.send(ran);
         });
         Ok(ran.recv()?)
     }
 
     fn stop(self) -> Result<(), Box<dyn Error>> {
-        // One that has ended needs no telling.
+        // A server that has ended needs no signal.
         let _ = self.stop.send(());
         self.thread.join().expect("no panic")?;
         Ok(())
@@ -272,7 +272,8 @@ impl Load {
         })
     }
 
-    /// One exchange on each connection, each of another node. Returns how many that were: no more than there are nodes.
+    /// Makes one exchange on each connection, each for another node. Returns the number of exchanges, at most one for
+    /// each node.
     fn turn(&mut self) -> Result<usize, Box<dyn Error>> {
         let at_once = CONNECTIONS.min(self.nodes.len());
         let asking: Vec<usize> = (0..at_once).map(|place| (self.next + place) % self.nodes.len()).collect();
@@ -298,7 +299,7 @@ impl Load {
     }
 }
 
-/// The body of the next answer.
+/// Reads the body of the next answer.
 fn answer(connection: &mut TcpStream) -> Result<Vec<u8>, Box<dyn Error>> {
     let (mut bytes, mut part) = (vec![], [0; 16 * 1_024]);
     loop {

@@ -1,4 +1,5 @@
-//! How long no exchange goes on while an allocator copies what it writes down: all pools at once, or a few at a time as it ships.
+//! How long exchanges wait while an allocator copies what it writes down: all pools at once, or a few at a time as
+//! shipped.
 
 use lessor_allocator::Config;
 use lessor_ledger::CarryOver;
@@ -9,10 +10,10 @@ use lessor_protocol::{Clock, Moment, NodeName};
 use std::error::Error;
 use std::time::Duration;
 
-/// Pools that are to be written.
+/// Numbers of pools to write.
 const POOLS: [usize; 3] = [1_000, 10_000, 90_000];
 
-/// Pools that are copied at once, as the journal of the allocator does.
+/// Pools copied at once, as in the allocator's journal.
 const AT_ONCE: usize = 300;
 
 const RULES: &str = "rules = [{ kind = \"sliding_window\", limit = 1000, per = \"30s\" }]";
@@ -43,7 +44,7 @@ pub(crate) fn print() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// How long a change of the limit's rules takes that so many `pools` go by.
+/// Time that a change of the limit's rules takes with this many `pools`.
 fn change(pools: usize) -> Result<Duration, Box<dyn Error>> {
     let (mut registry, now) = asked(pools)?;
     let text = format!("[[limit]]\nname = \"user\"\nkeyed = true\n{}", RULES.replace("1000", "900"));
@@ -53,7 +54,8 @@ fn change(pools: usize) -> Result<Duration, Box<dyn Error>> {
     Ok(CLOCK.now().since(began))
 }
 
-/// How long each part of a batch of so many `pools` takes, of which `most` are copied at once. The first part begins the batch.
+/// Time of each part of a batch of `pools`, of which at most `most` are copied at once. The first part begins the
+/// batch.
 fn parts(pools: usize, most: usize) -> Result<Vec<Duration>, Box<dyn Error>> {
     let (mut registry, now) = asked(pools)?;
     let mut spans = vec![];
@@ -72,7 +74,7 @@ fn parts(pools: usize, most: usize) -> Result<Vec<Duration>, Box<dyn Error>> {
     Ok(spans)
 }
 
-/// A registry that writes down what it lends, of which so many `pools` were asked for, and the time.
+/// Makes a registry that writes down what it lends, and asks it for `pools` pools. Returns it with the time.
 fn asked(pools: usize) -> Result<(Registry, Moment), Box<dyn Error>> {
     let text = format!("[[limit]]\nname = \"user\"\nkeyed = true\n{RULES}");
     let config = Config::parse(&text)?;

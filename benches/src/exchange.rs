@@ -1,5 +1,5 @@
-//! What an ask costs an allocator, by the limit that it is of: with a name of its own, by a key, by a name that a pattern stands
-//! for, and below a parent. The registry is the one that ships; nothing is sent and nothing is written.
+//! The cost of an ask to an allocator, by the kind of its limit: with a name of its own, keyed, named by a pattern, or
+//! below a parent. The registry is the shipped one; nothing is sent and nothing is written.
 
 use crate::sample::median;
 use lessor_allocator::Config;
@@ -16,20 +16,20 @@ const POOLS: usize = 32;
 /// Further patterns, none of which is asked for.
 const PATTERNS: usize = 2_000;
 
-/// Exchanges before those that are timed, and the timed ones, for each row and round.
+/// Exchanges before the timed ones, and timed exchanges, for each row and round.
 const EXCHANGES: (usize, usize) = (100, 2_000);
 
-/// Each row is measured so often, in turn with the others. Its median is shown.
+/// Measurements of each row, in turn with the others. The median is shown.
 const ROUNDS: usize = 5;
 
-/// From one exchange to the next.
+/// Time between two exchanges.
 const STEP: Duration = Duration::from_millis(100);
 
 const RULES: &str = "rules = [{ kind = \"sliding_window\", limit = 1000000000, per = \"30s\" }]";
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// What is asked for.
+/// The kind of limit asked for.
 #[derive(Clone, Copy)]
 enum Kind {
     Named,
@@ -86,7 +86,7 @@ fn config() -> String {
     text
 }
 
-/// Microseconds an ask, of so many in an exchange.
+/// Microseconds of an ask, with `asks` in an exchange.
 fn micros(config: &Config, kind: Kind, asks: usize) -> Result<f64, Box<dyn Error>> {
     assert!(asks <= POOLS && POOLS <= ASKS_MAX, "one exchange holds them");
     let mut now = Moment::ORIGIN + Duration::from_secs(1);
@@ -112,7 +112,7 @@ fn micros(config: &Config, kind: Kind, asks: usize) -> Result<f64, Box<dyn Error
                 return Err(error.detail.into());
             }
             let Entry::Ask(ask) = entry else { continue };
-            // All of it is spent until the next ask.
+            // All permits are spent before the next ask.
             ask.spent_total += grant.permits;
         }
     }

@@ -1,5 +1,6 @@
-//! What an ask costs below a parent that remembers for an hour, after one key after the other was used and left: beside the
-//! same ask of a limit that has no parent, in one run. The pools are those that ship; nothing is sent and nothing is written.
+//! The cost of an ask below a parent that remembers for an hour, after many keys were used and left one after the
+//! other. The same run shows the same ask without a parent. The pools are the shipped ones; nothing is sent and nothing
+//! is written.
 
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{Above, AskError, Holder, Plan, Pool, SessionId};
@@ -10,10 +11,10 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Keys that are used one after the other, all in all, where a row is printed.
+/// Total numbers of keys used, one after the other, at which a row is printed.
 const KEYS: [u64; 4] = [1_000, 10_000, 50_000, 100_000];
 
-/// The last keys before a row, whose asks are timed.
+/// The last keys before a row, for which asks are timed.
 const TIMED: u64 = 1_000;
 
 /// Sessions that take turns.
@@ -26,7 +27,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// Prints a row for so many keys, as soon as it is known.
+/// Prints a row for each number of keys, as soon as it is known.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {
     println!("| keys used | µs an ask, no parent | below a parent | ratio | sessions it remembers |");
     println!("|---:|---:|---:|---:|---:|");
@@ -72,7 +73,7 @@ fn use_key_below(child: Pool, parent: &mut Pool, id: SessionId, now: Moment) -> 
     use_key(child, &mut [Above { pool: parent, share: Share::EVEN }], id, now)
 }
 
-/// A session takes a permit of a key, spends it and says so, and is never seen there again: how long its two asks take.
+/// Lets a session take a permit of a key, spend and report it, and never return. Returns the time of its two asks.
 fn use_key(
     mut child: Pool,
     above: &mut [Above<'_>],

@@ -1,6 +1,6 @@
-//! Instructions a call, counted by valgrind's callgrind: a figure that a busy machine does not move. This binary
-//! runs itself under it. Only the calls are counted, in one function of the calling thread: what the server and the
-//! background task do meanwhile differs from run to run.
+//! Instructions a call, counted by valgrind's callgrind: a figure that a busy machine does not change. This binary runs
+//! itself under valgrind. Only the calls are counted, in one function of the calling thread: the work of the server and
+//! the background task differs from run to run.
 
 use crate::rows::{self, lessor::Fleet};
 use crate::sample::{COUNTED, WRONG_MAX};
@@ -16,11 +16,11 @@ const ROWS: [&str; 6] = [
     "lessor/try-all-2",
 ];
 
-/// Calls of a run: so many that neither the few dozen instructions around them show, nor the call that wakes the
-/// background task; and so few that leases outlast them, although valgrind makes each a hundred times as long.
+/// Calls of a run. So many that neither the few dozen instructions around them nor the call that wakes the background
+/// task matter. So few that leases outlast them, although valgrind slows each call a hundredfold.
 const CALLS: u64 = 200_000;
 
-/// Prints the instructions a call of some rows, or how to get what is missing.
+/// Prints the instructions a call of some rows, or how to install what is missing.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         return Err("valgrind is not installed: it is in the package `valgrind` of every distribution".into());
@@ -37,7 +37,7 @@ pub(crate) fn print() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Makes `calls` calls of `row`: what runs under valgrind.
+/// Makes `calls` calls of `row`, under valgrind.
 pub(crate) fn make_calls(row: &str, calls: u64) -> Result<(), Box<dyn Error>> {
     let fleet = Fleet::start()?;
     let mut cases = rows::all(&fleet)?;
@@ -49,7 +49,7 @@ pub(crate) fn make_calls(row: &str, calls: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The instructions of [`CALLS`] calls of `row`.
+/// Counts the instructions of [`CALLS`] calls of `row`.
 fn collected(row: &str) -> Result<f64, Box<dyn Error>> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])

@@ -1,5 +1,5 @@
-//! Bytes that a key takes in an allocator: one that a session uses, the same where it was used all through a window, and one that
-//! no session uses any more. The registry is the one that ships; what is counted was asked of the memory allocator and is still there.
+//! Bytes that a key takes in an allocator: when a session uses it, after use all through a window, and when no session
+//! uses it any more. The registry is the shipped one. Counted is memory that was allocated and is not freed.
 
 use lessor_allocator::Config;
 use lessor_ledger::pool::Past;
@@ -9,11 +9,11 @@ use lessor_protocol::{Moment, NodeName};
 use std::error::Error;
 use std::time::Duration;
 
-/// From one ask of a key to the next, and how many there are.
+/// Time between two asks for a key, and their number.
 const STEP: Duration = Duration::from_secs(1);
 const ASKS: u64 = 60;
 
-/// Keys of an exchange: as many as one may ask for.
+/// Keys in an exchange: the maximum.
 const CHUNK: usize = ASKS_MAX;
 
 const KINDS: [(&str, &str); 3] = [
@@ -22,7 +22,7 @@ const KINDS: [(&str, &str); 3] = [
     ("day", "kind = \"fixed_window\", limit = 100, per = \"1d\""),
 ];
 
-/// Prints the table for so many `keys`.
+/// Prints the table for `keys` keys.
 pub(crate) fn print(keys: usize) -> Result<(), Box<dyn Error>> {
     println!("| {keys} keys of a | bytes a key, asked once | all through a window | idle |");
     println!("|---|---:|---:|---:|");
@@ -66,7 +66,7 @@ impl Fleet {
         }
     }
 
-    /// Each key is asked for, and the permits of the ask before were spent.
+    /// Asks for each key, and reports the permits of the ask before as spent.
     fn ask(&mut self, want: u64) {
         self.now = self.now + STEP;
         let spent = self.caller.seq / self.keys.div_ceil(CHUNK) as u64;
@@ -90,10 +90,10 @@ impl Fleet {
         }
     }
 
-    /// Leases end, and a sweep looks at each key, long before it may be forgotten.
+    /// Lets leases end, and a sweep visit each key, long before keys may be forgotten.
     fn rest(&mut self) {
         self.now = self.now + Duration::from_secs(20);
-        // The round that the sweep is in, and a whole one.
+        // The sweep's current round, and a whole one.
         (0..2).for_each(|_| self.registry.sweep(self.now, self.keys));
     }
 }

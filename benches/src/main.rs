@@ -1,4 +1,4 @@
-//! What a call costs, side by side with what a user would pick instead, in one table from one run.
+//! The cost of a call, side by side with what a user would pick instead, in one table from one run.
 //!
 //! ```text
 //! cargo run --release -p benches -- check              # every row
@@ -18,11 +18,12 @@
 //! cargo run --release -p benches -- rivals             # a lease, Redis, PostgreSQL and nginx on a hot limit
 //! ```
 //!
-//! In reading order: `sample` (how a figure is taken), `quiet` (when it is taken again), `rows` (what is measured),
-//! `table` (how it is shown), `instructions` (what no noise can reach), `memory` and `keys` (what a key takes),
-//! `store` (what it costs to write down what is lent), `family` (what keys below a parent cost it), `sessions` (what sessions cost
-//! each other), `exchange` (what finding limit, pool and session costs), `threads` (what threads get that ask at once), `allocator`
-//! (what a whole exchange costs), `wire` (what of that is the form of its bodies), `tls` (what encryption adds).
+//! In reading order: `sample` (how a figure is taken), `quiet` (when a sample is taken again), `rows` (what is
+//! measured), `table` (how it is shown), `instructions` (a count that noise cannot reach), `memory` and `keys` (the
+//! memory of a key), `store` (the cost of writing down what is lent), `family` (the cost of keys below a parent),
+//! `sessions` (the cost of sessions to each other), `exchange` (the cost of finding limit, pool and session), `threads`
+//! (the throughput of threads that ask at once), `allocator` (the cost of a whole exchange), `wire` (the part of its
+//! bodies), `tls` (the cost of encryption).
 
 mod allocator;
 mod batch;
@@ -62,7 +63,7 @@ struct Args {
 enum Command {
     /// Measures the rows in turn, round by round, and prints one table.
     Check {
-        /// Only the rows whose name holds this; the row that the others are compared with is always there.
+        /// Only the rows whose name contains this text, and the row that the others are compared with.
         row: Option<String>,
         /// Samples of each row.
         #[arg(long, default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..))]
@@ -77,13 +78,13 @@ enum Command {
     Memory,
     /// Shows how many bytes a key takes in an allocator.
     Keys {
-        /// How many there are.
+        /// Number of keys.
         #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
         keys: u32,
     },
-    /// Shows how often each store is written for a limit that is in full use, and how long that takes.
+    /// Shows how often each store is written for a limit in full use, and how long that takes.
     Store {
-        /// How long each row is measured.
+        /// Seconds for which each row is measured.
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
         seconds: u64,
     },
@@ -93,17 +94,17 @@ enum Command {
     Sessions,
     /// Shows what an ask costs an allocator, by the kind of limit that it is of.
     Exchange,
-    /// Shows what threads get that hand in asks at once.
+    /// Shows how many asks a second are answered if several threads ask at once.
     Threads,
     /// Shows what an exchange costs an allocator over HTTP, beside a bare axum that answers the same bodies.
     Allocator {
-        /// How long each row is measured, three times.
+        /// Seconds for which each row is measured, three times.
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
         seconds: u64,
-        /// Only the row of so many nodes.
+        /// Only the rows with this number of nodes.
         #[arg(long)]
         nodes: Option<usize>,
-        /// Only the rows of so many asks an exchange.
+        /// Only the rows with this number of asks an exchange.
         #[arg(long)]
         asks: Option<usize>,
         /// Only the rows of this store: memory, embedded, redis, postgres or etcd.
@@ -115,21 +116,22 @@ enum Command {
     },
     /// Shows what it costs to read asks and to write answers, as JSON and in the most compact form.
     Wire,
-    /// Shows what encryption costs an exchange, with connections that are kept and with new ones.
+    /// Shows what encryption costs an exchange, with kept and with new connections.
     Tls {
-        /// How long each row is measured, in each of three rounds.
+        /// Seconds for which each row is measured, in each of three rounds.
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
         seconds: u64,
     },
     /// Shows how long exchanges wait while an allocator copies what it writes down.
     Batch,
-    /// Shows what callers of a hot limit get from a lease, and from what a user would pick instead: Redis, PostgreSQL, nginx.
+    /// Shows what callers of a hot limit get from a lease, and from what a user would pick instead: Redis, PostgreSQL
+    /// or nginx.
     Rivals {
-        /// How long each row is measured.
+        /// Seconds for which each row is measured.
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
         seconds: u64,
     },
-    /// Calls one row so many times: what `ir` runs under valgrind.
+    /// Makes a number of calls of one row: `ir` runs this under valgrind.
     #[command(hide = true)]
     Calls { row: String, calls: u64 },
 }
@@ -185,9 +187,9 @@ fn check(filter: Option<&str>, rounds: u32, json: bool) -> Result<(), Box<dyn Er
     if broken.is_empty() { Ok(()) } else { Err(format!("broken rows: {}", broken.join(", ")).into()) }
 }
 
-/// Takes a sample of each case in turn, round after round, so that a machine that slows down slows all of them.
+/// Takes a sample of each case in turn, round after round, so that a machine that slows down slows all cases.
 fn measure(cases: &mut [Case], rounds: u32) -> Result<Vec<Figures>, Box<dyn Error>> {
-    // What happens once (caches fill, clocks calibrate) belongs to no figure.
+    // One-time work (filling caches, calibrating clocks) belongs to no figure.
     for case in &mut *cases {
         case.sample()?;
     }

@@ -1,9 +1,9 @@
-//! Bytes a key takes, beside a bare map and a peer: what was asked of the allocator and is still there, and what became
-//! resident for it. The pools are those that ship, as they are once they were lent to.
+//! Bytes that a key takes in a client, beside a bare map and a peer: memory that was allocated and is not freed, and
+//! memory that became resident. The pools are the shipped ones, after they were lent to.
 
 use crate::rows::keyed;
 
-/// Prints the bytes a key of some maps with as many keys as the rows have.
+/// Prints the bytes a key of some maps, with as many keys as the rows have.
 pub(crate) fn print() {
     let keys = keyed::MANY as f64;
     println!("| {keys} keys | bytes a key, allocated | resident |");
@@ -19,7 +19,7 @@ pub(crate) fn print() {
     }
 }
 
-/// Bytes of this process in memory, where the platform says.
+/// Resident bytes of this process, where the platform tells.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,31 +1,31 @@
-//! Whether a thread had its core to itself. A sample during which another program ran on that core measures that program. A
-//! program on the core's other hardware thread counts too, also where a virtual machine hides it.
+//! Whether a thread had its core to itself. While another program runs on the core, a sample measures that program. So
+//! does a program on the core's other hardware thread, which a virtual machine may hide.
 
 use lessor_protocol::Clock;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Time without a core that a sample may have, as a part of it. Interrupts take a part of a percent; much more is
-/// another program, and two threads that take turns on one core no longer contend for anything.
+/// Largest part of a sample without a core. Interrupts take a part of a percent; much more is another program, and two
+/// threads that take turns on one core no longer contend for anything.
 const AWAY_MAX: f64 = 0.02;
 
-/// How much slower than ever before sums may be made on a core that no other program uses. The core's other hardware thread takes
-/// a quarter to a half of the core from a row with many steps to make. It takes nothing from a row that waits for one step.
-/// Ratios of rows would say which row it happened to.
+/// Largest slowdown of the sums on an undisturbed core, against the fastest so far. A program on the core's other
+/// hardware thread takes a quarter to a half of the core from a row with many steps to make, and nothing from a row
+/// that waits for one step. Ratios of rows would show which row was disturbed.
 const SLOWER_MAX: f64 = 1.15;
 
-/// Rounds of sums that take some ten microseconds: little beside a sample, and much beside a look at the clock.
+/// Rounds of sums, some ten microseconds long: short beside a sample, and long beside a reading of the clock.
 const ROUNDS: u64 = 4_000;
 
-/// The least time that those have taken, in nanoseconds.
+/// Shortest time of the sums so far, in nanoseconds.
 static BEST: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Whether this core does as much as ever in this instant.
+/// Whether this core does as much as ever at this instant.
 pub(crate) fn has_whole_core() -> bool {
     let clock = Clock::since_boot();
     let begin = clock.now();
-    // Eight sums that wait for nothing but their own last step: a core has more than enough to do.
+    // Eight sums, each of which waits only for its own last step: enough to fill a core.
     let mut sums = black_box([1_u64, 2, 3, 4, 5, 6, 7, 8]);
     for round in 0..ROUNDS {
         for sum in &mut sums {
@@ -38,20 +38,20 @@ pub(crate) fn has_whole_core() -> bool {
     took as f64 <= best as f64 * SLOWER_MAX
 }
 
-/// For how long this thread has had a core so far, where the platform says.
+/// CPU time of this thread so far, where the platform tells.
 #[cfg(target_os = "linux")]
 pub(crate) fn core_time() -> Option<Duration> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).ok()
 }
 
-/// For how long this thread has had a core so far, where the platform says.
+/// CPU time of this thread so far, where the platform tells.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn core_time() -> Option<Duration> {
     None
 }
 
-/// Whether a thread that had a core for `had` of `elapsed` was left alone. Not knowing is a yes.
+/// Whether a thread with `had` of CPU time in `elapsed` was undisturbed. If that is unknown, it counts as undisturbed.
 pub(crate) fn was_alone(had: Option<Duration>, elapsed: Duration) -> bool {
     had.is_none_or(|had| had.as_secs_f64() >= elapsed.as_secs_f64() * (1.0 - AWAY_MAX))
 }

@@ -1,6 +1,6 @@
-//! What a user would pick instead, on one hot limit that has plenty: so many callers, each with a connection of its own, decide call
-//! by call at a Redis, a PostgreSQL or an nginx. Beside them stand the same callers as nodes of an allocator, with a lease each.
-//! Each row has the machine to itself, but for the server that it calls.
+//! What a user would pick instead, on one hot limit that never runs short. A number of callers, each with its own
+//! connection, decide each call at a Redis, a PostgreSQL or an nginx. Beside them, the same callers are nodes of an
+//! allocator, each with a lease. Each row shares the machine only with the server that it calls.
 
 mod nginx;
 
@@ -22,13 +22,13 @@ use tokio::sync::oneshot;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{NoTls, Statement};
 
-/// Callers at once, as many processes would be.
+/// Concurrent callers, in the place of as many processes.
 const CALLERS: usize = 16;
 
-/// Leased checks between two looks at the clock, which takes longer than one of them.
+/// Leased checks between two readings of the clock, which cost more than a check.
 const CHECKS: u32 = 1_000;
 
-/// More than all of them can take.
+/// More permits than all callers can take.
 const LIMIT: u64 = 1_000_000_000;
 
 const CLOCK: Clock = Clock::since_boot();
@@ -36,7 +36,7 @@ const CLOCK: Clock = Clock::since_boot();
 /// A counter for each second.
 const REDIS_INCR: &str = "a counter of each second: `INCR`";
 
-/// Tokens and when they were counted last, by the time of the server.
+/// A token bucket: the tokens, and when they were last counted by the server's clock.
 const TOKEN_BUCKET: &str = "
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -53,7 +53,7 @@ redis.call('PEXPIRE', KEYS[1], 2000)
 return admitted
 ";
 
-/// An entry for each call of the last second.
+/// A sorted set with an entry for each call of the last second.
 const SORTED_SET: &str = "
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -86,14 +86,14 @@ const TAKE: &str = "UPDATE buckets SET tokens = $1, at = now() WHERE name = 'hot
 
 type Failed = Box<dyn Error + Send + Sync>;
 
-/// What the callers of one row did.
+/// The result of one row.
 struct Figures {
     decisions_per_second: f64,
-    /// Of a decision, in the median.
+    /// Microseconds of a decision, in the median.
     micros: f64,
 }
 
-/// Measures each row for so many `seconds`, and prints it as soon as it is known.
+/// Measures each row for `seconds`, and prints it as soon as it is known.
 pub(crate) fn print(seconds: u64) -> Result<(), Box<dyn Error>> {
     rows(seconds).map_err(|error| -> Box<dyn Error> { error })
 }
@@ -147,7 +147,8 @@ fn rows(seconds: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Lets each caller connect, and then decide again and again for as long as it `lasts`. `decide` says how many calls were admitted.
+/// Connects each caller, which then decides again and again while `lasts` runs. `decide` returns how many calls were
+/// admitted.
 fn race<C>(
     lasts: Duration,
     connect: impl AsyncFn() -> Result<C, Failed> + Sync,
@@ -185,7 +186,7 @@ fn runtime() -> Result<Runtime, Failed> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// The callers as nodes of an allocator on loopback.
+/// Measures the callers as nodes of an allocator on loopback.
 fn leased(lasts: Duration) -> Result<Figures, Failed> {
     let config = Config::parse(&format!(
         "[store]\nkind = \"memory\"\n[[limit]]\nname = \"hot\"\n\
@@ -206,13 +207,13 @@ fn leased(lasts: Duration) -> Result<Figures, Failed> {
         let hot = client.limit("hot");
         Ok((0..CHECKS).map(|_| u32::from(hot.try_acquire(1).is_ok())).sum())
     });
-    // It ends at this or by itself, which the next line tells.
+    // The server ends on this signal, or has ended by itself, which the next line reports.
     let _ = stop.send(());
     server.join().expect("no panic")?;
     figures
 }
 
-/// A connection to Redis, and the scripts that were loaded over it.
+/// A connection to Redis, and the script that was loaded over it.
 struct Line {
     connection: MultiplexedConnection,
     loaded: Option<String>,
@@ -257,12 +258,12 @@ async fn evaluate(line: &mut Line, script: &str, number: u64) -> Result<u32, Fai
     Ok(ask.arg(hash).arg(1).arg("hot").arg(LIMIT).arg(call).query_async(&mut line.connection).await?)
 }
 
-/// Where a PostgreSQL is that has the tables.
+/// A PostgreSQL that has the tables.
 struct Sql {
     config: tokio_postgres::Config,
 }
 
-/// A connection to it, with what is asked there.
+/// A connection to it, with its prepared statements.
 struct Session {
     client: tokio_postgres::Client,
     upsert: Statement,
@@ -315,7 +316,7 @@ impl Session {
     }
 }
 
-/// One request over a connection that is kept.
+/// Makes one request over a kept connection.
 fn get(line: &mut TcpStream) -> Result<u32, Failed> {
     line.write_all(b"GET / HTTP/1.1\r\nhost: hot\r\n\r\n")?;
     let (mut answer, mut part) = (vec![], [0; 4_096]);

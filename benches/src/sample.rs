@@ -1,8 +1,8 @@
 //! How a figure is taken: calls in batches until a sample's time is over, and the median of many samples.
 //!
-//! The median, because noise only ever adds. A mean follows the one sample in which another program had the core, and
-//! the least of many is a luck that no user has. Minimum and maximum show how far to trust the median. A sample that
-//! another program disturbed is taken again.
+//! The median is used because noise only adds time. A mean follows the one sample in which another program had the
+//! core, and the least of many samples is luck that no user has. Minimum and maximum show how far to trust the median.
+//! A sample that another program disturbed is taken again.
 
 use crate::quiet::{core_time, has_whole_core, was_alone};
 use lessor_protocol::Clock;
@@ -10,25 +10,25 @@ use std::error::Error;
 use std::sync::Barrier;
 use std::time::Duration;
 
-/// What samples are timed with.
+/// The clock that times samples.
 const CLOCK: Clock = Clock::since_boot();
 
-/// How long a sample lasts. A longer sample meets another program for sure, and in a shorter one a late thread counts.
+/// Length of a sample. A longer one is almost sure to meet another program; in a shorter one a late thread matters.
 const SAMPLE: Duration = Duration::from_millis(8);
 
-/// Calls between two looks at the clock: at 2 ns a call the look adds a fifth of a percent, and at 1 µs a sample
-/// still ends in time.
+/// Calls between two readings of the clock. At 2 ns a call, the reading adds a fifth of a percent; at 1 µs a call, a
+/// sample still ends in time.
 const BATCH: u64 = 1 << 13;
 
-/// Wrong answers that a row may have, as a part of its calls. A refusal costs about what an admission costs: one
-/// in a thousand moves no figure, more would make it a figure of something else.
+/// Largest part of a row's calls that may be answered wrongly. A refusal costs about as much as an admission: one in a
+/// thousand moves no figure, and more would make it a figure of something else.
 pub(crate) const WRONG_MAX: f64 = 0.001;
 
 /// How often a disturbed sample is taken again before it is kept: on a machine that is never quiet, a table that says
-/// so is better than none. Each try takes as long as a sample; others come and go within a second.
+/// so is better than none. Each try takes as long as a sample; other programs come and go within a second.
 const TRIES: u32 = 100;
 
-/// The median of `all`, at least one.
+/// The median of `all`, which must not be empty.
 pub(crate) fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     all[all.len() / 2]
@@ -39,37 +39,37 @@ type Calls = Box<dyn Fn(u64) -> u64 + Sync>;
 
 /// One row of the table, ready to be measured.
 pub(crate) struct Case {
-    /// As it is shown.
+    /// The name in the table.
     pub(crate) name: &'static str,
     threads: usize,
     prepare: Prepare,
-    /// For each thread in turn: makes so many calls, and counts those that were not answered as this row is about.
+    /// For each thread in turn: makes a number of calls, and counts those that were not answered as the row expects.
     calls: Vec<Calls>,
 }
 
 impl Case {
-    /// A row about `call`, which says whether it was answered as it should be.
+    /// Makes a row of `call`, which returns whether it was answered as expected.
     pub(crate) fn new(name: &'static str, call: impl Fn() -> bool + Sync + 'static) -> Self {
         Case { name, threads: 1, prepare: Box::new(|| Ok(())), calls: vec![batch(call)] }
     }
 
-    /// Made by two threads at the same time, of which the second makes another call.
+    /// Runs on two threads at once, of which the second makes another `call`.
     pub(crate) fn beside(mut self, call: impl Fn() -> bool + Sync + 'static) -> Self {
         self.calls.push(batch(call));
         Case { threads: 2, ..self }
     }
 
-    /// Made by two threads at the same time.
+    /// Runs on two threads at once.
     pub(crate) fn on_two_threads(self) -> Self {
         Case { threads: 2, ..self }
     }
 
-    /// Done before each sample, off the clock.
+    /// Runs `prepare` before each sample, outside the measured time.
     pub(crate) fn prepared_by(self, prepare: impl FnMut() -> Result<(), Box<dyn Error>> + 'static) -> Self {
         Case { prepare: Box::new(prepare), ..self }
     }
 
-    /// Takes one sample, again if it was disturbed.
+    /// Takes one sample, and takes it again if it was disturbed.
     pub(crate) fn sample(&mut self) -> Result<Sample, Box<dyn Error>> {
         let mut sample = self.one_sample()?;
         for _ in 1..TRIES {
@@ -104,35 +104,35 @@ impl Case {
         Ok(Sample::of(&runs))
     }
 
-    /// Makes `count` calls on this thread, and says how many were answered otherwise.
+    /// Makes `count` calls on this thread, and returns how many were answered wrongly.
     pub(crate) fn call(&mut self, count: u64) -> Result<u64, Box<dyn Error>> {
         (self.prepare)()?;
         Ok(counted(&self.calls[0], count))
     }
 }
 
-/// The loop is compiled together with the call; only the batch is behind a pointer.
+/// Puts a loop around `call`. The loop is compiled together with the call; only the batch is behind a pointer.
 fn batch(call: impl Fn() -> bool + Sync + 'static) -> Calls {
     Box::new(move |count| (0..count).map(|_| u64::from(!call())).sum())
 }
 
-/// What `ir` counts the instructions of: a profiler knows it by its name, [`COUNTED`].
+/// Makes the calls whose instructions `ir` counts: a profiler finds this function by its name, [`COUNTED`].
 #[inline(never)]
 fn counted(calls: &Calls, count: u64) -> u64 {
     calls(count)
 }
 
-/// The function above, as a pattern for a profiler.
+/// The name of [`counted`], as a pattern for a profiler.
 pub(crate) const COUNTED: &str = "benches::sample::counted";
 
-/// What one thread did in one sample.
+/// The result of one thread in one sample.
 struct Run {
     calls: u64,
     wrong: u64,
     elapsed: Duration,
-    /// Of this thread: what background tasks allocate is not the caller's.
+    /// Allocations of this thread: those of background tasks do not belong to the caller.
     allocations: u64,
-    /// Whether it had a core all the time.
+    /// Whether the thread had a core all the time.
     alone: bool,
 }
 
@@ -157,18 +157,18 @@ impl Run {
 /// One sample of one row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// Time by which all threads together move on by one call.
+    /// Nanoseconds in which all threads together make one call.
     ns: f64,
     calls: u64,
     wrong: u64,
     allocations: u64,
-    /// Whether every thread had a core all the time, and a whole one before and after.
+    /// Whether every thread had a core all the time, and an undisturbed one before and after.
     alone: bool,
 }
 
 impl Sample {
     fn of(runs: &[Run]) -> Self {
-        // Speeds add up: two threads that end at different times are not averaged over the time of the later one.
+        // Speeds are added: two threads that end at different times are not averaged over the longer time.
         let calls_per_ns: f64 = runs.iter().map(|run| run.calls as f64 / run.elapsed.as_nanos() as f64).sum();
         Sample {
             ns: 1.0 / calls_per_ns,
@@ -180,25 +180,25 @@ impl Sample {
     }
 }
 
-/// What the samples of one row say.
+/// The figures of one row, from its samples.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Figures {
     pub(crate) row: &'static str,
     pub(crate) ns_median: f64,
     pub(crate) ns_min: f64,
     pub(crate) ns_max: f64,
-    /// A call, on the caller's thread.
+    /// Allocations a call, on the caller's thread.
     pub(crate) allocations: f64,
-    /// Calls that were not answered as they should be, as a part of all.
+    /// Part of the calls that were answered wrongly.
     #[serde(skip)]
     pub(crate) wrong: f64,
-    /// Samples that were disturbed however often they were tried, as a part of all.
+    /// Part of the samples that stayed disturbed however often they were taken again.
     #[serde(skip)]
     disturbed: f64,
 }
 
 impl Figures {
-    /// The figures of at least one sample.
+    /// Computes the figures of at least one sample.
     pub(crate) fn of(row: &'static str, samples: &[Sample]) -> Self {
         let mut ns: Vec<f64> = samples.iter().map(|sample| sample.ns).collect();
         ns.sort_by(f64::total_cmp);
@@ -206,7 +206,7 @@ impl Figures {
         let calls = sum(|sample| sample.calls);
         Figures {
             row,
-            // Of an even number the upper one: a sample that was taken, rather than a mean of two.
+            // Of an even number, the upper one: a real sample rather than a mean of two.
             ns_median: ns[ns.len() / 2],
             ns_min: ns[0],
             ns_max: ns[ns.len() - 1],
@@ -216,12 +216,12 @@ impl Figures {
         }
     }
 
-    /// Whether it measured something else than its name says.
+    /// Whether the row measured something else than its name says.
     pub(crate) fn is_broken(&self) -> bool {
         self.wrong > WRONG_MAX
     }
 
-    /// Whether other programs had a part in the median.
+    /// Whether other programs affected the median.
     pub(crate) fn is_disturbed(&self) -> bool {
         self.disturbed > 0.5
     }

@@ -1,6 +1,6 @@
-//! What an ask costs a pool that many sessions share: each asks in turn, spends most of what it was lent, and says so. Of a steady
-//! flow each goes on with its rate, or hands it over when its turn is over. The pools are those that ship; nothing is sent and
-//! nothing is written.
+//! The cost of an ask in a pool that many sessions share. Each session asks in turn, spends most of what it was lent,
+//! and reports it. In a steady flow, each session keeps its rate, or hands it over when its turn ends. The pools are
+//! the shipped ones; nothing is sent and nothing is written.
 
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{AskError, Holder, Plan, Pool, SessionId};
@@ -13,37 +13,37 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sessions that share, where a row is printed.
+/// Numbers of sharing sessions, one for each row.
 const SESSIONS: [u64; 5] = [1, 10, 100, 1_000, 10_000];
 
 /// Asks that are timed for a row, after each session has asked three times.
 const TIMED: u64 = 200_000;
 
-/// How often each session asks.
+/// Time between two asks of a session.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// What each session would spend between two asks.
+/// Permits that each session would spend between two asks.
 const DEMAND: u64 = 20;
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// How much there is, in parts of what all of them want.
+/// The supply, as a part of what all sessions want.
 #[derive(Clone, Copy)]
 enum Supply {
     Twice,
     Fifth,
 }
 
-/// What the sessions share, and how each of them asks.
+/// What the sessions share, and how each session asks.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// A window; each ask tells what a vendor has left, or not.
+    /// A window. With `tells`, each ask tells a vendor's count.
     Window { supply: Supply, tells: bool },
-    /// A steady flow. Its burst is enough for all, or for one at a time.
+    /// A steady flow, with a burst for all sessions or for one at a time.
     Flow { is_for_all: bool, identities: u64 },
 }
 
-/// What is measured, by the heading of its column: one table after the other.
+/// The columns of each table: the heading and what is measured.
 const TABLES: [&[(&str, Kind)]; 2] = [
     &[
         ("plenty", Kind::Window { supply: Supply::Twice, tells: false }),
@@ -58,7 +58,7 @@ const TABLES: [&[(&str, Kind)]; 2] = [
     ],
 ];
 
-/// Prints a row of each table for so many sessions, as soon as it is known.
+/// Prints each table, with a row for each number of sessions as soon as it is known.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {
     TABLES.iter().try_for_each(|kinds| print_table(kinds))
 }
@@ -79,7 +79,7 @@ fn print_table(kinds: &[(&str, Kind)]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The rule that `sessions` share.
+/// Returns the rule that `sessions` share.
 fn rule(sessions: u64, kind: Kind) -> Result<Rule, RuleError> {
     match kind {
         Kind::Window { supply, .. } => {
@@ -99,7 +99,7 @@ fn rule(sessions: u64, kind: Kind) -> Result<Rule, RuleError> {
     }
 }
 
-/// Microseconds an ask.
+/// Microseconds of an ask.
 fn micros(sessions: u64, kind: Kind) -> Result<f64, Box<dyn Error>> {
     let plan = Plan {
         rules: vec![rule(sessions, kind)?],
@@ -128,18 +128,18 @@ fn micros(sessions: u64, kind: Kind) -> Result<f64, Box<dyn Error>> {
     Ok(ask(TIMED)?.as_secs_f64() * 1e6 / TIMED as f64)
 }
 
-/// What one session has said, and holds.
+/// What one session has reported and holds.
 #[derive(Clone, Copy, Default)]
 struct Node {
     seq: u64,
     spent: u64,
     held: u64,
-    /// What it goes by of a steady flow, and whether others wait for that.
+    /// The rate that it was lent, and whether others wait for that rate.
     rate: Option<(RateLease, bool)>,
 }
 
 impl Node {
-    /// Spends nearly all that it holds, says so and asks for more: how long the answer takes.
+    /// Spends nearly all that it holds, reports that and asks for more. Returns the time of the answer.
     fn ask(&mut self, pool: &mut Pool, id: SessionId, now: Moment, kind: Kind) -> Result<Duration, AskError> {
         let spends = self.held.min(DEMAND);
         (self.seq, self.spent, self.held) = (self.seq + 1, self.spent + spends, self.held - spends);

@@ -1,6 +1,6 @@
-//! What it costs to write down what a hot limit lends: how often the store is written, and how long that takes. A limit of
-//! which more is wanted than there is, by the shipping client and server: one with books in memory or in the embedded store, or
-//! three that share a Redis, a PostgreSQL or an etcd of one member.
+//! The cost of writing down what a hot limit lends: how often the store is written, and how long that takes. More is
+//! wanted of the limit than it has, with the shipped client and server. One server keeps its books in memory or in the
+//! embedded store, or three share a Redis, a PostgreSQL or an etcd of one member.
 
 use crate::allocator::STORES;
 use lessor::Client;
@@ -16,20 +16,20 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-/// Permits a second that the limit has.
+/// Permits a second of the limit.
 const RATES: [u64; 3] = [100, 10_000, 1_000_000];
 
-/// Nodes that share it, each of which calls so often in a second.
+/// Nodes that share the limit, and calls a second of each node.
 const NODES: u64 = 8;
 const CALLS: u64 = 50;
 
-/// What is wanted of what there is, in percent.
+/// Demand, in percent of the supply.
 const WANTED: u64 = 150;
 
-/// Servers that share a store, where several can.
+/// Servers that share a store, where it can be shared.
 const SHARING: usize = 3;
 
-/// Until the bucket that is full at first is empty, and leases are as large as demand has them.
+/// Time until the bucket, which is full at first, is empty and leases match the demand.
 const WARM_UP: Duration = Duration::from_secs(3);
 
 const CLOCK: Clock = Clock::since_boot();
@@ -43,20 +43,20 @@ struct Row {
     cost: Cost,
 }
 
-/// What was done, in total.
+/// Totals of the work done.
 #[derive(Clone, Copy, Default)]
 struct Cost {
-    /// Batches that became durable; roots that were swapped, of a store that several share.
+    /// Batches that became durable or, in a shared store, roots that were swapped.
     commits: f64,
-    /// How often the store was waited for, and for how long in all.
+    /// Waits for the store: their number, and their time in all.
     waits: f64,
     wait_seconds: f64,
     exchanges: f64,
-    /// By this process, on its disk.
+    /// Bytes that this process wrote to its disk.
     bytes: f64,
 }
 
-/// Measures each rate for so many `seconds`, and prints a row as soon as it is known.
+/// Measures each rate for `seconds`, and prints a row as soon as it is known.
 pub(crate) fn print(seconds: u64) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     println!(
@@ -92,7 +92,7 @@ async fn measure(
         addresses.push(listener.local_addr()?);
         let (stop, stopped) = oneshot::channel::<()>();
         let server = Server::open(Config::parse(&config)?, true)?.run(listener, async {
-            // Dropped or sent: it is over.
+            // The server stops when the sender signals or is dropped.
             let _ = stopped.await;
         });
         servers.push((stop, tokio::spawn(server)));
@@ -110,14 +110,14 @@ async fn measure(
         permits += node.await??;
     }
     for (stop, server) in servers {
-        // An error says that it has ended by itself, which the next line tells.
+        // An error means that the server has ended by itself, which the next line reports.
         let _ = stop.send(());
         server.await??;
     }
     Ok(Row { store, rate, permits, seconds: lasts.as_secs_f64(), cost })
 }
 
-/// What a configuration says of the place of `store`, and the server that runs there, if it needs one.
+/// Returns the place of `store` for a configuration, and the server that runs there, if it needs one.
 pub(crate) async fn place(
     store: &str,
     folder: &Path,
@@ -134,7 +134,7 @@ pub(crate) async fn place(
     Ok((format!("url = {:?}", server.url()), Some(server)))
 }
 
-/// Takes its part of what is wanted, call by call, and says how much it got from one moment to the other.
+/// Takes its part of the demand, call by call, and returns how much it got between the two moments.
 async fn call(
     allocator: SocketAddr,
     node: u64,
@@ -153,7 +153,7 @@ async fn call(
             break;
         }
         calls += 1;
-        // What is due by now, so that a small rate is not rounded to nothing.
+        // The permits due by now, so that a small rate is not rounded to zero.
         let due = calls * rate * WANTED / 100 / NODES / CALLS;
         let got = hot.try_acquire_up_to(due - wanted).unwrap_or(0);
         wanted = due;
@@ -163,7 +163,7 @@ async fn call(
     Ok(taken)
 }
 
-/// What all servers say that they did.
+/// Sums the costs of all servers.
 async fn all_costs(addresses: &[SocketAddr]) -> Result<Cost, Box<dyn Error>> {
     let mut all = Cost::default();
     for address in addresses {
@@ -179,7 +179,7 @@ async fn all_costs(addresses: &[SocketAddr]) -> Result<Cost, Box<dyn Error>> {
     Ok(all)
 }
 
-/// What the server says that it did, and the kernel of this process.
+/// Reads the costs from the server's metrics, and the bytes from the kernel.
 async fn cost(allocator: SocketAddr) -> Result<Cost, Box<dyn Error>> {
     let mut stream = TcpStream::connect(allocator).await?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;

@@ -1,15 +1,15 @@
-//! How the figures are shown: a table for people, which can go into a document as it is, or JSON for tools.
+//! The form of the figures: a table for people, which fits into a document, or JSON for tools.
 
 use crate::sample::Figures;
 
-/// The row that the others are compared with: one uncontended atomic subtraction is the least that a count which
-/// threads share can cost.
+/// The row that the others are compared with: one uncontended atomic subtraction is the least that a shared count can
+/// cost.
 pub(crate) const UNIT: &str = "floor/fetch_sub";
 
 const HEAD: [&str; 6] =
     ["row", "ns/call median", "min", "max", "x of floor/fetch_sub", "allocations per call"];
 
-/// What the table mis-measures, for a reader without its source.
+/// The limits of the table, for a reader without its source.
 const CAVEATS: &str = "\
 Read ratios within one table. A loop lets calls overlap: amid other work a call costs more than its row says.
 In a virtual machine, clocks and the second core are the host's: rows with a clock or two threads differ most.
@@ -17,7 +17,7 @@ A row of two threads is wall time over the calls of both. What two cores of this
 floor rows of two threads that share nothing say: two hardware threads of one core, or a busy host, do less than twice as much.
 ";
 
-/// The table, with what it mis-measures above it.
+/// Returns the table, with its limits above it.
 pub(crate) fn text(figures: &[Figures], rounds: u32) -> String {
     let unit = figures.iter().find(|row| row.row == UNIT).map(|row| row.ns_median);
     let mut lines = vec![HEAD.map(str::to_owned)];
@@ -44,13 +44,13 @@ fn joined(cells: [String; 6]) -> String {
     format!("|{}|\n", cells.join("|"))
 }
 
-/// The rows that are not broken, as an array.
+/// Returns the rows that are not broken, as an array.
 pub(crate) fn json(figures: &[Figures]) -> serde_json::Result<String> {
     let sound: Vec<&Figures> = figures.iter().filter(|row| !row.is_broken()).collect();
     serde_json::to_string_pretty(&sound)
 }
 
-/// Which rows to mistrust, if any: their median itself was disturbed.
+/// Names the rows whose median was disturbed, if any.
 pub(crate) fn warning(figures: &[Figures]) -> Option<String> {
     let disturbed: Vec<&str> = figures.iter().filter(|row| row.is_disturbed()).map(|row| row.row).collect();
     let list = disturbed.join(", ");
@@ -83,7 +83,7 @@ fn line(figures: &Figures, unit: Option<f64>) -> [String; 6] {
     ]
 }
 
-/// Three digits that mean something.
+/// Formats three significant digits.
 fn nanos(nanos: f64) -> String {
     match nanos {
         ..10.0 => format!("{nanos:.2}"),
@@ -92,7 +92,7 @@ fn nanos(nanos: f64) -> String {
     }
 }
 
-/// Zero only if there was none at all.
+/// Formats allocations a call; "0" only if there were none at all.
 fn allocations(a_call: f64) -> String {
     match a_call {
         ..=0.0 => "0".to_owned(),

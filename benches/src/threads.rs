@@ -1,5 +1,5 @@
-//! What threads that hand in asks at once get from one allocator: on limits of their own, on keys of one limit, below one parent, and
-//! where one lock is around all of it. The registry is the one that ships, behind the lock that the shell has.
+//! The throughput of threads that ask one allocator at once: on limits of their own, on keys of one limit, below one
+//! parent, and with one lock around everything. The registry is the shipped one, behind the lock of the shell.
 
 use crate::sample::median;
 use lessor_allocator::Config;
@@ -12,10 +12,10 @@ use std::sync::{Barrier, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
-/// Asks of an exchange.
+/// Asks in an exchange.
 const ASKS: usize = 32;
 
-/// Each row is measured so often, in turn with the others. Its median is shown.
+/// Measurements of each row, in turn with the others. The median is shown.
 const ROUNDS: usize = 5;
 
 /// How long a row is measured in each round.
@@ -51,7 +51,7 @@ impl Kind {
     }
 }
 
-/// Prints the table, for one thread and as many as there are cores.
+/// Prints the table, for one thread and for one on each core.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {
     let most = thread::available_parallelism()?.get();
     println!("| each thread asks for | asks/s of one thread | of {most} threads | to one |");
@@ -81,7 +81,7 @@ fn config(threads: usize) -> String {
     text
 }
 
-/// What so many `threads` get in all.
+/// Asks a second of all `threads` together.
 fn asks_per_second(config: &Config, kind: Kind, threads: usize) -> Result<f64, Box<dyn Error>> {
     let registry = RwLock::new(Registry::new(&config.limits, config.clocks, Past::None, CLOCK.now(), 1));
     let (one_lock, start) = (Mutex::new(()), Barrier::new(threads));
@@ -116,7 +116,7 @@ fn asks_per_second(config: &Config, kind: Kind, threads: usize) -> Result<f64, B
                             return Err(error.detail);
                         }
                         let Entry::Ask(ask) = entry else { continue };
-                        // All of it is spent until the next ask.
+                        // All permits are spent before the next ask.
                         ask.spent_total += grant.permits;
                     }
                 }

@@ -1,5 +1,6 @@
-//! What encryption costs an exchange: a server in clear, one with a certificate, and one that also wants a certificate of its
-//! peers, each with connections that are kept and with a new one for each exchange. Callers and servers share one process.
+//! The cost of encryption to an exchange. One server is unencrypted, one has a certificate, and one also requires
+//! certificates of its peers. Each is measured with kept connections and with a new one for each exchange. Callers and
+//! servers share one process.
 
 use crate::sample::median;
 use lessor_allocator::{Config, Server};
@@ -15,20 +16,20 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// Callers, each of which has one exchange at a time.
+/// Callers, each with one exchange at a time.
 const CALLERS: u64 = 16;
 
-/// Each row is measured so often, in turn with the others. The median is shown.
+/// Measurements of each row, in turn with the others. The median is shown.
 const ROUNDS: usize = 3;
 
-/// Longest that an exchange may take.
+/// Timeout of an exchange.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const CLOCK: Clock = Clock::since_boot();
 
 type Broken = Box<dyn Error + Send + Sync>;
 
-/// How a server speaks.
+/// The encryption of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Speaks {
     Clear,
@@ -74,7 +75,7 @@ async fn measure(lasts: Duration) -> Result<(), Broken> {
     Ok(())
 }
 
-/// A server, and what its callers say next.
+/// A server, and the next requests of its callers.
 struct Host {
     url: String,
     http: HttpClient,
@@ -100,7 +101,7 @@ impl Host {
         let address = listener.local_addr()?;
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(server.run(listener, async move {
-            // A sender that is gone wants it to end, too.
+            // A dropped sender stops the server too.
             let _ = stopped.await;
         }));
         let (scheme, tls) = match speaks {
@@ -122,7 +123,7 @@ impl Host {
         Ok(Host { url: format!("{scheme}://{address}/v1/leases"), http, callers, stop, serving })
     }
 
-    /// All callers, one exchange after the other, over a time of `lasts`.
+    /// Runs all callers, one exchange after the other, while `lasts` runs. Returns the exchanges a second.
     async fn exchanges_a_second(&mut self, kept: bool, lasts: Duration) -> Result<f64, Broken> {
         let (began, mut calls) = (CLOCK.now(), JoinSet::new());
         for caller in self.callers.drain(..) {
@@ -144,7 +145,7 @@ impl Host {
     }
 }
 
-/// One caller's exchanges, and how many that were.
+/// Makes the exchanges of one caller, and returns their number.
 async fn call(
     http: HttpClient,
     url: String,

@@ -1,5 +1,5 @@
-//! What the bodies of an exchange cost an allocator: to read the asks and to write the answers as JSON, and beside it the least that
-//! a compact form could cost. That one has each number in as few bytes as it takes, each name with its length, and nothing else.
+//! The cost of an exchange's bodies to an allocator: reading asks and writing answers as JSON, beside the least cost of
+//! a compact form. That form has each number in as few bytes as possible, each name with its length, and nothing else.
 
 use crate::sample::median;
 use lessor_allocator::Config;
@@ -14,10 +14,10 @@ use std::time::Duration;
 /// Asks in an exchange.
 const ASKS: [usize; 2] = [1, 32];
 
-/// Exchanges until answers are as they mostly are.
+/// Exchanges before answers have their usual form.
 const EXCHANGES: u64 = 50;
 
-/// Asks that are read and written in a round, and rounds. The median is shown.
+/// Asks read and written in a round, and rounds. The median is shown.
 const ASKS_A_ROUND: usize = 64_000;
 const ROUNDS: usize = 9;
 
@@ -78,7 +78,8 @@ fn row(asks: usize, form: &str, bytes_in: usize, read: impl Fn(), write: impl Fn
     println!("| {asks} | {form} | {bytes_in} | {size} | {to_read:.2} | {to_write:.2} | {allocations} |");
 }
 
-/// A node that has asked for so many limits for a while: its next request, and whom it asks.
+/// Returns the next request of a node that has asked for `asks` limits for a while, the registry that it asks, and its
+/// caller.
 fn settled(asks: usize) -> Result<(LeasesRequest, Registry, Caller), Box<dyn Error>> {
     let limit = |limit| {
         let rules = "rules = [{ kind = \"sliding_window\", limit = 1000000000, per = \"30s\" }]";
@@ -128,7 +129,7 @@ fn put_text(into: &mut Vec<u8>, text: &str) {
     into.extend_from_slice(text.as_bytes());
 }
 
-/// One more than it is, and nothing if there is none.
+/// Writes the number plus one, or zero for `None`.
 fn put_if(into: &mut Vec<u8>, number: Option<u64>) {
     put(into, number.map_or(0, |number| number + 1));
 }

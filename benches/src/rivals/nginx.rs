@@ -1,4 +1,4 @@
-//! An nginx that counts calls by `limit_req`: on a free port of loopback, with all that it writes in a folder of its own.
+//! An nginx that counts calls by `limit_req`, on a free port of loopback, with all its files in a temporary folder.
 
 use lessor_allocator::cells::private::HeldPort;
 use std::io;
@@ -7,18 +7,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// A running server, which ends with this.
+/// A running server, which stops when this is dropped.
 pub(super) struct Nginx {
     folder: TempDir,
     port: HeldPort,
 }
 
 impl Nginx {
-    /// A server of the `nginx` that is found; `None` if there is none.
+    /// Starts the installed `nginx`; `None` if there is none.
     pub(super) fn start() -> io::Result<Option<Self>> {
         let (folder, port) = (tempfile::tempdir()?, HeldPort::any()?);
         std::fs::write(folder.path().join("nginx.conf"), config(folder.path(), port.address()))?;
-        // It listens, and goes on in the background, when this returns.
+        // When this returns, the server listens and runs in the background.
         match command(folder.path()).status() {
             Ok(status) if status.success() => Ok(Some(Nginx { folder, port })),
             Ok(status) => Err(io::Error::other(format!("nginx ended at once: {status}"))),
@@ -27,7 +27,7 @@ impl Nginx {
         }
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub(super) fn address(&self) -> SocketAddr {
         self.port.address()
     }
@@ -35,7 +35,8 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // The process whose number is in its folder ends, with its workers. What fails here fails in a bench that is over.
+        // Stops the process whose id is in the folder, with its workers. A failure here does not matter: the bench is
+        // over.
         let _ = command(self.folder.path()).args(["-s", "stop"]).stderr(Stdio::null()).status();
     }
 }
@@ -46,7 +47,8 @@ fn command(folder: &Path) -> Command {
     command
 }
 
-/// Two workers, as this machine has cores, that count every call to one limit with plenty.
+/// Configures two workers, one for each core of the machine measured, that count every call against a limit that never
+/// runs short.
 fn config(folder: &Path, address: SocketAddr) -> String {
     let folder = folder.display();
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];

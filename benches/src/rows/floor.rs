@@ -1,4 +1,4 @@
-//! What no shared counter can beat on this machine: one clock reading, one change of an atomic.
+//! The least that a shared counter can cost on this machine: one reading of a clock, one change of an atomic.
 
 use crate::sample::Case;
 use lessor_protocol::{Clock, CoarseClock};
@@ -9,24 +9,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// The clock that the hot path reads.
+/// The clock that a call reads.
 #[derive(Clone, Copy)]
 struct HotClock(Option<CoarseClock>);
 
 impl HotClock {
-    /// Whether it shows a time, which it always does.
+    /// Whether the clock shows a time, which it always does.
     #[inline(always)]
     fn is_read(self) -> bool {
         self.0.map_or_else(|| CLOCK.now().as_nanos(), |clock| clock.tick().number()) != u64::MAX
     }
 }
 
-/// An atomic that no other is fetched with: common processors fetch two lines of 64 bytes at a time.
+/// An atomic without a neighbour in its pair of cache lines, which common processors fetch together.
 #[repr(align(128))]
 struct Counter(AtomicU64);
 
 impl Counter {
-    /// More than all samples take.
+    /// Makes a counter with more than all samples take.
     const fn full() -> Self {
         Counter(AtomicU64::new(u64::MAX))
     }
@@ -35,7 +35,7 @@ impl Counter {
         self.0.fetch_sub(1, Ordering::AcqRel) > 0
     }
 
-    /// For a counter that only this thread writes.
+    /// Subtracts without an atomic operation, for a counter that only this thread writes.
     fn subtract_plainly(&self) -> bool {
         let count = self.0.load(Ordering::Relaxed);
         self.0.store(count.wrapping_sub(1), Ordering::Relaxed);
@@ -78,7 +78,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("floor/thread-local-2-threads", decrement_own).on_two_threads(),
         Case::new("floor/fetch_sub", move || black_box(&alone).subtract()),
         Case::new("floor/cas", move || black_box(&swapped).exchange()),
-        // What both cost at once, which is less than one and the other: a processor overlaps them.
+        // The cost of both in one call, which is less than their sum: a processor overlaps them.
         Case::new("floor/clock-and-cas", move || clock.is_read() && black_box(&timed).exchange()),
         Case::new("floor/clock-and-store", move || clock.is_read() && black_box(&plain).subtract_plainly()),
         Case::new("floor/fetch_sub-2-threads", move || black_box(&shared).subtract()).on_two_threads(),
@@ -89,7 +89,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// `floor/clock` is the one that the hot path reads; the others are what it could have read.
+/// `floor/clock` is the clock that a call reads; the others are alternatives.
 fn clocks(hot: HotClock) -> Vec<Case> {
     let system = |name, id| {
         Case::new(name, move || {
@@ -111,7 +111,7 @@ fn clocks(hot: HotClock) -> Vec<Case> {
     ]
 }
 
-/// The processor's own counter, as the crate that governor uses reads it.
+/// The processor's own counter, read as by the crate that governor uses.
 fn tsc() -> Case {
     let clock = quanta::Clock::new();
     Case::new("floor/clock-tsc", move || {

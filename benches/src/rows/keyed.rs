@@ -1,8 +1,7 @@
-//! One lookup and one call, among one, a thousand and a million keys, beside a bare map and a peer on the same
-//! keys in the same order. The text of a key is hot, as its caller has it who has just read a request: looked up
-//! in a list of a million, it would be two more waits for memory a call, in every row. No allocator extends a
-//! million leases every two seconds, so here the pools are stocked by hand; lookup and call are the shipping
-//! ones.
+//! One lookup and one call, among one, a thousand and a million keys, beside a bare map and a peer on the same keys in
+//! the same order. The text of a key is in the cache, as for a caller that has just read a request. Looked up in a list
+//! of a million, it would cost two more waits for memory a call, in every row. No allocator extends a million leases
+//! every two seconds, so the pools are stocked by hand; lookup and call are the shipped ones.
 
 use crate::sample::Case;
 use governor::clock::DefaultClock;
@@ -20,12 +19,12 @@ pub(crate) const MANY: usize = 1_000_000;
 
 type Governor = RateLimiter<String, DashMapStateStore<String>, DefaultClock>;
 
-/// What all keys begin with.
+/// The prefix of all keys.
 const USER: &str = "user-";
 
 static KEYS: LazyLock<Vec<String>> =
     LazyLock::new(|| (0..MANY).map(|user| format!("{USER}{user:06}")).collect());
-/// The numbers of three digits, one behind the other.
+/// The numbers of three digits, one after the other.
 static DIGITS: LazyLock<String> = LazyLock::new(|| (0..1_000).map(|number| format!("{number:03}")).collect());
 static ONE: LazyLock<Limit> = LazyLock::new(|| limit(1));
 static THOUSAND: LazyLock<Limit> = LazyLock::new(|| limit(1_000));
@@ -48,7 +47,7 @@ thread_local! {
     static KEY: RefCell<String> = RefCell::new(USER.to_owned());
 }
 
-/// A call by one of the first `keys`, as by chance: no cache holds what is known of it.
+/// Makes a call by a random one of the first `keys`, so that no cache holds its state.
 #[inline]
 fn by_chance(keys: usize, call: impl FnOnce(&String) -> bool) -> bool {
     let mut dice = DICE.get();
@@ -63,7 +62,7 @@ fn by_chance(keys: usize, call: impl FnOnce(&String) -> bool) -> bool {
     })
 }
 
-/// Makes a key into another one as [`KEYS`] has it, without an allocation, and in less time than `write!`, which would be a
+/// Turns a key into another one of [`KEYS`]. It allocates nothing and takes less time than `write!`, which would be a
 /// part of each row.
 #[inline]
 fn write_key(key: &mut String, user: usize) {
@@ -73,7 +72,7 @@ fn write_key(key: &mut String, user: usize) {
     key.push_str(digits(user % 1_000));
 }
 
-/// Makes each map that has as many keys. It stays.
+/// Returns functions that make each map with a million keys. The maps are never freed.
 pub(crate) fn maps() -> [(&'static str, fn()); 3] {
     LazyLock::force(&KEYS);
     [

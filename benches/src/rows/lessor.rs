@@ -1,5 +1,5 @@
-//! Our own calls, against a real lease: the shipping client, lent to by the shipping server over loopback. A lease
-//! is made to last through a sample, and the calls that it did not cover are counted.
+//! Our own calls on a real lease: the shipped client, lent to by the shipped server over loopback. A lease is made to
+//! outlast a sample, and calls that it did not cover are counted.
 
 use crate::sample::Case;
 use lessor::{Client, HotClock, Limit, try_all};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-/// What is lent out.
+/// The limits of the server.
 const CONFIG: &str = r#"
 [[limit]]
 name = "hit"
@@ -47,28 +47,28 @@ name = "empty"
 rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s", initial = 0 }]
 "#;
 
-/// Free permits with which a sample begins: 8 ms of two threads at 1 ns a call take 16 million. It is also far
-/// above the low water of the demand that [`BULK`] makes, so that no call of a sample sends for more.
+/// Free permits at the start of a sample: 8 ms of two threads at 1 ns a call take 16 million. It is also far above the
+/// low water of the demand that [`BULK`] makes, so that no call of a sample wakes the background task.
 const AMPLE: u64 = 1 << 26;
 
-/// Permits of the call that makes demand. A lease is sized by what was tried, refused calls included: one call of
-/// this size, refused or not, brings a lease of some hundred millions.
+/// Permits of the call that makes demand. A lease is sized by attempted spends, refused ones included: one call of this
+/// size, refused or not, brings a lease of some hundred million permits.
 const BULK: u64 = 1 << 28;
 
-/// Time for a lease to come, some exchanges long, and how often it is asked for before giving up.
+/// Time for a lease to arrive, some exchanges long, and how often to ask for it before giving up.
 const LEASE_WITHIN: Duration = Duration::from_millis(20);
 const TRIES: u32 = 100;
 
-/// A server and a client of it, which live as long as this.
+/// A server and two clients, which end when this is dropped.
 pub(crate) struct Fleet {
     runtime: Runtime,
     client: Client,
-    /// Goes by a thread of its own rather than the system's coarse clock.
+    /// Uses a thread of its own as the hot clock, rather than the system's coarse clock.
     ticking: Client,
 }
 
 impl Fleet {
-    /// Starts them, on one thread beside the one that measures.
+    /// Starts the server and the clients on one thread, beside the measuring thread.
     pub(crate) fn start() -> Result<Self, Box<dyn Error>> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let (client, ticking) = runtime.block_on(async {
@@ -91,7 +91,7 @@ impl Fleet {
         vec![
             self.hit("lessor/hit", &hit),
             Case::new("lessor/refusal", move || {
-                // Looked at where it is: moving it would be a wait for what has just been written.
+                // Used by reference: moving the answer would wait for the write that has just made it.
                 let answer = black_box(&empty).try_acquire(1);
                 black_box(&answer).is_err()
             }),
@@ -112,7 +112,7 @@ impl Fleet {
         Case::new(name, call).prepared_by(self.ample(vec![limit.clone()]))
     }
 
-    /// Two threads, each on a limit of its own.
+    /// Makes a row of two threads, each on a limit of its own.
     fn hit_two(&self, name: &'static str, limits: [Limit; 2]) -> Case {
         let [first, second] = limits.clone();
         let case = Case::new(name, move || black_box(&first).try_acquire(1).is_ok());
@@ -120,7 +120,7 @@ impl Fleet {
             .prepared_by(self.ample(limits.to_vec()))
     }
 
-    /// Sees to it that of each limit there is a lease that outlasts a sample.
+    /// Makes sure that each limit has a lease that outlasts a sample.
     fn ample(&self, limits: Vec<Limit>) -> impl FnMut() -> Result<(), Box<dyn Error>> + 'static {
         let runtime = self.runtime.handle().clone();
         move || {
@@ -139,7 +139,7 @@ async fn is_ample(limit: &Limit) -> bool {
         if limit.available() >= AMPLE {
             return true;
         }
-        // Whether it is admitted does not matter: it is an attempt either way.
+        // Refused or admitted, the call counts as demand.
         let _ = limit.try_acquire(BULK);
         tokio::time::sleep(LEASE_WITHIN).await;
     }

@@ -1,4 +1,4 @@
-//! What is measured: the physical floor, our own calls against a real lease, and what a user would pick instead.
+//! The rows: the physical floor, our own calls on a real lease, and what a user would pick instead.
 
 mod floor;
 pub(crate) mod keyed;
@@ -10,7 +10,7 @@ use crate::sample::Case;
 use lessor::Fleet;
 use std::error::Error;
 
-/// Every row, in the order of the table.
+/// Returns every row, in the order of the table.
 pub(crate) fn all(fleet: &Fleet) -> Result<Vec<Case>, Box<dyn Error>> {
     let mut cases = floor::cases();
     cases.extend(own_part::cases());

@@ -1,5 +1,6 @@
-//! An experiment that ended, and no part of the product: a thread spends from a part of a slot that only it writes, with plain
-//! loads and stores. These rows are its hits alone, without what takes a part back. `docs/design/client.md` says why it went.
+//! An experiment that was given up, and is no part of the product: each thread spends from a part of a slot that only
+//! it writes, with plain loads and stores. These rows measure its hits alone, without taking a part back.
+//! `docs/design/client.md` tells why it was given up.
 
 use crate::sample::Case;
 use lessor_protocol::{Clock, CoarseClock, Moment};
@@ -11,35 +12,35 @@ use std::time::Duration;
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// Threads that have a part. More than live at once, for each sample starts some.
+/// Parts for threads. More than live at once, because each sample starts some threads.
 const PLACES: usize = 64;
 
-/// Permits that a part gets at a time, and then the exact clock is read again: as often as in the shipping slot.
+/// Permits that a part gets before the exact clock is read again: as many as in the shipped slot.
 const SHARE: u64 = 512;
 
-/// How late a reading of the coarse clock may be, as in the shipping slot.
+/// Assumed delay of the coarse clock, as in the shipped slot.
 const LATE: Duration = Duration::from_millis(27);
 
-/// No tick has this number.
+/// A value of `armed` that no tick has.
 const NONE: u64 = u64::MAX;
 
 thread_local! {
     static PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// What one thread spends from.
+/// The permits that one thread spends from.
 #[repr(align(128))]
 struct Part {
-    /// What the coarse clock shows while the part may be spent. The one that takes it back sets it to [`NONE`], has all threads
-    /// pass a barrier, and then reads what is left.
+    /// The tick in which the part may be spent. To take the part back, the refill would set it to [`NONE`], have all
+    /// threads pass a barrier, and then read what is left.
     armed: AtomicU64,
-    /// Only the thread of this place writes it.
+    /// Written only by the thread of this part.
     left: AtomicU64,
 }
 
 struct Slot {
     clock: CoarseClock,
-    /// Callers in line, for whom others make way.
+    /// Callers in line, which others must not overtake.
     queued: AtomicU64,
     parts: [Part; PLACES],
     deadline: Moment,
@@ -47,7 +48,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// A slot with more permits than samples take, of a lease that outlasts them.
+    /// Makes a slot with more permits than samples take, and a lease that outlasts them.
     fn new(clock: CoarseClock) -> Self {
         let part = |_| Part { armed: AtomicU64::new(NONE), left: AtomicU64::new(0) };
         Slot {
@@ -68,12 +69,13 @@ impl Slot {
             return self.try_slowly(permits, tick, false);
         }
         part.left.store(left - permits, Ordering::Relaxed);
-        // A barrier of all threads makes it one of the processor: this store is seen by it, or this thread sees `NONE`.
+        // The barrier of all threads makes this a processor fence: it sees this store, or this thread sees `NONE`.
         compiler_fence(Ordering::SeqCst);
         part.armed.load(Ordering::Acquire) == tick || self.try_slowly(permits, tick, true)
     }
 
-    /// `took`: the permits are out of the part, which was not armed for this tick.
+    /// Spends with the exact clock. With `took`, the permits are out of the part already, which was not armed for this
+    /// tick.
     #[cold]
     fn try_slowly(&self, permits: u64, tick: u64, took: bool) -> bool {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +94,7 @@ impl Slot {
     }
 }
 
-/// The place of this thread. The first is the thread that takes all samples, which shares its place with no later one.
+/// Index of this thread's part. The first thread takes all samples, and shares its part with no later thread.
 fn place() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     if PLACE.get() == usize::MAX {

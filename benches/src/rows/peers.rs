@@ -1,5 +1,5 @@
-//! What a user would pick instead if one process were all there is. Each is built as its documentation shows, with
-//! the clock and the mode that it has by default, and with permits for more calls than all samples make.
+//! What a user would pick instead if there were only one process. Each limiter is built as its documentation shows,
+//! with its default clock and mode, and with permits for more calls than all samples make.
 
 use crate::sample::Case;
 use governor::clock::DefaultClock;
@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use throttlecrab::AdaptiveStore;
 use tokio::sync::Semaphore;
 
-/// Permits a second that no loop can spend: one a nanosecond, the finest step of those that count in time.
+/// A rate that no loop can exhaust: one permit a nanosecond, the finest step of limiters that count in time.
 const PLENTY: u32 = 1_000_000_000;
 
 type Governor = RateLimiter<NotKeyed, InMemoryState, DefaultClock>;
@@ -45,7 +45,7 @@ fn governor_refusal() -> Result<Case, Box<dyn Error>> {
     Ok(Case::new("governor/refusal", move || black_box(black_box(&limiter).check()).is_err()))
 }
 
-/// Not a limiter by itself: nothing refills it, and it reads no clock.
+/// No limiter by itself: nothing refills it, and it reads no clock.
 fn tokio_semaphore() -> Case {
     let semaphore = Semaphore::new(Semaphore::MAX_PERMITS);
     let call = move || black_box(&semaphore).try_acquire().map(|permit| permit.forget()).is_ok();
@@ -64,7 +64,7 @@ fn ratelimit() -> Result<Case, Box<dyn Error>> {
     Ok(Case::new("ratelimit/hit", move || black_box(&limiter).try_wait().is_ok()))
 }
 
-/// It takes the time from its caller, and `&mut self`: threads would share it behind a lock.
+/// This limiter takes the time from its caller, and `&mut self`: threads would share it behind a lock.
 fn throttlecrab() -> Case {
     let plenty = i64::from(PLENTY);
     let limiter = Mutex::new(throttlecrab::RateLimiter::new(AdaptiveStore::new()));
@@ -77,7 +77,7 @@ fn throttlecrab() -> Case {
     Case::new("throttlecrab/hit", call)
 }
 
-/// One limit without conditions or variables, and the context that a server would make of each request, made once.
+/// One limit without conditions or variables. The context that a server would make for each request is made once.
 fn limitador() -> Case {
     let limiter = limitador::RateLimiter::new(1);
     limiter.add_limit(Limit::new("vendor", u64::from(PLENTY), 1, vec![], vec![]));
