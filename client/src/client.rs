@@ -105,7 +105,7 @@ impl Client {
     /// A name that no limit can have gives a handle that refuses everything with [`crate::Refusal::UnknownLimit`]. So
     /// does a limit that the allocator does not know.
     ///
-    /// Limits are never forgotten. A limit of which the allocator lends nothing is asked for every five seconds for as
+    /// Limits are never forgotten. A limit from which the allocator lends nothing is asked for every five seconds for as
     /// long as it is called. So names are for what operators configure; for values that users choose, take a
     /// [`Limit::key`]. Beyond 65,536 names, a handle refuses everything with [`crate::Refusal::Full`].
     pub fn limit(&self, name: &str) -> Limit {

@@ -45,7 +45,7 @@ pub enum Event {
     Paused {
         /// The limit.
         limit: Arc<str>,
-        /// When to look again.
+        /// How long to wait before trying again.
         retry_after: Duration,
     },
     /// The limit lends again.

@@ -156,7 +156,7 @@ impl Standby {
     }
 }
 
-/// Puts those of `pools` whose leases are over into fallback, after an exchange has failed.
+/// Puts the `pools` whose leases are over into fallback, after an exchange has failed.
 pub(crate) fn enter(shared: &Shared, pools: &[Arc<LocalPool>], now: Moment) {
     for pool in pools {
         let standby = pool.standby();

@@ -198,7 +198,7 @@ impl Middleware for Outgoing {
             })
             .await
         };
-        // For another attempt.
+        // Restores the extensions for another attempt.
         extensions.remove::<Taken>();
         if let Some(farther) = farther {
             extensions.insert(farther);

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub enum Refusal {
     /// Not now: the lease is spent, and the pool had no more permits when it was last asked.
     Empty {
-        /// When to try again.
+        /// How long to wait before trying again.
         retry_after: Duration,
     },
     /// Never: one call on this limit cannot take that many permits.
@@ -20,18 +20,18 @@ pub enum Refusal {
     },
     /// An operator has paused the limit or blocked this node, or the vendor has asked for a pause.
     Paused {
-        /// When to try again.
+        /// How long to wait before trying again.
         retry_after: Duration,
     },
     /// The allocator lends nothing yet, because leases that it may have forgotten have not ended, or it is about to
     /// stop.
     Quarantine {
-        /// When to try again.
+        /// How long to wait before trying again.
         retry_after: Duration,
     },
     /// There is no live lease, and no allocator answers.
     Unreachable {
-        /// When an allocator will be asked again.
+        /// Time until an allocator is asked again.
         retry_after: Duration,
     },
     /// The allocator has no such limit, or this client has no right to it. Or the limit is counted by key and the
@@ -41,7 +41,7 @@ pub enum Refusal {
     BadKey,
     /// The limit has as many keys, names or sessions as it may. Known ones go on.
     Full {
-        /// When to try again.
+        /// How long to wait before trying again.
         retry_after: Duration,
     },
     /// The client was shut down.

@@ -51,7 +51,7 @@ fn a_limit_that_is_named_twice_costs_the_sum_and_waits_as_one() {
     assert_eq!(left, (0, 9));
 }
 
-/// The bug: a poll that never ends hears of no time-out.
+/// The bug: one poll never ended, so the time-out could not end the wait.
 #[tokio::test]
 async fn a_call_that_names_a_limit_twice_gives_up_when_its_time_is_over() {
     let shared = shared();

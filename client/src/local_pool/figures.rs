@@ -28,7 +28,7 @@ impl LocalPool {
     }
 
     fn totals(&self) -> Totals {
-        // Refusals are read first. Those that were counted elsewhere too are subtracted later, and their number may
+        // Refusals are read first. Refusals that other counters have too are subtracted later, and their number may
         // have grown by then.
         let refused = self.slot().refused();
         Totals {

@@ -1,4 +1,4 @@
-//! Limits of which the allocator lends nothing: whether they are asked for again by the clock. A process that makes
+//! Limits from which the allocator lends nothing: whether they are asked for again by the clock. A process that makes
 //! names up has many, and most are never called again.
 
 use crate::local_pool::LocalPool;
