@@ -1,4 +1,4 @@
-//! What of a pool or of a session is rare: the usual value of each, and a moment that may be none.
+//! Usual values of the parts of a pool or session that are rarely set, and a compact optional moment.
 
 use super::session::Said;
 use crate::pacing::Pacer;
@@ -6,7 +6,7 @@ use crate::share::Share;
 use lessor_protocol::Moment;
 pub(super) use lessor_protocol::rare::{Rare, Usual};
 
-/// A moment or none, in the room of a moment: none is [`Moment::NEVER`].
+/// An optional moment in the room of a [`Moment`]: [`Moment::NEVER`] stands for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MaybeMoment(Moment);
 

@@ -1,9 +1,10 @@
-//! Lending a steady flow: who mints how much of it, and who takes turns with whom. Pools call it at every ask; it sees
-//! to it that what all may go by is never more than the flow, see [`crate::rule::Flow`].
+//! Lending a steady flow: which session mints how much of it, and which sessions take turns. A pool calls it at every
+//! ask. It makes sure that the rates which all sessions may mint by never add up to more than the flow, see
+//! [`crate::rule::Flow`].
 //!
-//! While the burst is enough for everybody's largest call, everybody has a part of it, and a share of the rate by weighted
-//! max-min, identities first. Otherwise they take turns, see [`row`], and hand over what is left in the bucket. An ask looks at
-//! what is kept of all of them, see [`sharers`], and not at each.
+//! While the burst covers the largest call of every session, each session has a part of it, and a share of the rate by
+//! weighted max-min, identities first. Otherwise sessions take turns, see [`row`], and hand over what is left in the
+//! bucket. An ask reads sums and orders over all sessions, see [`sharers`], and walks none of them.
 
 mod demands;
 mod identities;
@@ -27,33 +28,33 @@ use row::{Asks, Row};
 use sharers::{demand_of, weight_of};
 use std::time::Duration;
 
-/// A round of turns takes so many terms: more of them mean longer waits, fewer more time lost in handing over.
+/// Terms that a round of turns takes. More of them mean longer waits, fewer mean more time lost in hand-overs.
 const TERMS_PER_ROUND: u32 = 2;
 
-/// A turn lasts for so many intervals and round trips at least, for about one of each is lost in handing over.
+/// Intervals or round trips that a turn lasts at least, whichever is longer: a hand-over loses about one of each.
 const TURN_MIN: u32 = 4;
 
-/// So many calls at least are to be let through in a turn, if the flow is fast enough for that.
+/// Calls that a turn should let through at least, if the flow is fast enough.
 const TURN_CALLS: u32 = 2;
 
-/// The first in the row asks again when this part of the time until the next turn is over, in percent: each time sooner, so
-/// that it is there when the turn begins.
+/// Part of the wait for the next turn after which the first session in the row asks again, in percent. The asks come at
+/// ever shorter intervals, so that one is there when the turn begins.
 const ASK_AGAIN_PERCENT: u32 = 75;
 
 /// Shortest time between two asks of a session that waits for its turn.
 const POLL_MIN: Duration = Duration::from_millis(10);
 
-/// A share smaller than this part of what is due is not worth a lease: it would keep the rest waiting.
+/// Smallest part of the share due, as a divisor, that is worth a lease: a smaller share would keep the rest waiting.
 const WORTH_PART: u64 = 8;
 
-/// A rate that a session may go by, and what is charged for it.
+/// A rate that a session may mint by, and the part of the flow that is charged for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChargedRate {
     lease: RateLease,
     part: Part,
 }
 
-/// What a session may go by: what it said that it does, and what it was told last.
+/// The rates that a session may mint by: the one that it says it holds, and the one that it was told last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lent {
     held: Option<ChargedRate>,
@@ -61,31 +62,31 @@ pub(super) struct Lent {
 }
 
 impl Lent {
-    /// What is charged: the larger of all that it may go by.
+    /// Returns the part charged: the larger of all rates that the session may mint by, in room and in share.
     pub(super) fn charged(&self) -> Part {
         let part = |rate: Option<ChargedRate>| rate.map_or(Part::default(), |rate| rate.part);
         part(self.held).max(part(self.offered))
     }
 
-    /// Those that `fits`, newest first.
+    /// Returns the newest rate that `fits`.
     fn matching(&self, fits: impl Fn(&RateLease) -> bool) -> Option<ChargedRate> {
         [self.offered, self.held].into_iter().flatten().find(|rate| fits(&rate.lease))
     }
 }
 
-/// What a pool remembers of a session that wants a part of the flow.
+/// A session's part in a steady flow: the rates lent to it, and its turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) lent: Lent,
-    /// Its largest call.
+    /// The session's largest call, in permits.
     largest: u64,
-    /// Since when it has waited for its turn.
+    /// When the session began to wait for its turn, if it waits.
     waits_since: Option<Moment>,
-    /// Until then it is expected to ask again; who does not loses its place.
+    /// When the session is expected to have asked again. If it has not, it loses its place in the row.
     expected: Moment,
-    /// For how long it may go by what it was lent last, if others wait for it.
+    /// Length of its last turn; `None` if it did not take turns with others.
     lasts: Option<Duration>,
-    /// When it was lent a part of the flow that it had none of, and when it hands that over, or did.
+    /// When it was lent a part of the flow after it had none, and when it hands that part over, or did.
     began: Moment,
     hands_over: Moment,
 }
@@ -103,12 +104,13 @@ impl Usual for Turn {
 }
 
 impl Turn {
-    /// When a session which goes by this has handed its part over and that is known here, if it has any: it is an `rtt` away.
+    /// Returns when the pool knows that the session has handed its part over: one `rtt` after it did. `None` if it has
+    /// no part.
     pub(super) fn hand_over(&self, rtt: Duration) -> Option<Moment> {
         (self.lent.charged().cap > 0).then(|| self.hands_over + rtt)
     }
 
-    /// The turn of a session that has `part` of the flow until it `hands_over`, and will never report.
+    /// Makes the turn of a session that has `part` of the flow until `hands_over` and will never report.
     pub(super) fn silent(part: Part, hands_over: Moment) -> Self {
         let lease = RateLease { number: 0, cap: part.cap, interval: Duration::ZERO };
         let lent = Lent { held: Some(ChargedRate { lease, part }), offered: None };
@@ -116,16 +118,16 @@ impl Turn {
     }
 }
 
-/// What a session may have.
+/// The part of the flow that a session may have now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Due {
     part: Part,
-    /// Others wait: for how long it may have it.
+    /// For how long the session may have the part, if it takes turns with others.
     turn: Option<Duration>,
 }
 
 impl Pool {
-    /// Believes what a session says of its rate: what it does not go by any more comes back.
+    /// Settles what a session says of its rate: a rate that it no longer holds comes back.
     pub(super) fn settle_rate(&mut self, id: Place, claim: RateClaim) {
         let (Some(flow), Some(session)) = (&mut self.flow, self.sessions.get(id)) else { return };
         let lent = session.turn.lent;
@@ -139,7 +141,8 @@ impl Pool {
                 flow.recharge(before, rate.part);
             }
             (RateClaim::LetGo { number, credit }, None) => {
-                // Told in its own time: at the slowest rate that it may have gone by, or it would be worth more.
+                // The credit is a time. It counts at the slowest rate that the session may have minted by: at a faster
+                // one it would be worth more.
                 let named = [lent.held, lent.offered].into_iter().flatten();
                 let slowest =
                     named.filter(|rate| rate.lease.number == number).map(|rate| rate.lease.interval);
@@ -159,7 +162,7 @@ impl Pool {
         });
     }
 
-    /// The lease of `id` ended at `end`, and with it the rate that it held.
+    /// Takes back the rates of `id`, whose lease ended at `end`.
     pub(super) fn end_rate(&mut self, id: Place, end: Moment) {
         let (Some(flow), Some(session)) = (&mut self.flow, self.sessions.get(id)) else { return };
         flow.advance(end);
@@ -168,7 +171,7 @@ impl Pool {
             .update(id, |Session { turn, .. }| (turn.lent, turn.hands_over) = (Lent::default(), end));
     }
 
-    /// What `id` may mint from now on, and how long the lease lasts in which it does: no longer than `term`.
+    /// Lends a rate to `id`. Returns the rate and the length of its lease, which is at most `term`.
     pub(super) fn lend_rate(&mut self, id: Place, ask: &Ask, term: Duration) -> (Rate, Duration) {
         let Some(flow) = self.flow.as_deref() else { return (Rate::Free, term) };
         self.sessions.share_flow(flow.speed(), self.now);
@@ -186,7 +189,7 @@ impl Pool {
         let due = if term.is_zero() { None } else { self.due(id, ask, term) };
         let outstays = own.held.is_some() && due.is_some_and(|due| due.turn.is_some()) && self.outstays(id);
         if term.is_zero() || outstays {
-            // No lease fits before the window ends, or its turn is over: what is held goes on until its end.
+            // No lease fits before the window ends, or the turn is over: a rate that is held goes on until its end.
             let rate =
                 own.held.map(|rate| Rate::Lent { lease: rate.lease, credit: Duration::ZERO, turn: false });
             return (rate.unwrap_or(Rate::Nothing), Duration::ZERO);
@@ -194,20 +197,22 @@ impl Pool {
         let Some(due) = due else { return (Rate::Nothing, term) };
         let rate = self.tell(id, due, term, ask.waiting > 0);
         let Session { turn, .. } = &self.sessions[id];
-        // A session that falls silent in its turn keeps others waiting for little longer than that.
+        // The lease ends half a turn after the hand-over: a session that falls silent keeps others waiting little
+        // longer.
         let ends = |lasts| turn.hands_over.since(self.now) + lasts / 2;
         let ends = turn.lasts.map(|lasts| whole_millis(ends(lasts)).max(self.plan.sharing.term_min));
         (rate, ends.map_or(term, |ends| ends.min(term)))
     }
 
-    /// Whether `id` goes on with what it was told to hand over by now.
+    /// Whether `id` still holds a part that it was told to hand over before, by more than a part of its turn.
     fn outstays(&self, id: Place) -> bool {
-        // A turn lasts for some round trips, as its session said when it began. What it says now may be anything.
+        // A turn was sized by the round trip that its session told when it began. The round trip told now may be made
+        // up.
         let Session { turn, .. } = &self.sessions[id];
         turn.lasts.is_some_and(|lasts| self.now > turn.hands_over + lasts / TURN_MIN)
     }
 
-    /// `grant`, with what its rate says of waiting: how long a turn is, or when the next one may be.
+    /// Adds to `grant` what its rate says of waiting: how long the turn lasts, or when the next one may come.
     pub(super) fn in_turn(&mut self, id: Place, ask: &Ask, grant: Grant) -> Grant {
         match grant.rate {
             Rate::Nothing if ask.want > 0 => {
@@ -222,9 +227,10 @@ impl Pool {
         }
     }
 
-    /// Charges what is due to `id`, and says it.
+    /// Charges the part `due` to `id`, and returns the rate to tell it.
     fn tell(&mut self, id: Place, due: Due, term: Duration, is_waiting: bool) -> Rate {
-        // By the instant: whatever is forgotten meanwhile, no other lease of its session has the same.
+        // The instant is the number: no other lease of the session has it, even if the pool forgot the session
+        // meanwhile.
         let (now, instant) = (self.now, self.now.as_nanos() & PERMITS_MAX);
         let flow = self.flow.as_mut().expect("the caller looked");
         let Some(interval) = flow.interval(due.part.share) else { return Rate::Nothing };
@@ -233,13 +239,14 @@ impl Pool {
         let number = held.map_or(instant, |rate| rate.lease.number);
         let lease = RateLease { number, cap: due.part.cap, interval };
         let offers = Lent { offered: Some(ChargedRate { lease, part: due.part }), ..lent };
-        // A session with callers in line has an empty bucket: what is here would lie idle, or go with the room for it.
+        // A session with waiting callers has an empty bucket. Permits left here would lie idle, or be lost with the
+        // room for them.
         let taken = if held.is_none() || is_waiting { flow.take(due.part.cap) } else { 0 };
         let credit = flow.credit(taken, interval);
         flow.recharge(lent.charged(), offers.charged());
         let ends = now + due.turn.unwrap_or(term);
         self.sessions.update(id, |Session { turn, .. }| {
-            // A turn ends when it was to end first.
+            // A renewal does not move the end of a turn.
             let goes_on = held.is_some() && due.turn.is_some() && turn.lasts.is_some();
             if !goes_on {
                 (turn.lasts, turn.hands_over) = (due.turn, ends);
@@ -252,7 +259,7 @@ impl Pool {
         Rate::Lent { lease, credit, turn: due.turn.is_some() }
     }
 
-    /// What `id` may have now, if anything.
+    /// Returns the part that `id` may have now, if any.
     fn due(&self, id: Place, ask: &Ask, term: Duration) -> Option<Due> {
         let flow = self.flow.as_ref()?;
         let me = &self.sessions[id];
@@ -260,7 +267,7 @@ impl Pool {
         let mut free = flow.free(own);
         free.cap = free.cap.saturating_sub(self.reserve()).min(self.plan.sharing.lease_max);
         if own.cap > 0 && ask.waiting == 0 {
-            // It grows into room that is empty only.
+            // Without waiting callers its bucket grows only into room that is empty.
             free.cap = free.cap.saturating_sub(flow.level_up()).max(own.cap);
         }
         let row = self.row(id, ask)?;
@@ -276,7 +283,8 @@ impl Pool {
             return (own.cap > 0 || is_worth).then_some(Due { part, turn: None }).filter(is_something);
         }
         let longest = term * 3 / 4;
-        // No more at a time than can each let a few calls through: parts of permits in many buckets serve no caller.
+        // At a time, only as many sessions as can let a few calls through each: fractions of a permit in many buckets
+        // serve no caller.
         let flows = nanos(longest) / nanos(TURN_CALLS * flow.interval(row.whole.share)?).max(1);
         let at_once = (row.whole.cap / need).min(flows).max(1);
         let of_each = row.whole.share / at_once;
@@ -299,10 +307,11 @@ impl Pool {
         Some(Due { part: Part { cap, share }, turn: Some(turn) }).filter(is_something)
     }
 
-    /// Those that share the flow with `id`, which says by `ask` what it demands; `None` without a flow.
+    /// Returns the row of `id`, whose demand `ask` says, and the sessions that share the flow with it; `None` without a
+    /// flow.
     fn row(&self, id: Place, ask: &Ask) -> Option<Row<'_>> {
         let flow = self.flow.as_deref()?;
-        // What is kept back is room that no session has.
+        // The reserve is room that no session has.
         let burst = flow.burst().saturating_sub(self.reserve());
         let me = &self.sessions[id];
         let asks = Asks {
@@ -315,7 +324,7 @@ impl Pool {
         Some(Row::new(self.now, burst, asks, self.sessions.sharers()))
     }
 
-    /// When a session that waits for its turn may have one, and when it should ask again.
+    /// Returns when a session that waits for its turn should ask again, and when its turn may come.
     fn next_turn(&mut self, id: Place, ask: &Ask, term: Duration) -> (Duration, Option<Duration>) {
         let me = &self.sessions[id];
         let (soonest, holders) = self.sessions.hand_overs();
@@ -338,10 +347,10 @@ impl Pool {
     }
 }
 
-/// How far apart the calls of a session are whose callers only try: with callers in line there is always a call. The next one
-/// comes so long after the one that asked, and a shorter turn would be over by then.
+/// Returns the time between two calls of a session whose callers only try. With waiting callers there is always a call.
+/// A turn shorter than that time would be over before the next call.
 fn calls_apart(ask: &Ask) -> Duration {
-    /// Nanoseconds apart at one permit in 1,000 s.
+    /// Nanoseconds between calls at a demand of one permit per 1,000 s.
     const SELDOM: u64 = 1_000_000_000_000;
     if ask.waiting > 0 {
         return Duration::ZERO;
@@ -349,8 +358,7 @@ fn calls_apart(ask: &Ask) -> Duration {
     Duration::from_nanos(SELDOM.checked_div(ask.demand_milli).unwrap_or(0))
 }
 
-/// Calls that `rate` lets through in a lease of `term`, twice as many as may be, so that no renewal comes for want of
-/// them.
+/// Returns the permits that `rate` lets through in twice the lease `term`, so that no renewal comes for want of them.
 pub(super) fn callable(rate: &Rate, term: Duration) -> u64 {
     match rate {
         Rate::Free => u64::MAX,

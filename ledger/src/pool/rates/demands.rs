@@ -1,14 +1,14 @@
-//! What sessions, or identities, demand of the rate of a flow, in the order in which each is met as a water level rises over all of
-//! them: by demand for its weight. The level is found by one descent of that order.
+//! What sessions or identities demand of the rate of a flow, ordered by demand for its weight. That is the order in
+//! which a water level that rises over all demands meets them. One descent of the order finds the level.
 
 use crate::sizing::{Entry, Ranked};
 use std::cmp::Ordering;
 use std::fmt::Debug;
 
-/// A demand of a part of the rate.
+/// A demand for a part of the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Demand<I> {
-    /// Names a session or an identity.
+    /// The session or identity that demands it.
     pub(super) id: I,
     /// A share of the rate, of [`SHARES`](crate::rule::SHARES).
     pub(super) share: u64,
@@ -16,19 +16,19 @@ pub(super) struct Demand<I> {
     pub(super) weight: u64,
 }
 
-/// What demands add up to.
+/// Sums over demands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DemandSum {
     share: u128,
     weight: u128,
 }
 
-/// Demands in their order.
+/// Demands, ordered by share for their weight.
 #[derive(Clone, Debug)]
 pub(super) struct Demands<I: Copy + Ord + Debug>(Ranked<Demand<I>>);
 
 impl<I> Demand<I> {
-    /// Which of two is met first.
+    /// Compares by share for the weight: the lesser demand is met first.
     fn ratio_to<J>(&self, other: &Demand<J>) -> Ordering {
         let ratio = |share: u64, weight: u64| u128::from(share) * u128::from(weight);
         ratio(self.share, other.weight).cmp(&ratio(other.share, self.weight))
@@ -48,12 +48,12 @@ impl DemandSum {
         DemandSum { share: self.share - part.share, weight: self.weight - part.weight }
     }
 
-    /// Whether `demand` is met in full where this is left of the rate, for these weights.
+    /// Whether `demand` is met in full if this much of the rate is left for these weights.
     fn covers<I>(self, demand: &Demand<I>) -> bool {
         u128::from(demand.share) * self.weight <= self.share * u128::from(demand.weight)
     }
 
-    /// The part of it that one of the `weight` has.
+    /// Returns the part of the share for a demand of `weight`.
     fn part(self, weight: u64) -> u64 {
         (self.share * u128::from(weight) / self.weight.max(1)) as u64
     }
@@ -96,13 +96,13 @@ impl<I: Copy + Ord + Debug> Demands<I> {
         self.0.remove(demand);
     }
 
-    /// What they add up to.
+    /// Returns the sums over all demands.
     pub(super) fn sum(&self) -> DemandSum {
         self.0.sum()
     }
 
-    /// What `own`, beside these but `aside`, which is one of them, gets of `all` by weighted max-min. What none of them demands is shared
-    /// by weight.
+    /// Returns the part of `all` that `own` gets beside these demands, by weighted max-min. `aside`, which is one of
+    /// them, is left out. What no demand takes is shared by weight.
     pub(super) fn share_beside<J>(&self, aside: Option<&Demand<I>>, own: &Demand<J>, all: u64) -> u64 {
         let whole = DemandSum { share: all.into(), weight: self.0.sum_without(aside).plus(own.sum()).weight };
         let left = |met: DemandSum| {
@@ -132,8 +132,8 @@ mod tests {
     use crate::rule::SHARES;
     use proptest::prelude::*;
 
-    /// What the first of `claims`, each a demand and a weight, gets of the whole rate beside the others: whether its demand is none of
-    /// those that are kept, or is set aside.
+    /// Returns the part of the whole rate for the first of `claims`, each a demand and a weight, beside the others. A
+    /// demand that is set aside must make no difference.
     fn share_of(claims: &[(u64, u64)]) -> u64 {
         let demand = |(id, &(share, weight))| Demand { id, share, weight };
         let own = Demand { id: (), share: claims[0].0, weight: claims[0].1 };

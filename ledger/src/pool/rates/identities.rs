@@ -1,5 +1,5 @@
-//! The identities that share a flow, each with all its sessions: the orders and sums that say what is due to each, without a look at
-//! the others.
+//! The identities that share a flow, each with sums over its sessions. Orders and sums over all identities say what is
+//! due to one without a look at the others.
 
 use super::demands::{Demand, Demands};
 use super::sharers::{LastTurn, Sums};
@@ -11,21 +11,21 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// An identity that shares.
+/// An identity that shares a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) owner: Owner,
-    /// Its sessions.
+    /// Sums over its sessions.
     pub(super) sums: Sums,
-    /// The largest call of any of them.
+    /// The largest call of any of its sessions, in permits.
     pub(super) largest: u64,
-    /// Whether any of them waits.
+    /// Whether any of its sessions waits.
     pub(super) waits: bool,
-    /// When the last of them that had a part hands it over, or did, and how long it had it.
+    /// The last turn of its sessions: when the part is or was handed over, and how long the session had it.
     pub(super) last_turn: LastTurn,
 }
 
-/// All of them.
+/// All identities that share a flow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Identities {
     weights: u128,
@@ -37,7 +37,8 @@ pub(super) struct Identities {
     waiting: BTreeSet<Owner>,
 }
 
-/// The largest call of an identity of so much `weight`, in the order of what that takes of a burst which is shared by weight.
+/// The largest call of an identity with this `weight`, ordered by the burst that it takes if a burst is shared by
+/// weight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LargestCall {
     pub(super) largest: u64,
@@ -66,12 +67,12 @@ impl PartialEq for LargestCall {
 impl Eq for LargestCall {}
 
 impl Identity {
-    /// The weights of its sessions.
+    /// Returns the sum of the weights of its sessions.
     pub(super) fn weights(&self) -> u64 {
         u64::try_from(self.sums.weight).unwrap_or(u64::MAX)
     }
 
-    /// More sessions give it no more weight.
+    /// Returns the average weight of its sessions, at least 1: more sessions give an identity no more weight.
     pub(super) fn weight(&self) -> u64 {
         (self.weights() / self.sums.count.max(1)).max(1)
     }
@@ -87,7 +88,7 @@ impl Identity {
 }
 
 impl Identities {
-    /// One of them is `after` where it was `before`.
+    /// Replaces the identity `before` by `after`.
     pub(super) fn change(&mut self, before: Option<Identity>, after: Option<Identity>) {
         if before == after {
             return;
@@ -118,7 +119,7 @@ impl Identities {
         self.waiting.remove(&identity.owner);
     }
 
-    /// The sums of `other` are the same, or there is a bug here.
+    /// Asserts in debug builds that the orders and sums of `other` are equal.
     pub(super) fn audit(&self, other: &Identities) {
         debug_assert_eq!((self.weights, self.sums), (other.weights, other.sums));
         debug_assert_eq!(self.demands.sum(), other.demands.sum());
@@ -127,13 +128,13 @@ impl Identities {
     }
 }
 
-/// All identities, of which one asks: by a session that is none of those that are kept.
+/// All identities, as one of them sees them whose session asks. That session is not among those kept.
 #[derive(Debug)]
 pub(super) struct Several<'a> {
     all: Cow<'a, Identities>,
-    /// The one that asks, without the session that does, if it has others.
+    /// The identity that asks without its asking session, if it has other sessions.
     aside: Option<Identity>,
-    /// The same with that session.
+    /// The identity that asks, with its asking session.
     pub(super) own: Identity,
 }
 
@@ -142,42 +143,42 @@ impl<'a> Several<'a> {
         Several { all, aside, own }
     }
 
-    /// What all sessions add up to, the one that asks included.
+    /// Returns the sums over all sessions, the asking one included.
     pub(super) fn sums(&self) -> Sums {
         let aside = self.aside.map_or(Sums::default(), |aside| aside.sums);
         self.all.sums.less(aside).plus(self.own.sums)
     }
 
-    /// What their weights add up to.
+    /// Returns the sum of the weights of all identities.
     pub(super) fn weights(&self) -> u128 {
         let aside = self.aside.map_or(0, |aside| u128::from(aside.weight()));
         self.all.weights - aside + u128::from(self.own.weight())
     }
 
-    /// The largest call, for the weight of its identity.
+    /// Returns the call that is largest for the weight of its identity.
     pub(super) fn largest_call(&self) -> LargestCall {
         let others = self.all.calls.last_without(self.aside.map(|aside| aside.call()));
         others.map_or(self.own.call(), |others| others.max(self.own.call()))
     }
 
-    /// What of the `share` of all is due to the one that asks.
+    /// Returns the part of `share` that is due to the identity that asks.
     pub(super) fn due(&self, share: u64) -> u64 {
         let aside = self.aside.map(|aside| aside.demand());
         self.all.demands.share_beside(aside.as_ref(), &self.own.demand(), share)
     }
 
-    /// How many sessions the one has that has fewest.
+    /// Returns the number of sessions of the identity that has fewest.
     pub(super) fn fewest(&self) -> u64 {
         let others = self.all.counts.first_without(self.aside.map(|aside| aside.sums.count));
         others.map_or(self.own.sums.count, |others| others.min(self.own.sums.count))
     }
 
-    /// When the last one of them that had a part hands it over, or did.
+    /// Returns when the last session that had a part hands it over, or did.
     pub(super) fn last_hand_over(&self) -> Moment {
         self.all.hand_overs.last().map_or(self.own.last_turn.0, |last| last.max(self.own.last_turn.0))
     }
 
-    /// The others whose sessions wait.
+    /// Returns the other identities with waiting sessions.
     pub(super) fn others_waiting(&self) -> impl Iterator<Item = Owner> {
         self.all.waiting.iter().copied().filter(|owner| *owner != self.own.owner)
     }

@@ -1,7 +1,7 @@
-//! Those that have a part of a steady flow or want one, as a session that asks sees them. Each identity has a part of the flow for its
-//! sessions alone, if that is enough for the largest call of each. Otherwise identities come by turns, and the sessions of each one
-//! after the other. Where all are of one identity, the first that came is the first. It looks at no session, and by turns at each identity
-//! that waits.
+//! The sessions that have or want a part of a steady flow, as a session that asks sees them. Each identity has a part
+//! of the flow for its own sessions, if such a part covers the largest call of each identity. Otherwise identities take
+//! turns, and so do the sessions of each. Among sessions of one identity, the first that came is the first. No session
+//! is looked at, and where identities take turns, only those that wait.
 
 use super::demands::{Demand, Demands};
 use super::identities::{Identity, Several};
@@ -13,8 +13,8 @@ use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
-/// A turn that no session takes for so long goes to another identity. Those that are there ask once or more meanwhile, unless they are
-/// far away.
+/// Time after which a turn that no session takes goes to another identity. Sessions that are there ask at least once
+/// meanwhile, unless they are far away.
 pub(super) const FORFEIT: Duration = Duration::from_millis(60);
 
 /// A session that asks.
@@ -22,11 +22,11 @@ pub(super) const FORFEIT: Duration = Duration::from_millis(60);
 pub(super) struct Asks {
     pub(super) owner: Owner,
     pub(super) weight: u64,
-    /// What it demands of the rate.
+    /// The share of the rate that it demands.
     pub(super) demand: u64,
-    /// Its largest call.
+    /// Its largest call, in permits.
     pub(super) largest: u64,
-    /// Since when it has waited for its turn.
+    /// When it began to wait for its turn, if it waits.
     pub(super) waits_since: Option<Moment>,
 }
 
@@ -42,30 +42,30 @@ impl Asks {
     }
 }
 
-/// A session that asks, and those that it shares with.
+/// A session that asks, and the sessions that it shares with.
 #[derive(Debug)]
 pub(super) struct Row<'a> {
     now: Moment,
     me: Asks,
-    /// The others. None are kept while a session is alone.
+    /// The other sessions; `None` while the session is alone.
     sharers: Option<&'a Sharers>,
-    /// All that share a whole, the session that asks included.
+    /// Sums over all sessions that share `whole`, the asking one included.
     sums: Sums,
-    /// All identities, if several come by turns.
+    /// All identities, if several take turns.
     owners: Option<Several<'a>>,
-    /// What they share: the flow, or what is due to their identity.
+    /// The part that the sessions share: the flow, or the part due to their identity.
     pub(super) whole: Part,
-    /// What the others leave of that, if it is not the flow.
+    /// What the other sessions leave of `whole`, if that is not the flow.
     pub(super) room: Option<Part>,
 }
 
-/// What of `all` is due to `weight` of `weights`.
+/// Returns the part of `all` that is due to `weight` of `weights`.
 fn part_of(all: u64, weight: u64, weights: u128) -> u64 {
     (u128::from(all) * u128::from(weight) / weights.max(1)) as u64
 }
 
 impl<'a> Row<'a> {
-    /// The row of a flow with room for a `burst` in all buckets, of the session that asks beside `sharers`.
+    /// Makes the row of the session that asks beside `sharers`, on a flow with room for `burst` permits in all buckets.
     pub(super) fn new(now: Moment, burst: u64, me: Asks, sharers: Option<&'a Sharers>) -> Self {
         let whole = Part { cap: burst, share: SHARES };
         let others = sharers.and_then(|sharers| sharers.identity(me.owner));
@@ -84,7 +84,7 @@ impl<'a> Row<'a> {
         let owners = Several::new(sharers.identities(), others, own);
         match row.own_part(&owners) {
             Some(part) => {
-                // Its identity shares a part of the flow, beside all others.
+                // The sessions of its identity share a part of the flow, apart from all others.
                 let Part { cap, share } = taken.charged();
                 let room =
                     Part { cap: part.cap.saturating_sub(cap), share: part.share.saturating_sub(share) };
@@ -94,7 +94,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// What is due to the identity of the session that asks, if such a part is enough for each identity.
+    /// Returns the part due to the identity that asks, if such a part covers the largest call of each identity.
     fn own_part(&self, owners: &Several<'_>) -> Option<Part> {
         let (call, weights) = (owners.largest_call(), owners.weights());
         let cap = |weight| part_of(self.whole.cap, weight, weights);
@@ -102,32 +102,32 @@ impl<'a> Row<'a> {
         is_enough.then(|| Part { cap: cap(owners.own.weight()), share: owners.due(self.whole.share) })
     }
 
-    /// Whether several identities come by turns.
+    /// Whether several identities take turns.
     pub(super) fn has_several_owners(&self) -> bool {
         self.owners.is_some()
     }
 
-    /// How many are in it.
+    /// Returns the number of sessions in the row.
     pub(super) fn count(&self) -> u64 {
         self.sums.count
     }
 
-    /// What their largest calls add up to.
+    /// Returns the sum of their largest calls, in permits.
     pub(super) fn needs(&self) -> u64 {
         u64::try_from(self.sums.largest).unwrap_or(u64::MAX)
     }
 
-    /// The others of the identity of the session that asks.
+    /// Returns the other sessions of the identity that asks.
     fn own(&self) -> Option<&'a Members> {
         self.sharers?.members(self.me.owner)
     }
 
-    /// Those whose turn comes before that of the session that asks.
+    /// Returns the waiting sessions whose turn comes before that of the session that asks.
     pub(super) fn ahead(&self) -> Waiters {
         let since = self.me.waits_since.unwrap_or(Moment::NEVER);
         let own = self.own().map_or(Waiters::default(), |own| own.waiting().before(since));
         let (Some(owners), Some(sharers)) = (&self.owners, self.sharers) else { return own };
-        // An identity whose turn it is has left it for so long that any other one may have it: its sessions may be made up.
+        // The identity whose turn it is has not taken it for so long that any other may: its sessions may be made up.
         if self.now > owners.last_hand_over() + FORFEIT {
             return own;
         }
@@ -141,14 +141,14 @@ impl<'a> Row<'a> {
         ahead.fold(own, Waiters::and)
     }
 
-    /// The weight of all in the row: as many turns make a round. Each identity has as long a turn, however many sessions it has: as if
-    /// it had as few as any other.
+    /// Returns the weight that makes a round of turns. Where identities take turns, each counts as many sessions as the
+    /// identity with fewest: the length of its turns does not depend on how many it has.
     pub(super) fn weights(&self) -> u128 {
         let of_owners = |owners: &Several<'_>| owners.weights() * u128::from(owners.fewest());
         self.owners.as_ref().map_or(self.sums.weight, of_owners)
     }
 
-    /// The part of the room for a burst that is due to the session that asks.
+    /// Returns the part of the burst that is due to the session that asks, in permits.
     pub(super) fn even(&self) -> u64 {
         let weight = self.me.weight;
         match &self.owners {
@@ -160,8 +160,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The share of the rate that is due to the session that asks: what it demands, or the water level of weighted max-min. What no
-    /// session demands is shared by weight.
+    /// Returns the share of the rate that is due to the session that asks: its demand, or the water level of weighted
+    /// max-min. What no session demands is shared by weight.
     pub(super) fn share(&self) -> u64 {
         let due = self.owners.as_ref().map_or(self.whole.share, |owners| owners.due(self.whole.share));
         let me = Demand { id: (), share: self.me.demand, weight: self.me.weight };
@@ -172,13 +172,13 @@ impl<'a> Row<'a> {
     }
 }
 
-/// When a session of `identity` has its turn that so many of its own come `before`, if each identity has the flow for as long as its
-/// weight, of all `weights`, says: after its last turn it waits for as long as the others are to have theirs. The first in this order
-/// has the next turn; of one identity, the first that came.
+/// Returns when a session of `identity` has its turn, if `before` sessions of that identity come first. Each identity
+/// has the flow for a time by its weight: after its last turn it waits while the others have theirs. The session with
+/// the earliest moment is next; within one identity, the session that came first.
 fn turn_of(identity: &Identity, before: u64, weights: u128) -> Moment {
     let (ended, lasted) = identity.last_turn;
     let own = u128::from(identity.weight());
-    // The turns of the others, and those of its own that come first with the others' after each.
+    // The turns of the other identities, and a full round for each session of its own that comes first.
     let parts = (weights - own) + u128::from(before) * weights;
     let waits = u128::from(nanos(lasted)) * parts / own;
     ended + Duration::from_nanos(u64::try_from(waits).unwrap_or(u64::MAX))

@@ -1,6 +1,6 @@
-//! Those that share a steady flow, as sums and orders that change when one session changes: each identity's, when the next turn is
-//! handed over, and when a session leaves because it has not asked for long. A pool with a flow keeps them from the second session
-//! on, see [`super::super::sessions::Sessions`]. A session that asks is none of them: it shares with them.
+//! The sessions that share a steady flow, as sums and orders that change when one session changes: by identity, by the
+//! hand-over of turns, and by when a silent session leaves. A pool with a flow keeps them from the second session on,
+//! see [`super::super::sessions::Sessions`]. A session that asks is not among them: it shares with them.
 
 use super::demands::{Demand, Demands};
 use super::identities::{Identities, Identity};
@@ -17,29 +17,29 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Those that share a flow.
+/// The sessions that share a flow.
 #[derive(Clone, Debug)]
 pub(in crate::pool) struct Sharers {
     speed: Speed,
-    /// Until then sessions have left that have not asked for long.
+    /// The moment up to which silent sessions have left.
     now: Moment,
-    /// What is counted of each session of the pool, and when it is looked at again at the latest.
+    /// What each session of the pool counts for, and when it is looked at again at the latest.
     counted: BTreeMap<Place, (Counted, Option<Moment>)>,
     reviews: Agenda,
-    /// Of each identity that has sessions here.
+    /// The sharing sessions of each identity that has any.
     members: BTreeMap<Owner, Members>,
-    /// When a session that has a part has handed it over and that is known here, for each of those.
+    /// For each session with a part: when the pool knows that it has handed the part over.
     hand_overs: Agenda,
-    /// The last turn of each session of an identity that had any.
+    /// The last turn of each session that had any, by identity.
     turns: BTreeMap<Owner, Tally<LastTurn>>,
     /// All identities, while there are several.
     identities: Option<Box<Identities>>,
 }
 
-/// When a session hands over the part that it had last, or did, and how long it had it.
+/// When a session hands over the part that it had last, or did, and how long it had that part.
 pub(super) type LastTurn = (Moment, Duration);
 
-/// What is counted of one session.
+/// What one session counts for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
     owner: Owner,
@@ -48,18 +48,18 @@ struct Counted {
     last_turn: Option<LastTurn>,
 }
 
-/// A session that shares.
+/// A session that shares the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Member {
     demand: u64,
     weight: u64,
     largest: u64,
     charged: Part,
-    /// If it waits and has asked when it was expected to.
+    /// When it began to wait for its turn, if it waits and has asked when it was expected to.
     waits_since: Option<Moment>,
 }
 
-/// Those of one identity that share.
+/// The sharing sessions of one identity.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
     sums: Sums,
@@ -69,7 +69,7 @@ pub(super) struct Members {
     waiting: Waiting,
 }
 
-/// What they add up to.
+/// Sums over sharing sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     pub(super) count: u64,
@@ -78,7 +78,7 @@ pub(super) struct Sums {
     pub(super) demand: u128,
     /// Their largest calls.
     pub(super) largest: u128,
-    /// What is charged for them.
+    /// What is charged for them: room in permits, and shares of the rate.
     pub(super) cap: u128,
     pub(super) share: u128,
 }
@@ -106,19 +106,19 @@ impl Sums {
         }
     }
 
-    /// What is charged for them.
+    /// Returns the part that is charged for them.
     pub(super) fn charged(self) -> Part {
         let fits = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
         Part { cap: fits(self.cap), share: fits(self.share) }
     }
 }
 
-/// The weight by which a session shares.
+/// Returns the weight by which a session shares.
 pub(super) fn weight_of(session: &Session) -> u64 {
     session.share.weight.max(1)
 }
 
-/// The share of a flow of this `speed` that a demand of so many permits per 1,000 s is.
+/// Returns a demand in permits per 1,000 s as a share of a flow of this `speed`.
 pub(super) fn demand_of(speed: Speed, demand_milli: u64) -> u64 {
     speed.share_of(demand_milli).min(SHARES)
 }
@@ -145,12 +145,12 @@ impl Member {
 }
 
 impl Members {
-    /// What each demands.
+    /// Returns what each of them demands.
     pub(super) fn demands(&self) -> &Demands<Place> {
         &self.demands
     }
 
-    /// Those that wait.
+    /// Returns the sessions that wait.
     pub(super) fn waiting(&self) -> &Waiting {
         &self.waiting
     }
@@ -171,7 +171,7 @@ impl Members {
 }
 
 impl Sharers {
-    /// None yet, of a flow of this `speed`.
+    /// Creates an empty set, for a flow of this `speed`.
     pub(in crate::pool) fn new(speed: Speed, now: Moment) -> Self {
         Sharers {
             speed,
@@ -185,24 +185,24 @@ impl Sharers {
         }
     }
 
-    /// Those of one identity that share.
+    /// Returns the sharing sessions of `owner`, if it has any.
     pub(super) fn members(&self, owner: Owner) -> Option<&Members> {
         self.members.get(&owner)
     }
 
-    /// All identities.
+    /// Returns all identities.
     pub(super) fn identities(&self) -> Cow<'_, Identities> {
         self.identities.as_deref().map_or_else(|| Cow::Owned(self.all_identities()), Cow::Borrowed)
     }
 
-    /// The same, of as many as there are: a few.
+    /// Makes the orders and sums over identities anew: there are few of them when this is called.
     fn all_identities(&self) -> Identities {
         let mut all = Identities::default();
         self.members.keys().for_each(|owner| all.change(None, self.identity(*owner)));
         all
     }
 
-    /// The identity `owner`, if any of its sessions shares.
+    /// Returns the identity `owner`, if any of its sessions shares.
     pub(super) fn identity(&self, owner: Owner) -> Option<Identity> {
         let members = self.members.get(&owner)?;
         let largest = members.largest.last().unwrap_or(0);
@@ -210,36 +210,35 @@ impl Sharers {
         Some(Identity { owner, sums: members.sums, largest, waits, last_turn: self.last_turn(owner) })
     }
 
-    /// Whether one of another identity than `owner` shares.
+    /// Whether a session of another identity than `owner` shares.
     pub(super) fn are_of_others(&self, owner: Owner) -> bool {
         self.members.len() > usize::from(self.members.contains_key(&owner))
     }
 
-    /// The last turn of any session that the pool knows of `owner`, the one that asks included.
+    /// Returns the last turn of any session of `owner` that the pool knows, the asking one included.
     pub(super) fn last_turn(&self, owner: Owner) -> LastTurn {
         let last = self.turns.get(&owner).and_then(Tally::last);
         last.unwrap_or((Moment::ORIGIN, Duration::ZERO))
     }
 
-    /// When the next session that has a part has handed it over and that is known here, and how many have a part: the one that asks
-    /// included.
+    /// Returns when the pool knows of the next hand-over, and how many sessions have a part, the asking one included.
     pub(in crate::pool) fn hand_overs(&self) -> (Option<Moment>, usize) {
         (self.hand_overs.first().map(|(at, _)| at), self.hand_overs.len())
     }
 
-    /// The first session that may leave by `now`, with that looked at from now on.
+    /// Lets time pass until `now`. Returns the first session that may leave by then.
     pub(in crate::pool) fn next_review(&mut self, now: Moment) -> Option<Place> {
         self.now = self.now.max(now);
         self.reviews.first().filter(|(at, _)| *at <= now).map(|(_, place)| place)
     }
 
-    /// Counts the session at `place` as it is, of which one counts as long as `active` after it asked.
+    /// Counts the session at `place` as it stands. A session counts until `active` after its last ask.
     pub(in crate::pool) fn count(&mut self, place: Place, session: &Session, active: Duration) {
         let (after, leaves) = self.read(session, active);
         let (before, looks) = self.counted.get(&place).copied().unwrap_or_default();
         let is_due = looks.is_some_and(|at| at <= self.now);
         let next = match (looks.filter(|_| !is_due), leaves) {
-            // Each ask puts it off: the look finds that out.
+            // Each ask puts the review off, and the review finds that out.
             (Some(looks), Some(leaves)) => Some(looks.min(leaves)),
             (looks, leaves) => looks.or(leaves),
         };
@@ -258,7 +257,7 @@ impl Sharers {
         self.change(place, before, Counted::default());
     }
 
-    /// What counts of `session`, and when that may change without a word of it.
+    /// Returns what `session` counts for, and when that may change without an ask.
     fn read(&self, session: &Session, active: Duration) -> (Counted, Option<Moment>) {
         let turn = &*session.turn;
         let charged = turn.lent.charged();
@@ -285,14 +284,14 @@ impl Sharers {
         (counted, leaves.filter(|_| shares).map(|at| at + Duration::from_nanos(1)))
     }
 
-    /// What is counted of the session at `place` is `after` where it was `before`.
+    /// Replaces what the session at `place` counts for.
     fn change(&mut self, place: Place, before: Counted, after: Counted) {
         moved(&mut self.hand_overs, place, before.hands_over, after.hands_over);
         let what = |counted: Counted| (counted.owner, counted.member, counted.last_turn);
         if what(before) == what(after) {
             return;
         }
-        // Of one identity, or of one after the other.
+        // The session stays with one identity, or moves to another.
         let other = Some(after.owner).filter(|owner| *owner != before.owner);
         let identities = |sharers: &Self| {
             [sharers.identity(before.owner), other.and_then(|owner| sharers.identity(owner))]
@@ -315,7 +314,7 @@ impl Sharers {
         };
     }
 
-    /// Nothing is counted of the session at `place` any more where it was `before`.
+    /// Removes what the session at `place` counted for.
     fn uncount(&mut self, place: Place, before: Counted) {
         if let Some(member) = before.member
             && let Some(members) = self.members.get_mut(&before.owner)
@@ -335,7 +334,8 @@ impl Sharers {
         }
     }
 
-    /// All that is counted is true of sessions, each of which counts for so long after it asked, or there is a bug here.
+    /// Asserts in debug builds that all that is counted is true of `sessions`, each with the time for which it counts
+    /// after an ask.
     pub(in crate::pool) fn audit<'a>(&self, sessions: impl Iterator<Item = (Place, &'a Session, Duration)>) {
         let (mut all, mut places) = (Sharers::new(self.speed, self.now), BTreeSet::new());
         for (place, session, active) in sessions {
@@ -361,7 +361,7 @@ impl Sharers {
     }
 }
 
-/// Moves what `agenda` has of `place`.
+/// Moves the entry of `place` in `agenda`.
 fn moved(agenda: &mut Agenda, place: Place, before: Option<Moment>, after: Option<Moment>) {
     if before != after {
         before.into_iter().for_each(|at| agenda.remove(at, place));

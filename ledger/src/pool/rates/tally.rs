@@ -1,8 +1,8 @@
-//! Values of which some are alike, in order, so that the least and the largest are known as they come and go.
+//! A multiset in order: its least and largest values are known as values come and go.
 
 use std::collections::BTreeMap;
 
-/// How often there is each value.
+/// How often each value is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tally<K: Ord>(BTreeMap<K, u64>);
 
@@ -30,28 +30,28 @@ impl<K: Ord + Copy> Tally<K> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no values.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The largest.
+    /// Returns the largest value.
     pub(super) fn last(&self) -> Option<K> {
         self.0.last_key_value().map(|(value, _)| *value)
     }
 
-    /// The least but for `aside`, which is one of them.
+    /// Returns the least value but for one `aside`, which is there.
     pub(super) fn first_without(&self, aside: Option<K>) -> Option<K> {
         without(self.0.iter(), aside)
     }
 
-    /// The largest but for `aside`, which is one of them.
+    /// Returns the largest value but for one `aside`, which is there.
     pub(super) fn last_without(&self, aside: Option<K>) -> Option<K> {
         without(self.0.iter().rev(), aside)
     }
 }
 
-/// The first of `values`, each with how often it is there, but for `aside`.
+/// Returns the first of `values`, each with its count, but for one `aside`.
 fn without<'a, K: Ord + Copy + 'a>(
     mut values: impl Iterator<Item = (&'a K, &'a u64)>,
     aside: Option<K>,

@@ -1,4 +1,4 @@
-//! What sessions that share a flow see of each other: the same as by a walk over all of them, whatever they do.
+//! Tests that sessions which share a flow see the same of each other as a walk over all of them, whatever they do.
 
 pub(super) mod walk;
 
@@ -14,7 +14,7 @@ use lessor_protocol::{Answer, ClockBounds, Refusal, RefusalReason};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// All that a grant of a part of a flow takes from other sessions.
+/// All that the grant of a part of a flow depends on of other sessions.
 #[derive(Debug, PartialEq, Eq)]
 struct Figures {
     whole: Part,
@@ -47,7 +47,7 @@ impl Figures {
     }
 }
 
-/// What each session of `pool` sees if it asks at `now` is what it sees by a walk over all others.
+/// Checks that each session of `pool` sees the same at `now` as a walk over all others. Returns what each sees.
 fn compare(pool: &Pool, now: Moment, demand_milli: u64) -> Result<Vec<Figures>, TestCaseError> {
     let mut pool = pool.clone();
     pool.advance(now);
@@ -77,7 +77,7 @@ enum Says {
     Nothing,
 }
 
-/// What happens next.
+/// What a node does next.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Asks {
@@ -92,13 +92,13 @@ enum Act {
     Leaves,
     /// Another session begins in its place.
     Dies,
-    /// It is of another identity and weight from now on.
+    /// It has this identity and weight from now on.
     IsOf(u64, u64),
-    /// Leases last for so many milliseconds at most from now on.
+    /// Leases last for this many milliseconds at most from now on.
     Change(u64),
 }
 
-/// The next act, whose it is, and how long after the one before, in nanoseconds.
+/// A node, the time since the step before in nanoseconds, and what the node does.
 type Step = (usize, u64, Act);
 
 const NODES: usize = 7;
@@ -123,7 +123,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0..4_u64, 1..4_u64).prop_map(|(owner, weight)| Act::IsOf(owner, weight)),
         1 => (300..2_000_u64).prop_map(Act::Change),
     ];
-    // Often at once: then several have waited since the same moment.
+    // Often without a wait: then several have waited since the same moment.
     let wait = prop_oneof![
         6 => Just(0_u64),
         8 => (0..20_u64).prop_map(|millis| millis * 1_000_000),
@@ -142,7 +142,7 @@ struct Node {
     rate: Option<RateLease>,
 }
 
-/// A limit with such a flow, and perhaps one below it: the pools, the one with the flow last.
+/// The pool of a limit with a steady flow, which is the last one, and perhaps a pool below it.
 struct World {
     pools: Vec<Pool>,
     nodes: [Node; NODES],
@@ -185,7 +185,7 @@ impl World {
         self.pools.last().expect("there is one at least")
     }
 
-    /// The last moments until `next` at which a session counts, or waits.
+    /// Returns up to three moments before `next` after which a session no longer counts, or loses its place in the row.
     fn edges(&self, next: Moment) -> Vec<Moment> {
         let pool = self.flowing();
         let edges = |session: &Session| [session.answered + pool.active(), session.turn.expected];
@@ -199,7 +199,7 @@ impl World {
     fn begin(&mut self, who: usize) {
         self.begun += 1;
         let share = self.nodes[who].holder.map_or(Share::EVEN, |holder| holder.share);
-        // Some are so far away that they are expected for longer than they count.
+        // Some sessions are so far away that they are expected for longer than they count.
         let rtt = Duration::from_millis([0, 2, 2, 1_500][who % 4]);
         let holder = Holder { id: SessionId(self.begun), share, rtt };
         self.nodes[who] = Node { holder: Some(holder), ..Node::default() };
@@ -210,7 +210,7 @@ impl World {
         holder.share = Share { owner: Owner(owner), weight, ..Share::EVEN };
     }
 
-    /// Does `act`: whether `who` had a part of the flow by that, and whether it waits.
+    /// Does `act`. Returns whether `who` has a part of the flow by that, and whether it waits.
     fn step(&mut self, (who, wait, act): Step) -> (bool, bool) {
         self.now = self.now + Duration::from_nanos(wait);
         let now = self.now;
@@ -291,7 +291,7 @@ proptest! {
     }
 }
 
-/// Whether the pool with the last of `rules` keeps those that share a flow, once so many sessions have asked, and after a change.
+/// Whether the pool of the last of `rules` keeps [`Sharers`] once this many sessions have asked, and after a change.
 fn keeps_sharers(rules: Vec<Rule>, sessions: usize) -> (bool, bool) {
     let mut world = World::new(rules, 1);
     let asks = Act::Asks { says: Says::Holds, want: 1, waiting: 1, demand_milli: 1_000, largest: 1 };
@@ -304,7 +304,7 @@ fn keeps_sharers(rules: Vec<Rule>, sessions: usize) -> (bool, bool) {
     (before, keeps(&world))
 }
 
-/// A change keeps them: the first ask after it looks at none of them.
+/// A change keeps the sharers: the first ask after it looks at no session.
 #[test]
 fn those_that_share_are_kept_where_there_is_a_flow_and_more_than_one_of_them() {
     let flow = rules(1, 100, false);

@@ -1,5 +1,5 @@
-//! Sessions of one identity that wait for their turn of a flow, in the order in which they began to. How many come before a moment,
-//! and what their largest calls add up to, is found by one descent.
+//! The sessions of one identity that wait for their turn of a flow, in the order in which they began to wait. One
+//! descent finds how many began before a moment, and the sum of their largest calls.
 
 use crate::pool::family::Place;
 use crate::sizing::{Entry, Ranked};
@@ -12,15 +12,15 @@ use std::cmp::Ordering;
 pub(super) struct Waiter {
     pub(super) since: Moment,
     pub(super) place: Place,
-    /// Its largest call.
+    /// Its largest call, in permits.
     pub(super) largest: u64,
 }
 
-/// Those that wait.
+/// Waiting sessions in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting(Ranked<Waiter>);
 
-/// What they add up to.
+/// Sums over waiting sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Waiters {
     pub(super) count: u64,
@@ -29,7 +29,7 @@ pub(super) struct Waiters {
 }
 
 impl Waiters {
-    /// Both.
+    /// Adds up both.
     pub(super) fn and(self, other: Waiters) -> Waiters {
         Waiters { count: self.count + other.count, largest: self.largest + other.largest }
     }
@@ -66,18 +66,19 @@ impl Waiting {
         self.0.remove(waiter);
     }
 
-    /// All of them.
+    /// Returns the sums over all of them.
     pub(super) fn sum(&self) -> Waiters {
         self.0.sum()
     }
 
-    /// Those that began to wait before `moment`.
+    /// Returns the sums over the sessions that began to wait before `moment`.
     pub(super) fn before(&self, moment: Moment) -> Waiters {
         self.0.beginning(None, |waiter, _| waiter.since < moment)
     }
 
-    /// Those whose turn comes before that of a session which has `turn` and has waited `since`. Where so many of these come before one
-    /// of them, that one has its turn at `turn_after` them, which never falls.
+    /// Returns the sums over the sessions whose turn comes before that of a session which has `turn` and has waited
+    /// since `since`. A session with `n` waiters before it has its turn at `turn_after(n)`, which never falls as `n`
+    /// grows.
     pub(super) fn ahead_of(
         &self,
         (turn, since): (Moment, Moment),
@@ -91,7 +92,8 @@ impl Waiting {
         })
     }
 
-    /// For how many numbers of waiters before one of these `holds` is true, which holds for none above one for which it does not.
+    /// Returns for how many numbers of waiters, from zero on, `holds` is true. Above a number for which it is false it
+    /// must stay false.
     fn while_it_holds(&self, holds: impl Fn(u64) -> bool) -> u64 {
         let (mut from, mut to) = (0, self.sum().count);
         while from < to {
@@ -101,7 +103,7 @@ impl Waiting {
         from
     }
 
-    /// Since when the last of the first `count` has waited.
+    /// Returns since when the last of the first `count` sessions has waited.
     fn last_of(&self, count: u64) -> Option<Moment> {
         let last = Cell::new(None);
         self.0.beginning(None, |waiter, before| {

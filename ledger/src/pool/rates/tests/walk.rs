@@ -1,4 +1,4 @@
-//! The reference: the same figures, for which every session is looked at, at each ask. Written for clearness, not for speed.
+//! The reference: finds the same figures by a walk over all sessions at each ask. Written for clearness, not for speed.
 
 use super::super::row::FORFEIT;
 use super::super::sharers::demand_of;
@@ -14,7 +14,7 @@ use lessor_protocol::{Ask, Moment};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What `id` shares with, which says by `ask` what it demands of the flow of `pool`.
+/// Returns the figures of `id`, which demands of the flow of `pool` what `ask` says.
 pub(super) fn figures(pool: &Pool, id: Place, ask: &Ask) -> Figures {
     let flow = pool.flow.as_deref().expect("it has one");
     let demand = |milli: u64| demand_of(flow.speed(), milli);
@@ -39,7 +39,7 @@ pub(super) fn figures(pool: &Pool, id: Place, ask: &Ask) -> Figures {
     }
 }
 
-/// Those beside `id` who have a part of the flow, or want one.
+/// Returns the sessions other than `id` that have or want a part of the flow.
 fn others_in_flow(pool: &Pool, id: Place) -> impl Iterator<Item = &Session> {
     let (now, active) = (pool.now, pool.active());
     let is_in = move |session: &Session| {
@@ -49,27 +49,27 @@ fn others_in_flow(pool: &Pool, id: Place) -> impl Iterator<Item = &Session> {
     pool.sessions.iter().filter(move |&(other, session)| other != id && is_in(session)).map(|(_, it)| it)
 }
 
-/// A session that asks, and those that it shares with.
+/// A session that asks, and the sessions that it shares with.
 #[derive(Debug)]
 struct Row<'a> {
     now: Moment,
     /// The session that asks, and what it demands of the rate.
     me: (&'a Session, u64),
-    /// The same of the others.
+    /// The other sessions, and what each demands.
     others: Vec<(&'a Session, u64)>,
-    /// What there is of each identity, if several share it.
+    /// All identities, if several take turns.
     owners: Option<Identities>,
-    /// What they share: the flow, or what is due to their identity.
+    /// The part that the sessions share: the flow, or the part due to their identity.
     whole: Part,
-    /// What the others leave of that, if it is not the flow.
+    /// What the other sessions leave of `whole`, if that is not the flow.
     room: Option<Part>,
 }
 
-/// Several identities.
+/// Several identities that share a flow.
 #[derive(Debug)]
 struct Identities {
     all: BTreeMap<Owner, OfOwner>,
-    /// The weights of all of them.
+    /// The sum of their weights.
     weights: u128,
 }
 
@@ -81,9 +81,9 @@ struct OfOwner {
     demand: u64,
     /// Their largest call.
     largest: u64,
-    /// When the last of them that had a part hands it over, or did, and how long it had it.
+    /// The last turn of its sessions: when the part is or was handed over, and how long the session had it.
     last_turn: (Moment, Duration),
-    /// Since when each of the others has waited that are still there, in order.
+    /// Since when each waiting session has waited that is still there, in order.
     waiting: Vec<Moment>,
 }
 
@@ -96,25 +96,25 @@ impl OfOwner {
         self.waiting.extend(waits_since);
     }
 
-    /// `session` is one of it, and may have had a turn.
+    /// Notes the last turn of `session`, which is of this identity.
     fn note_turn(&mut self, session: &Session) {
         let turn = &session.turn;
         self.last_turn = self.last_turn.max((turn.hands_over, turn.hands_over.since(turn.began)));
     }
 
-    /// More sessions give it no more weight.
+    /// Returns the average weight of its sessions: more sessions give an identity no more weight.
     fn weight(&self) -> u64 {
         (self.weights / self.count.max(1)).max(1)
     }
 }
 
-/// What of `all` is due to `weight` of `weights`.
+/// Returns the part of `all` that is due to `weight` of `weights`.
 fn part_of(all: u64, weight: u64, weights: u128) -> u64 {
     (u128::from(all) * u128::from(weight) / weights.max(1)) as u64
 }
 
 impl<'a> Row<'a> {
-    /// The row of a flow with room for a `burst` in all buckets. Each of `known` may have had a turn.
+    /// Makes the row on a flow with room for `burst` permits in all buckets. Each of `known` may have had a turn.
     fn new(
         now: Moment,
         burst: u64,
@@ -151,7 +151,7 @@ impl<'a> Row<'a> {
         self.others.iter().copied().chain([self.me])
     }
 
-    /// What is due to the identity of the session that asks, if such a part is enough for each identity.
+    /// Returns the part due to the identity that asks, if such a part covers the largest call of each identity.
     fn own_part(&self, owners: &Identities) -> Option<Part> {
         let cap = |owner: &OfOwner| part_of(self.whole.cap, owner.weight(), owners.weights);
         if owners.all.values().any(|owner| owner.largest > cap(owner)) {
@@ -161,7 +161,7 @@ impl<'a> Row<'a> {
         Some(Part { cap: cap(own), share: self.due_to(owners, own) })
     }
 
-    /// Its identity shares `part` of the flow, beside all others.
+    /// Leaves only the sessions of its identity in the row, which share `part` of the flow apart from all others.
     fn keep_apart(&mut self, part: Part) {
         let owner = self.me.0.share.owner;
         self.others.retain(|(other, _)| other.share.owner == owner);
@@ -173,12 +173,12 @@ impl<'a> Row<'a> {
         self.whole = part;
     }
 
-    /// Since when `session` has waited for its turn, if it does, and is still there.
+    /// Returns since when `session` has waited for its turn, if it waits and is still there.
     fn waits_since(&self, session: &Session) -> Option<Moment> {
         session.turn.waits_since.filter(|_| self.now <= session.turn.expected)
     }
 
-    /// Those whose turn comes before that of the session that asks.
+    /// Returns the sessions whose turn comes before that of the session that asks.
     fn ahead(&self) -> impl Iterator<Item = &'a Session> {
         let my_place = self.place(self.me.0, self.me.0.turn.waits_since.unwrap_or(Moment::NEVER));
         let (owner, is_forfeit) = (self.me.0.share.owner, self.is_forfeit());
@@ -189,22 +189,23 @@ impl<'a> Row<'a> {
         })
     }
 
-    /// Whether an identity whose turn it is has left it for so long that any other one may have it: its sessions may be made up.
+    /// Whether the identity whose turn it is has not taken it for so long that any other may: its sessions may be made
+    /// up.
     fn is_forfeit(&self) -> bool {
         let last =
             self.owners.iter().flat_map(|owners| owners.all.values()).map(|owner| owner.last_turn.0).max();
         last.is_some_and(|last| self.now > last + FORFEIT)
     }
 
-    /// When a session which has waited `since` has its turn, if each identity has the flow for as long as its weight says: after its
-    /// last turn it waits for as long as the others are to have theirs. The first in this order has the next turn.
+    /// Returns when a session that has waited since `since` has its turn: the earliest in this order is next. Each
+    /// identity has the flow for a time by its weight: after its last turn it waits while the others have theirs.
     fn place(&self, session: &Session, since: Moment) -> (Moment, Moment) {
         let of_session = |owners: &Identities| {
             let owner = owners.all.get(&session.share.owner)?;
             let (ended, lasted) = owner.last_turn;
             let before = owner.waiting.partition_point(|waits| *waits < since) as u64;
             let (own, all) = (u128::from(owner.weight()), owners.weights);
-            // The turns of the others, and those of its own that come first with the others' after each.
+            // The turns of the other identities, and a full round for each session of its own that comes first.
             let parts = (all - own) + u128::from(before) * all;
             let waits = u128::from(nanos(lasted)) * parts / own;
             Some(ended + Duration::from_nanos(u64::try_from(waits).unwrap_or(u64::MAX)))
@@ -212,8 +213,8 @@ impl<'a> Row<'a> {
         (self.owners.as_ref().and_then(of_session).unwrap_or(Moment::ORIGIN), since)
     }
 
-    /// The weight of all in the row: as many turns make a round. Each identity has as long a turn, however many sessions it has: as if
-    /// it had as few as any other.
+    /// Returns the weight that makes a round of turns. Where identities take turns, each counts as many sessions as the
+    /// identity with fewest: the length of its turns does not depend on how many it has.
     fn weights(&self) -> u128 {
         let Some(owners) = &self.owners else {
             return self.all().map(|(session, _)| u128::from(session.share.weight)).sum();
@@ -222,13 +223,13 @@ impl<'a> Row<'a> {
         owners.weights * u128::from(fewest)
     }
 
-    /// What there is of all identities, and of that of the session that asks, if several share.
+    /// Returns all identities and the one that asks, if several take turns.
     fn own(&self) -> Option<(&Identities, &OfOwner)> {
         let owners = self.owners.as_ref()?;
         Some((owners, owners.all.get(&self.me.0.share.owner)?))
     }
 
-    /// The part of the room for a burst that is due to the session that asks.
+    /// Returns the part of the burst that is due to the session that asks, in permits.
     fn even(&self) -> u64 {
         let weight = self.me.0.share.weight;
         match self.own() {
@@ -240,8 +241,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The share of the rate that is due to the session that asks: what it demands, or the water level of weighted max-min. What no
-    /// session demands is shared by weight.
+    /// Returns the share of the rate that is due to the session that asks: its demand, or the water level of weighted
+    /// max-min. What no session demands is shared by weight.
     fn share(&self) -> u64 {
         let owner = self.me.0.share.owner;
         let of_own = self.all().filter(|(session, _)| session.share.owner == owner);
@@ -253,14 +254,14 @@ impl<'a> Row<'a> {
         water_level(&mut claims, (self.me.1, self.me.0.share.weight), due)
     }
 
-    /// What of the rate is due to the identity `own`.
+    /// Returns the share of the rate that is due to the identity `own`.
     fn due_to(&self, owners: &Identities, own: &OfOwner) -> u64 {
         let mut claims: Vec<_> = owners.all.values().map(|owner| (owner.demand, owner.weight())).collect();
         water_level(&mut claims, (own.demand, own.weight()), self.whole.share)
     }
 }
 
-/// What `mine` of `claims`, each a demand and a weight, gets of `all`.
+/// Returns the part of `all` that `mine` gets, which is one of `claims`: each is a demand and a weight.
 pub(in crate::pool::rates) fn water_level(claims: &mut [(u64, u64)], mine: (u64, u64), all: u64) -> u64 {
     claims.sort_unstable_by(|a, b| {
         (u128::from(a.0) * u128::from(b.1)).cmp(&(u128::from(b.0) * u128::from(a.1)))
