@@ -1,5 +1,6 @@
-//! One exchange, from its ask to its answer: time passes, the ask is checked, what it reports is settled here and above, a grant is
-//! sized and charged, and the answer is remembered. An exchange that only reports, and a goodbye, are parts of the same.
+//! One exchange, from its ask to its answer: time passes, the ask is checked, what it reports is settled here and
+//! above, a grant is sized and charged, and the answer is remembered. An exchange that only reports, and a goodbye,
+//! take parts of that path.
 
 use super::claims::Age;
 use super::family::{Above, Place};
@@ -53,7 +54,8 @@ impl Pool {
         let newcomer = !self.sessions.contains(place);
         if newcomer {
             self.admit(holder, &ask)?;
-            // It may go by a deadline that an earlier life told it, as any of them knows: all take it to go by the latest.
+            // The session may still spend until a deadline that an earlier process told it: all pools assume the latest
+            // that any of them knows.
             let earlier = above.iter().map(|above| above.pool.checkpoints.earlier()).max();
             self.sessions
                 .update(place, |session| session.end = session.end.max(earlier.unwrap_or(session.end)));
@@ -85,10 +87,11 @@ impl Pool {
         Ok(answer)
     }
 
-    /// The same while nothing is lent: settles what `ask` reports and takes what it gives back, and extends nothing.
+    /// Settles what `ask` reports and takes back what it returns, while nothing is lent. Extends nothing, and answers
+    /// `refusal`.
     ///
     /// # Errors
-    /// As [`Pool::renew`]; but a session that is not known is refused whatever it says, and not admitted.
+    /// As [`Pool::renew`]. A session that is not known is refused whatever it says, and not admitted.
     pub fn settle_only(
         &mut self,
         now: Moment,
@@ -115,7 +118,7 @@ impl Pool {
     ) -> Result<Answer, AskError> {
         self.advance_all(above, now);
         let (answer, place) = (Answer::Refusal(refusal), Place::own(holder.id));
-        // In doubt, what is said of leases of lost books changes nothing; and an old grant is not told again.
+        // In quarantine, reports on leases of lost books change nothing. An old grant is not told again.
         let is_open = self.now >= self.quarantine_until
             && above.iter().all(|above| self.now >= above.pool.quarantine_until);
         if !is_open || !self.sessions.contains(place) || self.replay(place, seq)?.is_some() {
@@ -138,11 +141,11 @@ impl Pool {
         Ok(answer)
     }
 
-    /// The session ends. Returns what came back unspent: no more than it gives back by its `goodbye`. The rest stays charged
-    /// until its lease ends.
+    /// Ends the session. Returns the permits that come back unspent, at most what `goodbye` gives back. The rest stays
+    /// charged until its lease ends.
     ///
     /// # Errors
-    /// As [`Pool::renew`]. A session that is not known returns nothing.
+    /// As [`Pool::renew`]. A session that is not known returns no permits.
     pub fn leave(&mut self, now: Moment, id: SessionId, seq: u64, goodbye: Goodbye) -> Result<u64, AskError> {
         self.leave_below(&mut [], now, id, seq, goodbye)
     }
@@ -170,7 +173,7 @@ impl Pool {
         let ask = Ask { spent_total, running, shadow_refused, ..Ask::default() };
         let mirror = Place::below(self.number, id);
         self.reset_sessions(place, above, mirror, &ask);
-        // What it does not give back it may spend until its lease ends.
+        // The session may spend what it does not give back until its lease ends.
         let ask = Ask { held: self.sessions[place].unreturned(goodbye), ..ask };
         let settlement = self.settle(place, &ask)?;
         self.settle_rate(place, RateClaim::None);
@@ -186,14 +189,14 @@ impl Pool {
         Ok(self.books.returned - before)
     }
 
-    /// Lets time pass for all of them alike, up to the latest that any of them has seen.
+    /// Lets time pass for this pool and all above it alike, up to the latest moment that any of them has seen.
     fn advance_all(&mut self, above: &mut [Above<'_>], now: Moment) {
         let now = above.iter().map(|above| above.pool.now).fold(now.max(self.now), Moment::max);
         self.advance(now);
         above.iter_mut().for_each(|above| above.pool.advance(now));
     }
 
-    /// The answer that `seq` was given before, with what is left of its term.
+    /// Returns the answer that `seq` was given before, with what is left of its term.
     fn replay(&self, id: Place, seq: u64) -> Result<Option<Answer>, AskError> {
         let Some(session) = self.sessions.get(id) else {
             return Ok(None);
@@ -224,7 +227,7 @@ impl Pool {
         }
         let owner = holder.share.owner;
         if self.full_at(owner).is_some() {
-            // Those make room at once.
+            // Forgetting spare sessions makes room at once.
             self.forget_spare(self.now);
             if let Some(max) = self.full_at(owner) {
                 return Err(AskError::Full { max });
@@ -234,8 +237,8 @@ impl Pool {
         Ok(())
     }
 
-    /// How many sessions it may have, if it has as many: of its own, or of `owner`. An identity leaves others the last tenth. Those of
-    /// pools below are bounded there.
+    /// Returns the bound that is reached, if any: on the pool's own sessions, or on those of `owner`. An identity
+    /// leaves the last tenth to others. Sessions of pools below are bounded there.
     fn full_at(&self, owner: Owner) -> Option<usize> {
         let max = self.plan.lessees_max;
         let of_identity = Owner::most_of(max);
@@ -243,7 +246,7 @@ impl Pool {
         (self.sessions.own() >= max).then_some(max).or(is_full.then_some(of_identity))
     }
 
-    /// Moves what the ask reports to where it belongs, in the session, in every rule and in the books.
+    /// Settles what `ask` reports: in the session, in every rule and in the books.
     fn settle(&mut self, id: Place, ask: &Ask) -> Result<Settlement, AskError> {
         let session = &self.sessions[id];
         let Some(settlement) = session.settlement(ask) else {
@@ -254,7 +257,7 @@ impl Pool {
                 out: session.outstanding + session.burned,
             });
         };
-        // A total that a node makes up may be anything.
+        // A node may make up its total: it can be any number.
         let more = ask.shadow_refused.saturating_sub(session.said.shadow_refused);
         self.shadow_refused = self.shadow_refused.saturating_add(more).min(PERMITS_MAX);
         if ask.shadow_refused > session.said.shadow_refused {
@@ -264,13 +267,13 @@ impl Pool {
         Ok(settlement)
     }
 
-    /// Moves the parts of `settlement`, which is what `ask` reports, to where they belong.
+    /// Applies `settlement`, which `ask` reports, to the session, to every rule and to the books.
     pub(super) fn settle_by(&mut self, id: Place, ask: &Ask, settlement: &Settlement) {
         let (ledgers, now) = (&mut self.ledgers, self.now);
         let (share, proven, room) = self.sessions.update(id, |session| {
             session.age = Age::Asking;
             let proven = session.prove();
-            // All that the session could have in flight, and holds no more.
+            // Permits that the session could have in flight, and holds no more.
             let room = session.outstanding - settlement.kept + session.calls.charged();
             ledgers.release_ahead(session.outstanding, session.end);
             session.settle(settlement);
@@ -294,7 +297,7 @@ impl Pool {
         self.update_calls(id, |calls, longest| calls.report(ask, settlement, room, now, longest));
     }
 
-    /// Believes who it is and how far away.
+    /// Updates the session's share, its round-trip time and the term of its leases from the exchange.
     fn meet(&mut self, id: Place, holder: Holder) {
         let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(self.plan.sharing.term_max);
         if *self.sessions[id].share != holder.share {

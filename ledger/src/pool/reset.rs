@@ -1,5 +1,5 @@
-//! Sessions that count from zero again, though they are known. A node forgets a pool that it holds nothing of and has told all
-//! of, and a caller uses the pool once more. The session of the node goes on, for the sake of all other pools.
+//! Known sessions that count from zero again. A node forgets a pool once it holds nothing of it and has reported
+//! everything; then a caller uses the pool again. The node's session goes on, for the sake of all other pools.
 
 use super::Pool;
 use super::family::{Above, Place};
@@ -7,8 +7,8 @@ use super::session::Session;
 use lessor_protocol::Ask;
 
 impl Pool {
-    /// Lets the session at `place` count from zero if that is what `ask` does, here and where it is `mirror` above. What it may
-    /// have in flight goes on to count.
+    /// Lets the session at `place` count from zero if `ask` does, here and where it is `mirror` above. Calls that it
+    /// may have in flight still count.
     pub(super) fn reset_sessions(&mut self, place: Place, above: &mut [Above<'_>], mirror: Place, ask: &Ask) {
         if self.sessions.get(place).is_some_and(|session| session.comes_back(ask)) {
             self.reset_totals(place);
@@ -25,8 +25,8 @@ impl Pool {
 }
 
 impl Session {
-    /// Whether `ask` is from a session that has forgotten all: it claims nothing, its totals would fall, and nothing is out. It
-    /// is no old copy: old copies have old numbers.
+    /// Whether `ask` is from a session that has forgotten the pool: it claims nothing, its totals would fall, and
+    /// nothing is out. It is no old copy of an ask: old copies have old sequence numbers.
     fn comes_back(&self, ask: &Ask) -> bool {
         let Ask { spent_total, held, running, unguarded, shadow_refused, .. } = *ask;
         let claims = [spent_total, held, running.unwrap_or(0), unguarded, shadow_refused];

@@ -1,5 +1,5 @@
-//! A pool at rest: one that no session uses and that cannot be forgotten yet, in as few bytes as it takes. Limits keep the pools of
-//! idle keys so, and wake one for each look at it. It wakes exactly as it was.
+//! A pool at rest: no session uses it, it cannot be forgotten yet, and it takes as few bytes as possible. Limits keep
+//! the pools of idle keys at rest, and wake one for each look at it. It wakes exactly as it was.
 
 use super::forecast::Forecast;
 use super::patience::Wanting;
@@ -9,7 +9,7 @@ use crate::packed::Carrier;
 use lessor_protocol::Moment;
 use std::sync::Arc;
 
-/// A pool at rest.
+/// A pool at rest, in bytes.
 #[derive(Clone, Debug)]
 pub struct Resting {
     plan: Arc<Plan>,
@@ -18,23 +18,23 @@ pub struct Resting {
 }
 
 impl Resting {
-    /// Until then it would look as it did when it was awake, and could not be forgotten either.
+    /// Returns the moment until which the pool, awake, would look as it did, and could not be forgotten either.
     pub fn rests_until(&self) -> Moment {
         self.rests_until
     }
 
-    /// What the pool is made of.
+    /// Returns the plan of the pool.
     pub(crate) fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// How many bytes it takes beside what all pools at rest take.
+    /// Returns the number of bytes that it takes beyond the size of [`Resting`].
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The pool.
+    /// Wakes the pool.
     pub fn wake(&self) -> Pool {
         let mut pool = Pool::new(self.plan.clone(), Moment::ORIGIN);
         let is_whole = pool.carry(&mut Carrier::of(&self.bytes));
@@ -44,16 +44,17 @@ impl Resting {
 }
 
 impl Pool {
-    /// How many bytes a session takes.
+    /// Size of a session in memory, in bytes.
     #[cfg(test)]
     pub(crate) const SESSION_BYTES: usize = size_of::<super::session::Session>();
 
-    /// The pool at rest, as it stands; `None` if it is in use, or never rests: what borrows, or keeps a steady flow, does not.
+    /// Returns the pool at rest, as it stands; `None` if it is in use or never rests. A pool that borrows or has a
+    /// steady flow never does.
     pub fn rest(&mut self) -> Option<Resting> {
         if !self.is_at_rest() {
             return None;
         }
-        // Both have been over for long.
+        // The forecast and the last walk have been over for long.
         (self.forecast, self.walked) = (Forecast::default(), None);
         let mut carrier = Carrier::to_bytes();
         let is_whole = self.carry(&mut carrier);
@@ -76,7 +77,8 @@ impl Pool {
             && self.sessions.are_at_rest()
     }
 
-    /// Until when it looks as it does now, and is as far from being forgotten, if nothing is done with it.
+    /// Returns the moment until which the pool looks as it does now and cannot be forgotten, if nothing is done with
+    /// it.
     fn rests_until(&self) -> Moment {
         let earlier = Some(self.checkpoints.earlier()).filter(|earlier| *earlier > self.now);
         if self.sessions.is_empty() && self.safe_shares.are_free() && earlier.is_none() && self.is_fresh() {
@@ -91,7 +93,7 @@ impl Pool {
         rests.into_iter().chain(earlier).min().unwrap_or(Moment::NEVER)
     }
 
-    /// Carries all that its plan does not say; false if that cannot be.
+    /// Carries all that the plan does not say. Returns whether it can be carried.
     fn carry(&mut self, carrier: &mut Carrier<'_>) -> bool {
         for at in [&mut self.now, &mut self.quarantine_until, &mut self.old_rules_until] {
             carrier.moment(at);

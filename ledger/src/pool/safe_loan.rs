@@ -1,10 +1,11 @@
-//! Safe shares of a limit in a shared store: a pool that leases from a root hands out what the root lends it of them, see
-//! [`super::safe_shares`].
+//! Safe shares of a limit in a shared store: a pool that leases from a root hands out the safe shares that the root
+//! lends it, see [`super::safe_shares`].
 //!
-//! Why it holds: the root counts what the nodes of an allocator have, as that says, and what it may hand out beside. From an ask on the
-//! allocator hands out no more than it said that its nodes have, until it is answered. So whichever of both is lost, the root counts
-//! at least what nodes have. What an answer lends may be handed out for [`HANDS_OUT`]. The root counts it for longer than that, and
-//! then for as long as a share lasts and until its permits have left every window.
+//! Why it holds: the root counts the permits that the nodes of an allocator have, as the allocator says, and those that
+//! it may hand out beside. From an ask until its answer, the allocator hands out no more than it said that its nodes
+//! have. So if the ask or the answer is lost, the root counts at least what the nodes have. The allocator may hand out
+//! what an answer lends for [`HANDS_OUT`]. The root counts that for longer, and then until a share has ended and its
+//! permits have left every window.
 
 use super::safe_shares::{LENT_FOR, Taken};
 use super::{Pool, SessionId};
@@ -13,20 +14,20 @@ use lessor_protocol::{Moment, SafeShare};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// For so long an allocator hands out what was lent to it, from its ask on.
+/// How long an allocator hands out what was lent to it, counted from its ask.
 pub(super) const HANDS_OUT: Duration = Duration::from_secs(10);
 
 const _: () = assert!(HANDS_OUT.as_millis() < LENT_FOR.as_millis(), "the time of a store is not exact");
 
-/// Sessions that want one and have none are told to the root so often at most: there may be none for them.
+/// Shortest time between two asks on behalf of sessions without a safe share: the root may have none for them.
 const MORE_EVERY: Duration = Duration::from_secs(1);
 
-/// What an allocator says of safe shares to a root.
+/// What an allocator tells a root of safe shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SafeAsk {
     /// Permits that its nodes may spend in a window of `span`, or may have spent.
     pub given: u64,
-    /// How many nodes those are.
+    /// Number of those nodes.
     pub holders: u64,
     /// The window by which those permits are counted.
     pub span: Duration,
@@ -34,25 +35,26 @@ pub struct SafeAsk {
     pub more: u64,
 }
 
-/// What a pool was lent of safe shares.
+/// The safe shares that a root has lent to a pool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SafeLoan {
-    /// What all that are handed out may allow in a window of `span`, how long each may last, and until when they may be.
+    /// Permits that all shares handed out may allow in a window of `span`, how long each may last, and until when
+    /// shares may be handed out.
     permits: u64,
     span: Duration,
     lasts: Duration,
     until: Moment,
-    /// When the last ask said something of them, and whether one was handed out since, or taken longer.
+    /// When the last ask told of safe shares, and whether one was handed out or extended since.
     asked: Moment,
     is_used: bool,
-    /// What nodes had by that.
+    /// Permits that nodes had by that ask.
     said: u64,
-    /// Sessions that found none since the last answer, as many as may have one at most.
+    /// Sessions that found no safe share since the last answer, at most as many as may have one.
     wanting: BTreeSet<SessionId>,
 }
 
 impl SafeLoan {
-    /// When the root is to be asked of them.
+    /// Returns when to ask the root about safe shares.
     pub(super) fn due(&self) -> Moment {
         let renews = if self.is_used { self.asked + HANDS_OUT / 2 } else { Moment::NEVER };
         match self.wanting.is_empty() {
@@ -62,19 +64,19 @@ impl SafeLoan {
         }
     }
 
-    /// The window by which permits count.
+    /// Returns the window by which the root counts permits, if it has told one.
     pub(super) fn span(&self) -> Option<Duration> {
         Some(self.span).filter(|span| !span.is_zero())
     }
 
-    /// Hands out nothing more before the root has lent something anew.
+    /// Stops handing out shares until the root lends some anew.
     pub(super) fn forget(&mut self) {
         (self.permits, self.until) = (0, Moment::ORIGIN);
     }
 }
 
 impl Pool {
-    /// The safe share of the session `id`, one of `most` of so many permits, of what the root lends.
+    /// Hands out a safe share of `permits` to the session `id`, of what the root lends. `most` sessions may have one.
     pub(super) fn hand_out_safe_share(
         &mut self,
         id: SessionId,
@@ -84,7 +86,7 @@ impl Pool {
     ) -> Option<SafeShare> {
         let (now, clocks, owner) = (self.now, self.plan.clocks, self.owner_of(id));
         let loan = self.borrower.as_mut()?.safe_loan_mut();
-        // The root counts each for as long as it said, whatever the configuration says since.
+        // The root counts each share for as long as the root told, whatever the configuration says since.
         let share = SafeShare { permits, span: loan.span, lasts: lasts.min(loan.lasts) };
         let is_lent = now < loan.until && self.safe_shares.permits() <= loan.permits && share.is_sane();
         if is_lent && self.safe_shares.take((id, owner), share, (loan.permits, most), now, clocks) {
@@ -98,8 +100,8 @@ impl Pool {
         None
     }
 
-    /// What it says of safe shares to its root, with an ask; `None` if its limit has none. Nothing more is handed out until that is
-    /// answered.
+    /// Returns what the pool tells its root of safe shares with an ask; `None` if its limit has none. No further share
+    /// is handed out until the answer.
     pub fn ask_safe_above(&mut self, now: Moment) -> Option<SafeAsk> {
         self.advance(now);
         let safe = self.plan.sharing.safe?;
@@ -113,8 +115,8 @@ impl Pool {
         Some(SafeAsk { given, holders, span: loan.span, more })
     }
 
-    /// The root answered an ask that was first sent at `first_sent`: safe shares like `lent` may be handed out, as many as its permits
-    /// are enough for.
+    /// Takes the root's answer to an ask first sent at `first_sent`. The pool may hand out safe shares like `lent`,
+    /// with its permits in all.
     pub fn on_safe_share_above(&mut self, first_sent: Moment, lent: SafeShare) {
         let (now, clocks) = (self.now, self.plan.clocks);
         let Some(borrower) = self.borrower.as_mut() else { return };
@@ -124,7 +126,7 @@ impl Pool {
         loan.until = clocks.holder_end(first_sent, HANDS_OUT);
         loan.wanting.clear();
         let span = loan.span();
-        // Some may have been free since it asked, by shorter windows.
+        // Some shares may have become free since the ask, by shorter windows.
         let gone = loan.said.saturating_sub(self.safe_shares.permits());
         let stretched = clocks.stretched(lent.span);
         let longer = stretched.saturating_sub(clocks.stretched(before));

@@ -1,14 +1,17 @@
-//! Which sessions may go on with a part of the reserve while no allocator answers, and what of the reserve that takes. A pool has
-//! so many safe shares, all alike. A session keeps its own for as long as it asks, and never reports what was spent on it.
+//! Safe shares: with equal parts of the reserve, sessions may go on while no allocator answers. A pool has a fixed
+//! number of them, and counts what they take of the reserve. A session keeps its share for as long as it asks, and
+//! never reports what it spent on that share.
 //!
-//! A safe share is free again once its holder may not spend on it any more and what it spent has left every window. So what all of
-//! them together allow in any window is at most what is kept back, whichever session dies, is cut off or begins anew. One that is
-//! taken anew has to fit into what no session has: the reserve may have been raised a moment ago, and be spent.
+//! A safe share is free again once its holder may not spend on it any more and its spends have left every window. So
+//! all safe shares together allow in any window at most what is kept back, whichever session dies, is cut off or begins
+//! anew. A share that is taken anew has to fit into what no session has: the reserve may have been raised a moment ago,
+//! and be spent.
 //!
-//! A share never ends sooner than it was said before. An answer that ends it sooner, after a change of the configuration, may be lost.
+//! A share never ends sooner than its session was told before. An answer that ends it sooner, after a change of the
+//! configuration, may be lost.
 //!
-//! The root of a shared store lends its safe shares to allocators, which hand them out ([`super::safe_loan`]). What it counts for an
-//! allocator is what the nodes of that have, and what it may hand out beside.
+//! The root of a shared store lends its safe shares to allocators, which hand them out ([`super::safe_loan`]). For each
+//! allocator it counts what the allocator's nodes have, and what the allocator may hand out beside.
 
 use super::rare::{Rare, Usual};
 use super::safe_loan::SafeAsk;
@@ -21,29 +24,29 @@ use lessor_protocol::{ClockBounds, Moment, Refusal, RefusalReason, SafeShare};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// For so long a root counts what an allocator may hand out, from its ask on. An allocator hands out for less long
+/// How long a root counts what an allocator may hand out, from its ask on. The allocator hands out for a shorter time
 /// ([`super::safe_loan::HANDS_OUT`]): the time of a store is not exact.
 pub(super) const LENT_FOR: Duration = Duration::from_secs(12);
 
 /// The safe shares of one pool.
 #[derive(Clone, Debug)]
 pub(super) struct SafeShares {
-    /// No session is told of one before this: an earlier life may have told others.
+    /// No session gets a new one before this: an earlier process may have told others.
     opens: Moment,
     given: Rare<Given>,
 }
 
-/// Those that are taken.
+/// The safe shares that are taken.
 #[derive(Clone, Debug)]
 struct Given {
     taken: BTreeMap<SessionId, Taken>,
-    /// When the first of them is free, or before.
+    /// When the first of them is free, or earlier.
     soonest: Moment,
-    /// When all of them are.
+    /// When all of them are free.
     last: Moment,
-    /// What all of them together allow in one window of the rules that hold now.
+    /// Permits that all of them together allow in one window of the current rules.
     permits: u64,
-    /// Which identity found none last, and when; the origin if none ever did.
+    /// The identity that last found none free, and when; the origin if none ever did.
     wanted: (Owner, Moment),
 }
 
@@ -57,50 +60,50 @@ impl Usual for Given {
     };
 }
 
-/// The safe share of a session, or those of an allocator's.
+/// The safe share of a session, or the safe shares of an allocator's nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) permits: u64,
-    /// How many sessions have them.
+    /// Number of sessions that have them.
     pub(super) holders: u64,
     pub(super) span: Duration,
     pub(super) free_from: Moment,
-    /// Whose session it is, if that has an identity.
+    /// The identity of the session, if it has one.
     pub(super) owner: Owner,
 }
 
 impl Taken {
-    /// What it allows in any interval of length `span`.
+    /// Returns the permits that it allows in any interval of length `span`.
     pub(super) fn within(&self, span: Duration) -> u64 {
         if span <= self.span {
             return self.permits;
         }
         let permits = u128::from(self.permits) * u128::from(nanos(span));
-        // One more of each than the even flow brings: an interval may begin and end with a permit.
+        // Each holder may spend one permit more than the even flow brings: an interval may begin and end with a permit.
         let permits = permits / u128::from(nanos(self.span).max(1)) + u128::from(self.holders);
         u64::try_from(permits).unwrap_or(u64::MAX)
     }
 }
 
 impl SafeShares {
-    /// None is taken.
+    /// Creates a set in which none is taken.
     pub(super) fn new(now: Moment) -> Self {
         SafeShares { opens: now, given: Rare::default() }
     }
 
-    /// An earlier life of the allocator may have told of some until `lost`, in windows of up to `span`. Of a root, allocators may
-    /// have handed out some after that.
+    /// Assumes that an earlier process told sessions of safe shares until `lost`, in windows of up to `span`.
+    /// Allocators may have handed out shares of a root after that.
     pub(super) fn forget(&mut self, lost: Moment, span: Duration, is_root: bool, clocks: ClockBounds) {
         let handed_out = if is_root { clocks.grantor_end(lost, LENT_FOR) } else { lost };
         self.opens = clocks.grantor_end(handed_out, SafeShare::LASTS_MAX) + clocks.stretched(span);
     }
 
-    /// No session is told of one before this.
+    /// Returns the moment before which no session gets a new one.
     pub(super) fn opens(&self) -> Moment {
         self.opens
     }
 
-    /// Those that are taken, and by which session.
+    /// Returns the shares that are taken, each with its session.
     pub(super) fn taken(&self) -> impl Iterator<Item = (SessionId, Taken)> {
         self.given.taken.iter().map(|(id, taken)| (*id, *taken))
     }
@@ -110,17 +113,17 @@ impl SafeShares {
         self.given.taken.contains_key(&id)
     }
 
-    /// Which identity found none last, and when.
+    /// Returns the identity that last found none free, and when.
     pub(super) fn wanted(&self) -> Option<(Owner, Moment)> {
         Some(self.given.wanted).filter(|(_, at)| *at > Moment::ORIGIN)
     }
 
-    /// A session of `owner` found none at `now`.
+    /// Records that a session of `owner` found none free at `now`.
     pub(super) fn is_wanted(&mut self, owner: Owner, now: Moment) {
         self.given.unusual().into_iter().for_each(|given| given.wanted = (owner, now));
     }
 
-    /// Goes on with those that were `taken`, in windows of `span`.
+    /// Goes on with the shares that were `taken`, in windows of `span`.
     pub(super) fn goes_on(
         &mut self,
         opens: Moment,
@@ -135,7 +138,7 @@ impl SafeShares {
         self.count(span);
     }
 
-    /// How many sessions have one.
+    /// Returns the number of sessions that have one.
     pub(super) fn holders(&self) -> u64 {
         self.given.taken.values().map(|taken| taken.holders).fold(0, u64::saturating_add)
     }
@@ -146,7 +149,7 @@ impl SafeShares {
         carrier.rare(&mut self.given, Given::carry);
     }
 
-    /// Until when as many are taken as now.
+    /// Returns the moment until which none becomes free.
     pub(super) fn rest_until(&self) -> Moment {
         self.given.soonest
     }
@@ -156,12 +159,12 @@ impl SafeShares {
         self.given.taken.is_empty()
     }
 
-    /// What must be kept back for them.
+    /// Returns the permits that must be kept back for them.
     pub(super) fn permits(&self) -> u64 {
         self.given.permits
     }
 
-    /// Lets time pass. `span` is that of the rules.
+    /// Frees shares that are over by `now`. `span` is the longest window of the rules.
     pub(super) fn advance(&mut self, now: Moment, span: Option<Duration>) {
         if self.given.soonest <= now {
             self.given.taken.retain(|_, taken| taken.free_from > now);
@@ -169,7 +172,7 @@ impl SafeShares {
         }
     }
 
-    /// The windows that count are `span` long now.
+    /// Counts what the shares allow in windows of `span`.
     pub(super) fn count(&mut self, span: Option<Duration>) {
         match self.given.unusual() {
             Some(given) if !given.taken.is_empty() => given.count(span),
@@ -177,7 +180,8 @@ impl SafeShares {
         }
     }
 
-    /// What is spent counts for so much `longer` than before, and windows of `span` count.
+    /// Keeps every share taken for `longer`, because spends count for that much longer than before, in windows of
+    /// `span`.
     pub(super) fn go_by(&mut self, longer: Duration, span: Option<Duration>) {
         if let Some(given) = self.given.unusual() {
             given.taken.values_mut().for_each(|taken| taken.free_from = taken.free_from + longer);
@@ -185,20 +189,20 @@ impl SafeShares {
         self.count(span);
     }
 
-    /// So much is taken by nodes of which nothing is known. Windows of `span` count.
+    /// Adds `taken` for nodes that the pool does not know. Windows of `span` count.
     pub(super) fn hold(&mut self, taken: Taken, span: Option<Duration>) {
         self.given.taken.insert(SessionId::PASSING, taken);
         self.count(span);
     }
 
-    /// All that `other` knows is taken here, where what is spent counts for so much `longer`, and windows of `span` count.
+    /// Goes on with all shares of `other`, where spends count for `longer` in windows of `span`.
     pub(super) fn hold_all(&mut self, other: &SafeShares, longer: Duration, span: Option<Duration>) {
         self.opens = self.opens.max(other.opens);
         self.given = other.given.clone();
         self.go_by(longer, span);
     }
 
-    /// The session goes without having spent after `now`.
+    /// Ends the share of the session `id`, which has spent nothing after `now`.
     fn leave(&mut self, id: SessionId, now: Moment, clocks: ClockBounds, span: Option<Duration>) {
         if let Some(taken) = self.given.unusual().and_then(|given| given.taken.get_mut(&id)) {
             taken.free_from = taken.free_from.min(now + clocks.stretched(taken.span));
@@ -206,8 +210,9 @@ impl SafeShares {
         }
     }
 
-    /// Whether `id` has a safe share like `share` from now on, of which there are as many as `permits` pay for, and no more than
-    /// `most`. One that has another, from before a change, keeps that until it ends.
+    /// Gives `id` a safe share like `share`, or extends it, and returns whether `id` has it. All shares together fit
+    /// into `permits`, and there are at most `most`. A session with a different share, from before a change, keeps that
+    /// until it ends.
     pub(super) fn take(
         &mut self,
         (id, owner): (SessionId, Owner),
@@ -227,7 +232,7 @@ impl SafeShares {
             Some(taken) => free_from = free_from.max(taken.free_from),
             None => self.given.permits = self.given.permits.saturating_add(share.permits),
         }
-        // All others stay as they are: no ask looks at each of them.
+        // All other shares stay as they are, so an ask looks at none of them.
         self.given.soonest = self.given.soonest.min(free_from);
         self.given.last = self.given.last.max(free_from);
         let taken = Taken { permits: share.permits, holders: 1, span: share.span, free_from, owner };
@@ -235,8 +240,9 @@ impl SafeShares {
         true
     }
 
-    /// What the allocator `id` may hand out in all, from now on until [`LENT_FOR`] has passed, in shares that last as `share` does: at
-    /// most what that says, and what it had and `room` beside. What its nodes have counts in any case.
+    /// Returns the permits that the allocator `id` may hand out in all until [`LENT_FOR`] has passed, in shares that
+    /// last as `share` does. That is at most the permits of `share` less what other allocators have, and at most `room`
+    /// more than it had. What its nodes have counts in any case.
     fn lend(
         &mut self,
         id: SessionId,
@@ -257,14 +263,14 @@ impl SafeShares {
                 given.taken.remove(&id);
             }
         } else {
-            // Those that were given go by another window if the rules have changed.
+            // Shares that were given go by another window if the rules have changed.
             let span = if ask.given > 0 { ask.span.min(share.span) } else { share.span };
             let ends = clocks.grantor_end(clocks.grantor_end(now, LENT_FOR), share.lasts);
             let free_from = ends + clocks.stretched(ask.span.max(share.span));
-            // Some of those that were given may last as long as was said before.
+            // Some of the shares that were given may last until the end that was told before.
             let earlier = before.filter(|_| ask.given > 0).map(|taken| taken.free_from);
             let free_from = earlier.map_or(free_from, |earlier| earlier.max(free_from));
-            // Each permit of those that are lent anew may be of another node.
+            // Each permit that is lent anew may go to another node.
             let holders = ask.holders.saturating_add(ask.more).min(counted);
             self.given
                 .taken
@@ -279,7 +285,7 @@ impl SafeShares {
         lent
     }
 
-    /// What is `gone` has left windows that were shorter, and may be in those of now, of `span`.
+    /// Goes on counting `gone`, which has left the shorter windows of before and may be in the current ones of `span`.
     pub(super) fn linger(&mut self, gone: Taken, span: Option<Duration>) {
         if gone.permits > 0 {
             let known = self.given.taken.entry(SessionId::PASSING).or_insert(Taken { permits: 0, ..gone });
@@ -333,8 +339,8 @@ impl Given {
 }
 
 impl Pool {
-    /// The allocator `id` says what its nodes have of safe shares, and want beside. What it may hand out of them in all, until it asks
-    /// again.
+    /// Takes what the allocator `id` says that its nodes have of safe shares, and want beside. Returns what it may hand
+    /// out in all until it asks again.
     pub fn lend_safe(&mut self, now: Moment, id: SessionId, ask: SafeAsk) -> Option<SafeShare> {
         self.advance(now);
         let Safe { nodes, lasts } = self.plan.sharing.safe?;
@@ -346,19 +352,19 @@ impl Pool {
         Some(SafeShare { permits, ..share })
     }
 
-    /// An earlier life may have told sessions until `lost` that they may go on by themselves, and that is not known.
+    /// Assumes that an earlier process told sessions until `lost` of safe shares that are not known here.
     pub fn forget_safe_shares(&mut self, lost: Moment) {
         let span = self.safe_span().unwrap_or_default();
         self.safe_shares.forget(lost, span, self.plan.is_root, self.plan.clocks);
     }
 
-    /// Permits that no session has, beyond what all safe shares allow.
+    /// Returns the permits that no session has, beyond what all safe shares allow.
     pub(super) fn safe_room(&self) -> u64 {
         self.ledgers.available().saturating_sub(self.safe_shares.permits())
     }
 
-    /// Permits that are never lent: what was configured, or what earlier safe shares still allow if that is more. What is leased is
-    /// kept back where it is leased from.
+    /// Returns the permits that are never lent: the configured reserve, or what earlier safe shares still allow if that
+    /// is more. A pool that leases keeps nothing back: the allocator above does.
     pub(super) fn reserve(&self) -> u64 {
         match self.borrower {
             Some(_) => 0,
@@ -366,34 +372,34 @@ impl Pool {
         }
     }
 
-    /// What was spent counted by `before` until now.
+    /// Adapts the safe shares to the current rules, where spends counted by the rules of `before` until now.
     pub(super) fn count_safe_shares_by_others(&mut self, before: &Plan) {
         let (longer, span) = (counts_longer(&self.plan, before), self.safe_span());
         self.safe_shares.go_by(longer, span);
     }
 
-    /// For how long nothing is lent, because nodes may go on with safe shares that were told by other rules: where the rules of now
-    /// count otherwise than in windows, nothing that is kept back makes up for what those nodes spend.
+    /// Returns how long nothing is lent because nodes may go on with safe shares of earlier rules. Where the current
+    /// rules do not count in windows, nothing that is kept back makes up for what those nodes spend.
     pub(crate) fn shut_for_shares(&self) -> Duration {
         let counts = self.safe_shares.are_free() || self.borrower.is_some() || self.safe_span().is_some();
         if counts { Duration::ZERO } else { self.safe_shares.given.last.since(self.now) }
     }
 
-    /// What is answered meanwhile, here or in a pool `above`.
+    /// Returns the refusal for that reason, here or in a pool `above`, see [`Pool::shut_for_shares`].
     pub(super) fn refused_for_shares(&self, above: &[Above<'_>]) -> Option<Refusal> {
         let above = above.iter().map(|above| above.pool.shut_for_shares());
         let wait = above.fold(self.shut_for_shares(), Duration::max);
         (!wait.is_zero()).then_some(Refusal { reason: RefusalReason::Quarantine, retry_after: wait })
     }
 
-    /// The session has gone.
+    /// Ends the safe share of the session `id`, which has left.
     pub(super) fn leave_safe_share(&mut self, id: SessionId) {
         let span = self.safe_span();
         self.safe_shares.leave(id, self.now, self.plan.clocks, span);
     }
 
-    /// The longest window of its rules, with the way to the vendor; of what is leased as it was told. `None` if one of them has no
-    /// windows.
+    /// Returns the longest window of the rules, their margin included; where the limit is leased, the window that was
+    /// told. `None` if a rule has no windows.
     pub(super) fn safe_span(&self) -> Option<Duration> {
         match &self.borrower {
             Some(borrower) => borrower.safe_span(),
@@ -402,13 +408,13 @@ impl Pool {
     }
 }
 
-/// For how much longer what is spent counts by the rules of `plan` than by those of `before`.
+/// Returns how much longer a spent permit counts by the rules of `plan` than by those of `before`.
 pub(super) fn counts_longer(plan: &Plan, before: &Plan) -> Duration {
     let stretched = |plan: &Plan| plan.clocks.stretched(counts_for(&plan.rules));
     stretched(plan).saturating_sub(stretched(before))
 }
 
-/// How long a permit that is spent counts by `rules`, as far as they are no buckets.
+/// Returns how long a spent permit counts by `rules`, buckets left out.
 pub(super) fn counts_for(rules: &[Rule]) -> Duration {
     let counts = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => rule.per() + rule.margin(),
@@ -420,8 +426,8 @@ pub(super) fn counts_for(rules: &[Rule]) -> Duration {
     counts.max().unwrap_or_default()
 }
 
-/// The longest window of `rules`, with the way to the vendor. `None` if one of them counts otherwise than in windows that
-/// begin by themselves.
+/// Returns the longest window of `rules`, their margin included. `None` if a rule does not count in windows that begin
+/// by themselves.
 pub fn safe_span(rules: &[Rule]) -> Option<Duration> {
     let mut spans = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => Some(rule.per() + rule.margin()),

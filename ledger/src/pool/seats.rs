@@ -1,6 +1,7 @@
-//! Who leaves a safe share to whom. As many sessions have one as were configured, so an identity with many leaves none to others. Where
-//! one of another identity wants one and finds none, those that have more get no new ones. The newest of them are told no more that they
-//! may go on with theirs, until both identities have as many. Until when that was told before, they may.
+//! How identities share the safe shares of a pool. There are as many as were configured, so an identity with many would
+//! leave none to others. Once a session of another identity finds none, an identity with more gets no new ones. Its
+//! newest holders are not told again that they may go on, until both identities have as many. They may spend until the
+//! end that they were told before.
 
 use super::family::Place;
 use super::{Pool, SessionId};
@@ -8,11 +9,11 @@ use crate::share::{Owner, Safe};
 use lessor_protocol::{Moment, SafeShare};
 use std::time::Duration;
 
-/// For so long an identity wants a safe share whose session has found none: each session asks more often.
+/// How long an identity wants a safe share after a session of it found none: each session asks more often.
 const WANTED_FOR: Duration = Duration::from_secs(10);
 
 impl Pool {
-    /// What the session `id` may go on with while no allocator answers it, if there is a safe share for it.
+    /// Returns the safe share with which the session `id` may go on while no allocator answers, if there is one for it.
     pub fn safe_share(&mut self, now: Moment, id: SessionId) -> Option<SafeShare> {
         self.advance(now);
         let safe = self.plan.sharing.safe?;
@@ -26,7 +27,8 @@ impl Pool {
         share
     }
 
-    /// A session of `owner` found none. Of several identities the one with the fewest comes first; only then they are counted.
+    /// Records that a session of `owner` found none. If several identities want one, the one with the fewest comes
+    /// first. Shares are counted only then.
     fn wants_seat(&mut self, owner: Owner) {
         let has_fewer = |other| self.seats_of(other).count() >= self.seats_of(owner).count();
         let is_first = self.wanting().is_none_or(|other| other == owner || has_fewer(other));
@@ -35,13 +37,13 @@ impl Pool {
         }
     }
 
-    /// Which identity wants one.
+    /// Returns the identity that wants a safe share, if any.
     fn wanting(&self) -> Option<Owner> {
         let (owner, at) = self.safe_shares.wanted()?;
         (self.now.since(at) <= WANTED_FOR).then_some(owner)
     }
 
-    /// Which sessions of `owner` have one.
+    /// Returns the sessions of `owner` that have a safe share.
     fn seats_of(&self, owner: Owner) -> impl Iterator<Item = SessionId> {
         self.safe_shares.taken().filter(move |(_, taken)| taken.owner == owner).map(|(holder, _)| holder)
     }
@@ -61,13 +63,13 @@ impl Pool {
         is_granted.then_some(share)
     }
 
-    /// The identity of the session `id`, if it is known.
+    /// Returns the identity of the session `id`, if it is known.
     pub(super) fn owner_of(&self, id: SessionId) -> Owner {
         self.sessions.get(Place::own(id)).map_or(Owner::NONE, |session| session.share.owner)
     }
 
-    /// Whether the session `id` has no safe share for another identity that wants one and has fewer. All that are taken are looked at
-    /// only while that is so.
+    /// Whether the session `id` leaves its safe share to another identity, which wants one and has fewer. All shares
+    /// are looked at only while one wants a share.
     fn leaves_seat(&self, id: SessionId, Safe { nodes, .. }: Safe) -> bool {
         let owner = self.owner_of(id);
         let Some(other) = self.wanting().filter(|other| *other != owner) else { return false };

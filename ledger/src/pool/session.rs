@@ -21,87 +21,88 @@ use std::time::Duration;
 pub struct SessionId(pub u64);
 
 impl SessionId {
-    /// One that is not remembered. No session is given this number.
+    /// The id of a session that is not remembered. No session is given this number.
     pub const PASSING: SessionId = SessionId(u64::MAX);
 }
 
-/// What a session says last.
+/// The last report of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Goodbye {
     /// Permits spent since the session began.
     pub spent_total: u64,
-    /// Permits whose calls go on, if it says so.
+    /// Permits whose calls go on, if the session says so.
     pub running: Option<u64>,
-    /// The most permits that it gives back. `None`: what its last ask said that it holds.
+    /// The most permits that it gives back. `None`: as many as its last ask said that it holds.
     pub held: Option<u64>,
     /// Permits let pass in shadow mode since the session began.
     pub shadow_refused: u64,
 }
 
-/// Leases that ended without a word and may still prove unspent, kept per session. A session that burns more
-/// leases in a row than this without one report gets no credit for the oldest: the memory is bounded.
+/// Leases kept per session that ended without a report and may still prove unspent. A session that burns more leases in
+/// a row than this without one report gets no credit for the oldest: the memory is bounded.
 const BURNS_MAX: usize = 4;
 
 /// One session's part of a pool. `granted so far = spent + returned + burned + outstanding`, per session.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
-    /// What it counts for, from the limit's configuration.
+    /// Its weight, priority, group and identity, from the limit's configuration.
     pub share: Rare<Share>,
     /// Sequence number of the last ask that was answered, with what it was told and when.
     pub seq: u64,
     pub told: Told,
     pub answered: Moment,
-    /// How long ago that was, as far as it changes what the session claims, and when its pool looks at that again.
+    /// How long ago it was answered, as far as that changes what it claims, and when the pool reviews that.
     pub age: Age,
     pub age_reviewed: MaybeMoment,
     /// How long its leases last where nothing clips them.
     pub term: Duration,
-    /// When it last got something.
+    /// When permits were last lent to it.
     pub lent: Moment,
-    /// The highest total it reported.
+    /// The highest total of spent permits that it reported.
     pub spent: u64,
     /// Since when it has spent less than it holds, and what it had spent by then.
     pub turned_over: (Moment, u64),
-    /// When its pool takes its lease to end, if it has one: while it asks, the end of the one before.
+    /// When its pool takes its lease to end, if it has one. While it asks, the end of the lease before.
     pub expires: MaybeMoment,
-    /// Lent to it and not accounted for; live until `end`.
+    /// Permits lent to it and not accounted for; live until `end`.
     pub outstanding: u64,
     /// When the allocator takes `outstanding` for spent. Never moves back.
     pub end: Moment,
-    /// Presumed spent and not yet confirmed either way.
+    /// Permits presumed spent and not yet confirmed either way.
     pub burned: u64,
     /// The part of `burned` that a report could still free, with the instant it was settled at; newest last.
     burns: Rare<VecDeque<Burn>>,
     pub said: Rare<Said>,
-    /// What it said of its demand, for the shares of others.
+    /// The demand that it reported, in permits per 1,000 s, and the permits that its callers wait for: others share by
+    /// them.
     pub demand_milli: u64,
     pub waiting: u64,
     /// The second in which it last said that calls wait, counted from one; zero if it never did.
     pub waited: u32,
-    /// What it kept and wanted: all that it would have in hand and in use.
+    /// Permits that it kept and wanted: all that it would have in hand and in use.
     pub wanted: u64,
-    /// What its last ask said that it holds.
+    /// Permits that it holds by its last ask.
     pub held: u64,
-    /// It has said goodbye. Its number is not believed any more: what it asks for begins with another session.
+    /// Whether it has said goodbye. Its number is not believed any more: its node has to begin another session.
     pub has_left: bool,
-    /// An identity brought it, and it has not said yet what became of what it was lent first.
+    /// Whether it is of an identity and has not yet said what became of its first grant.
     pub is_unproven: bool,
-    /// What it may have in flight, where that counts.
+    /// Calls that it may have in flight, where a rule counts them.
     pub calls: Rare<SessionCalls>,
-    /// How far away it is, as it says.
+    /// Its round-trip time, as it says.
     pub rtt: Duration,
     /// Its part of a steady flow, if the limit has one.
     pub turn: Rare<Turn>,
-    /// When its pool looks whether it can be forgotten, if it is a mirror.
+    /// When its pool reviews whether it can be forgotten, if it is a mirror.
     pub reviewed: Moment,
 }
 
-/// What few sessions say.
+/// Reports that few sessions make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Said {
-    /// The highest total that it said it let pass in shadow mode.
+    /// The highest total of permits that it reported let pass in shadow mode.
     pub shadow_refused: u64,
-    /// The number of the last thing that it heard of the vendor, and how many refusals it has said.
+    /// The number of its last report on the vendor, and the total of refusals in such reports.
     pub observed: u64,
     pub refused: u64,
 }
@@ -130,7 +131,7 @@ pub(super) struct Settlement {
     pub spent_late: u64,
     /// Unspent, of leases that had ended.
     pub credited: u64,
-    /// Of `credited`, what rules may still be charged for: when it was settled, and how much.
+    /// Parts of `credited` that rules may still be charged for: when each was settled, and its permits.
     pub credits: Vec<Burn>,
 }
 
@@ -167,8 +168,8 @@ impl Session {
         }
     }
 
-    /// It asks at `now`: from then on it counts as one that holds what it does not spend, if it has spent as much as it holds since
-    /// it last did.
+    /// Starts a new turnover at `now` if the session has spent as much as it holds since the last one started. From its
+    /// start on the session counts as one that holds what it does not spend.
     pub(super) fn note_turnover(&mut self, now: Moment) {
         if self.spent.saturating_sub(self.turned_over.1) >= self.outstanding {
             self.turned_over = (now, self.spent);
@@ -180,7 +181,7 @@ impl Session {
         self.outstanding > 0 || self.calls.are_live() || self.turn.lent.charged().cap > 0
     }
 
-    /// What it was lent first, if it says for the first time what became of that.
+    /// Returns the permits of its first grant when it reports on that for the first time, otherwise 0.
     pub(super) fn prove(&mut self) -> u64 {
         if !self.is_unproven || self.lent == Moment::ORIGIN {
             return 0;
@@ -189,18 +190,19 @@ impl Session {
         self.outstanding + self.burned
     }
 
-    /// Whether it says nothing that a newcomer with the same end would not say, once it is silent: nothing is out, burned, in
-    /// flight or counted as a total.
+    /// Whether a silent session says no more than a newcomer with the same end: nothing is out, burned, in flight or
+    /// counted as a total of its calls.
     pub(super) fn is_blank(&self) -> bool {
         !self.is_live() && self.burned == 0 && self.calls.are_blank()
     }
 
-    /// Whether it is blank and has never said that it spent anything: it comes back as a newcomer, and no rule counts anything of it.
+    /// Whether it is blank and has never said that it spent anything. If it asks again it is like a newcomer, and no
+    /// rule counts anything of it.
     pub(super) fn is_unused(&self) -> bool {
         self.is_blank() && self.spent == 0 && *self.said == Said::NOTHING
     }
 
-    /// The lease ended without a report: all of it is presumed spent. Returns how much that is.
+    /// Ends the lease without a report: all its permits are presumed spent. Returns their number.
     pub(super) fn burn(&mut self) -> u64 {
         let permits = std::mem::take(&mut self.outstanding);
         if permits > 0 {
@@ -213,17 +215,18 @@ impl Session {
         permits
     }
 
-    /// What burned and a report could still free; oldest first.
+    /// Returns the burned permits that a report could still free; oldest first.
     pub(super) fn burns(&self) -> impl Iterator<Item = Burn> {
         self.burns.iter().copied()
     }
 
-    /// It had `burned` so much in all before it was put away, and of that `burns` could still be freed.
+    /// Restores the permits that had `burned` in all before the session was put away, and the `burns` that could still
+    /// be freed.
     pub(super) fn restore_burned(&mut self, burned: u64, burns: impl Iterator<Item = Burn>) {
         (self.burned, self.burns) = (burned, Rare::of(burns.collect()));
     }
 
-    /// It counts from zero, and will not say what became of leases that ended unheard: that stays spent.
+    /// Counts from zero. The session will not report on leases that ended without a report: their permits stay spent.
     pub(super) fn reset_totals(&mut self) {
         (self.spent, self.burned) = (0, 0);
         self.said.unusual().into_iter().for_each(|said| said.shadow_refused = 0);
@@ -231,11 +234,11 @@ impl Session {
         self.burns = Rare::default();
     }
 
-    /// What `ask` says about the permits that are out, or `None` if it cannot be true: more spent and held than
+    /// Returns what `ask` says about the permits that are out, or `None` if it cannot be true: more spent and held than
     /// was ever granted, or less spent than before.
     ///
-    /// A total does not say which lease a permit was spent from. Each is put where it stays charged longest:
-    /// what is held to the live lease first, what was spent next, the rest to leases that had ended, newest first.
+    /// A total does not say which lease a permit was spent from. Each permit is put where it stays charged longest:
+    /// held permits to the live lease first, spent ones next, the rest to leases that had ended, newest first.
     pub(super) fn settlement(&self, ask: &Ask) -> Option<Settlement> {
         let newly_spent = ask.spent_total.checked_sub(self.spent)?;
         if newly_spent.checked_add(ask.held)? > self.outstanding + self.burned {
@@ -264,15 +267,15 @@ impl Session {
         })
     }
 
-    /// What it was lent, and by `goodbye` neither spent nor gives back.
+    /// Returns the permits that it was lent, and by `goodbye` has neither spent nor gives back.
     pub(super) fn unreturned(&self, goodbye: Goodbye) -> u64 {
         let spent = goodbye.spent_total.saturating_sub(self.spent);
         let unspent = (self.outstanding + self.burned).saturating_sub(spent);
         unspent.saturating_sub(goodbye.held.unwrap_or(self.held))
     }
 
-    /// The part of the settlement of a session that this one mirrors which it knows of: if it was forgotten since leases
-    /// burned, nothing counts them here any more.
+    /// Returns the part of the mirrored session's `settlement` that this mirror knows. If the mirror was forgotten
+    /// since leases burned, nothing counts those leases here any more.
     pub(super) fn known_part(&self, settlement: &Settlement) -> Settlement {
         if self.burned >= settlement.spent_late + settlement.credited {
             return settlement.clone();
@@ -280,7 +283,7 @@ impl Session {
         Settlement { spent_late: 0, credited: 0, credits: vec![], ..settlement.clone() }
     }
 
-    /// Believes a settlement of its own.
+    /// Applies its own `settlement`.
     pub(super) fn settle(&mut self, settlement: &Settlement) {
         self.spent += settlement.spent + settlement.spent_late;
         self.outstanding = settlement.kept;

@@ -1,4 +1,4 @@
-//! What each session holds of a pool and wants of it, for people to look at. It changes nothing but the time.
+//! Holdings of each session in a pool, for people to look at. A look changes nothing but the time.
 
 use super::SessionId;
 use crate::pool::Pool;
@@ -8,28 +8,28 @@ use std::time::Duration;
 /// One session's part of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding {
-    /// Whose.
+    /// The session.
     pub session: SessionId,
     /// Permits that are lent to it, and neither settled nor returned.
     pub outstanding: u64,
-    /// How long its lease still lasts; nothing if it has none.
+    /// How long its lease still lasts; zero if it has none.
     pub lasts: Duration,
-    /// What it tries to spend, in thousandths of a permit a second; nothing of one that has fallen silent.
+    /// Its demand in thousandths of a permit a second; zero if it has fallen silent.
     pub demand_milli: u64,
     /// Permits that its callers wait for.
     pub waiting: u64,
     /// The highest total that it reported spent.
     pub spent: u64,
-    /// What it counts for, and before whom.
+    /// Its weight among sessions of its priority.
     pub weight: u64,
-    /// See `weight`.
+    /// Its priority: a session with a higher one comes first.
     pub priority: u64,
-    /// How far away it is, as it says.
+    /// Its round-trip time, as it says.
     pub rtt: Duration,
 }
 
 impl Pool {
-    /// Of all sessions that hold something, or have asked lately: those of pools below too.
+    /// Returns the holdings of all sessions that hold something or have asked lately, sessions of pools below included.
     pub fn holdings(&mut self, now: Moment) -> impl Iterator<Item = Holding> {
         self.advance(now);
         let (now, active) = (self.now, self.active());

@@ -1,4 +1,4 @@
-//! A session that has no lease and is none that shares: what it takes to keep.
+//! Carries a session at rest, which has no lease and no part in a steady flow, to bytes and back.
 
 use super::{Burn, Said, Session, SessionCalls, Told};
 use crate::packed::Carrier;
@@ -9,10 +9,10 @@ use lessor_protocol::{Answer, Grant, InFlight, Moment, Rate, Refusal, RefusalRea
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What is told of a rate where there is no steady flow, in the order in which they are numbered.
+/// Rates told where there is no steady flow, in the order of their numbers.
 const RATES: [Rate; 2] = [Rate::Free, Rate::Nothing];
 
-/// The reasons of refusals, in the order in which they are numbered.
+/// Reasons of refusals, in the order of their numbers.
 const REASONS: [RefusalReason; 5] = [
     RefusalReason::Quarantine,
     RefusalReason::Stopping,
@@ -21,17 +21,17 @@ const REASONS: [RefusalReason; 5] = [
     RefusalReason::Other,
 ];
 
-/// The same of ages.
+/// Ages, in the order of their numbers.
 const AGES: [Age; 4] = [Age::Gone, Age::Silent, Age::Fresh, Age::Asking];
 
 impl Session {
-    /// Whether nothing of it is live and it has no part in a steady flow.
+    /// Whether the session has nothing live and no part in a steady flow.
     pub(in crate::pool) fn is_at_rest(&self) -> bool {
         let has_rate = self.told.answer().grant().is_some_and(|grant| !RATES.contains(&grant.rate));
         !self.is_live() && self.age != Age::Asking && *self.turn == Turn::default() && !has_rate
     }
 
-    /// Carries it.
+    /// Carries the session.
     pub(in crate::pool) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         for at in
             [&mut self.answered, &mut self.end, &mut self.lent, &mut self.turned_over.0, &mut self.reviewed]
@@ -71,7 +71,7 @@ impl Session {
     }
 }
 
-/// Carries which one of `all` it is, the first of which is the most usual.
+/// Carries `value` as its number in `all`, where the first is the most usual.
 fn carry_one_of<T: Copy + PartialEq>(all: &[T], value: &mut T, carrier: &mut Carrier<'_>) {
     let mut place = all.iter().position(|one| one == value).unwrap_or(0) as u64;
     carrier.number(&mut place);
@@ -118,7 +118,7 @@ fn carry_answer(carrier: &mut Carrier<'_>, answer: &mut Answer) {
     match (refusal, answer) {
         (Some(refusal), answer) => *answer = Answer::Refusal(refusal),
         (None, Answer::Grant(grant)) => carry_grant(carrier, grant),
-        // A new session was granted nothing.
+        // What is read replaces the answer of a new session, which is a grant of nothing.
         (None, Answer::Refusal(_)) => debug_assert!(false, "it has become a grant"),
     }
 }

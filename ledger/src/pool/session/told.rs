@@ -1,4 +1,5 @@
-//! What a session was answered last, to be told again to the same ask. Nearly all answers grant permits, and say no more.
+//! The last answer to a session, kept to be told again to the same ask. Nearly all answers grant permits, and say no
+//! more.
 
 use lessor_protocol::{Answer, Grant, Rate};
 use std::time::Duration;
@@ -12,7 +13,7 @@ pub(in crate::pool) enum Told {
     Other(Box<Answer>),
 }
 
-/// Such a grant, its spans in nanoseconds.
+/// A grant without a rate or a cap, its spans in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) struct Permits {
     kept: u64,
@@ -25,11 +26,11 @@ pub(in crate::pool) struct Permits {
     retry_after: u64,
 }
 
-/// A span that no grant has.
+/// Stands for no span: no grant has one of this length.
 const NEVER: u64 = u64::MAX;
 
 impl Told {
-    /// What a session without any ask was answered.
+    /// The answer of a session that has not asked yet.
     pub(super) const NOTHING: Told = Told::Permits(Permits {
         kept: 0,
         permits: 0,
@@ -40,12 +41,12 @@ impl Told {
         retry_after: NEVER,
     });
 
-    /// That `answer`.
+    /// Keeps `answer`.
     pub(in crate::pool) fn of(answer: Answer) -> Self {
         Permits::of(&answer).map_or_else(|| Told::Other(Box::new(answer)), Told::Permits)
     }
 
-    /// The answer.
+    /// Returns the answer.
     pub(in crate::pool) fn answer(&self) -> Answer {
         match self {
             Told::Permits(permits) => permits.answer(),
@@ -55,7 +56,7 @@ impl Told {
 }
 
 impl Permits {
-    /// `None` of an answer that says more.
+    /// Keeps `answer`; `None` if it says more than such a grant.
     fn of(answer: &Answer) -> Option<Self> {
         let Answer::Grant(grant) = answer else { return None };
         let Grant { kept, permits, ceiling, rate: Rate::Free, in_flight: None, .. } = *grant else {
