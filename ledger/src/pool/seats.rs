@@ -68,8 +68,8 @@ impl Pool {
         self.sessions.get(Place::own(id)).map_or(Owner::NONE, |session| session.share.owner)
     }
 
-    /// Whether the session `id` leaves its safe share to another identity, which wants one and has fewer. All shares
-    /// are looked at only while one wants a share.
+    /// Whether the session `id` goes without a safe share for another identity, which wants one and has fewer. All
+    /// shares are looked at only while an identity wants one.
     fn leaves_seat(&self, id: SessionId, Safe { nodes, .. }: Safe) -> bool {
         let owner = self.owner_of(id);
         let Some(other) = self.wanting().filter(|other| *other != owner) else { return false };

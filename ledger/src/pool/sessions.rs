@@ -1,6 +1,7 @@
-//! The sessions of one pool, and what is known of all of them together. In the order of time: when the next lease expires, when the
-//! next orphaned calls do, when a session ages, since when one is idle, when a mirror is reviewed. As sums: what they claim, and
-//! what they take. A session is changed by [`Sessions::update`] only, which keeps all of that true. So lending walks no sessions.
+//! The sessions of one pool, with orders and sums over all of them. In the order of time: when the next lease expires,
+//! when the next orphaned calls do, when a session ages, since when one is idle, when a mirror is reviewed. As sums:
+//! what sessions claim, and what they take. [`Sessions::update`] changes a session and keeps all of that true. So
+//! lending walks no sessions.
 
 mod audit;
 mod change;
@@ -32,15 +33,15 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Sessions {
     by_place: Places,
-    /// All of them together; `None` while there is one at most.
+    /// Orders and sums over all sessions; `None` while there is one at most.
     orders: Option<Box<Orders>>,
-    /// How many of the pool's own each identity has.
+    /// Number of the pool's own sessions of each identity.
     owners: Owners,
-    /// How they are read, or will be: see [`Sessions::reading_of`].
+    /// How sessions are read, or will be after a change: see [`Sessions::reading_of`].
     reading: Reading,
 }
 
-/// How many sessions each identity has. Those without an identity are not counted.
+/// Number of sessions of each identity. Sessions without an identity are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Owners(Rare<BTreeMap<Owner, usize>>);
 
@@ -68,12 +69,12 @@ impl Owners {
     }
 }
 
-/// Of one session, while that asks.
+/// The claims of others while the only session asks.
 static NO_CLAIMS: Claims<Place> = Claims::new();
 
 impl Sessions {
-    /// None, of a pool whose leases last for `term` where nothing clips them. Whether its permits are spent again when their calls
-    /// end, `are_reusable` says.
+    /// Creates an empty set for a pool whose leases last for `term` where nothing clips them. `are_reusable` says
+    /// whether permits are spent again when their calls end.
     pub(super) fn new(term: Duration, are_reusable: bool) -> Self {
         Sessions {
             by_place: Places::default(),
@@ -83,14 +84,14 @@ impl Sessions {
         }
     }
 
-    /// The same, which know how far away they are.
+    /// Makes the sessions know how far away they are.
     pub(super) fn with_distances(mut self) -> Self {
         self.reading.has_distances = true;
         self
     }
 
-    /// How far away those are at most that take or want anything, where that counts. Only where the farthest one has asked since, all
-    /// are looked at.
+    /// Returns the longest round-trip time of sessions that take or want anything, where distances count. Looks at all
+    /// sessions only where the farthest one has come nearer or does not count any more.
     pub(super) fn distance(&mut self) -> Duration {
         let Some(orders) = &mut self.orders else {
             return self.by_place.sole().and_then(|(_, it)| self.reading.distance(it)).unwrap_or_default();
@@ -104,24 +105,25 @@ impl Sessions {
         orders.farthest.0
     }
 
-    /// How long a session that does not ask claims what.
+    /// Returns what a session claims by how long ago it asked.
     pub(super) fn ages(&self) -> &Ages {
         &self.reading.ages
     }
 
-    /// What those claim that share, but for a session that asks.
+    /// Returns the claims of sessions that share, without a session that asks.
     pub(super) fn claims(&self) -> &Claims<Place> {
         debug_assert!(self.by_place.sole().is_none_or(|(_, it)| it.age == Age::Asking));
         self.orders.as_deref().map_or(&NO_CLAIMS, |orders| &orders.claims)
     }
 
-    /// The same where permits are spent again when their calls end.
+    /// Returns the claims of sessions that share, without a session that asks, where permits are spent again when calls
+    /// end.
     pub(super) fn wanted(&self) -> &Claims<Place> {
         debug_assert!(self.by_place.sole().is_none_or(|(_, it)| it.age == Age::Asking));
         self.orders.as_deref().map_or(&NO_CLAIMS, |orders| &orders.wanted)
     }
 
-    /// What they add up to.
+    /// Returns the sums over all sessions.
     fn totals(&self) -> Totals {
         match &self.orders {
             Some(orders) => orders.sums,
@@ -129,7 +131,8 @@ impl Sessions {
         }
     }
 
-    /// The first session in an order, or the only one if it is in that: then `at` is its moment.
+    /// Returns the first session in `order`, and its moment. The only session has the moment `at`, if it is in that
+    /// order.
     fn first(
         &self,
         order: impl FnOnce(&Orders) -> &Agenda,
@@ -141,38 +144,38 @@ impl Sessions {
         }
     }
 
-    /// When the first age is looked at again, and whose.
+    /// Returns when the next age is reviewed, and of which session.
     fn first_age(&self) -> Option<(Moment, Place)> {
         self.first(|orders| &orders.ages, |_, session| session.age_reviewed.get())
     }
 
-    /// Since when the first has been idle of those that have used anything, and which that is.
+    /// Returns the session that has been idle for longest of sessions that have used anything, and since when.
     fn first_idle(&self) -> Option<(Moment, Place)> {
         self.first(|orders| &orders.idle, |place, session| self.reading.idle(place, session).used())
     }
 
-    /// The same of those that have used nothing.
+    /// Returns the session that has been idle for longest of sessions that have used nothing, and since when.
     fn first_unused(&self) -> Option<(Moment, Place)> {
         self.first(|orders| &orders.unused, |place, session| self.reading.idle(place, session).unused())
     }
 
-    /// When the first orphaned calls expire, and whose.
+    /// Returns when the first orphaned calls expire, and of which session.
     fn first_calls(&self) -> Option<(Moment, Place)> {
         self.first(|orders| &orders.call_expiries, |_, session| session.calls.next_expiry())
     }
 
-    /// What they take.
+    /// Returns what all sessions together take.
     pub(super) fn draws(&self) -> Draw {
         let Totals { at_once, demand_milli, .. } = self.totals();
         Draw { at_once: saturated(at_once), demand_milli: saturated(demand_milli) }
     }
 
-    /// What they take, want, wait for and hold.
+    /// Returns what all sessions together take, want, wait for and hold.
     pub(super) fn sums(&self) -> Sums {
         self.totals().into()
     }
 
-    /// The same of those of `group`, or of those of none.
+    /// Returns what the sessions of `group`, or of no group, together take, want, wait for and hold.
     pub(super) fn sums_of(&self, group: Option<usize>) -> Sums {
         let sole = || self.by_place.sole().filter(|(_, it)| self.reading.group(it) == group);
         match &self.orders {
@@ -181,7 +184,7 @@ impl Sessions {
         }
     }
 
-    /// Lets those claim less that have not asked for long when it is `now`.
+    /// Ages sessions: by `now`, a session that has not asked for long claims less.
     pub(super) fn age(&mut self, now: Moment) {
         self.read_on(READ_AT_ONCE);
         while let Some((at, place)) = self.first_age().filter(|(at, _)| *at <= now) {
@@ -197,37 +200,37 @@ impl Sessions {
         self.age_sharers(now);
     }
 
-    /// The session at `place`.
+    /// Returns the session at `place`.
     pub(super) fn get(&self, place: Place) -> Option<&Session> {
         self.by_place.get(place)
     }
 
-    /// Whether there is one at `place`.
+    /// Whether there is a session at `place`.
     pub(super) fn contains(&self, place: Place) -> bool {
         self.by_place.get(place).is_some()
     }
 
-    /// All of them, with their places.
+    /// Returns all sessions with their places.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &Session)> {
         self.by_place.iter()
     }
 
-    /// All of them.
+    /// Returns all sessions.
     pub(super) fn values(&self) -> impl Iterator<Item = &Session> {
         self.by_place.iter().map(|(_, session)| session)
     }
 
-    /// How many there are, mirrors included.
+    /// Returns the number of sessions, mirrors included.
     pub(super) fn len(&self) -> usize {
         self.by_place.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no sessions.
     pub(super) fn is_empty(&self) -> bool {
         self.by_place.len() == 0
     }
 
-    /// How many there are that are no mirrors.
+    /// Returns the number of sessions that are no mirrors.
     pub(super) fn own(&self) -> usize {
         match &self.orders {
             Some(orders) => self.by_place.len() - orders.reviews.len(),
@@ -235,12 +238,12 @@ impl Sessions {
         }
     }
 
-    /// How many of those `owner` has.
+    /// Returns the number of the pool's own sessions of `owner`.
     pub(super) fn of(&self, owner: Owner) -> usize {
         self.owners.count(owner)
     }
 
-    /// The session at `place` counts for `share` from now on. It asks, so it claims nothing.
+    /// Sets what the session at `place` counts for. The session asks, so it claims nothing.
     ///
     /// # Panics
     /// If there is none: the caller has admitted it.
@@ -253,7 +256,7 @@ impl Sessions {
         }
     }
 
-    /// How many of them have a live lease.
+    /// Returns the number of sessions with a live lease.
     pub(super) fn live(&self) -> usize {
         match &self.orders {
             Some(orders) => orders.expiries.len(),
@@ -261,20 +264,20 @@ impl Sessions {
         }
     }
 
-    /// Permits in flight.
+    /// Returns the permits in flight.
     pub(super) fn in_flight(&self) -> u64 {
         let sole = || self.by_place.sole().map_or(0, |(_, it)| it.calls.in_flight());
         self.orders.as_deref().map_or_else(sole, |orders| orders.in_flight)
     }
 
-    /// The permits that are out on each live lease, with its end, soonest first.
+    /// Returns the end of each live lease and the permits that are out on it, soonest first.
     pub(super) fn leases(&self) -> impl Iterator<Item = (Moment, u64)> {
         let sole = self.by_place.sole().and_then(|(_, it)| Some((it.expires.get()?, it.outstanding)));
         let orders = self.orders.as_deref().into_iter().flat_map(|orders| orders.expiries.iter());
         sole.into_iter().chain(orders.map(|(end, place)| (end, self[place].outstanding)))
     }
 
-    /// The end of the last live lease.
+    /// Returns the end of the live lease that ends last.
     pub(super) fn last_expiry(&self) -> Option<Moment> {
         match &self.orders {
             Some(orders) => orders.expiries.last().map(|(end, _)| end),
@@ -282,23 +285,23 @@ impl Sessions {
         }
     }
 
-    /// The first live lease that ends by `now`, with its end.
+    /// Returns the first live lease that ends by `now`, with its end.
     pub(super) fn expired(&self, now: Moment) -> Option<(Moment, Place)> {
         self.first(|orders| &orders.expiries, |_, session| session.expires.get())
             .filter(|(end, _)| *end <= now)
     }
 
-    /// The first session that has orphaned calls which expire by `now`.
+    /// Returns the first session that has orphaned calls which expire by `now`.
     pub(super) fn with_expired_calls(&self, now: Moment) -> Option<Place> {
         self.first_calls().filter(|(expires, _)| *expires <= now).map(|(_, place)| place)
     }
 
-    /// The mirror whose review comes first, and when that is.
+    /// Returns the mirror whose review comes first, and when that is.
     pub(super) fn next_review(&self) -> Option<(Moment, Place)> {
         self.first(|orders| &orders.reviews, |place, it| place.is_mirror().then_some(it.reviewed))
     }
 
-    /// Adds `session`, in the place of one that is there. Returns whether none was.
+    /// Adds `session`, and drops one that is there. Returns whether none was.
     pub(super) fn insert(&mut self, place: Place, session: Session) -> bool {
         let was_there = self.contains(place);
         self.remove(place);
@@ -323,7 +326,7 @@ impl Sessions {
         !was_there
     }
 
-    /// All that there are in each order.
+    /// Makes the orders and sums over all sessions.
     fn ordered(&self) -> Orders {
         let mut orders = Orders::default();
         for (place, session) in self.iter() {
@@ -342,7 +345,7 @@ impl Sessions {
         self.reread(place, (reading, reading), change)
     }
 
-    /// Changes the session at `place`, which is read by the second reading where it was by the first.
+    /// Changes the session at `place`, which `before` reads until now, and `after` from now on.
     fn reread<R>(
         &mut self,
         place: Place,
@@ -363,7 +366,7 @@ impl Sessions {
         result
     }
 
-    /// Changes of the session at `place` what is in no order of time and no sum: a session that asks claims nothing.
+    /// Changes what is in no order and no sum of the session at `place`: a session that asks claims nothing.
     ///
     /// # Panics
     /// If there is none: the caller has admitted it.
@@ -382,7 +385,7 @@ impl Sessions {
             self.owners.remove(session.share.owner);
         }
         if self.len() < 2 {
-            // One that is left is read as all would have been in the end.
+            // A session that is left alone is read as all would have been after the change.
             self.read_on(usize::MAX);
             self.orders = None;
         }
@@ -394,14 +397,14 @@ impl Sessions {
         }
     }
 
-    /// Forgets each of the pool's own sessions that has been idle since `then`, or for longer.
+    /// Forgets each of the pool's own sessions that has used anything and has been idle since `then`, or for longer.
     pub(super) fn forget_idle(&mut self, then: Moment) {
         while let Some((_, place)) = self.first_idle().filter(|(since, _)| *since <= then) {
             self.remove(place);
         }
     }
 
-    /// The same of those that have used nothing.
+    /// Forgets each of the pool's own sessions that has used nothing and has been idle since `then`, or for longer.
     pub(super) fn forget_unused(&mut self, then: Moment) {
         while let Some((_, place)) = self.first_unused().filter(|(since, _)| *since <= then) {
             self.remove(place);

@@ -1,7 +1,9 @@
-//! A pool as a value that is written after each exchange and goes on at the next, in any process: the *root* of a limit that
-//! several allocators lease from a store. Unlike a [`super::Checkpoint`] it knows each session. Both go on by `Pool::resume`.
+//! A pool as a value that is written after each exchange and goes on at the next, in any process: the *root* of a limit
+//! that several allocators lease from a store. Unlike a [`super::Checkpoint`] it has each session. `Pool::resume` goes
+//! on with either.
 //!
-//! A snapshot keeps all that decides what is lent. It leaves out what an ask was answered: an allocator asks a store each time anew.
+//! A snapshot keeps all that decides what is lent. It leaves out answers to asks: an allocator asks a store each time
+//! anew.
 
 use super::calls::{SavedCalls, SessionCalls};
 use super::family::Place;
@@ -24,24 +26,24 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
-    /// When.
+    /// When it was written.
     written: At,
     /// Nothing is granted before this.
     #[serde(rename = "opens")]
     quarantine_until: At,
-    /// Until then leases may be out that were lent by other rules, or in an earlier life.
+    /// Until then leases may be out that were lent by other rules, or by an earlier process.
     #[serde(rename = "outlived")]
     old_rules_until: At,
-    /// Until then a session may go by what an earlier life told it.
+    /// Until then a session may still spend by what an earlier process told it.
     earlier: At,
-    /// The total that was ever granted; and of that, what was spent, what came back, and what burned.
+    /// Totals of permits granted, spent, returned and burned.
     books: [u64; 4],
     /// The books of its rules, in their order.
     rules: Vec<Saved>,
     vendor: SavedFeedback,
-    /// What it may lend while it eases off, and since when that is so.
+    /// Billionths of a permit that it may lend while it eases off, and when they were counted.
     pacer: Option<(u64, At)>,
-    /// What came back unspent meanwhile.
+    /// Permits that came back unspent meanwhile.
     #[serde(rename = "back", default, skip_serializing_if = "Option::is_none")]
     came_back: Option<NonZeroU64>,
     /// Since when more has been wanted than comes back.
@@ -55,17 +57,17 @@ pub struct Snapshot {
     groups: Option<SavedGroups>,
 }
 
-/// What is kept for guaranteed groups, and what allocators said of them.
+/// What is kept for guaranteed groups, and what allocators said of the groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SavedGroups {
-    /// What each bucket fills up to, what it has, and parts of the next permit.
+    /// For each bucket: what it fills up to, the permits in it, and parts of the next permit.
     levels: Vec<[u64; 3]>,
-    /// Of each allocator what it took and wants, where that is anything.
+    /// For each allocator: the permits that it took and wants of each group, where that is anything.
     said: Vec<(u64, Vec<[u64; 2]>)>,
 }
 
-/// The safe shares that allocators have, and when others may have some.
+/// The safe shares that allocators have, and when others may get some.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SavedSafeShares {
@@ -73,7 +75,7 @@ struct SavedSafeShares {
     taken: Vec<SavedSafeShare>,
 }
 
-/// Those of one allocator.
+/// The safe shares of one allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SavedSafeShare {
@@ -84,7 +86,7 @@ struct SavedSafeShare {
     free: At,
 }
 
-/// One session's part of it.
+/// One session's part of the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SavedSession {
@@ -100,16 +102,16 @@ struct SavedSession {
     demand: u64,
     waiting: u64,
     wanted: u64,
-    /// How long its leases last, and how far away it is.
+    /// How long its leases last, and its round-trip time.
     term: Duration,
     rtt: Duration,
-    /// What it may have in flight, where that counts.
+    /// Calls that it may have in flight, where a rule counts them.
     #[serde(default, rename = "flights", skip_serializing_if = "Option::is_none")]
     calls: Option<SavedCalls>,
 }
 
 impl Plan {
-    /// Whether a pool of this can be a snapshot: no other allocator lends to it, and it has no steady flow.
+    /// Whether a pool of this plan can be a snapshot: no other allocator lends to it, and it has no steady flow.
     pub fn has_snapshots(&self) -> bool {
         let has_flow = self.rules.iter().any(|rule| rule.flow().is_some());
         !has_flow && !self.is_borrowed
@@ -117,28 +119,28 @@ impl Plan {
 }
 
 impl Snapshot {
-    /// When it was written, on the clock that it went by.
+    /// Returns when it was written, on the clock that it went by.
     pub fn written(&self) -> Moment {
         self.written.as_calendar()
     }
 
-    /// The same, as it is written down.
+    /// Returns when it was written, as it is written down.
     pub fn written_at(&self) -> At {
         self.written
     }
 
-    /// Whether it says something of safe shares.
+    /// Whether it has safe shares.
     pub(crate) fn has_safe_shares(&self) -> bool {
         self.safe.is_some()
     }
 
-    /// What each group is guaranteed by the configuration that it was written by, if it says something of them.
+    /// Returns what the configuration by which it was written guarantees to each group, if it has groups.
     pub(crate) fn guaranteed(&self) -> Option<Vec<u64>> {
         let levels = &self.groups.as_ref()?.levels;
         Some(levels.iter().map(|[most, ..]| *most).collect())
     }
 
-    /// Whether it says something of guaranteed groups.
+    /// Whether it has guaranteed groups.
     pub(crate) fn has_groups(&self) -> bool {
         self.groups.is_some()
     }
@@ -154,7 +156,7 @@ impl Pool {
         let Books { granted, spent, returned, burned, outstanding: _ } = self.books;
         let (pacer, came_back) = match *self.pacer {
             Pacer::Free => (None, None),
-            // No more than fits: it is less than what may be lent.
+            // The credit fits: it is less than what may be lent.
             Pacer::Easing { credit, back, at } => {
                 (Some((u64::try_from(credit).unwrap_or(u64::MAX), at.into())), NonZeroU64::new(back))
             }
@@ -178,7 +180,7 @@ impl Pool {
         })
     }
 
-    /// Returns the pool of `snapshot`, as it stands at `now`; `None` if no pool by this plan can have been so.
+    /// Returns the pool of `snapshot`, as it stands at `now`; `None` if no pool of this plan can have stood so.
     pub fn from_snapshot(plan: Arc<Plan>, snapshot: &Snapshot, gap: Gap, now: Moment) -> Option<Pool> {
         let since = Since { gap, written: snapshot.written, now, clocks: plan.clocks };
         if !plan.has_snapshots() || snapshot.sessions.len() > plan.lessees_max {
@@ -220,7 +222,7 @@ impl Pool {
         Some(pool)
     }
 
-    /// Goes on by `plan` with a pool that was written down, as it stood then; `None` if no pool can have been so.
+    /// Goes on by `plan` with a pool that was written down, as it stood then; `None` if no pool can have stood so.
     pub(super) fn resume(plan: Arc<Plan>, since: Since, resumed: Resumed<'_>) -> Option<Pool> {
         let then = since.moment(since.written);
         if then > since.now {
@@ -237,7 +239,7 @@ impl Pool {
         let charged = sum(|it| it.calls.charged());
         pool.books = books(resumed.books, out)?;
         let until = pool.sessions.last_expiry().unwrap_or(then);
-        // Sessions that were forgotten are in the books still.
+        // Forgotten sessions are in the books still.
         let are_books_true = burned <= pool.books.burned
             && spent <= pool.books.spent
             && pool.ledgers.restore(resumed.rules, since, (out, until))
@@ -257,7 +259,7 @@ impl Pool {
 }
 
 impl SavedSafeShares {
-    /// Those of `pool`; `None` if it has none, and none to come.
+    /// Writes down the safe shares of `pool`; `None` if there are none, and none to come.
     fn of(pool: &Pool) -> Option<Self> {
         let shares = &pool.safe_shares;
         let taken: Vec<_> = shares.taken().map(|(id, taken)| SavedSafeShare::of(id, taken)).collect();
@@ -271,7 +273,7 @@ impl SavedSafeShares {
         let restored = |share: &SavedSafeShare| {
             let SavedSafeShare { id, permits, holders, span, free } = *share;
             let free_from = since.moment(free);
-            // Its session says whose it is when it asks again.
+            // Its session tells its identity when it asks again.
             (SessionId(id), Taken { permits, holders, span, free_from, owner: Owner::NONE })
         };
         self.taken.iter().all(sane).then(|| self.taken.iter().map(restored).collect())
@@ -286,7 +288,8 @@ impl SavedSafeShare {
 }
 
 impl SavedGroups {
-    /// Those of `pool`; `None` if each bucket is full and no allocator that is known has said anything.
+    /// Writes down the groups of `pool`; `None` if each bucket is full and no allocator that is known has said
+    /// anything.
     fn of(pool: &Pool) -> Option<Self> {
         let is_known = |id: &SessionId| pool.sessions.contains(Place::own(*id));
         let says = |said: &[GroupAsk]| said.iter().any(|said| *said != GroupAsk::default());
@@ -355,9 +358,9 @@ impl SavedSession {
     }
 }
 
-/// What is known of a pool that was written down, in moments of the clock that it goes on by.
+/// The state of a pool that was written down, in moments of the clock that it goes on by.
 pub(super) struct Resumed<'a> {
-    /// The total that was ever granted; and of that, what was spent, what came back, and what burned.
+    /// Totals of permits granted, spent, returned and burned.
     pub(super) books: [u64; 4],
     pub(super) sessions: Vec<(Place, Session)>,
     pub(super) rules: &'a [Saved],
@@ -365,11 +368,11 @@ pub(super) struct Resumed<'a> {
     /// See the fields of [`Pool`].
     pub(super) quarantine_until: Moment,
     pub(super) old_rules_until: Moment,
-    /// Until then a session may go by what an earlier life told it.
+    /// Until then a session may still spend by what an earlier process told it.
     pub(super) earlier: Moment,
 }
 
-/// The books that say so, with `outstanding` permits; `None` if those are none.
+/// Makes books of these totals and `outstanding` permits; `None` if they do not add up.
 fn books([granted, spent, returned, burned]: [u64; 4], outstanding: u64) -> Option<Books> {
     let sum = [spent, returned, burned, outstanding].into_iter().try_fold(0_u64, u64::checked_add)?;
     (sum == granted).then_some(Books { granted, spent, returned, burned, outstanding })

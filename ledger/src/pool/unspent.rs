@@ -1,18 +1,19 @@
-//! How many of the permits that are out are likely to be unspent, which the vendor has not counted either. A walk over all sessions
-//! finds it. Where there are many, walks are rare, and the totals of the pool say what became of it since the last one.
+//! How many of the permits that are out are likely to be unspent: the vendor has not counted those either. A walk over
+//! all sessions finds out. With many sessions walks are rare, and the totals of the pool say what changed since the
+//! last one.
 
 use super::{Books, Pool};
 use lessor_protocol::Moment;
 use lessor_protocol::sizing::{PERMIT, mean, need};
 use std::time::Duration;
 
-/// Few sessions are walked each time.
+/// Up to this many sessions are walked each time.
 const FEW: usize = 64;
 
-/// For each session a walk rests for so long. It takes about a hundredth of that.
+/// Pause between two walks, for each session. A walk takes about a hundredth of that.
 const REST: Duration = Duration::from_micros(10);
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Walked {
     at: Moment,
@@ -21,7 +22,8 @@ pub(super) struct Walked {
 }
 
 impl Walked {
-    /// What is unspent now by `books`, where sessions together spend `demand_milli` permits in 1,000 s.
+    /// Returns the permits that are unspent `now` by `books`, where sessions together spend `demand_milli` permits in
+    /// 1,000 s.
     fn now(self, now: Moment, books: Books, demand_milli: u64) -> u64 {
         let lent = books.granted - self.books.granted;
         let gone = |books: Books| books.returned + books.burned;
@@ -33,7 +35,7 @@ impl Walked {
 }
 
 impl Pool {
-    /// Permits that sessions are likely to hold unspent.
+    /// Returns the permits that sessions are likely to hold unspent.
     pub(super) fn unspent(&mut self) -> u64 {
         let sessions = self.sessions.len();
         let rest = REST * u32::try_from(sessions).unwrap_or(u32::MAX);

@@ -1,20 +1,20 @@
-//! What must be true of the sessions of a pool: tests ask after each exchange.
+//! What must be true of the sessions of a pool. Debug builds check it after each exchange.
 
 use super::reading::{Entry, Totals};
 use super::{Owners, Sessions};
 use crate::pool::agenda::Agenda;
 use lessor_protocol::Moment;
 
-/// Where there are more sessions than so many, one audit in so many is made.
+/// With more sessions than this, one audit in this many is made.
 const AUDITED: usize = 16;
 
-/// One audit of claims in so many is made. Moments of tests that are worked out by hand are multiples of it.
+/// One audit of claims in this many is made. Moments of tests that are worked out by hand are multiples of it.
 const CLAIMS_AUDITED: u64 = 4;
 
 impl Sessions {
-    /// What is known in the order of time is true of each session, or there is a bug here.
+    /// Asserts that all orders and sums are true of each session.
     pub(in crate::pool) fn audit(&self, now: Moment) {
-        // Of many sessions at some instants only: it takes as long as all else that a test does.
+        // Many sessions are audited at some instants only: an audit takes as long as everything else that a test does.
         if self.len() > AUDITED && !now.as_nanos().is_multiple_of(AUDITED as u64) {
             return;
         }
@@ -58,7 +58,7 @@ impl Sessions {
         debug_assert_eq!(orders.in_flight, entries().map(|(_, entry)| entry.in_flight).sum::<u64>());
         let sharing = || self.iter().map(|(place, it)| (place, it, self.reading_of(place).ages.active()));
         orders.sharers.iter().for_each(|sharers| sharers.audit(sharing()));
-        // They are made anew for that, so at some instants only.
+        // Claims are made anew for their audit, so it is made at some instants only.
         if now.as_nanos().is_multiple_of(CLAIMS_AUDITED) {
             orders.claims.audit(entries().filter_map(|(place, entry)| Some((place, entry.claim?))));
             orders.wanted.audit(entries().filter_map(|(place, entry)| Some((place, entry.wanted?))));

@@ -1,6 +1,6 @@
-//! Sessions of a pool whose leases last for another term: what each of them claims changes with it. No exchange waits until all are
-//! read by the new term: each look at the time reads a few more of them so, in the order of their places. Only how much is lent
-//! depends on it.
+//! A change of the term of a pool's leases, which changes what each session claims. No exchange waits until all
+//! sessions are read by the new term: each time that time passes, a few more are, in the order of their places. Only
+//! how much is lent depends on it.
 
 use super::Sessions;
 use super::reading::Reading;
@@ -8,36 +8,36 @@ use crate::pool::claims::{Age, Ages};
 use crate::pool::family::Place;
 use std::time::Duration;
 
-/// A term that differs by less than one in so many parts is about the same.
+/// A term that differs by one in this many parts, or less, is about the same.
 const NEAR_PARTS: u32 = 8;
 
-/// So many sessions are read anew at once. More would make an ask slower, fewer would have sessions claim by the old term for longer:
-/// all of 10,000 are read anew within 313 asks, and each of them asks at least once a term.
+/// Sessions that are read anew at once. More would make an ask slower, fewer would have sessions claim by the old term
+/// for longer. All of 10,000 are read anew within 313 asks, and each of them asks at least once a term.
 pub(super) const READ_AT_ONCE: usize = 32;
 
-/// Sessions are read in another way from now on, one after the other.
+/// A change from one reading of sessions to another, one session after the other.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     before: Reading,
     after: Reading,
-    /// All up to this one are read by `after`.
+    /// Sessions up to this place are read by `after`.
     done: Option<Place>,
 }
 
 impl Change {
-    /// None if there is no difference.
+    /// Makes a change, or `None` if there is no difference.
     fn between(before: Reading, after: Reading) -> Option<Box<Self>> {
         (before != after).then(|| Box::new(Change { before, after, done: None }))
     }
 
-    /// How the session at `place` is read.
+    /// Returns how the session at `place` is read.
     pub(super) fn reading_of(&self, place: Place) -> Reading {
         if Some(place) <= self.done { self.after } else { self.before }
     }
 }
 
 impl Sessions {
-    /// Leases last for about `term` from now on: as [`Sessions::go_by`] where that makes a difference. A term that the allocator above
+    /// Sets about this `term` as [`Sessions::go_by`], where that makes a difference. A term that the allocator above
     /// tells changes a little with each exchange.
     pub(in crate::pool) fn go_by_about(&mut self, term: Duration, are_reusable: bool) {
         let known = self.reading.ages.term();
@@ -45,8 +45,9 @@ impl Sessions {
         self.go_by(if is_near { known } else { term }, are_reusable);
     }
 
-    /// They are those of such a pool from now on: what each session claims changes with it. The first few are read so at once, and
-    /// the others by and by. While a change is under way the next one waits for its end: each session is read in one of two ways.
+    /// Sets the term of leases, and whether permits are spent again when their calls end: what each session claims
+    /// changes with it. The first few sessions are read anew at once, and the others by and by. While a change is under
+    /// way the next one waits for its end: each session is read in one of two ways.
     pub(in crate::pool) fn go_by(&mut self, term: Duration, are_reusable: bool) {
         let reading = Reading { ages: Ages::new(term), are_reusable, ..self.reading };
         let before = std::mem::replace(&mut self.reading, reading);
@@ -60,34 +61,35 @@ impl Sessions {
         if orders.change.is_none() {
             orders.change = Change::between(before, reading);
         }
-        // A session is told its part of all that is spent again: beside half of the claims to that, it would be too large.
+        // A session is told its part of all permits that are spent again. Beside half of the claims to those, its part
+        // would be too large.
         let is_other_use = before.are_reusable != are_reusable;
         self.read_on(if is_other_use { usize::MAX } else { READ_AT_ONCE });
     }
 
-    /// How the session at `place` is read.
+    /// Returns how the session at `place` is read.
     pub(super) fn reading_of(&self, place: Place) -> Reading {
         self.orders.as_deref().map_or(self.reading, |orders| orders.reading_of(place, self.reading))
     }
 
-    /// Whether all of them are read by the reading of now.
+    /// Whether all sessions are read by the current reading.
     pub(super) fn are_read(&self) -> bool {
         self.orders.as_deref().is_none_or(|orders| orders.change.is_none())
     }
 
-    /// Reads up to `count` more of them by the reading of now.
+    /// Reads up to `count` more sessions by the current reading.
     pub(super) fn read_on(&mut self, count: usize) {
         for _ in 0..count {
             let Some(orders) = self.orders.as_deref_mut() else { return };
             let Some(change) = orders.change.as_deref_mut() else { return };
             let Some(place) = self.by_place.next(change.done) else {
-                // It may have changed again meanwhile.
+                // The reading may have changed again meanwhile.
                 orders.change = Change::between(change.after, self.reading);
                 continue;
             };
             change.done = Some(place);
             let readings = (change.before, change.after);
-            // How old it is by the other term, the next look at the time says.
+            // [`Sessions::age`] finds the age by the new term next.
             self.reread(place, readings, |session| session.age = Age::Fresh);
         }
     }

@@ -1,5 +1,5 @@
-//! What is known of several sessions together, in the order of time and as sums. Of a single one its session says all of that: a
-//! pool has these from the second session on.
+//! Orders of time and sums over several sessions. A single session says all of that itself: a pool has these from the
+//! second session on.
 
 use super::change::Change;
 use super::reading::{Entry, Reading, Totals};
@@ -12,7 +12,7 @@ use lessor_protocol::Moment;
 use std::collections::{BTreeMap, btree_map};
 use std::time::Duration;
 
-/// Two sessions or more, in each order.
+/// Orders and sums over two sessions or more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Orders {
     /// The end of each live lease.
@@ -23,29 +23,29 @@ pub(super) struct Orders {
     pub(super) reviews: Agenda,
     /// Since when each of the pool's own sessions has had nothing live and said nothing, if it has used anything.
     pub(super) idle: Agenda,
-    /// The same of those that have used nothing, which are forgotten sooner.
+    /// Since when each of the pool's own sessions has been idle that has used nothing: it is forgotten sooner.
     pub(super) unused: Agenda,
-    /// When to look whether a session claims less because it has not asked for long. Each ask puts that off, so a look may find that it
-    /// is too early: most asks need not move it.
+    /// When to review whether a session claims less because it has not asked for long. Each ask puts that off, so a
+    /// review may find that it is too early: most asks need not move it.
     pub(super) ages: Agenda,
-    /// What those claim that share, and the same where permits are spent again.
+    /// Claims of the sessions that share, and their claims where permits are spent again.
     pub(super) claims: Claims<Place>,
     pub(super) wanted: Claims<Place>,
     pub(super) sums: Totals,
-    /// The same of each guaranteed group that has any.
+    /// The sums over each guaranteed group that has any.
     pub(super) by_group: BTreeMap<usize, Totals>,
-    /// No session is farther away than this, where that counts, and which one is as far, if that is known.
+    /// Bound on how far away sessions are, where that counts, and the session that is as far away, if it is known.
     pub(super) farthest: (Duration, Option<Place>),
     /// Permits in flight, for people.
     pub(super) in_flight: u64,
-    /// Those that share a steady flow, from the first ask to it on.
+    /// The sessions that share a steady flow, from the first ask to it on.
     pub(super) sharers: Option<Box<Sharers>>,
-    /// Not all of them are read as they are in the end.
+    /// The change that is under way, while not all sessions are read as they will be.
     pub(super) change: Option<Box<Change>>,
 }
 
 impl Orders {
-    /// The session at `place` is `after` where it was `before`.
+    /// Replaces the entry `before` of the session at `place` by `after`.
     pub(super) fn index(&mut self, place: Place, before: Entry, after: Entry) {
         if before == after {
             return;
@@ -83,12 +83,12 @@ impl Orders {
         }
     }
 
-    /// How the session at `place` is read where all are in the end by `last`.
+    /// Returns how the session at `place` is read, where `last` is the reading of all sessions after the change.
     pub(super) fn reading_of(&self, place: Place, last: Reading) -> Reading {
         self.change.as_deref().map_or(last, |change| change.reading_of(place))
     }
 
-    /// The sums of those of `group`, or of those of none.
+    /// Returns the sums over the sessions of `group`, or over those of no group.
     pub(super) fn totals_of(&self, group: Option<usize>) -> Totals {
         match group {
             Some(group) => self.by_group.get(&group).copied().unwrap_or_default(),
@@ -96,7 +96,7 @@ impl Orders {
         }
     }
 
-    /// The session at `place` is as far away as `after`, or does not count.
+    /// Notes that the session at `place` is `after` away, or does not count.
     fn measure(&mut self, place: Place, after: Option<Duration>) {
         match after {
             Some(after) if after >= self.farthest.0 => self.farthest = (after, Some(place)),
@@ -121,7 +121,7 @@ impl Orders {
         }
     }
 
-    /// What counts of the session at `place` where a steady flow is shared is as it says now.
+    /// Counts the session at `place` as it stands, where a steady flow is shared.
     pub(super) fn count(&mut self, place: Place, session: &Session, reading: &Reading) {
         if let Some(sharers) = &mut self.sharers {
             sharers.count(place, session, reading.ages.active());

@@ -5,18 +5,19 @@ use crate::pool::session::Session;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Sessions in the order of their places: the same asks give the same answers. In boxes, so that a search reads places only.
+/// Sessions in the order of their places, so that the same asks give the same answers. They are in boxes, so that a
+/// search reads places only.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Places {
     #[default]
     None,
     One(Place, Box<Session>),
-    /// Two at least.
+    /// At least two.
     Many(BTreeMap<Place, Box<Session>>),
 }
 
 impl Places {
-    /// The session at `place`.
+    /// Returns the session at `place`.
     pub(super) fn get(&self, place: Place) -> Option<&Session> {
         match self {
             Places::One(one, session) if *one == place => Some(session),
@@ -25,7 +26,7 @@ impl Places {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the session at `place`, to be changed.
     pub(super) fn get_mut(&mut self, place: Place) -> Option<&mut Session> {
         match self {
             Places::One(one, session) if *one == place => Some(session),
@@ -34,12 +35,12 @@ impl Places {
         }
     }
 
-    /// The only one.
+    /// Returns the session if it is the only one.
     pub(super) fn sole(&self) -> Option<(Place, &Session)> {
         if let Places::One(place, session) = self { Some((*place, session)) } else { None }
     }
 
-    /// The place that comes after `after`, or the first.
+    /// Returns the place that comes after `after`, or the first place.
     pub(super) fn next(&self, after: Option<Place>) -> Option<Place> {
         match self {
             Places::None => None,
@@ -51,14 +52,14 @@ impl Places {
         }
     }
 
-    /// All of them.
+    /// Returns all sessions.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &Session)> {
         let many = if let Places::Many(many) = self { Some(many) } else { None };
         let many = many.into_iter().flatten().map(|(place, session)| (*place, &**session));
         self.sole().into_iter().chain(many)
     }
 
-    /// All of them, to be changed.
+    /// Returns all sessions, to be changed.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Place, &mut Session)> {
         let (one, many) = match self {
             Places::None => (None, None),
@@ -69,7 +70,7 @@ impl Places {
         one.into_iter().chain(many)
     }
 
-    /// How many there are.
+    /// Returns the number of sessions.
     pub(super) fn len(&self) -> usize {
         match self {
             Places::None => 0,
@@ -78,7 +79,7 @@ impl Places {
         }
     }
 
-    /// Adds `session`, where there is none.
+    /// Adds `session` at `place`, where there is none.
     pub(super) fn insert(&mut self, place: Place, session: Box<Session>) {
         *self = match std::mem::take(self) {
             Places::None => Places::One(place, session),
@@ -90,7 +91,7 @@ impl Places {
         };
     }
 
-    /// Takes the session at `place` out.
+    /// Removes the session at `place` and returns it.
     pub(super) fn remove(&mut self, place: Place) -> Option<Box<Session>> {
         match std::mem::take(self) {
             Places::One(one, session) if one == place => Some(session),

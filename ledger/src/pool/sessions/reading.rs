@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Where a session stands in the order of time, and what it adds to the sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// It claims nothing meanwhile, and what it claimed is set aside.
+    /// Whether it asks now. It claims nothing meanwhile, and what it claimed is set aside.
     pub(super) is_asking: bool,
     pub(super) expires: Option<Moment>,
     pub(super) calls_expire: Option<Moment>,
@@ -21,31 +21,31 @@ pub(super) struct Entry {
     pub(super) wanted: Option<Claim>,
     pub(super) in_flight: u64,
     pub(super) adds: Totals,
-    /// The guaranteed group to whose sums it adds the same.
+    /// The guaranteed group to whose sums it adds `adds` as well.
     pub(super) group: Option<usize>,
-    /// How far away it is, where that counts.
+    /// Its round-trip time, where distances count.
     pub(super) distance: Option<Duration>,
 }
 
 /// Since when a session has had nothing live and said nothing. Mirrors are never idle: they are reviewed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Idle {
-    /// It is not.
+    /// The session is not idle.
     #[default]
     No,
-    /// It is, and rules or its own totals may still count what it has used.
+    /// The session is idle, and rules or its own totals may still count what it has used.
     Used(Moment),
-    /// It is, and has used nothing.
+    /// The session is idle, and has used nothing.
     Unused(Moment),
 }
 
 impl Idle {
-    /// Since when, if it has used anything.
+    /// Returns since when the session is idle, if it has used anything.
     pub(super) fn used(self) -> Option<Moment> {
         if let Idle::Used(since) = self { Some(since) } else { None }
     }
 
-    /// Since when, if it has used nothing.
+    /// Returns since when the session is idle, if it has used nothing.
     pub(super) fn unused(self) -> Option<Moment> {
         if let Idle::Unused(since) = self { Some(since) } else { None }
     }
@@ -57,19 +57,20 @@ pub(super) struct Reading {
     pub(super) ages: Ages,
     /// Whether permits are spent again when their calls end.
     pub(super) are_reusable: bool,
-    /// Whether it counts how far away sessions are: a lease from above has to outlast exchanges with them.
+    /// Whether distances count, the round-trip times of sessions: a lease from above has to outlast exchanges with
+    /// them.
     pub(super) has_distances: bool,
 }
 
 impl Reading {
-    /// When the lease of `session` is taken to end.
+    /// Returns when the lease of `session` is taken to end.
     pub(super) fn expires(&self, session: &Session) -> Option<Moment> {
         let (is_asking, is_live) = (session.age == Age::Asking, session.is_live());
-        // Most that have spent all are lent more at once.
+        // Most sessions that have spent all are lent more at once.
         if is_asking && !is_live { session.expires.get() } else { is_live.then_some(session.end) }
     }
 
-    /// Since when `session` has had nothing live and said nothing, if it is the pool's own.
+    /// Returns since when `session` has had nothing live and said nothing, if it is the pool's own.
     pub(super) fn idle(&self, place: Place, session: &Session) -> Idle {
         let is_idle = !place.is_mirror()
             && session.age != Age::Asking
@@ -95,13 +96,13 @@ impl Reading {
         }
     }
 
-    /// How far away `session` is, where that counts, while it takes or wants anything.
+    /// Returns the round-trip time of `session`, where distances count, while it takes or wants anything.
     pub(super) fn distance(&self, session: &Session) -> Option<Duration> {
         let is_here = self.has_distances && matches!(session.age, Age::Fresh | Age::Silent);
         (is_here && takes(session)).then_some(session.rtt)
     }
 
-    /// The guaranteed group of `session` if it shares.
+    /// Returns the guaranteed group of `session` if it shares.
     pub(super) fn group(&self, session: &Session) -> Option<usize> {
         session.share.group.filter(|_| session.shares())
     }
@@ -122,7 +123,7 @@ impl Reading {
         }
     }
 
-    /// Notes of `session` when its lease is taken to end, and when its age is looked at again at the latest.
+    /// Notes in `session` when its lease is taken to end, and when its age is reviewed at the latest.
     pub(super) fn note(&self, place: Place, session: &mut Session, ages: Option<&mut Agenda>) {
         session.expires = self.expires(session).into();
         let next = self.next_age(session).map(|(at, _)| at);
@@ -135,7 +136,8 @@ impl Reading {
         }
     }
 
-    /// The age that `session` has next, and when. One that takes and wants nothing is the same at any age.
+    /// Returns the age that `session` has next, and when. A session that takes and wants nothing is the same at any
+    /// age.
     pub(super) fn next_age(&self, session: &Session) -> Option<(Moment, Age)> {
         self.ages.next(session).filter(|_| takes(session))
     }
@@ -145,7 +147,7 @@ fn takes(session: &Session) -> bool {
     !session.draw().is_none() || session.wanted > 0 || session.waiting > 0
 }
 
-/// What those that share take, want, wait for and hold, added up.
+/// Sums of what sharing sessions take, want, wait for and hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) at_once: u128,
@@ -177,7 +179,7 @@ impl Totals {
     }
 }
 
-/// What those that share take, want, wait for and hold, as far as that can be said.
+/// Sums of what sharing sessions take, want, wait for and hold, at most [`u64::MAX`] each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) struct Sums {
     pub(in crate::pool) demand_milli: u64,

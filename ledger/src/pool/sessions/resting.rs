@@ -1,5 +1,5 @@
-//! Sessions of a pool while none of them makes a difference to the others: what it takes to keep them, and until when they stay as
-//! they are. What is known of all of them together follows from each.
+//! Sessions of a pool at rest, while none of them makes a difference to the others: how they are carried, and until
+//! when they stay as they are. The orders and sums over all of them follow from the sessions.
 
 use super::Sessions;
 use crate::packed::Carrier;
@@ -9,11 +9,11 @@ use crate::share::Share;
 use lessor_protocol::Moment;
 use std::time::Duration;
 
-/// More sessions than these are a lot to carry for each look at their pool.
+/// Most sessions of a pool that rests: more are a lot to carry for each look at their pool.
 const FEW: usize = 64;
 
 impl Sessions {
-    /// Whether none holds, wants or awaits anything, and there are few.
+    /// Whether no session holds, wants or awaits anything, and there are few sessions.
     pub(in crate::pool) fn are_at_rest(&self) -> bool {
         self.len() <= FEW
             && self.live() == 0
@@ -25,7 +25,7 @@ impl Sessions {
             })
     }
 
-    /// Carries them.
+    /// Carries all sessions.
     pub(in crate::pool) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         let mut count = self.len() as u64;
         carrier.number(&mut count);
@@ -45,8 +45,8 @@ impl Sessions {
         }
     }
 
-    /// Until when there are as many as now and as much in flight, if an idle one is remembered for `memory`, and for `brief` if it
-    /// has used nothing.
+    /// Returns the moment until which the number of sessions and the permits in flight stay as they are. An idle
+    /// session is remembered for `memory`, or for `brief` if it has used nothing.
     pub(in crate::pool) fn rest_until(&self, memory: Duration, brief: Duration) -> Moment {
         let idle = self.first_idle().map(|(since, _)| since + memory);
         let unused = self.first_unused().map(|(since, _)| since + brief);

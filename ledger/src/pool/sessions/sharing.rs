@@ -1,5 +1,5 @@
-//! The sessions of a pool with a steady flow: those that share it are kept from the second session on, like all that is known of
-//! several together. Where there is no flow, nothing is kept of it.
+//! The sessions of a pool with a steady flow. [`Sharers`] are kept from the second session on, like all orders and sums
+//! over several sessions. A pool without a flow keeps none.
 
 use super::Sessions;
 use crate::pool::rates::Sharers;
@@ -7,7 +7,8 @@ use crate::rule::Speed;
 use lessor_protocol::Moment;
 
 impl Sessions {
-    /// They share a flow of this `speed`, as it is `now`. The first time that there are several this looks at each: there are two then.
+    /// Makes the sessions share a flow of this `speed`, as it is `now`. The first time that there are several sessions
+    /// this looks at each: there are two then.
     pub(in crate::pool) fn share_flow(&mut self, speed: Speed, now: Moment) {
         let Some(orders) = self.orders.as_deref_mut() else { return };
         if orders.sharers.is_none() {
@@ -20,20 +21,20 @@ impl Sessions {
         self.age_sharers(now);
     }
 
-    /// Whether those are kept that share a flow.
+    /// Whether sharers are kept.
     #[cfg(test)]
     pub(in crate::pool) fn keep_sharers(&self) -> bool {
         self.orders.as_deref().is_some_and(|orders| orders.sharers.is_some())
     }
 
-    /// Those that share a flow, if there are several sessions: but for one that asks.
+    /// Returns the sessions that share a flow, without one that asks; `None` unless there are several sessions.
     pub(in crate::pool) fn sharers(&self) -> Option<&Sharers> {
         let sharers = self.orders.as_deref().and_then(|orders| orders.sharers.as_deref());
         debug_assert!(sharers.is_some() || self.len() < 2, "the pool has said that they share a flow");
         sharers
     }
 
-    /// When the next session that has a part of a flow has handed it over and that is known here, and how many have a part.
+    /// Returns when the pool knows of the next hand-over of a part of a flow, and how many sessions have a part.
     pub(in crate::pool) fn hand_overs(&self) -> (Option<Moment>, usize) {
         if let Some(sharers) = self.sharers() {
             return sharers.hand_overs();
@@ -42,7 +43,7 @@ impl Sessions {
         (sole, usize::from(sole.is_some()))
     }
 
-    /// Lets those leave that share a flow and have not asked for long when it is `now`.
+    /// Lets sessions leave the flow that have not asked for long by `now`.
     pub(super) fn age_sharers(&mut self, now: Moment) {
         let Some(orders) = self.orders.as_deref_mut() else { return };
         while let Some(place) = orders.sharers.as_deref_mut().and_then(|sharers| sharers.next_review(now)) {

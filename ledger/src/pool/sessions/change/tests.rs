@@ -1,4 +1,5 @@
-//! Sessions that are read by another term, a few at a time: against those that were read by it at once.
+//! Tests of a change of term: sessions are read anew a few at a time, and compared with sessions that were read so at
+//! once.
 
 use super::super::{Entry, Sums};
 use super::*;
@@ -11,15 +12,15 @@ use proptest::prelude::*;
 
 const TERM: Duration = Duration::from_millis(200);
 
-/// A multiple of all by which audits of many sessions are made at some instants only.
+/// A moment at which no audit is skipped: a multiple of the numbers by which audits of many sessions are.
 fn at(tens_of_millis: u64) -> Moment {
     Moment::from_nanos((1_000 + tens_of_millis) * 10_000_000)
 }
 
-/// Places where sessions come and go: a change takes a few looks.
+/// Number of places where sessions come and go: a change takes a few looks.
 const PLACES: u64 = 160;
 
-/// Some are mirrors of sessions of a pool below.
+/// Every third place is a mirror of a session of a pool below.
 fn place(who: u64) -> Place {
     let id = SessionId(who * 7 % PLACES);
     if who.is_multiple_of(3) { Place::below(2, id) } else { Place::own(id) }
@@ -31,7 +32,7 @@ fn session(now: Moment) -> Session {
     session
 }
 
-/// So many sessions that asked at the moment `at(0)`.
+/// Makes `count` sessions that asked at the moment `at(0)`.
 fn many(count: u64) -> Sessions {
     let mut sessions = Sessions::new(TERM, false);
     for who in 0..count {
@@ -44,7 +45,7 @@ fn needs(sessions: &Sessions) -> u128 {
     sessions.claims().needs()
 }
 
-/// What one of [`many`] needs for `term`.
+/// Returns what a session of [`many`] needs for `term`.
 fn need(term: Duration) -> u128 {
     lessor_protocol::sizing::need(20_000, term).into()
 }
@@ -70,7 +71,7 @@ fn a_change_waits_for_the_end_of_the_one_before() {
     sessions.go_by(4 * TERM, false);
     assert_eq!(needs(&sessions), 2 * few * need(2 * TERM) + (100 - 2 * few) * need(TERM));
     assert_eq!(sessions.ages().term(), 4 * TERM);
-    // Back again meanwhile.
+    // The term goes back, and on again, meanwhile.
     sessions.go_by(2 * TERM, false);
     sessions.go_by(4 * TERM, false);
     let looks = (0..9).map_while(|_| (!sessions.are_read()).then(|| sessions.age(at(0)))).count();
@@ -78,7 +79,7 @@ fn a_change_waits_for_the_end_of_the_one_before() {
     assert!(looks <= 3, "{looks}");
 }
 
-/// A part of the claims to it would have the first session keep what others want.
+/// With a part of the claims to them, the first session would keep what others want.
 #[test]
 fn where_permits_are_spent_again_all_claims_to_them_are_there_at_once() {
     let mut sessions = many(100);
@@ -107,7 +108,7 @@ fn one_that_is_left_alone_is_read_by_the_last_term() {
     assert_eq!(sessions[last].age, Age::Silent);
 }
 
-/// What rests is kept without the change: it would not wake as it was.
+/// A pool at rest is kept without the change: it would not wake as it was.
 #[test]
 fn those_of_which_some_are_read_by_the_term_of_before_do_not_rest() {
     let mut sessions = Sessions::new(TERM, false);
@@ -138,7 +139,7 @@ enum Act {
     Change {
         tens_of_millis: u64,
     },
-    /// They do, and permits are spent again when their calls end, or not any more.
+    /// Permits are spent again when their calls end from now on, or not any more.
     Use(bool),
 }
 
@@ -185,7 +186,7 @@ fn act(sessions: &mut Sessions, now: Moment, place: Place, act: Act) {
     }
 }
 
-/// The same sessions, which were read by the last term from the beginning.
+/// Returns the same sessions, read by the last term from the beginning.
 fn at_once(sessions: &Sessions, speed: Option<Speed>, now: Moment) -> Sessions {
     let Reading { ages, are_reusable, has_distances: _ } = sessions.reading;
     let mut others = Sessions::new(ages.term(), are_reusable).with_distances();
@@ -199,7 +200,7 @@ fn at_once(sessions: &Sessions, speed: Option<Speed>, now: Moment) -> Sessions {
     others
 }
 
-/// What is known of all of them together but their claims, which are those of `entries`.
+/// Returns the orders and sums over all sessions but their claims, which must be the claims of `entries`.
 fn known(sessions: &mut Sessions, entries: &[(Place, Entry)]) -> (String, Sums, Duration) {
     let orders = sessions.orders.as_deref();
     let orders = orders.map(|it| {
@@ -229,7 +230,7 @@ proptest! {
             speed.into_iter().for_each(|speed| sessions.share_flow(speed, at(now)));
             sessions.audit(at(now));
         }
-        // As many looks as two changes of them take, and one that finds the end.
+        // As many looks as two changes take, and one that finds the end.
         (0..=2 * PLACES / READ_AT_ONCE as u64).for_each(|_| sessions.age(at(now)));
         prop_assert!(sessions.are_read());
         sessions.audit(at(now));
