@@ -255,8 +255,8 @@ fn a_pool_can_be_dropped_only_when_it_cannot_be_told_from_a_new_one() {
     assert!(pool.is_forgettable(millis(10_050)));
 }
 
-/// It was dropped as soon as its bucket was full again: the session that went on using it, with its totals, was
-/// then a stranger to the new pool.
+/// The bug: the pool was dropped as soon as its bucket was full again. The session that went on using it, with its totals, was then
+/// unknown to the new pool.
 #[test]
 fn a_pool_is_not_dropped_under_a_session_that_uses_it() {
     let mut pool = pool(vec![bucket(10, 10, SECOND)]);
@@ -267,8 +267,8 @@ fn a_pool_is_not_dropped_under_a_session_that_uses_it() {
     assert!(pool.is_forgettable(millis(10_160)));
 }
 
-/// Sessions that had burned a lease were remembered for a whole window: with windows of a month, a fleet that
-/// restarts often enough was locked out for weeks.
+/// The bug: sessions that had burned a lease were remembered for a whole window. With windows of a month, a fleet that restarts often
+/// enough was locked out for weeks.
 #[test]
 fn at_the_bound_a_session_with_nothing_live_makes_room() {
     let month = 30 * 24 * 3_600 * SECOND;
@@ -282,7 +282,7 @@ fn at_the_bound_a_session_with_nothing_live_makes_room() {
     assert_eq!((view.books.burned, view.available), (1, 8), "what A burned stays charged");
 }
 
-/// Its need was taken for nothing, so that no share was too much for it: each ask got half of what was left.
+/// The bug: the need of such a session was taken for zero, so no share was too much for it: each ask got half of what was left.
 #[test]
 fn who_says_it_needs_nothing_and_wants_everything_gets_a_share() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
@@ -294,7 +294,7 @@ fn who_says_it_needs_nothing_and_wants_everything_gets_a_share() {
     let silent = holder(5);
     grant(pool.renew(millis(1), silent, 1, Ask { want: 1, ..Ask::default() }));
     let lent = grant(pool.renew(millis(2), silent, 2, Ask { want: 1_000_000, ..Ask::default() })).permits;
-    // 4 need 2,000 a second each and it wants more than there is: what is left is halved, and shared by need.
+    // Four sessions need 2,000 a second each and the silent one wants more than there is: what is left is halved, and shared by need.
     assert!(lent <= 100, "a fifth of that is even, it got {lent}");
 }
 
@@ -310,7 +310,7 @@ fn easing_off_spreads_the_last_tenth() {
         permits
     };
     let burst: u64 = (0..20).map(|step| lent_in(&mut pool, step)).sum();
-    // Halves, until less than a tenth is left.
+    // Half of what is left at a time, until less than a tenth is left.
     assert!((900..=950).contains(&burst), "{burst} at once");
     // A thirtieth of the window later, about a thirtieth of the rest may go.
     let eased: u64 = (20..=1_020).map(|step| lent_in(&mut pool, step)).sum();
@@ -330,7 +330,7 @@ fn a_call_that_takes_nearly_all_there_is_does_not_wait_while_it_eases_off() {
             held += grant(pool.renew(millis(step * 250), A, step + 1, ask)).permits;
         }
         assert_eq!(held, 980);
-        // What is left goes one by one.
+        // The last permits go one by one.
         let one = grant(pool.renew(millis(5_000), B, 1, Ask { largest: 1, ..ask(0, 0, 20) }));
         assert!(one.permits <= 1, "{one:?}");
     }
@@ -342,7 +342,7 @@ fn shared(sharing: Sharing) -> Pool {
     Pool::new(Arc::new(plan), millis(0))
 }
 
-/// Takes all that `holder` can get in so many asks.
+/// Takes all that `holder` can get in 20 asks.
 fn drain(pool: &mut Pool, holder: Holder, at: u64) -> u64 {
     let mut held = 0;
     for step in 0..20 {
@@ -375,7 +375,7 @@ fn no_lease_holds_more_or_lasts_longer_than_configured() {
         (20, 0, bounds.1),
         "rich, slow and far, and yet no longer"
     );
-    // A rule for which leases would be shorter than that.
+    // A rule whose leases would be shorter than that.
     let plan = Plan { sharing, ..(*plan(vec![sliding(100, SECOND)])).clone() };
     assert_eq!(plan.term(), bounds.0);
 }
@@ -388,7 +388,7 @@ fn a_group_gets_what_is_guaranteed_whatever_others_took_before() {
     assert_eq!(drain(&mut pool, member, 6_000), 25);
 }
 
-/// A session of a lower priority is served what those above do not lack, and hears when to ask again.
+/// A session of a lower priority is lent what sessions above it do not lack, and is told when to ask again.
 #[test]
 fn a_higher_priority_comes_first() {
     let mut pool = shared(Sharing::default());
@@ -403,8 +403,8 @@ fn a_higher_priority_comes_first() {
     );
 }
 
-/// Of the little that is left in a window, what a session is owed that wants little is kept while that session asks. It is not
-/// kept for as long as the pool remembers that session: otherwise a session that dies would stop all others.
+/// When little is left in a window, the permits owed to a session that wants little are kept while it asks. They are not kept for as
+/// long as the pool remembers the session: otherwise a session that dies would stop all others.
 #[test]
 fn who_does_not_come_again_keeps_nothing_from_others() {
     let plan = Plan { ease_off: true, ..(*plan(vec![sliding(900, 30 * SECOND)])).clone() };
@@ -412,7 +412,7 @@ fn who_does_not_come_again_keeps_nothing_from_others() {
     let wants =
         |permits: u64, demand: u64| Ask { want: permits, demand_milli: demand * 1_000, ..Ask::default() };
     let (greedy, modest) = (wants(812, 500), wants(20, 10));
-    // Half of what is left at a time, until it eases off.
+    // Half of what is left at a time, until the pool eases off.
     let (mut seq, mut lent) = (0, 0);
     while lent < 812 {
         seq += 1;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a new session is lent of `pool` at `at`, once it has a history.
+/// Returns the grant of `pool` to the new session `who` at `at`.
 fn lent_at(pool: &mut Pool, at: u64, who: Holder, permits: u64) -> Grant {
     grant(pool.renew(millis(at), who, 1, ask(0, 0, permits)))
 }
@@ -18,7 +18,7 @@ fn a_lease_goes_on_over_the_boundary_and_counts_on_both_sides() {
     // 5 spent, in an unknown window: these count in this one too. 10 come back.
     let second = grant(pool.renew(millis(1_010), A, 2, ask(5, 5, 0)));
     assert_eq!((second.kept, pool.view(millis(1_010)).available), (5, 90));
-    // Of a pool in slow use its lease lasts long, but no further than the window after this one.
+    // The pool is in slow use, so the lease lasts long, but no further than the window after this one.
     assert_eq!(pool.view(millis(2_000)).available, 95);
     assert_eq!(pool.view(millis(3_000)).available, 100);
 }
@@ -47,7 +47,7 @@ fn a_lease_that_ends_unheard_beyond_the_boundary_is_spent_there_too() {
 fn no_report_of_the_window_before_frees_anything_twice() {
     let mut pool = pool(vec![fixed(100, SECOND)]);
     lent_at(&mut pool, 950, A, 20);
-    // It ended with its window still open, and is heard of in the next one: nothing of it is charged there.
+    // A's lease ends while its window is open, and is heard of in the next one: nothing of it is charged there.
     lent_at(&mut pool, 995, B, 30);
     assert_eq!(pool.view(millis(1_000)).available, 70);
     grant(pool.renew(millis(1_001), A, 2, ask(0, 0, 0)));
@@ -62,13 +62,13 @@ fn of_two_windows_only_the_one_that_ends_is_charged_ahead() {
     grant(pool.renew(millis(1_010), A, 2, ask(20, 0, 0)));
     lent_at(&mut pool, 1_010, B, 40);
     grant(pool.renew(millis(1_020), B, 2, ask(40, 0, 0)));
-    // Of the 150 for ten seconds 60 are spent.
+    // Of the 150 permits for ten seconds, 60 are spent.
     assert_eq!(pool.view(millis(2_000)).available, 90);
 }
 
 #[test]
 fn a_pool_that_lost_its_books_waits_for_leases_that_reached_beyond_a_boundary() {
-    // A session that was lent something just before the end may spend it two seconds later, in the third window from
+    // A session that was lent permits just before the loss may spend them two seconds later, in the third window from
     // here.
     let mut pool = Pool::after_loss(plan(vec![fixed(100, SECOND)]), millis(999), millis(999));
     let view = pool.view(millis(999));
@@ -79,8 +79,8 @@ fn a_pool_that_lost_its_books_waits_for_leases_that_reached_beyond_a_boundary() 
     );
 }
 
-/// Who was told to wait until the boundary counted that from when the answer came: it asked one way after the boundary,
-/// its ask was here another way later, and what it brought was there three ways after the boundary.
+/// The bug: a node that was told to wait until the boundary counted from the arrival of the answer. It asked one way
+/// after the boundary, its ask arrived another way later, and the grant arrived three ways after the boundary.
 #[test]
 fn who_waits_for_the_next_window_asks_so_as_to_be_there_when_it_begins() {
     let mut pool = pool(vec![fixed(1, SECOND)]);
@@ -106,13 +106,13 @@ fn who_waits_for_the_next_window_asks_so_as_to_be_there_when_it_begins() {
     assert_eq!(renewed(995, A), (5, Some(10)), "a near node needs no time");
 }
 
-/// No node believes an answer that has it wait for longer than any lease lasts.
+/// No node believes an answer that tells it to wait for longer than any lease lasts.
 #[test]
 fn no_session_is_told_to_wait_for_longer_than_a_lease_lasts() {
     let mut pool = pool(vec![fixed(1, 60 * SECOND)]);
     assert_eq!(lent_at(&mut pool, 100, B, 1).permits, 1);
     grant(pool.renew(millis(110), B, 2, ask(1, 0, 0)));
-    // It began forty seconds past a minute.
+    // The test begins forty seconds past a minute.
     let far = Holder { rtt: Duration::from_millis(100), ..A };
     for before in (2_000..2_400).step_by(50) {
         let holder = Holder { id: SessionId(before), ..far };

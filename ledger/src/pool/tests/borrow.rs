@@ -1,4 +1,4 @@
-//! When a pool that leases from another one has something to say there, and what.
+//! Tests of a pool that leases from another one: when it has something to say there, and what.
 
 use super::*;
 use lessor_protocol::{InFlight, Rate, Refusal};
@@ -6,7 +6,7 @@ use lessor_protocol::{InFlight, Rate, Refusal};
 const RTT: Duration = Duration::from_millis(4);
 const TERM: Duration = Duration::from_millis(100);
 
-/// A permit was granted, and the next is two seconds away.
+/// The grant of one permit, where the next one is two seconds away.
 fn last_one() -> Grant {
     Grant {
         kept: 0,
@@ -21,7 +21,7 @@ fn last_one() -> Grant {
     }
 }
 
-/// A pool that was lent one permit at 4 ms, for which one waited.
+/// A pool that was lent one permit at 4 ms, for a session that waited.
 fn lent_one() -> Pool {
     let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
     let mut pool = Pool::new(Arc::new(borrowed), millis(0));
@@ -33,8 +33,8 @@ fn lent_one() -> Pool {
     pool
 }
 
-/// The bug: it waited as long as it was told, and the one above took the permit for unspent meanwhile, which is when a bucket
-/// refills.
+/// The bug: the pool waited as long as it was told. Meanwhile the pool above took the permit for unspent, and its bucket did not
+/// refill.
 #[test]
 fn what_was_all_spent_is_told_before_the_wait_is_over() {
     let mut pool = lent_one();
@@ -45,7 +45,7 @@ fn what_was_all_spent_is_told_before_the_wait_is_over() {
     let due = pool.asks_above(millis(7), RTT);
     assert_eq!(due, millis(14), "an exchange and ten milliseconds after the last");
     assert_eq!(pool.ask_above(due, RTT).map(|ask| (ask.spent_total, ask.held)), Some((1, 0)));
-    // There is nothing new: now it waits.
+    // Nothing is new: now the pool waits.
     let more = Grant { permits: 0, ..last_one() };
     assert_eq!(pool.on_grant_above(millis(18), due, &more), GrantOutcome::Believed);
     assert_eq!(pool.asks_above(millis(18), RTT), millis(118));
@@ -60,7 +60,7 @@ fn a_session_that_waits_is_told_to_come_when_the_next_exchange_is_over() {
     assert_eq!(spent.retry_after, Some(Duration::from_millis(2_001)));
 }
 
-/// The bug: the one above did not hear of a call that takes nearly all there is, and eased off for it.
+/// The bug: the pool above did not hear of a call that takes nearly all there is, and eased off for it.
 #[test]
 fn what_a_large_call_lacks_is_told_the_one_above() {
     let mut pool = lent_one();
@@ -73,7 +73,7 @@ fn what_a_large_call_lacks_is_told_the_one_above() {
     assert_eq!(again.largest, 0, "no call has said so since then");
 }
 
-/// The bug: it said that nothing is left while it fetched what the one above has, and callers took that for the last word.
+/// The bug: the pool said that nothing is left while it fetched permits from above, and callers took that for the last word.
 #[test]
 fn what_the_one_above_may_have_is_not_known_here() {
     let mut pool = lent_one();
@@ -93,8 +93,8 @@ fn what_the_one_above_may_have_is_not_known_here() {
     assert!(!new.knows_left(), "it has not said anything yet");
 }
 
-/// The bug: a pool that was silent for so long that the one above had forgotten it waited for a pause before it asked from zero. Its
-/// nodes were told that there is nothing until then.
+/// The bug: a pool that was silent until the pool above had forgotten it made a pause before it asked from zero. Its nodes were told
+/// that there is nothing until then.
 #[test]
 fn one_that_was_forgotten_asks_from_zero_at_once_and_then_after_a_pause() {
     let mut pool = lent_one();
@@ -112,7 +112,7 @@ fn one_that_was_forgotten_asks_from_zero_at_once_and_then_after_a_pause() {
     assert_eq!(pool.asks_above(at(8), RTT), at(58), "one that always says so is not asked all the time");
 }
 
-/// The bug: nodes held for a term what the one above would have spread over windows, and an allocator that was killed burned that.
+/// The bug: nodes held for a term what the pool above would have spread over windows, and an allocator that was killed burned it.
 #[test]
 fn those_below_hold_for_no_longer_than_the_one_above_says() {
     let mut pool = lent_one();
@@ -128,7 +128,7 @@ fn those_below_hold_for_no_longer_than_the_one_above_says() {
     }
 }
 
-/// The last that `pool` says, if it is time to.
+/// Returns the last ask of `pool`, if it is time for it.
 fn leave(pool: &mut Pool, now: u64) -> Option<Ask> {
     pool.leaves_above(millis(now)).filter(|at| *at <= millis(now)).and_then(|_| pool.leave_above())
 }
@@ -138,7 +138,7 @@ fn one_that_stops_gives_back_what_is_not_lent_on_until_that_is_answered() {
     let mut pool = lent_one();
     let more = Grant { permits: 4, kept: 0, ..last_one() };
     assert!(pool.ask_above(millis(20), RTT).is_some_and(|ask| ask.held == 1 && ask.want < 4));
-    // More than was wanted is not believed.
+    // A grant of more than was wanted is not believed.
     assert_eq!(pool.on_grant_above(millis(24), millis(20), &more), GrantOutcome::Unfit);
     assert_eq!(grant(pool.renew(millis(25), A, 2, ask(0, 0, 1))).permits, 1);
     let left = leave(&mut pool, 26).expect("what it wanted may have been lent");
@@ -153,8 +153,8 @@ fn one_that_stops_gives_back_what_is_not_lent_on_until_that_is_answered() {
     assert_eq!(leave(&mut pool, 1_031), None);
 }
 
-/// The bugs: what an allocator that stops was told, or a root that others had changed, was taken for heard. And whatever asks again and
-/// again has to pause.
+/// The bugs: a last ask was taken for heard when the allocator above was stopping, or when others had changed the root. And an ask
+/// that is repeated has to pause.
 #[test]
 fn what_was_not_looked_at_is_said_again_after_the_pause_that_was_told() {
     let mut pool = unspent();
@@ -174,12 +174,12 @@ fn one_that_is_not_answered_says_no_more_after_a_minute() {
     let mut pool = unspent();
     assert!(leave(&mut pool, 6).is_some() && leave(&mut pool, 60_005).is_some());
     assert_eq!((leave(&mut pool, 60_006), pool.rests_above()), (None, true));
-    // A late answer is none.
+    // A late answer is not believed.
     let more = Grant { permits: 0, ..last_one() };
     assert_eq!(pool.on_grant_above(millis(60_007), millis(60_005), &more), GrantOutcome::Unfit);
 }
 
-/// The same where nothing is wanted, and was not lent either: then there is nothing to say.
+/// A pool whose ask was refused was lent nothing, so it has nothing to say.
 #[test]
 fn what_is_refused_was_not_lent() {
     let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
@@ -193,7 +193,7 @@ fn what_is_refused_was_not_lent() {
     assert!(pool.rests_above());
 }
 
-/// The same of what was spent: a pool that has told all may be forgotten, and then it counts from zero in the same session.
+/// Spends are told again, too: a pool that has told all may be forgotten, and then it counts from zero in the same session.
 #[test]
 fn what_was_spent_is_told_again_where_the_root_could_not_be_asked() {
     let unheard = crate::roots::to_pool(None).expect("a refusal").answer;
@@ -213,8 +213,8 @@ fn what_was_spent_is_told_again_where_the_root_could_not_be_asked() {
     assert!(pool.rests_above(), "no limit is there, and it has heard of that");
 }
 
-/// The bug: a lease that ended with its window had a term of a millisecond. What the root was not told of was due again in the same
-/// instant, and the allocator asked without end for as long as it knew no time of the store.
+/// The bug: a lease that ended with its window had a term of a millisecond. A report that the root did not hear was due again in the
+/// same instant, and the allocator asked without end while it knew no time of the store.
 #[test]
 fn what_a_root_was_not_told_of_is_not_due_at_once_after_a_short_term() {
     let mut pool = lent_one();
@@ -241,7 +241,7 @@ fn while_the_one_above_is_in_quarantine_nodes_are_told_so() {
     let shut = |millis| Refusal { retry_after: Duration::from_millis(millis), ..refusal };
     assert_eq!(told, Answer::Refusal(shut(59_998)));
     assert_eq!(pool.renew(millis(56), A, 4, ask(1, 0, 1)).expect("it is known"), told, "again");
-    // It goes on to ask, and hears when that is over sooner.
+    // The pool goes on to ask, and hears if the quarantine is over sooner.
     let due = pool.asks_above(millis(56), RTT);
     assert!(due < millis(6_000), "{due:?}");
     assert!(pool.ask_above(due, RTT).is_some_and(|ask| ask.spent_total == 1 && ask.want > 0));
@@ -249,14 +249,14 @@ fn while_the_one_above_is_in_quarantine_nodes_are_told_so() {
     assert_eq!(grant(pool.renew(due + RTT, A, 5, ask(1, 0, 1))).permits, 1);
 }
 
-/// A pool whose last lease is unspent, and that nothing is wanted of any more.
+/// A pool whose last permit is unspent, and of which nothing is wanted any more.
 fn unspent() -> Pool {
     let mut pool = lent_one();
     assert_eq!(grant(pool.renew(millis(5), A, 2, ask(0, 0, 0))).permits, 0);
     pool
 }
 
-/// The bug: what was given back was never told again once nothing was wanted any more. The one above took it for spent.
+/// The bug: a return was never told again once nothing was wanted any more. The pool above took the permit for spent.
 #[test]
 fn what_is_given_back_is_told_until_that_is_answered() {
     let mut pool = unspent();
@@ -274,7 +274,7 @@ fn what_is_given_back_is_told_until_that_is_answered() {
     assert_eq!((pool.asks_above(again, RTT), pool.rests_above()), (Moment::NEVER, true));
 }
 
-/// What ended unspent may come late, but it is told: by a pool that did not reach the one above before, and by one that holds back.
+/// A lease that ended unspent is told, even late: by a pool that did not reach the pool above before, and by one that holds back.
 #[test]
 fn what_ended_unspent_is_told_though_nothing_is_wanted() {
     let mut late = unspent();
@@ -294,7 +294,7 @@ fn waiting() -> Pool {
     pool
 }
 
-/// A rule that cannot be lent on is asked for no more than nodes want it.
+/// A rule that cannot be lent on is asked for only while nodes want it.
 #[test]
 fn what_is_of_no_use_is_not_asked_for_again() {
     let mut pool = waiting();
@@ -314,13 +314,13 @@ fn what_may_have_been_lent_is_told_though_nothing_is_wanted_any_more() {
     assert_eq!(pool.ask_above(millis(200), RTT).map(|ask| (ask.held, ask.want)), Some((0, 0)));
 }
 
-/// A cap on what is in flight above, of calls that take a second.
+/// The grant of a cap on calls in flight above, which take a second at most.
 fn capped(permits: u64, kept: u64, hold: Option<u64>) -> Grant {
     let in_flight = Some(InFlight { longest: SECOND, hold });
     Grant { kept, permits, ceiling: 9, ask_after: Duration::ZERO, retry_after: None, in_flight, ..last_one() }
 }
 
-/// A pool that was lent `permits` of such a cap, of which `wanted` are lent on to A.
+/// A pool that was lent `permits` of such a cap, and has lent all of them to A.
 fn lent_of_a_cap(permits: u64, hold: Option<u64>) -> (Pool, Grant) {
     let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
     let mut pool = Pool::new(Arc::new(borrowed), millis(0));
@@ -349,7 +349,7 @@ fn what_nodes_have_in_flight_is_what_a_pool_says_that_it_has() {
     let said = pool.ask_above(millis(20), RTT).expect("it leases");
     assert_eq!((said.spent_total, said.held, said.running), (3, 1, Some(3)));
     assert_eq!(pool.on_grant_above(millis(24), millis(20), &capped(0, 1, None)), GrantOutcome::Believed);
-    // One has ended: others may wait for it. What runs is renewed like what is held.
+    // One call has ended: others may wait for it. Running calls are renewed like held permits.
     grant(pool.renew(millis(30), A, 15, runs(4, 0, 3)));
     assert!(pool.asks_above(millis(30), RTT) <= millis(70), "half of its term is over");
     let said = pool.ask_above(millis(70), RTT).expect("it leases");
@@ -358,7 +358,7 @@ fn what_nodes_have_in_flight_is_what_a_pool_says_that_it_has() {
     assert!(!pool.rests_above(), "three are in flight");
     grant(pool.renew(millis(75), A, 16, runs(4, 0, 2)));
     assert_eq!(pool.asks_above(millis(76), RTT), millis(70) + TERM / 4, "one has ended");
-    // A says nothing more: what it had in flight has landed a second after its lease.
+    // A says nothing more: its calls in flight are over a second after its lease.
     assert_eq!(pool.view(millis(900)).in_flight, 2);
     let said = pool.ask_above(millis(900), RTT).expect("it leases");
     assert_eq!(said.running, Some(2));
@@ -409,14 +409,14 @@ fn what_was_in_flight_when_all_was_forgotten_above_is_not_said_again() {
         GrantOutcome::Believed
     );
     let more = grant(pool.renew(millis(85), A, 15, Ask { running: Some(4), ..ask(4, 0, 2) })).permits;
-    // Two more begin, and two end: which two is unknown. Those that were known first are taken to go on.
+    // Two more calls begin, and two end: which two is unknown. The calls that the pool above knows of are taken to go on.
     let now = grant(pool.renew(millis(90), A, 16, runs(4 + more, 0, 2 + more))).permits;
     assert_eq!(now, 0);
     let said = pool.ask_above(millis(91), RTT).expect("it leases");
     assert_eq!((said.spent_total, said.running), (more, Some(more)));
 }
 
-/// The first answer of a slow store tells a longer term: a session that was silent for three short ones still waits.
+/// The first answer of a slow store tells a longer term: a session that was silent for three short terms still waits.
 #[test]
 fn a_session_shares_again_where_the_term_becomes_longer() {
     let mut pool = waiting();
@@ -427,7 +427,7 @@ fn a_session_shares_again_where_the_term_becomes_longer() {
     assert!(pool.ask_above(millis(500), RTT).is_some_and(|ask| ask.waiting == 5));
 }
 
-/// A lease from above has to outlast an exchange with the one that is farthest away, for as long as that wants anything.
+/// A lease from above has to outlast an exchange with the session that is farthest away, while that session wants anything.
 #[test]
 fn it_is_as_far_away_as_the_session_that_is_farthest() {
     let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };

@@ -1,10 +1,10 @@
-//! What a pool that was restored knows of the life before it.
+//! Tests of what a restored pool knows of the process before it.
 
 use super::*;
 use crate::rule::Gap;
 
-/// A node that holds nothing goes by the deadline that it was told last. The pool that told it is full again, and as good as
-/// new but for that.
+/// A node that holds nothing goes by the deadline that it was told last. The pool that told it is full again, and
+/// otherwise as good as new.
 #[test]
 fn it_is_not_forgotten_before_all_that_an_earlier_life_told_is_over() {
     let plan = plan(vec![bucket(10, 1_000, SECOND)]);
@@ -19,8 +19,8 @@ fn it_is_not_forgotten_before_all_that_an_earlier_life_told_is_over() {
     assert!(after.is_forgettable(over + SECOND));
 }
 
-/// The bug: a limit above that had been written down later took a lease to last for longer than the one below did. What was
-/// reported between both ends was never heard of above, and never lent again.
+/// The bug: a limit above that was written down later took a lease to last longer than the limit below did. A report
+/// between both ends was not heard above, and its permits were never lent again.
 #[test]
 fn a_newcomer_is_taken_to_go_by_the_same_deadline_in_a_whole_family() {
     let plans = [plan(vec![bucket(10, 1_000, SECOND)]), plan(vec![sliding(100, 60 * SECOND)])];
@@ -36,14 +36,14 @@ fn a_newcomer_is_taken_to_go_by_the_same_deadline_in_a_whole_family() {
     };
     assert_eq!(grant(lent(&mut below, &mut above, 10, 1, ask(0, 0, 2))).permits, 2);
     let out = |pool: &mut Pool| pool.view(millis(1_000)).books.outstanding;
-    // One permit is out above of what B was lent, perhaps.
+    // One permit that B was lent may be out above.
     assert_eq!((out(&mut below), out(&mut above)), (2, 3));
     lent(&mut below, &mut above, 1_000, 2, ask(1, 0, 0)).expect("true");
     assert_eq!((out(&mut below), out(&mut above)), (0, 1));
     assert_eq!(above.view(millis(70_000)).available, 100);
 }
 
-/// A bucket whose limit goes by its rule only since a moment refills from that moment on, if that is later than the quarantine.
+/// A bucket refills only from the moment since which its limit has this rule, if that is later than the quarantine.
 #[test]
 fn a_bucket_after_a_loss_refills_since_its_rule_holds() {
     let plan = plan(vec![bucket(10, 10, SECOND)]);

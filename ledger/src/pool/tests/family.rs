@@ -1,11 +1,12 @@
-//! What a pool remembers of those below it: as much as may still matter, however many keys and sessions come and go.
+//! Tests of what a pool remembers of pools below it: as much as may still matter, however many keys and sessions come
+//! and go.
 
 use super::*;
 use crate::rule::Gap;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// What the vendor of these tests allows.
+/// The limit of the vendor in these tests.
 const LIMIT: u64 = 1_000_000;
 
 fn vendor() -> Pool {
@@ -27,7 +28,7 @@ fn renew(
     child.renew_below(&mut above, millis(at), A, seq, ask(spent, held, waiting))
 }
 
-/// Takes `permits` at `at` and spends them within a millisecond, as one key after the other of a node does.
+/// Takes `permits` at `at` for a new key and spends them within a millisecond. Returns the pool of the key.
 fn passes(parent: &mut Pool, at: u64, permits: u64) -> Pool {
     let mut child = Pool::new(plan(vec![sliding(1_000, 30 * SECOND)]), millis(at));
     let lent = grant(renew(&mut child, parent, at, 1, (0, 0, permits)));
@@ -36,8 +37,9 @@ fn passes(parent: &mut Pool, at: u64, permits: u64) -> Pool {
     child
 }
 
-/// A parent kept a session for each key below it for the hour that its rule remembers, with nothing out and nothing burned:
-/// one node that used one key after the other made it remember all of them, and look at all with each ask.
+/// The bug: a parent kept a session for each key below it for the hour that its rule remembers, with nothing out and
+/// nothing burned. A node that used one key after the other made it remember all of them, and look at all with each
+/// ask.
 #[test]
 fn a_parent_forgets_sessions_below_it_that_have_nothing() {
     let mut parent = vendor();
@@ -63,15 +65,15 @@ fn a_parent_forgets_sessions_below_it_that_have_nothing() {
     assert_eq!(holds, [9], "it is shown with all that it spent");
 }
 
-/// A session that died is remembered for as long as its late report may give something back, but not beside more of them
-/// than a pool may remember: then what it burned stays spent above.
+/// A session that died is remembered while its late report may give something back, unless there are more such sessions
+/// than a pool may remember. Then what it burned stays spent above.
 #[test]
 fn what_burned_below_is_remembered_above_unless_there_are_too_many() {
     for flood in [0, 1_000] {
         let (mut parent, mut dead) = (vendor(), child());
         assert_eq!(grant(renew(&mut dead, &mut parent, 0, 1, (0, 0, 50))).permits, 50);
         for key in 0..flood {
-            // Those die, too.
+            // These sessions die, too.
             let mut child = Pool::new(plan(vec![sliding(1_000, 30 * SECOND)]), millis(3_000 + key));
             grant(renew(&mut child, &mut parent, 3_000 + key, 1, (0, 0, 1)));
         }
@@ -107,8 +109,8 @@ fn a_parent_forgets_nothing_that_is_out() {
     assert_eq!((view.books.spent, view.books.returned, view.available), (500, 500, LIMIT - 500));
 }
 
-/// A family that goes on from what was written down: a session of the life before is a stranger to the pool below, and what
-/// was out stays charged above.
+/// A family that was restored: a session of the process before is unknown to the pool below, and what was out stays
+/// charged above.
 #[test]
 fn a_late_message_to_a_family_that_was_restored_is_safe() {
     let (mut parent, mut below) = (vendor(), child());

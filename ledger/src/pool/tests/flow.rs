@@ -1,4 +1,4 @@
-//! What a pool with a steady flow answers to those who take turns.
+//! Tests of what a pool with a steady flow answers to sessions that take turns.
 
 use super::*;
 use crate::CarryOver;
@@ -6,7 +6,8 @@ use crate::rule::LeakyBucket;
 use crate::share::Owner;
 use lessor_protocol::{Rate, RateClaim, RateLease};
 
-/// Twenty that want all of a permit each 10 ms, of which the first held it alone until now. For how long it may go on.
+/// Twenty sessions want all of a flow of one permit each 10 ms, which the first held alone until now. Returns how long
+/// the first may go on.
 fn turn_of_twenty(waiting: u64) -> Duration {
     let ten = Duration::from_millis(10);
     let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(1, 1, ten).expect("valid"))]);
@@ -28,8 +29,8 @@ fn a_turn_lasts_for_its_part_of_a_round() {
     assert_eq!(turn_of_twenty(1), Duration::from_millis(50));
 }
 
-/// A session whose callers only try asked after a call. Its next call would come when the turn is over: for ever, if it is
-/// regular.
+/// A session whose callers only try asked after a call. A shorter turn would be over when its next call comes, every
+/// time if its calls are regular.
 #[test]
 fn a_turn_of_a_session_that_only_tries_lasts_until_its_next_calls() {
     assert_eq!(turn_of_twenty(0), Duration::from_millis(200));
@@ -52,7 +53,7 @@ fn no_rate_is_told_while_a_lowered_limit_is_exceeded() {
     let other = Holder { id: SessionId(2), ..A };
     let none = grant(pool.renew(millis(2), other, 1, wants));
     assert_eq!((none.permits, none.rate, none.term), (0, Rate::Nothing, Duration::ZERO));
-    // Both are silent from now on, and all of it comes back.
+    // Both sessions are silent from now on, and the whole flow comes back.
     pool.advance(millis(20_000));
     assert!(pool.flow.as_ref().expect("there is one").is_fresh(), "{:?}", pool.flow);
 }
@@ -63,7 +64,7 @@ struct Taker {
     seq: u64,
     asks: u64,
     has: Option<RateLease>,
-    /// For how long it had a turn in all, in milliseconds, and how many turns.
+    /// How long its turns were in all, in milliseconds, and their number.
     had: (u64, u64),
 }
 
@@ -95,7 +96,8 @@ impl Taker {
     }
 }
 
-/// How long each identity had the flow of a permit each 10 ms, of as many sessions as `counts` says, in 15 s.
+/// Returns how long each identity had a flow of one permit each 10 ms, in milliseconds of 15 s. `counts` has the number
+/// of sessions of each.
 fn turns_of(counts: &[u64]) -> Vec<u64> {
     let ten = Duration::from_millis(10);
     let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(1, 1, ten).expect("valid"))]);
@@ -123,7 +125,7 @@ fn identities_have_turns_of_a_flow_for_as_long_as_each_other() {
     }
 }
 
-/// Where the burst is enough for the largest call of each, all have a part at once.
+/// Where the burst covers the largest call of every session, all have a part at once.
 #[test]
 fn identities_share_the_rate_of_a_flow_and_their_sessions_the_part_of_each() {
     let ten = Duration::from_millis(10);
@@ -146,8 +148,8 @@ fn identities_share_the_rate_of_a_flow_and_their_sessions_the_part_of_each() {
     assert!(ten.iter().all(|each| (180..=260).contains(&each.as_millis())), "{ten:?}");
 }
 
-/// For how long two that hand over have the flow in 20 s, beside `hoarders` of another identity that ask all the time and hand over
-/// nothing.
+/// Returns how long two sessions that hand over have the flow, in milliseconds of 20 s, beside `hoarders` sessions of
+/// another identity that ask all the time and hand over nothing.
 fn beside_hoarders(hoarders: u64) -> u64 {
     let ten = Duration::from_millis(10);
     let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(1, 1, ten).expect("valid"))]);

@@ -1,4 +1,4 @@
-//! How a pool stands and when it will be empty, as people are told: what its rules, its nodes and the time make of it.
+//! Tests of the forecast that people see: how scarce the permits of a pool are, and when it will be empty.
 
 use super::*;
 use crate::CarryOver;
@@ -7,7 +7,7 @@ use crate::share::Trust;
 use crate::sizing::Scarcity;
 use lessor_protocol::{Observed, Rate};
 
-/// Of a node that tries to spend so many a second.
+/// The ask of a node that tries to spend `per_second` permits a second.
 fn tries(spent_total: u64, held: u64, want: u64, per_second: u64) -> Ask {
     Ask { spent_total, held, want, demand_milli: per_second * 1_000, ..Ask::default() }
 }
@@ -33,7 +33,8 @@ fn at_intervals(capacity: u64, refill: u64, per: Duration) -> Rule {
     Rule::TokenBucket(bucket.with_refill_style(RefillStyle::Interval).expect("valid"))
 }
 
-/// A new pool with `rules` lends 100 to a node that tries to spend `per_second`: for how many milliseconds the rest lasts.
+/// Checks for how many milliseconds the rest of a new pool with `rules` lasts once it has lent 100 to a node that tries
+/// to spend `per_second`.
 #[track_caller]
 fn check(rules: Vec<Rule>, per_second: u64, expected: Option<u64>) {
     let mut pool = pool(rules);
@@ -46,7 +47,7 @@ fn check(rules: Vec<Rule>, per_second: u64, expected: Option<u64>) {
 
 #[test]
 fn what_is_left_lasts_as_long_as_nodes_take_more_than_comes_back() {
-    // 900 are left: the first that is not there is the one after them.
+    // 900 permits are left: the first that is missing is the one after them.
     check(vec![sliding(1_000, 30 * SECOND)], 100, Some(9_010));
     check(vec![sliding(1_000, 30 * SECOND)], 30, None);
     check(vec![log(1_000, 30 * SECOND)], 100, Some(9_010));
@@ -54,7 +55,7 @@ fn what_is_left_lasts_as_long_as_nodes_take_more_than_comes_back() {
     check(vec![bucket(1_000, 50, SECOND)], 100, Some(18_001));
     check(vec![bucket(1_000, 101, SECOND)], 100, None);
     check(vec![bucket(1_000, 0, SECOND)], 1, Some(901_000));
-    // The first to be empty of two.
+    // Of two rules, the first to be empty counts.
     check(vec![sliding(1_000, 30 * SECOND), bucket(500, 0, SECOND)], 100, Some(4_010));
     // No session takes anything.
     check(vec![sliding(1_000, 30 * SECOND)], 0, None);
@@ -79,8 +80,8 @@ fn calls_in_flight_and_a_steady_flow_have_nothing_to_use_up() {
     assert_eq!(lasts(&mut pool, millis(0)), None);
 }
 
-/// A node that spends evenly, and asks ten times a second for what it is about to spend: first 20 a second for 20 s, then 50.
-/// What was foreseen 5 s into that is when the first ask finds too few.
+/// A node spends evenly, and asks ten times a second for what it is about to spend: first 20 a second for 20 s, then
+/// 50. The moment foreseen 5 s into that is when the first ask finds too few.
 #[test]
 fn what_is_foreseen_comes_true() {
     let rules = [
@@ -97,7 +98,7 @@ fn what_is_foreseen_comes_true() {
         let (mut spent, mut foreseen) = (0, None);
         let empty = (1..3_000).find(|step| {
             let (now, per_second) = (millis(step * 100), if *step < 200 { 20 } else { 50 });
-            // It has no callers that wait, and a newcomer's first lease is small: it takes its time.
+            // The node has no callers that wait, and a new session's first lease is small: it starts slowly.
             let lent = grant(pool.renew(now, A, *step, tries(spent, 0, per_second / 10, per_second)));
             spent += lent.permits;
             if *step == 250 {
@@ -109,7 +110,7 @@ fn what_is_foreseen_comes_true() {
         let empty = millis(empty.expect("it is used up") * 100);
         let foreseen = foreseen.unwrap_or_else(|| panic!("{rule:?} is empty at {empty:?} already"));
         let off = empty.since(foreseen).max(foreseen.since(empty));
-        // The last permits are shared out more slowly, and what comes at intervals does so on average.
+        // The last permits are lent more slowly, and a refill at intervals counts as its average.
         assert!(off < SECOND, "{rule:?}: off by {off:?}");
     }
 }
@@ -143,10 +144,11 @@ fn it_drains_while_needs_are_greater_than_what_there_is() {
     grant(pool.renew(millis(10), A, 2, tries(0, 10, 100, 5_000)));
     assert_eq!(standing(&mut pool, millis(10)), Scarcity::Draining);
     assert!(lasts(&mut pool, millis(10)).is_some_and(|lasts| lasts < SECOND / 5));
-    // It counts down by itself.
+    // The forecast counts down by itself.
     let left = lasts(&mut pool, millis(50)).expect("it was foreseen");
     assert_eq!(Some(left), lasts(&mut pool, millis(10)).map(|lasts| lasts - Duration::from_millis(40)));
-    // Another one finds the same, though it wants little and comes first: this is not about who asks.
+    // Another session finds the same, though it wants little and has a higher priority: the forecast does not depend on
+    // the session that asks.
     let first = Holder { share: Share { priority: B.share.priority + 1, ..B.share }, ..B };
     grant(pool.renew(millis(60), first, 1, ask(0, 0, 1)));
     assert_eq!(standing(&mut pool, millis(60)), Scarcity::Draining);
@@ -196,7 +198,7 @@ fn what_is_kept_back_is_not_left_and_what_is_changed_is_foreseen_anew() {
     let mut pool = shared(Sharing { reserve: 50, ..Sharing::default() });
     grant(pool.renew(millis(0), A, 1, ask(0, 0, 10)));
     grant(pool.renew(millis(10), A, 2, tries(0, 10, 1, 10)));
-    // 39 of 100.
+    // 39 of 100 permits can be lent.
     assert_eq!(lasts(&mut pool, millis(10)), Some(4 * SECOND));
     pool.top_up(100, millis(20));
     assert_eq!(lasts(&mut pool, millis(20)), None, "no session has asked since");
@@ -206,7 +208,7 @@ fn what_is_kept_back_is_not_left_and_what_is_changed_is_foreseen_anew() {
     assert_eq!(lasts(&mut pool, millis(40)), None);
 }
 
-/// What is leased from another allocator comes as it is wanted, until that says that it is scarce.
+/// Permits from another allocator come as they are wanted, until that allocator says that they are scarce.
 #[test]
 fn what_is_leased_lasts_while_more_comes() {
     let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };

@@ -8,13 +8,13 @@ fn a_hundred_out() -> Pool {
     pool
 }
 
-/// Out, spent, returned, burned.
+/// Returns the permits that are outstanding, spent, returned and burned.
 fn books(pool: &mut Pool, at: u64) -> (u64, u64, u64, u64) {
     let Books { outstanding, spent, returned, burned, .. } = pool.view(millis(at)).books;
     (outstanding, spent, returned, burned)
 }
 
-/// The bug: whatever a session had been lent came back with a goodbye, also what it did not know of yet.
+/// The bug: all that a session was lent came back with its goodbye, even permits that it did not know of yet.
 #[test]
 fn a_goodbye_gives_back_no_more_than_the_session_says_that_it_holds() {
     let says = |held| Goodbye { spent_total: 30, running: None, held, shadow_refused: 0 };
@@ -25,7 +25,7 @@ fn a_goodbye_gives_back_no_more_than_the_session_says_that_it_holds() {
         assert_eq!(books(&mut pool, 3_000), (0, 30, back, 70 - back), "it may have been spent until its end");
         assert_eq!(pool.view(millis(3_000)).available, 1_000 - 100 + back);
     }
-    // Without a word of it, what the last ask said.
+    // A goodbye without `held` gives back what the last ask said.
     let mut pool = a_hundred_out();
     let next = grant(pool.renew(millis(10), A, 2, ask(30, 70, 50)));
     assert_eq!((next.kept, next.permits), (70, 50));
@@ -41,7 +41,7 @@ fn a_goodbye_gives_back_no_more_than_the_session_says_that_it_holds() {
     assert_eq!(books(&mut pool, 20), (45, 35, 70, 0));
 }
 
-/// The bug: what was let pass after the last ask was counted nowhere.
+/// The bug: permits that were let pass after the last ask were counted nowhere.
 #[test]
 fn a_goodbye_says_what_was_let_pass_since_the_last_ask() {
     let mut pool = a_hundred_out();
@@ -52,7 +52,7 @@ fn a_goodbye_says_what_was_let_pass_since_the_last_ask() {
         pool.leave(millis(20), A.id, 3, last).expect("it is known");
         assert_eq!(pool.view(millis(20)).shadow_refused, 9, "said twice, counted once");
     }
-    // One of an earlier kind says nothing of it.
+    // A goodbye of an earlier kind says nothing of such permits.
     let mut pool = a_hundred_out();
     grant(pool.renew(millis(10), A, 2, Ask { shadow_refused: 4, ..ask(0, 100, 0) }));
     pool.leave(millis(20), A.id, 3, goodbye(0, None)).expect("it is known");

@@ -1,14 +1,15 @@
-//! What greed brings while more is wanted than there is: nothing.
+//! Tests that greed gains nothing while more is wanted than there is.
 
 use super::*;
 use lessor_protocol::lease::millis_up;
 
-/// What a session asks that wants far more than comes back.
+/// The ask of a session that wants far more than comes back.
 fn greedy(spent_total: u64, held: u64) -> Ask {
     Ask { demand_milli: 1_000_000, ..ask(spent_total, held, 100) }
 }
 
-/// A pool to which `refill` come back a second, that has lent B nearly all of its 100 permits, and what B has spent: all but 90.
+/// Returns a pool that regains `refill` permits a second and has lent B nearly all of its 100, and what B has spent:
+/// all but 90.
 fn lent_to_b(refill: u64) -> (Pool, u64) {
     let mut pool = pool(vec![bucket(100, refill, SECOND)]);
     let mut lent = 0;
@@ -42,7 +43,7 @@ fn a_session_that_shares_with_no_other_may_come_when_it_likes() {
     assert_eq!(grant(pool.renew(millis(4), A, 3, greedy(1, 0))).permits, 1);
 }
 
-/// The bug: what was held was extended for ever, be it spent or not, and however large a share it was.
+/// The bug: held permits were extended for ever, spent or not, and however large a share they were.
 #[test]
 fn what_is_held_beyond_a_share_and_not_spent_ends() {
     let (mut pool, spent) = lent_to_b(100);
@@ -57,7 +58,7 @@ fn what_is_held_beyond_a_share_and_not_spent_ends() {
     grant(pool.renew(millis(9 * term), A, 9, greedy(0, 0)));
     let ends = grant(pool.renew(millis(9 * term), B, 20, greedy(spent, held)));
     assert_eq!((ends.kept, ends.permits, ends.term), (held, 0, Duration::ZERO));
-    // What it says then is as good as what any other session says.
+    // From then on B is served like any other session.
     let again = grant(pool.renew(millis(12 * term), B, 21, greedy(spent + held, 0)));
     assert!(again.permits > 0 && !again.term.is_zero());
 }
@@ -76,7 +77,7 @@ fn what_is_spent_as_fast_as_it_is_held_is_extended() {
     }
 }
 
-/// What a group is guaranteed is lent to a member that hoards, too: with a lease to spend it in.
+/// Permits guaranteed to a group are lent to a member that hoards, too: with a lease to spend them in.
 #[test]
 fn nothing_is_lent_without_a_lease() {
     let sharing = Sharing { guaranteed: vec![25], ..Sharing::default() };

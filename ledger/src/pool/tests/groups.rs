@@ -1,4 +1,4 @@
-//! What groups of nodes are guaranteed of a limit, in a shared store and out of one.
+//! Tests of what groups of nodes are guaranteed of a limit, in a shared store and without one.
 
 use super::*;
 use crate::rule::Gap;
@@ -15,7 +15,7 @@ fn root(groups: &[u64]) -> Pool {
     Pool::new(Arc::new(Plan { is_root: true, ..guaranteed(groups) }), millis(0))
 }
 
-/// What an allocator with that root leases.
+/// The pool of an allocator that leases from such a root.
 fn below(groups: &[u64]) -> Pool {
     Pool::new(Arc::new(Plan { is_borrowed: true, rules: vec![], ..guaranteed(groups) }), millis(0))
 }
@@ -34,7 +34,7 @@ impl Allocator {
         Allocator { id, seq: 0, held: 0, taken: 0 }
     }
 
-    /// What it is lent of `want`, and how much of that for the group, of which it wants `of_group`.
+    /// Returns what it is lent of `want`, and the part of that for the group, for which it wants `of_group`.
     fn lent(&mut self, root: &mut Pool, at: u64, want: u64, of_group: u64) -> (u64, u64) {
         self.seq += 1;
         let holder = Holder { id: SessionId(self.id), ..A };
@@ -45,7 +45,7 @@ impl Allocator {
         (answer.grant().expect("it is lent something, or nothing").permits, lent[0])
     }
 
-    /// The same, and the answer arrives.
+    /// Asks as [`Allocator::lent`], and the answer arrives.
     fn takes(&mut self, root: &mut Pool, at: u64, want: u64, of_group: u64) -> (u64, u64) {
         let (permits, of_group) = self.lent(root, at, want, of_group);
         (self.held, self.taken) = (self.held + permits, self.taken + of_group);
@@ -53,7 +53,7 @@ impl Allocator {
     }
 }
 
-/// A root of which an allocator has taken what is there for nodes of no group.
+/// A root from which an allocator has taken all permits for nodes of no group.
 fn drained() -> (Pool, Allocator) {
     let (mut root, mut greedy) = (root(&[25]), Allocator::new(1));
     for at in 0..50 {
@@ -70,7 +70,7 @@ fn nodes_of_a_group_are_lent_what_is_guaranteed_whichever_allocator_they_ask() {
     assert_eq!(other.takes(&mut root, 51, 10, 0), (0, 0), "its nodes are of no group");
     assert_eq!(other.takes(&mut root, 52, 100, 10), (10, 10));
     assert_eq!(greedy.takes(&mut root, 53, 100, 100), (15, 15));
-    // What an allocator says that no configuration has is ignored.
+    // Groups that no configuration has are ignored.
     let nonsense = [GroupAsk { taken: 0, want: 0 }, GroupAsk { taken: PERMITS_MAX, want: PERMITS_MAX }];
     let asked =
         root.renew_for_groups(millis(54), Holder { id: SessionId(3), ..A }, 1, ask(0, 0, 9), &nonsense);
@@ -103,7 +103,7 @@ fn allocators_whose_nodes_want_some_share_what_is_guaranteed() {
     assert_eq!(one.takes(&mut root, 51, 4, 30), (4, 4), "it could hold no more yet");
     assert_eq!(other.takes(&mut root, 52, 50, 50), (11, 11), "half of what is left");
     assert_eq!(one.takes(&mut root, 53, 50, 50), (5, 5));
-    // One that does not come again keeps none from the other for long.
+    // An allocator that does not come again keeps nothing from the other for long.
     let (mut last, mut at) = (0, 0);
     while root.groups.guarantees.owed(Some(0)) > 0 {
         at += 10;
@@ -127,18 +127,18 @@ fn what_is_guaranteed_outlasts_the_cell_of_its_root() {
         other.seq = 1;
         assert_eq!(other.lent(&mut again, at, 20, 20), (20, 20), "the answer was lost: {gap:?}");
     }
-    // By another configuration the first group has what it had, and one that is new is full.
+    // By another configuration the first group has what it had, and a new group is full.
     for (groups, kept) in [([4, 8], 4 + 8), ([7, 8], 5 + 8)] {
         let plan = Arc::new(Plan { is_root: true, ..guaranteed(&groups) });
         let again = Pool::from_snapshot(plan, &snapshot, Gap::Counted, millis(52)).expect("it was one");
         assert_eq!(again.groups.guarantees.kept_from(None), kept);
     }
-    // One that is as new says nothing of them.
+    // The snapshot of a new pool says nothing of groups.
     let mut new = self::root(&[25]);
     assert!(new.snapshot(millis(1)).is_some_and(|snapshot| !snapshot.has_groups()));
 }
 
-/// An exchange of `pool` with its root, which lends `lent` and of that `of_group` for the group.
+/// Makes an exchange of `pool` with its root, which lends `lent` permits, `of_group` of them for the group.
 fn exchange(pool: &mut Pool, at: u64, lent: u64, of_group: u64) -> (Ask, GroupAsk) {
     let ask = pool.ask_above(millis(at), RTT).expect("it leases");
     let groups = pool.ask_groups_above(&ask, RTT);
@@ -176,7 +176,7 @@ fn an_allocator_keeps_for_a_group_what_was_lent_for_it() {
     assert_eq!(lent, 5, "the rest is kept");
     assert!(pool.asks_above(millis(400), RTT) <= millis(400), "a session waits, though there is something");
     assert_eq!(grant(pool.renew(millis(401), MEMBER, 2, ask(0, 0, 20))).permits, 15);
-    // It says what it took until it gives that back.
+    // The pool says what it took until it gives that back.
     assert_eq!(exchange(&mut pool, 402, 10, 5).1.taken, 15);
     assert_eq!(pool.groups.guarantees.owed(Some(0)), 5);
     grant(pool.renew(millis(403), MEMBER, 3, ask(0, 12, 0)));
@@ -185,14 +185,14 @@ fn an_allocator_keeps_for_a_group_what_was_lent_for_it() {
     assert_eq!((of_group, pool.groups.guarantees.owed(Some(0))), (GroupAsk { taken: 12, want: 0 }, 0));
 }
 
-/// What a root says that it cannot have lent is not kept for the group.
+/// Permits that a root says it lent, but cannot have lent, are not kept for the group.
 #[test]
 fn no_more_is_kept_for_groups_than_was_lent() {
     let mut pool = below(&[25]);
     grant(pool.renew(millis(0), MEMBER, 1, ask(0, 0, 20)));
     exchange(&mut pool, 1, 3, 15);
     assert_eq!(pool.groups.guarantees.owed(Some(0)), 3);
-    // Nor than is there, once it is over.
+    // Nor is more kept than there is, once the lease is over.
     let over = millis(1_500);
     let ask = pool.ask_above(over, RTT).expect("it leases");
     assert_eq!(pool.ask_groups_above(&ask, RTT).len(), 1);

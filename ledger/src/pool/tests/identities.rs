@@ -1,9 +1,9 @@
-//! What one identity can take from others: no more than its share, and hardly anything by sessions that it makes up.
+//! Tests of what one identity can take from others: no more than its share, and hardly anything by made-up sessions.
 
 use super::*;
 use crate::share::Owner;
 
-/// Between two looks of a node.
+/// Milliseconds between two steps of a node.
 const STEP: u64 = 100;
 
 /// A node that wants `rate` calls a second, and says what it does.
@@ -47,7 +47,8 @@ impl Node {
     }
 }
 
-/// What two nodes of one identity spend, which want `rate` a second each, and what was lent besides, while `others` asks.
+/// Returns what two nodes of one identity spend that want `rate` a second each, and what is lent besides, while
+/// `others` asks.
 fn beside(rate: u64, mut others: impl FnMut(&mut Pool, u64)) -> (u64, u64) {
     let mut pool = Pool::new(
         Arc::new(Plan { lessees_max: 10_000, ..Plan::clone(&plan(vec![fixed(9_000, 30 * SECOND)])) }),
@@ -65,7 +66,7 @@ fn beside(rate: u64, mut others: impl FnMut(&mut Pool, u64)) -> (u64, u64) {
 
 #[test]
 fn made_up_sessions_cost_others_no_more_than_a_tenth() {
-    // Ten in a second, each of which wants all that there is, and is not heard of again.
+    // Ten sessions in a second, each of which wants all that there is and is not heard of again.
     let mut id = 100;
     let (spent, taken) = beside(150, |pool, now| {
         id += 1;
@@ -78,7 +79,7 @@ fn made_up_sessions_cost_others_no_more_than_a_tenth() {
 
 #[test]
 fn sessions_that_say_they_spent_all_take_the_share_of_their_identity() {
-    // Each is lent something twice, says that it spent all of it, and is not heard of again.
+    // Each session is lent something twice, says that it spent all of it, and is not heard of again.
     let (mut id, mut lent) = (100, 0);
     let (spent, _) = beside(150, |pool, now| {
         let is_new = now % (2 * STEP) == 0;
@@ -92,7 +93,7 @@ fn sessions_that_say_they_spent_all_take_the_share_of_their_identity() {
 
 #[test]
 fn what_an_identity_leaves_is_for_the_others() {
-    // Others want 20 a second, and these all the rest.
+    // The other identity wants 20 a second, and these nodes all the rest.
     let mut few = Node::new(2, 100, 20);
     let (spent, _) = beside(140, |pool, now| few.step(pool, now));
     assert!(spent >= 280 * 60 * 95 / 100, "{spent}");
@@ -107,10 +108,11 @@ fn a_session_that_has_said_what_became_of_its_first_grant_is_as_good_as_any() {
     for id in 100..180 {
         first.push(grant(pool.renew(millis(0), of(1, id), 1, ask(0, 0, 9_000))).permits);
     }
-    // A twentieth of what is left, together, an eighth of the rest for each.
+    // Together they have a twentieth of what is left; each is lent an eighth of the rest of that.
     let begin = first.iter().filter(|permits| **permits > 0).count();
     assert_eq!((first[0], first[1], begin, first.iter().sum::<u64>()), (56, 49, 33, 425));
-    // The others are told to ask again, and gain next to nothing by that yet. What they want keeps nothing from others.
+    // The other new sessions are told to ask again, and gain next to nothing by that yet. What they want keeps nothing
+    // from others.
     let late = grant(pool.renew(millis(100), of(1, 178), 2, ask(0, 0, 9_000)));
     assert!(late.permits <= 1, "{}", late.permits);
     let proven = grant(pool.renew(millis(200), of(1, 100), 2, ask(56, 0, 100)));
@@ -144,11 +146,11 @@ fn one_identity_leaves_others_a_tenth_of_the_sessions() {
         grant(pool.renew(millis(0), of(2, id), 1, ask(0, 0, 1)));
     }
     assert_eq!(pool.renew(millis(0), of(3, 200), 1, ask(0, 0, 1)), full(100));
-    // Those that say nothing make room.
+    // Sessions that say nothing make room.
     grant(pool.renew(millis(9_000), of(1, 90), 1, ask(0, 0, 1)));
 }
 
-/// The bug: each identity that came looked at all that had taken anything, under the lock of the limit.
+/// The bug: each identity that came looked at all identities that had taken anything, under the lock of the limit.
 #[test]
 fn identities_that_have_taken_nothing_lately_are_forgotten() {
     let mut pool = pool(vec![fixed(9_000, 30 * SECOND)]);
@@ -160,8 +162,8 @@ fn identities_that_have_taken_nothing_lately_are_forgotten() {
     assert!((30..120).contains(&pool.takings.len()), "{}", pool.takings.len());
 }
 
-/// The bug: what was kept for a group was lent to no other session, and not to that group either, for it was more than the share of
-/// its identity.
+/// The bug: permits kept for a group were lent to no other session, and not to the group either, because they were more
+/// than the share of its identity.
 #[test]
 fn what_a_group_is_guaranteed_may_be_more_than_the_share_of_its_identity() {
     let sharing = Sharing { guaranteed: vec![600, 150], ..Sharing::default() };
@@ -179,7 +181,7 @@ fn what_a_group_is_guaranteed_may_be_more_than_the_share_of_its_identity() {
     assert!(spent[0] >= 57 && spent[1] >= 14 && spent.iter().sum::<u64>() >= 92, "{spent:?} a second");
 }
 
-/// What one identity takes by sessions that it makes up is not taken from another one of the same group.
+/// What one identity takes by made-up sessions is not taken from another identity of the same group.
 #[test]
 fn made_up_sessions_leave_what_is_guaranteed_to_others_of_their_group() {
     let sharing = Sharing { guaranteed: vec![600], ..Sharing::default() };

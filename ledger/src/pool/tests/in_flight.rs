@@ -47,7 +47,8 @@ fn what_a_silent_session_had_is_in_flight_until_the_longest_call_has_ended() {
     pool.renew(millis(0), A, 1, ask(0, 0, 10)).expect("true");
     pool.renew(millis(500), A, 2, says(6, 4, 4, 0)).expect("true");
     assert!(!pool.is_forgettable(millis(500)));
-    // Plenty is left, so its lease lasts for two seconds, until about 2,505 ms. Four run, and the four that it held may have been spent just before.
+    // Plenty is left, so its lease lasts for two seconds, until about 2,505 ms. Four run, and the four that it held may
+    // have been spent just before.
     for (at, available) in [(1_500, 17), (3_000, 17), (61_000, 17), (62_500, 17), (62_600, 25)] {
         let view = pool.view(millis(at));
         assert_eq!(view.available, available, "at {at} ms: {view:?}");
@@ -65,7 +66,7 @@ fn a_late_report_frees_all_but_what_runs_and_what_was_held_until_the_end() {
     let late = grant(pool.renew(millis(5_000), A, 2, says(5, 4, 3, 0)));
     assert_eq!((late.kept, late.permits), (0, 0));
     assert_eq!(pool.view(millis(5_000)).available, 25 - 3 - 4);
-    // The next one says that two of the four were spent and run: nothing else can be in flight.
+    // The next report says that two of the four were spent and run: nothing else can be in flight.
     pool.renew(millis(5_500), A, 3, says(7, 0, 5, 0)).expect("true");
     assert_eq!(pool.view(millis(5_500)).available, 25 - 5);
 }
@@ -76,7 +77,7 @@ fn a_session_that_does_not_say_what_runs_runs_all_that_it_spent() {
     pool.renew(millis(0), A, 1, ask(0, 0, 10)).expect("true");
     pool.renew(millis(500), A, 2, ask(8, 2, 0)).expect("true");
     assert_eq!(pool.view(millis(500)).available, 25 - 10);
-    // What it says later is not about those.
+    // Its later reports are not about those calls.
     for step in 1..=118 {
         pool.renew(millis(500 + step * 500), A, 2 + step, says(8, 2, 0, 0)).expect("true");
     }
@@ -93,7 +94,7 @@ fn a_session_that_leaves_may_leave_calls_behind() {
     assert_eq!(pool.leave(millis(500), A.id, 2, goodbye(6, Some(4))), Ok(4));
     assert_eq!(pool.view(millis(60_000)).available, 25 - 4);
     assert_eq!(pool.view(millis(60_600)).available, 25);
-    // And one that does not say may leave behind all that it spent.
+    // A session that does not say may leave behind all that it spent.
     pool.renew(millis(61_000), B, 1, ask(0, 0, 10)).expect("true");
     assert_eq!(pool.leave(millis(61_500), B.id, 2, goodbye(6, None)), Ok(4));
     assert_eq!(pool.view(millis(62_000)).available, 25 - 6);
@@ -119,12 +120,12 @@ fn no_session_has_more_in_flight_than_it_was_lent() {
 fn alone_it_lends_to_be_spent_again_and_tells_how_much_to_hold() {
     let mut pool = pool(vec![in_flight(12)]);
     let lent = |grant: Grant| (grant.permits, grant.in_flight.and_then(|InFlight { hold, .. }| hold));
-    // One that is alone may have all of it, half of what is left at a time.
+    // A session that is alone may have all of it, half of what is left at a time.
     assert_eq!(lent(grant(pool.renew(millis(0), A, 1, says(0, 0, 0, 12)))), (6, Some(12)));
     let more = Ask { busy: 5, ..says(0, 6, 0, 6) };
     assert_eq!(lent(grant(pool.renew(millis(100), A, 2, more))), (3, Some(12)));
     assert_eq!(pool.view(millis(100)).in_flight, 5, "in use, of those that are held");
-    // Another one wants as much: each may hold its half. What the first has it may use, and gives back what is more.
+    // Another session wants as much: each may hold its half. The first may use what it has, and gives back the excess.
     assert_eq!(lent(grant(pool.renew(millis(200), B, 1, says(0, 0, 0, 12)))), (3, Some(6)));
     assert_eq!(lent(grant(pool.renew(millis(300), A, 3, says(0, 9, 0, 3)))), (0, Some(6)));
     assert_eq!(lent(grant(pool.renew(millis(400), A, 4, says(0, 6, 0, 6)))), (0, Some(6)));

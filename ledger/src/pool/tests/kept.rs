@@ -1,4 +1,4 @@
-//! Caps on what is in flight, and steady flows, that go on as they were written down; worked out by hand.
+//! Tests of caps on calls in flight, and of steady flows, that go on as they were written down; worked out by hand.
 
 use super::*;
 use crate::rule::{Concurrency, Gap, LeakyBucket};
@@ -31,7 +31,7 @@ fn wants(claim: RateClaim) -> Ask {
     Ask { demand_milli: 100_000, largest: 1, rate: claim, ..ask(0, 0, 5) }
 }
 
-/// The `pool` that `plan` made, as it was written down at `written` with nothing ahead, and read at `read`.
+/// Returns the `pool` of `plan` as it was written down at `written`, with nothing ahead, and read at `read`.
 fn restored(plan: &Arc<Plan>, pool: &mut Pool, written: Moment, gap: Gap, read: Moment) -> Pool {
     let (checkpoint, _) = pool.checkpoint(written, Duration::ZERO).expect("it is kept");
     Pool::from_checkpoint(plan.clone(), &checkpoint, gap, read).expect("there was such a pool")
@@ -43,7 +43,8 @@ fn what_was_free_is_lent_at_once_and_what_was_in_flight_when_it_has_landed() {
     let mut pool = Pool::new(plan.clone(), millis(0));
     pool.renew(millis(0), A, 1, ask(0, 0, 10)).expect("true");
     pool.renew(millis(500), A, 2, says(6, 4, 4, 0)).expect("true");
-    // Four run, and four are held until about 2,505 ms: they may be spent until then, and whatever was, ends 60,060 ms later.
+    // Four run, and four are held until about 2,505 ms. The latter may be spent until then, and all calls end 60,060 ms
+    // later.
     let mut after = restored(&plan, &mut pool, millis(600), Gap::Counted, millis(700));
     for (at, in_flight, out) in [(700, 4, 4), (2_400, 4, 4), (2_600, 8, 0), (62_500, 8, 0), (62_600, 0, 0)] {
         let view = after.view(millis(at));
@@ -65,27 +66,28 @@ fn calls_that_a_session_left_behind_are_in_flight_with_nothing_out() {
     let mut pool = Pool::new(plan.clone(), millis(0));
     pool.renew(millis(0), A, 1, ask(0, 0, 10)).expect("true");
     assert_eq!(pool.leave(millis(500), A.id, 2, goodbye(6, Some(4))), Ok(4));
-    // A lease that was renewed just after it was written would be over at about 1,603 ms.
+    // A lease that was renewed just after the checkpoint would be over at about 1,603 ms.
     let mut after = restored(&plan, &mut pool, millis(600), Gap::Counted, millis(700));
     let view = after.view(millis(700));
     assert_eq!((view.available, view.in_flight, view.books.outstanding), (21, 4, 0));
     assert!(!after.is_forgettable(millis(61_500)));
     assert_eq!((after.view(millis(61_600)).available, after.view(millis(61_700)).available), (21, 25));
-    // All leases are over when it is written: what is in flight then is so for the longest call.
+    // All leases are over when the pool is written down: its calls in flight are taken to last for the longest call.
     let mut late = restored(&plan, &mut pool, millis(10_000), Gap::Counted, millis(10_100));
     assert_eq!((late.view(millis(70_000)).available, late.view(millis(70_100)).available), (21, 25));
     let mut later = restored(&plan, &mut pool, millis(10_000), Gap::Counted, millis(80_000));
     assert_eq!((later.view(millis(80_000)).available, later.is_forgettable(millis(80_000))), (25, true));
 }
 
-/// The bug that could be: an allocator that is killed again and again would take the same calls to have begun anew each time.
+/// A possible bug: an allocator that is killed again and again would take the same calls to have begun anew each time.
 #[test]
 fn what_an_earlier_life_left_in_flight_lands_when_it_would_have_in_that() {
     let plan = beside_a_window();
     let mut pool = Pool::new(plan.clone(), millis(0));
     pool.renew(millis(0), A, 1, ask(0, 0, 10)).expect("true");
     pool.renew(millis(500), A, 2, says(10, 0, 10, 0)).expect("true");
-    // As above, ten land at about 61,663 ms. Three that the second life lends are out until 21 s, and land after 81 s.
+    // As above, ten calls end at about 61,663 ms. Three permits that the second process lends are out until 21 s, and
+    // their calls end after 81 s.
     let mut second = restored(&plan, &mut pool, millis(600), Gap::Counted, millis(700));
     assert_eq!(grant(second.renew(millis(20_000), B, 1, ask(0, 0, 3))).permits, 3);
     assert_eq!(second.view(millis(20_000)).available, 12);
@@ -99,7 +101,7 @@ fn what_an_earlier_life_left_in_flight_lands_when_it_would_have_in_that() {
     }
     assert_eq!((third.view(millis(61_600)).available, third.view(millis(61_700)).available), (12, 22));
     assert_eq!((third.view(millis(81_000)).available, third.view(millis(81_700)).available), (22, 25));
-    // How much of that is over is unknown where the clock stood still.
+    // Where the clock stood still, it is unknown how much of that time is over.
     let mut fourth = restored(&plan, &mut second, millis(20_100), Gap::Unknown, millis(50_000));
     assert_eq!((fourth.view(millis(91_500)).available, fourth.view(millis(91_700)).available), (12, 22));
 }
@@ -125,8 +127,8 @@ fn a_flow_goes_on_empty_when_the_last_rate_is_over() {
     let mut pool = Pool::new(plan.clone(), millis(0));
     let first = grant(pool.renew(millis(0), A, 1, wants(RateClaim::None)));
     assert!(matches!(first.rate, Rate::Lent { .. }) && first.term == SECOND / 2, "{first:?}");
-    // Its lease is over at about 502 ms, and at 602 if it was renewed just after that was written. Until then nothing is minted
-    // here, and no session is told a rate.
+    // Its lease is over at about 502 ms, and at 602 ms if it was renewed just after the checkpoint. Until then nothing
+    // is minted here, and no session is told a rate.
     let mut after = restored(&plan, &mut pool, millis(100), Gap::Counted, millis(150));
     assert!(after.view(millis(150)).quarantine.is_zero());
     let none = grant(after.renew(millis(150), B, 1, wants(RateClaim::None)));
@@ -140,7 +142,7 @@ fn a_flow_goes_on_empty_when_the_last_rate_is_over() {
         grant(after.renew(millis(5_000), B, 2, wants(RateClaim::None))).rate,
         Rate::Lent { .. }
     ));
-    // What was told when the clock stood still may be gone by as long again: 502 ms from 150 ms on.
+    // A rate that was told before the clock stood still may be used for as long again: 502 ms from 150 ms on.
     let mut other = restored(&plan, &mut pool, millis(100), Gap::Unknown, millis(150));
     assert_eq!((other.view(millis(652)).available, other.view(millis(752)).available), (0, 9));
 }

@@ -6,7 +6,7 @@ use super::*;
 fn all_out(rule: Rule) -> Pool {
     let mut pool = Pool::new(plan(vec![rule]), millis(0));
     let (mut seq, mut lent) = (0, 0);
-    // What both say: their calls wait.
+    // Both sessions say that their calls wait.
     while lent < 9 {
         seq += 1;
         let wants = Ask { demand_milli: 9_000, ..ask(lent, 0, 9 - lent) };
@@ -17,7 +17,7 @@ fn all_out(rule: Rule) -> Pool {
     pool
 }
 
-/// Of a session that `held` so many: it wants one for its next call.
+/// The ask of a session that holds `held` permits and wants one for its next call.
 fn ahead(held: u64) -> Ask {
     Ask { held, want: 1, demand_milli: 1_000, ..Ask::default() }
 }
@@ -59,7 +59,7 @@ fn a_session_that_comes_first_leaves_nothing() {
     assert!(!kept.term.is_zero(), "{kept:?}");
 }
 
-/// Its next call would wait for as long as it is told to, and callers may not.
+/// The session's next call would wait for as long as the session is told to, and its callers may not.
 #[test]
 fn where_leases_are_long_nothing_is_left() {
     let mut pool = all_out(sliding(10, 10 * SECOND));

@@ -14,7 +14,7 @@ fn a_session_that_has_told_all_may_count_from_zero() {
     let view = pool.view(millis(5_000));
     assert_eq!((view.available, view.books.spent, view.books.outstanding), (93, 4, 3));
     grant(pool.renew(millis(5_100), A, 10, ask(2, 1, 0)));
-    // An old copy of what it said before it forgot.
+    // An old copy of an ask from before it forgot the pool.
     let old = pool.renew(millis(5_200), A, 2, ask(4, 0, 0));
     assert_eq!(old, Err(AskError::Stale { seq: 2, last: 10 }));
 }
@@ -38,7 +38,7 @@ fn what_ended_unheard_stays_spent_for_who_counts_from_zero() {
     let ended = millis(5_000);
     assert_eq!(pool.view(ended).books.burned, 3);
     grant(pool.renew(ended, A, 3, ask(0, 0, 2)));
-    // Its next totals say nothing of them: they count as what it holds now and gives back.
+    // Its next totals say nothing of the burned permits: they are about what it holds now and gives back.
     grant(pool.renew(millis(5_100), A, 4, ask(0, 0, 0)));
     let view = pool.view(millis(5_100));
     assert_eq!((view.available, view.books.burned, view.books.outstanding), (96, 3, 0));

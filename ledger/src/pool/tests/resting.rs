@@ -1,4 +1,4 @@
-//! A pool that rests whenever it can does what one does that never rests.
+//! Tests that a pool which rests whenever it can does what a pool does that never rests.
 
 use super::in_flight::in_flight;
 use super::*;
@@ -11,7 +11,8 @@ use proptest::prelude::*;
 /// What is done to a pool next.
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// The session asks: what it spends and gives back in percent of what it holds, what ends in percent of what runs.
+    /// A session asks. `parts` are what it spends and gives back, in percent of what it holds, and the calls that end,
+    /// in percent of running calls.
     Ask {
         who: usize,
         parts: [u64; 3],
@@ -19,17 +20,17 @@ enum Act {
         waiting: u64,
         demand_milli: u64,
     },
-    /// It asks, and is lent nothing.
+    /// A session asks, and is lent nothing.
     Refused(usize),
     Leaves(usize),
     Dies(usize),
-    /// It hears something of the vendor.
+    /// A session reports on the vendor.
     Observes(usize, u64),
     SafeShare(usize),
     TopUp(u64),
-    /// The rules lend so much in percent of what they do.
+    /// The rules lend this percentage of what they lent at first.
     Change(u64, CarryOver),
-    /// It forgets what it spent.
+    /// A session forgets what it spent.
     ComesBack(usize),
     Checkpoint,
 }
@@ -63,7 +64,8 @@ fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
         1 => (0..3_usize).prop_map(Act::ComesBack),
         1 => Just(Act::Checkpoint),
     ];
-    // Often at once, sometimes until leases have ended and sessions count no more, and seldom until all is forgotten.
+    // Often without a wait, sometimes until leases have ended and sessions count no more, and seldom until all is
+    // forgotten.
     let wait = prop_oneof![6 => 0..400_u64, 3 => 1_000..5_000_u64, 2 => 5_000..40_000_u64];
     prop::collection::vec((wait, act), 1..60)
 }
@@ -72,7 +74,7 @@ fn kinds() -> impl Strategy<Value = usize> {
     0..9_usize
 }
 
-/// The rules of a `kind`, which lend so much in percent of what they do.
+/// The rules of a `kind`, which lend `percent` of their full limits.
 fn rules(kind: usize, percent: u64) -> Vec<Rule> {
     let part = |permits: u64| permits * percent / 100;
     let first =
@@ -96,7 +98,7 @@ fn rules(kind: usize, percent: u64) -> Vec<Rule> {
     }
 }
 
-/// Does `act` to `pool`: what came of it.
+/// Does `act` to `pool`, and returns what came of it.
 fn done(
     pool: &mut Pool,
     now: Moment,

@@ -1,12 +1,12 @@
-//! The rows that are in stores today: each is written so still, and read as the pool that it was. A store that an older version
-//! wrote is gone on with.
+//! Tests of the rows that are in stores today: each is still written so, and read as the pool that it was. So a store
+//! that an older version wrote goes on.
 
 use super::in_flight::in_flight;
 use super::*;
 use crate::rule::{Gap, RefillStyle};
 use serde_json::Value;
 
-/// What the pools of [`plans`] wrote when this test was.
+/// What the pools of [`plans`] wrote when this test was made.
 const ROWS: &str = include_str!("rows.json");
 
 /// A plan of each kind of rule, by name.
@@ -26,7 +26,7 @@ fn plans() -> Vec<(&'static str, Arc<Plan>)> {
     rules.into_iter().map(|(name, rules)| (name, plan(rules))).collect()
 }
 
-/// When the rows are written.
+/// When the rows are written, in milliseconds.
 const WRITTEN: u64 = 700;
 
 /// A pool that has lent, heard, burned and let one session go.

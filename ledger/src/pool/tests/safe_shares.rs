@@ -1,4 +1,4 @@
-//! Who has a part of the reserve, one step after another.
+//! Tests of which session or allocator has safe shares, one step after another.
 
 use super::*;
 use crate::CarryOver;
@@ -10,7 +10,7 @@ use lessor_protocol::SafeShare;
 
 const LASTS: Duration = Duration::from_secs(5);
 
-/// 100 a second, of which 30 are for three to go on with.
+/// A limit of 100 a second, whose `reserve` is for safe shares of `nodes` nodes.
 fn seated(nodes: u64, reserve: u64) -> Arc<Plan> {
     let safe = Some(Safe { nodes, lasts: LASTS });
     let plan = plan(vec![sliding(100, SECOND)]);
@@ -38,7 +38,7 @@ fn a_seat_is_free_once_what_was_spent_on_it_has_left_every_window() {
     let free = clocks.grantor_end(millis(0), LASTS) + clocks.stretched(SECOND);
     let just = free.since(millis(0)).as_millis() as u64;
     assert_eq!((share_of(&mut pool, just, 2), share_of(&mut pool, just + 1, 2)), (None, Some(30)));
-    // A session that says goodbye spends nothing more: only its windows are waited for.
+    // A session that says goodbye spends nothing more: its share is free once its spends have left every window.
     pool.renew(millis(just + 1), B, 1, ask(0, 0, 1)).expect("a good ask");
     pool.leave(millis(just + 10), SessionId(2), 2, goodbye(0, None)).expect("it is known");
     assert_eq!(
@@ -63,24 +63,25 @@ fn what_earlier_seats_allow_is_kept_back_after_a_change_until_they_end() {
     assert_eq!(pool.view(millis(0)).available, 70);
     pool.change(seated(2, 4), CarryOver::AsIs, millis(100));
     assert_eq!(pool.view(millis(100)).available, 70, "three may still spend ten each");
-    // No session has its seat for longer than it was told, nor another one beside it.
+    // No session has its share for longer than it was told, nor another one beside it.
     assert_eq!([1, 2, 4].map(|id| share_of(&mut pool, 200, id)), [None; 3]);
     let ended = 5_000 + 1_000 + 20;
     assert_eq!(pool.view(millis(ended)).available, 96);
     assert_eq!([1, 2, 4].map(|id| share_of(&mut pool, ended, id)), [Some(2), Some(2), None]);
-    // Windows that are twice as long hold twice as much, and one for the ends.
+    // Windows that are twice as long hold twice as much, and one more permit of each node.
     let longer = Plan { rules: vec![sliding(100, 2 * SECOND)], ..Plan::clone(&seated(2, 4)) };
     pool.change(Arc::new(longer), CarryOver::AsIs, millis(ended));
     assert_eq!(pool.reserve(), 10);
 }
 
-/// The same `plan`, of shares that last for so long.
+/// Returns `plan` with safe shares that last for `lasts`.
 fn lasting(plan: &Plan, lasts: Duration) -> Arc<Plan> {
     let safe = plan.sharing.safe.map(|safe| Safe { lasts, ..safe });
     Arc::new(Plan { sharing: Sharing { safe, ..plan.sharing.clone() }, ..plan.clone() })
 }
 
-/// The bug: an answer that was lost ended a share, which another session then had beside the one that had heard nothing of it.
+/// The bug: an answer that was lost ended a share. Another session then had it beside the session that had heard
+/// nothing of that.
 #[test]
 fn a_share_that_is_to_end_sooner_counts_for_as_long_as_was_said_before() {
     let mut pool = Pool::new(seated(1, 30), millis(0));
@@ -120,7 +121,8 @@ fn an_allocator_whose_shares_are_to_last_longer_asks_its_root_first() {
     assert_eq!(lasts(&mut pool, 6), Some(10 * SECOND));
 }
 
-/// The bug: a limit that went on by a bucket lent all of that beside what nodes spent which went on with shares of a window.
+/// The bug: a limit that was changed to a bucket lent all of that, beside what nodes spent on safe shares of the
+/// window.
 #[test]
 fn a_bucket_lends_nothing_while_nodes_may_go_on_with_shares_of_windows() {
     let mut pool = Pool::new(seated(3, 30), millis(0));
@@ -135,7 +137,7 @@ fn a_bucket_lends_nothing_while_nodes_may_go_on_with_shares_of_windows() {
     assert_eq!(grant(pool.renew(millis(just + 1), A, 2, ask(0, 0, 10))).permits, 10);
 }
 
-/// The bug: what was spent last on a share was forgotten while longer windows still had it.
+/// The bug: the last spends on a share were forgotten while longer windows still had them.
 #[test]
 fn what_is_spent_on_a_share_counts_until_it_has_left_windows_that_became_longer() {
     let mut pool = Pool::new(seated(3, 30), millis(0));
@@ -144,7 +146,7 @@ fn what_is_spent_on_a_share_counts_until_it_has_left_windows_that_became_longer(
     pool.change(Arc::new(longer), CarryOver::AsIs, millis(100));
     let over = pool.plan.clocks.grantor_end(millis(0), LASTS) + pool.plan.clocks.stretched(3 * SECOND);
     let just = over.since(millis(0)).as_millis() as u64;
-    // 30 in each of three seconds, and one more of each node.
+    // 30 in each of three seconds, and one more permit of each node.
     assert_eq!([just, just + 1].map(|at| pool.view(millis(at)).available), [7, 97]);
 }
 
@@ -164,11 +166,12 @@ fn what_an_allocator_takes_for_free_by_shorter_windows_counts_in_longer_ones() {
         pool.safe_shares.permits()
     };
     let (mut other_root, mut other) = (root.clone(), pool.clone());
-    // It asks when the share is over, and what was spent on it has left a second. By the answer it hears of ten.
+    // The allocator asks when the share is over and its spends have left a window of a second. The answer tells it of
+    // ten.
     assert_eq!(exchange(&mut pool, &mut root, freed).given, 0);
 
     assert_eq!([freed + 1, freed + 9_999, freed + 10_100].map(|at| held(&mut root, at)), [101, 101, 0]);
-    // It asks before that, and is answered after it.
+    // The other allocator asks before that moment, and is answered after it.
     let said = other.ask_safe_above(millis(freed - 50)).expect("the limit has some");
     let share = other_root.lend_safe(millis(freed - 40), SessionId(7), said).expect("the limit has some");
     other.let_pass(millis(freed));
@@ -176,7 +179,7 @@ fn what_an_allocator_takes_for_free_by_shorter_windows_counts_in_longer_ones() {
     assert_eq!([freed + 1, freed + 9_999, freed + 10_100].map(|at| held(&mut other, at)), [101, 101, 0]);
 }
 
-/// Of rules that cannot carry on, and of an earlier life.
+/// The shares are of rules that cannot carry on, or of an earlier process.
 #[test]
 fn a_pool_that_is_made_anew_keeps_back_what_nodes_may_go_on_with() {
     let (before, after) = (seated(3, 30), seated(1, 5));
@@ -193,18 +196,18 @@ fn a_pool_that_is_made_anew_keeps_back_what_nodes_may_go_on_with() {
     assert_eq!(at(&mut made(&before)), [70, 70], "it keeps back as much in any case");
     assert!(made(&before).safe_shares.are_free());
     assert_eq!(at(&mut made(&plan(vec![bucket(100, 100, SECOND)]))), [0, 100]);
-    // What was spent last is still in longer windows.
+    // The last spends are still in longer windows.
     let longer = Plan { rules: vec![sliding(100, 3 * SECOND)], ..Plan::clone(&after) };
     let mut late = Pool::new(Arc::new(longer), over);
     late.keep_back(shares);
     assert_eq!(late.reserve(), 93);
-    // One that takes the place of a pool knows what that told.
+    // A pool that replaces another one keeps back the shares that the other one told.
     let mut pool = Pool::new(before, millis(0));
     assert_eq!(share_of(&mut pool, 0, 1), Some(10));
     let mut anew = Pool::new(after, millis(0));
     anew.keep_back_shares_of(&pool);
     assert_eq!(at(&mut anew), [90, 95]);
-    // What was written down lasts for as long as any share.
+    // Shares that were written down last for as long as any share.
     let read = shares.save().read(millis(0), anew.plan.clocks);
     let longest = anew.plan.clocks.grantor_end(millis(0), SafeShare::LASTS_MAX);
     assert!(read.are_out(longest) && !read.are_out(longest + 2 * SECOND));
@@ -246,13 +249,13 @@ fn root(nodes: u64, reserve: u64) -> Pool {
     Pool::new(Arc::new(Plan { is_root: true, ..(*seated(nodes, reserve)).clone() }), millis(0))
 }
 
-/// What an allocator with that root leases.
+/// The pool of an allocator that leases from such a root.
 fn below(nodes: u64, reserve: u64) -> Pool {
     let plan = Plan { is_borrowed: true, rules: vec![], ..(*seated(nodes, reserve)).clone() };
     Pool::new(Arc::new(plan), millis(0))
 }
 
-/// The root lends `id` so many, where its nodes have `given`, and others want `more`.
+/// Returns what the root lends the allocator `id`, whose nodes have `given` and want `more`.
 fn lent(root: &mut Pool, at: u64, id: u64, given: u64, more: u64) -> u64 {
     let ask = SafeAsk { given, holders: given / 10, span: SECOND, more };
     root.lend_safe(millis(at), SessionId(id), ask).expect("the limit has some").permits
@@ -262,9 +265,10 @@ fn lent(root: &mut Pool, at: u64, id: u64, given: u64, more: u64) -> u64 {
 fn a_root_lends_no_more_safe_shares_than_there_are() {
     let mut root = root(3, 30);
     assert_eq!([lent(&mut root, 0, 1, 0, 20), lent(&mut root, 0, 2, 0, 20)], [20, 10]);
-    // One that says that its nodes have less leaves the rest to another one.
+    // An allocator that says that its nodes have less leaves the rest to another one.
     assert_eq!([lent(&mut root, 10, 1, 10, 0), lent(&mut root, 10, 2, 10, 20)], [10, 20]);
-    // One that has died keeps what it had until its nodes have gone silent, and what they spent has left the window.
+    // An allocator that has died keeps what it had until the shares of its nodes are over, and their spends have left
+    // the window.
     let clocks = root.plan.clocks;
     let free = clocks.grantor_end(clocks.grantor_end(millis(10), LENT_FOR), LASTS) + clocks.stretched(SECOND);
     let just = free.since(millis(0)).as_millis() as u64;
@@ -307,12 +311,12 @@ fn a_root_whose_books_were_lost_lends_none_until_every_earlier_one_is_over() {
     let just = opens.since(millis(0)).as_millis() as u64;
     let mut root = Pool::after_loss(plan, millis(0), millis(500));
     assert_eq!([lent(&mut root, just, 1, 0, 10), lent(&mut root, just + 1, 1, 0, 10)], [0, 10]);
-    // What nodes say that they have is kept back meanwhile.
+    // What an allocator says that its nodes have is kept back meanwhile.
     let mut root = Pool::after_loss(root.plan.clone(), millis(0), millis(500));
     assert_eq!((lent(&mut root, 600, 1, 40, 0), root.reserve()), (0, 40));
 }
 
-/// An allocator that asks `root`, and is answered.
+/// Lets an allocator ask `root` and hear its answer. Returns the ask.
 fn exchange(pool: &mut Pool, root: &mut Pool, at: u64) -> SafeAsk {
     let ask = pool.ask_safe_above(millis(at)).expect("the limit has some");
     let share = root.lend_safe(millis(at), SessionId(7), ask).expect("the limit has some");
@@ -349,7 +353,7 @@ fn an_allocator_that_has_asked_hands_out_no_more_than_it_said() {
     let said = pool.ask_safe_above(millis(3)).expect("the limit has some");
     assert_eq!(said.given, 10);
     assert_eq!([1, 2].map(|id| share_of(&mut pool, 4, id)), [Some(10), None]);
-    // Nor does one whose clock may have stood still.
+    // Nor does an allocator whose clock may have stood still.
     let share = root.lend_safe(millis(3), SessionId(7), said).expect("the limit has some");
     pool.on_safe_share_above(millis(3), share);
     pool.hold_back_above(millis(5));

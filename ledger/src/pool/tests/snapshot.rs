@@ -1,4 +1,4 @@
-//! A pool that is put away after each exchange goes on as if it never had been.
+//! Tests that a pool which is put away after each exchange goes on as if it never had been.
 
 use super::in_flight::in_flight;
 use super::*;
@@ -10,17 +10,18 @@ use proptest::prelude::*;
 struct Step {
     wait: u64,
     who: usize,
-    /// Of what is held, in percent.
+    /// What it spends and gives back, in percent of what it holds.
     spends: u64,
     gives_back: u64,
-    /// Of what runs, in percent.
+    /// The calls that end, in percent of running calls.
     ends: u64,
     want: u64,
     waiting: u64,
     demand_milli: u64,
-    /// Of what it wants and of what it took for each group, in percent.
+    /// What it wants for each group, in percent of what it wants, and what it keeps, in percent of what it took for the
+    /// group.
     groups: (u64, u64),
-    /// Whether it is another one from now on, who holds nothing.
+    /// Whether another session, which holds nothing, takes its place.
     dies: bool,
 }
 
@@ -69,7 +70,7 @@ fn at_intervals(capacity: u64, refill: u64, per: Duration) -> Rule {
     Rule::TokenBucket(rule.with_refill_style(RefillStyle::Interval).expect("valid"))
 }
 
-/// As a store has it: text, which another allocator reads.
+/// Returns the pool as another allocator reads it from the text that a store has.
 fn written_and_read(pool: &mut Pool, plan: &Arc<Plan>, now: Moment) -> Pool {
     let snapshot = pool.snapshot(now).expect("it can be");
     let text = serde_json::to_vec(&snapshot).expect("it is data");
@@ -85,7 +86,7 @@ proptest! {
         (ease_off, is_new, has_groups) in any::<(bool, bool, bool)>(),
         steps in steps(),
     ) {
-        // Only roots are written down so.
+        // Only roots are written down like this.
         let sharing = Sharing { guaranteed: if has_groups { vec![7, 20] } else { vec![] }, ..Sharing::default() };
         let plan = Arc::new(Plan { ease_off, is_root: true, sharing, ..(*plan(rules)).clone() });
         let mut now = millis(5);
@@ -131,11 +132,11 @@ proptest! {
                     node.says = grant.in_flight.is_some();
                 }
                 Ok((Answer::Refusal(_), _)) => {}
-                // Forgotten long ago: it begins anew.
+                // The session was forgotten long ago: it begins anew.
                 Err(_) => *node = Node::default(),
             }
             resumed = written_and_read(&mut resumed, &plan, now);
-            // What its last ask found is told by the pool that was asked.
+            // The forecast is known only to the pool that was asked.
             let view = kept.view(now);
             let known = PoolView { forecast: Forecast::default(), time_to_empty: None, ..view };
             prop_assert_eq!(resumed.view(now), known);
@@ -144,8 +145,8 @@ proptest! {
     }
 }
 
-/// The bug: a bucket that was put away, or written down, while it waited for what an earlier life had lent began to refill then,
-/// and not when all of that was over.
+/// The bug: a bucket that was put away, or written down, in quarantine began to refill then, and not at the end of the
+/// quarantine.
 #[test]
 fn a_bucket_that_is_put_away_in_quarantine_is_empty_at_its_end() {
     let plan = plan(vec![bucket(1_000, 1_000, SECOND)]);
@@ -162,7 +163,8 @@ fn a_bucket_that_is_put_away_in_quarantine_is_empty_at_its_end() {
     }
 }
 
-/// A root is put away after each exchange: it would see no excess for longer than one.
+/// A root is put away after each exchange. If the excess were not written down, it would see none for longer than one
+/// exchange.
 #[test]
 fn a_limit_of_which_more_is_wanted_goes_on_evenly() {
     let plan = Arc::new(Plan { ease_off: true, ..(*plan(vec![sliding(5_000, 5 * SECOND)])).clone() });
@@ -184,7 +186,8 @@ fn a_limit_of_which_more_is_wanted_goes_on_evenly() {
     assert!(by_second[6..].iter().all(even), "then a fifth each second: {by_second:?}");
 }
 
-/// How long it lay there is unknown. What was out is out for as long as it had to last, and what was spent counts as long.
+/// It is unknown how long the snapshot lay there. Permits that were out are out for as long as they had to last, and
+/// spent permits count as long.
 #[test]
 fn after_a_gap_it_lends_nothing_sooner() {
     let plan = plan(vec![sliding(10, SECOND)]);
