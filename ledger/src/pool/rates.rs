@@ -1,10 +1,9 @@
 //! Lending a steady flow: which session mints how much of it, and which sessions take turns. A pool calls it at every
-//! ask. It makes sure that the rates which all sessions may mint by never add up to more than the flow, see
-//! [`crate::rule::Flow`].
+//! ask. All rates that sessions may mint by never add up to more than the flow, see [`crate::rule::Flow`].
 //!
-//! While the burst covers the largest call of every session, each session has a part of it, and a share of the rate by
-//! weighted max-min, identities first. Otherwise sessions take turns, see [`row`], and hand over what is left in the
-//! bucket. An ask reads sums and orders over all sessions, see [`sharers`], and walks none of them.
+//! While the burst covers the largest calls of all sessions together, each session has a part of it, and a share of the
+//! rate by weighted max-min, identities first. Otherwise sessions take turns, see [`row`], and hand over what is left
+//! in the bucket. An ask reads sums and orders over all sessions, see [`sharers`], and walks none of them.
 
 mod demands;
 mod identities;
@@ -31,20 +30,20 @@ use std::time::Duration;
 /// Terms that a round of turns takes. More of them mean longer waits, fewer mean more time lost in hand-overs.
 const TERMS_PER_ROUND: u32 = 2;
 
-/// Intervals or round trips that a turn lasts at least, whichever is longer: a hand-over loses about one of each.
+/// Shortest turn, in intervals or round trips, whichever is longer: a hand-over loses about one of each.
 const TURN_MIN: u32 = 4;
 
 /// Calls that a turn should let through at least, if the flow is fast enough.
 const TURN_CALLS: u32 = 2;
 
-/// Part of the wait for the next turn after which the first session in the row asks again, in percent. The asks come at
-/// ever shorter intervals, so that one is there when the turn begins.
+/// Part of the wait for the next turn, in percent, after which the first session in the row asks again. Its asks come
+/// at ever shorter intervals, so that one is there when the turn begins.
 const ASK_AGAIN_PERCENT: u32 = 75;
 
 /// Shortest time between two asks of a session that waits for its turn.
 const POLL_MIN: Duration = Duration::from_millis(10);
 
-/// Smallest part of the share due, as a divisor, that is worth a lease: a smaller share would keep the rest waiting.
+/// Smallest share that is worth a lease, as a divisor of the share due: a smaller one would keep the rest waiting.
 const WORTH_PART: u64 = 8;
 
 /// A rate that a session may mint by, and the part of the flow that is charged for it.
@@ -82,7 +81,7 @@ pub(super) struct Turn {
     largest: u64,
     /// When the session began to wait for its turn, if it waits.
     waits_since: Option<Moment>,
-    /// When the session is expected to have asked again. If it has not, it loses its place in the row.
+    /// Deadline of the session's next ask: if it misses that, it loses its place in the row.
     expected: Moment,
     /// Length of its last turn; `None` if it did not take turns with others.
     lasts: Option<Duration>,
@@ -204,15 +203,15 @@ impl Pool {
         (rate, ends.map_or(term, |ends| ends.min(term)))
     }
 
-    /// Whether `id` still holds a part that it was told to hand over before, by more than a part of its turn.
+    /// Whether `id` holds its part for more than a round trip after it was told to hand it over.
     fn outstays(&self, id: Place) -> bool {
-        // A turn was sized by the round trip that its session told when it began. The round trip told now may be made
-        // up.
+        // A turn lasts for `TURN_MIN` round trips, as its session told when it began. The round trip told now may be
+        // made up.
         let Session { turn, .. } = &self.sessions[id];
         turn.lasts.is_some_and(|lasts| self.now > turn.hands_over + lasts / TURN_MIN)
     }
 
-    /// Adds to `grant` what its rate says of waiting: how long the turn lasts, or when the next one may come.
+    /// Adds to `grant` the times that follow from its rate: how long the turn lasts, or when the next one may come.
     pub(super) fn in_turn(&mut self, id: Place, ask: &Ask, grant: Grant) -> Grant {
         match grant.rate {
             Rate::Nothing if ask.want > 0 => {
@@ -283,7 +282,7 @@ impl Pool {
             return (own.cap > 0 || is_worth).then_some(Due { part, turn: None }).filter(is_something);
         }
         let longest = term * 3 / 4;
-        // At a time, only as many sessions as can let a few calls through each: fractions of a permit in many buckets
+        // Only as many sessions at a time as can let a few calls through each: fractions of a permit in many buckets
         // serve no caller.
         let flows = nanos(longest) / nanos(TURN_CALLS * flow.interval(row.whole.share)?).max(1);
         let at_once = (row.whole.cap / need).min(flows).max(1);
@@ -307,8 +306,7 @@ impl Pool {
         Some(Due { part: Part { cap, share }, turn: Some(turn) }).filter(is_something)
     }
 
-    /// Returns the row of `id`, whose demand `ask` says, and the sessions that share the flow with it; `None` without a
-    /// flow.
+    /// Returns the row of sessions that share the flow with `id`, which demands what `ask` says; `None` without a flow.
     fn row(&self, id: Place, ask: &Ask) -> Option<Row<'_>> {
         let flow = self.flow.as_deref()?;
         // The reserve is room that no session has.
@@ -348,7 +346,7 @@ impl Pool {
 }
 
 /// Returns the time between two calls of a session whose callers only try. With waiting callers there is always a call.
-/// A turn shorter than that time would be over before the next call.
+/// A turn shorter than this would be over before the next call.
 fn calls_apart(ask: &Ask) -> Duration {
     /// Nanoseconds between calls at a demand of one permit per 1,000 s.
     const SELDOM: u64 = 1_000_000_000_000;

@@ -11,7 +11,7 @@ use lessor_protocol::lease::whole_millis;
 use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, RateClaim, Refusal, RefusalReason};
 
 impl Pool {
-    /// One exchange: settles what `ask` reports, extends what it holds, lends more.
+    /// Settles what `ask` reports, extends what it holds and lends more, in one exchange.
     ///
     /// A `seq` that was answered gets the same grant again, with what is left of its term.
     ///
@@ -237,8 +237,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Returns the bound that is reached, if any: on the pool's own sessions, or on those of `owner`. An identity
-    /// leaves the last tenth to others. Sessions of pools below are bounded there.
+    /// Returns the bound on sessions that is reached, if any: for the pool's own sessions, or for the sessions of
+    /// `owner`. An identity leaves the last tenth to others. Sessions of pools below are bounded there.
     fn full_at(&self, owner: Owner) -> Option<usize> {
         let max = self.plan.lessees_max;
         let of_identity = Owner::most_of(max);
@@ -273,7 +273,7 @@ impl Pool {
         let (share, proven, room) = self.sessions.update(id, |session| {
             session.age = Age::Asking;
             let proven = session.prove();
-            // Permits that the session could have in flight, and holds no more.
+            // Permits that the session could have in flight and no longer holds.
             let room = session.outstanding - settlement.kept + session.calls.charged();
             ledgers.release_ahead(session.outstanding, session.end);
             session.settle(settlement);

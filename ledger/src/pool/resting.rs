@@ -54,7 +54,7 @@ impl Pool {
         if !self.is_at_rest() {
             return None;
         }
-        // The forecast and the last walk have been over for long.
+        // Both the forecast and the last walk are long out of date.
         (self.forecast, self.walked) = (Forecast::default(), None);
         let mut carrier = Carrier::to_bytes();
         let is_whole = self.carry(&mut carrier);
@@ -82,7 +82,7 @@ impl Pool {
     fn rests_until(&self) -> Moment {
         let earlier = Some(self.checkpoints.earlier()).filter(|earlier| *earlier > self.now);
         if self.sessions.is_empty() && self.safe_shares.are_free() && earlier.is_none() && self.is_fresh() {
-            // It could be forgotten at once, as far as it knows.
+            // The pool could be forgotten at once, as far as it knows.
             return self.now;
         }
         let rests = [

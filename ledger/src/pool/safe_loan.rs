@@ -1,11 +1,11 @@
 //! Safe shares of a limit in a shared store: a pool that leases from a root hands out the safe shares that the root
 //! lends it, see [`super::safe_shares`].
 //!
-//! Why it holds: the root counts the permits that the nodes of an allocator have, as the allocator says, and those that
-//! it may hand out beside. From an ask until its answer, the allocator hands out no more than it said that its nodes
-//! have. So if the ask or the answer is lost, the root counts at least what the nodes have. The allocator may hand out
-//! what an answer lends for [`HANDS_OUT`]. The root counts that for longer, and then until a share has ended and its
-//! permits have left every window.
+//! Why it holds: the root counts the permits that the nodes of an allocator have, as the allocator says, and the
+//! permits that it may hand out beside. From an ask until its answer, the allocator hands out no more than it said that
+//! its nodes have. So if the ask or the answer is lost, the root counts at least what the nodes have. The allocator may
+//! hand out what an answer lends for [`HANDS_OUT`]. The root counts that for longer, and then until a share has ended
+//! and its permits have left every window.
 
 use super::safe_shares::{LENT_FOR, Taken};
 use super::{Pool, SessionId};
@@ -22,14 +22,14 @@ const _: () = assert!(HANDS_OUT.as_millis() < LENT_FOR.as_millis(), "the time of
 /// Shortest time between two asks on behalf of sessions without a safe share: the root may have none for them.
 const MORE_EVERY: Duration = Duration::from_secs(1);
 
-/// What an allocator tells a root of safe shares.
+/// The state of safe shares that an allocator tells a root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SafeAsk {
     /// Permits that its nodes may spend in a window of `span`, or may have spent.
     pub given: u64,
-    /// Number of those nodes.
+    /// Number of nodes that have them, or may have spent them.
     pub holders: u64,
-    /// The window by which those permits are counted.
+    /// The window by which `given` is counted.
     pub span: Duration,
     /// Permits that other nodes want.
     pub more: u64,
@@ -44,7 +44,7 @@ pub(super) struct SafeLoan {
     span: Duration,
     lasts: Duration,
     until: Moment,
-    /// When the last ask told of safe shares, and whether one was handed out or extended since.
+    /// When the last ask told of safe shares, and whether a share was handed out or extended since.
     asked: Moment,
     is_used: bool,
     /// Permits that nodes had by that ask.
@@ -76,7 +76,8 @@ impl SafeLoan {
 }
 
 impl Pool {
-    /// Hands out a safe share of `permits` to the session `id`, of what the root lends. `most` sessions may have one.
+    /// Hands out a safe share of `permits` to the session `id`, out of what the root lends. At most `most` sessions
+    /// have one. `None` if there is none for this session.
     pub(super) fn hand_out_safe_share(
         &mut self,
         id: SessionId,

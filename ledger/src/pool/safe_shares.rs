@@ -1,6 +1,6 @@
-//! Safe shares: with equal parts of the reserve, sessions may go on while no allocator answers. A pool has a fixed
-//! number of them, and counts what they take of the reserve. A session keeps its share for as long as it asks, and
-//! never reports what it spent on that share.
+//! Safe shares: equal parts of the reserve, with which sessions may go on while no allocator answers. A pool has a
+//! fixed number of them, and counts what they take of the reserve. A session keeps its share for as long as it asks,
+//! and never reports what it spent on that share.
 //!
 //! A safe share is free again once its holder may not spend on it any more and its spends have left every window. So
 //! all safe shares together allow in any window at most what is kept back, whichever session dies, is cut off or begins
@@ -11,7 +11,7 @@
 //! configuration, may be lost.
 //!
 //! The root of a shared store lends its safe shares to allocators, which hand them out ([`super::safe_loan`]). For each
-//! allocator it counts what the allocator's nodes have, and what the allocator may hand out beside.
+//! allocator the root counts what the allocator's nodes have, and what the allocator may hand out beside.
 
 use super::rare::{Rare, Usual};
 use super::safe_loan::SafeAsk;
@@ -180,8 +180,7 @@ impl SafeShares {
         }
     }
 
-    /// Keeps every share taken for `longer`, because spends count for that much longer than before, in windows of
-    /// `span`.
+    /// Keeps every share taken for `longer`, as spends count for longer than before. Windows of `span` count.
     pub(super) fn go_by(&mut self, longer: Duration, span: Option<Duration>) {
         if let Some(given) = self.given.unusual() {
             given.taken.values_mut().for_each(|taken| taken.free_from = taken.free_from + longer);
@@ -195,7 +194,7 @@ impl SafeShares {
         self.count(span);
     }
 
-    /// Goes on with all shares of `other`, where spends count for `longer` in windows of `span`.
+    /// Replaces the shares by the shares of `other`, where spends count for `longer` and windows of `span` count.
     pub(super) fn hold_all(&mut self, other: &SafeShares, longer: Duration, span: Option<Duration>) {
         self.opens = self.opens.max(other.opens);
         self.given = other.given.clone();
@@ -285,7 +284,7 @@ impl SafeShares {
         lent
     }
 
-    /// Goes on counting `gone`, which has left the shorter windows of before and may be in the current ones of `span`.
+    /// Keeps counting `gone`, which has left the shorter windows of before and may be in the current windows of `span`.
     pub(super) fn linger(&mut self, gone: Taken, span: Option<Duration>) {
         if gone.permits > 0 {
             let known = self.given.taken.entry(SessionId::PASSING).or_insert(Taken { permits: 0, ..gone });
@@ -379,13 +378,14 @@ impl Pool {
     }
 
     /// Returns how long nothing is lent because nodes may go on with safe shares of earlier rules. Where the current
-    /// rules do not count in windows, nothing that is kept back makes up for what those nodes spend.
+    /// rules do not count in windows, nothing that is kept back makes up for the spends of these nodes.
     pub(crate) fn shut_for_shares(&self) -> Duration {
         let counts = self.safe_shares.are_free() || self.borrower.is_some() || self.safe_span().is_some();
         if counts { Duration::ZERO } else { self.safe_shares.given.last.since(self.now) }
     }
 
-    /// Returns the refusal for that reason, here or in a pool `above`, see [`Pool::shut_for_shares`].
+    /// Returns the refusal while nothing is lent for this reason ([`Pool::shut_for_shares`]), here or in a pool
+    /// `above`.
     pub(super) fn refused_for_shares(&self, above: &[Above<'_>]) -> Option<Refusal> {
         let above = above.iter().map(|above| above.pool.shut_for_shares());
         let wait = above.fold(self.shut_for_shares(), Duration::max);
@@ -408,7 +408,7 @@ impl Pool {
     }
 }
 
-/// Returns how much longer a spent permit counts by the rules of `plan` than by those of `before`.
+/// Returns how much longer a spent permit counts by the rules of `plan` than by the rules of `before`.
 pub(super) fn counts_longer(plan: &Plan, before: &Plan) -> Duration {
     let stretched = |plan: &Plan| plan.clocks.stretched(counts_for(&plan.rules));
     stretched(plan).saturating_sub(stretched(before))

@@ -1,7 +1,7 @@
-//! How identities share the safe shares of a pool. There are as many as were configured, so an identity with many would
-//! leave none to others. Once a session of another identity finds none, an identity with more gets no new ones. Its
-//! newest holders are not told again that they may go on, until both identities have as many. They may spend until the
-//! end that they were told before.
+//! How identities share the safe shares of a pool. Their number is configured, so an identity with many would leave
+//! none to others. Once a session of another identity finds none, an identity with more gets no new ones. Its newest
+//! holders are not told again that they may go on, until both identities have as many. They may spend until the end
+//! that they were told before.
 
 use super::family::Place;
 use super::{Pool, SessionId};
@@ -27,7 +27,7 @@ impl Pool {
         share
     }
 
-    /// Records that a session of `owner` found none. If several identities want one, the one with the fewest comes
+    /// Records that a session of `owner` found none. If several identities want one, the identity with the fewest comes
     /// first. Shares are counted only then.
     fn wants_seat(&mut self, owner: Owner) {
         let has_fewer = |other| self.seats_of(other).count() >= self.seats_of(owner).count();

@@ -1,4 +1,5 @@
-//! What a pool remembers of one session: what is out, until when, and what it has said. Only its pool writes it.
+//! The state that a pool keeps of one session: permits that are out, until when, and what it has said. Only its pool
+//! writes it.
 
 mod holdings;
 mod resting;
@@ -45,13 +46,13 @@ const BURNS_MAX: usize = 4;
 /// One session's part of a pool. `granted so far = spent + returned + burned + outstanding`, per session.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
-    /// Its weight, priority, group and identity, from the limit's configuration.
+    /// Its weight, priority and group by the limit's configuration, and its identity.
     pub share: Rare<Share>,
     /// Sequence number of the last ask that was answered, with what it was told and when.
     pub seq: u64,
     pub told: Told,
     pub answered: Moment,
-    /// How long ago it was answered, as far as that changes what it claims, and when the pool reviews that.
+    /// How long ago it was answered, as far as its claim depends on it, and when the pool reviews that.
     pub age: Age,
     pub age_reviewed: MaybeMoment,
     /// How long its leases last where nothing clips them.
@@ -62,7 +63,7 @@ pub(super) struct Session {
     pub spent: u64,
     /// Since when it has spent less than it holds, and what it had spent by then.
     pub turned_over: (Moment, u64),
-    /// When its pool takes its lease to end, if it has one. While it asks, the end of the lease before.
+    /// When its pool takes its lease to end, if it has one. While it asks, the end of its previous lease.
     pub expires: MaybeMoment,
     /// Permits lent to it and not accounted for; live until `end`.
     pub outstanding: u64,
@@ -117,8 +118,8 @@ pub(super) struct Burn {
     pub permits: u64,
 }
 
-/// What a report says about permits that were out. The parts of `outstanding` are `kept + spent + returned`,
-/// those of `burned` are `spent_late + credited` and what stays burned.
+/// What a report says about permits that were out. The parts of `outstanding` are `kept + spent + returned`. The parts
+/// of `burned` are `spent_late + credited` and what stays burned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settlement {
     /// Still held, and live.
@@ -168,8 +169,8 @@ impl Session {
         }
     }
 
-    /// Starts a new turnover at `now` if the session has spent as much as it holds since the last one started. From its
-    /// start on the session counts as one that holds what it does not spend.
+    /// Starts a new turnover at `now` if the session has spent as much as it holds since the last one started. Since
+    /// that start it counts as holding what it does not spend.
     pub(super) fn note_turnover(&mut self, now: Moment) {
         if self.spent.saturating_sub(self.turned_over.1) >= self.outstanding {
             self.turned_over = (now, self.spent);
@@ -190,8 +191,8 @@ impl Session {
         self.outstanding + self.burned
     }
 
-    /// Whether a silent session says no more than a newcomer with the same end: nothing is out, burned, in flight or
-    /// counted as a total of its calls.
+    /// Whether a silent session says no more than a newcomer with the same end: nothing is out, burned or in flight,
+    /// and no total of calls is counted.
     pub(super) fn is_blank(&self) -> bool {
         !self.is_live() && self.burned == 0 && self.calls.are_blank()
     }
@@ -293,7 +294,7 @@ impl Session {
         }
         let mut spent = settlement.spent_late;
         let mut stays = self.burned;
-        // Newest first: spent ones are final and leave the list, credited ones are the oldest and leave too.
+        // Newest first: spent permits are final and leave the list, credited ones are the oldest and leave too.
         let mut burns = VecDeque::new();
         for burn in self.burns.iter().rev() {
             let final_part = burn.permits.min(spent);

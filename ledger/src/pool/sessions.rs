@@ -84,14 +84,14 @@ impl Sessions {
         }
     }
 
-    /// Makes the sessions know how far away they are.
+    /// Makes the round-trip times of sessions count.
     pub(super) fn with_distances(mut self) -> Self {
         self.reading.has_distances = true;
         self
     }
 
     /// Returns the longest round-trip time of sessions that take or want anything, where distances count. Looks at all
-    /// sessions only where the farthest one has come nearer or does not count any more.
+    /// sessions only if the farthest one has come nearer or does not count any more.
     pub(super) fn distance(&mut self) -> Duration {
         let Some(orders) = &mut self.orders else {
             return self.by_place.sole().and_then(|(_, it)| self.reading.distance(it)).unwrap_or_default();
@@ -105,7 +105,7 @@ impl Sessions {
         orders.farthest.0
     }
 
-    /// Returns what a session claims by how long ago it asked.
+    /// Returns how long after its last ask a session still claims something.
     pub(super) fn ages(&self) -> &Ages {
         &self.reading.ages
     }
@@ -116,14 +116,13 @@ impl Sessions {
         self.orders.as_deref().map_or(&NO_CLAIMS, |orders| &orders.claims)
     }
 
-    /// Returns the claims of sessions that share, without a session that asks, where permits are spent again when calls
-    /// end.
+    /// Returns these claims where permits are spent again when their calls end.
     pub(super) fn wanted(&self) -> &Claims<Place> {
         debug_assert!(self.by_place.sole().is_none_or(|(_, it)| it.age == Age::Asking));
         self.orders.as_deref().map_or(&NO_CLAIMS, |orders| &orders.wanted)
     }
 
-    /// Returns the sums over all sessions.
+    /// Returns the sums over all sessions that share.
     fn totals(&self) -> Totals {
         match &self.orders {
             Some(orders) => orders.sums,
@@ -131,7 +130,7 @@ impl Sessions {
         }
     }
 
-    /// Returns the first session in `order`, and its moment. The only session has the moment `at`, if it is in that
+    /// Returns the first session in `order`, and its moment. `at` gives the moment of an only session, if it is in that
     /// order.
     fn first(
         &self,
@@ -149,12 +148,12 @@ impl Sessions {
         self.first(|orders| &orders.ages, |_, session| session.age_reviewed.get())
     }
 
-    /// Returns the session that has been idle for longest of sessions that have used anything, and since when.
+    /// Returns the session that has been idle longest of all that have used anything, and since when.
     fn first_idle(&self) -> Option<(Moment, Place)> {
         self.first(|orders| &orders.idle, |place, session| self.reading.idle(place, session).used())
     }
 
-    /// Returns the session that has been idle for longest of sessions that have used nothing, and since when.
+    /// Returns the session that has been idle longest of all that have used nothing, and since when.
     fn first_unused(&self) -> Option<(Moment, Place)> {
         self.first(|orders| &orders.unused, |place, session| self.reading.idle(place, session).unused())
     }
@@ -164,18 +163,18 @@ impl Sessions {
         self.first(|orders| &orders.call_expiries, |_, session| session.calls.next_expiry())
     }
 
-    /// Returns what all sessions together take.
+    /// Returns what all sessions that share take together.
     pub(super) fn draws(&self) -> Draw {
         let Totals { at_once, demand_milli, .. } = self.totals();
         Draw { at_once: saturated(at_once), demand_milli: saturated(demand_milli) }
     }
 
-    /// Returns what all sessions together take, want, wait for and hold.
+    /// Returns what all sessions that share take, want, wait for and hold together.
     pub(super) fn sums(&self) -> Sums {
         self.totals().into()
     }
 
-    /// Returns what the sessions of `group`, or of no group, together take, want, wait for and hold.
+    /// Returns what the sessions of `group`, or of no group, take, want, wait for and hold together.
     pub(super) fn sums_of(&self, group: Option<usize>) -> Sums {
         let sole = || self.by_place.sole().filter(|(_, it)| self.reading.group(it) == group);
         match &self.orders {
@@ -301,7 +300,7 @@ impl Sessions {
         self.first(|orders| &orders.reviews, |place, it| place.is_mirror().then_some(it.reviewed))
     }
 
-    /// Adds `session`, and drops one that is there. Returns whether none was.
+    /// Adds `session`, in the place of one that is there. Returns whether the place was free.
     pub(super) fn insert(&mut self, place: Place, session: Session) -> bool {
         let was_there = self.contains(place);
         self.remove(place);
@@ -345,7 +344,7 @@ impl Sessions {
         self.reread(place, (reading, reading), change)
     }
 
-    /// Changes the session at `place`, which `before` reads until now, and `after` from now on.
+    /// Changes the session at `place`, which is read by `before` until now, and by `after` from now on.
     fn reread<R>(
         &mut self,
         place: Place,
@@ -366,7 +365,7 @@ impl Sessions {
         result
     }
 
-    /// Changes what is in no order and no sum of the session at `place`: a session that asks claims nothing.
+    /// Changes parts of the session at `place` that are in no order and no sum: a session that asks claims nothing.
     ///
     /// # Panics
     /// If there is none: the caller has admitted it.

@@ -2,8 +2,8 @@
 //! that several allocators lease from a store. Unlike a [`super::Checkpoint`] it has each session. `Pool::resume` goes
 //! on with either.
 //!
-//! A snapshot keeps all that decides what is lent. It leaves out answers to asks: an allocator asks a store each time
-//! anew.
+//! A snapshot keeps all that decides what is lent. It leaves out answers to asks: an allocator asks a store anew each
+//! time.
 
 use super::calls::{SavedCalls, SessionCalls};
 use super::family::Place;
@@ -57,7 +57,7 @@ pub struct Snapshot {
     groups: Option<SavedGroups>,
 }
 
-/// What is kept for guaranteed groups, and what allocators said of the groups.
+/// The buckets of guaranteed groups, and what allocators said of the groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SavedGroups {
@@ -180,7 +180,8 @@ impl Pool {
         })
     }
 
-    /// Returns the pool of `snapshot`, as it stands at `now`; `None` if no pool of this plan can have stood so.
+    /// Returns the pool of `snapshot`, as it stands at `now`; `None` if no pool of this plan can have been in that
+    /// state.
     pub fn from_snapshot(plan: Arc<Plan>, snapshot: &Snapshot, gap: Gap, now: Moment) -> Option<Pool> {
         let since = Since { gap, written: snapshot.written, now, clocks: plan.clocks };
         if !plan.has_snapshots() || snapshot.sessions.len() > plan.lessees_max {
@@ -222,7 +223,8 @@ impl Pool {
         Some(pool)
     }
 
-    /// Goes on by `plan` with a pool that was written down, as it stood then; `None` if no pool can have stood so.
+    /// Goes on by `plan` with a pool that was written down, as it stood then; `None` if no pool can have been in that
+    /// state.
     pub(super) fn resume(plan: Arc<Plan>, since: Since, resumed: Resumed<'_>) -> Option<Pool> {
         let then = since.moment(since.written);
         if then > since.now {
@@ -239,7 +241,7 @@ impl Pool {
         let charged = sum(|it| it.calls.charged());
         pool.books = books(resumed.books, out)?;
         let until = pool.sessions.last_expiry().unwrap_or(then);
-        // Forgotten sessions are in the books still.
+        // The books still contain sessions that were forgotten.
         let are_books_true = burned <= pool.books.burned
             && spent <= pool.books.spent
             && pool.ledgers.restore(resumed.rules, since, (out, until))

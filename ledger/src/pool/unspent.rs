@@ -1,6 +1,6 @@
-//! How many of the permits that are out are likely to be unspent: the vendor has not counted those either. A walk over
-//! all sessions finds out. With many sessions walks are rare, and the totals of the pool say what changed since the
-//! last one.
+//! An estimate of the permits that are out and unspent, which the vendor has not counted either. A walk over all
+//! sessions makes it. With many sessions walks are rare, and the totals of the pool say what changed since the last
+//! one.
 
 use super::{Books, Pool};
 use lessor_protocol::Moment;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Up to this many sessions are walked each time.
 const FEW: usize = 64;
 
-/// Pause between two walks, for each session. A walk takes about a hundredth of that.
+/// Pause between two walks, per session. A walk takes about a hundredth of it.
 const REST: Duration = Duration::from_micros(10);
 
 /// The result of a walk.
@@ -22,8 +22,8 @@ pub(super) struct Walked {
 }
 
 impl Walked {
-    /// Returns the permits that are unspent `now` by `books`, where sessions together spend `demand_milli` permits in
-    /// 1,000 s.
+    /// Returns the permits that are unspent at `now` by `books`, where all sessions together spend `demand_milli`
+    /// permits in 1,000 s.
     fn now(self, now: Moment, books: Books, demand_milli: u64) -> u64 {
         let lent = books.granted - self.books.granted;
         let gone = |books: Books| books.returned + books.burned;

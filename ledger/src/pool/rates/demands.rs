@@ -1,5 +1,5 @@
-//! What sessions or identities demand of the rate of a flow, ordered by demand for its weight. That is the order in
-//! which a water level that rises over all demands meets them. One descent of the order finds the level.
+//! Demands of sessions or identities for the rate of a flow, ordered by demand per weight. A water level that rises
+//! over all demands meets them in this order. One descent of the order finds the level.
 
 use crate::sizing::{Entry, Ranked};
 use std::cmp::Ordering;
@@ -23,12 +23,12 @@ pub(super) struct DemandSum {
     weight: u128,
 }
 
-/// Demands, ordered by share for their weight.
+/// Demands, ordered by share per weight.
 #[derive(Clone, Debug)]
 pub(super) struct Demands<I: Copy + Ord + Debug>(Ranked<Demand<I>>);
 
 impl<I> Demand<I> {
-    /// Compares by share for the weight: the lesser demand is met first.
+    /// Compares by share per weight: the smaller ratio is met first.
     fn ratio_to<J>(&self, other: &Demand<J>) -> Ordering {
         let ratio = |share: u64, weight: u64| u128::from(share) * u128::from(weight);
         ratio(self.share, other.weight).cmp(&ratio(other.share, self.weight))
@@ -48,12 +48,12 @@ impl DemandSum {
         DemandSum { share: self.share - part.share, weight: self.weight - part.weight }
     }
 
-    /// Whether `demand` is met in full if this much of the rate is left for these weights.
+    /// Whether `demand` is met in full if the share of this sum is left of the rate for its weights.
     fn covers<I>(self, demand: &Demand<I>) -> bool {
         u128::from(demand.share) * self.weight <= self.share * u128::from(demand.weight)
     }
 
-    /// Returns the part of the share for a demand of `weight`.
+    /// Returns the part of the share that is due to a demand of `weight`.
     fn part(self, weight: u64) -> u64 {
         (self.share * u128::from(weight) / self.weight.max(1)) as u64
     }
@@ -101,8 +101,8 @@ impl<I: Copy + Ord + Debug> Demands<I> {
         self.0.sum()
     }
 
-    /// Returns the part of `all` that `own` gets beside these demands, by weighted max-min. `aside`, which is one of
-    /// them, is left out. What no demand takes is shared by weight.
+    /// Returns the part of `all` that `own` gets beside these demands, by weighted max-min. `aside`, one of these
+    /// demands, is left out. Rate that no demand takes is shared by weight.
     pub(super) fn share_beside<J>(&self, aside: Option<&Demand<I>>, own: &Demand<J>, all: u64) -> u64 {
         let whole = DemandSum { share: all.into(), weight: self.0.sum_without(aside).plus(own.sum()).weight };
         let left = |met: DemandSum| {
@@ -132,8 +132,8 @@ mod tests {
     use crate::rule::SHARES;
     use proptest::prelude::*;
 
-    /// Returns the part of the whole rate for the first of `claims`, each a demand and a weight, beside the others. A
-    /// demand that is set aside must make no difference.
+    /// Returns the part of the whole rate for the first of `claims`, each a demand and a weight, beside the others.
+    /// Checks that a demand which is set aside makes no difference.
     fn share_of(claims: &[(u64, u64)]) -> u64 {
         let demand = |(id, &(share, weight))| Demand { id, share, weight };
         let own = Demand { id: (), share: claims[0].0, weight: claims[0].1 };

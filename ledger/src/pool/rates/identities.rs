@@ -1,5 +1,5 @@
 //! The identities that share a flow, each with sums over its sessions. Orders and sums over all identities say what is
-//! due to one without a look at the others.
+//! due to one of them without a look at the others.
 
 use super::demands::{Demand, Demands};
 use super::sharers::{LastTurn, Sums};
@@ -21,7 +21,7 @@ pub(super) struct Identity {
     pub(super) largest: u64,
     /// Whether any of its sessions waits.
     pub(super) waits: bool,
-    /// The last turn of its sessions: when the part is or was handed over, and how long the session had it.
+    /// The last turn of any of its sessions: when the part is or was handed over, and how long the session had it.
     pub(super) last_turn: LastTurn,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Identities {
     waiting: BTreeSet<Owner>,
 }
 
-/// The largest call of an identity with this `weight`, ordered by the burst that it takes if a burst is shared by
+/// The largest call of an identity, ordered by call per weight: by the burst it needs where a burst is shared by
 /// weight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LargestCall {
@@ -128,13 +128,13 @@ impl Identities {
     }
 }
 
-/// All identities, as one of them sees them whose session asks. That session is not among those kept.
+/// All identities as a session that asks sees them. That session is not counted in `all`.
 #[derive(Debug)]
 pub(super) struct Several<'a> {
     all: Cow<'a, Identities>,
-    /// The identity that asks without its asking session, if it has other sessions.
+    /// The identity that asks, without the asking session, if it has other sessions.
     aside: Option<Identity>,
-    /// The identity that asks, with its asking session.
+    /// The identity that asks, with the asking session.
     pub(super) own: Identity,
 }
 

@@ -1,7 +1,7 @@
 //! The sessions that have or want a part of a steady flow, as a session that asks sees them. Each identity has a part
-//! of the flow for its own sessions, if such a part covers the largest call of each identity. Otherwise identities take
-//! turns, and so do the sessions of each. Among sessions of one identity, the first that came is the first. No session
-//! is looked at, and where identities take turns, only those that wait.
+//! of the flow for its own sessions, if its part covers its largest call, for every identity. Otherwise identities take
+//! turns, and so do the sessions of each. Within an identity, the session that came first is the first. An ask looks at
+//! no session, and where identities take turns, at each identity that waits.
 
 use super::demands::{Demand, Demands};
 use super::identities::{Identity, Several};
@@ -55,7 +55,7 @@ pub(super) struct Row<'a> {
     owners: Option<Several<'a>>,
     /// The part that the sessions share: the flow, or the part due to their identity.
     pub(super) whole: Part,
-    /// What the other sessions leave of `whole`, if that is not the flow.
+    /// The part of `whole` that the other sessions leave; `None` if `whole` is the flow.
     pub(super) room: Option<Part>,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Returns the part due to the identity that asks, if such a part covers the largest call of each identity.
+    /// Returns the part due to the identity that asks, if each identity's part covers its largest call.
     fn own_part(&self, owners: &Several<'_>) -> Option<Part> {
         let (call, weights) = (owners.largest_call(), owners.weights());
         let cap = |weight| part_of(self.whole.cap, weight, weights);
@@ -122,12 +122,13 @@ impl<'a> Row<'a> {
         self.sharers?.members(self.me.owner)
     }
 
-    /// Returns the waiting sessions whose turn comes before that of the session that asks.
+    /// Returns the waiting sessions with a turn before the asking session's.
     pub(super) fn ahead(&self) -> Waiters {
         let since = self.me.waits_since.unwrap_or(Moment::NEVER);
         let own = self.own().map_or(Waiters::default(), |own| own.waiting().before(since));
         let (Some(owners), Some(sharers)) = (&self.owners, self.sharers) else { return own };
-        // The identity whose turn it is has not taken it for so long that any other may: its sessions may be made up.
+        // The identity whose turn it is has left it unused so long that any other may have it: its sessions may be made
+        // up.
         if self.now > owners.last_hand_over() + FORFEIT {
             return own;
         }
@@ -142,7 +143,7 @@ impl<'a> Row<'a> {
     }
 
     /// Returns the weight that makes a round of turns. Where identities take turns, each counts as many sessions as the
-    /// identity with fewest: the length of its turns does not depend on how many it has.
+    /// identity with fewest: how long its turns are does not depend on its number of sessions.
     pub(super) fn weights(&self) -> u128 {
         let of_owners = |owners: &Several<'_>| owners.weights() * u128::from(owners.fewest());
         self.owners.as_ref().map_or(self.sums.weight, of_owners)
@@ -161,7 +162,7 @@ impl<'a> Row<'a> {
     }
 
     /// Returns the share of the rate that is due to the session that asks: its demand, or the water level of weighted
-    /// max-min. What no session demands is shared by weight.
+    /// max-min. Rate that no session demands is shared by weight.
     pub(super) fn share(&self) -> u64 {
         let due = self.owners.as_ref().map_or(self.whole.share, |owners| owners.due(self.whole.share));
         let me = Demand { id: (), share: self.me.demand, weight: self.me.weight };
@@ -173,8 +174,8 @@ impl<'a> Row<'a> {
 }
 
 /// Returns when a session of `identity` has its turn, if `before` sessions of that identity come first. Each identity
-/// has the flow for a time by its weight: after its last turn it waits while the others have theirs. The session with
-/// the earliest moment is next; within one identity, the session that came first.
+/// has the flow for a time in proportion to its weight: after its last turn it waits while the others have theirs. The
+/// session with the earliest moment is next; within one identity, the session that came first.
 fn turn_of(identity: &Identity, before: u64, weights: u128) -> Moment {
     let (ended, lasted) = identity.last_turn;
     let own = u128::from(identity.weight());

@@ -23,7 +23,7 @@ pub(in crate::pool) struct Sharers {
     speed: Speed,
     /// The moment up to which silent sessions have left.
     now: Moment,
-    /// What each session of the pool counts for, and when it is looked at again at the latest.
+    /// What is counted of each session of the pool, and when the session is looked at again at the latest.
     counted: BTreeMap<Place, (Counted, Option<Moment>)>,
     reviews: Agenda,
     /// The sharing sessions of each identity that has any.
@@ -55,7 +55,7 @@ struct Member {
     weight: u64,
     largest: u64,
     charged: Part,
-    /// When it began to wait for its turn, if it waits and has asked when it was expected to.
+    /// When it began to wait for its turn, if it waits and asks when it is expected to.
     waits_since: Option<Moment>,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Sums {
     pub(super) demand: u128,
     /// Their largest calls.
     pub(super) largest: u128,
-    /// What is charged for them: room in permits, and shares of the rate.
+    /// Parts charged for them: room in permits, and shares of the rate.
     pub(super) cap: u128,
     pub(super) share: u128,
 }
@@ -145,7 +145,7 @@ impl Member {
 }
 
 impl Members {
-    /// Returns what each of them demands.
+    /// Returns their demands.
     pub(super) fn demands(&self) -> &Demands<Place> {
         &self.demands
     }
@@ -195,7 +195,7 @@ impl Sharers {
         self.identities.as_deref().map_or_else(|| Cow::Owned(self.all_identities()), Cow::Borrowed)
     }
 
-    /// Makes the orders and sums over identities anew: there are few of them when this is called.
+    /// Makes the orders and sums over identities anew, while there are few identities.
     fn all_identities(&self) -> Identities {
         let mut all = Identities::default();
         self.members.keys().for_each(|owner| all.change(None, self.identity(*owner)));
@@ -334,8 +334,8 @@ impl Sharers {
         }
     }
 
-    /// Asserts in debug builds that all that is counted is true of `sessions`, each with the time for which it counts
-    /// after an ask.
+    /// Asserts in debug builds that all that is counted is true of `sessions`, each with how long it counts after an
+    /// ask.
     pub(in crate::pool) fn audit<'a>(&self, sessions: impl Iterator<Item = (Place, &'a Session, Duration)>) {
         let (mut all, mut places) = (Sharers::new(self.speed, self.now), BTreeSet::new());
         for (place, session, active) in sessions {

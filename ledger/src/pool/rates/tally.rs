@@ -1,4 +1,4 @@
-//! A multiset in order: its least and largest values are known as values come and go.
+//! An ordered multiset: its least and its largest value are known as values come and go.
 
 use std::collections::BTreeMap;
 
@@ -40,18 +40,18 @@ impl<K: Ord + Copy> Tally<K> {
         self.0.last_key_value().map(|(value, _)| *value)
     }
 
-    /// Returns the least value but for one `aside`, which is there.
+    /// Returns the least value without one occurrence of `aside`, which is there.
     pub(super) fn first_without(&self, aside: Option<K>) -> Option<K> {
         without(self.0.iter(), aside)
     }
 
-    /// Returns the largest value but for one `aside`, which is there.
+    /// Returns the largest value without one occurrence of `aside`, which is there.
     pub(super) fn last_without(&self, aside: Option<K>) -> Option<K> {
         without(self.0.iter().rev(), aside)
     }
 }
 
-/// Returns the first of `values`, each with its count, but for one `aside`.
+/// Returns the first of `values`, each with its count, without one occurrence of `aside`.
 fn without<'a, K: Ord + Copy + 'a>(
     mut values: impl Iterator<Item = (&'a K, &'a u64)>,
     aside: Option<K>,

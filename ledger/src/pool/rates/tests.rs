@@ -14,7 +14,7 @@ use lessor_protocol::{Answer, ClockBounds, Refusal, RefusalReason};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// All that the grant of a part of a flow depends on of other sessions.
+/// The figures of other sessions that the grant of a part of a flow depends on.
 #[derive(Debug, PartialEq, Eq)]
 struct Figures {
     whole: Part,
@@ -77,7 +77,7 @@ enum Says {
     Nothing,
 }
 
-/// What a node does next.
+/// An act of a node.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Asks {
@@ -123,7 +123,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0..4_u64, 1..4_u64).prop_map(|(owner, weight)| Act::IsOf(owner, weight)),
         1 => (300..2_000_u64).prop_map(Act::Change),
     ];
-    // Often without a wait: then several have waited since the same moment.
+    // Often without a wait, so that several sessions have waited since one moment.
     let wait = prop_oneof![
         6 => Just(0_u64),
         8 => (0..20_u64).prop_map(|millis| millis * 1_000_000),

@@ -76,9 +76,8 @@ impl Waiting {
         self.0.beginning(None, |waiter, _| waiter.since < moment)
     }
 
-    /// Returns the sums over the sessions whose turn comes before that of a session which has `turn` and has waited
-    /// since `since`. A session with `n` waiters before it has its turn at `turn_after(n)`, which never falls as `n`
-    /// grows.
+    /// Returns the sums over the sessions with a turn before `turn`, or at `turn` if they have waited since before
+    /// `since`. A session with `n` waiters before it has its turn at `turn_after(n)`, which never falls as `n` grows.
     pub(super) fn ahead_of(
         &self,
         (turn, since): (Moment, Moment),
@@ -92,8 +91,8 @@ impl Waiting {
         })
     }
 
-    /// Returns for how many numbers of waiters, from zero on, `holds` is true. Above a number for which it is false it
-    /// must stay false.
+    /// Returns how many numbers of waiters, from zero on, fulfil `holds`, by bisection. Above a number that does not,
+    /// none may.
     fn while_it_holds(&self, holds: impl Fn(u64) -> bool) -> u64 {
         let (mut from, mut to) = (0, self.sum().count);
         while from < to {

@@ -56,7 +56,7 @@ impl Told {
 }
 
 impl Permits {
-    /// Keeps `answer`; `None` if it says more than such a grant.
+    /// Keeps `answer`; `None` if it says more than a grant of permits.
     fn of(answer: &Answer) -> Option<Self> {
         let Answer::Grant(grant) = answer else { return None };
         let Grant { kept, permits, ceiling, rate: Rate::Free, in_flight: None, .. } = *grant else {

@@ -1,4 +1,4 @@
-//! What must be true of the sessions of a pool. Debug builds check it after each exchange.
+//! Checks of what must be true of the sessions of a pool. Debug builds make them after each exchange.
 
 use super::reading::{Entry, Totals};
 use super::{Owners, Sessions};

@@ -1,6 +1,6 @@
 //! A change of the term of a pool's leases, which changes what each session claims. No exchange waits until all
-//! sessions are read by the new term: each time that time passes, a few more are, in the order of their places. Only
-//! how much is lent depends on it.
+//! sessions are read by the new term: whenever the pool lets time pass, a few more are, in the order of their places.
+//! Only how much is lent depends on it.
 
 use super::Sessions;
 use super::reading::Reading;
@@ -8,7 +8,7 @@ use crate::pool::claims::{Age, Ages};
 use crate::pool::family::Place;
 use std::time::Duration;
 
-/// A term that differs by one in this many parts, or less, is about the same.
+/// Part of the term, as a divisor, by which another term may differ and still be about the same.
 const NEAR_PARTS: u32 = 8;
 
 /// Sessions that are read anew at once. More would make an ask slower, fewer would have sessions claim by the old term
@@ -37,8 +37,8 @@ impl Change {
 }
 
 impl Sessions {
-    /// Sets about this `term` as [`Sessions::go_by`], where that makes a difference. A term that the allocator above
-    /// tells changes a little with each exchange.
+    /// Sets the term of leases as [`Sessions::go_by`], but keeps the current one if `term` is about the same. A term
+    /// that the allocator above tells changes a little with each exchange.
     pub(in crate::pool) fn go_by_about(&mut self, term: Duration, are_reusable: bool) {
         let known = self.reading.ages.term();
         let is_near = term.abs_diff(known) * NEAR_PARTS <= known;
@@ -61,8 +61,8 @@ impl Sessions {
         if orders.change.is_none() {
             orders.change = Change::between(before, reading);
         }
-        // A session is told its part of all permits that are spent again. Beside half of the claims to those, its part
-        // would be too large.
+        // A session is told its part of all permits that are spent again. Beside half of the claims to such permits,
+        // its part would be too large.
         let is_other_use = before.are_reusable != are_reusable;
         self.read_on(if is_other_use { usize::MAX } else { READ_AT_ONCE });
     }
@@ -89,7 +89,7 @@ impl Sessions {
             };
             change.done = Some(place);
             let readings = (change.before, change.after);
-            // [`Sessions::age`] finds the age by the new term next.
+            // The next `Sessions::age` finds its age by the new term.
             self.reread(place, readings, |session| session.age = Age::Fresh);
         }
     }

@@ -28,19 +28,20 @@ pub(super) struct Orders {
     /// When to review whether a session claims less because it has not asked for long. Each ask puts that off, so a
     /// review may find that it is too early: most asks need not move it.
     pub(super) ages: Agenda,
-    /// Claims of the sessions that share, and their claims where permits are spent again.
+    /// Claims of the sessions that share, and their claims to permits that are spent again.
     pub(super) claims: Claims<Place>,
     pub(super) wanted: Claims<Place>,
     pub(super) sums: Totals,
     /// The sums over each guaranteed group that has any.
     pub(super) by_group: BTreeMap<usize, Totals>,
-    /// Bound on how far away sessions are, where that counts, and the session that is as far away, if it is known.
+    /// The longest round-trip time that any session may have, where distances count, and the session that has it, if
+    /// known.
     pub(super) farthest: (Duration, Option<Place>),
     /// Permits in flight, for people.
     pub(super) in_flight: u64,
     /// The sessions that share a steady flow, from the first ask to it on.
     pub(super) sharers: Option<Box<Sharers>>,
-    /// The change that is under way, while not all sessions are read as they will be.
+    /// The change of reading that is under way, if any.
     pub(super) change: Option<Box<Change>>,
 }
 
@@ -88,7 +89,7 @@ impl Orders {
         self.change.as_deref().map_or(last, |change| change.reading_of(place))
     }
 
-    /// Returns the sums over the sessions of `group`, or over those of no group.
+    /// Returns the sums over the sessions of `group`, or over the sessions of no group.
     pub(super) fn totals_of(&self, group: Option<usize>) -> Totals {
         match group {
             Some(group) => self.by_group.get(&group).copied().unwrap_or_default(),

@@ -57,8 +57,7 @@ pub(super) struct Reading {
     pub(super) ages: Ages,
     /// Whether permits are spent again when their calls end.
     pub(super) are_reusable: bool,
-    /// Whether distances count, the round-trip times of sessions: a lease from above has to outlast exchanges with
-    /// them.
+    /// Whether the round-trip times of sessions count: a lease from above has to outlast exchanges with them.
     pub(super) has_distances: bool,
 }
 
@@ -66,7 +65,7 @@ impl Reading {
     /// Returns when the lease of `session` is taken to end.
     pub(super) fn expires(&self, session: &Session) -> Option<Moment> {
         let (is_asking, is_live) = (session.age == Age::Asking, session.is_live());
-        // Most sessions that have spent all are lent more at once.
+        // Most sessions that have spent all their permits are lent more at once.
         if is_asking && !is_live { session.expires.get() } else { is_live.then_some(session.end) }
     }
 

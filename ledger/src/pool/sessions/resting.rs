@@ -9,7 +9,7 @@ use crate::share::Share;
 use lessor_protocol::Moment;
 use std::time::Duration;
 
-/// Most sessions of a pool that rests: more are a lot to carry for each look at their pool.
+/// Most sessions of a pool at rest: more would be a lot to carry for each look at the pool.
 const FEW: usize = 64;
 
 impl Sessions {

@@ -320,7 +320,7 @@ fn capped(permits: u64, kept: u64, hold: Option<u64>) -> Grant {
     Grant { kept, permits, ceiling: 9, ask_after: Duration::ZERO, retry_after: None, in_flight, ..last_one() }
 }
 
-/// A pool that was lent `permits` of such a cap, and has lent all of them to A.
+/// A pool that was lent `permits` of a cap like [`capped`], and has lent all of them to A.
 fn lent_of_a_cap(permits: u64, hold: Option<u64>) -> (Pool, Grant) {
     let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
     let mut pool = Pool::new(Arc::new(borrowed), millis(0));

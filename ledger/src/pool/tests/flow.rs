@@ -125,7 +125,7 @@ fn identities_have_turns_of_a_flow_for_as_long_as_each_other() {
     }
 }
 
-/// Where the burst covers the largest call of every session, all have a part at once.
+/// Where the burst covers the largest calls of all sessions together, all have a part at once.
 #[test]
 fn identities_share_the_rate_of_a_flow_and_their_sessions_the_part_of_each() {
     let ten = Duration::from_millis(10);

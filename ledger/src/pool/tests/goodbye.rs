@@ -52,7 +52,7 @@ fn a_goodbye_says_what_was_let_pass_since_the_last_ask() {
         pool.leave(millis(20), A.id, 3, last).expect("it is known");
         assert_eq!(pool.view(millis(20)).shadow_refused, 9, "said twice, counted once");
     }
-    // A goodbye of an earlier kind says nothing of such permits.
+    // A goodbye of an earlier kind does not say what was let pass.
     let mut pool = a_hundred_out();
     grant(pool.renew(millis(10), A, 2, Ask { shadow_refused: 4, ..ask(0, 100, 0) }));
     pool.leave(millis(20), A.id, 3, goodbye(0, None)).expect("it is known");

@@ -10,12 +10,12 @@ fn guaranteed(groups: &[u64]) -> Plan {
     Plan { sharing, ..(*plan(vec![sliding(100, SECOND)])).clone() }
 }
 
-/// The root of such a limit in a store.
+/// The root of the limit of [`guaranteed`] in a store.
 fn root(groups: &[u64]) -> Pool {
     Pool::new(Arc::new(Plan { is_root: true, ..guaranteed(groups) }), millis(0))
 }
 
-/// The pool of an allocator that leases from such a root.
+/// The pool of an allocator that leases from [`root`].
 fn below(groups: &[u64]) -> Pool {
     Pool::new(Arc::new(Plan { is_borrowed: true, rules: vec![], ..guaranteed(groups) }), millis(0))
 }
@@ -45,7 +45,7 @@ impl Allocator {
         (answer.grant().expect("it is lent something, or nothing").permits, lent[0])
     }
 
-    /// Asks as [`Allocator::lent`], and the answer arrives.
+    /// Makes an ask as [`Allocator::lent`] does, and the answer arrives.
     fn takes(&mut self, root: &mut Pool, at: u64, want: u64, of_group: u64) -> (u64, u64) {
         let (permits, of_group) = self.lent(root, at, want, of_group);
         (self.held, self.taken) = (self.held + permits, self.taken + of_group);

@@ -59,7 +59,7 @@ fn a_session_that_comes_first_leaves_nothing() {
     assert!(!kept.term.is_zero(), "{kept:?}");
 }
 
-/// The session's next call would wait for as long as the session is told to, and its callers may not.
+/// The session's next call would wait for as long as the session is told to. Its callers may not wait that long.
 #[test]
 fn where_leases_are_long_nothing_is_left() {
     let mut pool = all_out(sliding(10, 10 * SECOND));

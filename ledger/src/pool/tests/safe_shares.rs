@@ -244,12 +244,12 @@ fn what_was_spent_before_a_reserve_was_raised_is_no_part_of_it() {
     );
 }
 
-/// The root of such a limit in a store.
+/// The root of the limit of [`seated`] in a store.
 fn root(nodes: u64, reserve: u64) -> Pool {
     Pool::new(Arc::new(Plan { is_root: true, ..(*seated(nodes, reserve)).clone() }), millis(0))
 }
 
-/// The pool of an allocator that leases from such a root.
+/// The pool of an allocator that leases from [`root`].
 fn below(nodes: u64, reserve: u64) -> Pool {
     let plan = Plan { is_borrowed: true, rules: vec![], ..(*seated(nodes, reserve)).clone() };
     Pool::new(Arc::new(plan), millis(0))

@@ -1,4 +1,4 @@
-//! The reference: finds the same figures by a walk over all sessions at each ask. Written for clearness, not for speed.
+//! The reference: finds these figures by a walk over all sessions at each ask. Written for clarity, not for speed.
 
 use super::super::row::FORFEIT;
 use super::super::sharers::demand_of;
@@ -61,7 +61,7 @@ struct Row<'a> {
     owners: Option<Identities>,
     /// The part that the sessions share: the flow, or the part due to their identity.
     whole: Part,
-    /// What the other sessions leave of `whole`, if that is not the flow.
+    /// The part of `whole` that the other sessions leave; `None` if `whole` is the flow.
     room: Option<Part>,
 }
 
@@ -81,9 +81,9 @@ struct OfOwner {
     demand: u64,
     /// Their largest call.
     largest: u64,
-    /// The last turn of its sessions: when the part is or was handed over, and how long the session had it.
+    /// The last turn of any of its sessions: when the part is or was handed over, and how long the session had it.
     last_turn: (Moment, Duration),
-    /// Since when each waiting session has waited that is still there, in order.
+    /// When each session that waits, and is still there, began to wait, in order.
     waiting: Vec<Moment>,
 }
 
@@ -151,7 +151,7 @@ impl<'a> Row<'a> {
         self.others.iter().copied().chain([self.me])
     }
 
-    /// Returns the part due to the identity that asks, if such a part covers the largest call of each identity.
+    /// Returns the part due to the identity that asks, if each identity's part covers its largest call.
     fn own_part(&self, owners: &Identities) -> Option<Part> {
         let cap = |owner: &OfOwner| part_of(self.whole.cap, owner.weight(), owners.weights);
         if owners.all.values().any(|owner| owner.largest > cap(owner)) {
@@ -178,7 +178,7 @@ impl<'a> Row<'a> {
         session.turn.waits_since.filter(|_| self.now <= session.turn.expected)
     }
 
-    /// Returns the sessions whose turn comes before that of the session that asks.
+    /// Returns the waiting sessions with a turn before the asking session's.
     fn ahead(&self) -> impl Iterator<Item = &'a Session> {
         let my_place = self.place(self.me.0, self.me.0.turn.waits_since.unwrap_or(Moment::NEVER));
         let (owner, is_forfeit) = (self.me.0.share.owner, self.is_forfeit());
@@ -189,16 +189,17 @@ impl<'a> Row<'a> {
         })
     }
 
-    /// Whether the identity whose turn it is has not taken it for so long that any other may: its sessions may be made
-    /// up.
+    /// Whether the identity whose turn it is has left it unused so long that any other may have it: its sessions may be
+    /// made up.
     fn is_forfeit(&self) -> bool {
         let last =
             self.owners.iter().flat_map(|owners| owners.all.values()).map(|owner| owner.last_turn.0).max();
         last.is_some_and(|last| self.now > last + FORFEIT)
     }
 
-    /// Returns when a session that has waited since `since` has its turn: the earliest in this order is next. Each
-    /// identity has the flow for a time by its weight: after its last turn it waits while the others have theirs.
+    /// Returns when a session that has waited since `since` has its turn: the first in this order is next. Each
+    /// identity has the flow for a time in proportion to its weight: after its last turn it waits while the others have
+    /// theirs.
     fn place(&self, session: &Session, since: Moment) -> (Moment, Moment) {
         let of_session = |owners: &Identities| {
             let owner = owners.all.get(&session.share.owner)?;
@@ -214,7 +215,7 @@ impl<'a> Row<'a> {
     }
 
     /// Returns the weight that makes a round of turns. Where identities take turns, each counts as many sessions as the
-    /// identity with fewest: the length of its turns does not depend on how many it has.
+    /// identity with fewest: how long its turns are does not depend on its number of sessions.
     fn weights(&self) -> u128 {
         let Some(owners) = &self.owners else {
             return self.all().map(|(session, _)| u128::from(session.share.weight)).sum();
@@ -242,7 +243,7 @@ impl<'a> Row<'a> {
     }
 
     /// Returns the share of the rate that is due to the session that asks: its demand, or the water level of weighted
-    /// max-min. What no session demands is shared by weight.
+    /// max-min. Rate that no session demands is shared by weight.
     fn share(&self) -> u64 {
         let owner = self.me.0.share.owner;
         let of_own = self.all().filter(|(session, _)| session.share.owner == owner);
@@ -272,7 +273,7 @@ pub(in crate::pool::rates) fn water_level(claims: &mut [(u64, u64)], mine: (u64,
     for &(demand, weight) in claims.iter() {
         let (demand, weight) = (u128::from(demand), u128::from(weight));
         if demand * weights > left * weight {
-            // This one and all after it share what is left by weight.
+            // This claim and all after it share what is left by weight.
             let level = (left * u128::from(mine.1) / weights.max(1)) as u64;
             return if u128::from(mine.0) * weights > left * u128::from(mine.1) {
                 level

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 const TERM: Duration = Duration::from_millis(200);
 
-/// A moment at which no audit is skipped: a multiple of the numbers by which audits of many sessions are.
+/// A moment at which every audit is made: a multiple of the numbers by which audits are skipped.
 fn at(tens_of_millis: u64) -> Moment {
     Moment::from_nanos((1_000 + tens_of_millis) * 10_000_000)
 }
