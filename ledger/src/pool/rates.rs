@@ -61,7 +61,7 @@ pub(super) struct Lent {
 }
 
 impl Lent {
-    /// Returns the part charged: the larger of all rates that the session may mint by, in room and in share.
+    /// Returns the part charged: the larger of both rates, in room and in share.
     pub(super) fn charged(&self) -> Part {
         let part = |rate: Option<ChargedRate>| rate.map_or(Part::default(), |rate| rate.part);
         part(self.held).max(part(self.offered))
@@ -266,7 +266,7 @@ impl Pool {
         let mut free = flow.free(own);
         free.cap = free.cap.saturating_sub(self.reserve()).min(self.plan.sharing.lease_max);
         if own.cap > 0 && ask.waiting == 0 {
-            // Without waiting callers its bucket grows only into room that is empty.
+            // Without waiting callers its bucket grows only into empty room.
             free.cap = free.cap.saturating_sub(flow.level_up()).max(own.cap);
         }
         let row = self.row(id, ask)?;

@@ -371,7 +371,7 @@ impl Pool {
         }
     }
 
-    /// Adapts the safe shares to the current rules, where spends counted by the rules of `before` until now.
+    /// Adapts the safe shares to the current rules. Until now spends counted by the rules of `before`.
     pub(super) fn count_safe_shares_by_others(&mut self, before: &Plan) {
         let (longer, span) = (counts_longer(&self.plan, before), self.safe_span());
         self.safe_shares.go_by(longer, span);
@@ -384,8 +384,7 @@ impl Pool {
         if counts { Duration::ZERO } else { self.safe_shares.given.last.since(self.now) }
     }
 
-    /// Returns the refusal while nothing is lent for this reason ([`Pool::shut_for_shares`]), here or in a pool
-    /// `above`.
+    /// Returns the refusal while [`Pool::shut_for_shares`] lasts, here or in a pool `above`.
     pub(super) fn refused_for_shares(&self, above: &[Above<'_>]) -> Option<Refusal> {
         let above = above.iter().map(|above| above.pool.shut_for_shares());
         let wait = above.fold(self.shut_for_shares(), Duration::max);

@@ -116,7 +116,7 @@ impl Sessions {
         self.orders.as_deref().map_or(&NO_CLAIMS, |orders| &orders.claims)
     }
 
-    /// Returns these claims where permits are spent again when their calls end.
+    /// Returns the claims to permits that are spent again when calls end, without a session that asks.
     pub(super) fn wanted(&self) -> &Claims<Place> {
         debug_assert!(self.by_place.sole().is_none_or(|(_, it)| it.age == Age::Asking));
         self.orders.as_deref().map_or(&NO_CLAIMS, |orders| &orders.wanted)
@@ -163,18 +163,18 @@ impl Sessions {
         self.first(|orders| &orders.call_expiries, |_, session| session.calls.next_expiry())
     }
 
-    /// Returns what all sessions that share take together.
+    /// Returns what sharing sessions take together.
     pub(super) fn draws(&self) -> Draw {
         let Totals { at_once, demand_milli, .. } = self.totals();
         Draw { at_once: saturated(at_once), demand_milli: saturated(demand_milli) }
     }
 
-    /// Returns what all sessions that share take, want, wait for and hold together.
+    /// Returns what sharing sessions take, want, wait for and hold together.
     pub(super) fn sums(&self) -> Sums {
         self.totals().into()
     }
 
-    /// Returns what the sessions of `group`, or of no group, take, want, wait for and hold together.
+    /// Returns what sharing sessions of `group`, or of no group, take, want, wait for and hold together.
     pub(super) fn sums_of(&self, group: Option<usize>) -> Sums {
         let sole = || self.by_place.sole().filter(|(_, it)| self.reading.group(it) == group);
         match &self.orders {
@@ -396,14 +396,14 @@ impl Sessions {
         }
     }
 
-    /// Forgets each of the pool's own sessions that has used anything and has been idle since `then`, or for longer.
+    /// Forgets each of the pool's own sessions that has used anything and has been idle since `then`, at least.
     pub(super) fn forget_idle(&mut self, then: Moment) {
         while let Some((_, place)) = self.first_idle().filter(|(since, _)| *since <= then) {
             self.remove(place);
         }
     }
 
-    /// Forgets each of the pool's own sessions that has used nothing and has been idle since `then`, or for longer.
+    /// Forgets each of the pool's own sessions that has used nothing and has been idle since `then`, at least.
     pub(super) fn forget_unused(&mut self, then: Moment) {
         while let Some((_, place)) = self.first_unused().filter(|(since, _)| *since <= then) {
             self.remove(place);

@@ -72,7 +72,7 @@ impl Identity {
         u64::try_from(self.sums.weight).unwrap_or(u64::MAX)
     }
 
-    /// Returns the average weight of its sessions, at least 1: more sessions give an identity no more weight.
+    /// Returns the average weight of its sessions: more sessions give an identity no more weight.
     pub(super) fn weight(&self) -> u64 {
         (self.weights() / self.sums.count.max(1)).max(1)
     }

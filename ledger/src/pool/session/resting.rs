@@ -118,7 +118,7 @@ fn carry_answer(carrier: &mut Carrier<'_>, answer: &mut Answer) {
     match (refusal, answer) {
         (Some(refusal), answer) => *answer = Answer::Refusal(refusal),
         (None, Answer::Grant(grant)) => carry_grant(carrier, grant),
-        // A new session, into which this reads, has a grant of nothing as its answer.
+        // A new session, into which this reads, was granted nothing.
         (None, Answer::Refusal(_)) => debug_assert!(false, "it has become a grant"),
     }
 }

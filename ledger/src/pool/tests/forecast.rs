@@ -147,8 +147,8 @@ fn it_drains_while_needs_are_greater_than_what_there_is() {
     // The forecast counts down by itself.
     let left = lasts(&mut pool, millis(50)).expect("it was foreseen");
     assert_eq!(Some(left), lasts(&mut pool, millis(10)).map(|lasts| lasts - Duration::from_millis(40)));
-    // Another session finds the same, though it wants little and has a higher priority: the forecast does not depend on
-    // the session that asks.
+    // Another session finds the same, though it wants little and comes first: the forecast is not about the session
+    // that asks.
     let first = Holder { share: Share { priority: B.share.priority + 1, ..B.share }, ..B };
     grant(pool.renew(millis(60), first, 1, ask(0, 0, 1)));
     assert_eq!(standing(&mut pool, millis(60)), Scarcity::Draining);

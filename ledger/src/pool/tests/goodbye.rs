@@ -8,7 +8,7 @@ fn a_hundred_out() -> Pool {
     pool
 }
 
-/// Returns the permits that are outstanding, spent, returned and burned.
+/// Returns the permits outstanding, spent, returned and burned.
 fn books(pool: &mut Pool, at: u64) -> (u64, u64, u64, u64) {
     let Books { outstanding, spent, returned, burned, .. } = pool.view(millis(at)).books;
     (outstanding, spent, returned, burned)

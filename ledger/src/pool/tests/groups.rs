@@ -45,7 +45,7 @@ impl Allocator {
         (answer.grant().expect("it is lent something, or nothing").permits, lent[0])
     }
 
-    /// Makes an ask as [`Allocator::lent`] does, and the answer arrives.
+    /// Asks like [`Allocator::lent`], and the answer arrives.
     fn takes(&mut self, root: &mut Pool, at: u64, want: u64, of_group: u64) -> (u64, u64) {
         let (permits, of_group) = self.lent(root, at, want, of_group);
         (self.held, self.taken) = (self.held + permits, self.taken + of_group);

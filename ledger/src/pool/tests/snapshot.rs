@@ -18,8 +18,7 @@ struct Step {
     want: u64,
     waiting: u64,
     demand_milli: u64,
-    /// What it wants for each group, in percent of what it wants, and what it keeps, in percent of what it took for the
-    /// group.
+    /// For each group, in percent: the part of `want` that is for it, and the part of what it took that it keeps.
     groups: (u64, u64),
     /// Whether another session, which holds nothing, takes its place.
     dies: bool,
@@ -163,8 +162,7 @@ fn a_bucket_that_is_put_away_in_quarantine_is_empty_at_its_end() {
     }
 }
 
-/// A root is put away after each exchange. If the excess were not written down, it would see none for longer than one
-/// exchange.
+/// A root is put away after each exchange: an excess that is not saved would last for one exchange only.
 #[test]
 fn a_limit_of_which_more_is_wanted_goes_on_evenly() {
     let plan = Arc::new(Plan { ease_off: true, ..(*plan(vec![sliding(5_000, 5 * SECOND)])).clone() });

@@ -161,7 +161,7 @@ impl<'a> Row<'a> {
         Some(Part { cap: cap(own), share: self.due_to(owners, own) })
     }
 
-    /// Leaves only the sessions of its identity in the row, which share `part` of the flow apart from all others.
+    /// Leaves only the sessions of its identity in the row, which share `part` of the flow.
     fn keep_apart(&mut self, part: Part) {
         let owner = self.me.0.share.owner;
         self.others.retain(|(other, _)| other.share.owner == owner);
@@ -262,7 +262,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Returns the part of `all` that `mine` gets, which is one of `claims`: each is a demand and a weight.
+/// Returns what `mine`, one of `claims`, gets of `all`. A claim is a demand and a weight.
 pub(in crate::pool::rates) fn water_level(claims: &mut [(u64, u64)], mine: (u64, u64), all: u64) -> u64 {
     claims.sort_unstable_by(|a, b| {
         (u128::from(a.0) * u128::from(b.1)).cmp(&(u128::from(b.0) * u128::from(a.1)))
