@@ -1,22 +1,23 @@
-//! Safe shares that nodes may go on with after a limit has become another one. Pools that live through a change know those that they
-//! told. Pools that are made anew do not: they keep back the most that was said, until it is over.
+//! Safe shares that nodes may still spend after a limit was changed. Pools that live through a change know the shares
+//! that they told of. Pools that are made anew do not, so they keep back the most that nodes may have been told, until
+//! it is over.
 
 use super::Limit;
 use crate::pool::{EarlierShares, Pool, SavedShares};
 use lessor_protocol::Moment;
 use std::sync::Arc;
 
-/// What nodes of one limit may go on with.
+/// Safe shares of one limit that nodes may still spend.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Earlier {
-    /// Told by an earlier life, or before the limit began anew: no pool knows it.
+    /// Told by an earlier run, or before the limit began anew. No pool knows them.
     unknown: Option<EarlierShares>,
-    /// Told by configurations since then, but for the one of now.
+    /// Told since then by configurations before the current one.
     told: Option<EarlierShares>,
 }
 
 impl Earlier {
-    /// A pool that was made since, or goes on by other rules, keeps it back.
+    /// Lets a pool that was made since, or changed to other rules, keep back the unknown shares.
     pub(super) fn keep_back(self, pool: &mut Pool) {
         self.unknown.into_iter().for_each(|shares| pool.keep_back(shares));
     }
@@ -27,7 +28,7 @@ impl Earlier {
     }
 }
 
-/// Both.
+/// Combines both, as far as they are there.
 fn both(one: Option<EarlierShares>, other: Option<EarlierShares>) -> Option<EarlierShares> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.and(other)),
@@ -36,7 +37,7 @@ fn both(one: Option<EarlierShares>, other: Option<EarlierShares>) -> Option<Earl
 }
 
 impl Limit {
-    /// What its pools may have told nodes of until `now`.
+    /// Returns the shares that its pools may have told nodes of until `now`.
     fn told_now(&self, now: Moment) -> Option<EarlierShares> {
         let plans = std::iter::once(&self.plan).chain(self.overrides.values());
         let told = self.earlier.told.filter(|shares| shares.are_out(now));
@@ -46,32 +47,33 @@ impl Limit {
             .fold(told, |told, shares| both(told, Some(shares)))
     }
 
-    /// All that nodes may go on with at `now`: others that take its place, and know nothing of it, keep it back.
+    /// Returns all shares that nodes may still spend at `now`. A limit that takes its place and does not know them
+    /// keeps them back.
     pub(crate) fn shares_out(&self, now: Moment) -> Option<EarlierShares> {
         both(self.told_now(now), self.earlier.unknown.filter(|shares| shares.are_out(now)))
     }
 
-    /// The same as it is written down.
+    /// Returns all shares that nodes may still spend at `now`, as they are written down.
     pub(super) fn saved_shares(&self, now: Moment) -> Option<SavedShares> {
         self.shares_out(now).map(EarlierShares::save)
     }
 
-    /// It becomes another one at `now`, whose pools go on.
+    /// Notes the shares told so far, before a change at `now` that its pools live through.
     pub(super) fn note_shares(&mut self, now: Moment) {
         self.earlier.told = self.told_now(now);
     }
 
-    /// The same where its pools begin anew.
+    /// Notes the shares told so far, before its pools are made anew at `now`.
     pub(super) fn lose_shares(&mut self, now: Moment) {
         self.earlier = Earlier { unknown: self.shares_out(now), told: None };
     }
 
-    /// Pools that it makes from now on keep back `shares`, of which they know nothing.
+    /// Lets pools that are made from now on keep back `shares`, which they do not know.
     pub(super) fn expect_shares(&mut self, shares: Option<EarlierShares>) {
         self.earlier.unknown = both(self.earlier.unknown, shares);
     }
 
-    /// Nodes may go on with `shares` of which its pools know nothing.
+    /// Lets all pools keep back `shares`, which they do not know: nodes may still spend on them.
     pub(crate) fn learn_shares(&mut self, shares: Option<EarlierShares>) {
         self.expect_shares(shares);
         let pools = self.pools.all(&mut self.tally);

@@ -1,9 +1,9 @@
-//! How the pools of a limit stand together, and when the first of them will be empty. Limits keep it up to date a pool at a
-//! time, as their sums; looking costs the same for one key and for a million.
+//! How scarce permits are over the pools of a limit, and when the first pool will be empty. A limit keeps this up to
+//! date a pool at a time, like its sums; a look costs the same for one key and for a million.
 //!
-//! What a pool was found like counts until its lessees have been quiet for a while. The limit does not look at a pool at that
-//! moment. So pools are kept by the span of time in which that moment will be. A look takes the spans that are not over: some
-//! tens at most, for no pool is remembered for longer than a few terms.
+//! The forecast of a pool counts until its sessions have been quiet for a while. The limit does not look at the pool at
+//! that moment, so forecasts are kept by the span of time in which they end. A look adds up the spans that are not
+//! over. They are some tens at most, because no forecast lasts longer than a few terms.
 
 use crate::pool::Forecast;
 use crate::sizing::Scarcity;
@@ -13,36 +13,36 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::Duration;
 
-/// A pool counts for so long at most after it has been quiet for a while. Shorter spans are more of them to look at.
+/// Length of a span. A forecast counts up to this much longer than it lasts; shorter spans would be more to look at.
 const SPAN: Duration = Duration::from_millis(250);
 
-/// Pools that stand otherwise than rich, or will be empty, by the number of the span in which that is over. Each is in at most
-/// one of them.
+/// Pools that are not rich, or will be empty, by the number of the span in which their forecast ends. Each pool is in
+/// one span at most.
 #[derive(Debug, Default)]
 pub(super) struct Forecasts(BTreeMap<u64, Span>);
 
-/// Those of one span.
+/// Forecasts that end in one span.
 #[derive(Debug, Default)]
 struct Span {
     drain: u64,
     trickle: u64,
-    /// So many are empty at a moment.
+    /// Number of pools that will be empty, by the moment.
     empties: BTreeMap<Moment, u64>,
 }
 
-/// All of them at one moment.
+/// The forecasts of all pools at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForecastSum {
     /// Pools that drain.
     pub drain: u64,
     /// Pools that live on a trickle.
     pub trickle: u64,
-    /// In how long a permit is wanted of some pool that is not there; `None` if that is not to be expected.
+    /// Time until a session wants a permit that its pool does not have; `None` if none is expected to.
     pub time_to_empty: Option<Duration>,
 }
 
 impl Forecasts {
-    /// The pool that looked like `old` looks like `new`.
+    /// Replaces the forecast `old` of a pool by `new`.
     pub(super) fn count(&mut self, old: Forecast, new: Forecast) {
         if old != new {
             self.take(old);
@@ -50,7 +50,7 @@ impl Forecasts {
         }
     }
 
-    /// All of them at `now`.
+    /// Sums up the forecasts of all pools at `now`.
     pub(super) fn forecast(&self, now: Moment) -> ForecastSum {
         let spans = self.0.range(span_of(now)..).map(|(_, span)| span);
         let mut forecast = ForecastSum::default();
@@ -80,7 +80,7 @@ impl Forecasts {
 
     fn take(&mut self, forecast: Forecast) {
         let index = span_of(forecast.until);
-        // What says nothing was not put anywhere.
+        // A forecast that says nothing is in no span.
         let Some(span) = self.0.get_mut(&index).filter(|_| !is_nothing(forecast)) else { return };
         if let Some(pools) = span.pools(forecast.standing) {
             *pools -= 1;
@@ -100,7 +100,7 @@ impl Forecasts {
 }
 
 impl Span {
-    /// How many stand so; `None` for rich pools, which are not counted.
+    /// Returns the counter for `standing`; `None` for rich pools, which are not counted.
     fn pools(&mut self, standing: Scarcity) -> Option<&mut u64> {
         match standing {
             Scarcity::Abundant => None,
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(all.forecast(at(200)), forecast(1, 1, Some(0)), "since 100 ms");
         assert_eq!(all.forecast(at(749)), forecast(1, 1, Some(0)), "its span is not over");
         assert_eq!(all.forecast(at(750)), forecast(0, 1, Some(0)));
-        // One by one they are found otherwise.
+        // Pools change their forecasts one by one.
         all.count(trickles, none);
         assert_eq!(all.forecast(at(300)), forecast(1, 0, Some(100)));
         all.count(lasts, one(Scarcity::Abundant, Some(650), 1_600));

@@ -1,5 +1,5 @@
-//! A limit in one exchange: the moment by which the exchange goes; and with limits above or below it, its pool is opened, the
-//! exchange uses it, and it is closed.
+//! A limit in one exchange: at which moment the exchange is decided. Where there are limits above or below, the pool is
+//! opened, used and closed.
 
 use super::{Left, Limit, PoolId, Shelf};
 use crate::pool::{Holder, Pool};
@@ -8,15 +8,16 @@ use crate::share::Owner;
 use lessor_protocol::{Answer, Ask, Moment};
 
 impl Limit {
-    /// The moment of an exchange that began `now`, and waited until it had the limit: never before the one that had it first.
+    /// Returns the moment of an exchange that began at `now` and may have waited for this limit. It is never before the
+    /// moment of an exchange that had the limit earlier.
     pub(crate) fn not_before(&mut self, now: Moment) -> Moment {
         self.latest = self.latest.max(now);
         self.latest
     }
 
-    /// The answer to an `ask` that says and wants nothing, of a pool that is not there, and what is left of that: as if the pool was
-    /// made for it. Nothing is remembered, so such asks take no room from other keys. `None` if there is a pool, or it has to know
-    /// who asked.
+    /// Answers an `ask` that reports and wants nothing for a pool that does not exist, as if the pool had been made for
+    /// it. Also returns what that pool has left. Nothing is remembered, so such asks take no room from other keys.
+    /// `None` if the pool exists, or would have to remember the session.
     pub(crate) fn answer_in_passing(
         &mut self,
         now: Moment,
@@ -26,7 +27,7 @@ impl Limit {
         ask: Ask,
     ) -> Option<(Answer, Left)> {
         let is_alone = self.config.parent.is_none() && self.config.upstream.is_none();
-        // In shadow mode the next ask may count what passed.
+        // In shadow mode the next ask may report calls that passed.
         let counts = self.config.shadow || self.config.sharing.safe.is_some();
         if self.pools.contains(id) || !is_alone || counts {
             return None;
@@ -37,7 +38,7 @@ impl Limit {
         Some((answer, (Some(pool.view(now).available), pool.window())))
     }
 
-    /// Makes a pool if it is not there, for an exchange of `owner` with it and those above or below it.
+    /// Opens a pool for an exchange of `owner` with it and the pools above or below. Makes it if it does not exist.
     pub(crate) fn open(&mut self, now: Moment, id: &PoolId, owner: Owner) -> Result<(), AskRejection> {
         if !self.pools.contains(id) {
             self.make_room(now, id, owner)?;
@@ -47,25 +48,25 @@ impl Limit {
         Ok(())
     }
 
-    /// A pool that was opened.
+    /// Returns a pool that was opened.
     pub(crate) fn opened(&mut self, id: &PoolId) -> &mut Pool {
         &mut self.pools.get_mut(id, &mut self.tally).expect("it was opened").wake().pool
     }
 
-    /// The exchange with an open pool is over.
+    /// Closes a pool after its exchange.
     pub(crate) fn close(&mut self, now: Moment, id: &PoolId) {
         self.count(now, id);
         self.note(id);
     }
 
-    /// Brings the part of a pool in the sums up to date.
+    /// Brings a pool's part of the sums up to date.
     fn count(&mut self, now: Moment, id: &PoolId) {
         if let Some(kept) = self.pools.get_mut(id, &mut self.tally).map(Shelf::wake) {
             self.tally.count(&mut kept.counted, kept.pool.view(now));
         }
     }
 
-    /// A pool of a family gave `answer` to `ask`.
+    /// Counts the `answer` that a pool of a family gave to `ask`.
     pub(crate) fn count_answer(&mut self, ask: &Ask, answer: &Answer) {
         self.tally.sums.answered.count(ask, answer);
     }

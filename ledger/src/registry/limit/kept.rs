@@ -1,5 +1,5 @@
-//! A pool of a limit with its part of the sums: in use, or at rest while no session uses it. Limits take a pool from here for
-//! whatever they do to it. One that rests wakes for that, and is as if it had never rested.
+//! A pool of a limit with its part of the sums: in use, or at rest while no session uses it. A limit takes each pool
+//! that it works on from here. A pool at rest wakes for that, and is as if it had never rested.
 
 use super::figures::Counted;
 use super::room::OwnerPlace;
@@ -15,21 +15,21 @@ pub(crate) struct Kept {
     pub(super) counted: Counted,
 }
 
-/// Where a limit keeps a pool.
+/// A pool as a limit keeps it: in use or at rest.
 #[derive(Debug)]
 pub(super) enum Shelf {
-    /// A session uses it, or did a moment ago.
+    /// A session uses the pool, or did a moment ago.
     InUse(Marks, Box<Kept>),
-    /// In as few bytes as it takes, and counted as it looks.
+    /// Packed into few bytes. Its part of the sums follows from how it looks, and takes no room.
     AtRest(Marks, WantsCheckpoint, Box<Resting>),
-    /// The same, but counted when it looked otherwise.
+    /// Packed, with its part of the sums, which was counted when the pool looked otherwise.
     Miscounted(Marks, Box<(Resting, Counted)>),
 }
 
-/// What a limit knows of a pool without a look at it. They are beside the box, where they take no room.
+/// What a limit knows of a pool without a look at it. It is stored beside the box, in padding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marks {
-    /// Whether it is about to be written down.
+    /// Whether the pool is about to be written down.
     is_queued: bool,
     made_for: OwnerPlace,
 }
@@ -38,12 +38,12 @@ pub(super) struct Marks {
 type WantsCheckpoint = bool;
 
 impl Kept {
-    /// A pool that counts nowhere yet.
+    /// Makes the entry of a pool that is in no sum yet.
     pub(super) fn new(pool: Pool) -> Self {
         Kept { pool, counted: Counted::default() }
     }
 
-    /// The same at rest; `None` if it is in use.
+    /// Packs the pool; `None` if it is in use.
     fn rest(&mut self, marks: Marks) -> Option<Shelf> {
         let resting = self.pool.rest()?;
         Some(match Counted::of(&self.pool.as_it_looks()) == self.counted {
@@ -52,7 +52,7 @@ impl Kept {
         })
     }
 
-    /// A pool that was `resting`, awake. It was `counted` so, or as it looks.
+    /// Wakes a pool that was `resting`. Without `counted`, it was counted as it looks.
     fn awake(resting: &Resting, counted: Option<Counted>) -> Self {
         let mut pool = resting.wake();
         let counted = counted.unwrap_or_else(|| Counted::of(&pool.as_it_looks()));
@@ -61,7 +61,7 @@ impl Kept {
 }
 
 impl Shelf {
-    /// The place of a pool that is in use, `made_for` an identity.
+    /// Makes the place of a pool in use, which was `made_for` this identity.
     pub(super) fn of(kept: Box<Kept>, made_for: OwnerPlace) -> Self {
         Shelf::InUse(Marks { is_queued: false, made_for }, kept)
     }
@@ -72,12 +72,12 @@ impl Shelf {
         }
     }
 
-    /// For which identity it was made.
+    /// Returns the identity that the pool was made for.
     pub(super) fn made_for(&self) -> OwnerPlace {
         self.marks().made_for
     }
 
-    /// The pool awake, if it is at rest.
+    /// Returns an awake copy of the pool, if that is at rest.
     fn awake(&self) -> Option<Kept> {
         match self {
             Shelf::InUse(..) => None,
@@ -86,7 +86,7 @@ impl Shelf {
         }
     }
 
-    /// The pool at rest, if it is.
+    /// Returns the packed pool, if it is at rest.
     fn at_rest(&self) -> Option<&Resting> {
         match self {
             Shelf::InUse(..) => None,
@@ -95,7 +95,7 @@ impl Shelf {
         }
     }
 
-    /// The pool, which is in use from now on.
+    /// Wakes the pool, which is in use from now on.
     pub(super) fn wake(&mut self) -> &mut Kept {
         if let Some(kept) = self.awake() {
             *self = Shelf::InUse(self.marks(), Box::new(kept));
@@ -106,7 +106,7 @@ impl Shelf {
         }
     }
 
-    /// The same, to be kept elsewhere.
+    /// Wakes the pool, and takes it out.
     pub(super) fn into_kept(mut self) -> Box<Kept> {
         self.wake();
         match self {
@@ -115,7 +115,7 @@ impl Shelf {
         }
     }
 
-    /// Runs `act` on the pool. One that rested rests again, if it still can.
+    /// Runs `act` on the pool. A pool that rested rests again, if it still can.
     pub(super) fn with<T>(&mut self, act: impl FnOnce(&mut Kept) -> T) -> T {
         let rested = self.at_rest().is_some();
         let result = act(self.wake());
@@ -125,7 +125,7 @@ impl Shelf {
         result
     }
 
-    /// A copy of the pool.
+    /// Returns a copy of the pool.
     pub(super) fn copy(&self) -> Pool {
         match self {
             Shelf::InUse(_, kept) => kept.pool.clone(),
@@ -134,7 +134,7 @@ impl Shelf {
         }
     }
 
-    /// How the pool was counted.
+    /// Returns the pool's part of the sums.
     pub(super) fn counted(&self) -> Counted {
         match self {
             Shelf::InUse(_, kept) => kept.counted.clone(),
@@ -152,7 +152,7 @@ impl Shelf {
         }
     }
 
-    /// Whether there is nothing to see or to do at `now`, where pools are written down if `is_written`.
+    /// Whether a sweep at `now` finds nothing to do in this pool. `is_written` says whether pools are written down.
     pub(super) fn rests(&self, now: Moment, is_written: bool) -> bool {
         match self {
             Shelf::AtRest(marks, wants_checkpoint, resting) => {
@@ -163,7 +163,7 @@ impl Shelf {
         }
     }
 
-    /// Whether it is about to be written down.
+    /// Whether the pool is about to be written down.
     pub(super) fn is_queued(&self) -> bool {
         self.marks().is_queued
     }
@@ -176,17 +176,17 @@ impl Shelf {
         }
     }
 
-    /// It is about to be written down. Returns whether it was already.
+    /// Marks the pool as about to be written down. Returns whether it was already.
     pub(super) fn queue(&mut self) -> bool {
         std::mem::replace(self.is_queued_mut(), true)
     }
 
-    /// It is not about to be written down any more.
+    /// Takes the mark of [`Shelf::queue`] away.
     pub(super) fn take_from_queue(&mut self) {
         *self.is_queued_mut() = false;
     }
 
-    /// Whether the pool goes by `plan` already.
+    /// Whether the pool has the plan `plan` already.
     pub(super) fn goes_by(&self, plan: &Arc<Plan>) -> bool {
         let own = match self {
             Shelf::InUse(_, kept) => kept.pool.plan(),
@@ -196,7 +196,7 @@ impl Shelf {
         Arc::ptr_eq(own, plan)
     }
 
-    /// Permits that the pool had left when it was counted.
+    /// Returns the permits that the pool had left when it was counted.
     pub(super) fn available(&self) -> u64 {
         match self {
             Shelf::InUse(_, kept) => kept.counted.available,
@@ -204,7 +204,7 @@ impl Shelf {
         }
     }
 
-    /// Permits that the pool had left when it was counted, if it knows.
+    /// Returns the permits that the pool had left when it was counted, if it knows.
     pub(super) fn left(&self) -> Option<u64> {
         // A pool at rest borrows nothing.
         let knows = match self {
@@ -214,7 +214,7 @@ impl Shelf {
         knows.then(|| self.available())
     }
 
-    /// The window of the rule with the least limit of the pool, if that has one.
+    /// Returns the window of the pool's rule with the smallest limit, if that rule has one.
     pub(super) fn window(&self) -> Option<Duration> {
         match self {
             Shelf::InUse(_, kept) => kept.pool.window(),
@@ -223,7 +223,7 @@ impl Shelf {
         }
     }
 
-    /// Whether a pool that rests at `now` looks as it was counted and cannot be forgotten, for assertions.
+    /// Whether the pool is at rest, looks at `now` as it was counted, and cannot be forgotten. For assertions.
     pub(super) fn is_asleep(&self, now: Moment) -> bool {
         self.awake().is_some_and(|Kept { mut pool, counted }| {
             let is_forgettable = pool.is_forgettable(now);
@@ -231,7 +231,7 @@ impl Shelf {
         })
     }
 
-    /// In how many bytes the pool rests, if it does.
+    /// Number of bytes of the packed pool, if it is at rest.
     #[cfg(test)]
     pub(super) fn resting_bytes(&self) -> Option<usize> {
         self.at_rest().map(Resting::len)

@@ -1,5 +1,5 @@
-//! One limit: its configuration, and a pool for each key, and each name of a pattern, that is in use. It never holds more pools
-//! than configured, and never forgets one that cannot be made again.
+//! One limit: its configuration, and a pool for each key, or name of a pattern, that is in use. A limit never holds
+//! more pools than configured, and never forgets a pool that it could not make again.
 
 mod earlier;
 mod figures;
@@ -48,23 +48,23 @@ use std::time::Duration;
 use unused::Unused;
 use written::Unwritten;
 
-/// Permits that a pool has left, if it knows, and the window of its rule with the least limit, if that has one.
+/// Permits that a pool has left, if it knows, and the window of its rule with the smallest limit, if that rule has one.
 pub(crate) type Left = (Option<u64>, Option<Duration>);
 
 /// One limit and its pools.
 #[derive(Debug)]
 pub struct Limit {
-    /// Shared with those that show it: it may be large, and is never changed but replaced.
+    /// Shared with readers that show it. It may be large, and is replaced, never changed.
     config: Arc<LimitConfig>,
     plan: Arc<Plan>,
-    /// For keys that have rules of their own.
+    /// Plans of keys that have rules of their own.
     overrides: BTreeMap<Key, Arc<Plan>>,
-    /// What its roots are made of, if those are in a store.
+    /// Plans of its roots, if those are in a store.
     compiled_plans: CompiledPlans,
     past: Past,
-    /// What nodes may go on with by themselves, from before.
+    /// Safe shares that nodes were told of before, and that pools made from now on do not know.
     earlier: Earlier,
-    /// When pools that are made now begin to lend.
+    /// Moment from which pools that are made now lend.
     opens: Moment,
     ceiling: u64,
     memory: Duration,
@@ -73,34 +73,33 @@ pub struct Limit {
     names: KeyedNames,
     /// How many pools each identity has.
     owners: Owners,
-    /// As many pools as there may be while memory is short.
+    /// Bound on its pools while memory is short; `None` while there is enough.
     held_pools: Option<usize>,
-    /// The same of the sessions of all of them, where pools come and go.
+    /// Bound on the sessions of all its pools while memory is short, for a limit whose pools come and go.
     held_sessions: Option<u64>,
     sweep: Sweep<PoolId>,
     tally: Tally,
     /// Nodes that are lent nothing.
     suspension: Suspension,
-    /// What it was topped up with.
     top_ups: TopUps,
-    /// Where it was changed.
+    /// What keys that were never used begin with after a change.
     unused: Unused,
-    /// Pools that may have something to say to the allocator that the limit is leased from.
+    /// Pools that may have something to report or ask upstream.
     leasing: BTreeSet<PoolId>,
-    /// Whether pools went that had been lent something there, and the allocator there was not told.
+    /// Whether pools were dropped whose spends the upstream was not told of.
     has_lost_loans: bool,
-    /// Until when the one above lends nothing, as it said last.
+    /// Moment until which the upstream lends nothing, by its last answer.
     shut_above: Moment,
-    /// What is to be written down.
+    /// Rows that are still to be written down.
     unwritten: Unwritten,
-    /// When it began with what an earlier life had written.
+    /// Moment at which the limit went on from what an earlier run had written.
     restored: Option<Moment>,
-    /// When the last exchange was.
+    /// Moment of the last exchange.
     latest: Moment,
 }
 
 impl Limit {
-    /// The limit, with its pool if it is not keyed.
+    /// Makes the limit, with its pool if it needs just one.
     pub fn new(config: LimitConfig, clocks: ClockBounds, past: Past, now: Moment) -> Self {
         let (plan, overrides) = plans(&config, clocks);
         let mut probe = past.pool(&plan, now);
@@ -138,12 +137,12 @@ impl Limit {
         limit
     }
 
-    /// Whether pools are made as they are asked for, and forgotten again.
+    /// Whether pools are made on their first ask, and forgotten again.
     fn makes_pools(&self) -> bool {
         self.is_keyed() || self.config.name.names() != Names::One
     }
 
-    /// The pool that an ask for `name`, which is or fits the limit's own, and for `key` is for.
+    /// Returns the pool for an ask for `name` and `key`, where `name` is the limit's own or fits its pattern.
     ///
     /// # Errors
     /// If no limit can have that name, or as [`Limit::key`].
@@ -158,45 +157,45 @@ impl Limit {
         Ok(PoolId { name, key: self.key(key)? })
     }
 
-    /// What was configured.
+    /// Returns the configuration.
     pub fn config(&self) -> &LimitConfig {
         &self.config
     }
 
-    /// The same, to look at without the limit: a copy of a large one takes long.
+    /// Returns the configuration to be read without the limit. A copy of a large one would take long.
     pub fn shared_config(&self) -> Arc<LimitConfig> {
         self.config.clone()
     }
 
-    /// How long until the first pool lends: not zero after a loss.
+    /// Time until the first pool lends; not zero after a loss of books.
     pub fn quarantine(&self, now: Moment) -> Duration {
         self.opens.since(now)
     }
 
-    /// For how long the one above lends nothing, as it said last.
+    /// Time for which the upstream lends nothing, by its last answer.
     pub fn quarantine_above(&self, now: Moment) -> Duration {
         self.shut_above.since(now)
     }
 
-    /// What pools that are made now have to wait for.
+    /// Returns what pools that are made now have to wait for.
     pub fn past(&self) -> Past {
         self.past
     }
 
-    /// Whether it goes on where an earlier life was.
+    /// Whether the limit goes on from what an earlier run had written.
     pub fn is_resumed(&self) -> bool {
         self.restored.is_some()
     }
 
-    /// How long after its last ask a session may still matter to a pool.
+    /// Time after its last ask for which a session may still matter to a pool.
     pub fn memory(&self) -> Duration {
         self.memory
     }
 
-    /// The key in `text`, checked against whether the limit is keyed.
+    /// Parses the key in `text`, after checking that the limit takes one.
     ///
     /// # Errors
-    /// If there is one too many or one too few, or it is none.
+    /// If there is a key and the limit has none, if it is missing, or if it is not valid.
     pub fn key(&self, text: Option<&str>) -> Result<Option<Key>, AskRejection> {
         let name = &self.config.name;
         let mismatch = |problem: &str| {
@@ -214,7 +213,7 @@ impl Limit {
         }
     }
 
-    /// One exchange with a pool, which is made on first use.
+    /// Answers one ask of a pool, which is made on first use.
     ///
     /// # Errors
     /// If the ask cannot be true or is out of order, or there is no room for another key or name. Nothing changes then.
@@ -237,7 +236,7 @@ impl Limit {
         Ok(answer)
     }
 
-    /// The session `id` heard something of the vendor, about `pool`, if there is one.
+    /// Takes in what the session `id` read off the vendor's answers about `pool`, if that exists.
     pub fn observe(
         &mut self,
         now: Moment,
@@ -250,7 +249,8 @@ impl Limit {
         effect
     }
 
-    /// What the session `id` may go on with of `pool` while no allocator answers it, if that is configured.
+    /// Returns the safe share of the session `id` in `pool`, to spend while no allocator answers it, if that is
+    /// configured.
     pub fn safe_share(&mut self, now: Moment, pool: &PoolId, id: SessionId) -> Option<SafeShare> {
         self.config.sharing.safe?;
         let kept = self.pools.get_mut(pool, &mut self.tally)?.wake();
@@ -259,8 +259,7 @@ impl Limit {
         share
     }
 
-    /// Permits that `pool` had left when it was last used or looked at, if it knows, and the window of its rule with the least limit:
-    /// for callers to be told.
+    /// Returns what callers are told of `pool`: the permits left when it was last used or looked at, and its window.
     pub(crate) fn left(&self, pool: &PoolId) -> Left {
         let shelf = self.pools.get(pool);
         shelf.map_or((None, None), |shelf| (shelf.left(), shelf.window()))
@@ -276,17 +275,17 @@ impl Limit {
         self.config.keyed != Keyed::No
     }
 
-    /// Whether there is this pool.
+    /// Whether the pool `id` exists.
     pub fn has(&self, id: &PoolId) -> bool {
         self.pools.contains(id)
     }
 
-    /// An ask that got no answer from a pool, because the allocator is stopping.
+    /// Counts an ask that no pool answered, because the allocator is stopping.
     pub fn count_stopping(&mut self) {
         self.tally.sums.answered.stopping += 1;
     }
 
-    /// The session `id` ends with this `goodbye`. Returns what came back unspent.
+    /// Ends the session `id` with this `goodbye`. Returns the permits that came back unspent.
     ///
     /// # Errors
     /// If the total cannot be true or is out of order.
@@ -301,8 +300,8 @@ impl Limit {
         self.with_pool(now, pool, |pool| pool.leave(now, id, seq, goodbye)).unwrap_or(Ok(0))
     }
 
-    /// The sums over all pools, dropped ones included. Exact for a limit without keys; the pools of keys are as
-    /// of their last ask or sweep.
+    /// Returns the sums over all pools, dropped ones included. They are exact for a limit without keys; pools of keys
+    /// count as of their last ask or sweep.
     pub fn figures(&mut self, now: Moment) -> Figures {
         let shut = self.with_pool(now, &PoolId::default(), |pool| pool.shut_for_shares()).unwrap_or_default();
         let mut forecast = self.tally.forecast(now);
@@ -328,8 +327,9 @@ impl Limit {
         }
     }
 
-    /// Runs `act` on the pool, if there is one, and keeps the sums. Leases that ended until `now` burn
-    /// before `act`, reports settle in it: counted apart, so that what was burned is a count that never falls.
+    /// Runs `act` on the pool, if it exists, and keeps the sums up to date. Leases that ended by `now` burn before
+    /// `act` runs, and reports settle in it. The two are counted apart, so that the count of burned permits never
+    /// falls.
     fn with_pool<T>(&mut self, now: Moment, id: &PoolId, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
         let tally = &mut self.tally;
         let result = self.pools.get_mut(id, tally)?.with(|kept| {
@@ -344,12 +344,12 @@ impl Limit {
         Some(result)
     }
 
-    /// Whether it is a pattern that has a pool of `name`.
+    /// Whether the limit is a pattern that has a pool of `name`.
     pub(crate) fn stands_for(&self, name: &str) -> bool {
         LimitName::try_new(name).is_ok_and(|name| self.has_name(&name))
     }
 
-    /// Whether it is a pattern that has a pool of a name that begins with `prefix`.
+    /// Whether the limit is a pattern that has a pool of a name that begins with `prefix`.
     pub(crate) fn stands_below(&self, prefix: &str) -> bool {
         let Ok(first) = LimitName::try_new(prefix) else { return false };
         let first = PoolId { name: Some(first), key: None };
@@ -357,7 +357,7 @@ impl Limit {
         next.is_some_and(|name| name.as_str().starts_with(prefix))
     }
 
-    /// Names of a pattern that have a pool.
+    /// Number of names of a pattern that have a pool.
     fn names_in_use(&self) -> usize {
         match (self.config.name.names(), self.config.keyed) {
             (Names::One, _) => 0,
@@ -366,14 +366,14 @@ impl Limit {
         }
     }
 
-    /// Whether a pool of `name` is there.
+    /// Whether `name` has a pool.
     fn has_name(&self, name: &LimitName) -> bool {
         let first = PoolId { name: Some(name.clone()), key: None };
         self.pools.first_from(first).is_some_and(|id| id.name.as_ref() == Some(name))
     }
 }
 
-/// What the pools of `config` are made of, and those of keys that have rules of their own.
+/// Returns the plan of the pools of `config`, and the plans of keys that have rules of their own.
 fn plans(config: &LimitConfig, clocks: ClockBounds) -> (Arc<Plan>, BTreeMap<Key, Arc<Plan>>) {
     let is_borrowed = config.upstream.is_some();
     let plan = |rules: &Vec<Rule>| {

@@ -1,9 +1,9 @@
-//! Which pool of a limit: that of a key, and where the limit stands for many names, of a name. Limits keep their pools
-//! by it; it is checked where it is made, and knows nothing of what is in the pool.
+//! Identifies a pool of a limit by its key, and by its name where the limit stands for many names. Limits keep their
+//! pools by this identifier. It is checked where it is made, and knows nothing of what is in the pool.
 
 use lessor_protocol::{Key, LimitName};
 
-/// Which pool of a limit.
+/// The identifier of a pool of a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PoolId {
     /// The name, if the limit stands for many.

@@ -1,5 +1,5 @@
-//! The pools of a limit, in order. Where its rules are changed, no exchange waits until all pools go by the new ones: each does from
-//! the moment of the change on, and is brought there when it is next looked at, or when a sweep comes by.
+//! The pools of a limit, in order. A change of the rules counts for every pool from the moment of the change on. It is
+//! applied to a pool when that is next looked at, or when a sweep reaches it, so no exchange waits for all pools.
 
 use super::earlier::Earlier;
 use super::figures::Tally;
@@ -14,16 +14,17 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// One for each name and key, and just one if the limit has neither. Ordered: pages and sweeps go by it, the same
-/// calls always do the same, and no choice of keys makes it slow. In boxes: a search reads identifiers only.
+/// One pool for each name and key, and just one if the limit has neither. Pages and sweeps follow the order, the same
+/// calls always do the same, and no choice of keys makes a lookup slow. Pools are boxed, so a search reads identifiers
+/// only.
 #[derive(Debug, Default)]
 pub(super) struct Pools {
     map: BTreeMap<PoolId, Shelf>,
-    /// Not all of them go by it yet.
+    /// The last change, as long as it is not applied to all pools.
     change: Option<Change>,
 }
 
-/// A change of the rules.
+/// A change of the rules, which is applied to one pool after another.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) plans: Plans,
@@ -31,12 +32,12 @@ pub(super) struct Change {
     pub(super) earlier: Earlier,
     pub(super) carry_over: CarryOver,
     pub(super) at: Moment,
-    /// All pools up to this one go by it.
+    /// Last pool of those that a round has reached, in order.
     pub(super) done: Option<PoolId>,
 }
 
 impl Change {
-    /// Brings a pool there that does not go by it yet.
+    /// Applies the change to a pool, if that was not done yet.
     fn reach(&self, id: &PoolId, shelf: &mut Shelf, tally: &mut Tally) {
         let plan = self.plans.of_pool(id);
         if !shelf.goes_by(plan) {
@@ -44,7 +45,7 @@ impl Change {
         }
     }
 
-    /// Goes on by `plan`, with its part of the sums.
+    /// Changes a pool to `plan`, and its part of the sums.
     fn go_on(&self, kept: &mut Kept, tally: &mut Tally, plan: &Arc<Plan>) {
         tally.count(&mut kept.counted, kept.pool.view(self.at));
         unused::go_on(&mut kept.pool, plan, (self.past, self.earlier), self.carry_over, self.at);
@@ -53,7 +54,7 @@ impl Change {
 }
 
 impl Pools {
-    /// The pool, if there is one. Its part is counted in `tally`.
+    /// Returns the pool, if it exists, after a pending change. Its part of the sums in `tally` follows.
     pub(super) fn get_mut(&mut self, id: &PoolId, tally: &mut Tally) -> Option<&mut Shelf> {
         let shelf = self.map.get_mut(id)?;
         if let Some(change) = &self.change {
@@ -62,12 +63,12 @@ impl Pools {
         Some(shelf)
     }
 
-    /// What is known of the pool without a look at it.
+    /// Returns what is known of the pool without a look at it.
     pub(super) fn get(&self, id: &PoolId) -> Option<&Shelf> {
         self.map.get(id)
     }
 
-    /// Up to `count` pools from `from` on.
+    /// Runs `look` on up to `count` pools from `from` on, each after a pending change.
     pub(super) fn page<T>(
         &mut self,
         from: Bound<PoolId>,
@@ -85,7 +86,7 @@ impl Pools {
         page.map(look).collect()
     }
 
-    /// Copies of the same.
+    /// Returns copies of up to `count` pools from `from` on, each after a pending change.
     pub(super) fn copies(&self, from: Bound<PoolId>, count: usize) -> impl Iterator<Item = (&PoolId, Pool)> {
         let page = self.map.range((from, Bound::Unbounded)).take(count);
         page.map(|(id, shelf)| {
@@ -99,25 +100,25 @@ impl Pools {
         })
     }
 
-    /// All of them.
+    /// Returns all pools, after a pending change.
     pub(super) fn all(&mut self, tally: &mut Tally) -> impl Iterator<Item = &mut Shelf> {
         self.reach_all(tally);
         self.map.values_mut()
     }
 
-    /// Takes all of them out.
+    /// Takes out all pools, after a pending change.
     pub(super) fn take(&mut self, tally: &mut Tally) -> impl Iterator<Item = Shelf> + use<> {
         self.reach_all(tally);
         std::mem::take(&mut self.map).into_values()
     }
 
-    /// The one that comes after the pool `after`, or the first.
+    /// Returns the pool next to `after`, or the first.
     pub(super) fn next(&self, after: Option<&PoolId>) -> Option<&PoolId> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.map.range((from, Bound::Unbounded)).next().map(|(id, _)| id)
     }
 
-    /// The first that is `from` or after it.
+    /// Returns the first pool from `from` on.
     pub(super) fn first_from(&self, from: PoolId) -> Option<&PoolId> {
         self.map.range(from..).next().map(|(id, _)| id)
     }
@@ -134,18 +135,18 @@ impl Pools {
         self.map.is_empty()
     }
 
-    /// One more, which goes by the rules that hold now. Returns the one that was there.
+    /// Adds a pool, which has the rules that hold now. Returns the pool that it replaces.
     pub(super) fn insert(&mut self, id: PoolId, shelf: Shelf) -> Option<Shelf> {
         self.map.insert(id, shelf)
     }
 
-    /// Goes by other rules. What is left of the change before is done at once.
+    /// Begins `change`. What is left of the change before is applied at once.
     pub(super) fn change(&mut self, change: Change, tally: &mut Tally) {
         self.reach_all(tally);
         self.change = Some(change);
     }
 
-    /// Brings the next `steps` pools to where the limit is.
+    /// Applies a pending change to the next `steps` pools.
     pub(super) fn reach_some(&mut self, steps: usize, tally: &mut Tally) {
         let Some(change) = &mut self.change else { return };
         let from = change.done.take().map_or(Bound::Unbounded, Bound::Excluded);
@@ -161,18 +162,18 @@ impl Pools {
         }
     }
 
-    /// The same of all of them.
+    /// Applies a pending change to all pools.
     pub(super) fn reach_all(&mut self, tally: &mut Tally) {
         self.reach_some(usize::MAX, tally);
     }
 
-    /// As they stand.
+    /// Returns all pools as they are, without a pending change.
     #[cfg(test)]
     pub(super) fn shelves(&mut self) -> impl Iterator<Item = &mut Shelf> {
         self.map.values_mut()
     }
 
-    /// Lets `sweep` look at the next `steps` pools, and takes out those that `forget` says yes to.
+    /// Lets `sweep` look at the next `steps` pools, and takes out the pools that `forget` accepts.
     pub(super) fn sweep(
         &mut self,
         sweep: &mut Sweep<PoolId>,

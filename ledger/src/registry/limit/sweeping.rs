@@ -1,41 +1,42 @@
-//! Going round the pools of a limit, a few at a time: those that cannot be told from new ones are forgotten. Where there is no room for
-//! a pool, so are some that have saved up more than a new one.
+//! Goes round the pools of a limit, a few at a time, and forgets pools that cannot be told from new ones. Where there
+//! is no room for another pool, it also forgets some that have saved up more than a new one.
 
 use super::Limit;
 use crate::share::Owner;
 use lessor_protocol::Moment;
 use std::collections::BTreeSet;
 
-/// Pools that a sweep brings to where the limit is, after a change, for each that it looks at: a million take some fifty seconds.
+/// Pools to which a sweep applies a pending change for each pool that it looks at. A million take some fifty seconds.
 const REACHES_AT_ONCE: usize = 4;
 
 /// Which pools are forgotten though they have saved up more than a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replaced {
     None,
-    /// One that was made for an identity, or for callers without one.
+    /// One that was made for this identity, or for callers without one.
     OneOf(Owner),
     One,
     AllOfThem,
 }
 
 impl Limit {
-    /// Looks at the next `steps` pools: brings their figures up to date, forgets their idle sessions, drops the pools of keys that
-    /// cannot be told from new ones, and lets those rest that no session uses. One that rests is passed over until there is
-    /// something to see, or memory is short: then all of them forget what they can spare.
+    /// Looks at the next `steps` pools. Brings their figures up to date, forgets idle sessions, drops pools of keys
+    /// that cannot be told from new ones, and lets pools rest that no session uses. A pool at rest is passed over until
+    /// something of it may have changed. While memory is short none is passed over, and all forget the sessions that
+    /// they can spare.
     pub fn sweep(&mut self, now: Moment, steps: usize) {
         self.unused.sweep(now);
         self.sweep_pools(now, steps, Replaced::None);
     }
 
-    /// The same of a limit that was removed. No node can use what a pool has saved up.
+    /// Sweeps a limit that was removed. Pools go whatever they have saved up, since no node can use that.
     pub(crate) fn sweep_removed(&mut self, now: Moment, steps: usize) {
         self.unused.sweep(now);
         self.sweep_pools(now, steps, Replaced::AllOfThem);
     }
 
-    /// The same, where pools of which nothing matters any more that they lent make room for others. What they have saved up is lost. It
-    /// is called by asks, too, so it does not look at each key with rules of its own.
+    /// Sweeps the next `steps` pools. Those of `replaced` also go if nothing matters any more that they lent; what they
+    /// have saved up is lost. Asks call this too, so it does not look at `unused` for each key with rules of its own.
     pub(super) fn sweep_pools(&mut self, now: Moment, steps: usize, replaced: Replaced) {
         let (makes_pools, is_written) = (self.makes_pools(), self.unwritten.is_on());
         let is_short = self.held_sessions.is_some();

@@ -1,5 +1,5 @@
-//! What a key that was never used has after changes of its limit: as much as if its pool had been there all along. Limits keep
-//! one such pool for each plan, from the first change on, until it cannot be told from a new one.
+//! What a key that was never used has after changes of its limit: as much as if its pool had been there all along. From
+//! the first change on a limit keeps one unused pool for each plan, until that pool cannot be told from a new one.
 
 use super::Plan;
 use super::earlier::Earlier;
@@ -9,26 +9,26 @@ use lessor_protocol::{Key, Moment};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The plans of a limit: of all keys but those that have rules of their own, and of those.
+/// The plan of a limit, and the plans of keys that have rules of their own.
 pub(super) type AllPlans<'a> = (&'a Arc<Plan>, &'a BTreeMap<Key, Arc<Plan>>);
 
-/// The pools that were never used.
+/// Pools that were never used, one for each plan.
 #[derive(Debug)]
 pub(super) struct Unused {
     /// When the limit began.
     began: Moment,
-    /// By the key that has rules of its own; `None` of all others. One without a pool begins like any other: it is not taken for a key
-    /// that has no rules of its own.
+    /// By key with rules of its own; `None` stands for all other keys. An entry without a pool says that its key begins
+    /// like any new one. Without the entry that key would begin with the pool of the others.
     pools: BTreeMap<Option<Key>, Option<Pool>>,
 }
 
 impl Unused {
-    /// Those of a limit that begins at `now`: none, for it has not been changed.
+    /// Makes the unused pools of a limit that begins at `now`: none until its first change.
     pub(super) fn new(now: Moment) -> Self {
         Unused { began: now, pools: BTreeMap::new() }
     }
 
-    /// The limit goes on by the plans `to` instead of `from`, and its pools as `carry_over` says.
+    /// Changes the limit from the plans `from` to the plans `to`. Balances go over as `carry_over` says.
     pub(super) fn change(
         &mut self,
         from: AllPlans<'_>,
@@ -54,7 +54,7 @@ impl Unused {
         }
     }
 
-    /// Leaves `pool`, which is new and of `key`, no more than it would have if it had been there all along.
+    /// Leaves `pool`, a new one of `key`, no more than it would have if it had been there all along.
     pub(super) fn begin(&mut self, key: Option<&Key>, pool: &mut Pool, now: Moment) {
         if let Some(unused) = self.of(key) {
             pool.begin_as(unused, now);
@@ -66,7 +66,7 @@ impl Unused {
         self.of(key).is_none()
     }
 
-    /// Forgets those that leave a new pool all that it begins with.
+    /// Forgets unused pools that would take nothing from a new pool.
     pub(super) fn sweep(&mut self, now: Moment) {
         for pool in self.pools.values_mut() {
             // A new pool has no more than this one by then, and may have less.
@@ -87,8 +87,8 @@ impl Unused {
     }
 }
 
-/// Goes on by `plan`. A pool in quarantine has lent nothing yet: it is made anew, as at a start, but that it refills by the
-/// new rules from now on only.
+/// Changes `pool` to `plan`. A pool in quarantine has lent nothing yet, so it is made anew as at a start, except that
+/// it refills by the new rules from now on only.
 pub(super) fn go_on(
     pool: &mut Pool,
     plan: &Arc<Plan>,

@@ -1,4 +1,4 @@
-//! How the pools of a limit look: one, or a page of them. Nothing of a pool changes but that time has passed in it.
+//! Shows the pools of a limit: one, or a page of them. A look changes nothing in a pool, except that time passes in it.
 
 use super::{Limit, PoolId, Shelf};
 use crate::pool::{Holding, PoolView};
@@ -6,12 +6,12 @@ use lessor_protocol::Moment;
 use std::ops::Bound;
 
 impl Limit {
-    /// The pool, if there is one.
+    /// Returns a view of the pool, if it exists.
     pub fn view(&mut self, now: Moment, id: &PoolId) -> Option<PoolView> {
         self.with_pool(now, id, |pool| pool.view(now))
     }
 
-    /// The pool, or how it would look if it was made at `now`.
+    /// Returns a view of the pool, or of the pool that would be made at `now`.
     pub fn view_or_new(&mut self, now: Moment, id: &PoolId) -> PoolView {
         match self.pools.get_mut(id, &mut self.tally) {
             Some(shelf) => shelf.with(|kept| kept.pool.view(now)),
@@ -19,13 +19,13 @@ impl Limit {
         }
     }
 
-    /// Up to `count` pools from `from` on, in order.
+    /// Returns views of up to `count` pools from `from` on, in order.
     pub fn views(&mut self, now: Moment, from: Bound<PoolId>, count: usize) -> Vec<(PoolId, PoolView)> {
         let view = |id: &PoolId, shelf: &mut Shelf| (id.clone(), shelf.with(|kept| kept.pool.view(now)));
         self.pools.page(from, count, &mut self.tally, view)
     }
 
-    /// The same, with the holdings of each.
+    /// Returns views of up to `count` pools from `from` on, each with what its sessions hold.
     pub fn holdings(
         &mut self,
         now: Moment,
