@@ -1,5 +1,5 @@
-//! What a limit shows of itself: sums over its pools, kept up to date a pool at a time, so that looking at them
-//! costs the same for one key and for a million. Counts never fall, also when pools are dropped.
+//! The figures that a limit shows: sums over its pools, kept up to date a pool at a time, so that a look costs the same
+//! for one key and for a million. Counts never fall, even when pools are dropped.
 
 use super::forecasts::{ForecastSum, Forecasts};
 use crate::pool::{Books, Forecast, ObservationEffect, PoolView};
@@ -7,33 +7,33 @@ use crate::sizing::Scarcity;
 use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX, RefusalReason};
 use std::time::Duration;
 
-/// One limit, summed over its pools.
+/// The figures of one limit, summed over its pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
     /// The most one call can ever take from one pool.
     pub ceiling: u64,
-    /// Pools there are now.
+    /// Pools that exist now.
     pub pools: u64,
-    /// Names that have a pool now; none if the limit has just its own.
+    /// Names that have a pool now; 0 if the limit is no pattern.
     pub names: u64,
-    /// How long until the first pool lends.
+    /// Time until the first pool lends.
     pub quarantine: Duration,
-    /// Whether it is paused.
+    /// Whether the limit is paused.
     pub paused: bool,
-    /// For how long still, if that is known.
+    /// Time until the pause ends, if it ends by itself.
     pub pause_lasts: Option<Duration>,
     /// Nodes that are blocked.
     pub blocked: u64,
-    /// Permits that it was ever topped up with.
+    /// Permits that the limit was ever topped up with.
     pub topped_up: u64,
-    /// How its pools stand, and when the first will be empty.
+    /// How scarce permits are in its pools, and when the first pool will be empty.
     pub forecast: ForecastSum,
     /// Sums over all pools, dropped ones included.
     pub sums: Sums,
 }
 
 impl Figures {
-    /// How many pools stand how, each with its stable word.
+    /// Returns the number of pools in each state, with the stable word of the state.
     pub fn by_standing(&self) -> [(&'static str, u64); 3] {
         let ForecastSum { drain, trickle, .. } = self.forecast;
         Scarcity::ALL.map(|standing| {
@@ -48,7 +48,7 @@ impl Figures {
 }
 
 impl Figures {
-    /// This limit and `other` as if they were one.
+    /// Adds up this limit and `other` as if they were one.
     #[must_use]
     pub fn and(mut self, other: &Figures) -> Figures {
         let (these, those) = (&mut self.forecast, &other.forecast);
@@ -70,7 +70,7 @@ impl Figures {
     }
 }
 
-/// What a pool adds to the sums. It is kept beside each pool, so it is no more than they take.
+/// A pool's part of the sums. One is kept beside each pool, so it holds only what the sums need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(super) available: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Counted {
     rare: Option<Box<RareCounts>>,
 }
 
-/// What few pools add.
+/// Counts that are zero in most pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RareCounts {
     in_flight: u64,
@@ -95,14 +95,14 @@ impl Counted {
         self.rare.as_deref().copied().unwrap_or_default()
     }
 
-    /// That of a pool that looks like `view`.
+    /// Returns the part of a pool that looks like `view`.
     pub(super) fn of(view: &PoolView) -> Self {
         let mut counted = Counted::default();
         counted.become_as(view);
         counted
     }
 
-    /// The pool looks like `view` now. A box that is there stays for as long as it is needed: every exchange comes here.
+    /// Updates the part to `view`. A box is reused as long as it is needed, because every exchange comes here.
     fn become_as(&mut self, view: &PoolView) {
         (self.available, self.books) = (view.available, view.books);
         (self.sessions, self.forecast) = (view.sessions, view.forecast);
@@ -126,7 +126,7 @@ impl RareCounts {
     }
 }
 
-/// What a limit knows of all its pools together.
+/// The running sums and forecasts of all pools of a limit.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) sums: Sums,
@@ -134,19 +134,19 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// The pool that was counted as `counted` looks like `view` now.
+    /// Counts a pool as it looks in `view`. It was `counted` before.
     pub(super) fn count(&mut self, counted: &mut Counted, view: PoolView) {
         self.forecasts.count(counted.forecast, view.forecast);
         self.sums.count(counted, view);
     }
 
-    /// The pool that was counted as `counted` is gone. What it ever did stays counted.
+    /// Takes out a pool that is gone, and was `counted`. What it ever did stays counted.
     pub(super) fn drop(&mut self, counted: Counted) {
         self.forecasts.count(counted.forecast, Forecast::default());
         self.sums.drop(counted);
     }
 
-    /// How they stand.
+    /// Sums up the forecasts of all pools at `now`.
     pub(super) fn forecast(&self, now: Moment) -> ForecastSum {
         self.forecasts.forecast(now)
     }
@@ -155,11 +155,11 @@ impl Tally {
 /// Sums over the pools of a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Permits that can be lent. Wide: a hundred thousand pools may each have 2^53.
+    /// Permits that can be lent. The type is wide because a hundred thousand pools may each have 2^53.
     pub available: u128,
     /// Permits that are lent, and neither settled nor returned.
     pub outstanding: u64,
-    /// Permits whose calls are in flight, said or presumed; only of limits that cap that.
+    /// Permits whose calls are in flight, reported or presumed; only for limits that cap these.
     pub in_flight: u64,
     /// Sessions that pools remember; one that uses two keys counts twice.
     pub sessions: u64,
@@ -171,44 +171,44 @@ pub struct Sums {
     pub returned: u64,
     /// Permits ever presumed spent, because their lease ended without a report.
     pub burned: u64,
-    /// Of those, permits that a late report then moved to `spent` or `returned`.
+    /// Burned permits that a late report then moved to `spent` or `returned`.
     pub reported_late: u64,
-    /// Permits that nodes ever let pass in shadow mode, where they would have refused.
+    /// Permits that nodes ever let pass in shadow mode and would otherwise have refused.
     pub shadow_refused: u64,
-    /// Permits that are not lent because of what the vendor says.
+    /// Permits that are not lent because of the vendor's own count.
     pub withheld: u64,
-    /// Pools that lend nothing because their vendor asked to be left alone.
+    /// Pools that lend nothing because their vendor asked for a pause.
     pub vendor_pauses: u64,
-    /// How often the vendor counted otherwise.
+    /// Disagreements with the vendor's own count.
     pub disagreed: Disagreed,
-    /// What asks were answered.
+    /// Asks, by their answer.
     pub answered: Answered,
 }
 
-/// How often the vendor counted otherwise than these books, as nodes said.
+/// How often the vendor's count differed from these books, as nodes reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disagreed {
-    /// It refused a call that there was a permit for.
+    /// Calls that the vendor refused though there was a permit.
     pub refused: u64,
-    /// It had less left.
+    /// Times when the vendor had less left than these books.
     pub had_less: u64,
-    /// It announced less than a rule allows.
+    /// Times when the vendor announced a lower limit than a rule.
     pub lower: u64,
-    /// It announced more than a rule allows. Nothing follows from that.
+    /// Times when the vendor announced a higher limit than a rule. Nothing follows from that.
     pub higher: u64,
 }
 
 impl Disagreed {
-    /// Something was heard.
+    /// Counts the effect of one observation.
     pub(super) fn count(&mut self, effect: ObservationEffect) {
-        // A total that a node makes up may be anything.
+        // A node may report any total.
         self.refused = self.refused.saturating_add(effect.refused).min(PERMITS_MAX);
         self.had_less += u64::from(effect.had_less);
         self.lower += u64::from(effect.lower);
         self.higher += u64::from(effect.higher);
     }
 
-    /// Each with its stable word.
+    /// Returns each count with its stable word.
     pub fn by_kind(&self) -> [(&'static str, u64); 4] {
         [
             ("refused", self.refused),
@@ -219,14 +219,14 @@ impl Disagreed {
     }
 }
 
-/// How many asks got which answer. Each is in one of them.
+/// Asks, by their answer. Each ask is in one of the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answered {
-    /// Some permits, perhaps fewer than wanted.
+    /// Asks that were lent permits, perhaps fewer than wanted.
     pub granted: u64,
-    /// None, though some were wanted.
+    /// Asks that wanted permits and were lent none.
     pub empty: u64,
-    /// Nothing was wanted: a report.
+    /// Asks that wanted nothing: reports.
     pub settled: u64,
     /// Refused in quarantine.
     pub quarantine: u64,
@@ -239,7 +239,7 @@ pub struct Answered {
 }
 
 impl Sums {
-    /// The pool that was counted as `counted` looks like `view` now.
+    /// Counts a pool as it looks in `view`, and updates `counted` to that.
     fn count(&mut self, counted: &mut Counted, view: PoolView) {
         let (old, new) = (counted.books, view.books);
         let (was, is) = (counted.rare(), RareCounts::of(&view));
@@ -251,7 +251,7 @@ impl Sums {
         self.spent += new.spent - old.spent;
         self.returned += new.returned - old.returned;
         self.burned += new.burned.saturating_sub(old.burned);
-        // What a node makes up may be anything, in each of many pools.
+        // A node may report any number, in each of many pools.
         let refused = is.shadow_refused - was.shadow_refused;
         self.shadow_refused = self.shadow_refused.saturating_add(refused).min(PERMITS_MAX);
         self.reported_late += old.burned.saturating_sub(new.burned);
@@ -260,7 +260,7 @@ impl Sums {
         counted.become_as(&view);
     }
 
-    /// The pool that was counted as `counted` is gone. What it ever did stays counted.
+    /// Takes out a pool that is gone. What it ever did stays counted.
     fn drop(&mut self, counted: Counted) {
         let was = counted.rare();
         self.available -= u128::from(counted.available);
@@ -271,7 +271,7 @@ impl Sums {
         self.vendor_pauses -= was.vendor_pauses;
     }
 
-    /// Those of another limit come to it.
+    /// Adds the sums of another limit.
     fn add(&mut self, other: &Sums) {
         self.available = self.available.saturating_add(other.available);
         for (sum, more) in self.counts().into_iter().zip({ *other }.counts()) {
@@ -279,7 +279,7 @@ impl Sums {
         }
     }
 
-    /// All counts but what is available.
+    /// Returns all counts except `available`.
     fn counts(&mut self) -> [&mut u64; 22] {
         let (Disagreed { refused, had_less, lower, higher }, answered) =
             (&mut self.disagreed, &mut self.answered);
@@ -326,14 +326,14 @@ impl Answered {
                 RefusalReason::Quarantine => &mut self.quarantine,
                 RefusalReason::Paused => &mut self.paused,
                 RefusalReason::Blocked => &mut self.blocked,
-                // No pool gives a reason that it does not know.
+                // Pools refuse for the reasons above only.
                 RefusalReason::Stopping | RefusalReason::Other => &mut self.stopping,
             },
         };
         *counter += 1;
     }
 
-    /// Each with its stable word.
+    /// Returns each count with its stable word.
     pub fn by_outcome(&self) -> [(&'static str, u64); 7] {
         [
             ("granted", self.granted),

@@ -1,5 +1,5 @@
-//! A limit that is leased from an upstream: which of its pools ask there, and what becomes of the answers. Only pools in use are
-//! looked at.
+//! A limit that is leased from an upstream: which of its pools ask there, and what becomes of the answers. Unused pools
+//! are not looked at.
 
 use super::{Limit, PoolId, Shelf};
 use crate::Rule;
@@ -12,10 +12,12 @@ use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Key, Moment, Refusal, Ref
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-/// Lives of allocators that one root remembers. Each that dies is remembered for as long as what it burned counts.
+/// Sessions of allocators that one root remembers. A session that died is remembered for as long as its burned permits
+/// count.
 const ALLOCATORS_MAX: usize = 1_000;
 
-/// The shortest term of a lease from a root: it ends so much sooner than the root takes it to, and a half of it is lent on.
+/// Returns the shortest term of a lease from a root. The allocator takes the lease to end earlier than the root does,
+/// by the uncertainty of `source`, and lends on for half of the term.
 const fn term_min(source: TimeSource) -> Duration {
     let times = match source {
         TimeSource::Store => 10,
@@ -24,44 +26,45 @@ const fn term_min(source: TimeSource) -> Duration {
     source.uncertainty().saturating_mul(times)
 }
 
-/// What a pool says to its upstream.
+/// What a pool reports and asks upstream.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub ask: Ask,
-    /// Of safe shares, where its limit has any.
+    /// Its ask about safe shares, if its limit has any.
     pub safe: Option<SafeAsk>,
-    /// Of each group for which its limit guarantees something.
+    /// Its ask for each guaranteed group of its limit.
     pub groups: Vec<GroupAsk>,
 }
 
 impl Said {
-    /// `ask`, and what `pool` says beside it, where an exchange takes `rtt`.
+    /// Completes `ask` with what `pool` says beside it. An exchange takes `rtt`.
     fn of(pool: &mut Pool, ask: Ask, now: Moment, rtt: Duration) -> Self {
         Said { ask, safe: pool.ask_safe_above(now), groups: pool.ask_groups_above(&ask, rtt) }
     }
 }
 
-/// What an upstream answers to one pool.
+/// The answer of an upstream to one pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told<'a> {
     pub answer: Answer,
-    /// What may be handed out of safe shares.
+    /// Safe shares that may be handed out.
     pub safe: Option<SafeShare>,
-    /// What of the grant is for each group.
+    /// Permits of the grant for each guaranteed group.
     pub groups: &'a [u64],
 }
 
-/// What is due of a limit to its upstream.
+/// The pools of a limit that are due to ask upstream.
 #[derive(Debug, Default)]
 pub(crate) struct Due {
-    /// Pools with something to say, and by when they are to be answered, the first of those first.
+    /// Pools with something to say, and the moment by which each is to be answered, in that order.
     pub pools: Vec<(Moment, PoolId)>,
-    /// When the next one has.
+    /// When the next pool will have something to say.
     pub next: Option<Moment>,
 }
 
-/// The most that one call can ever take of a limit by `config`, of which an `own` pool lends so much. For a limit in a store
-/// its rules say so. For a limit of another allocator it is unknown before the first lease from there.
+/// Returns the most that one call can ever take from a limit by `config`. Without an upstream it is `own`, the most
+/// that a pool lends one call. For a limit in a store it follows from the rules. For a limit of another allocator it is
+/// unknown until the first lease from there, and 0.
 pub(super) fn ceiling(config: &LimitConfig, own: u64) -> u64 {
     match config.upstream {
         None => own,
@@ -73,8 +76,7 @@ pub(super) fn ceiling(config: &LimitConfig, own: u64) -> u64 {
     }
 }
 
-/// What the roots of a limit in a store are made of, and those of keys that have rules of their own. Of any other limit there are
-/// none.
+/// Plans for the roots of a limit in a store, and of its keys that have rules of their own. Any other limit has none.
 #[derive(Debug)]
 pub(super) struct CompiledPlans {
     of_limit: Option<CompiledPlan>,
@@ -82,13 +84,13 @@ pub(super) struct CompiledPlans {
 }
 
 impl CompiledPlans {
-    /// Those by `config`.
+    /// Compiles the plans by `config`.
     pub(super) fn of(config: &LimitConfig, clocks: ClockBounds) -> Self {
         let Some(Upstream::Store(source)) = config.upstream else {
             return CompiledPlans { of_limit: None, of_keys: BTreeMap::new() };
         };
         let own = &config.sharing;
-        // Each allocator shares what it has as it was told; here it is one of a few.
+        // The other options apply where each allocator lends to its nodes. A root lends to a few allocators.
         let sharing = Sharing {
             reserve: own.reserve,
             safe: own.safe,
@@ -99,7 +101,7 @@ impl CompiledPlans {
         };
         let compiled = |rules: &Vec<Rule>| {
             let plan = Plan {
-                // All were looked at when the limit was configured.
+                // Each rule was checked when the limit was configured.
                 rules: rules.iter().filter_map(|rule| stricter(rule, source).ok()).collect(),
                 is_borrowed: false,
                 is_root: true,
@@ -120,46 +122,46 @@ impl CompiledPlans {
 }
 
 impl Limit {
-    /// Where it is leased from, if it is.
+    /// Returns the upstream that the limit is leased from, if it is.
     pub fn upstream(&self) -> Option<&Upstream> {
         self.config.upstream.as_ref()
     }
 
-    /// What the root of a pool in the store is made of, by the configuration `version`, if the limit was not removed; the newest that
-    /// is known is `known`. `None` if it is not in a store.
+    /// Returns the plan for the root of the pool `id`, by the configuration `version`, which is `None` if the limit was
+    /// removed. The newest known configuration is `known`. Returns `None` if the limit is not in a store.
     pub fn spec(&self, id: &PoolId, version: Option<Version>, known: Version) -> Option<RootSpec> {
         let compiled = self.compiled_plans.get(id)?.clone();
         Some(RootSpec { compiled, version, parent_ref: self.parent_ref(known) })
     }
 
-    /// What is known of what is above it, where the newest configuration is `known`.
+    /// Returns what is known of the limit above, where the newest configuration is `known`.
     fn parent_ref(&self, known: Version) -> ParentRef {
         ParentRef { limit: self.config.name.to_string(), parent: self.config.parent.clone(), known }
     }
 
-    /// Whether pools went since the last question that had been lent something, and the allocator above was not told.
+    /// Whether pools were dropped, since the last call, whose loans were not settled upstream.
     pub(crate) fn takes_lost_loans(&mut self) -> bool {
         std::mem::take(&mut self.has_lost_loans)
     }
 
-    /// It is forgotten: whether pools went, or go with it, that had been lent something that the allocator above was not told of.
+    /// Whether the limit leaves loans that were not settled upstream, if it is forgotten now.
     pub(crate) fn loses_loans(&mut self) -> bool {
         let mut pools = self.pools.all(&mut self.tally);
         self.has_lost_loans || pools.any(|shelf| shelf.wake().pool.gave_up_above())
     }
 
-    /// A pool was used: it may have something to say.
+    /// Notes that a pool was used, and so may have something to say upstream.
     pub(super) fn note_leasing(&mut self, id: &PoolId) {
         if self.config.upstream.is_some() && !self.leasing.contains(id) {
             self.leasing.insert(id.clone());
         }
     }
 
-    /// Which of its pools have something to say by `soon`, where an exchange takes `rtt`: the `most` of them that are to be answered
-    /// first.
+    /// Returns pools that have something to say by `soon`: of these the `most` that are to be answered first. An
+    /// exchange takes `rtt`.
     pub(crate) fn due_above(&mut self, now: Moment, soon: Moment, rtt: Duration, most: usize) -> Due {
         let (pools, tally) = (&mut self.pools, &mut self.tally);
-        // The last to be answered is on top, and makes way.
+        // The heap has the pool on top that is to be answered last. It makes way for others.
         let (mut first, mut next) = (BinaryHeap::new(), None::<Moment>);
         self.leasing.retain(|id| {
             let Some(kept) = pools.get_mut(id, tally).map(Shelf::wake) else { return false };
@@ -184,7 +186,7 @@ impl Limit {
         Due { pools: first.into_sorted_vec(), next }
     }
 
-    /// What a pool has to say where an exchange takes `rtt`, and how far away to say that it is.
+    /// Writes what a pool has to say. Also returns the distance to report; the exchange itself takes `rtt`.
     pub(crate) fn ask_above(&mut self, now: Moment, id: &PoolId, rtt: Duration) -> Option<(Said, Duration)> {
         let pool = &mut self.pools.get_mut(id, &mut self.tally)?.wake().pool;
         let distance = pool.distance_above(rtt);
@@ -192,8 +194,8 @@ impl Limit {
         Some((Said::of(pool, ask, now, rtt), distance))
     }
 
-    /// The last that its pools have to say, of at most `most` of them. If there are no more, also when others are to say it again. Those
-    /// beyond `most` are not looked at.
+    /// Writes the last asks of up to `most` pools, in which they give back what they hold. Also returns when the other
+    /// pools that were looked at are next due. Pools beyond `most` are not looked at.
     pub(crate) fn leaves_above(&mut self, now: Moment, most: usize) -> (Vec<(PoolId, Said)>, Option<Moment>) {
         let (pools, tally) = (&mut self.pools, &mut self.tally);
         let (mut asks, mut next) = (vec![], None::<Moment>);
@@ -214,14 +216,14 @@ impl Limit {
                     next = Some(next.map_or(at, |next| next.min(at)));
                     true
                 }
-                // What nodes hold will end.
+                // The pool may be due again when leases of its nodes have ended.
                 None => !kept.pool.rests_above(),
             }
         });
         (asks, next)
     }
 
-    /// A pool is answered what it asked at `first_sent`. Whether it can make use of that.
+    /// Takes in the answer to the ask that a pool first sent at `first_sent`. Returns whether the pool could use it.
     pub(crate) fn on_grant_above(
         &mut self,
         now: Moment,
@@ -254,31 +256,31 @@ impl Limit {
         outcome.unwrap_or(GrantOutcome::Believed)
     }
 
-    /// The clock may have stood still: of what its pools were lent no more is lent on.
+    /// Stops lending on what its pools were lent, because the clock may have stood still.
     pub(crate) fn hold_back_above(&mut self, now: Moment) {
         for id in self.leasing.clone() {
             self.with_pool(now, &id, |pool| pool.hold_back_above(now));
         }
     }
 
-    /// No answer came to a pool.
+    /// Notes that no answer came to the ask of a pool.
     pub(crate) fn on_failure_above(&mut self, id: &PoolId) {
         if let Some(shelf) = self.pools.get_mut(id, &mut self.tally) {
             shelf.wake().pool.on_failure_above();
         }
     }
 
-    /// A pool was answered an error.
+    /// Notes that the upstream answered a pool with an error.
     pub(crate) fn on_rejection_above(&mut self, now: Moment, id: &PoolId) {
         self.with_pool(now, id, |pool| pool.on_rejection_above(now));
     }
 
-    /// The one above does not know what a pool holds.
+    /// Notes that the upstream does not know what a pool holds.
     pub(crate) fn on_unrecognised_above(&mut self, now: Moment, id: &PoolId) {
         self.with_pool(now, id, |pool| pool.on_unrecognised_above(now));
     }
 
-    /// The same of all of them: a new session begins.
+    /// Notes that the upstream does not know what any of its pools holds, since a new session begins.
     pub(crate) fn all_unrecognised_above(&mut self, now: Moment) {
         for shelf in self.pools.all(&mut self.tally) {
             shelf.wake().pool.on_unrecognised_above(now);

@@ -1,4 +1,4 @@
-//! What an operator does to a limit in use: changes it, tops it up, suspends it. No lease is taken back.
+//! What operators do to a limit in use: change it, top it up, suspend it. No lease is taken back.
 
 use super::leased::{self, CompiledPlans};
 use super::pools::Change;
@@ -17,44 +17,46 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Top-ups whose names are remembered, so that one which is sent again is not made again. A caller sends a top-up again within
-/// seconds; no operator makes so many by hand meanwhile.
+/// Names of top-ups that are remembered, so that a repeated top-up is not made twice. Callers repeat one within
+/// seconds; no operator makes this many by hand meanwhile.
 const NAMES_MAX: usize = 64;
 
-/// What a limit was topped up with.
+/// The top-ups of a limit.
 #[derive(Debug, Default)]
 pub(super) struct TopUps {
-    /// In total.
+    /// Permits of all top-ups.
     pub(super) permits: u64,
-    /// The names of the last ones, each with its permits, where they are known.
+    /// Names of the last top-ups, the oldest first, each with its permits where they are known.
     names: VecDeque<(String, Option<u64>)>,
 }
 
-/// What a change does to one pool.
+/// The effect of a change on one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// Whose pool.
+    /// The pool.
     pub pool: PoolId,
-    /// How it looks before.
+    /// The pool before the change.
     pub before: PoolView,
-    /// How it looks right after.
+    /// The pool right after the change.
     pub after: PoolView,
 }
 
-/// What a change does to a page of pools.
+/// The effect of a change on a page of pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
-    /// By key.
+    /// One for each pool, in order.
     pub effects: Vec<Effect>,
-    /// How long the limit lends nothing, if the change resets it.
+    /// Time for which the limit lends nothing, if the change resets it.
     pub reset_quarantine: Option<Duration>,
 }
 
 impl Limit {
-    /// Goes on by `config`, whose name is the same. Each pool takes over its balance as `carry_over` says, see
-    /// [`crate::pool::Pool::change`]. A limit that is keyed from now on, or no longer, or below another one, or counts
-    /// what is in flight otherwise, or keeps another steady flow, begins anew, and lends nothing until whatever is out
-    /// has ended and left every window, and, if it still counts calls, until those have ended that it let begin.
+    /// Changes the limit to `config`, which has the same name. Each pool carries over its balance as `carry_over` says,
+    /// see [`crate::pool::Pool::change`].
+    ///
+    /// The limit begins anew if it becomes keyed or unkeyed, or if its parent, its upstream, its steady flow or its
+    /// caps on calls in flight are others. It then lends nothing until all leases have ended and left every window. If
+    /// it still counts calls, it also waits until the calls that it let begin have ended.
     pub fn change(&mut self, config: LimitConfig, carry_over: CarryOver, now: Moment) {
         if self.must_reset(&config) {
             self.reset_to(config, now);
@@ -76,7 +78,7 @@ impl Limit {
         self.outdate_records();
     }
 
-    /// What [`Limit::change`] would do to up to `count` pools from `from` on. Nothing changes.
+    /// Returns what [`Limit::change`] would do to up to `count` pools from `from` on. Nothing changes.
     pub fn preview(
         &self,
         config: &LimitConfig,
@@ -107,11 +109,11 @@ impl Limit {
         Preview { effects, reset_quarantine }
     }
 
-    /// Lets `permits` more be lent from the pool `id`, once, see [`crate::pool::Pool::top_up`]. False if that was
-    /// done already under the same `name`.
+    /// Lets `permits` more be lent from the pool `id`, once, see [`crate::pool::Pool::top_up`]. Returns false if that
+    /// was done already under the same `name`.
     ///
     /// # Errors
-    /// If there is no room for another key, or the pool would have more than can be said.
+    /// If there is no room for another key, or the pool would have more than [`PERMITS_MAX`].
     pub fn top_up(
         &mut self,
         now: Moment,
@@ -145,27 +147,27 @@ impl Limit {
         Ok(true)
     }
 
-    /// By how many permits it was topped up under `name`; `None` if it was not, or that is not known any more.
+    /// Returns the permits of the top-up called `name`; `None` if there was none, or it is not known any more.
     pub fn topped_up_as(&self, name: &str) -> Option<u64> {
         self.top_ups.names.iter().find(|(known, _)| known == name).and_then(|(_, permits)| *permits)
     }
 
-    /// The last top-ups, each with its name and, where they are known, its permits, the oldest first.
+    /// Returns the last top-ups, the oldest first, each with its name and its permits where they are known.
     pub(crate) fn topped_up(&self) -> impl Iterator<Item = (&str, Option<u64>)> {
         self.top_ups.names.iter().map(|(name, permits)| (name.as_str(), *permits))
     }
 
-    /// An earlier life was topped up so.
+    /// Restores the top-ups of an earlier run.
     pub(crate) fn was_topped_up(&mut self, before: impl Iterator<Item = (String, Option<u64>)>) {
         self.top_ups.names = before.take(NAMES_MAX).collect();
     }
 
-    /// To which nodes it lends nothing.
+    /// Returns which nodes the limit lends nothing to.
     pub fn suspension(&mut self) -> &mut Suspension {
         &mut self.suspension
     }
 
-    /// Answers an ask with `refusal`. What it reports and gives back counts all the same.
+    /// Answers an ask with `refusal`. What the ask reports and gives back counts all the same.
     ///
     /// # Errors
     /// If the ask cannot be true or is out of order. Nothing changes then.
@@ -184,9 +186,9 @@ impl Limit {
         Ok(answer)
     }
 
-    /// Whether nothing that it lent matters any more: its pools are forgotten, or the only one could be.
+    /// Whether nothing that the limit lent matters any more: its pools are forgotten, or its only pool could be.
     pub(crate) fn is_forgettable(&mut self, now: Moment) -> bool {
-        // One of that name that counts calls again would have to wait for them.
+        // A later limit of this name that counts calls would have to wait for these calls.
         let calls_have_ended = self.past.calls_end() <= now;
         calls_have_ended
             && self.earlier.is_over(now)
@@ -201,20 +203,20 @@ impl Limit {
     }
 
     fn must_reset(&self, config: &LimitConfig) -> bool {
-        // A limit that was not above it knows nothing of what is out, and a cap that is new nothing of what is in flight.
-        // Rates that are lent are parts of the flow as it was. (Those below one that begins anew wait with it.)
+        // A new parent knows nothing of what is out, and a new cap nothing of what is in flight. Rates that are lent
+        // are parts of the old flow. Limits below one that begins anew wait with it.
         !go_on_as(&fixtures(&self.config), &fixtures(config))
             || (self.config.keyed == Keyed::No) != (config.keyed == Keyed::No)
             || self.config.parent != config.parent
             || self.config.upstream != config.upstream
     }
 
-    /// What pools have to wait for that are made at `now`, by other rules, of what these let begin.
+    /// Returns what pools made at `now` by other rules have to wait for.
     pub(crate) fn past_of_others(&self, now: Moment) -> Past {
         self.past.after(self.longest(), self.plan.clocks, now)
     }
 
-    /// The longest that a call of any key may take, where calls are counted.
+    /// Returns the longest that a call of any key may take, if calls are counted.
     pub(super) fn longest(&self) -> Option<Duration> {
         let plans = std::iter::once(&self.plan).chain(self.overrides.values());
         plans.filter_map(|plan| plan.longest()).max()
@@ -226,7 +228,7 @@ impl Limit {
         for shelf in self.pools.take(&mut self.tally) {
             let mut kept = shelf.into_kept();
             self.tally.count(&mut kept.counted, kept.pool.view(now));
-            // What is out is never heard of again.
+            // The new pools take no reports of what is out.
             self.tally.sums.burned += kept.counted.books.outstanding;
             self.tally.drop(kept.counted);
         }
@@ -239,8 +241,8 @@ impl Limit {
         }
     }
 
-    /// Others lent by names that fall to it now. Pools that it makes from now on wait for that, as for `past`. Those that are there go on:
-    /// nothing else lent by their names.
+    /// Lets pools that are made from now on wait for `past` and keep back `shares`, because other limits lent by names
+    /// that now fall to this one. Existing pools go on: no other limit lent by their names.
     pub(crate) fn waits_for(&mut self, past: Past, shares: Option<EarlierShares>, now: Moment) {
         self.past = self.past.and(past);
         self.expect_shares(shares);
@@ -251,7 +253,7 @@ impl Limit {
         let mut probe = self.past.pool(&plans.plan, now);
         self.opens = now + probe.view(now).quarantine;
         self.ceiling = leased::ceiling(&config, probe.call_max());
-        // What was lent by the rules before may be reported as late as they say.
+        // Reports on leases by the old rules may come as late as those rules remember.
         let memories = plans.overrides.values().map(|plan| self.past.pool(plan, now).memory());
         self.memory = memories.fold(self.memory.max(probe.memory()), Duration::max);
         self.compiled_plans = CompiledPlans::of(&config, self.plan.clocks);
@@ -259,8 +261,8 @@ impl Limit {
     }
 }
 
-/// What cannot become something else while permits are out, of the limit and of keys that have rules of their own: a steady
-/// flow, whose rates are lent, and how long calls may take by each cap on what is in flight.
+/// Parts of the rules that cannot change while permits are out, of the limit and of keys that have rules of their own.
+/// They are the steady flow, whose rates are lent, and the longest call of each cap on calls in flight.
 type AllFixtures<'a> = (Fixtures, BTreeMap<&'a Key, Fixtures>);
 
 fn fixtures(config: &LimitConfig) -> AllFixtures<'_> {
@@ -277,7 +279,7 @@ fn go_on_as((limit, keys): &AllFixtures<'_>, (other, other_keys): &AllFixtures<'
         && pairs.all(|(one, other)| one.go_on_as(other))
 }
 
-/// What the pools of a limit are made of.
+/// The plan of a limit's pools, and the plans of keys that have rules of their own.
 #[derive(Clone, Debug)]
 pub(super) struct Plans {
     plan: Arc<Plan>,

@@ -86,7 +86,7 @@ pub struct Limit {
     unused: Unused,
     /// Pools that may have something to report or ask upstream.
     leasing: BTreeSet<PoolId>,
-    /// Whether pools were dropped whose spends the upstream was not told of.
+    /// Whether pools were dropped whose loans were not settled upstream.
     has_lost_loans: bool,
     /// Moment until which the upstream lends nothing, by its last answer.
     shut_above: Moment,

@@ -1,5 +1,5 @@
-//! Room for the pools of a limit: how many keys and names it may have, how many of them one identity, and none that is new while
-//! memory is short. Pools that are there go on. They have few new sessions then.
+//! Bounds the pools of a limit: how many keys and names it may have, how many one identity may have, and none that is
+//! new while memory is short. Existing pools go on then, with few new sessions.
 
 use super::kept::Shelf;
 use super::sweeping::Replaced;
@@ -12,26 +12,26 @@ use crate::share::Owner;
 use lessor_protocol::{LimitName, Moment};
 use std::collections::BTreeMap;
 
-/// Pools that every new key pays for looking at. With more than one, a flood of new keys cannot outrun the sweep
-/// that makes room for them; each more makes a new key dearer.
+/// Pools that are swept for every new key. With more than one, a flood of new keys cannot outrun the sweep that makes
+/// room for them; each more makes a new key dearer.
 const STEPS_FOR_KEY: usize = 4;
 
-/// Which identity a pool was made for: its place among [`Owners`], in two bytes. Zero stands for no identity.
+/// The identity that a pool was made for, as its place among [`Owners`] in two bytes. Zero stands for no identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OwnerPlace(u16);
 
-/// How many pools of a limit each identity has had made. Those of callers without one are not counted.
+/// Number of pools of a limit that were made for each identity. Pools of callers without one are not counted.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     places: BTreeMap<Owner, OwnerPlace>,
-    /// By place, from one on.
+    /// Identity and count by place; the first entry is of place 1.
     counts: Vec<(Owner, usize)>,
-    /// Places of identities that have none any more.
+    /// Places of identities that have no pools any more.
     free: Vec<OwnerPlace>,
 }
 
 impl Owners {
-    /// How many `owner` has.
+    /// Number of pools of `owner`.
     fn count(&self, owner: Owner) -> usize {
         self.places
             .get(&owner)
@@ -39,12 +39,12 @@ impl Owners {
             .map_or(0, |(_, count)| *count)
     }
 
-    /// The identity at `place`.
+    /// Returns the identity at `place`.
     pub(super) fn at(&self, place: OwnerPlace) -> Owner {
         place.index().and_then(|index| self.counts.get(index)).map_or(Owner::NONE, |(owner, _)| *owner)
     }
 
-    /// One more of `owner`. More identities than there are places for are not counted.
+    /// Counts one more pool of `owner`. An identity is not counted if no place is left for it.
     pub(super) fn add(&mut self, owner: Owner) -> OwnerPlace {
         if owner == Owner::NONE {
             return OwnerPlace::default();
@@ -60,14 +60,14 @@ impl Owners {
         place
     }
 
-    /// A place that was never taken, if there is one.
+    /// Returns a place that was never taken, if there is one.
     fn next_place(&mut self) -> Option<OwnerPlace> {
         let place = u16::try_from(self.counts.len() + 1).ok()?;
         self.counts.push((Owner::NONE, 0));
         Some(OwnerPlace(place))
     }
 
-    /// One less of the identity at `place`.
+    /// Counts one pool less of the identity at `place`.
     pub(super) fn remove(&mut self, place: OwnerPlace) {
         let Some((owner, count)) = place.index().and_then(|index| self.counts.get_mut(index)) else { return };
         *count -= 1;
@@ -86,19 +86,19 @@ pub(super) struct KeyedNames {
 }
 
 impl KeyedNames {
-    /// How many are in use.
+    /// Number of names in use.
     pub(super) fn len(&self) -> usize {
         self.begun.len()
     }
 
-    /// `owner` has a pool made of `name`.
+    /// Notes that a pool of `name` is made for `owner`.
     pub(super) fn begin(&mut self, name: &LimitName, owner: Owner) {
         if !self.begun.contains_key(name) {
             self.begun.insert(name.clone(), self.owners.add(owner));
         }
     }
 
-    /// `name` has no pool any more.
+    /// Notes that `name` has no pool any more.
     pub(super) fn end(&mut self, name: &LimitName) {
         if let Some(place) = self.begun.remove(name) {
             self.owners.remove(place);
@@ -109,30 +109,30 @@ impl KeyedNames {
 /// Whether an allocator has memory for new pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// It has.
+    /// The process takes no more than it may.
     Enough,
-    /// It takes more than it may, but no more than when it was looked at before.
+    /// The process takes more than it may, but no more than the most since memory last was enough.
     Short,
-    /// It takes more than it may, and more than ever since it was enough.
+    /// The process takes more than it may, and more than ever since memory last was enough.
     Shorter,
 }
 
-/// Watches how much memory a process takes, beside how much it may.
+/// Compares the memory that a process takes with what it may take.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryWatch {
     max: u64,
-    /// The most that it took since it was enough.
+    /// The most bytes that the process took since memory last was enough, and no less than `max`.
     most: u64,
 }
 
 impl MemoryWatch {
-    /// For a process that may take `max` bytes.
+    /// Watches a process that may take `max` bytes.
     pub fn new(max: u64) -> Self {
         MemoryWatch { max, most: max }
     }
 
-    /// It takes so many `bytes` now. Memory that is free again is not given back to the system at once: so what counts is whether the
-    /// process grows.
+    /// Judges the `bytes` that the process takes now. Freed memory does not go back to the system at once, so what
+    /// counts is whether the process grows.
     pub fn look(&mut self, bytes: u64) -> Memory {
         if bytes <= self.max {
             self.most = self.max;
@@ -153,11 +153,11 @@ impl OwnerPlace {
 }
 
 impl Limit {
-    /// Makes sure that there is room for the pool `id`, which `owner` asks for first. Where there is none, a pool makes room that has saved
-    /// up more than a new one has: one of `owner`, or any where the limit is full.
+    /// Makes room for the new pool `id`, which `owner` asks for. If a sweep is not enough, one pool goes that has saved
+    /// up more than a new one has: a pool of `owner`, or any pool if the limit is full.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no room.
     pub(super) fn make_room(&mut self, now: Moment, id: &PoolId, owner: Owner) -> Result<(), AskRejection> {
         self.sweep_pools(now, STEPS_FOR_KEY, Replaced::None);
         if self.check_room(id, owner).is_ok() {
@@ -167,7 +167,7 @@ impl Limit {
         let replaced = if is_full_for_all { Replaced::One } else { Replaced::OneOf(owner) };
         self.sweep_pools(now, STEPS_FOR_KEY, replaced);
         if self.check_room(id, owner).is_err() {
-            // A round was over before there was one.
+            // The round ended before it came to such a pool.
             self.sweep_pools(now, STEPS_FOR_KEY, replaced);
         }
         self.check_room(id, owner)
@@ -200,11 +200,11 @@ impl Limit {
         capacity.admit(name, pools, owner, self.owners.count(owner))
     }
 
-    /// Makes sure that there is room for the session of `holder` in the pool `id`, if that is there. Many keys have many sessions each:
-    /// no bound of one pool holds their sum, so it is held while memory is short.
+    /// Makes room for the session of `holder` in the pool `id`, if that exists. Many keys may have many sessions each,
+    /// and no bound of one pool bounds their sum. So the sum is bounded while memory is short.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no room.
     pub(crate) fn make_room_for_session(
         &mut self,
         now: Moment,
@@ -230,8 +230,8 @@ impl Limit {
         Err(AskRejection { reason: Reason::LesseesFull, field: None, detail })
     }
 
-    /// Has no more pools than now while memory is short, and no more sessions of pools that come and go. Those that are forgotten make
-    /// room for as many.
+    /// Bounds the pools, and the sessions of pools that come and go, to their numbers of now while memory is short. A
+    /// forgotten one makes room for another.
     pub(crate) fn hold_pools(&mut self, memory: Memory) {
         let (pools, sessions) = match (memory, self.held_pools) {
             (Memory::Short, Some(_)) => return,
@@ -243,7 +243,7 @@ impl Limit {
         (self.held_pools, self.held_sessions) = (pools, sessions);
     }
 
-    /// A pool that is made at `now`.
+    /// Returns a pool as it is made at `now`.
     pub(super) fn new_pool(&mut self, now: Moment, id: &PoolId) -> Pool {
         let of_key = id.key.as_ref().and_then(|key| self.overrides.get(key));
         let mut pool = self.past.pool(of_key.unwrap_or(&self.plan), now);
@@ -263,7 +263,7 @@ impl Limit {
         self.pools.insert(id, Shelf::of(Box::new(kept), made_for));
     }
 
-    /// Counts the pool `id`, which `owner` has made.
+    /// Counts the new pool `id` for `owner`.
     pub(super) fn begin_pool(&mut self, id: &PoolId, owner: Owner) -> OwnerPlace {
         if let (true, Some(name)) = (self.is_keyed(), &id.name) {
             self.names.begin(name, owner);
@@ -272,13 +272,13 @@ impl Limit {
     }
 }
 
-/// How many of something a limit may have in use at once.
+/// A bound on the keys or names that a limit has in use at once.
 struct Capacity {
     most: usize,
     what: &'static str,
-    /// Why one more is refused.
+    /// Reason for refusing one more.
     reason: Reason,
-    /// What of the ask is refused then.
+    /// Field of the ask that the refusal names.
     field: &'static str,
 }
 
@@ -291,7 +291,7 @@ impl Capacity {
         Capacity { most, what: "names", reason: Reason::NamesFull, field: "limit" }
     }
 
-    /// Lets `owner` begin one more in the limit `name`, where there are `used` of which `owner` began `used_by_owner`.
+    /// Lets `owner` begin one more in the limit `name`, which has `used` in all and `used_by_owner` begun by `owner`.
     ///
     /// # Errors
     /// If the limit, or the identity, has as many as it may.

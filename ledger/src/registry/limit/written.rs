@@ -1,5 +1,5 @@
-//! What is written down of a limit and of its pools, and when that has to be. The allocator collects it; a limit that
-//! nothing is written down of has no part in it.
+//! What is written down of a limit and of its pools, and when that has to happen. The registry collects it into
+//! batches. All of it is off for a limit without a store.
 
 use super::{Kept, Limit, PoolId, Shelf};
 use crate::Rule;
@@ -11,35 +11,35 @@ use crate::share::Owner;
 use lessor_protocol::{ClockBounds, Moment};
 use serde_json::json;
 
-/// What a limit knows of what is written down of it. Without a store it is off, and everything counts as known.
+/// What is still to be written down of a limit. Without a store this is off, and every answer may leave at once.
 #[derive(Debug, Default)]
 pub(super) struct Unwritten {
     is_on: bool,
-    /// See [`LimitRow::version`]; `None` until it is known.
+    /// See [`LimitRow::version`]; `None` until the next row gets one.
     version: Option<u64>,
-    /// Whether its own row is to be written.
+    /// Whether the limit's own row is to be written.
     has_row: bool,
-    /// Pools that are to be written, each of them once.
+    /// Pools that are to be written, each once, and pools that are gone.
     pools: Vec<PoolId>,
-    /// Whether all that there are are to be written, beside those that are gone.
+    /// Whether all existing pools are to be written, beside the ones that are gone.
     has_all: bool,
     round: Round,
-    /// Whether something was answered that may not be known before it is written.
+    /// Whether an answer was given that may not leave before its permits are written down.
     is_uncovered: bool,
 }
 
-/// How far a batch has come that all pools of a limit are in.
+/// Progress of a batch that takes in all pools of a limit.
 #[derive(Debug, Default)]
 enum Round {
-    /// There is none, or it has come to the end.
+    /// There is no such batch, or it has all pools.
     #[default]
     Over,
-    /// Those after this one are still to be copied, as they are then.
+    /// Pools after this one are still to be copied, as they are by then; all of them if there is none.
     After(Option<PoolId>),
 }
 
 impl Unwritten {
-    /// Whether the pool `id` is to be written as one of all.
+    /// Whether the pool `id` will be written because all pools are.
     fn has(&self, id: &PoolId) -> bool {
         let is_ahead = match &self.round {
             Round::Over => false,
@@ -55,8 +55,8 @@ impl Unwritten {
 }
 
 impl LimitConfig {
-    /// All that makes the checkpoints of its pools what they are, but for those above and below it: rules, and what is counted
-    /// apart.
+    /// Returns what the checkpoints of its pools depend on, except for other limits: rules, drift, keys and the name of
+    /// the parent.
     pub(crate) fn basis(&self, clocks: ClockBounds) -> serde_json::Value {
         json!({
             "drift_ppm": clocks.drift_ppm(),
@@ -66,7 +66,7 @@ impl LimitConfig {
         })
     }
 
-    /// Whether it caps what is in flight, or keeps a steady flow, be it for one key.
+    /// Whether any of its rules, be it for one key, caps calls in flight or keeps a steady flow.
     pub(crate) fn counts_calls(&self) -> bool {
         let counts = |rule: &Rule| rule.longest().is_some() || rule.flow().is_some();
         self.rules.iter().chain(self.overrides.values().flatten()).any(counts)
@@ -74,13 +74,13 @@ impl LimitConfig {
 }
 
 impl Limit {
-    /// From now on what it lends is written down.
+    /// Begins to write down what the limit lends.
     pub(crate) fn begin_writing(&mut self) {
         self.unwritten.is_on = true;
         self.outdate_records();
     }
 
-    /// Its rules are others: what was written of its pools is of no use any more.
+    /// Has all rows written anew, because the old checkpoints are of no use under other rules.
     pub(super) fn outdate_records(&mut self) {
         if self.unwritten.is_on {
             self.unwritten.version = None;
@@ -88,17 +88,17 @@ impl Limit {
         }
     }
 
-    /// It, or who is above or below it, is another one.
+    /// Has the limit's own row written, because it changed, or a limit above or below it.
     pub(crate) fn write_row_soon(&mut self) {
         self.unwritten.has_row = self.unwritten.is_on;
     }
 
-    /// Whether all of its pools can go on as they were written down.
+    /// Whether all of its pools can go on from checkpoints.
     pub(crate) fn has_checkpoints(&self) -> bool {
         std::iter::once(&self.plan).chain(self.overrides.values()).all(|plan| plan.has_checkpoints())
     }
 
-    /// A pool was used: whether that is known, and what has to be written.
+    /// Notes that a pool was used: whether its answer may leave, and whether it has to be written.
     pub(super) fn note(&mut self, id: &PoolId) {
         self.note_leasing(id);
         if !self.unwritten.is_on {
@@ -113,14 +113,14 @@ impl Limit {
         }
     }
 
-    /// A pool is to be written, whatever was lent of it.
+    /// Has a pool written, whatever it has lent since its last checkpoint.
     pub(super) fn write_soon(&mut self, id: &PoolId) {
         if self.unwritten.is_on {
             self.queue(id);
         }
     }
 
-    /// A pool is to be written, or is gone and to be dropped.
+    /// Queues a pool that is to be written, or that is gone.
     fn queue(&mut self, id: &PoolId) {
         if self.unwritten.has(id) && self.pools.contains(id) {
             return;
@@ -130,14 +130,14 @@ impl Limit {
         }
     }
 
-    /// A pool was dropped: what is written of it is of no use any more.
+    /// Queues the row of a dropped pool to be dropped, too.
     pub(super) fn drop_written(&mut self, id: PoolId) {
         if self.unwritten.is_on {
             self.unwritten.pools.push(id);
         }
     }
 
-    /// Whether an answer was given since the last question that may not be known before what it lends is written.
+    /// Whether an answer was given, since the last call, that may not leave before its permits are written down.
     pub(crate) fn take_uncovered(&mut self) -> bool {
         std::mem::take(&mut self.unwritten.is_uncovered)
     }
@@ -147,7 +147,8 @@ impl Limit {
         self.unwritten.has_row || self.unwritten.has_all || !self.unwritten.pools.is_empty()
     }
 
-    /// The version of its rows, and its own row but for its basis, if that is to be written. `next` is a version that there never was.
+    /// Returns the version of its rows, and its own row without the basis, if that is to be written. `next` is an
+    /// unused version.
     pub(crate) fn row(&mut self, now: Moment, next: u64) -> (u64, Option<LimitRow>) {
         let version = *self.unwritten.version.get_or_insert(next);
         let (shares, longest) = (self.saved_shares(now), self.longest());
@@ -155,15 +156,15 @@ impl Limit {
         (version, std::mem::take(&mut self.unwritten.has_row).then(row))
     }
 
-    /// The pools that are to be written, and whether [`Limit::next_of_all`] says more. Each stays marked until [`Limit::pool_row`] is
-    /// called.
+    /// Takes the pools that are to be written, and returns whether [`Limit::next_of_all`] has more. Each stays marked
+    /// until [`Limit::pool_row`] is called.
     pub(crate) fn take_unwritten(&mut self) -> (Vec<PoolId>, bool) {
         let has_all = std::mem::take(&mut self.unwritten.has_all) && !self.pools.is_empty();
         self.unwritten.round = if has_all { Round::After(None) } else { Round::Over };
         (std::mem::take(&mut self.unwritten.pools), has_all)
     }
 
-    /// The next pool that is to be written where all are, and whether there are more.
+    /// Returns the next pool of a batch that takes in all pools, and whether there are more.
     pub(crate) fn next_of_all(&mut self) -> Option<(PoolId, bool)> {
         let Round::After(last) = std::mem::take(&mut self.unwritten.round) else { return None };
         let next = self.pools.next(last.as_ref())?.clone();
@@ -174,8 +175,9 @@ impl Limit {
         Some((next, has_more))
     }
 
-    /// The row of a pool at `now`, and what may be lent once it is durable; `Some(None)` of a pool that is gone. `None` if there is
-    /// nothing to write of it, or the limit has another `version` by now: then the next batch has it.
+    /// Returns the row of a pool at `now`, and its high-water mark once the row is durable; `Some(None)` for a pool
+    /// that is gone. `None` if there is nothing to write of the pool, or the limit has another `version` by now and the
+    /// next batch has the pool.
     pub(crate) fn pool_row(
         &mut self,
         now: Moment,
@@ -196,28 +198,28 @@ impl Limit {
         Some(Some((PoolRow { version, checkpoint, owner: owner.map(|owner| owner.0) }, mark)))
     }
 
-    /// What is to be written once more, all of it.
+    /// Has the limit's row and all pools written.
     pub(crate) fn write_all(&mut self) {
         if self.unwritten.is_on {
             (self.unwritten.has_row, self.unwritten.has_all) = (true, true);
         }
     }
 
-    /// What came with `mark` is durable.
+    /// Raises the high-water mark of a pool to `mark`, whose checkpoint is durable.
     pub(crate) fn raise_high_water(&mut self, id: &PoolId, mark: HighWater) {
         if let Some(shelf) = self.pools.get_mut(id, &mut self.tally) {
             shelf.with(|kept| kept.pool.raise_high_water(mark));
         }
     }
 
-    /// It goes on where an earlier life was until `now`, with pools that are still to be restored.
+    /// Goes on from what an earlier run wrote, which ended by `now`. Its pools are restored after this.
     pub(crate) fn resume(&mut self, now: Moment) {
         self.restored = Some(now);
         let pools = self.pools.all(&mut self.tally);
         pools.for_each(|shelf| shelf.with(|kept| kept.pool.forget_safe_shares(now)));
     }
 
-    /// Goes on with all of its pools that are `written`, of this `version` of it.
+    /// Restores all of its pools that are `written`. The limit's own row has this `version`.
     pub(crate) fn restore_all(&mut self, written: &Written, version: u64, gap: Gap, now: Moment) {
         let name = self.config.name.to_string();
         let first = PoolPlace { limit: name.clone(), id: PoolId::default() };
@@ -231,13 +233,13 @@ impl Limit {
         }
     }
 
-    /// Goes on with a pool as it was written down in `row`, of this `version` of its limit. One that is of no use begins
-    /// as after a loss.
+    /// Restores a pool from `row`. If the row has another version than the limit's own, or cannot be used, the pool
+    /// begins as after a loss of books.
     pub(super) fn restore(&mut self, id: PoolId, row: &PoolRow, version: u64, gap: Gap, now: Moment) {
         let plan = id.key.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.plan).clone();
         let restored = || Pool::from_checkpoint(plan.clone(), &row.checkpoint, gap, now);
         let pool = (row.version == version).then(restored).flatten().unwrap_or_else(|| {
-            // If its rules are changed before that is over, it still is not.
+            // A change of the rules does not end the wait.
             self.past = Past::Lost(now);
             self.past.pool(&plan, now)
         });
@@ -249,7 +251,7 @@ impl Limit {
         let made_for = self.begin_pool(&id, row.owner.map_or(Owner::NONE, Owner));
         let mut shelf = Shelf::of(Box::new(kept), made_for);
         if self.makes_pools() {
-            // Most rested when they were written.
+            // Most pools were at rest when they were written.
             shelf.rest();
         }
         if let Some(old) = self.pools.insert(id, shelf) {
