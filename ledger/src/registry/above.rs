@@ -16,10 +16,10 @@ use std::time::Duration;
 /// Asks that become due within this span go with those that are due now.
 const TOGETHER: Duration = Duration::from_millis(1);
 
-/// Limits that were removed have so much of an exchange at most: loans of others are to be renewed in time.
+/// Most asks of removed limits in one exchange, so that loans of the other limits are renewed in time.
 const LEAVES_AT_ONCE: usize = ASKS_MAX / 10;
 
-/// The pool of an ask, and what it says beside it.
+/// The pool of an ask, and what the pool says beside the ask.
 #[derive(Clone, Debug)]
 pub struct Asker {
     limit: String,
@@ -37,13 +37,13 @@ pub struct DueAbove {
     pub asks: Vec<AskBody>,
     /// When the next ask is due; `None` if none is due before a node asks here.
     pub next: Option<Moment>,
-    /// The round trip to report.
+    /// The round-trip time to report.
     pub distance: Duration,
     /// The session to report.
     pub session: u64,
 }
 
-/// The `limits` that are leased from `upstream`, with their names.
+/// Returns the `limits` that are leased from `upstream`, with their names.
 fn leased<'a>(
     limits: &'a mut Limits,
     upstream: &'a Upstream,
@@ -52,7 +52,7 @@ fn leased<'a>(
 }
 
 impl DueAbove {
-    /// An ask is due `at` that moment.
+    /// Notes that an ask is due `at` that moment.
     fn is_next(&mut self, at: Option<Moment>) {
         self.next = self.next.into_iter().chain(at).min();
     }
@@ -65,8 +65,8 @@ impl DueAbove {
     }
 }
 
-/// Returns how many asks of each limit go with one exchange, at most `most` in all. Limits that have more have an even part.
-/// The remainder goes to the asks that are to be answered first.
+/// Returns how many asks of each limit go with one exchange, at most `most` in all. Limits with too many asks get even
+/// parts. The remainder goes to the asks that are to be answered first.
 fn parts(due: &[Due], most: usize) -> Vec<usize> {
     let mut counts: Vec<usize> = due.iter().map(|due| due.pools.len()).collect();
     counts.sort_unstable();
@@ -88,17 +88,17 @@ fn parts(due: &[Due], most: usize) -> Vec<usize> {
     parts
 }
 
-/// What an upstream granted, in the order of the asks.
+/// The answers of an upstream, in the order of the asks.
 #[derive(Clone, Copy, Debug)]
 pub struct Granted<'a> {
     /// The answers.
     pub bodies: &'a [GrantBody],
-    /// Of each grant, what is for each guaranteed group. Only roots say that.
+    /// For each grant, the permits for each guaranteed group. Only roots say that.
     pub groups: &'a [Vec<u64>],
 }
 
 impl<'a> Granted<'a> {
-    /// What an allocator granted.
+    /// Wraps the answers of an allocator.
     pub fn of(bodies: &'a [GrantBody]) -> Self {
         Granted { bodies, groups: &[] }
     }
@@ -109,13 +109,14 @@ impl<'a> Granted<'a> {
 pub struct ExchangeOutcome {
     /// Whether another session begins, because the upstream does not agree on this one.
     pub begins_session: bool,
-    /// Asks with an error for an answer, or a grant that is of no use here.
+    /// Number of asks that were answered with an error, or with a grant that is of no use here.
     pub unfit: usize,
 }
 
 impl Registry {
-    /// What is `due`, as it is asked of roots. `version` says by which configuration a limit goes; the newest is `known`. The root of a
-    /// limit that was removed goes by what others say. `None` for one that is forgotten.
+    /// Returns the asks that are `due`, as they are asked of roots. `version` returns the configuration that a limit
+    /// goes by; the newest is `known`. The root of a removed limit goes by what other allocators say. `None` stands for
+    /// a limit that is forgotten.
     pub fn root_asks(
         &self,
         due: &DueAbove,
@@ -134,8 +135,8 @@ impl Registry {
         due.askers.iter().zip(&due.asks).map(root_ask).collect()
     }
 
-    /// Suspends limits of a shared store as `suspensions` says, when it is `there` on the clock of the store. Returns an event for
-    /// each change.
+    /// Suspends limits of a shared store as `suspensions` says, when the clock of the store shows `there`. Returns an
+    /// event for each change.
     pub fn follow_suspensions(
         &mut self,
         suspensions: &Suspensions,
@@ -160,13 +161,13 @@ impl Registry {
         events
     }
 
-    /// The upstreams of all limits.
+    /// Returns the upstreams of all limits.
     pub fn upstreams(&self) -> BTreeSet<Upstream> {
         self.limits.locked().filter_map(|(_, limit)| limit.upstream().cloned()).collect()
     }
 
-    /// The asks that are due to `upstream`, `rtt` away. Limits that were removed give all back, until that is answered, and so do all
-    /// limits of a registry that stops.
+    /// Writes the asks that are due to `upstream`, where an exchange takes `rtt`. Removed limits give back everything
+    /// until the upstream has answered that, and so do all limits of a registry that stops.
     pub fn asks_above(&mut self, now: Moment, upstream: &Upstream, rtt: Duration) -> DueAbove {
         self.mind_lost_loans(now);
         let mut all = DueAbove { distance: rtt, session: self.session_above, ..DueAbove::default() };
@@ -198,8 +199,8 @@ impl Registry {
         all
     }
 
-    /// Asks upstreams as the session `number` from now on. No other life of an allocator may have that number, and no stranger
-    /// may foresee it: an upstream takes a session that claims less for one that gave permits back.
+    /// Asks upstreams as the session `number` from now on. No other run of an allocator may have that number, and no
+    /// stranger may foresee it: an upstream takes permits that a session does not claim any more for given back.
     pub fn ask_above_as(&mut self, number: u64) {
         self.session_above = 1 + number % PERMITS_MAX;
     }
@@ -214,7 +215,7 @@ impl Registry {
         }
     }
 
-    /// Begins another session. What is held goes on until it ends, and then counts from zero.
+    /// Begins another session with all upstreams. Loans go on until they end, and then pools count from zero.
     pub(super) fn begin_session_above(&mut self, now: Moment) {
         self.ask_above_as(self.session_above);
         let limits = self.limits.values_mut().chain(self.retired.values_mut());
@@ -265,14 +266,14 @@ impl Registry {
         outcome
     }
 
-    /// Lends on nothing more of what a shared store has lent, because the clock may have stood still.
+    /// Stops lending on what a shared store has lent, because the clock may have stood still.
     pub fn hold_back_store(&mut self, now: Moment) {
         let leased =
             self.limits.values_mut().filter(|limit| limit.upstream().is_some_and(Upstream::is_store));
         leased.for_each(|limit| limit.hold_back_above(now));
     }
 
-    /// Notes that no answer came to `askers`.
+    /// Notes that no answer came to the asks of `askers`.
     pub fn on_failure_above(&mut self, askers: &[Asker]) {
         for Asker { limit, pool, .. } in askers {
             let limit = self.limits.get_mut(limit).or_else(|| self.retired.get_mut(limit));

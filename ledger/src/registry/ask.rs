@@ -1,5 +1,5 @@
-//! One exchange: each of its entries is read, asked of its limit and answered. What its nodes heard of a vendor goes to the pool
-//! first, and an event tells listeners of a change.
+//! One exchange: each of its entries goes to its limit and is answered. What the node read off a vendor's answers goes
+//! to the pool first, and an event tells listeners of a change.
 
 use super::family::Family;
 use super::sessions::{NotEntered, SESSIONS_MAX, SESSIONS_OF_IDENTITY_MAX};
@@ -15,59 +15,59 @@ use std::collections::HashSet;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-/// When to ask again after "stopping". A successor takes about a second to start.
+/// Retry delay of a refusal because the allocator is stopping. A successor takes about a second to start.
 const STOPPING_RETRY: Duration = Duration::from_secs(1);
 
 const STOPPING: Answer =
     Answer::Refusal(Refusal { reason: RefusalReason::Stopping, retry_after: STOPPING_RETRY });
 
-/// What a limit that was removed answers, if it is asked.
+/// The refusal with which a removed limit settles an ask.
 const GONE: Refusal = Refusal { reason: RefusalReason::Other, retry_after: Duration::ZERO };
 
-/// What one exchange came to. The names in its answers are strings, or lent by the asks.
+/// The outcome of one exchange. The names in its answers are strings, or borrowed from the asks.
 #[derive(Debug)]
 pub struct Exchanged<N = String> {
     /// One answer for each entry, in order.
     pub grants: Vec<GrantBody<N>>,
-    /// For listeners: at most one for each ask.
+    /// Events for listeners, at most one for each ask.
     pub events: Vec<Event>,
-    /// The number of the batch that has to be durable before the answers may be known; `None` if they may be at once.
+    /// Number of the batch that has to be durable before the answers may leave; `None` if they may leave at once.
     pub waits_for: Option<u64>,
 }
 
-/// One exchange, as far as its entries have to know of each other.
+/// State that the entries of one exchange share.
 struct Exchange<'c, 'a> {
     now: Moment,
     caller: &'c Caller,
-    /// The pools of the entries before, where there are several.
+    /// Pools of the entries before; `None` if there is just one entry.
     pools: Option<HashSet<(&'a str, Option<&'a str>)>>,
     /// The session of the caller, once an entry was asked of a pool.
     session: Option<SessionId>,
     events: Vec<Event>,
-    /// Whether one of the answers may not be known before it is written down.
+    /// Whether one of the answers may not leave before its permits are written down.
     is_uncovered: bool,
 }
 
-/// What an ask is answered, and what the node is told beside it.
+/// The answer to an ask, and what the node is told beside it.
 struct Answered {
     answer: Answer,
     safe: Option<SafeShare>,
     /// Permits that the pool has left, if it knows, and its window.
     left: Left,
-    /// What the limit says of refusals, and of nodes that reach no allocator.
+    /// Options of the limit that tell the node how to refuse, and what to do while it reaches no allocator.
     shadow: bool,
     fallback: Fallback,
 }
 
-/// What became of an ask at the limit that it is for.
+/// The outcome of an ask at its own limit.
 enum Asked {
     Answered(Answered),
-    /// The pool has others above it, which are to be asked with it.
+    /// The limit has a parent: the pools above are to be asked with this one.
     Below(Holder, PoolId),
 }
 
 impl Registry {
-    /// [`Registry::answers`] with names of their own.
+    /// Answers one exchange as [`Registry::answers`] does, with owned names.
     ///
     /// # Panics
     /// As [`Registry::answers`].
@@ -77,8 +77,9 @@ impl Registry {
         Exchanged { grants, events, waits_for }
     }
 
-    /// Answers one exchange, with names that are lent by `asks`. A wrong entry changes nothing, and fails no other entry. Exchanges of
-    /// several threads go on side by side: each has the limit that it asks, and those above, for as long as that takes.
+    /// Answers one exchange, with names borrowed from `asks`. A wrong entry changes nothing, and fails no other entry.
+    /// Exchanges of several threads go on side by side. Each locks the limit of an ask, and the limits above, while it
+    /// answers that ask.
     ///
     /// # Panics
     /// If a thread panicked in the middle of an exchange with one of the limits.
@@ -125,7 +126,7 @@ impl Registry {
             Err(wrong) => {
                 self.count_wrong(wrong.reason);
                 let mut body = unanswered(name, key, wrong);
-                // A refusal says it too: a node needs it most then.
+                // An error carries these options too: a node needs them most then.
                 if let Some(limit) = self.limits.lock_for(name) {
                     (body.shadow, body.fallback) = (limit.config().shadow, limit.config().fallback);
                 }
@@ -160,8 +161,9 @@ impl Registry {
         }
     }
 
-    /// A limit that was removed takes in what `ask` reports and gives back. The caller is told that there is no such limit, and takes that
-    /// for the end of what it has to say: if the limit comes back, what it was lent may not count as unspent.
+    /// Lets a removed limit take in what `ask` reports and gives back. The caller is told that there is no such limit,
+    /// and so reports no more. If the limit comes back, permits that this ask reports as spent must not count as
+    /// unspent.
     fn settle_last<N: AsRef<str>>(
         &self,
         exchange: &mut Exchange<'_, '_>,
@@ -178,7 +180,7 @@ impl Registry {
         let (now, said) = (limit.not_before(exchange.now), said(&limit, ask));
         let holder = Holder { id, share: limit.config().share(&caller.node, caller.owner), rtt: caller.rtt };
         if limit.config().parent.is_none() {
-            // An ask that cannot be true changes nothing.
+            // A wrong ask changes nothing. The caller is told of the unknown limit in any case.
             let _ = limit.refuse(now, &pool, holder, caller.seq, said, GONE);
             return;
         }
@@ -243,7 +245,7 @@ impl Registry {
         Ok(Asked::Answered(answered(limit, now, Some(id), &pool, answer?)))
     }
 
-    /// Asks a pool of the limit called `name`, and those above it.
+    /// Asks a pool of the limit called `name`, and the pools above it.
     fn ask_below(
         &self,
         exchange: &mut Exchange<'_, '_>,
@@ -269,19 +271,19 @@ impl Registry {
         Ok(answered(limit, now, Some(holder.id), pool, answer))
     }
 
-    /// The answer is not to be known before what `family` lends is written down.
+    /// Notes whether the answer may not leave before what `family` lends is written down.
     fn awaits(&self, exchange: &mut Exchange<'_, '_>, family: &mut Family<'_>) {
         family.limits().for_each(|limit| exchange.is_uncovered |= self.journaled.sees(limit));
     }
 }
 
-/// What `ask` says of `limit`. Where nothing passes in shadow mode, no node can have counted what did.
+/// Returns what `ask` says to `limit`. A count of calls that passed is dropped if the limit is not in shadow mode.
 fn said<N: AsRef<str>>(limit: &Limit, ask: &AskBody<N>) -> Ask {
     let said = ask.ask();
     if limit.config().shadow { said } else { Ask { shadow_refused: 0, ..said } }
 }
 
-/// What a session is told beside `answer`, of `pool`.
+/// Adds to `answer` what a session is told beside it about `pool`.
 fn answered(
     limit: &mut Limit,
     now: Moment,
@@ -295,7 +297,8 @@ fn answered(
     Answered { answer, safe, left, shadow: config.shadow, fallback: config.fallback }
 }
 
-/// The pool takes in what the session `id` heard of the vendor, if `ask` says so. Listeners hear of a change.
+/// Lets the pool take in what the session `id` read off the vendor's answers, if `ask` says something of that. Returns
+/// an event for listeners if it changes what nodes may spend.
 fn observe<N: AsRef<str>>(
     limit: &mut Limit,
     now: Moment,

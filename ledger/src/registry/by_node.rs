@@ -1,12 +1,12 @@
-//! Numbers by node name, or by how the name begins: what weights, priorities and guarantees are written as. The
-//! allocator looks them up once an ask; a node's own claims never enter.
+//! Numbers by node name, or by how the name begins. Weights, priorities and guarantees are written so. The allocator
+//! looks them up once an ask; what a node claims of itself never enters.
 
 use lessor_protocol::NodeName;
 
-/// A number for each node whose name or beginning of a name is here.
+/// Numbers by the names of nodes, or by how names begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ByNode {
-    /// Whole names first, then beginnings with the longest first: the first that fits is the closest.
+    /// Whole names first, then beginnings with the longest first. So the first entry that fits is the closest.
     entries: Vec<Entry>,
 }
 
@@ -18,7 +18,7 @@ struct Entry {
 }
 
 impl ByNode {
-    /// From patterns: a name, or how names begin followed by `*`.
+    /// Makes the numbers from patterns. A pattern is a name, or how names begin followed by `*`.
     pub fn new(pairs: &[(&str, u64)]) -> Self {
         let entry = |&(pattern, number): &(&str, u64)| match pattern.strip_suffix('*') {
             Some(stem) => Entry { stem: stem.to_owned(), is_whole: false, number },
@@ -32,7 +32,7 @@ impl ByNode {
         ByNode { entries }
     }
 
-    /// Which entry `node` belongs to, counted from zero.
+    /// Returns the index of the entry that `node` belongs to.
     pub fn group(&self, node: &NodeName) -> Option<usize> {
         let fits = |entry: &Entry| {
             if entry.is_whole { node.as_str() == entry.stem } else { node.as_str().starts_with(&entry.stem) }
@@ -40,17 +40,17 @@ impl ByNode {
         self.entries.iter().position(fits)
     }
 
-    /// The number of `node`, if there is one.
+    /// Returns the number of `node`, if it has one.
     pub fn of(&self, node: &NodeName) -> Option<u64> {
         self.group(node).map(|group| self.entries[group].number)
     }
 
-    /// All numbers, in the order of groups.
+    /// Returns all numbers, in the order of groups.
     pub fn numbers(&self) -> impl Iterator<Item = u64> {
         self.entries.iter().map(|entry| entry.number)
     }
 
-    /// The patterns and their numbers, as they were written.
+    /// Returns the patterns as they were written, with their numbers.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (String, u64)> {
         let pattern = |entry: &Entry| {
             let star = if entry.is_whole { "" } else { "*" };

@@ -1,4 +1,4 @@
-//! What is configured of one limit, checked: its name, its rules, and how they are shared. All of the registry goes by it;
+//! The checked configuration of one limit: its name, its rules, and how its permits are shared.
 //! [`limit_text`](crate::limit_text) reads and writes it.
 
 use super::ByNode;
@@ -10,14 +10,14 @@ use lessor_protocol::{Fallback, Key, NodeName};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Keys that a keyed limit remembers at once, where the operator says nothing else. A key takes about 3 kB: a million of them would
-/// be 3 GB that the operator did not ask for. A thousand would refuse the users of a small shop.
+/// Keys that a keyed limit remembers at once by default. A key in use takes 1 to 1.5 kB, so a million of them would
+/// take more than 1 GB that the operator did not ask for. A thousand would refuse the users of a small shop.
 pub const KEYS_MAX: usize = 100_000;
 
 /// Sessions that one pool remembers by default.
 pub const LESSEES_MAX: usize = 10_000;
 
-/// One limit.
+/// The configuration of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitConfig {
     /// Its name or pattern, unique.
@@ -28,15 +28,15 @@ pub struct LimitConfig {
     pub upstream: Option<Upstream>,
     /// Whether there is one pool for each key, and for how many keys at once.
     pub keyed: Keyed,
-    /// What must hold, all of it: at least one rule, unless another allocator has the limit.
+    /// Rules, which all hold: at least one, unless another allocator has the limit.
     pub rules: Vec<Rule>,
-    /// What must hold for single keys instead.
+    /// Rules of single keys, which hold instead.
     pub overrides: BTreeMap<Key, Vec<Rule>>,
-    /// Whether nothing is refused, and what would have been is counted.
+    /// Whether nodes refuse nothing, and count what they would have refused.
     pub shadow: bool,
     /// What nodes do while they cannot reach the allocator.
     pub fallback: Fallback,
-    /// Whether it lends more slowly below its low-water mark.
+    /// Whether the limit lends more slowly below its low-water mark.
     pub ease_off: bool,
     /// Sessions that each pool remembers.
     pub lessees_max: usize,
@@ -55,7 +55,7 @@ pub struct LimitConfig {
 pub enum Keyed {
     /// One pool.
     No,
-    /// One for each key, and at most so many at once.
+    /// One for each key, up to a bound.
     Yes {
         /// The bound.
         keys_max: usize,
@@ -63,7 +63,7 @@ pub enum Keyed {
 }
 
 impl LimitConfig {
-    /// The allocator that it is leased from, if it is.
+    /// Returns the address of the allocator that the limit is leased from, if it is.
     pub fn leased_from(&self) -> Option<&str> {
         match self.upstream.as_ref()? {
             Upstream::Address(address) => Some(address),
@@ -71,7 +71,7 @@ impl LimitConfig {
         }
     }
 
-    /// What sessions of `node` count for that belong to `owner`.
+    /// Returns the share of sessions of `node` that belong to `owner`.
     pub fn share(&self, node: &NodeName, owner: Owner) -> Share {
         Share {
             weight: self.weights.of(node).unwrap_or(Share::EVEN.weight),
@@ -85,10 +85,10 @@ impl LimitConfig {
 /// Where a limit is leased from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Upstream {
-    /// The store that several allocators share, whose time that source tells. The limit has its rules here: those of its roots
-    /// there.
+    /// The store that several allocators share, and the source of its time. The limit has rules here, which its roots
+    /// there go by.
     Store(TimeSource),
-    /// Another allocator: `http://host:port`, and a path where it is behind something.
+    /// Another allocator: `http://host:port`, and a path if it is behind a proxy.
     Address(String),
 }
 
@@ -98,7 +98,7 @@ impl Upstream {
         matches!(self, Upstream::Store(_))
     }
 
-    /// As it was written, without a slash at its end; of a store, what it is.
+    /// Returns the address without a slash at its end, or `store`.
     pub fn as_str(&self) -> &str {
         match self {
             Upstream::Store(_) => "store",

@@ -1,5 +1,5 @@
-//! The decisions of operators at an allocator with limits of its own. They are written down with what is lent, and hold in the
-//! next life. A limit that was put or removed stays so, for as long as the file says the same of it.
+//! The decisions of operators at an allocator with limits of its own. They are written down with what is lent, and hold
+//! in the next run. A limit that was put or removed stays so as long as the file says the same of it.
 
 use super::rows::{DecisionRow, PutRow, Written};
 use super::written::{Departed, heir};
@@ -11,7 +11,7 @@ use lessor_protocol::Moment;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The limits of the file, and which decisions are to be written down.
+/// The limits of the file, and the decisions that are to be written down.
 #[derive(Debug)]
 pub(super) struct LocalOverrides {
     file: BTreeMap<String, LimitConfig>,
@@ -19,12 +19,12 @@ pub(super) struct LocalOverrides {
     unwritten: BTreeSet<String>,
 }
 
-/// As many nodes are blocked as may be.
+/// The error that as many nodes are blocked as may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{BLOCKED_MAX} nodes are blocked, as many as may be: lift one first")]
 pub struct BlockedFull;
 
-/// Each of `limits` by its name or pattern.
+/// Returns a map of `limits` by their names or patterns.
 pub fn by_name(limits: &[LimitConfig]) -> BTreeMap<String, LimitConfig> {
     limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect()
 }
@@ -34,7 +34,7 @@ fn as_written(limit: Option<&LimitConfig>) -> Option<Value> {
 }
 
 impl LocalOverrides {
-    /// No decisions yet, and a file that says `limits`.
+    /// Begins without decisions, with a file that says `limits`.
     pub(super) fn new(limits: &[LimitConfig]) -> Self {
         LocalOverrides { file: by_name(limits), unwritten: BTreeSet::new() }
     }
@@ -73,12 +73,12 @@ impl Registry {
         Some(Ok(was_so))
     }
 
-    /// The limits of the file.
+    /// Returns the limits of the file.
     pub fn of_file(&self) -> impl Iterator<Item = &LimitConfig> {
         self.overrides.file.values()
     }
 
-    /// The file says `limits` from now on.
+    /// Notes that the file says `limits` from now on.
     pub fn file_says(&mut self, limits: &[LimitConfig]) {
         let before = std::mem::replace(&mut self.overrides.file, by_name(limits));
         let names: BTreeSet<&String> = before.keys().chain(self.overrides.file.keys()).collect();
@@ -87,7 +87,7 @@ impl Registry {
         others.iter().for_each(|name| self.note_decision(name));
     }
 
-    /// The decisions about the limit called `name` are to be written.
+    /// Has the decisions about the limit called `name` written.
     pub fn note_decision(&mut self, name: &str) {
         if self.journaled.is_on() {
             self.overrides.unwritten.insert(name.to_owned());
@@ -95,12 +95,12 @@ impl Registry {
         }
     }
 
-    /// All decisions are to be written.
+    /// Has all decisions written.
     pub(super) fn write_decisions(&mut self) {
         self.overrides.unwritten = self.limits.names().chain(self.overrides.file.keys()).cloned().collect();
     }
 
-    /// The rows that are to be written `now`.
+    /// Returns the rows that are to be written `now`.
     pub(super) fn decision_rows(&mut self, now: Moment) -> BTreeMap<String, Option<DecisionRow>> {
         let names = std::mem::take(&mut self.overrides.unwritten).into_iter();
         let rows = names.map(|name| {
@@ -121,7 +121,7 @@ impl Registry {
         rows.collect()
     }
 
-    /// The decisions of an earlier life hold, with a file that says `limits`.
+    /// Takes over the decisions of an earlier run, with a file that says `limits`.
     pub fn take_decisions(&mut self, limits: &[LimitConfig], written: &Written, gap: Gap, now: Moment) {
         self.file_says(limits);
         let clocks = self.clocks;
@@ -133,8 +133,8 @@ impl Registry {
         }
     }
 
-    /// The decisions of a life whose books are `broken` hold. They are no part of the books, and neither is how long calls may take, and
-    /// what nodes may go on with by themselves.
+    /// Takes over the decisions of a registry whose books are `broken`. Decisions are no part of the books. Neither are
+    /// the longest calls and the safe shares that nodes may still spend, so the new limits wait for these.
     pub fn keep_decisions_of(&mut self, broken: &mut Registry, now: Moment) {
         std::mem::swap(&mut self.overrides.file, &mut broken.overrides.file);
         self.departed.append(&mut broken.departed);
@@ -142,7 +142,7 @@ impl Registry {
             let departed = Departed { past: limit.past_of_others(now), shares: limit.shares_out(now) };
             self.departed.insert(name.clone(), departed);
         }
-        // As at another start: names of those fall to patterns that know nothing of what they lent.
+        // As at a start: names of departed limits fall to patterns that know nothing of what those limits lent.
         let mut heirs: BTreeMap<String, Departed> = BTreeMap::new();
         for (name, departed) in &self.departed {
             let heir = heir(&self.limits, name);

@@ -1,4 +1,4 @@
-//! One exchange with a pool and the pools above it: locks their limits, from the lowest up, and lends the pools to the exchange. The
+//! One exchange with a pool and the pools above it: locks their limits, from the lowest up, and opens the pools. The
 //! pools decide what is charged where.
 
 use super::Caller;
@@ -18,8 +18,8 @@ pub(super) struct Family<'a> {
 }
 
 impl<'a> Family<'a> {
-    /// Locks the limits from the one called `name` up, and opens their pools from `id` on. Makes those that are not there yet, for
-    /// `owner`.
+    /// Locks the limits from the one called `name` up, and opens their pools from `id` on. Pools that do not exist are
+    /// made for `owner`.
     ///
     /// # Errors
     /// If there is no room for one of them, or a key has no parent.
@@ -33,7 +33,7 @@ impl<'a> Family<'a> {
         Family::of(chain_of(limits, name, id)?, now, owner)
     }
 
-    /// The same of a limit that was `removed`: those above it are among `limits`.
+    /// Opens the pools of an exchange with a limit that was `removed`. The limits above it are among `limits`.
     ///
     /// # Errors
     /// As [`Family::open`].
@@ -70,10 +70,10 @@ impl<'a> Family<'a> {
         is_open.map(|()| family)
     }
 
-    /// Makes sure that there is room for the session of `holder` in the lowest pool.
+    /// Makes room for the session of `holder` in the lowest pool.
     ///
     /// # Errors
-    /// If there is none: then the pools are closed.
+    /// If there is no room. The pools are closed then.
     pub(super) fn admit(&mut self, holder: Holder) -> Result<(), AskRejection> {
         let (limit, id, now) = self.lowest();
         let is_admitted = limit.make_room_for_session(now, id, holder);
@@ -83,13 +83,14 @@ impl<'a> Family<'a> {
         is_admitted
     }
 
-    /// The refusal that `caller` gets instead of a grant, if one of the limits is suspended.
+    /// Returns the refusal that `caller` gets instead of a grant, if one of the limits is suspended.
     pub(super) fn refusal(&mut self, caller: &Caller) -> Option<Refusal> {
         let now = self.now;
         self.members.iter_mut().find_map(|(limit, _)| limit.suspension().refusal(now, &caller.node))
     }
 
-    /// Runs `act` on the lowest pool and those above it, with the share of `caller` by each limit, and keeps the sums of the limits.
+    /// Runs `act` on the lowest pool and the pools above it, with the share of `caller` by each limit. Then closes the
+    /// pools, which updates the sums of the limits.
     pub(super) fn with<T>(
         &mut self,
         caller: &Caller,
@@ -111,19 +112,19 @@ impl<'a> Family<'a> {
         opened.for_each(|(limit, id)| limit.close(now, id));
     }
 
-    /// The lowest limit, and which of its pools it is.
+    /// Returns the lowest limit, its pool in this exchange, and the moment of the exchange.
     pub(super) fn lowest(&mut self) -> (&mut Limit, &PoolId, Moment) {
         let (limit, id) = self.members.first_mut().expect("there is one at least");
         (limit, id, self.now)
     }
 
-    /// All limits.
+    /// Returns the limits, the lowest first.
     pub(super) fn limits(&mut self) -> impl Iterator<Item = &mut Limit> {
         self.members.iter_mut().map(|(limit, _)| &mut **limit)
     }
 }
 
-/// The limit called `name`, with its pool `id`, and those above it.
+/// Locks the limit called `name`, with its pool `id`, and the limits above it.
 fn chain_of<'a>(
     limits: &'a Limits,
     name: &str,

@@ -1,4 +1,4 @@
-//! Limits of tests, as an operator writes them.
+//! Configurations of tests, written as an operator writes them.
 
 use super::{LimitConfig, Registry, Upstream, Written};
 use crate::limit_text::{self, RawLimit};
@@ -7,7 +7,7 @@ use crate::rule::{Gap, SlidingWindow};
 use lessor_protocol::{ClockBounds, Moment};
 use serde::Deserialize;
 
-/// What a test configures.
+/// The configuration of a test.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) clocks: ClockBounds,
@@ -34,12 +34,12 @@ impl Config {
         Ok(Config { clocks, limits: limits.collect::<Result<_, _>>()? })
     }
 
-    /// A new registry of its limits.
+    /// Makes a new registry of its limits.
     pub(crate) fn registry(&self, past: Past, now: Moment, epoch: u64) -> Registry {
         Registry::new(&self.limits, self.clocks, past, now, epoch)
     }
 
-    /// One that goes on with what is `written`.
+    /// Makes a registry that goes on with what is `written`.
     pub(crate) fn restored(&self, written: &Written, gap: Gap, now: Moment, epoch: u64) -> Registry {
         Registry::restored(&self.limits, self.clocks, written, gap, now, epoch)
     }

@@ -1,5 +1,5 @@
-//! How a batch is made: begun at once, and its pools copied a few at a time, so that exchanges go on in between. What an exchange
-//! changes meanwhile goes into the next batch.
+//! Makes a batch. It begins at once, and its pools are copied a few at a time, so that exchanges go on in between. What
+//! an exchange changes meanwhile goes into the next batch.
 
 use super::written::basis_of;
 use super::{Batch, LimitConfig, LimitRow, PoolPlace, Registry};
@@ -20,12 +20,12 @@ struct Unwritten {
     limit: String,
     version: u64,
     pools: VecDeque<PoolId>,
-    /// Whether the limit says more.
+    /// Whether [`Limit::next_of_all`] has more.
     has_more: bool,
 }
 
 impl Unwritten {
-    /// The next of `limit`, which they are of.
+    /// Returns the next pool of `limit`, to which all of these belong.
     fn next(&mut self, limit: &mut Limit) -> Option<PoolId> {
         self.pools.pop_front().or_else(|| {
             let (pool, has_more) = limit.next_of_all().filter(|_| self.has_more)?;
@@ -40,10 +40,10 @@ impl Unwritten {
 }
 
 impl Gathering {
-    /// The batch, once all pools are in it.
+    /// Returns the batch, once all pools are in it.
     ///
     /// # Panics
-    /// If some are not: see [`Registry::gather`].
+    /// If some pools are not in it yet: see [`Registry::gather`].
     pub fn into_batch(self) -> Batch {
         assert!(self.left.iter().all(Unwritten::is_empty), "pools are still to be copied");
         self.batch
@@ -51,14 +51,14 @@ impl Gathering {
 }
 
 impl Registry {
-    /// What is to be durable next.
+    /// Makes the next batch, all at once.
     pub fn write_down(&mut self, now: Moment) -> Batch {
         let mut gathering = self.begin_batch(now);
         self.gather(now, &mut gathering, usize::MAX);
         gathering.into_batch()
     }
 
-    /// Begins a batch of all that is to be durable, for a store that has nothing yet.
+    /// Begins a batch of everything, for a store that has nothing yet.
     pub fn begin_whole_batch(&mut self, now: Moment) -> Gathering {
         self.limits.values_mut().chain(self.retired.values_mut()).for_each(Limit::write_all);
         self.write_decisions();
@@ -66,7 +66,7 @@ impl Registry {
         self.begin_batch(now)
     }
 
-    /// Begins the next batch. It is made of what [`Registry::gather`] copies until it says that this is all.
+    /// Begins the next batch. [`Registry::gather`] copies pools into it, until it says that these are all.
     pub fn begin_batch(&mut self, now: Moment) -> Gathering {
         let decisions = self.decision_rows(now);
         let journaled = &mut self.journaled;
@@ -92,7 +92,7 @@ impl Registry {
         }
         let is_unwritten = |(_, limit): &(&String, &mut Limit)| limit.is_unwritten();
         let (mut rows, mut left): (Vec<(String, LimitRow)>, _) = (vec![], VecDeque::new());
-        // What a limit lent just before it was removed is in the batch that its answer waits for.
+        // The answer of a limit that lent just before it was removed waits for this batch, too.
         let limits = self.retired.iter_mut().chain(self.limits.iter_mut());
         for (name, limit) in limits.filter(is_unwritten) {
             journaled.versions += 1;
@@ -103,7 +103,7 @@ impl Registry {
         }
         let all: Vec<&LimitConfig> = self.limits.values_mut().map(|limit| limit.config()).collect();
         for (name, row) in rows {
-            // All are in the order of their names.
+            // `all` is in the order of names.
             let place = all.binary_search_by_key(&name.as_str(), |config| config.name.as_str());
             let removed = || self.retired.lock(&name).map(|limit| limit.shared_config());
             let basis = match place {
@@ -115,7 +115,7 @@ impl Registry {
         Gathering { batch, left }
     }
 
-    /// Copies up to `most` pools more, beside exchanges with others. Returns whether these were all.
+    /// Copies up to `most` more pools, beside exchanges with other limits. Returns whether these were all.
     pub fn gather(&self, now: Moment, gathering: &mut Gathering, most: usize) -> bool {
         for _ in 0..most {
             while gathering.left.front().is_some_and(Unwritten::is_empty) {
@@ -124,7 +124,7 @@ impl Registry {
             let Some(first) = gathering.left.front_mut() else { return true };
             let name = &first.limit;
             let limit = self.limits.lock(name).or_else(|| self.retired.lock(name));
-            // One that was removed meanwhile goes with the next batch.
+            // The rows of a limit that was forgotten meanwhile are dropped by the next batch.
             let next = limit.and_then(|mut limit| Some((first.next(&mut limit)?, limit)));
             let Some((id, mut limit)) = next else {
                 gathering.left.pop_front();

@@ -1,6 +1,6 @@
-//! The limits of a registry by name, each behind a lock of its own, so that exchanges with different ones go on side by side. A
-//! thread that holds a limit locks nothing but the limit right above it, and circles are refused first. So no two threads wait for
-//! each other. What concerns all limits has the registry alone, and needs no lock.
+//! The limits of a registry by name, each behind a lock of its own, so that exchanges with different limits go on side
+//! by side. A thread that holds a limit locks only limits above it, and circles are refused first, so no two threads
+//! wait for each other. A caller that has the registry alone needs no lock.
 
 use super::{DEPTH_MAX, key_above};
 use crate::named::{all_named_for, named_for};
@@ -15,17 +15,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) struct Limits(BTreeMap<String, Mutex<Limit>>);
 
 impl Limits {
-    /// The limit called `name`, alone.
+    /// Returns the limit called `name`, without a lock.
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Limit> {
         self.0.get_mut(name).map(alone)
     }
 
-    /// The limit of an ask for `name`, alone: the one of that name, or else of the longest pattern that `name` fits.
+    /// Returns the limit of an ask for `name`, without a lock: the one of that name, or else of the longest pattern
+    /// that it fits.
     pub(super) fn get_mut_for(&mut self, name: &str) -> Option<&mut Limit> {
         self.get_mut(&named_for(&self.0, name)?)
     }
 
-    /// The limit called `name`, which other threads wait for until it is let go.
+    /// Locks the limit called `name`.
     ///
     /// # Panics
     /// If a thread panicked in the middle of a change to it.
@@ -33,26 +34,26 @@ impl Limits {
         self.0.get(name).map(locked)
     }
 
-    /// The limit of an ask for `name`, see [`Limits::get_mut_for`] and [`Limits::lock`].
+    /// Locks the limit of an ask for `name`, see [`Limits::get_mut_for`] and [`Limits::lock`].
     pub(super) fn lock_for(&self, name: &str) -> Option<MutexGuard<'_, Limit>> {
-        // The usual one has the name itself.
+        // Most asks are for a limit of that very name.
         match self.lock(name).filter(|_| !name.ends_with('*')) {
             None => self.lock(&named_for(&self.0, name)?),
             limit => limit,
         }
     }
 
-    /// The key under which the limit for `name` is here, see [`named_for`].
+    /// Returns the name or pattern of the limit for `name`, see [`named_for`].
     pub(super) fn named_for(&self, name: &str) -> Option<String> {
         named_for(&self.0, name)
     }
 
-    /// The keys under which all are here that `name` fits, see [`all_named_for`].
+    /// Returns the names and patterns of all limits that `name` fits, see [`all_named_for`].
     pub(super) fn all_named_for(&self, name: &str) -> impl Iterator<Item = String> {
         all_named_for(&self.0, name)
     }
 
-    /// The pool `id` of the limit called `name` and those above it, the lowest first.
+    /// Returns the pool `id` of the limit called `name` and the pools above it, the lowest first.
     ///
     /// # Errors
     /// If a key has no parent, or parents are missing or lead in a circle.
@@ -60,7 +61,7 @@ impl Limits {
         let mut chain = vec![];
         let mut next = Some((name.to_owned(), id));
         while let Some((name, id)) = next {
-            // Allocators that did not know of each other may have put limits that do not fit together.
+            // Operators at allocators that did not reach each other may have put limits that do not fit together.
             if chain.len() > DEPTH_MAX || chain.iter().any(|(other, _)| *other == name) {
                 let detail = format!(
                     "limits are above each other in a circle, or more than {DEPTH_MAX}, from {name:?} on"
@@ -74,7 +75,7 @@ impl Limits {
         Ok(chain)
     }
 
-    /// The limit above the one of `config`, and its pool that is above `id`.
+    /// Returns the limit above the one of `config`, and its pool that is above `id`.
     pub(super) fn above(
         &self,
         config: &LimitConfig,
@@ -94,59 +95,60 @@ impl Limits {
         Ok(Some((parent, PoolId::from(Some(key)))))
     }
 
-    /// All of them by name, each locked while it is looked at.
+    /// Locks one limit after the other, by name.
     pub(super) fn locked(&self) -> impl Iterator<Item = (&str, MutexGuard<'_, Limit>)> {
         self.0.iter().map(|(name, limit)| (name.as_str(), locked(limit)))
     }
 
-    /// All of them by name, alone.
+    /// Returns all limits by name, without a lock.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&String, &mut Limit)> {
         self.0.iter_mut().map(|(name, limit)| (name, alone(limit)))
     }
 
-    /// All of them, alone.
+    /// Returns all limits, without a lock.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
         self.0.values_mut().map(alone)
     }
 
-    /// Their names and patterns.
+    /// Returns the names and patterns of all limits.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.0.keys()
     }
 
-    /// Whether one is called so.
+    /// Whether there is a limit called `name`.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// How many there are.
+    /// Number of limits.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no limit.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Puts `limit` in, in place of one of that name.
+    /// Adds `limit`, in place of one of that name.
     pub(super) fn insert(&mut self, name: String, limit: Limit) {
         self.0.insert(name, Mutex::new(limit));
     }
 
-    /// Takes one out.
+    /// Takes the limit called `name` out.
     pub(super) fn remove(&mut self, name: &str) -> Option<Limit> {
         let limit = self.0.remove(name)?;
         Some(limit.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Keeps those that `stays` says yes to.
+    /// Keeps the limits that `stays` accepts.
     pub(super) fn retain(&mut self, mut stays: impl FnMut(&mut Limit) -> bool) {
         self.0.retain(|_, limit| stays(alone(limit)));
     }
 }
 
-/// Books that a panic left half written are used for what is no part of them: what operators decided.
+/// Returns the limit even if a panic left its books half written. It is still needed for what is no part of the books,
+/// as what operators decided.
 fn alone(limit: &mut Mutex<Limit>) -> &mut Limit {
     limit.get_mut().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! Limits are put, changed and removed while the allocator runs. No lease is taken back. A removed limit is remembered for as
-//! long as what it lent counts.
+//! Puts, changes and removes limits while the allocator runs. No lease is taken back. A removed limit is remembered for
+//! as long as what it lent counts.
 
 use super::limits::Limits;
 use super::written::Departed;
@@ -12,12 +12,12 @@ use crate::registry::limit::Limit;
 use lessor_protocol::Moment;
 use std::sync::MutexGuard;
 
-/// There is no room for another limit.
+/// The error that there is no room for another limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there are {LIMITS_MAX} limits, as many as may be, those that went lately included")]
 pub struct LimitsFull;
 
-/// Why several changes are refused, all of them.
+/// The reason why a set of changes is refused as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// There would be too many limits.
@@ -28,20 +28,20 @@ pub enum Unfit {
     Parent(String),
 }
 
-/// What became of a limit that was put.
+/// The outcome of putting a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// There was none of that name.
+    /// There was no limit of that name.
     Created,
-    /// There was one, which goes on.
+    /// There was a limit of that name, which goes on.
     Changed,
-    /// One of that name was removed, and goes on because what it lent still counts.
+    /// A removed limit of that name goes on, because what it lent still counts.
     Revived,
 }
 
 impl Registry {
-    /// Makes a limit of `config`, or changes the one of that name. A new limit begins in quarantine if a pattern may have lent by
-    /// its name, and unless it is `fresh` also if an earlier life may have.
+    /// Makes a limit of `config`, or changes the one of that name. A new limit begins in quarantine if a pattern may
+    /// have lent by its name, and, unless it is `fresh`, also if an earlier run may have.
     ///
     /// # Errors
     /// If there are as many limits as may be.
@@ -64,12 +64,12 @@ impl Registry {
             }
             *limit.suspension() = Default::default();
             self.limits.insert(name.to_owned(), limit);
-            // It is written whole.
+            // Its old rows are dropped, and all of it is written anew.
             self.note_forgotten(name);
             Put::Revived
         } else {
             self.check_room()?;
-            // The allocator that lends what is leased counts what is out.
+            // What is out of a leased limit is counted by the allocator that lends it.
             let departed = if config.upstream.is_none() { self.departed_of(name) } else { vec![] };
             let earlier = departed.iter().map(|departed| departed.past).fold(self.past, Past::and);
             let past = self.past_of(now, name, if fresh { Past::None } else { earlier });
@@ -86,8 +86,8 @@ impl Registry {
         Ok(put)
     }
 
-    /// Removes the limit called `name`, and returns whether there was one. As long as what it lent counts, asks for it are
-    /// rejected, even if its name falls to a pattern.
+    /// Removes the limit called `name`, and returns whether there was one. As long as what it lent counts, asks for it
+    /// are rejected, even if a pattern fits its name.
     pub fn remove(&mut self, name: &str) -> bool {
         let limit = self.limits.remove(name);
         let was_there = limit.is_some();
@@ -103,21 +103,21 @@ impl Registry {
         was_there
     }
 
-    /// Limits that were removed and still count.
+    /// Number of removed limits that still count.
     pub fn retired(&self) -> usize {
         self.retired.len()
     }
 
-    /// A limit that is below the one called `name`.
+    /// Returns a limit that is below the one called `name`, if there is one.
     pub fn below(&self, name: &str) -> Option<&str> {
         let mut limits = self.limits.locked();
         limits.find(|(_, limit)| limit.config().parent.as_deref() == Some(name)).map(|(below, _)| below)
     }
 
-    /// Limits go, come and become something else, as the file of this allocator and the overrides of its store say.
+    /// Removes, puts and changes limits as the file of this allocator and the overrides of its store say.
     ///
     /// # Errors
-    /// If there is no room for all of those that come, as [`Registry::check`] would have said. The others are there.
+    /// If there is no room for all new limits, as [`Registry::check`] would have said. The other changes are made.
     pub fn go_by(&mut self, now: Moment, changes: &Changes) -> Result<(), LimitsFull> {
         changes.gone.iter().for_each(|name| _ = self.remove(name));
         let put = changes.put.iter().map(|limit| self.put(now, limit, CarryOver::AsIs, false).map(drop));
@@ -127,7 +127,7 @@ impl Registry {
     /// Checks that the limits called `removed` may go and all of `put` may come, in this order.
     ///
     /// # Errors
-    /// What would be wrong then.
+    /// If there would be too many limits, or a limit would have a wrong parent.
     pub fn check(&self, removed: &[&str], put: &[&LimitConfig]) -> Result<(), Unfit> {
         let is_new = |config: &&&LimitConfig| {
             let name = config.name.as_str();
@@ -150,27 +150,27 @@ impl Registry {
         wrong_parent(&all)
     }
 
-    /// The past of a limit that is new here, where `earlier` is what an earlier life left. A pattern that stood for its name, or
-    /// for names that fall to it now, lent from pools of its own.
+    /// Returns what a new limit has to wait for, where `earlier` is what an earlier run left. Patterns that stood for
+    /// its name, or for names that fall to it now, lent from pools of their own.
     fn past_of(&self, now: Moment, name: &str, earlier: Past) -> Past {
         let pasts = self.of_those_that_lent(name, |limit| limit.past_of_others(now));
         pasts.into_iter().fold(earlier, Past::and)
     }
 
-    /// What nodes may go on with by themselves of the same.
+    /// Returns the safe shares of such patterns that nodes may still spend.
     fn shares_of(&self, now: Moment, name: &str) -> Option<EarlierShares> {
         let shares = self.of_those_that_lent(name, |limit| limit.shares_out(now));
         shares.into_iter().flatten().reduce(EarlierShares::and)
     }
 
-    /// What an earlier life has left of limits that lent by `name`, or by names that fall to it.
+    /// Returns what an earlier run left of limits that lent by `name`, or by names that fall to it.
     fn departed_of(&self, name: &str) -> Vec<Departed> {
         let lent =
             |(other, _): &(&String, &Departed)| *other == name || fits(other, name) || fits(name, other);
         self.departed.iter().filter(lent).map(|(_, departed)| *departed).collect()
     }
 
-    /// What `say` says of each limit that lent by `name`, or by names that begin as that pattern.
+    /// Returns what `say` says of each limit that lent by `name`, or by names that fit it if it is a pattern.
     fn of_those_that_lent<T>(&self, name: &str, say: impl Fn(&Limit) -> T) -> Vec<T> {
         let limits = [&self.limits, &self.retired].into_iter();
         let said = limits.flat_map(|limits| -> Vec<T> {
@@ -182,8 +182,8 @@ impl Registry {
         said.collect()
     }
 
-    /// The removed limit that lent to callers that asked for `name`, if it still counts. The pattern that the name falls to now knows
-    /// nothing of what that limit lent.
+    /// Locks the removed limit that lent to callers that asked for `name`, if it still counts. The pattern to which the
+    /// name falls now knows nothing of what that limit lent.
     pub(super) fn went_lately(&self, name: &str) -> Option<MutexGuard<'_, Limit>> {
         // Most of the time no limit was removed, and no ask pays for a search.
         if self.retired.is_empty() || self.limits.contains(name) {
@@ -192,8 +192,8 @@ impl Registry {
         lent_as(&self.retired, name).next()
     }
 
-    /// Whether `name` fell to a pattern that waits for what an earlier life lent by it, and that was removed since: a shorter pattern, to
-    /// which it falls now, knows nothing of that.
+    /// Whether `name` fell to a pattern that waits for what an earlier run lent by it, and that was removed since. The
+    /// shorter pattern to which the name falls now knows nothing of that.
     pub(super) fn has_lost_heir(&self, now: Moment, name: &str) -> bool {
         if self.lost_heirs.is_empty() {
             return false;
@@ -207,7 +207,7 @@ impl Registry {
         })
     }
 
-    /// Forgets removed limits of which nothing that they lent matters any more.
+    /// Forgets removed limits once nothing that they lent matters any more.
     pub fn sweep_retired(&mut self, now: Moment, steps: usize) {
         let (mut loses_loans, mut forgotten) = (false, vec![]);
         self.retired.retain(|limit| {
@@ -228,7 +228,7 @@ impl Registry {
         self.lost_heirs.retain(|_, (_, until)| now < *until);
     }
 
-    /// Forgets what an earlier life has left of limits, once a limit that is new would wait as long.
+    /// Forgets what an earlier run left of limits, once any new limit would wait as long.
     fn forget_departed(&mut self, now: Moment) {
         let (limits, retired) = (&self.limits, &self.retired);
         let mut gone = vec![];
@@ -247,19 +247,19 @@ impl Registry {
     }
 }
 
-/// Whether `name`, or any name of the pattern that it is, fits `pattern`.
+/// Whether `name` fits `pattern`. If `name` is a pattern itself: whether all its names do.
 fn fits(name: &str, pattern: &str) -> bool {
     pattern.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix))
 }
 
-/// The limits that lent to callers that asked for `name`: one of that name, and patterns, of which a shorter one may have lent before
-/// there was a longer one.
+/// Locks the limits that lent to callers that asked for `name`: the limit of that name, and patterns. A shorter pattern
+/// may have lent before there was a longer one.
 fn lent_as<'a>(limits: &'a Limits, name: &str) -> impl Iterator<Item = MutexGuard<'a, Limit>> {
     let all = limits.all_named_for(name).filter_map(|named| limits.lock(&named));
     all.filter(move |limit| limit.config().name.as_str() == name || limit.stands_for(name))
 }
 
-/// The patterns among `limits` that lent by names that begin with `prefix`.
+/// Locks the shorter patterns among `limits` that lent by names that begin with `prefix`.
 fn lent_below<'a>(limits: &'a Limits, prefix: &'a str) -> impl Iterator<Item = MutexGuard<'a, Limit>> {
     let prefixes = (0..prefix.len()).filter_map(|end| prefix.get(..end));
     let patterns = prefixes.filter_map(|shorter| limits.lock(&format!("{shorter}*")));

@@ -1,8 +1,9 @@
 //! All limits and sessions of one allocator. The HTTP service and `replay --nodes` drive it.
 //!
-//! In reading order: `config` (what is configured of a limit), [`limit`] (a limit and its pools), `limits` (one lock for each),
-//! [`sessions`] (which node asks), `ask` (one exchange), `family` (the pools above one), `live` (limits come and go), `above` (what is leased from
-//! an upstream), `decisions` (of operators), `rows`, `gather` and `written` (what is written down).
+//! In reading order: `config` (the configuration of a limit), [`limit`] (a limit and its pools), `limits` (a lock for
+//! each limit), [`sessions`] (which node asks), `ask` (one exchange), `family` (a pool and the pools above it), `live`
+//! (limits come and go), `above` (limits leased from an upstream), `decisions` (of operators), `rows`, `gather` and
+//! `written` (what is written down).
 
 mod above;
 mod ask;
@@ -61,7 +62,7 @@ pub struct Caller {
     pub session: u64,
     /// The exchange, at most 2^53 − 1.
     pub seq: u64,
-    /// The round trip of the node, as it says.
+    /// The round-trip time of the node, as it reports.
     pub rtt: Duration,
     /// The identity that the session belongs to.
     pub owner: Owner,
@@ -76,21 +77,22 @@ pub enum Entry<N = String> {
     Unread(GrantBody),
 }
 
-/// All limits and sessions of one allocator: one state machine. What nodes say ([`Registry::leases`], [`Registry::leave`]) several
-/// threads may hand in at once; everything else has the registry alone.
+/// All limits and sessions of one allocator, as one state machine. Several threads may hand in what nodes say at once
+/// ([`Registry::leases`], [`Registry::leave`]). Methods that take `&mut self` have the registry alone.
 #[derive(Debug)]
 pub struct Registry {
     limits: Limits,
-    /// Limits that were removed, while what they lent still counts.
+    /// Limits that were removed, as long as what they lent counts.
     retired: Limits,
-    /// What an earlier life has left of limits that were not configured when this one began.
+    /// What an earlier run left of limits that were not configured when this run began.
     departed: BTreeMap<String, Departed>,
-    /// The patterns to which the names of those fell, and until when each waits for what was lent by them.
+    /// For each departed limit, the pattern to which its names fell, and the moment until which that waits for what was
+    /// lent by them.
     heirs: BTreeMap<String, (String, Moment)>,
-    /// Those of them that were removed since.
+    /// Entries of `heirs` whose pattern was removed since.
     lost_heirs: BTreeMap<String, (String, Moment)>,
     clocks: ClockBounds,
-    /// What an earlier life may have left, for limits that are new.
+    /// What new limits have to wait for, because an earlier run may have lent it.
     past: Past,
     sessions: Sessions,
     epoch: u64,
@@ -98,7 +100,7 @@ pub struct Registry {
     session_above: u64,
     is_stopping: bool,
     wrong: Mutex<WrongCounts>,
-    /// What is written down.
+    /// State of what is written down.
     journaled: Journaled,
     overrides: LocalOverrides,
 }
@@ -107,8 +109,8 @@ pub struct Registry {
 pub type WrongCounts = BTreeMap<Reason, u64>;
 
 impl Registry {
-    /// A registry with the limits `configured`. Its `epoch` tells this life from others. Unless `past` is none, every pool is in
-    /// quarantine until nothing counts that an earlier life may have lent.
+    /// Makes a registry with the limits `configured`. Its `epoch` tells this run from others. Unless `past` is
+    /// [`Past::None`], every pool is in quarantine until nothing counts any more that an earlier run may have lent.
     pub fn new(configured: &[LimitConfig], clocks: ClockBounds, past: Past, now: Moment, epoch: u64) -> Self {
         let mut limits = Limits::default();
         for limit in configured {
@@ -132,7 +134,7 @@ impl Registry {
         }
     }
 
-    /// Which life of the allocator this is.
+    /// Returns the number that tells this run of the allocator from others.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -162,14 +164,15 @@ impl Registry {
         self.is_stopping
     }
 
-    /// Looks at the next sessions and pools, see [`Registry::look_round`], and forgets removed limits that make no difference any more.
+    /// Looks at the next sessions and pools, see [`Registry::look_round`], and forgets removed limits that no longer
+    /// matter.
     pub fn sweep(&mut self, now: Moment, steps: usize) {
         self.look_round(now, steps);
         self.sweep_retired(now, steps);
     }
 
-    /// Looks at the next `steps` sessions of each part, and at as many pools of each limit, one limit after the other. Forgets
-    /// sessions and pools that make no difference any more.
+    /// Looks at the next `steps` sessions of each part, and at as many pools of each limit, one limit after the other.
+    /// Forgets sessions and pools that no longer matter.
     pub fn look_round(&self, now: Moment, steps: usize) {
         self.sessions.sweep(now, steps);
         for (_, mut limit) in self.limits.locked() {
@@ -186,12 +189,13 @@ impl Registry {
         self.limits.locked().for_each(|(_, mut limit)| limit.hold_pools(memory));
     }
 
-    /// Limits that lend nothing yet, and for how long, here or where they are leased from.
+    /// Returns the limits that lend nothing yet, here or upstream, and for how long.
     pub fn quarantined(&self, now: Moment) -> Vec<(&str, Duration)> {
         self.that_wait(|limit| limit.quarantine(now).max(limit.quarantine_above(now)))
     }
 
-    /// The same of those that would not have to wait at another allocator.
+    /// Returns the limits that lend nothing yet because of this allocator, and for how long. At another allocator they
+    /// need not wait.
     pub fn quarantined_here(&self, now: Moment) -> Vec<(&str, Duration)> {
         self.that_wait(|limit| limit.quarantine(now))
     }
@@ -201,7 +205,7 @@ impl Registry {
         waits.filter(|(_, wait)| !wait.is_zero()).collect()
     }
 
-    /// Every limit with its figures, by name.
+    /// Returns every limit with its figures, by name.
     pub fn limits(&mut self, now: Moment) -> Vec<(&LimitConfig, Figures)> {
         let limits = self.limits.values_mut().map(|limit| {
             let figures = limit.figures(now);
@@ -210,43 +214,45 @@ impl Registry {
         limits.collect()
     }
 
-    /// The same, to look at without the registry.
+    /// Returns every limit with its figures, by name, to be read without the registry.
     pub fn snapshots(&mut self, now: Moment) -> Vec<(Arc<LimitConfig>, Figures)> {
         let limits = self.limits.values_mut().map(|limit| (limit.shared_config(), limit.figures(now)));
         limits.collect()
     }
 
-    /// The limit that was configured as `name`, which may be a pattern.
+    /// Returns the limit that was configured as `name`, which may be a pattern.
     pub fn limit(&mut self, name: &str) -> Option<&mut Limit> {
         self.limits.get_mut(name)
     }
 
-    /// The same, or the one that was removed and still counts.
+    /// Returns the limit that was configured as `name`, or a removed one of that name that still counts.
     pub fn limit_or_retired(&mut self, name: &str) -> Option<&mut Limit> {
         self.limits.get_mut(name).or_else(|| self.retired.get_mut(name))
     }
 
-    /// The limit of an ask for `name`: the one of that name, or else of the longest pattern that `name` fits.
+    /// Returns the limit of an ask for `name`: the one of that name, or else of the longest pattern that `name` fits.
     pub fn limit_for(&mut self, name: &str) -> Option<&mut Limit> {
         self.limits.get_mut_for(name)
     }
 
-    /// Whether the session of `caller` belongs to another owner. Such a caller is answered nothing, and ends nothing.
+    /// Whether the session of `caller` belongs to another owner. Such a caller gets no answer, and cannot end the
+    /// session.
     pub fn is_of_another(&self, caller: &Caller) -> bool {
         self.sessions.is_of_another(&caller.node, caller.session, caller.owner)
     }
 
-    /// Sessions that are known.
+    /// Number of known sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.count()
     }
 
-    /// Which node each of `ids` is a session of, as far as it is known. The number of the session is its secret.
+    /// Returns the node of each session in `ids`, as far as it is known. The number of a session is its secret, and not
+    /// returned.
     pub fn nodes_of(&self, ids: &BTreeSet<SessionId>) -> BTreeMap<SessionId, NodeName> {
         self.sessions.nodes(ids)
     }
 
-    /// Up to `count` sessions that come after another one, those of a node one after the other.
+    /// Returns up to `count` sessions that follow the session `after`. Sessions of a node stand beside each other.
     pub fn sessions_after(
         &self,
         after: Option<&(NodeName, u64)>,
@@ -255,7 +261,7 @@ impl Registry {
         self.sessions.after(after, count)
     }
 
-    /// Rejected asks, by reason. Every reason is in it.
+    /// Returns the counts of rejected asks, by reason. Every reason is there.
     pub fn wrong(&mut self) -> &WrongCounts {
         self.wrong.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -305,7 +311,7 @@ impl Registry {
     }
 }
 
-/// How long idle sessions are remembered, for the rules of all `limits`.
+/// Returns how long idle sessions are remembered, by the rules of all `limits`.
 fn keep(clocks: ClockBounds, limits: &mut Limits) -> Keep {
     let longest = limits.values_mut().map(|limit| limit.memory()).max().unwrap_or_default();
     Keep { roomy: longest + clocks.quarantine(), full: clocks.quarantine() }
@@ -320,13 +326,13 @@ fn too_large(field: &str, value: u64) -> AskRejection {
     AskRejection::new(Reason::Invalid, field, detail)
 }
 
-/// The answer to an entry that was `wrong`. Names that are longer than any real one are not sent back.
+/// Returns the answer to an entry that was `wrong`. Names that are longer than any real one are not sent back.
 pub fn unanswered<'a>(limit: &'a str, key: Option<&'a str>, wrong: AskRejection) -> GrantBody<Text<'a>> {
     let echo = |text: &'a str, max| if text.len() <= max { text.into() } else { quoted(text).into() };
     GrantBody::rejecting(echo(limit, NAME_MAX), key.map(|key| echo(key, KEY_MAX)), wrong.body())
 }
 
-/// `wrong` with the entry of a leave that it was in.
+/// Returns the body of `wrong`, with the entry of a leave that it is about.
 fn at_index(wrong: AskRejection, index: usize) -> ErrorBody {
     let place = format!("spent[{index}]");
     let field = match &wrong.field {

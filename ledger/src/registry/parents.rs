@@ -1,5 +1,5 @@
-//! Which limit is above which: checks that each parent exists, that none is above itself, and that keys can be told from
-//! keys. The check of a configuration calls it once all limits are known.
+//! Checks which limit is above which: each parent exists, no limit is above itself, and the key of a parent follows
+//! from the key below. The check of a configuration calls this once all limits are known.
 
 use super::{Keyed, LimitConfig, Upstream};
 use crate::Rule;
@@ -8,16 +8,16 @@ use crate::roots::BELOW_MAX;
 use lessor_protocol::Key;
 use std::time::Duration;
 
-/// Limits above each other at most. Each more is another pool that every exchange looks at and charges.
+/// Most limits above each other. Each more is another pool that every exchange looks at and charges.
 pub const DEPTH_MAX: usize = 4;
 
-/// What is wrong with the parents of `limits`, in words.
+/// Returns what is wrong with the parents of `limits`, in words.
 pub fn wrong_parent(limits: &[LimitConfig]) -> Option<String> {
     let (index, problem) = check_parents(limits).err()?;
     Some(format!("limit {:?}: {problem}", limits[index].name.as_str()))
 }
 
-/// The key of the pool of `parent`, counted by key, that is above the pool of `key` of `limit`.
+/// Returns the key of the pool of `parent`, a keyed limit, that is above the pool of `key` of `limit`.
 ///
 /// # Errors
 /// What is wrong, in words, if there is no such key.
@@ -29,7 +29,7 @@ pub fn key_above(limit: &str, key: Option<&Key>, parent: &str) -> Result<Key, St
     })
 }
 
-/// What is wrong with the parents of `limits`: with which limit, and in words.
+/// Checks the parents of `limits`. An error names the limit by its index, and the problem in words.
 pub fn check_parents(limits: &[LimitConfig]) -> Result<(), (usize, String)> {
     let in_store = |limit: &&LimitConfig| {
         limit.parent.is_some() && limit.upstream.as_ref().is_some_and(Upstream::is_store)
@@ -55,7 +55,7 @@ fn check_parent(limits: &[LimitConfig], limit: &LimitConfig) -> Result<(), Strin
     if parent.name.names() != Names::One {
         return Err(format!("parent is {name:?}, which stands for many: use the name of a single limit"));
     }
-    // In a shared store both are leased from there, each from a root of its own.
+    // In a shared store both limits are leased, each from a root of its own.
     if let Some(upstream @ Upstream::Address(_)) = &parent.upstream {
         return Err(format!(
             "parent is {name:?}, which is leased from {upstream}: put this limit below it there, and lease it too"
@@ -99,7 +99,8 @@ fn check_parent(limits: &[LimitConfig], limit: &LimitConfig) -> Result<(), Strin
     check_flow(&chain)
 }
 
-/// Calls keep one pace: of a limit and those above it, one has a steady flow at most, and no window is too short for it.
+/// Checks that at most one of a limit and the limits above it has a steady flow, since calls keep one pace, and that no
+/// window is too short for that flow.
 fn check_flow(chain: &[&LimitConfig]) -> Result<(), String> {
     let own = chain.first().map_or(vec![], |limit| rules(limit));
     let has_flow = |limit: &&&LimitConfig| rules(limit).iter().any(|(_, rule)| rule.flow().is_some());
@@ -128,7 +129,7 @@ fn parent<'a>(chain: &'a [&LimitConfig]) -> &'a str {
     chain.first().and_then(|limit| limit.parent.as_deref()).unwrap_or_default()
 }
 
-/// A call is one of every limit above it, too: none of them may take it for ended while it goes on.
+/// Checks that a limit above does not take a call for ended while it goes on: a call counts in every limit above, too.
 fn check_calls(limit: &LimitConfig, above: Option<&LimitConfig>) -> Result<(), String> {
     let Some((above, shortest)) =
         above.and_then(|above| Some((above, calls(above).map(|(_, longest)| longest).min()?)))
@@ -146,7 +147,7 @@ fn check_calls(limit: &LimitConfig, above: Option<&LimitConfig>) -> Result<(), S
     }
 }
 
-/// How long a call of `limit` may take, by each of its rules that says so, and where it does.
+/// Returns the longest call by each rule of `limit` that caps calls in flight, and the place of the rule.
 fn calls(limit: &LimitConfig) -> impl Iterator<Item = (String, Duration)> {
     rules(limit).into_iter().filter_map(|(place, rule)| match rule {
         Rule::Concurrency(rule) => Some((place, rule.longest())),
@@ -158,7 +159,7 @@ fn calls(limit: &LimitConfig) -> impl Iterator<Item = (String, Duration)> {
     })
 }
 
-/// All rules of `limit`, those of single keys too, and where each stands.
+/// Returns all rules of `limit`, including the rules of single keys, and the place of each.
 fn rules(limit: &LimitConfig) -> Vec<(String, Rule)> {
     let of = |list: String, rules: &[Rule]| -> Vec<(String, Rule)> {
         rules.iter().enumerate().map(|(index, rule)| (format!("{list}[{index}]"), *rule)).collect()
@@ -174,10 +175,10 @@ fn find<'a>(limits: &'a [LimitConfig], name: &str) -> Option<&'a LimitConfig> {
     limits.iter().find(|limit| limit.name.as_str() == name)
 }
 
-/// A fixed window beside a leaky bucket ends every lease at its boundary, and what buckets have saved up is lost with it:
-/// where that is often, little would flow.
+/// Finds a fixed window that is too short beside a leaky bucket. It ends every lease at its boundary, and what buckets
+/// have saved up is lost with the leases, so with short windows little would flow.
 pub(crate) fn too_short_for_flow(rules: &[Rule]) -> Option<(usize, String)> {
-    /// Windows last for so many intervals at least, and for so long.
+    /// A window lasts at least this many intervals of the flow, and at least `LEAST`.
     const INTERVALS: u32 = 10;
     const LEAST: Duration = Duration::from_secs(10);
     let interval = rules.iter().find_map(Rule::flow)?.interval()?;

@@ -1,5 +1,5 @@
-//! What is written down: of each limit by which rules its pools are and what operators have decided about it, of each pool a
-//! checkpoint. One batch holds what changed.
+//! The rows that are written down: for each limit the rules of its pools and the decisions of operators, for each pool
+//! a checkpoint. One batch holds what changed.
 
 use crate::overrides::SavedSuspension;
 use crate::pool::{Checkpoint, HighWater, Past, SavedPast, SavedShares};
@@ -11,34 +11,34 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Which pool of which limit.
+/// A pool, by its limit and its identifier.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PoolPlace {
-    /// The limit, as it is configured.
+    /// The name or pattern of the limit, as it is configured.
     pub limit: String,
     /// Its pool.
     pub id: PoolId,
 }
 
 impl PoolPlace {
-    /// Its name in a store: a list in JSON, so that all pools of a limit stand beside each other.
+    /// Returns its name in a store: a list in JSON, so that all pools of a limit stand beside each other.
     pub fn text(&self) -> String {
         let PoolId { name, key } = &self.id;
         let parts = (&self.limit, name.as_ref().map(LimitName::as_str), key.as_ref().map(Key::as_str));
         serde_json::to_string(&parts).expect("strings can be written")
     }
 
-    /// Its key.
+    /// Returns its key.
     pub fn key(&self) -> Option<&str> {
         self.id.key.as_ref().map(Key::as_str)
     }
 
-    /// What the names of all pools of `limit` begin with.
+    /// Returns how the names of all pools of `limit` begin.
     pub fn prefix(limit: &str) -> String {
         format!("[{},", serde_json::to_string(limit).expect("strings can be written"))
     }
 
-    /// The place that is called `text`.
+    /// Parses the name `text` of a store.
     pub fn parse(text: &str) -> Option<Self> {
         let (limit, name, key): (String, Option<String>, Option<String>) = serde_json::from_str(text).ok()?;
         let name = name.map(|name| LimitName::try_new(&name)).transpose().ok()?;
@@ -47,48 +47,49 @@ impl PoolPlace {
     }
 }
 
-/// What is written down of a limit.
+/// The row of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitRow {
-    /// Counts what its pools went by: a checkpoint of another version is of other rules.
+    /// Version of its pools' rules. A checkpoint of another version is of other rules.
     pub version: u64,
-    /// All that makes its checkpoints what they are. Checkpoints of another basis are of no use. Empty for a limit that was not
-    /// configured in the life that wrote it, and had none.
+    /// What its checkpoints depend on. Checkpoints of another basis are of no use. Empty if the limit was not
+    /// configured in the run that wrote the row, and had no checkpoints.
     #[serde(rename = "terms")]
     pub basis: String,
-    /// What pools that are made anew have to wait for.
+    /// What new pools have to wait for.
     pub past: SavedPast,
-    /// What nodes may go on with by themselves, if they may.
+    /// Safe shares that nodes may still spend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<SavedShares>,
-    /// The longest that a call may take, where calls are counted.
+    /// The longest that a call may take, if calls are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<Duration>,
 }
 
 impl LimitRow {
-    /// Whether the life that wrote it knew no more of the limit than what an earlier life had left of it.
+    /// Whether the run that wrote the row knew only what an earlier run had left of the limit.
     pub(super) fn is_of_departed(&self) -> bool {
         self.basis.is_empty()
     }
 
-    /// What another limit of its name has to wait for that begins at `now`, and cannot go on with its pools.
+    /// Returns what another limit of this name has to wait for, if it begins at `now` and cannot go on with these
+    /// pools.
     pub(super) fn lost(&self, gap: Gap, clocks: ClockBounds, now: Moment) -> Past {
         self.past.read(gap, clocks, now).after(self.longest, clocks, now)
     }
 }
 
-/// What is written down of a pool.
+/// The row of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PoolRow {
     /// See [`LimitRow::version`].
     pub version: u64,
-    /// The pool.
+    /// The checkpoint of the pool.
     #[serde(rename = "record")]
     pub checkpoint: Checkpoint,
-    /// The identity that it was made for, if that is known: it has only so many keys, also after a restart.
+    /// The identity that the pool was made for, if that is known. The bound on its keys holds also after a restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<u64>,
 }
@@ -97,22 +98,23 @@ pub struct PoolRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecisionRow {
-    /// To which nodes it lends nothing.
+    /// Nodes to which the limit lends nothing.
     #[serde(rename = "gate", default, skip_serializing_if = "SavedSuspension::is_empty")]
     pub suspension: SavedSuspension,
     /// The names of the last top-ups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub topped_up: Vec<String>,
-    /// The permits of each of them, in the same order; 0 where they are not known. Stores of before they were written down have none.
+    /// The permits of each of these top-ups, in the same order; 0 if they are not known. Empty in stores of earlier
+    /// versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub topped_up_by: Vec<u64>,
-    /// What it is, if that is something else.
+    /// The limit, if it is not as the file says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub put: Option<PutRow>,
 }
 
 impl DecisionRow {
-    /// The last top-ups, each with its name and, where they are known, its permits.
+    /// Returns the last top-ups, each with its name and, if they are known, its permits.
     pub(super) fn top_ups(&self) -> impl Iterator<Item = (String, Option<u64>)> {
         let permits = self.topped_up_by.iter().map(|&permits| (permits > 0).then_some(permits));
         self.topped_up.iter().cloned().zip(permits.chain(std::iter::repeat(None)))
@@ -123,27 +125,27 @@ impl DecisionRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PutRow {
-    /// What it is, as in a file; `None` if there is none.
+    /// The limit as in a file; `None` if it was removed.
     pub limit: Option<Value>,
-    /// What the file said of it then; `None` if nothing.
+    /// The limit as the file said it then; `None` if the file had none of that name.
     pub file: Option<Value>,
 }
 
-/// What is to be durable together.
+/// Rows that become durable together.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// Counts them.
+    /// Number of the batch.
     pub number: u64,
-    /// Whether nothing of what was written before is of any use.
+    /// Whether the batch replaces everything that was written before.
     pub is_first: bool,
-    /// Limits; with `None` all that is known of one is dropped, its pools too. So are the pools of one whose version is
-    /// another one than that which is there.
+    /// Limits. `None` drops a limit and its pools. A row of another version than the one in the store drops the pools
+    /// there.
     pub limits: BTreeMap<String, Option<LimitRow>>,
-    /// Pools; with `None` one is dropped.
+    /// Pools. `None` drops a pool.
     pub pools: BTreeMap<PoolPlace, Option<PoolRow>>,
-    /// What was decided, by the limit; with `None` nothing.
+    /// Decisions, by the limit. `None` drops them.
     pub decisions: BTreeMap<String, Option<DecisionRow>>,
-    /// What may be lent as soon as it is.
+    /// High-water marks that hold as soon as the batch is durable.
     pub marks: Vec<(PoolPlace, HighWater)>,
 }
 
@@ -161,12 +163,12 @@ pub struct Written {
     pub limits: BTreeMap<String, LimitRow>,
     /// Pools.
     pub pools: BTreeMap<PoolPlace, PoolRow>,
-    /// What was decided, by the limit.
+    /// Decisions, by the limit.
     pub decisions: BTreeMap<String, DecisionRow>,
 }
 
 impl Written {
-    /// Takes in `batch`, which is durable.
+    /// Applies `batch`, which is durable.
     pub fn apply(&mut self, batch: &Batch) {
         if batch.is_first {
             *self = Written::default();
@@ -185,7 +187,7 @@ impl Written {
     }
 }
 
-/// Puts each of `rows`; `None` takes one away.
+/// Applies `rows` to `all`; `None` removes a row.
 fn put<K: Ord + Clone, V: Clone>(all: &mut BTreeMap<K, V>, rows: &BTreeMap<K, Option<V>>) {
     for (key, row) in rows {
         match row {

@@ -1,5 +1,5 @@
-//! The sessions of nodes. Each (node, session) has one identifier, which all pools know it by, and belongs to the identity that
-//! began it. The name of a node says nothing about trust or size.
+//! The sessions of nodes. Each (node, session) has one identifier in all pools, and belongs to the identity that began
+//! it. The name of a node says nothing about trust or size.
 
 use crate::pool::SessionId;
 use crate::registry::sweep::Sweep;
@@ -13,41 +13,41 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Sessions that are remembered at once, some 200 bytes each. Ten times the largest fleet that one pool takes.
-/// At the bound idle sessions make room, and a newcomer is refused only while no session is idle.
+/// Sessions that are remembered at once, some 200 bytes each. This is ten times the largest fleet that one pool takes
+/// by default. At the bound idle sessions make room, and a newcomer is refused only while no session is idle.
 pub const SESSIONS_MAX: usize = 100_000;
 
 /// Sessions of one identity: half of all, so that no identity leaves the others no room.
 pub const SESSIONS_OF_IDENTITY_MAX: usize = SESSIONS_MAX / 2;
 
-/// Entries that a newcomer pays for looking at when there is no room. Fewer would refuse newcomers while idle
-/// sessions sit just out of reach, more would make each of a flood of newcomers dearer.
+/// Entries of each part that are looked at for a newcomer when there is no room. Fewer would refuse newcomers while
+/// idle sessions sit just out of reach; more would make each newcomer of a flood dearer.
 const STEPS_FOR_NEWCOMER: usize = 16;
 
-/// Parts of the sessions, each behind a lock of its own.
+/// Number of parts of the sessions, each behind a lock of its own.
 const PARTS: usize = 16;
 
 /// The sessions that are known. Exchanges of different sessions mostly look into different parts.
 #[derive(Debug)]
 pub struct Sessions {
     parts: [Mutex<Part>; PARTS],
-    /// The next identifier, never given to a session yet.
+    /// The next identifier, which no session has had.
     next: AtomicU64,
-    /// How many are known, those included for which room is made right now.
+    /// Number of known sessions, including a newcomer that is being admitted.
     count: AtomicUsize,
-    /// How many of them each identity has.
+    /// Number of known sessions of each identity.
     owners: Mutex<BTreeMap<Owner, usize>>,
     keep: Keep,
 }
 
-/// Why a session is not let in.
+/// The reason why a session is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotEntered {
-    /// As many are known as may be.
+    /// As many sessions are known as may be.
     Full,
-    /// As many are known of its identity as may be.
+    /// As many sessions of its identity are known as may be.
     FullOfOwn,
-    /// Another identity began it.
+    /// Another identity began the session.
     OfAnother,
 }
 
@@ -60,13 +60,13 @@ struct Part {
     sweep: Sweep<(NodeName, u64)>,
 }
 
-/// How long a session that says nothing is remembered. Beyond either it can make no difference to the cap: it
-/// comes back as a stranger, starts at zero, and what it had been lent stays charged.
+/// How long a silent session is remembered. After either time it can make no difference to the cap: it comes back as a
+/// new session that starts at zero, and what it had been lent stays charged.
 #[derive(Clone, Copy, Debug)]
 pub struct Keep {
-    /// While there is room: until no rule counts anything that was lent to it.
+    /// Time while there is room: until no rule counts anything that was lent to the session.
     pub roomy: Duration,
-    /// At the bound: until nothing that was lent to it can be live.
+    /// Time at the bound: until nothing that was lent to the session can be live.
     pub full: Duration,
 }
 
@@ -78,26 +78,27 @@ struct Session {
 }
 
 impl Session {
-    /// Its identifier, for its owner alone.
+    /// Returns its identifier if `owner` owns it.
     fn id_for(&self, owner: Owner) -> Result<SessionId, NotEntered> {
         if self.owner == owner { Ok(self.id) } else { Err(NotEntered::OfAnother) }
     }
 }
 
 impl Sessions {
-    /// No sessions.
+    /// Begins without sessions.
     pub fn new(keep: Keep) -> Self {
         let (next, count) = (AtomicU64::new(0), AtomicUsize::new(0));
         Sessions { parts: Default::default(), next, count, owners: Mutex::default(), keep }
     }
 
-    /// Remembers for as long as `keep` from now on, if that is longer.
+    /// Remembers silent sessions for as long as `keep` says, if that is longer than before.
     pub fn keep(&mut self, keep: Keep) {
         self.keep.roomy = self.keep.roomy.max(keep.roomy);
         self.keep.full = self.keep.full.max(keep.full);
     }
 
-    /// The identifier of `session` of `node`, new if need be. It belongs to the `owner` that brings it first, until it is forgotten.
+    /// Returns the identifier of `session` of `node`, a new one if need be. The session belongs to the `owner` that
+    /// brings it first, until it is forgotten.
     ///
     /// # Errors
     /// If there is no room, or the session belongs to another owner.
@@ -134,7 +135,7 @@ impl Sessions {
         Ok(id)
     }
 
-    /// The identifier of `session` of `node`, if it is known and belongs to `owner`.
+    /// Returns the identifier of `session` of `node`, if it is known and belongs to `owner`.
     pub fn find(&self, node: &NodeName, session: u64, owner: Owner) -> Option<SessionId> {
         let who = (node.clone(), session);
         self.part(&who).known.get(&who)?.id_for(owner).ok()
@@ -146,7 +147,7 @@ impl Sessions {
         self.part(&who).known.get(&who).is_some_and(|known| known.owner != owner)
     }
 
-    /// Which node each of `ids` is a session of, as far as it is known. Looks at all that are.
+    /// Returns the node of each session in `ids`, as far as it is known. Looks at all known sessions.
     pub fn nodes(&self, ids: &BTreeSet<SessionId>) -> BTreeMap<SessionId, NodeName> {
         let mut nodes = BTreeMap::new();
         for part in &self.parts {
@@ -157,7 +158,7 @@ impl Sessions {
         nodes
     }
 
-    /// Up to `count` of them after another one, those of a node one after the other.
+    /// Returns up to `count` sessions that follow the session `after`. Sessions of a node stand beside each other.
     pub fn after(&self, after: Option<&(NodeName, u64)>, count: usize) -> Vec<((NodeName, u64), SessionId)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut page = vec![];
@@ -176,17 +177,17 @@ impl Sessions {
         self.forget(now, steps, self.keep.roomy);
     }
 
-    /// How many are known.
+    /// Number of known sessions.
     pub fn count(&self) -> usize {
         self.count.load(Relaxed)
     }
 
-    /// How many are known of `owner`. Those of callers without an identity are not counted apart.
+    /// Number of known sessions of `owner`. Sessions of callers without an identity are not counted apart.
     pub fn count_of(&self, owner: Owner) -> usize {
         locked(&self.owners).get(&owner).copied().unwrap_or(0)
     }
 
-    /// One more of `owner`.
+    /// Counts one more session of `owner`.
     fn count_one(&self, owner: Owner) -> Result<(), NotEntered> {
         if owner == Owner::NONE {
             return Ok(());

@@ -1,10 +1,10 @@
-//! Going round an ordered map a few entries at a time, and dropping those that can be forgotten. Limits and
-//! sessions use it, so that no call ever pays for all of them at once.
+//! Goes round an ordered map a few entries at a time, and drops entries that can be forgotten. Limits and sessions use
+//! it, so that no call ever pays for all entries at once.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// How far the round has come.
+/// The progress of a round.
 #[derive(Clone, Debug)]
 pub(crate) struct Sweep<K> {
     /// The last entry that was looked at; `None` before the first of a round.
@@ -18,8 +18,8 @@ impl<K> Default for Sweep<K> {
 }
 
 impl<K: Ord + Clone> Sweep<K> {
-    /// Looks at the next entries of `map`, at most `steps`, takes out those that `forget` says yes to, and
-    /// returns them.
+    /// Looks at the next entries of `map`, at most `steps`. Takes out the entries that `forget` accepts, and returns
+    /// them.
     pub(crate) fn run<V>(
         &mut self,
         map: &mut BTreeMap<K, V>,

@@ -1,5 +1,5 @@
-//! What a registry writes down, and how it goes on with what an earlier life wrote. A journal takes batches and says when they
-//! are durable. An answer that lends beyond the last batch waits for the next one.
+//! What a registry writes down, and how it goes on from what an earlier run wrote. A journal takes batches and says
+//! when they are durable. An answer that lends beyond the last batch waits for the next one.
 
 use super::limits::Limits;
 use super::{LimitConfig, Registry};
@@ -13,17 +13,17 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What is written down, as far as the registry knows.
+/// The state of what is written down, as far as the registry knows.
 #[derive(Debug, Default)]
 pub(super) struct Journaled {
     is_on: bool,
-    /// Batches that were made.
+    /// Number of batches that were made.
     pub(super) batches: u64,
     /// The highest version of a limit.
     pub(super) versions: u64,
-    /// Whether nothing of what is written is of any use.
+    /// Whether the next batch replaces everything that was written before.
     pub(super) is_first: bool,
-    /// Limits of which nothing that is written counts any more.
+    /// Limits whose rows are to be dropped.
     pub(super) gone: Vec<String>,
     /// Whether something is to be written.
     is_unwritten: AtomicBool,
@@ -35,17 +35,18 @@ impl Journaled {
         self.is_on
     }
 
-    /// There is something to write.
+    /// Notes that there is something to write.
     pub(super) fn has_more(&self) {
         self.is_unwritten.store(true, Relaxed);
     }
 
-    /// All that there is to write goes into the batch that is made now.
+    /// Notes that everything to write goes into the batch that is made now.
     pub(super) fn has_no_more(&self) {
         self.is_unwritten.store(false, Relaxed);
     }
 
-    /// `limit` was used. Returns whether an answer was given since the last question that may not be known before it is written.
+    /// Notes that `limit` was used. Returns whether an answer was given, since the last call, that may not leave before
+    /// its permits are written down.
     pub(super) fn sees(&self, limit: &mut Limit) -> bool {
         if limit.is_unwritten() {
             self.has_more();
@@ -53,14 +54,15 @@ impl Journaled {
         limit.take_uncovered()
     }
 
-    /// The batch that has what is to be written now.
+    /// Number of the batch that will have what is to be written now.
     pub(super) fn next(&self) -> u64 {
         self.batches + 1
     }
 }
 
 impl Registry {
-    /// A registry that goes on with what an earlier life has `written`. A limit begins as after a loss if none of its rows fits.
+    /// Makes a registry that goes on from what an earlier run has `written`. A limit without a fitting row begins as
+    /// after a loss.
     pub fn restored(
         configured: &[LimitConfig],
         clocks: ClockBounds,
@@ -92,7 +94,7 @@ impl Registry {
             let rows = || own.into_iter().chain(inherited.into_iter().flatten().copied());
             let shares = rows().filter_map(|row| row.shares).map(|shares| shares.read(now, clocks));
             let shares = shares.reduce(EarlierShares::and);
-            // Where the life before knew of a limit that had departed, so did its heir of then.
+            // If the run before knew of a departed limit, so did its heir of that run.
             let knows = |row: &LimitRow| own.is_some() && row.is_of_departed();
             let knows_all = inherited.is_none_or(|rows| rows.iter().all(|row| knows(row)));
             let is_same = |row: &&LimitRow| row.basis == basis_of(&all, limit, clocks) && knows_all;
@@ -112,7 +114,7 @@ impl Registry {
                 }
             }
             let lost = rows().map(|row| row.lost(gap, clocks, now)).max_by_key(|past| past.calls_end());
-            // Of what is leased the allocator that lends it counts what is out.
+            // What is out of a leased limit is counted by the allocator that lends it.
             if let Some(past) = lost.filter(|_| limit.upstream.is_none()) {
                 let mut made = Limit::new(limit.clone(), clocks, past, now);
                 made.learn_shares(shares);
@@ -123,12 +125,13 @@ impl Registry {
         registry.heirs.values_mut().for_each(|(heir, until)| {
             *until = limits.lock(heir).map_or(now, |heir| now + heir.quarantine(now));
         });
-        // No version that there was.
+        // New rows get versions that were never used.
         registry.journaled.versions = written.limits.values().map(|row| row.version).max().unwrap_or(0);
         registry
     }
 
-    /// From now on what it lends is written down. The first batch, after so many `before` it, holds all that there is.
+    /// Begins to write down what the registry lends. The first batch holds everything; there were `before` batches
+    /// before it.
     pub fn begin_writing(&mut self, before: u64) {
         self.limits.values_mut().for_each(Limit::begin_writing);
         let journaled = Journaled { is_on: true, is_first: true, ..Journaled::default() };
@@ -137,12 +140,13 @@ impl Registry {
         self.write_decisions();
     }
 
-    /// Batches that were made.
+    /// Number of batches that were made.
     pub fn batches(&self) -> u64 {
         self.journaled.batches
     }
 
-    /// The number of the batch with which all that was decided until now is durable; `None` where nothing is written.
+    /// Returns the number of the batch with which everything decided until now becomes durable; `None` if nothing is
+    /// written down.
     pub fn next_batch(&self) -> Option<u64> {
         self.journaled.is_on.then(|| self.journaled.next())
     }
@@ -152,7 +156,7 @@ impl Registry {
         self.journaled.is_unwritten.load(Relaxed)
     }
 
-    /// What may be lent, now that the batch is durable that it came with.
+    /// Raises the high-water marks of `batch`, which is durable.
     pub fn raise_high_water(&self, batch: &Batch) {
         for (place, mark) in &batch.marks {
             let limit = self.limits.lock(&place.limit).or_else(|| self.retired.lock(&place.limit));
@@ -162,7 +166,7 @@ impl Registry {
         }
     }
 
-    /// The limit called `name` is another one, or new.
+    /// Notes that the limit called `name` is new, or was changed.
     pub(super) fn note_put(&mut self, name: &str) {
         self.note_decision(name);
         if !self.journaled.is_on {
@@ -172,14 +176,15 @@ impl Registry {
         self.write_rows_soon();
     }
 
-    /// The basis of a limit names the limits above and below it, of which there are others now.
+    /// Has the rows of all limits written. The basis of a limit names the limits above and below it, and these have
+    /// changed.
     fn write_rows_soon(&mut self) {
         self.limits.values_mut().for_each(Limit::write_row_soon);
         self.journaled.has_more();
     }
 
-    /// The limit called `name` was removed. What is written of it stays as long as what it lent counts: whatever its name falls to after
-    /// another start has to wait for that.
+    /// Notes that the limit called `name` was removed. Its rows stay as long as what it lent counts: a pattern that its
+    /// name falls to after a restart has to wait for that.
     pub(super) fn note_removed(&mut self, name: &str) {
         self.note_decision(name);
         if self.journaled.is_on {
@@ -187,7 +192,7 @@ impl Registry {
         }
     }
 
-    /// What is written of the limit called `name` is of no use any more.
+    /// Notes that the rows of the limit called `name` are of no use any more.
     pub(super) fn note_forgotten(&mut self, name: &str) {
         if self.journaled.is_on {
             self.journaled.gone.push(name.to_owned());
@@ -196,47 +201,48 @@ impl Registry {
     }
 }
 
-/// What an earlier life has left of a limit that is not configured, in case it is again.
+/// What an earlier run left of a limit that is not configured, in case it is configured again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Departed {
-    /// What it has to wait for then.
+    /// What the limit has to wait for then.
     pub(super) past: Past,
-    /// What nodes may go on with by themselves.
+    /// Safe shares that nodes may still spend.
     pub(super) shares: Option<EarlierShares>,
 }
 
 impl Departed {
-    /// The same limit, or its heir, has to wait for `other`, too.
+    /// Lets the limit, or its heir, wait for `other`, too.
     pub(super) fn join(&mut self, other: Departed) {
         self.past = self.past.and(other.past);
         self.shares = self.shares.into_iter().chain(other.shares).reduce(EarlierShares::and);
     }
 
-    /// Whether a limit that comes in its place at `now` has more to wait for than any that is new.
+    /// Whether a limit that takes its place at `now` has to wait for more than any new limit.
     pub(super) fn counts(&self, now: Moment) -> bool {
         self.past.calls_end() > now || self.shares.is_some_and(|shares| shares.are_out(now))
     }
 
-    /// As it is written down, in a row of this `version`.
+    /// Returns its row, of this `version`.
     pub(super) fn row(&self, version: u64) -> LimitRow {
         let (past, shares) = (self.past.save(), self.shares.map(EarlierShares::save));
         LimitRow { version, basis: String::new(), past, shares, longest: None }
     }
 }
 
-/// The pattern to which the names fall that a limit called `name` was for, now that it is no more.
+/// Returns the pattern to which the names of a limit called `name` fall, now that the limit is gone.
 pub(super) fn heir(limits: &Limits, name: &str) -> Option<String> {
-    // Of a pattern any name, as long as nothing else is called that.
+    // For a pattern: a name that fits it, and that no limit has.
     limits.named_for(&name.replace('*', "\u{0}"))
 }
 
-/// Of each pattern among `limits`, the rows of others whose pools are `written` of names that fall to it now. It was removed for a while,
-/// and they to a shorter one, or it came when that one had lent by them.
+/// Returns for each pattern among `limits` the rows of other limits that lent by names that fall to it now, as their
+/// `written` pools show. Either the pattern was removed for a while, and the names fell to a shorter one, or it is
+/// newer than what the shorter one lent.
 fn other_lenders<'a>(limits: &Limits, written: &'a Written) -> BTreeMap<String, Vec<&'a LimitRow>> {
     let mut others: BTreeMap<String, BTreeMap<&str, &LimitRow>> = BTreeMap::new();
     let mut last = None;
     for place in written.pools.keys() {
-        // All keys of a name are beside each other.
+        // All keys of a name stand beside each other.
         let Some(name) = &place.id.name else { continue };
         if last.replace((&place.limit, name)) == Some((&place.limit, name)) {
             continue;
@@ -251,7 +257,7 @@ fn other_lenders<'a>(limits: &Limits, written: &'a Written) -> BTreeMap<String, 
     others.into_iter().map(|(lender, rows)| (lender, rows.into_values().collect())).collect()
 }
 
-/// The basis of the checkpoints of `limit`, one of `all`: they are of no use to pools of another basis.
+/// Returns the basis of the checkpoints of `limit`, one of `all`. Pools of another basis have no use for them.
 pub(super) fn basis_of(all: &[&LimitConfig], limit: &LimitConfig, clocks: ClockBounds) -> String {
     let mut below: BTreeMap<&str, Value> = BTreeMap::new();
     add_below(all, limit, clocks, &mut below);
