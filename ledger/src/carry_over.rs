@@ -1,10 +1,10 @@
-//! What becomes of a balance when its limit is changed while leases are out. Operators choose it, ledgers act on it; it
-//! counts nothing. No mode takes back a lease: what is out stays charged until it ends.
+//! How a balance is carried over when its limit is changed while leases are out. Operators choose a mode, and ledgers
+//! apply it. No mode takes back a lease: what is out stays charged until it ends.
 
 /// How the balance of a rule is carried over into one of the same kind and period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CarryOver {
-    /// What is charged stays charged; the level of a bucket is cut to what it can hold.
+    /// Charges stay; the level of a bucket is cut to its capacity.
     #[default]
     AsIs,
     /// The same part of the limit is left as before.
@@ -16,11 +16,11 @@ pub enum CarryOver {
 }
 
 impl CarryOver {
-    /// All of them.
+    /// All modes.
     pub const ALL: [CarryOver; 4] =
         [CarryOver::AsIs, CarryOver::Proportional, CarryOver::Additive, CarryOver::Reset];
 
-    /// Its name on the wire and on the command line.
+    /// Returns its name on the wire and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             CarryOver::AsIs => "as_is",
@@ -30,7 +30,7 @@ impl CarryOver {
         }
     }
 
-    /// The one called `name`.
+    /// Returns the mode called `name`.
     pub fn named(name: &str) -> Option<CarryOver> {
         CarryOver::ALL.into_iter().find(|carry_over| carry_over.name() == name)
     }

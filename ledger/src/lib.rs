@@ -1,14 +1,14 @@
-//! The lender: permits in, grants out. For each pool it decides who is lent how much and until when, so that all holders
-//! together admit at most what the rules allow, in every window. It is pure: synchronous, in integers, and the time is an
-//! argument.
+//! The lender: permits in, grants out. For each pool it decides how much each session is lent and until when, so that
+//! all holders together admit at most what the rules allow, in every window. It is pure: synchronous, in integers, and
+//! the time is an argument.
 //!
-//! In reading order: [`rule`] (one promise of a contract, and its books), [`carry_over`] (what a change does to a balance),
-//! [`sizing`], [`share`] and [`pacing`] (how big a lease is), [`pool`] (the books of one limit and key), [`overrides`] (what
-//! operators decide over the API), [`cells`] and [`roots`] (a pool in a store that allocators share), [`registry`] (all limits,
-//! keys and sessions of an allocator), [`named`] (how a limit is found), [`rule_text`] and [`limit_text`] (a rule and a limit as
-//! they are written), [`steering`] (how an allocator's clock goes), [`rejection`] (why an ask is refused), `packed` (values in few
-//! bytes). Beside them [`exact`]
-//! keeps the same promises in one place, to compare.
+//! In reading order: [`rule`] (one promise of a contract, and its books), [`carry_over`] (how a change carries over a
+//! balance), [`sizing`], [`share`] and [`pacing`] (how large a lease is), [`pool`] (the books of one limit and key),
+//! [`overrides`] (what operators decide over the API), [`cells`] and [`roots`] (a pool in a store that allocators
+//! share), [`registry`] (all limits, keys and sessions of an allocator), [`named`] (how a limit is found),
+//! [`rule_text`] and [`limit_text`] (a rule and a limit as they are written), [`steering`] (how an allocator's clock is
+//! steered), [`rejection`] (why an ask is rejected), `packed` (values in few bytes). Beside them [`exact`] keeps the
+//! same promises in one place, to compare.
 //!
 //! ```
 //! use lessor_ledger::pool::{Holder, SessionId, Plan, Pool};

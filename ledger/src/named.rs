@@ -1,5 +1,5 @@
-//! What a limit is called: a name, or with a `*` at its end all names that begin so. The allocator finds limits by it;
-//! whether a name is one that a limit can have, is checked here and never again.
+//! The name of a limit, or a pattern: with a `*` at its end it stands for all names that begin so. The allocator finds
+//! limits by it. Names are checked here and never again.
 
 use lessor_protocol::LimitName;
 use lessor_protocol::names::NAME_MAX;
@@ -7,15 +7,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound::{Included, Unbounded};
 
-/// Limits of one allocator at a time, those that went and still matter included. Each has metrics of its own. Users who are
-/// counted apart are keys.
+/// Limits of one allocator at a time, including removed ones that still matter. Each has metrics of its own. Users that
+/// are counted apart are keys, not limits.
 pub const LIMITS_MAX: usize = 10_000;
 
-/// Names that a pattern stands for at once, where the configuration says nothing else. Names are part of a program, where keys
-/// come from its users.
+/// Names of a pattern that are in use at once, by default. Names are part of a program, while keys come from its users.
 pub const NAMES_MAX: usize = 1_000;
 
-/// One name, or all names that begin alike.
+/// The name or pattern of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// As it is written, with the `*`.
@@ -23,12 +22,12 @@ pub struct Named {
     names: Names,
 }
 
-/// How many names it stands for.
+/// The number of names that a [`Named`] stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// Its own.
+    /// Just its own.
     One,
-    /// Each that begins so, and at most so many at once.
+    /// All names that begin so, up to a bound of names in use.
     Many {
         /// The bound.
         names_max: usize,
@@ -50,7 +49,7 @@ impl Named {
         }
     }
 
-    /// The same with at most `names_max` names at once. Means nothing to a single name.
+    /// Bounds a pattern to `names_max` names in use at once. A single name stays as it is.
     pub fn with_names_max(self, names_max: usize) -> Self {
         match self.names {
             Names::One => self,
@@ -58,12 +57,12 @@ impl Named {
         }
     }
 
-    /// As it is written.
+    /// Returns the name or pattern as it is written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// How many names it stands for.
+    /// Returns how many names it stands for.
     pub fn names(&self) -> Names {
         self.names
     }
@@ -75,10 +74,11 @@ impl fmt::Display for Named {
     }
 }
 
-/// The key under which `limits` hold the limit for `name`: the name itself, or else the longest pattern that it begins
-/// with. No choice of names makes it slow: it is looked up once for each byte of the name at most, and mostly once or twice.
+/// Returns the key of `limits` for the limit for `name`: the name itself, or else the longest pattern that the name
+/// fits. No choice of names makes this slow. It takes one lookup for each byte of the name at most, and mostly one or
+/// two in all.
 pub fn named_for<T>(limits: &BTreeMap<String, T>, name: &str) -> Option<String> {
-    // A pattern is no name, though it is in the same map.
+    // A pattern is in the same map, and no name.
     if name.ends_with('*') || name.len() > NAME_MAX {
         return None;
     }
@@ -88,7 +88,7 @@ pub fn named_for<T>(limits: &BTreeMap<String, T>, name: &str) -> Option<String> 
     pattern_for(limits, name, name.len())
 }
 
-/// The keys under which `limits` hold all that `name` fits: the limit of that name, and patterns, the longest first.
+/// Returns the keys of all `limits` that `name` fits: the limit of that name, and patterns, the longest first.
 pub fn all_named_for<T>(limits: &BTreeMap<String, T>, name: &str) -> impl Iterator<Item = String> {
     std::iter::successors(named_for(limits, name), move |last| {
         let stem = last.strip_suffix('*').map_or(name.len() + 1, str::len);
@@ -97,10 +97,10 @@ pub fn all_named_for<T>(limits: &BTreeMap<String, T>, name: &str) -> impl Iterat
     })
 }
 
-/// The longest pattern among `limits` that `name` begins with, of `end` bytes before its star at most.
+/// Returns the longest pattern among `limits` that `name` fits, with at most `end` bytes before the star.
 fn pattern_for<T>(limits: &BTreeMap<String, T>, name: &str, mut end: usize) -> Option<String> {
-    // Each character of a name comes after the star. So a shorter pattern comes before a longer one that begins alike, and what
-    // stands between both begins alike, too.
+    // Each character of such a name sorts after the star. So a shorter pattern sorts before a longer one that begins
+    // alike, and keys between the two begin alike, too.
     let is_ordered = name.bytes().all(|byte| byte > b'*');
     let mut probe = name.to_owned();
     loop {
@@ -118,7 +118,7 @@ fn pattern_for<T>(limits: &BTreeMap<String, T>, name: &str, mut end: usize) -> O
     }
 }
 
-/// How many bytes both begin with.
+/// Number of bytes that both begin with.
 fn alike(one: &str, other: &str) -> usize {
     one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count()
 }
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// One after the other.
+    /// Reference: looks up one prefix after the other.
     fn by_each_prefix(limits: &BTreeMap<String, ()>, name: &str) -> Option<String> {
         if limits.contains_key(name) {
             return Some(name.to_owned());
@@ -148,7 +148,7 @@ mod tests {
         prefixes.map(|prefix| format!("{prefix}*")).find(|pattern| limits.contains_key(pattern))
     }
 
-    /// All of them, one after the other.
+    /// Reference: collects all matches, one prefix after the other.
     fn all_by_each_prefix(limits: &BTreeMap<String, ()>, name: &str) -> Vec<String> {
         let own = Some(name.to_owned()).filter(|name| limits.contains_key(name));
         let prefixes = (0..=name.len()).rev().filter_map(|end| name.get(..end));

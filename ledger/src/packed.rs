@@ -1,9 +1,10 @@
-//! Values in as few bytes as they take, for what is kept long and rarely looked at. One list of its parts serves a value both ways:
-//! a [`Carrier`] writes each part as it is, or puts there what was written. What it wrote stays in its process: a store has
-//! [`crate::rule::Saved`].
+//! Packs values into few bytes, for state that is kept long and rarely looked at. One list of its parts serves a value
+//! both ways: a [`Carrier`] either writes each part, or sets it to what was written. The bytes stay in their process;
+//! stores use [`crate::rule::Saved`].
 //!
-//! A number is written in sevens of bits, the lowest first, and a moment as how far it is from the one before. Of eight bytes only
-//! those are kept that are not zero, and a byte that says which: most parts of most values are zero.
+//! A number is written in groups of seven bits, the lowest first, and a moment as its distance from the one before. Of
+//! each eight bytes only those that are not zero are kept, after a byte that says which: most parts of most values are
+//! zero.
 
 use lessor_protocol::Moment;
 use lessor_protocol::rare::{Rare, Usual};
@@ -11,33 +12,33 @@ use std::collections::VecDeque;
 use std::slice::Iter;
 use std::time::Duration;
 
-/// The bits of a byte that belong to a number. The highest says that there are more.
+/// Bits of a byte that belong to the number. The highest bit says that more bytes follow.
 const DIGIT: u32 = 7;
 const MORE: u8 = 1 << DIGIT;
 
-/// Nanoseconds in a millisecond. Most spans are whole ones.
+/// Nanoseconds in a millisecond. Most spans are whole milliseconds.
 const MILLI: u128 = 1_000_000;
 
 /// Nanoseconds in a second.
 const NANOS: u128 = 1_000_000_000;
 
-/// How a moment is written that is none of the usual ones: its distance from the one before, and this.
+/// Code of [`Moment::NEVER`]. An unusual moment is written as its distance from the one before, plus this.
 const DISTANT: u128 = 2;
 
 /// Carries values to bytes, or back.
 #[derive(Debug)]
 pub(crate) struct Carrier<'a> {
     way: Way<'a>,
-    /// Of the eight bytes that come: which are there, and how many of them have been.
+    /// Which of the present eight bytes are kept, and how many of the eight have passed.
     present: u8,
     passed: u32,
-    /// The last moment that was carried, but for the first and the last that there are.
+    /// The last moment that was carried, except for [`Moment::ORIGIN`] and [`Moment::NEVER`].
     last: Moment,
 }
 
 #[derive(Debug)]
 enum Way<'a> {
-    /// What was written, and where the byte is that says which of eight are there.
+    /// The bytes written so far, and the index of the byte that says which of the present eight are kept.
     Write {
         bytes: Vec<u8>,
         presence: usize,
@@ -46,12 +47,12 @@ enum Way<'a> {
 }
 
 impl<'a> Carrier<'a> {
-    /// One that writes what it carries.
+    /// Makes a carrier that writes.
     pub(crate) fn to_bytes() -> Self {
         Carrier::new(Way::Write { bytes: vec![], presence: 0 })
     }
 
-    /// One that reads it from `bytes`, which another has written.
+    /// Makes a carrier that reads `bytes`, which another carrier has written.
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Carrier::new(Way::Read(bytes.iter()))
     }
@@ -60,7 +61,7 @@ impl<'a> Carrier<'a> {
         Carrier { way, present: 0, passed: u8::BITS, last: Moment::ORIGIN }
     }
 
-    /// What was written.
+    /// Returns the bytes written.
     pub(crate) fn into_bytes(self) -> Box<[u8]> {
         match self.way {
             Way::Write { bytes, .. } => bytes.into_boxed_slice(),
@@ -68,12 +69,12 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Whether it puts values where they were.
+    /// Whether the carrier reads.
     pub(crate) fn reads(&self) -> bool {
         matches!(self.way, Way::Read(_))
     }
 
-    /// Any number.
+    /// Carries a number of up to 128 bits.
     pub(crate) fn wide(&mut self, value: &mut u128) {
         if self.reads() {
             let (mut read, mut shift) = (0, 0);
@@ -99,28 +100,28 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// A number.
+    /// Carries a number.
     pub(crate) fn number(&mut self, value: &mut u64) {
         let mut wide = u128::from(*value);
         self.wide(&mut wide);
         *value = u64::try_from(wide).unwrap_or(u64::MAX);
     }
 
-    /// A number that may be below zero.
+    /// Carries a number that may be negative.
     pub(crate) fn signed(&mut self, value: &mut i64) {
         let mut folded = folded(*value);
         self.number(&mut folded);
         *value = unfolded(folded);
     }
 
-    /// Whether something is so.
+    /// Carries a flag.
     pub(crate) fn flag(&mut self, value: &mut bool) {
         let mut number = u64::from(*value);
         self.number(&mut number);
         *value = number > 0;
     }
 
-    /// A span.
+    /// Carries a span.
     pub(crate) fn span(&mut self, value: &mut Duration) {
         let nanos = value.as_nanos();
         let mut written = match nanos % MILLI {
@@ -133,7 +134,7 @@ impl<'a> Carrier<'a> {
         *value = Duration::new(secs, (nanos % NANOS) as u32);
     }
 
-    /// A moment.
+    /// Carries a moment.
     pub(crate) fn moment(&mut self, value: &mut Moment) {
         let far = value.as_nanos().wrapping_sub(self.last.as_nanos()).cast_signed();
         let mut written = match *value {
@@ -157,13 +158,13 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// What is not the usual value, as `carry` does it.
+    /// Carries a value that is mostly the usual one. `carry` carries any other.
     pub(crate) fn rare<T: Usual>(&mut self, rare: &mut Rare<T>, carry: fn(&mut T, &mut Carrier<'_>)) {
         let blank = || Box::new(T::USUAL.clone());
         self.option(rare.room(), blank, |carrier, value| carry(value, carrier));
     }
 
-    /// What is there or not. Where it comes back, `carry` is called with a `blank` one.
+    /// Carries an optional value. On reading, `carry` gets a `blank` value if there was none.
     pub(crate) fn option<T>(
         &mut self,
         value: &mut Option<T>,
@@ -178,7 +179,7 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// What is mostly `usual`.
+    /// Carries a value that is mostly `usual`. `carry` carries any other.
     pub(crate) fn unless<T: PartialEq>(
         &mut self,
         usual: T,
@@ -193,7 +194,7 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// A list. Where it comes back, `carry` is called with as many `blank` ones.
+    /// Carries a list. On reading, `carry` is called with as many `blank` values.
     pub(crate) fn list<T>(
         &mut self,
         values: &mut VecDeque<T>,
@@ -221,7 +222,7 @@ impl<'a> Carrier<'a> {
         self.passed += 1;
     }
 
-    /// Beyond the end there is nothing but zeros.
+    /// Returns the next byte; zero beyond the end.
     fn next(&mut self) -> u8 {
         let Way::Read(bytes) = &mut self.way else { return 0 };
         if self.passed == u8::BITS {
@@ -233,7 +234,7 @@ impl<'a> Carrier<'a> {
     }
 }
 
-/// A number that is small where `value` is close to zero.
+/// Maps `value` to a number that is small if `value` is close to zero.
 fn folded(value: i64) -> u64 {
     (value.cast_unsigned() << 1) ^ (value >> (i64::BITS - 1)).cast_unsigned()
 }

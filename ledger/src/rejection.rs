@@ -1,24 +1,24 @@
-//! What was wrong with one ask, and how it is said on the wire. Limits, sessions and the decoder make these;
-//! none of them ever shows more than a short, escaped piece of what was sent.
+//! Why an ask is rejected, and how that is said on the wire. Limits, sessions and the decoder make rejections. None
+//! ever shows more than a short, escaped piece of what was sent.
 
 use crate::pool::AskError;
 use lessor_protocol::wire::{ErrorBody, code};
 
-/// Characters of a sent text that are shown. Enough to find it by; a longer piece would only fill logs.
+/// Characters of a sent text that are shown. They are enough to find it by; a longer piece would only fill logs.
 const SHOWN_MAX: usize = 40;
 
-/// What was wrong with one ask. The books are untouched.
+/// The rejection of one ask. The books are untouched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskRejection {
     /// The cause.
     pub reason: Reason,
-    /// The field, if it is one.
+    /// The wrong field, if it is one.
     pub field: Option<String>,
     /// A sentence for people.
     pub detail: String,
 }
 
-/// Causes, each with a stable word on the wire and in metrics.
+/// The causes of rejections, each with a stable word on the wire and in metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// See [`code::INVALID`].
@@ -48,7 +48,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All of them.
+    /// All causes.
     pub const ALL: [Reason; 12] = [
         Reason::Invalid,
         Reason::LimitUnknown,
@@ -64,12 +64,12 @@ impl Reason {
         Reason::Forbidden,
     ];
 
-    /// The one with that word.
+    /// Returns the cause with the word `code`.
     pub fn named(code: &str) -> Option<Self> {
         Reason::ALL.into_iter().find(|reason| reason.code() == code)
     }
 
-    /// Its stable word.
+    /// Returns its stable word.
     pub fn code(self) -> &'static str {
         match self {
             Reason::Invalid => code::INVALID,
@@ -89,12 +89,12 @@ impl Reason {
 }
 
 impl AskRejection {
-    /// For `reason`, with `field`.
+    /// Makes a rejection for `reason` of `field`.
     pub fn new(reason: Reason, field: &str, detail: impl Into<String>) -> Self {
         AskRejection { reason, field: Some(field.to_owned()), detail: detail.into() }
     }
 
-    /// On the wire.
+    /// Returns the rejection as it is on the wire.
     pub fn body(self) -> ErrorBody {
         ErrorBody { code: self.reason.code().to_owned(), field: self.field, detail: self.detail }
     }
@@ -114,7 +114,7 @@ impl From<AskError> for AskRejection {
     }
 }
 
-/// A short, escaped, quoted piece of `text`: safe to show anywhere, whatever was sent.
+/// Quotes a short, escaped piece of `text`, which is safe to show anywhere, whatever was sent.
 pub fn quoted(text: &str) -> String {
     match text.char_indices().nth(SHOWN_MAX) {
         None => format!("{text:?}"),

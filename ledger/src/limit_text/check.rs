@@ -1,4 +1,4 @@
-//! Raw → checked, of one limit. Every problem begins with the key, and names the value and what would be right.
+//! Checks one raw limit. Every problem begins with the key, and names the value and what would be right.
 
 use super::{RULES_EXAMPLE, RawLimit, sharing};
 use crate::Rule;
@@ -9,13 +9,13 @@ use lessor_protocol::{Fallback, Key};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Rules of one limit. Each ask walks all of them, and each key keeps books for each.
+/// Most rules of one limit. Each ask walks all of them, and each key keeps books for each.
 const RULES_MAX: usize = 16;
 
-/// The limit that `raw` says, with `margin` for windows that say none. `address` checks where it is leased from.
+/// Checks the limit `raw`, with `margin` for windows that say none. `address` reads the upstream.
 ///
 /// # Errors
-/// The first thing that is wrong with it, beginning with the key.
+/// The first problem, beginning with the key.
 pub fn limit(raw: &RawLimit, margin: Duration, address: Address) -> Result<LimitConfig, String> {
     Check { limit: raw, margin, address }.checked()
 }
@@ -23,10 +23,10 @@ pub fn limit(raw: &RawLimit, margin: Duration, address: Address) -> Result<Limit
 /// Reads the address of an upstream, or says what is wrong with it.
 pub type Address = fn(&str) -> Result<Upstream, String>;
 
-/// A bound: at least one, or nothing would ever be let in.
+/// Checks a bound, which is at least one, or nothing would ever be admitted.
 ///
 /// # Errors
-/// What is wrong with it, beginning with its `name`.
+/// The problem, beginning with the `name` of the bound.
 pub fn at_least_one(name: &str, raw: Option<Count>, default: usize) -> Result<usize, String> {
     let Some(Count(given)) = raw else {
         return Ok(default);
@@ -37,7 +37,7 @@ pub fn at_least_one(name: &str, raw: Option<Count>, default: usize) -> Result<us
 
 struct Check<'a> {
     limit: &'a RawLimit,
-    /// Of windows that say none.
+    /// Margin of windows that say none.
     margin: Duration,
     address: Address,
 }
@@ -71,7 +71,7 @@ impl Check<'_> {
         })
     }
 
-    /// The allocator that it is leased from, if it is.
+    /// Reads the upstream, if there is one.
     fn upstream(&self) -> Result<Option<Upstream>, String> {
         let raw = self.limit;
         let Some(text) = &raw.upstream else { return Ok(None) };
@@ -143,7 +143,7 @@ impl Check<'_> {
         }
     }
 
-    /// The rules in the list `named` so.
+    /// Checks the rules of the list called `named`.
     fn rules(&self, named: &str, raw: &[RawRule]) -> Result<Vec<Rule>, String> {
         if raw.is_empty() {
             return Err(format!("{named} is empty: say at least one, or the limit would promise nothing"));

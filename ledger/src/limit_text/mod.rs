@@ -1,6 +1,6 @@
-//! A limit as it is written, before it is checked, and back: what a `[[limit]]` of a configuration and the body of a change
-//! hold. Both ways every problem begins with the key, and says what would be right. It knows no file and no format: serde
-//! reads.
+//! A limit as it is written: a `[[limit]]` of a configuration, or the body of a change. It is checked into a
+//! [`LimitConfig`](crate::registry::LimitConfig) and written back. Every problem begins with the key, and says what
+//! would be right. No file and no format is known here: serde reads and writes these.
 
 mod check;
 mod safe;
@@ -14,37 +14,37 @@ use crate::rule_text::{Count, RawRule, Timespan};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a limit promises, for example.
+/// An example of rules, for messages.
 pub const RULES_EXAMPLE: &str = "[{ kind = \"sliding_window\", limit = 100, per = \"30s\" }]";
 
 /// One limit, as it is written.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawLimit {
-    /// Its name or pattern.
+    /// The name or pattern.
     pub name: String,
-    /// The limit above it.
+    /// The limit above.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// The allocator that it is leased from.
+    /// The allocator that the limit is leased from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<String>,
-    /// Whether it has a pool for each key.
+    /// Whether there is a pool for each key.
     #[serde(default)]
     pub keyed: bool,
-    /// Whether nothing is refused.
+    /// Whether nodes refuse nothing, and count what they would have refused.
     #[serde(default)]
     pub shadow: bool,
-    /// Whether it lends more slowly below its low-water mark.
+    /// Whether the limit lends more slowly below its low-water mark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ease_off: Option<bool>,
     /// What nodes do while no allocator answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
-    /// Keys at once.
+    /// Most keys at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys_max: Option<Count>,
-    /// Names at once, of a pattern.
+    /// Most names of a pattern at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub names_max: Option<Count>,
     /// Sessions that each pool remembers.
@@ -59,55 +59,55 @@ pub struct RawLimit {
     /// Minima by node.
     #[serde(default)]
     pub guaranteed: BTreeMap<String, Count>,
-    /// Permits that are not lent.
+    /// Permits that are never lent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve: Option<Count>,
-    /// Which processes go on with the reserve.
+    /// How processes share the reserve while no allocator answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe: Option<RawSafe>,
-    /// The largest lease.
+    /// Permits of the largest lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_max: Option<Count>,
-    /// How long leases last.
+    /// The bounds of the terms of leases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<RawTerm>,
     /// How far the vendor's own count is believed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vendor: Option<RawVendor>,
-    /// What must hold.
+    /// The rules, which all hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<RawRule>>,
-    /// What must hold for single keys instead.
+    /// Rules of single keys, which hold instead.
     #[serde(default, rename = "override", skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<RawOverride>,
 }
 
 impl RawLimit {
-    /// What it promises, as JSON: its rules, and those of keys that have their own.
+    /// Returns what the limit promises, as JSON: its rules, and the rules of single keys.
     pub(crate) fn promises(&self) -> serde_json::Value {
         serde_json::json!({ "rules": self.rules, "override": self.overrides })
     }
 }
 
-/// How long leases may last.
+/// The bounds of the terms of leases.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawTerm {
-    /// The shortest.
+    /// The shortest term.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<Timespan>,
-    /// The longest.
+    /// The longest term.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<Timespan>,
 }
 
-/// How processes go on with the reserve while no allocator answers.
+/// How processes share the reserve while no allocator answers.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawSafe {
     /// Processes that share the reserve.
     pub nodes: Count,
-    /// For how long.
+    /// How long after the last answer of an allocator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lasts: Option<Timespan>,
 }
@@ -116,16 +116,16 @@ pub struct RawSafe {
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawVendor {
-    /// Which of it.
+    /// Which of the vendor's words are believed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub believe: Option<String>,
     /// The longest pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest: Option<Timespan>,
-    /// The part that is lent all the same.
+    /// The part of the limit that is lent all the same, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_percent: Option<Count>,
-    /// How long after a pause lending is slow.
+    /// Time after a pause in which lending is slow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ease: Option<Timespan>,
 }
@@ -136,6 +136,6 @@ pub struct RawVendor {
 pub struct RawOverride {
     /// The key.
     pub key: String,
-    /// What must hold.
+    /// The rules of that key.
     pub rules: Vec<RawRule>,
 }

@@ -1,4 +1,4 @@
-//! How nodes go on without an allocator, raw → checked: how many processes share the reserve then, and for how long.
+//! Checks how nodes go on without an allocator: how many processes share the reserve then, and for how long.
 
 use super::{RawLimit, RawSafe};
 use crate::Rule;
@@ -8,13 +8,13 @@ use crate::share::Safe;
 use lessor_protocol::{Fallback, SafeShare};
 use std::time::Duration;
 
-/// Processes that share a reserve at most. An operator with more wants to divide them by limit or by region.
+/// Most processes that share a reserve. An operator with more should divide them by limit or by region.
 const NODES_MAX: u64 = 10_000;
 
-/// A shorter outage than this is bridged by leases.
+/// The shortest span. Leases bridge shorter outages.
 const LASTS_MIN: Duration = Duration::from_secs(1);
 
-/// The processes that may spend of the `reserve` of a limit whose pools have one or the other of `rules`.
+/// Checks which processes may spend of the `reserve`. Each of `rules` is the list of the limit or of a single key.
 pub(super) fn safe<'a>(
     raw: &RawLimit,
     reserve: u64,
@@ -64,7 +64,7 @@ pub(super) fn safe<'a>(
     Ok(Some(Safe { nodes: *nodes, lasts }))
 }
 
-/// `safe` as it would be written.
+/// Returns `safe` as it would be written.
 pub(super) fn raw(safe: Safe) -> RawSafe {
     RawSafe { nodes: Count(safe.nodes), lasts: Some(Timespan(safe.lasts)) }
 }

@@ -1,4 +1,4 @@
-//! How a limit is shared, raw → checked: the reserve, the largest lease and its duration, weights and priorities.
+//! Checks how a limit is shared: the reserve, the largest lease and its term, weights, priorities and guarantees.
 
 use super::safe;
 use super::vendor;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The largest weight. One node that counts for a million has everything already.
 const WEIGHT_MAX: u64 = 1_000_000;
 
-/// How a limit with `rules` is shared, where for some keys `others` hold.
+/// Checks how a limit with `rules` is shared. For some keys `others` hold instead.
 pub(super) fn sharing<'a>(
     raw: &RawLimit,
     rules: &'a [Rule],
@@ -67,7 +67,7 @@ fn term(raw: Option<&RawTerm>) -> Result<(Duration, Duration), String> {
     Ok((min, max))
 }
 
-/// Weights by node, for when permits are scarce.
+/// Checks the weights by node, for when permits are scarce.
 pub(super) fn weights(raw: &RawLimit) -> Result<ByNode, String> {
     by_node("weights", &raw.weights, |weight| match weight {
         1..=WEIGHT_MAX => Ok(()),
@@ -75,12 +75,12 @@ pub(super) fn weights(raw: &RawLimit) -> Result<ByNode, String> {
     })
 }
 
-/// Priorities by node.
+/// Checks the priorities by node.
 pub(super) fn priorities(raw: &RawLimit) -> Result<ByNode, String> {
     by_node("priorities", &raw.priorities, |_| Ok(()))
 }
 
-/// Minima by node.
+/// Checks the guarantees by node.
 pub(super) fn guaranteed(raw: &RawLimit) -> Result<ByNode, String> {
     by_node("guaranteed", &raw.guaranteed, |permits| match permits {
         0 => Err("is 0: use a number from 1 on, or leave it out".to_owned()),

@@ -1,4 +1,4 @@
-//! Checked → raw, every default included. What is written so can be read again and means the same.
+//! Writes a checked limit back as raw text, with every default. Read again, it means the same.
 
 use super::{RawLimit, RawOverride, RawTerm, safe, vendor};
 use crate::Rule;
@@ -8,7 +8,7 @@ use crate::rule_text::{Count, Timespan, raw_rules};
 use lessor_protocol::Key;
 
 impl LimitConfig {
-    /// As it would be written, every default included.
+    /// Returns the limit as it would be written, with every default.
     pub fn raw(&self) -> RawLimit {
         let keys_max = match self.keyed {
             Keyed::No => None,

@@ -1,18 +1,19 @@
-//! How far the vendor's own count is believed, raw ↔ checked. The check of how a limit is shared calls it.
+//! Checks how far the vendor's own count is believed, and writes it back. The check of how a limit is shared calls
+//! this.
 
 use super::RawVendor;
 use crate::rule_text::{Count, Timespan, timespan};
 use crate::share::{Believe, Trust};
 use std::time::Duration;
 
-/// One word of a vendor is believed for a day at most. An operator is not to find out next week why a limit
-/// lends nothing.
+/// Longest time for which one word of a vendor is believed: a day. With a longer one an operator might find out only
+/// next week why a limit lends nothing.
 const LONGEST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Shorter, and a pause is over before all nodes have heard of it.
+/// Shortest such time. A shorter pause would be over before all nodes have heard of it.
 const LONGEST_MIN: Duration = Duration::from_millis(1);
 
-/// How far the vendor is believed, or what is wrong with `raw`.
+/// Checks how far the vendor is believed. An error says what is wrong with `raw`.
 pub(super) fn trust(raw: Option<&RawVendor>) -> Result<Trust, String> {
     let default = Trust::default();
     let Some(raw) = raw else { return Ok(default) };
@@ -44,7 +45,7 @@ pub(super) fn trust(raw: Option<&RawVendor>) -> Result<Trust, String> {
     Ok(Trust { believe, longest, keep_percent, ease })
 }
 
-/// `trust` as it would be written.
+/// Returns `trust` as it would be written.
 pub(super) fn raw(trust: &Trust) -> RawVendor {
     RawVendor {
         believe: Some(trust.believe.name().to_owned()),

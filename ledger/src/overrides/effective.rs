@@ -1,5 +1,5 @@
-//! The limits that hold at one allocator of a shared store: those of its file, but for the limits that operators have put and
-//! removed since at any allocator. It says what is to change in the registry, and knows no pool.
+//! The limits that hold at one allocator of a shared store: the limits of its file, except for limits that operators
+//! have put or removed since at any allocator. It says what has to change in the registry, and knows no pool.
 
 use super::{LimitOverride, LimitOverrides, Version};
 use crate::registry::{LimitConfig, by_name};
@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads limits that were put over the API.
 pub trait ReadLimit {
-    /// The limit called `name` that was put as `put`.
+    /// Reads the limit called `name` that was put as `put`.
     ///
     /// # Errors
-    /// Why it cannot be had here, for operators.
+    /// Why the limit cannot be used here, in words for operators.
     fn read(&self, name: &str, put: &Value) -> Result<LimitConfig, String>;
 }
 
@@ -25,7 +25,7 @@ pub struct EffectiveLimits<R> {
     known: LimitOverrides,
     /// The overrides that hold here.
     holds: BTreeMap<String, Held>,
-    /// The overrides that would hold, but cannot be used here. Such a limit stays what it was.
+    /// The overrides that would hold, but cannot be used here. Such a limit stays as it was.
     unusable: BTreeMap<String, LimitOverride>,
 }
 
@@ -37,26 +37,26 @@ struct Held {
     limit: Option<LimitConfig>,
 }
 
-/// What is to be done for overrides to hold.
+/// The changes that make overrides hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Limits that go.
+    /// Limits to remove.
     pub gone: Vec<String>,
-    /// Limits that come, or become something else.
+    /// Limits to put or to change.
     pub put: Vec<LimitConfig>,
 }
 
-/// A limit that was put, and cannot be had here.
+/// A limit that was put, and cannot be used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable {
-    /// Which.
+    /// The name of the limit.
     pub limit: String,
-    /// Why.
+    /// The reason, in words.
     pub problem: String,
 }
 
 impl<R: ReadLimit + Clone> EffectiveLimits<R> {
-    /// The `limits` of a file of version `file`, without overrides. `reader` reads those that come.
+    /// Begins with the `limits` of a file of version `file`, without overrides. `reader` reads limits that are put.
     pub fn new(reader: R, file: u64, limits: &[LimitConfig]) -> Self {
         EffectiveLimits {
             reader,
@@ -68,39 +68,39 @@ impl<R: ReadLimit + Clone> EffectiveLimits<R> {
         }
     }
 
-    /// The version of the file.
+    /// Returns the version of the file.
     pub fn file(&self) -> u64 {
         self.file
     }
 
-    /// The limits of the file.
+    /// Returns the limits of the file.
     pub fn of_file(&self) -> impl Iterator<Item = &LimitConfig> {
         self.limits.values()
     }
 
-    /// The overrides of the store, as far as is known.
+    /// Returns the overrides of the store, as far as they are known.
     pub fn known(&self) -> &LimitOverrides {
         &self.known
     }
 
-    /// The newest file and decision that are known here.
+    /// Returns the newest file and decision that are known here.
     pub fn newest(&self) -> Version {
         Version { file: self.file, serial: self.known.serial() }
     }
 
-    /// The version of the limit called `name`, if there is one.
+    /// Returns the version of the limit called `name`, if there is one.
     pub fn version_of(&self, name: &str) -> Version {
         self.holds.get(name).map_or(Version::of_file(self.file), |held| held.by.version)
     }
 
-    /// The file has version `file` from now on, and says these `limits`.
+    /// Notes that the file has version `file` from now on, and says these `limits`.
     pub fn file_is(&mut self, file: u64, limits: &[LimitConfig]) {
         (self.file, self.limits) = (file, by_name(limits));
-        // No override is new. Those that hold again, because this version is lower, were told of before.
+        // No override is new. Overrides that hold again, because this version is lower, were reported before.
         self.take_over(self.known.clone());
     }
 
-    /// The limits, `current` ones, that would go if the file had version `file` and said `limits`.
+    /// Returns which of the `current` limits would go if the file had version `file` and said `limits`.
     pub fn missing_in(
         &self,
         (file, limits): (u64, &[LimitConfig]),
@@ -111,14 +111,14 @@ impl<R: ReadLimit + Clone> EffectiveLimits<R> {
         next.changes(current).gone.iter().filter_map(|name| current.get(name).cloned()).collect()
     }
 
-    /// The store has these overrides. Returns those of the new ones that cannot be used; `None` if none is new.
+    /// Follows the overrides of the store. Returns the new ones that cannot be used; `None` if there is nothing new.
     pub fn follow(&mut self, there: &LimitOverrides) -> Option<Vec<Unusable>> {
         let mut known = self.known.clone();
         known.merge(there);
         (known != self.known).then(|| self.take_over(known))
     }
 
-    /// What is to be done for the overrides to hold, where the limits are `current`.
+    /// Returns the changes that make the overrides hold, where the limits are `current`.
     pub fn changes(&self, current: &BTreeMap<String, LimitConfig>) -> Changes {
         let names: BTreeSet<&String> =
             current.keys().chain(self.limits.keys()).chain(self.holds.keys()).collect();

@@ -1,5 +1,5 @@
-//! The limits that operators have put and removed over the API, in a shared store. They are in one cell, and the head says which
-//! of them is the newest. So all allocators go by them, whichever allocator an operator told.
+//! The limits that operators have put and removed over the API, in a shared store. They are in one cell, and the head
+//! has the version of the newest. So all allocators follow them, whichever allocator an operator told.
 
 use super::Version;
 use crate::cells::VALUE_MAX;
@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Cells of another format are refused.
+/// Format of the cell. Other formats are refused.
 const FORMAT: u32 = 1;
 
-/// The cell: for each limit, what operators decided last.
+/// The cell: the last decision of operators about each limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitOverrides {
     format: u32,
-    /// Counts decisions.
+    /// Serial of the newest decision.
     serial: u64,
     limits: BTreeMap<String, LimitOverride>,
 }
 
-/// What operators decided last about one limit.
+/// The last decision of operators about one limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitOverride {
@@ -32,7 +32,7 @@ pub struct LimitOverride {
     pub put: Option<Value>,
 }
 
-/// The cell of the overrides is full.
+/// The error that the cell of the overrides is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "what was put and removed over the API fills its cell in the store, {LIMITS_MAX} limits and {VALUE_MAX} bytes at most: \
@@ -50,7 +50,7 @@ impl LimitOverrides {
     /// Reads the value of the cell.
     ///
     /// # Errors
-    /// What is wrong with the value. Which limits there are is unknown then.
+    /// What is wrong with the value. The overrides are unknown then.
     pub fn read(value: &[u8]) -> Result<Self, String> {
         let overrides: LimitOverrides = serde_json::from_slice(value).map_err(|error| error.to_string())?;
         match overrides.format {
@@ -59,16 +59,17 @@ impl LimitOverrides {
         }
     }
 
-    /// The value of the cell.
+    /// Returns the value of the cell.
     pub fn write(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("plain data")
     }
 
-    /// Puts the limit called `name`, or removes it. That is later than all decisions here, and than `known`: the newest file and
-    /// decision that any allocator knows. Where room is short, decisions go that newer files have replaced.
+    /// Puts the limit called `name`, or removes it. The decision is later than all decisions here, and than `known`,
+    /// the newest file and decision that any allocator knows. If there is no room, decisions go that newer files have
+    /// replaced.
     ///
     /// # Errors
-    /// If there is no room then, either. Nothing changes in that case.
+    /// If there is still no room. Nothing changes in that case.
     pub fn decide(&mut self, name: &str, known: Version, put: Option<Value>) -> Result<(), OverridesFull> {
         let before = self.limits.values().map(|limit| limit.version);
         let newest = before.fold(known, Version::or_newer);
@@ -85,8 +86,8 @@ impl LimitOverrides {
         Ok(())
     }
 
-    /// Takes over each override of `other` that is not older than the one here. So an allocator forgets no decision that it
-    /// knows, though a store has lost it, and though other allocators have decided since.
+    /// Takes over each override of `other` that is not older than the one here. So an allocator forgets no decision
+    /// that it knows, even if a store has lost it and other allocators have decided since.
     pub fn merge(&mut self, other: &LimitOverrides) {
         self.serial = self.serial.max(other.serial);
         for (name, limit) in &other.limits {
@@ -96,17 +97,17 @@ impl LimitOverrides {
         }
     }
 
-    /// Whether it fits a cell.
+    /// Whether the overrides fit in a cell.
     pub fn fits(&self) -> bool {
         self.limits.len() <= LIMITS_MAX && self.write().len() <= VALUE_MAX
     }
 
-    /// The serial of the newest decision.
+    /// Returns the serial of the newest decision.
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// The overrides that hold for an allocator with a file of version `file`, by the limit.
+    /// Returns the overrides that hold for an allocator with a file of version `file`, by the limit.
     pub fn holding(&self, file: u64) -> impl Iterator<Item = (&str, &LimitOverride)> {
         let held = self.limits.iter().filter(move |(_, limit)| limit.version.file >= file);
         held.map(|(name, limit)| (name.as_str(), limit))
@@ -135,12 +136,12 @@ mod tests {
         assert_eq!(names(&overrides, 2), []);
         overrides.decide("a", Version::of_file(2), None).expect("room");
         assert_eq!(names(&overrides, 2), [("a", version(2, 3), false)]);
-        // The highest file is gone from a store that was emptied: what is later stays later.
+        // An allocator with an older file decides: that is later all the same.
         overrides.decide("b", Version::of_file(1), None).expect("room");
         assert_eq!(names(&overrides, 2), [("a", version(2, 3), false), ("b", version(2, 4), false)]);
     }
 
-    /// The store lost the decision that was last, and no allocator is left that knows it: roots may go by that.
+    /// The store lost the last decision, and no allocator is left that knows it. Roots may still go by it.
     #[test]
     fn what_is_decided_is_later_than_what_any_allocator_knows() {
         let mut overrides = LimitOverrides::default();
@@ -166,7 +167,7 @@ mod tests {
             merged
         };
         assert_eq!((merged(&older, &newer), merged(&newer, &older)), (newer.clone(), newer.clone()));
-        // The store lost all of that, and was told something else by an allocator that knew nothing of it.
+        // The store lost all of these, and got other decisions from an allocator that did not know them.
         let since = overrides(&[("c", put(3)), ("b", put(4))]);
         let both = merged(&newer, &since);
         assert_eq!(both.serial(), 3);

@@ -1,8 +1,9 @@
 //! What operators decide about limits over the API, beside what the files say.
 //!
-//! In reading order: [`Suspension`] (one limit is paused, or lends nothing to blocked nodes), [`Suspensions`] (the same of all
-//! limits, in a shared store), [`LimitOverrides`] (limits that were put and removed there), [`Version`] (which of a file and a
-//! decision is newer), [`EffectiveLimits`] (the limits that hold at one allocator, by its file and by those), [`Publish`] (how a decision gets into a shared store).
+//! In reading order: [`Suspension`] (one limit is paused, or lends nothing to blocked nodes), [`Suspensions`] (the same
+//! for all limits, in a shared store), [`LimitOverrides`] (limits that were put and removed there), [`Version`] (which
+//! of a file and a decision is newer), [`EffectiveLimits`] (the limits that hold at one allocator, by its file and the
+//! overrides), [`Publish`] (how a decision gets into a shared store).
 
 mod effective;
 mod limits;

@@ -1,10 +1,10 @@
-//! How a decision of an operator gets into a shared store, where all allocators follow it: a machine as
-//! [`Member`](crate::roots::Member) is one. It says which call of the store comes next, and is told what came of it. A shell
-//! carries the calls, waits where it says so, and asks the precondition of the operator.
+//! Gets a decision of an operator into a shared store, where all allocators follow it. It is a poll machine like
+//! [`Member`](crate::roots::Member): it says which call of the store comes next, and is told the answer. A shell
+//! carries the calls, waits where the machine says so, and checks the precondition of the operator.
 //!
-//! A suspension is one swap of the head. A limit is one swap of the cell of the overrides; another publication then tells the
-//! head which version is the newest. A decision is followed here once its swap is done. Where another allocator was faster, the
-//! machine reads all of it again. A publication that is dropped may have been made.
+//! A suspension is one swap of the head. A limit is one swap of the cell of the overrides; another publication then
+//! tells the head which version is the newest. A decision is followed here once its swap is done. If another allocator
+//! was faster, the machine reads everything again. A publication that is dropped may or may not have been made.
 
 #[cfg(test)]
 mod tests;
@@ -20,21 +20,21 @@ use std::time::Duration;
 /// Pause before the store is read again: each allocator signs the head four times a second.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What a publication needs next.
+/// The next need of a publication.
 #[derive(Debug)]
 pub enum Next {
     /// This call of the store, and [`Publish::on_answer`] with its answer.
     Call(Call),
-    /// A pause of so long, and [`Publish::go_on`].
+    /// A pause of this span, and [`Publish::go_on`].
     Pause(Duration),
     /// The precondition of the operator, now, and [`Publish::go_on`] if it holds. If not, the publication is dropped, and
     /// nothing changed.
     Check,
-    /// Nothing: it is over.
+    /// Nothing: the publication is over.
     Done(Result<Published, PublishError>),
 }
 
-/// What was published. The store has it, and it is followed here.
+/// The outcome of a publication. The store has the decision, and it is followed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
     /// Whether the pause or block was there before.
@@ -43,7 +43,7 @@ pub struct Published {
     pub newest: Version,
 }
 
-/// Why a publication came to nothing.
+/// The reason why a publication failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     /// The store has no room for another suspension. Nothing changed.
@@ -52,10 +52,10 @@ pub enum PublishError {
     /// The store has no room for another limit. Nothing changed.
     #[error(transparent)]
     OverridesFull(#[from] OverridesFull),
-    /// The store does not answer, or not well. Whether it holds the decision is not known.
+    /// The store did not answer, or answered with an error. It may or may not have the decision.
     #[error(transparent)]
     Store(#[from] CellsError),
-    /// Another version wrote the head or the overrides, or another program. Nothing changed.
+    /// Another version or another program wrote the head or the overrides. Nothing changed.
     #[error("{0}")]
     Unreadable(String),
     /// The shell answered another call than it was given.
@@ -71,36 +71,36 @@ pub struct Publish {
     source: TimeSource,
 }
 
-/// What is published.
+/// The content of a publication.
 #[derive(Debug)]
 enum Job {
     /// This decision about the suspension of a limit.
     Suspension(String, Decision),
     /// The limit of that name; `None` removes it.
     Limit(String, Option<Value>),
-    /// The newest version, in the head.
+    /// The newest version, for the head.
     Newest(Version),
 }
 
-/// What is awaited.
+/// The answer or event that is awaited.
 #[derive(Debug)]
 enum Step {
     Nothing,
     Time,
-    /// The cells, when it was that instant on the clock of the store, if that has one.
+    /// The cells. The moment is what the clock of the store showed, if it has one.
     Load(Option<Moment>),
-    /// The head, to see whether it says the version.
+    /// The head, to see whether it has the version.
     LoadNewest,
     Pause,
     Check(Box<Found>),
-    /// The head becomes this one. The pause or block was there before, or not.
+    /// The swap of the head for this one, whether the pause or block was there before, and the time in the store.
     SwapHead(Box<Head>, bool, Moment),
-    /// The overrides become these.
+    /// The swap of the overrides for these.
     SwapOverrides(Box<Found>),
     SwapNewest,
 }
 
-/// What the store has, and what is known here, before a limit is put or removed.
+/// The state of the store and of this allocator before a limit is put or removed.
 #[derive(Debug)]
 struct Found {
     there: Moment,
@@ -112,11 +112,11 @@ struct Found {
     newest: Version,
 }
 
-/// What is awaited next, and what that needs.
+/// The next step, and what it needs.
 type Turn = Result<(Step, Next), PublishError>;
 
 impl Publish {
-    /// Decides about the suspension of `limit`.
+    /// Makes a publication of a decision about the suspension of `limit`.
     pub fn suspension(limit: &str, decision: Decision) -> Self {
         Publish {
             job: Job::Suspension(limit.to_owned(), decision),
@@ -125,19 +125,19 @@ impl Publish {
         }
     }
 
-    /// Puts the limit called `name`, or removes it.
+    /// Makes a publication that puts the limit called `name`, or removes it.
     pub fn limit(name: &str, put: Option<Value>) -> Self {
         Publish { job: Job::Limit(name.to_owned(), put), step: Step::Nothing, source: TimeSource::Store }
     }
 
-    /// Tells the head the newest version, after a limit was published. An allocator that does not hear it reads the overrides
-    /// itself now and then.
+    /// Makes a publication that tells the head the newest version, after a limit was published. An allocator that does
+    /// not see it there reads the overrides itself now and then.
     pub fn newest(version: Version) -> Self {
         Publish { job: Job::Newest(version), step: Step::Nothing, source: TimeSource::Store }
     }
 
-    /// The same in a store whose time `source` tells. Where allocators do, it is taken to be that of the head, which each of them
-    /// signs four times a second.
+    /// Sets the `source` of the store's time. If allocators keep the time, the machine takes the time of the head,
+    /// which each allocator signs four times a second.
     pub fn by_time_of(self, source: TimeSource) -> Self {
         Publish { source, ..self }
     }
@@ -153,7 +153,7 @@ impl Publish {
         self.take(Ok(turn))
     }
 
-    /// The store answered, or did not.
+    /// Takes in the answer of the store, or its failure.
     pub fn on_answer(&mut self, said: Result<Said, CellsError>, host: &mut impl Host) -> Next {
         let step = mem::replace(&mut self.step, Step::Nothing);
         let turn = match said {
@@ -163,7 +163,7 @@ impl Publish {
         self.take(turn)
     }
 
-    /// The pause is over, or the precondition holds.
+    /// Goes on after a pause, or because the precondition holds.
     pub fn go_on(&mut self, host: &mut impl Host) -> Next {
         match (&self.job, mem::replace(&mut self.step, Step::Nothing)) {
             (_, Step::Pause) => self.begin(),
@@ -231,10 +231,11 @@ fn suspend(
     cells: Vec<Option<Cell>>,
     host: &mut impl Host,
 ) -> Turn {
-    // Where there is no head yet, an allocator is about to make it.
+    // If there is no head yet, an allocator is about to make it.
     let Some(cell) = cells.into_iter().next().flatten() else { return Ok(pause()) };
     let mut head = Head::read(&cell.value).map_err(PublishError::Unreadable)?;
-    // A store that lost something may know less than this allocator: a decision upon that would be overruled here.
+    // A store that lost something may know less than this allocator. A decision that follows from less would be
+    // overruled here.
     head.keep_suspensions(&host.suspensions());
     let there = there.unwrap_or_else(|| head.written());
     let was_so = head.suspensions_mut().decide(limit, decision, there)?;
@@ -242,7 +243,7 @@ fn suspend(
     Ok((Step::SwapHead(Box::new(head), was_so, there), call))
 }
 
-/// Follows the overrides of the store, so that the precondition is asked of the newest limits.
+/// Follows the overrides of the store, so that the precondition is checked on the newest limits.
 fn follow(there: Option<Moment>, timeline: Timeline, cells: Vec<Option<Cell>>, host: &mut impl Host) -> Turn {
     let mut cells = cells.into_iter();
     let (head, cell) = (cells.next().flatten(), cells.next().flatten());
@@ -261,7 +262,7 @@ fn follow(there: Option<Moment>, timeline: Timeline, cells: Vec<Option<Cell>>, h
     Ok((Step::Check(Box::new(found)), Next::Check))
 }
 
-/// The precondition holds: swaps the overrides for those with the limit.
+/// Swaps the overrides for some with the limit, after the precondition was found to hold.
 fn swap_overrides(name: &str, put: Option<Value>, mut found: Box<Found>, host: &mut impl Host) -> Turn {
     found.overrides.decide(name, found.newest, put)?;
     let call = swap(&found.timeline, OVERRIDES, found.expected, found.overrides.write(), host);
@@ -271,13 +272,13 @@ fn swap_overrides(name: &str, put: Option<Value>, mut found: Box<Found>, host: &
 /// Follows the overrides that this publication has written.
 fn follow_own(mut found: Found, host: &mut impl Host) -> (Step, Next) {
     host.follow_overrides(&found.overrides);
-    // A limit that is new may have been suspended before it was put.
+    // A new limit may have been suspended before it was put.
     found.head.keep_suspensions(&host.suspensions());
     host.follow_suspensions(found.head.suspensions(), found.there);
     done(false, host.configuration().0.or_newer(found.newest))
 }
 
-/// Swaps the head for one that says `newest`, unless it does. A head that is gone or unreadable is left alone.
+/// Swaps the head for one that says `newest`, unless it does already. A head that is gone or unreadable is left alone.
 fn tell_head(
     newest: Version,
     timeline: &Timeline,

@@ -1,4 +1,4 @@
-//! To which nodes one limit lends nothing: to all nodes while it is paused, and never to a blocked node. An allocator asks the
+//! The nodes to which a limit lends nothing: all nodes while it is paused, and blocked nodes. An allocator asks the
 //! [`Suspension`] of a limit before it asks a pool.
 
 use super::Suspended;
@@ -8,19 +8,20 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Nodes that can be blocked at a time. Each takes a hundred bytes. To keep out more nodes, an operator lowers the limit.
+/// Nodes that can be blocked at a time. Each takes a hundred bytes. An operator who wants to keep out more lowers the
+/// limit.
 pub const BLOCKED_MAX: usize = 1_000;
 
-/// When a node asks again where no end is known. Pushes are faster; this is for nodes that do not hear them.
+/// Retry delay of a refusal without a known end. Pushes are faster; this is for nodes that do not hear them.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// What suspends one limit, on the clock of this machine.
+/// The suspension of one limit, on the clock of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suspension {
-    /// Nothing is lent to any node before this.
+    /// Moment until which no node is lent anything.
     paused_until: Option<Moment>,
     blocked: BTreeSet<NodeName>,
-    /// The suspension that was followed last, of those in a shared store.
+    /// The suspension in a shared store that was followed last.
     followed: Suspended,
 }
 
@@ -28,7 +29,7 @@ pub struct Suspension {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedSuspension {
-    /// When this was written, and until when the limit is paused.
+    /// The moment of writing, and the moment until which the limit is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pause: Option<(At, At)>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -41,7 +42,7 @@ impl SavedSuspension {
         *self == SavedSuspension::default()
     }
 
-    /// The suspension that it is `now`. After a gap that was not counted, a pause lasts as long as was left of it when it was
+    /// Restores the suspension at `now`. After an unknown gap, a pause lasts as long as was left of it when it was
     /// written down.
     pub fn read(&self, gap: Gap, now: Moment, clocks: ClockBounds) -> Suspension {
         let until = |(written, until): (At, At)| match until == Moment::NEVER.into() {
@@ -54,7 +55,7 @@ impl SavedSuspension {
     }
 }
 
-/// What a change of a suspension means for nodes.
+/// A change of a suspension, as nodes notice it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// No node is lent anything any more.
@@ -68,7 +69,7 @@ pub enum News {
 }
 
 impl Suspension {
-    /// Becomes what `suspended` says, on a clock that shows `there` when it is `now` here. Returns what is new.
+    /// Follows `suspended`, which is on a clock that shows `there` when it is `now` here. Returns what is new.
     pub fn follow(&mut self, suspended: &Suspended, there: Moment, now: Moment) -> Vec<News> {
         if self.followed == *suspended {
             return vec![];
@@ -90,7 +91,7 @@ impl Suspension {
         news
     }
 
-    /// No node is lent anything before `until`.
+    /// Pauses the limit until `until`.
     pub fn pause(&mut self, until: Moment) {
         self.paused_until = Some(until);
     }
@@ -102,12 +103,13 @@ impl Suspension {
         was_paused
     }
 
-    /// Until when the limit is paused, if it is: [`Moment::NEVER`] until an operator resumes it.
+    /// Returns the end of the pause, if the limit is paused. It is [`Moment::NEVER`] if only an operator ends the
+    /// pause.
     pub fn paused_until(&self, now: Moment) -> Option<Moment> {
         self.paused_until.filter(|until| now < *until)
     }
 
-    /// Lends nothing to `node` from now on. False if [`BLOCKED_MAX`] nodes are blocked.
+    /// Blocks `node`. Returns false if [`BLOCKED_MAX`] nodes are blocked already.
     pub fn block(&mut self, node: NodeName) -> bool {
         let has_room = self.blocked.len() < BLOCKED_MAX || self.blocked.contains(&node);
         if has_room {
@@ -116,23 +118,23 @@ impl Suspension {
         has_room
     }
 
-    /// Lends to `node` again. Returns whether it was blocked.
+    /// Unblocks `node`. Returns whether it was blocked.
     pub fn unblock(&mut self, node: &NodeName) -> bool {
         self.blocked.remove(node)
     }
 
-    /// As it is written down `now`.
+    /// Returns the suspension as it is written down `now`.
     pub fn save(&self, now: Moment) -> SavedSuspension {
         let pause = self.paused_until(now).map(|until| (now.into(), until.into()));
         SavedSuspension { pause, blocked: self.blocked.iter().map(NodeName::to_string).collect() }
     }
 
-    /// Nodes that are blocked.
+    /// Returns the blocked nodes.
     pub fn blocked(&self) -> &BTreeSet<NodeName> {
         &self.blocked
     }
 
-    /// The refusal that `node` gets instead of a grant, if the limit is suspended for it.
+    /// Returns the refusal that `node` gets instead of a grant, if the limit is suspended for it.
     pub fn refusal(&self, now: Moment, node: &NodeName) -> Option<Refusal> {
         if let Some(until) = self.paused_until(now) {
             let retry_after = if until == Moment::NEVER { ASK_AGAIN } else { until.since(now) };

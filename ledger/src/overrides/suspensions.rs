@@ -1,8 +1,9 @@
-//! The suspensions of all limits of a shared store: paused limits and blocked nodes. They are in the head of the store. So all
-//! allocators go by them, whichever allocator an operator told. An allocator that starts later does too.
+//! The suspensions of all limits of a shared store: paused limits and blocked nodes. They are in the head of the store.
+//! So all allocators follow them, whichever allocator an operator told, and so does an allocator that starts later.
 //!
-//! A store may lose what was written last, while allocators know it. So each decision has a stamp, and of two about the same node
-//! or the same pause the later one holds, in whatever order allocators and the store hear of them ([`Suspensions::merge`]).
+//! A store may lose what was written last, while allocators know it. So each decision has a stamp. Of two decisions
+//! about one node, or about the pause of one limit, the later one holds, in whatever order they are heard of
+//! ([`Suspensions::merge`]).
 
 use crate::rule::At;
 use lessor_protocol::{Moment, NodeName};
@@ -10,14 +11,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Suspended limits and blocked nodes of one store, together. The head is written several times a second.
+/// Suspended limits and blocked nodes of one store, together. The bound keeps the head small, which is written several
+/// times a second.
 pub const SUSPENDED_MAX: usize = 1_000;
 
-/// How long it is remembered that a pause or a block was lifted, in milliseconds before the last decision. An allocator that was
-/// cut off from the store for longer may bring back what it knows.
+/// Milliseconds before the last decision for which a lifted pause or block is remembered. An allocator that was cut off
+/// from the store for longer may bring back what it knows.
 const LIFTED_LASTS: u64 = 3_600_000;
 
-/// How many pauses and blocks of one store are remembered as lifted: those that were lifted last.
+/// Lifted pauses and blocks of one store that are remembered: the last ones.
 const LIFTED_MAX: usize = 200;
 
 /// The suspensions of all limits of a store.
@@ -33,16 +35,17 @@ pub struct Suspensions {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suspended {
-    /// No node is lent anything before this.
+    /// Moment until which no node is lent anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until: Option<At>,
-    /// These nodes are lent nothing.
+    /// Nodes that are lent nothing.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     blocked: BTreeSet<String>,
     /// The stamp of the last decision to pause or to resume; 0 if there was none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pause_stamp: u64,
-    /// The stamps of the last decisions about nodes: of all that are blocked, and of those that were until lately.
+    /// The stamps of the last decisions about nodes: about all blocked nodes, and about nodes that were blocked until
+    /// lately.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     node_stamps: BTreeMap<String, u64>,
 }
@@ -51,10 +54,10 @@ fn is_zero(stamp: &u64) -> bool {
     *stamp == 0
 }
 
-/// What an operator decides about the suspension of a limit.
+/// A decision of an operator about the suspension of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// No node is lent anything, for so long or until an operator resumes the limit.
+    /// No node is lent anything for this long, or, without a span, until an operator resumes the limit.
     Pause(Option<Duration>),
     /// The pause ends.
     Resume,
@@ -64,7 +67,7 @@ pub enum Decision {
     Unblock(NodeName),
 }
 
-/// A store has [`SUSPENDED_MAX`] suspensions.
+/// The error that a store has [`SUSPENDED_MAX`] suspensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{SUSPENDED_MAX} nodes are blocked and limits closed in this store, as many as may be: lift one first"
@@ -72,7 +75,8 @@ pub enum Decision {
 pub struct SuspensionsFull;
 
 impl Suspensions {
-    /// Decides about `limit`, when it is `now` on the clock of the store. Returns whether the pause or block was there before.
+    /// Decides about `limit`, when the clock of the store shows `now`. Returns whether the pause or block was there
+    /// before.
     ///
     /// # Errors
     /// If there is no room. Nothing changes then.
@@ -81,7 +85,8 @@ impl Suspensions {
         for suspended in next.limits.values_mut() {
             suspended.until = suspended.until.filter(|until| now < until.as_calendar());
         }
-        // Later than all that is known here, and than what was decided before by the same clock where it is not.
+        // Later than all decisions that are known here. By the clock also later than earlier ones that are not known
+        // here.
         let stamp = self.serial.saturating_add(1).max(now.as_nanos() / 1_000_000);
         let was_so = next.limits.entry(limit.to_owned()).or_default().decide(decision, stamp, now);
         next.serial = stamp;
@@ -93,8 +98,8 @@ impl Suspensions {
         Ok(was_so)
     }
 
-    /// Forgets what was lifted long ago, and the oldest of what was lifted where that is much. What is left depends on the decisions
-    /// alone, so allocators that know the same remember the same.
+    /// Forgets pauses and blocks that were lifted long ago, and the oldest lifted ones if there are too many. The rest
+    /// depends on the decisions alone, so allocators that know the same decisions remember the same.
     fn forget(&mut self) {
         let mut stamps: Vec<u64> = self.limits.values().flat_map(Suspended::lifted).collect();
         stamps.sort_unstable_by(|a, b| b.cmp(a));
@@ -104,7 +109,7 @@ impl Suspensions {
         self.limits.retain(|_, suspended| *suspended != Suspended::default());
     }
 
-    /// How many limits and nodes are suspended.
+    /// Number of limits and nodes that are suspended.
     fn suspended(&self) -> usize {
         let suspended = self.limits.values().filter(|suspended| !suspended.is_lifted());
         suspended.map(|suspended| 1 + suspended.blocked.len()).sum()
@@ -115,7 +120,7 @@ impl Suspensions {
         self.serial == 0
     }
 
-    /// Becomes what both say: of two decisions about the same, the later one.
+    /// Merges `other` in. Of two decisions about one node, or about the pause of one limit, the later one holds.
     pub fn merge(&mut self, other: &Suspensions) {
         self.serial = self.serial.max(other.serial);
         for (limit, suspended) in &other.limits {
@@ -127,7 +132,7 @@ impl Suspensions {
         self.forget();
     }
 
-    /// The suspension of `limit`, if it has one.
+    /// Returns the suspension of `limit`, if it has one.
     pub fn of(&self, limit: &str) -> Option<&Suspended> {
         self.limits.get(limit).filter(|suspended| !suspended.is_lifted())
     }
@@ -156,14 +161,14 @@ impl Suspended {
         }
     }
 
-    /// The stamps of what was lifted.
+    /// Returns the stamps of lifted pauses and blocks.
     fn lifted(&self) -> impl Iterator<Item = u64> {
         let pause = (self.until.is_none() && self.pause_stamp > 0).then_some(self.pause_stamp);
         let nodes = self.node_stamps.iter().filter(|(node, _)| !self.blocked.contains(*node));
         pause.into_iter().chain(nodes.map(|(_, stamp)| *stamp))
     }
 
-    /// Forgets what was lifted by `oldest`.
+    /// Forgets pauses and blocks that were lifted by the stamp `oldest` or before.
     fn forget(&mut self, oldest: u64) {
         if self.until.is_none() && self.pause_stamp <= oldest {
             self.pause_stamp = 0;
@@ -173,7 +178,7 @@ impl Suspended {
     }
 
     fn merge(&mut self, other: &Suspended) {
-        // Of two with the same stamp, the one that lends less.
+        // With equal stamps, the decision that lends less holds.
         let pause = |suspended: &Suspended| (suspended.pause_stamp, suspended.until.map(At::as_calendar));
         if pause(other) > pause(self) {
             (self.pause_stamp, self.until) = (other.pause_stamp, other.until);
@@ -194,17 +199,17 @@ impl Suspended {
         }
     }
 
-    /// Whether nothing is suspended any more.
+    /// Whether nothing of the limit is suspended any more.
     fn is_lifted(&self) -> bool {
         self.until.is_none() && self.blocked.is_empty()
     }
 
-    /// Until when the limit is paused: [`Moment::NEVER`] until an operator resumes it.
+    /// Returns the end of the pause. It is [`Moment::NEVER`] if only an operator ends the pause.
     pub fn until(&self) -> Option<Moment> {
         self.until.map(At::as_calendar)
     }
 
-    /// The blocked nodes.
+    /// Returns the blocked nodes.
     pub fn blocked(&self) -> impl Iterator<Item = NodeName> {
         self.blocked.iter().filter_map(|node| NodeName::try_new(node).ok())
     }
@@ -262,18 +267,18 @@ mod tests {
         assert_eq!(suspensions.decide("a", &Decision::Unblock(node("n1")), at(1)), Ok(true));
     }
 
-    /// Two allocators on both sides of a store that has lost something.
+    /// Two allocators use a store that has lost something. One knows what was lost, and the other does not.
     #[test]
     fn of_two_decisions_about_the_same_the_later_one_holds_in_any_order() {
         let mut known = Suspensions::default();
         known.decide("a", &Decision::Block(node("n")), at(1)).expect("there is room");
         let before = known.clone();
-        // However many decisions came before the later one.
+        // The later decision holds, however many came before.
         known.decide("a", &Decision::Unblock(node("n")), at(2)).expect("there is room");
         known.decide("a", &Decision::Block(node("n")), at(2)).expect("there is room");
         known.decide("a", &Decision::Block(node("m")), at(2)).expect("there is room");
         known.decide("a", &Decision::Pause(None), at(2)).expect("there is room");
-        // The store goes on with what it had, and another allocator decides.
+        // The store goes on from what it had, and another allocator decides.
         let mut lost = before.clone();
         lost.decide("a", &Decision::Unblock(node("n")), at(3)).expect("there is room");
         lost.decide("b", &Decision::Pause(None), at(4)).expect("there is room");
@@ -293,8 +298,8 @@ mod tests {
         assert_eq!(both.of("b").and_then(Suspended::until), Some(Moment::NEVER));
     }
 
-    /// Operators lift much, at one limit or at many, and allocators bring back what they know. The head, which is written several times
-    /// a second, stays small.
+    /// Operators lift many suspensions, of one limit or of many, and allocators bring back what they know. The head,
+    /// which is written several times a second, stays small.
     #[test]
     fn what_was_lifted_is_remembered_for_an_hour_and_not_without_end() {
         let (mut there, mut here) = (Suspensions::default(), Suspensions::default());

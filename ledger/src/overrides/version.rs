@@ -3,17 +3,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The version of a limit: of two, the higher is right.
+/// The version of a limit. Of two versions, the higher one holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct Version {
     /// The version of the newest file that was known at the decision.
     pub file: u64,
-    /// Counts decisions over the API in this store; 0 is the file itself.
+    /// Number of the decision over the API in this store; 0 stands for the file itself.
     pub serial: u64,
 }
 
-/// The version of a file is a number, as it was before there were decisions over the API.
+/// The written form. The version of a file is a plain number, as it was before there were decisions over the API.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -22,17 +22,17 @@ enum Written {
 }
 
 impl Version {
-    /// The version of what a file says.
+    /// Returns the version of what a file says.
     pub const fn of_file(file: u64) -> Self {
         Version { file, serial: 0 }
     }
 
-    /// Whether it is what a file says.
+    /// Whether this is the version of what a file says.
     pub fn is_of_file(self) -> bool {
         self.serial == 0
     }
 
-    /// The newest file and the newest decision that either knows.
+    /// Combines the newer file and the newer decision of both.
     pub fn or_newer(self, other: Version) -> Version {
         Version { file: self.file.max(other.file), serial: self.serial.max(other.serial) }
     }

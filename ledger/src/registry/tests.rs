@@ -1,4 +1,4 @@
-//! Whole exchanges against the pure allocator: what is answered, and that wrong entries touch nothing.
+//! Tests of whole exchanges with the registry: the answers, and that wrong entries change nothing.
 
 mod above;
 mod beside;
@@ -59,7 +59,7 @@ fn ask(limit: &str, key: Option<&str>, spent_total: u64, held: u64, want: u64) -
     })
 }
 
-/// What every pool looks like.
+/// Returns the sums of every limit as text.
 fn books(registry: &mut Registry, now: Moment) -> String {
     let limits: Vec<String> =
         registry.limits(now).iter().map(|(_, figures)| format!("{:?}", figures.sums)).collect();
@@ -190,7 +190,7 @@ fn after_a_loss_every_limit_waits_for_its_own_window() {
     assert!(registry.quarantined(millis(40_000)).is_empty());
 }
 
-/// Two allocators that are told the same answer the same, entry by entry: the simulator relies on it.
+/// Two allocators that get the same calls give the same answers, entry by entry. The simulator relies on it.
 #[test]
 fn the_same_calls_get_the_same_answers() {
     let run = || {
@@ -212,7 +212,7 @@ fn the_same_calls_get_the_same_answers() {
     assert_eq!(run(), run());
 }
 
-/// Limits of every kind and mixture, small enough for everything to run out often.
+/// Limits of several kinds and mixtures, small enough to run out often.
 const MIXED: &str = r#"
 [[limit]]
 name = "sliding"
@@ -252,11 +252,11 @@ struct Place {
     key: Option<u64>,
 }
 
-/// What a node may do.
+/// An act of a node.
 #[derive(Clone, Debug)]
 enum Deed {
-    /// It spends and gives back some of what it holds, says so and wants more. `skip` is 1 for the next sequence
-    /// number, 0 for the last one again.
+    /// The node spends and gives back some of what it holds, reports that and wants more. `skip` is 1 for the next
+    /// sequence number, 0 for the last one again.
     Renew {
         place: Place,
         spends: u64,
@@ -264,7 +264,7 @@ enum Deed {
         want: u64,
         skip: u64,
     },
-    /// The same, but the node does not say so to the allocator.
+    /// The node spends some of what it holds, and does not report it.
     Lose {
         place: Place,
         spends: u64,
@@ -293,7 +293,7 @@ fn deed() -> impl Strategy<Value = Deed> {
     let place = || {
         let parts = (0u64..5, 0usize..5, proptest::option::of(0u64..4));
         parts.prop_map(|(node, limit, key)| {
-            // Mostly a key where there should be one.
+            // Mostly a key if the limit is keyed, and none if it is not.
             let key = if limit == 2 || limit == 3 { key } else { key.filter(|&key| key == 3) };
             Place { node, limit, key }
         })
@@ -311,7 +311,7 @@ fn deed() -> impl Strategy<Value = Deed> {
     ]
 }
 
-/// Nodes, and what they believe.
+/// Nodes, and what they know of their pools.
 #[derive(Default)]
 struct Nodes {
     /// Spent so far and still held, by pool.
@@ -320,7 +320,7 @@ struct Nodes {
 }
 
 impl Nodes {
-    /// Spends of what is held at `place`, and keeps so much of the rest.
+    /// Spends up to `spends` of the permits held at `place`, and keeps up to `keeps` of the rest.
     fn spend(&mut self, place: Place, spends: u64, keeps: u64) -> (u64, u64) {
         let (spent, held) = self.believed.entry(place).or_default();
         let now = spends.min(*held);
@@ -379,9 +379,8 @@ impl Nodes {
 }
 
 proptest! {
-    /// Whatever is said, in whatever order, and however often it is repeated or made up: nothing panics, every
-    /// permit is accounted for, no more is there than a limit has, and counts never fall. The books of each rule
-    /// are asserted inside.
+    /// Whatever nodes say, in any order, repeated or made up: nothing panics, every permit is accounted for, no limit
+    /// has more than its permits, and counts never fall. Debug assertions check the books of each rule.
     #[test]
     fn no_words_can_break_the_books(deeds in proptest::collection::vec(deed(), 1..120), fresh: bool) {
         let past = if fresh { Past::None } else { Past::Lost(millis(0)) };
@@ -411,7 +410,7 @@ proptest! {
     }
 }
 
-/// The bug: to look at a limit copied what is configured of it, however large, while all others waited.
+/// The bug: a look at a limit copied its configuration, however large, while all other callers waited.
 #[test]
 fn a_look_at_limits_shares_what_is_configured() {
     let mut registry = registry(Past::None);

@@ -1,5 +1,5 @@
-//! A rule as text: the fields that an operator writes, and those that a store keeps. Reading refuses what a rule cannot be and
-//! names the field; writing says every default.
+//! A rule as text: the fields that an operator writes and that a store keeps. Reading refuses what a rule cannot be,
+//! and names the field. Writing says every default.
 
 mod read;
 mod show;
@@ -14,11 +14,11 @@ use crate::rule::SlidingWindow;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// One rule. Which of the fields it may have is up to its kind.
+/// One rule as it is written. Its kind decides which of the fields it may have.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawRule {
-    /// Which rule.
+    /// The kind of the rule.
     pub kind: String,
     /// Permits in a window, or calls in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,19 +35,19 @@ pub struct RawRule {
     /// Permits in a new bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial: Option<Count>,
-    /// Permits that may go at once.
+    /// Permits that may be spent at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<Count>,
-    /// How much longer than `per` a window is kept.
+    /// Time by which a charge outlasts `per`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub margin: Option<Timespan>,
     /// Where windows begin: `epoch` or `first_use`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anchor: Option<String>,
-    /// The unit of the calendar that is a window.
+    /// The calendar unit that is a window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calendar: Option<String>,
-    /// The day on which such a window begins.
+    /// The day on which a window of the calendar begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anchor_day: Option<AnchorDay>,
     /// The time zone of the calendar.
@@ -56,13 +56,13 @@ pub struct RawRule {
     /// Whether permits come back one by one or at intervals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refill_style: Option<String>,
-    /// Permits below zero that a bucket may go.
+    /// Permits that a bucket may go below zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub debt: Option<Count>,
     /// How a bucket warms up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<RawWarmUp>,
-    /// How long a call may take.
+    /// The longest that a call may take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest: Option<Timespan>,
 }
@@ -71,7 +71,7 @@ pub struct RawRule {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawWarmUp {
-    /// How long it takes.
+    /// Time that warming up takes.
     pub over: Timespan,
     /// How much slower a cold bucket refills.
     pub cold_factor: Option<Count>,
@@ -79,7 +79,7 @@ pub struct RawWarmUp {
 
 /// Serialises `rules` for another allocator.
 pub fn write(rules: &[Rule]) -> Box<RawValue> {
-    // By way of a value, which has its keys in one order.
+    // By way of a JSON value, which always has its keys in the same order.
     let rules = serde_json::json!(raw_rules(rules));
     serde_json::value::to_raw_value(&rules).expect("numbers and text")
 }

@@ -1,4 +1,4 @@
-//! One raw rule → one checked rule. Problems begin with the field; which limit and rule that is, the caller adds.
+//! Checks one raw rule. Problems begin with the field; the caller adds the limit and the place of the rule.
 
 use super::{AnchorDay, Count, RawRule, RawWarmUp, Timespan};
 use crate::Rule;
@@ -9,10 +9,10 @@ use crate::rule::{
 use serde_json::Value;
 use std::time::Duration;
 
-/// Kinds of rules, as an operator is told whose rule names none of them.
+/// The kinds of rules, for the message about an unknown kind.
 const KINDS: &str = "\"sliding_window\", \"sliding_log\", \"fixed_window\", \"token_bucket\", \"leaky_bucket\" or \"concurrency\"";
 
-/// The rule, with `margin` where it takes one and says none; or what is wrong with it, beginning with the field.
+/// Checks a rule, with `margin` if it takes one and says none. An error says what is wrong, beginning with the field.
 pub fn rule(raw: &RawRule, margin: Duration) -> Result<Rule, String> {
     match raw.kind.as_str() {
         "sliding_window" => {
@@ -48,7 +48,7 @@ fn said(error: RuleError) -> String {
     error.to_string()
 }
 
-/// Limit, length and margin of a sliding rule.
+/// Reads limit, length and margin of a sliding rule.
 fn sliding(raw: &RawRule, margin: Duration) -> Result<(u64, Duration, Duration), String> {
     only(raw, &["limit", "per", "margin"])?;
     let per = per(raw)?;
@@ -56,7 +56,7 @@ fn sliding(raw: &RawRule, margin: Duration) -> Result<(u64, Duration, Duration),
     Ok((count(raw, "limit", raw.limit)?, per, margin))
 }
 
-/// Where fixed windows begin and end: `calendar`, or `per` from an `anchor` on.
+/// Reads where fixed windows begin and end: by `calendar`, or every `per` from an `anchor` on.
 fn windows(raw: &RawRule) -> Result<Windows, String> {
     let Some(calendar) = &raw.calendar else {
         only(raw, &["limit", "per", "anchor", "calendar"])?;
@@ -106,7 +106,7 @@ fn warm_up(raw: &RawWarmUp) -> Result<WarmUp, RuleError> {
     WarmUp::try_new(raw.over.0, cold_factor)
 }
 
-/// Refuses fields that the rule's kind has no use for: they would be read as promises.
+/// Refuses fields that the rule's kind has no use for: readers would take them for promises.
 fn only(raw: &RawRule, takes: &[&str]) -> Result<(), String> {
     const FIELDS: [&str; 15] = [
         "limit",
@@ -135,13 +135,13 @@ fn only(raw: &RawRule, takes: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The value of the field called `name`, as it would be written.
+/// Returns the value of the field called `name`, as it would be written.
 fn given(raw: &RawRule, name: &str) -> Option<String> {
     let fields = serde_json::to_value(raw).expect("plain data");
     fields.get(name).map(written)
 }
 
-/// `value` as TOML writes it, whose numbers and strings are those of JSON.
+/// Writes `value` as TOML does, whose numbers and strings look as in JSON.
 fn written(value: &Value) -> String {
     let Value::Object(fields) = value else { return value.to_string() };
     let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name} = {value}")).collect();

@@ -1,11 +1,11 @@
-//! Rules → raw rules, every default included.
+//! Writes checked rules back as raw rules, with every default.
 
 use super::{AnchorDay, Count, RawRule, RawWarmUp, Timespan};
 use crate::Rule;
 use crate::rule::{FixedWindow, TokenBucket, Windows};
 use std::time::Duration;
 
-/// `rules` as they would be written.
+/// Returns `rules` as they would be written.
 pub fn raw_rules(rules: &[Rule]) -> Vec<RawRule> {
     rules.iter().map(raw_rule).collect()
 }
@@ -82,7 +82,7 @@ fn token_bucket(kind: String, rule: &TokenBucket) -> RawRule {
     }
 }
 
-/// `span` in the largest unit that keeps it whole.
+/// Writes `span` in the largest unit that keeps it whole.
 pub fn timespan(span: Duration) -> String {
     const UNITS: [(&str, u128); 7] = [
         ("d", 86_400_000_000_000),

@@ -1,4 +1,5 @@
-//! A publication against a store as a map: what it reads, writes and follows, and what it does where another allocator is faster.
+//! Tests of publications with a store in memory: what they read, write and follow, and what they do if another
+//! allocator is faster.
 
 use super::*;
 use crate::cells::Table;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 
 const NOW: Moment = Moment::from_nanos(1_000_000_000_000);
 
-/// An allocator, and what it goes by.
+/// An allocator, and what it follows.
 #[derive(Default)]
 struct Here {
     drawn: u64,
@@ -78,17 +79,17 @@ impl World {
         World { table: Table::new(Timeline::new("a")), here: Here::default() }
     }
 
-    /// The same, with a head.
+    /// Makes a world whose store has a head.
     fn with_head() -> World {
         let mut world = World::new();
         world.write(HEAD, Head::begin(1, &Timeline::new("a"), NOW, true).write());
         world
     }
 
-    /// Another allocator writes a cell.
+    /// Writes a cell as another allocator.
     fn write(&mut self, name: &str, value: Vec<u8>) {
         let expected = self.cell(name).map(|cell| cell.version);
-        // The other one draws from elsewhere.
+        // The other allocator draws its versions from elsewhere.
         let version = expected.map_or(1_000, |version| version + 1_000);
         let swap = Swap { name: name.to_owned(), expected, next: Some(Cell { version, value }) };
         let swapped = self.table.swap(&Timeline::new("a"), &[swap]).expect("it is on that timeline");
@@ -107,7 +108,7 @@ impl World {
         LimitOverrides::read(&self.cell(OVERRIDES).expect("there are some").value).expect("they can be read")
     }
 
-    /// Another allocator puts or removes a limit.
+    /// Puts or removes a limit as another allocator.
     fn put_elsewhere(&mut self, name: &str, put: Option<Value>) {
         let cell = self.cell(OVERRIDES);
         let mut there = cell.map_or_else(LimitOverrides::default, |cell| {
@@ -117,14 +118,14 @@ impl World {
         self.write(OVERRIDES, there.write());
     }
 
-    /// Another allocator decides about a suspension.
+    /// Decides about a suspension as another allocator.
     fn decide_elsewhere(&mut self, limit: &str, decision: &Decision) {
         let mut head = self.head();
         head.suspensions_mut().decide(limit, decision, NOW).expect("there is room");
         self.write(HEAD, head.write());
     }
 
-    /// What the store answers to the call in `next`, which this ends with.
+    /// Returns the answer of the store to the call in `next`.
     fn answer(&mut self, next: &Next) -> Said {
         match next {
             Next::Call(Call::Time) => Said::Time(NOW),
@@ -150,7 +151,7 @@ impl World {
         }
     }
 
-    /// Goes on until the next need is such a one.
+    /// Goes on until the next need is one that `is_it` accepts.
     fn until(&mut self, publish: &mut Publish, mut next: Next, is_it: impl Fn(&Next) -> bool) -> Next {
         for _ in 0..20 {
             if is_it(&next) {
@@ -161,7 +162,7 @@ impl World {
         panic!("it goes on and on: {next:?}");
     }
 
-    /// Goes on until it is over.
+    /// Goes on until the publication is over.
     fn finish(&mut self, publish: &mut Publish, next: Next) -> Result<Published, PublishError> {
         let next = self.until(publish, next, |next| matches!(next, Next::Done(_)));
         let Next::Done(done) = next else { panic!("not over: {next:?}") };
@@ -209,7 +210,7 @@ fn a_suspension_is_followed_here_once_the_head_has_it() {
     assert!(again.was_so, "it was paused");
 }
 
-/// The bug: no decision of an operator got into a store without a clock, for that was asked what time it is.
+/// The bug: no decision of an operator got into a store without a clock, because the store was asked for the time.
 #[test]
 fn in_a_store_without_a_clock_the_time_is_that_of_the_head() {
     let mut world = World::with_head();
@@ -247,8 +248,8 @@ fn a_suspension_is_decided_again_where_another_allocator_was_faster() {
     assert_eq!(world.here.suspensions, *world.head().suspensions());
 }
 
-/// The bug: the store had gone back to what it had before, and the decision was made upon that. The allocator knew of later ones,
-/// went on with those, and told the store so.
+/// The bug: the store had gone back to an earlier state, and the decision followed from that. The allocator knew later
+/// decisions, went on with these, and told the store so.
 #[test]
 fn a_suspension_is_decided_upon_what_is_known_here_where_the_store_has_lost_that() {
     let mut world = World::with_head();
@@ -340,7 +341,7 @@ fn a_precondition_that_does_not_hold_leaves_the_store_as_it_is() {
     assert_eq!((world.cell(HEAD), world.cell(OVERRIDES)), before);
 }
 
-/// It had no suspension to follow as long as it was no limit.
+/// Before the limit was put, it had no suspension to follow.
 #[test]
 fn a_limit_that_was_suspended_before_it_was_put_is_suspended() {
     let mut world = World::with_head();

@@ -1,4 +1,4 @@
-//! Pools that come and go with their keys, and sums that stay right.
+//! Tests of pools that come and go with their keys, and of the sums over them.
 
 mod resting;
 mod room;
@@ -14,7 +14,7 @@ use crate::sizing::Scarcity;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-/// Checks that the sums are those of the pools there are, and that every permit is accounted for.
+/// Checks that the sums match the existing pools, and that every permit is accounted for.
 #[track_caller]
 fn audit(limit: &mut Limit, now: Moment) {
     let count = limit.pools.len();
@@ -40,7 +40,7 @@ fn ids(limit: &Limit) -> impl Iterator<Item = &PoolId> {
     std::iter::successors(limit.pools.next(None), |id| limit.pools.next(Some(id)))
 }
 
-/// The pools that are to be written.
+/// Takes the pools that are to be written.
 fn unwritten(limit: &mut Limit) -> Vec<PoolId> {
     let (mut pools, _) = limit.take_unwritten();
     pools.extend(std::iter::from_fn(|| limit.next_of_all()).map(|(id, _)| id));
@@ -64,7 +64,7 @@ fn key(text: &str) -> PoolId {
 
 const A: Holder = Holder { id: SessionId(1), share: Share::EVEN, rtt: Duration::ZERO };
 
-/// Asks for `want` permits of `key`, having spent `spent_total`. Returns how many were granted.
+/// Asks for `want` permits of `key`, having spent `spent_total`. Returns the permits granted.
 fn ask(
     limit: &mut Limit,
     at: u64,
@@ -97,7 +97,7 @@ fn a_key_has_a_pool_from_its_first_use_until_it_looks_new_again() {
     assert!(sums.balance());
 }
 
-/// The limit may not look at pools of unused keys for seconds: how those pools stand is over all the same.
+/// The limit may not look at pools of unused keys for seconds. Their forecasts end all the same.
 #[test]
 fn how_keys_stand_is_over_when_they_are_quiet() {
     let mut limit = limit("keyed = true");
@@ -117,7 +117,7 @@ fn how_keys_stand_is_over_when_they_are_quiet() {
         ForecastSum::default(),
         "three terms, and a quarter of a second"
     );
-    // Those that are asked again do not count twice, and those that go take theirs with them.
+    // Pools that are asked again do not count twice, and pools that go take their forecasts with them.
     for (text, at) in keys.iter().take(10).zip(400..) {
         let ask = Ask { want: 100, waiting: 100, demand_milli: 200_000, ..Ask::default() };
         limit.renew(millis(at), &key(text), A, 2, ask).expect("there is room");
@@ -146,7 +146,7 @@ fn at_the_bound_a_new_key_is_refused_and_old_ones_go_on() {
     audit(&mut limit, millis(11_000));
 }
 
-/// Each new key pays for more of the sweep than it adds, so that no timer is needed to keep up with a flood.
+/// Each new key pays for more of the sweep than it adds, so no timer is needed to keep up with a flood.
 #[test]
 fn a_flood_of_keys_is_swept_as_it_comes() {
     let mut limit = limit("keyed = true\nkeys_max = 10000");
@@ -179,8 +179,8 @@ fn keys_are_checked() {
     assert_eq!(limit.key(Some("user 42")), Ok(key("user 42").key));
 }
 
-/// A report that comes after its lease has burned takes permits off the books' `burned`. Prometheus would read a
-/// counter that falls as a restart, so what burned and what was reported late are counted apart.
+/// A report that comes after its lease has burned takes permits off `burned` in the books. Prometheus would read a
+/// counter that falls as a restart, so burned permits and late reports are counted apart.
 #[test]
 fn what_burned_is_a_count_that_never_falls() {
     let mut limit = limit("keyed = true");
@@ -209,8 +209,8 @@ fn after_a_loss_pools_of_new_keys_wait_too() {
     audit(&mut limit, millis(8_000));
 }
 
-/// A window keeps a limit shut for ten seconds after a loss. Its bucket is given a hundred times the refill meanwhile, and
-/// would be full if it had had that all along.
+/// A window keeps a limit shut for ten seconds after a loss. Meanwhile its bucket is changed to a hundred times the
+/// refill, with which it would have filled up in that time.
 #[test]
 fn what_refills_by_rules_of_now_does_so_from_now_on() {
     let with = |bucket: &str| {
@@ -228,7 +228,7 @@ fn what_refills_by_rules_of_now_does_so_from_now_on() {
     assert_eq!((view.available, view.quarantine), (300, Duration::ZERO));
 }
 
-/// Of two caps with calls of other lengths, the one that came later began to lend when its own calls would have ended.
+/// The bug: a new cap began to lend when its own calls would have ended, while longer calls of the cap before went on.
 #[test]
 fn a_cap_that_comes_waits_for_calls_that_another_one_let_begin() {
     let window = "{ kind = \"sliding_window\", limit = 10, per = \"1s\", margin = \"0s\" }";
@@ -240,7 +240,7 @@ fn a_cap_that_comes_waits_for_calls_that_another_one_let_begin() {
     let none = with("");
     let clocks = ClockBounds::try_new(0).expect("no drift");
     let mut limit = Limit::new(cap("1m"), clocks, Past::None, millis(0));
-    // A lease of 2 s and a bit, and then the call.
+    // A lease of a little over 2 s, and then the call.
     let opens = |limit: &mut Limit, at: u64, config: &LimitConfig| {
         let preview = limit.preview(config, CarryOver::AsIs, millis(at), Bound::Unbounded, 1);
         limit.change(config.clone(), CarryOver::AsIs, millis(at));
@@ -284,7 +284,7 @@ fn a_key_with_rules_of_its_own_goes_by_them() {
     audit(&mut limit, millis(0));
 }
 
-/// Names of a pattern are bounded by themselves, whatever keys they have, and forgotten with the last of their pools.
+/// The names of a pattern have a bound of their own, whatever keys they have, and each is forgotten with its last pool.
 #[test]
 fn a_pattern_has_so_many_names_and_each_is_forgotten_once() {
     let rule = "{ kind = \"token_bucket\", capacity = 10, refill = 10, per = \"1s\" }";
@@ -310,7 +310,8 @@ fn a_pattern_has_so_many_names_and_each_is_forgotten_once() {
     audit(&mut limit, millis(60_000));
 }
 
-/// What was lent by a checkpoint that cannot be read is out for as long as after a loss, whatever the limit becomes meanwhile.
+/// What was lent before a checkpoint that cannot be used is out for as long as after a loss, even if the limit is
+/// changed meanwhile.
 #[test]
 fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
     let with = |limit: u64| {
@@ -328,7 +329,7 @@ fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
     let id = unwritten(&mut first).remove(0);
     let row = first.pool_row(millis(0), &id, version).expect("of that version");
     let (row, _) = row.expect("it is there");
-    // Of another version nothing is known, not even what is out.
+    // A row of another version says nothing, not even what is out.
     for (version, lends) in [(version, true), (version + 1, false)] {
         let mut after = Limit::new(with(10), clocks, Past::None, millis(100));
         after.resume(millis(100));
@@ -344,7 +345,8 @@ fn told(grant: lessor_protocol::Grant) -> Told<'static> {
     Told { answer: Answer::Grant(grant), safe: None, groups: &[] }
 }
 
-/// The bug: what had not been told was taken for all the permits there can be, and dashboards showed that as the level to go by.
+/// The bug: a ceiling that the upstream had not told yet was shown as the most permits there can be, also on
+/// dashboards.
 #[test]
 fn the_ceiling_of_a_leased_limit_is_what_it_was_told() {
     let config = |text: &str| Config::parse(text).expect("valid");
@@ -373,8 +375,8 @@ fn the_ceiling_of_a_leased_limit_is_what_it_was_told() {
     assert_eq!(shared.figures(millis(0)).ceiling, 30, "of a key that has others it is told otherwise");
 }
 
-/// A key that was never used began with a full bucket by the new rules after a change, where one that was there kept its
-/// level; and after a loss of books as if it had refilled by them since the quarantine.
+/// The bug: after a change a key that was never used began with a full bucket by the new rules, while used keys kept
+/// their level. After a loss of books it began as if it had refilled by the new rules since the quarantine.
 #[test]
 fn a_new_key_has_no_more_after_a_change_than_one_that_was_there() {
     let with = |bucket: &str, options: &str| {

@@ -1,4 +1,4 @@
-//! What an allocator says to one that it leases limits from, and what it believes of the answers.
+//! Tests of what an allocator says to its upstream, and what it believes of the answers.
 
 use super::*;
 use crate::CarryOver;
@@ -19,7 +19,7 @@ fn due(registry: &mut Registry, now: u64) -> DueAbove {
     registry.asks_above(millis(now), &upstream, Duration::from_millis(1))
 }
 
-/// An allocator that a node asked, and what it says to the one above.
+/// Makes an allocator that a node asked. Also returns what it says to its upstream.
 fn asked(epoch: u64) -> (Registry, DueAbove) {
     let mut registry = Config::parse(LEASED).expect("valid").registry(Past::None, millis(0), epoch);
     registry.leases(millis(0), &caller(1), &[ask("a", None, 0, 0, 4)]);
@@ -59,8 +59,8 @@ const NOTHING: Grant = Grant {
     in_flight: None,
 };
 
-/// The bug: books that went while an uplink lived on began from zero in the same session, and what nodes still held was taken
-/// to have come back.
+/// The bug: when books were dropped while the uplink lived on, the pool counted from zero in the same session. The
+/// upstream took what nodes still held for given back.
 #[test]
 fn books_that_went_are_never_told_of_in_the_session_that_they_were_lent_in() {
     let (mut registry, first) = asked(7);
@@ -69,15 +69,15 @@ fn books_that_went_are_never_told_of_in_the_session_that_they_were_lent_in() {
     let keyed = Config::parse(&format!("{LEASED}keyed = true")).expect("valid");
     registry.put(millis(2), &keyed.limits[0], CarryOver::AsIs, false).expect("there is room");
     assert_ne!(due(&mut registry, 3).session, first.session);
-    // Another life, after a panic.
+    // Another run, after a panic.
     assert_ne!(asked(8).1.session, first.session);
 }
 
-/// Keys that want something all the time, of a limit whose name comes first.
+/// Number of keys that always want something, of the limit whose name comes first.
 const BUSY: usize = 10_000;
 
-/// The bug: each exchange had room for 1,000 asks, and the first limits and keys by name took all of it. With 10,000 busy keys, 2,000
-/// were ever asked for, and a loan of a limit later in the alphabet was never renewed.
+/// The bug: the first limits and keys by name took all of an exchange, which has room for 1,000 asks. Of 10,000 busy
+/// keys 2,000 were ever asked for, and the loan of a limit with a later name was never renewed.
 #[test]
 fn no_key_or_limit_starves_and_loans_are_renewed_while_more_is_due_than_one_exchange_takes() {
     let limit = |name| {
@@ -106,7 +106,7 @@ fn no_key_or_limit_starves_and_loans_are_renewed_while_more_is_due_than_one_exch
         let answers = due.asks.iter().map(|ask| {
             let key = ask.key.clone().expect("each has one");
             let grant = match ask.limit.as_str() {
-                // As long as it is asked again in time.
+                // Grants all, as long as it is asked in time.
                 "z" => Grant {
                     permits: ask.want,
                     kept: ask.held,
@@ -114,7 +114,7 @@ fn no_key_or_limit_starves_and_loans_are_renewed_while_more_is_due_than_one_exch
                     ceiling: 9,
                     ..NOTHING
                 },
-                // It has nothing for now.
+                // Has nothing for now.
                 _ => Grant { ceiling: 9, ..NOTHING },
             };
             match ask.limit.as_str() {
@@ -144,13 +144,13 @@ fn no_key_or_limit_starves_and_loans_are_renewed_while_more_is_due_than_one_exch
     );
     assert_eq!(asked.len(), BUSY);
     assert!(often.is_some_and(|(least, most)| most - least <= 1), "all wait alike: {often:?}");
-    // Its loan lasts 400 ms from each exchange on, and is renewed before the end of that.
+    // The loan lasts 400 ms from each exchange on, and is renewed before it ends.
     assert!(of_last.first() == Some(&0) && of_last.last() >= Some(&700), "{of_last:?}");
     assert!(of_last.windows(2).all(|two| two[1] - two[0] < 400), "{of_last:?}");
 }
 
-/// The bug: an allocator that was told to stop while it looked wrote its last ask there, and dropped it. It had nothing more to say
-/// then, and what was not lent on counted as spent above.
+/// The bug: an allocator that was told to stop while it looked for asks that are due wrote its last ask, and dropped
+/// it. It had nothing more to say then, and the upstream counted what was not lent on as spent.
 #[test]
 fn the_last_of_an_allocator_is_said_until_that_is_answered() {
     let (mut registry, first) = asked(1);

@@ -1,4 +1,4 @@
-//! Exchanges of several threads at once.
+//! Tests of exchanges of several threads at once.
 
 use super::*;
 use crate::overrides::Decision;
@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// Two limits below one, and one that has nothing to do with them.
+/// Two limits below a third, and one apart from these.
 const LIMITS: &str = r#"
 [[limit]]
 name = "vendor"
@@ -32,8 +32,8 @@ ease_off = false
 rules = [{ kind = "fixed_window", limit = 500, per = "1d" }]
 "#;
 
-/// What one node does in a thread of its own, until nothing is left: asks for each pool in turn, in an order of its own, and spends
-/// all that it gets. Returns what it was lent of each.
+/// Plays one node in a thread of its own. The node asks for each pool in turn, in an order of its own, and spends all
+/// that it gets, until nothing is left. Returns the permits that it was lent of each pool.
 fn spend(registry: &Registry, time: &AtomicU64, node: usize) -> [u64; 4] {
     const NAMES: [(&str, Option<&str>); 4] =
         [("tenant", Some("a")), ("other", None), ("batch", None), ("tenant", Some("b"))];
@@ -82,7 +82,7 @@ fn threads_that_ask_at_once_get_all_that_there_is_and_no_permit_twice() {
     }
 }
 
-/// A thread may read the clock, and wait for a limit that another one has, which read it later.
+/// A thread may read the clock, and then wait for a limit that is locked by a thread that read the clock later.
 #[test]
 fn an_exchange_that_had_to_wait_is_as_late_as_the_one_before_it() {
     let mut registry = Config::parse(LIMITS).expect("valid").registry(Past::None, millis(0), 7);
@@ -99,8 +99,8 @@ fn an_exchange_that_had_to_wait_is_as_late_as_the_one_before_it() {
     }
 }
 
-/// A thread that panics with a limit leaves its books half written. Nothing is lent by them, and other limits go on until a new life
-/// begins.
+/// A thread that panics while it has a limit leaves its books half written. Nothing is lent by these, and other limits
+/// go on until the registry starts over.
 #[test]
 fn books_that_a_panic_left_half_written_lend_nothing() {
     let registry = Config::parse(LIMITS).expect("valid").registry(Past::None, millis(0), 7);

@@ -1,4 +1,4 @@
-//! Batches whose pools are copied a few at a time, while exchanges and operators go on.
+//! Tests of batches whose pools are copied a few at a time, while exchanges and operators go on.
 
 use super::*;
 use crate::CarryOver;
@@ -14,7 +14,7 @@ keyed = true
 rules = [{ kind = "sliding_window", limit = 10, per = "60s", margin = "0s" }]
 "#;
 
-/// A registry with an empty store, and what is in that.
+/// Begins a registry with an empty store. Also returns what is in the store.
 fn begun() -> (Registry, Written) {
     let config = Config::parse(USERS).expect("valid");
     let mut registry = config.registry(Past::None, millis(0), 7);
@@ -25,7 +25,7 @@ fn begun() -> (Registry, Written) {
     (registry, written)
 }
 
-/// Lends four permits of the pool of each key, in one exchange. Returns the batch that its answer waits for.
+/// Lends four permits of the pool of each key, in one exchange. Returns the batch that the answer waits for.
 fn lend(registry: &mut Registry, seq: u64, keys: &[&str]) -> Option<u64> {
     let asks: Vec<Entry> = keys.iter().map(|key| ask("user", Some(key), 0, 0, 4)).collect();
     let lent = registry.leases(millis(10 * seq), &caller(seq), &asks);
@@ -33,13 +33,13 @@ fn lend(registry: &mut Registry, seq: u64, keys: &[&str]) -> Option<u64> {
     lent.waits_for
 }
 
-/// The rest of a batch.
+/// Gathers the rest of a batch.
 fn rest(registry: &mut Registry, now: Moment, mut gathering: Gathering) -> Batch {
     while !registry.gather(now, &mut gathering, 1) {}
     gathering.into_batch()
 }
 
-/// What a registry that goes on with `written` may lend of the pool of `key`.
+/// Returns what the pool of `key` has left in a registry that goes on with `written`.
 fn left(written: &Written, key: &str) -> u64 {
     let now = millis(1_000);
     let mut next = Config::parse(USERS).expect("valid").restored(written, Gap::Counted, now, 8);

@@ -1,4 +1,4 @@
-//! Names and keys that fall from one limit, or one pool, to another.
+//! Tests of names and keys that fall from one limit, or one pool, to another.
 
 use super::*;
 use crate::CarryOver;
@@ -29,7 +29,7 @@ fn put(registry: &mut Registry, name: &str, now: u64) {
 
 fn lent(registry: &Registry, name: &str, now: u64) -> u64 {
     let lent = |session| {
-        // Others each time: none says that it spent nothing of what it was lent.
+        // New sessions each time, so that none gives back what it was lent.
         let node = Caller { session: 100 * now + session, ..caller(now) };
         registry.leases(millis(now), &node, &[ask(name, None, 0, 0, 10)]).grants.remove(0).permits
     };
@@ -42,8 +42,8 @@ fn write(registry: &mut Registry, written: &mut Written, now: u64) {
     registry.raise_high_water(&batch);
 }
 
-/// The bug: of a limit that was changed, a key with rules of its own began by those of all others: it was taken for one of them once its
-/// own unused pool had been forgotten. `vip` was lent 90 a second, where it may have 200 a minute.
+/// The bug: after a change of the limit a key with rules of its own began by the rules of all other keys, once its own
+/// unused pool had been forgotten. `vip` was lent by the bucket of the others, where it may have 200 a minute.
 #[test]
 fn a_key_with_rules_of_its_own_begins_by_them_after_a_change() {
     let text = |refill: u64| {
@@ -61,15 +61,15 @@ fn a_key_with_rules_of_its_own_begins_by_them_after_a_change() {
     let vip = limit.pool_id("a", Some("vip")).expect("a key");
     limit.renew(millis(30), &vip, holder(), 1, Ask::default()).expect("room");
     assert_eq!(limit.view(millis(30), &vip).map(|view| view.available), Some(200));
-    // What it was lent counts for a minute, and not until a bucket has it again.
+    // What it was lent counts for a minute, and not until a bucket has refilled.
     let spends = Ask { want: 200, waiting: 200, ..Ask::default() };
     let grant = limit.renew(millis(40), &vip, holder(), 2, spends).expect("true").grant().expect("it lends");
     let left = limit.view(millis(59_000), &vip).map(|view| view.available);
     assert_eq!(left, Some(200 - grant.permits));
 }
 
-/// The bug: a pattern was removed, its names fell to a shorter one, and when it came back it lent all of that once more. So it did at
-/// the next start, where the file had it again.
+/// The bug: a pattern was removed, and its names fell to a shorter one. When it came back it lent once more what the
+/// shorter one had lent. It also did so at the next start, if the file had it again.
 #[test]
 fn a_pattern_that_comes_back_waits_for_what_was_lent_meanwhile() {
     let both = limits(&["u/*", "u/a*"]);
@@ -89,15 +89,15 @@ fn a_pattern_that_comes_back_waits_for_what_was_lent_meanwhile() {
         }
         assert_eq!(lent(&registry, "u/a1", 4_000), 0, "{starts_again}");
         assert!(before + lent(&registry, "u/a0", 4_010) <= 10, "{starts_again}");
-        // By other names nothing was lent.
+        // Nothing was lent by other names.
         assert_eq!(lent(&registry, "u/b", 4_020), 10, "{starts_again}");
         assert_eq!(lent(&registry, "u/a0", 14_000), 10, "{starts_again}: its pool waits for nothing else");
         assert_eq!(lent(&registry, "u/a1", 60_000), 10, "{starts_again}: all of that has left the window");
     }
 }
 
-/// The bug: after a start a pattern waited for what a limit had lent that was not configured any more. It was removed, too, and the name
-/// fell to a shorter pattern that waited for nothing.
+/// The bug: after a start a pattern waited for what a limit had lent that was not configured any more. The pattern was
+/// removed, too, and the name fell to a shorter pattern that waited for nothing.
 #[test]
 fn a_name_waits_though_the_pattern_is_removed_that_waited_for_it() {
     let (mut registry, mut written) =
@@ -116,8 +116,8 @@ fn a_name_waits_though_the_pattern_is_removed_that_waited_for_it() {
     assert_eq!(lent(&registry, "u/7", 60_000), 10, "all of that has left the window");
 }
 
-/// The bug: a bucket that begins with less than it holds is never as a new one again, so no pool of a key was ever forgotten. Once there
-/// were as many as there may be, each new key was refused for ever.
+/// The bug: a bucket that begins with less than it holds never looks new again, so no pool of a key was ever forgotten.
+/// Once there were as many keys as may be, each new key was refused for ever.
 #[test]
 fn keys_whose_buckets_begin_with_less_than_they_hold_make_room_for_new_ones() {
     let rule = "{ kind = \"token_bucket\", capacity = 10, refill = 10, per = \"1s\", initial = 5 }";
@@ -145,7 +145,8 @@ fn keys_whose_buckets_begin_with_less_than_they_hold_make_room_for_new_ones() {
     assert_eq!(there.count(), 5);
 }
 
-/// The bug: a limit of such a bucket was remembered for ever when it was removed, and its name was unknown though a pattern stood for it.
+/// The bug: a limit with such a bucket was remembered for ever when it was removed. Its name stayed unknown, though it
+/// fits a pattern.
 #[test]
 fn a_removed_limit_whose_bucket_begins_with_less_than_it_holds_is_forgotten() {
     let bucket =

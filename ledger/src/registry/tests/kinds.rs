@@ -1,9 +1,9 @@
-//! Limits that are more than a name: patterns, limits on trial, and families.
+//! Tests of limits with more than a name: patterns, shadow mode, and families.
 
 use super::*;
 
-/// `api/*` stands for names at the moment of the call: an exact name goes before it, a longer pattern too, and each name
-/// has a pool of its own.
+/// An exact name goes before `api/*`, and so does a longer pattern. Each name that fits a pattern has a pool of its
+/// own.
 #[test]
 fn a_pattern_serves_each_name_that_fits_it_apart() {
     let limit = |name: &str, limit: u64| {
@@ -40,8 +40,8 @@ fn a_pattern_serves_each_name_that_fits_it_apart() {
     assert_eq!(error(&wrong[0]).0, code::INVALID);
 }
 
-/// Totals of a session are counted once however often they come, and those of another one anew; and every answer says
-/// that the limit is on trial, those that lend nothing too.
+/// The totals of a session count once, however often they come. Another session counts anew. Every answer says that the
+/// limit is in shadow mode, even an answer that lends nothing.
 #[test]
 fn what_was_let_pass_in_shadow_mode_is_counted_once() {
     let text = "[[limit]]\nname = \"a\"\nshadow = true\nkeyed = true\nkeys_max = 1\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1m\" }]";
@@ -95,8 +95,8 @@ name = "vendor"
 rules = [{ kind = "fixed_window", limit = 40, per = "1m" }]
 "#;
 
-/// What is lent to users is charged to their tenant and to the vendor; both may be asked by themselves, and what comes
-/// back comes back everywhere.
+/// What is lent to users is charged to their tenant and to the vendor, and comes back in all three. A tenant and the
+/// vendor may also be asked by themselves.
 #[test]
 fn a_permit_is_charged_to_all_of_a_family_or_to_none() {
     let mut registry = Config::parse(FAMILY).expect("valid").registry(Past::None, millis(0), 7);
@@ -128,7 +128,7 @@ fn a_permit_is_charged_to_all_of_a_family_or_to_none() {
     assert_eq!(registry.leave(millis(0), &caller(2), &[spent]).returned, 5);
     assert_eq!(available(&mut registry, "tenant", Some("acme")), Some(23));
     assert_eq!(available(&mut registry, "vendor", None), Some(31));
-    // A key that no tenant can be told from, and a tenant too many.
+    // Two keys without the key of a tenant, and a tenant too many.
     let asks = ["bob", "/bob", "b/x", "c/x"].map(|key| ask("user", Some(key), 0, 0, 1));
     let grants = registry.leases(millis(0), &caller(3), &asks).grants;
     let wrong = [(code::INVALID, "key"), (code::INVALID, "key")];
@@ -143,7 +143,7 @@ fn a_permit_is_charged_to_all_of_a_family_or_to_none() {
     );
     let figures = registry.limits(millis(0)).iter().map(|(_, figures)| figures.sums).collect::<Vec<_>>();
     assert!(figures.iter().all(|sums| sums.balance()), "{figures:?}");
-    // After the minute all of it burned everywhere, and the pools of keys are forgotten.
+    // After the minute everything has burned in all pools, and the pools of keys are forgotten.
     for _ in 0..10 {
         registry.sweep(millis(200_000), 100);
     }
@@ -152,7 +152,7 @@ fn a_permit_is_charged_to_all_of_a_family_or_to_none() {
     assert_eq!(available(&mut registry, "vendor", None), Some(40));
 }
 
-/// A limit that lent to a name is remembered when it goes, also when another limit is asked in that name then.
+/// A limit that lent by a name is remembered when it is removed, even if another limit answers for that name then.
 #[test]
 fn a_name_that_falls_to_a_pattern_waits_for_what_the_limit_of_that_name_lent() {
     let rule = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"10s\", margin = \"0s\" }]";
@@ -170,7 +170,7 @@ fn a_name_that_falls_to_a_pattern_waits_for_what_the_limit_of_that_name_lent() {
     assert!(registry.remove("a/x") && registry.remove("b/*"));
     assert_eq!(lent(&mut registry, 100, "a/x"), Err(code::LIMIT_UNKNOWN.to_owned()), "not twice");
     assert_eq!(lent(&mut registry, 100, "a/y"), Ok(true), "that is another name");
-    // One of its own comes where a pattern has just been.
+    // A limit of that name is put where a pattern has just been removed.
     let exact = Config::parse(&limit("b/x")).expect("valid").limits.remove(0);
     registry.put(millis(200), &exact, crate::CarryOver::AsIs, false).expect("there is room");
     assert_eq!(lent(&mut registry, 200, "b/x"), Ok(false), "not twice");
@@ -179,8 +179,8 @@ fn a_name_that_falls_to_a_pattern_waits_for_what_the_limit_of_that_name_lent() {
     assert_eq!(lent(&mut registry, 60_000, "b/x"), Ok(true));
 }
 
-/// The bug: of all patterns that a name fits only the longest was asked what it had lent. `u/*` lent to `u/a/1`, and a limit of that name
-/// lent all of it once more, for `u/a/*` had come in between.
+/// The bug: only the longest pattern that a name fits was asked what it had lent. `u/*` lent by `u/a/1`, then `u/a/*`
+/// was put, and a limit called `u/a/1` lent all of it once more.
 #[test]
 fn a_name_waits_for_what_a_shorter_pattern_lent_before_there_was_a_longer_one() {
     let rule = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"10s\", margin = \"0s\" }]";
@@ -203,7 +203,7 @@ fn a_name_waits_for_what_a_shorter_pattern_lent_before_there_was_a_longer_one() 
         put(&mut registry, "u/a/*", 20);
         match name_is_put {
             true => put(&mut registry, "u/a/1", 30),
-            // It falls to a pattern that lent nothing by it.
+            // The name falls to `*`, which lent nothing by it.
             false => assert!(registry.remove("u/*") && registry.remove("u/a/*")),
         }
         assert_eq!(lent(&registry, 40), 0, "{name_is_put}");
@@ -212,8 +212,9 @@ fn a_name_waits_for_what_a_shorter_pattern_lent_before_there_was_a_longer_one() 
     }
 }
 
-/// `fresh` states that no earlier life lent by a name. It made the allocator forget what it had lent itself: 10 to `u/7` as one
-/// name of `u/*`, and then 10 more of a limit of that name. A longer pattern forgot it without that word.
+/// The bug: `fresh`, which states that no earlier run lent by a name, made the allocator forget what it had lent
+/// itself. `u/*` lent 10 by `u/7`, and then a limit called `u/7` lent 10 more. A longer pattern did so even without
+/// `fresh`.
 #[test]
 fn what_this_life_lent_to_a_name_is_known_to_a_limit_that_is_put_as_fresh() {
     let rule = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"10s\", margin = \"0s\" }]";
@@ -235,7 +236,7 @@ fn what_this_life_lent_to_a_name_is_known_to_a_limit_that_is_put_as_fresh() {
         println!("{first} of the pattern, and {second} of {put} with fresh={fresh}");
         assert_eq!(second, 0, "{put} with fresh={fresh}");
         assert!(lent(&mut registry, 60_000, "u/7") > 0, "all of that has left the window");
-        // Of a name that nothing was lent by, the word is believed.
+        // `fresh` is believed for a name by which nothing was lent.
         let config = Config::parse(&limit("v/1")).expect("valid").limits.remove(0);
         registry.put(millis(60_000), &config, crate::CarryOver::AsIs, true).expect("there is room");
         assert!(lent(&mut registry, 60_000, "v/1") > 0);

@@ -1,4 +1,5 @@
-//! What nodes make up, and asks that want nothing: neither stops the allocator, or takes room from others.
+//! Tests of numbers that nodes make up, and of asks that want nothing. Neither stops the allocator, or takes room from
+//! others.
 
 use super::*;
 use lessor_protocol::PERMITS_MAX;
@@ -28,7 +29,7 @@ fn of(session: u64, seq: u64) -> Caller {
     Caller { session, ..caller(seq) }
 }
 
-/// An ask for `limit` in which all is as large as it can be said that need not be true.
+/// Returns an ask for `limit` in which every number that cannot be checked is as large as it may be.
 fn exaggerated(limit: &str, shadow_refused: u64) -> Entry {
     Entry::Ask(AskBody {
         limit: limit.to_owned(),
@@ -42,7 +43,8 @@ fn exaggerated(limit: &str, shadow_refused: u64) -> Entry {
     })
 }
 
-/// At no round instant: there the books are audited, which takes long with thousands of sessions.
+/// Returns a moment that is not a whole millisecond, at which the books would be audited. That takes long with
+/// thousands of sessions.
 fn soon(millis_on: u64) -> Moment {
     millis(millis_on) + Duration::from_nanos(1)
 }
@@ -51,8 +53,8 @@ fn shadow_refused(registry: &mut Registry, now: Moment, limit: &str) -> u64 {
     registry.limit(limit).expect("it is there").figures(now).sums.shadow_refused
 }
 
-/// The bug: some thousand sessions that said 2^53 - 1 stopped the allocator with an overflow; and one of a limit that was never in
-/// shadow mode was counted.
+/// The bug: some thousand sessions that reported 2^53 - 1 stopped the allocator with an overflow. A report for a limit
+/// that was never in shadow mode was counted.
 #[test]
 fn totals_that_are_made_up_stop_nothing_and_count_only_where_they_can_be() {
     let mut registry = registry();
@@ -79,7 +81,8 @@ fn of_key(key: u64, want: u64) -> AskBody {
     AskBody { limit: "monthly".to_owned(), key, want, waiting: want, ..AskBody::default() }
 }
 
-/// The bug: each ask made a pool and a session, also one that wanted nothing, and new tenants were refused until the month was over.
+/// The bug: an ask that wanted nothing made a pool and a session, too, and new tenants were refused until the month was
+/// over.
 #[test]
 fn an_ask_that_wants_nothing_is_answered_and_takes_no_room() {
     let mut registry = registry();
@@ -89,9 +92,9 @@ fn an_ask_that_wants_nothing_is_answered_and_takes_no_room() {
     }
     let pools = registry.limit("monthly").expect("it is there").figures(millis(1)).pools;
     assert_eq!((pools, registry.sessions()), (0, 0));
-    // One that comes to want something is served, by its next number.
+    // A session that later wants something is served, by its next number.
     assert_eq!(asks(&registry, millis(2), 7, 2, of_key(7, 5)).permits, 5);
-    // And there it may ask for nothing, too.
+    // After that it may also ask for nothing.
     let ask = AskBody { held: 5, ..of_key(7, 0) };
     assert!(asks(&registry, millis(3), 7, 3, ask).error.is_none());
 }

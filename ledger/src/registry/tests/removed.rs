@@ -1,5 +1,5 @@
-//! A region and its centre: what the region hears and tells. What becomes of limits that are removed, what they tell the one above, and
-//! what they make of reports that come later. None of what they lent counts as unspent because it was not told.
+//! Tests of a region and its centre, and of limits that are removed: what they tell their upstream, and what they make
+//! of later reports. Permits never count as unspent because a report was lost or came after the removal.
 
 use super::*;
 use crate::CarryOver;
@@ -7,7 +7,7 @@ use crate::registry::limit::PoolId;
 use crate::registry::{DueAbove, Upstream};
 use lessor_protocol::wire::SpentBody;
 
-/// Ten in ten minutes.
+/// Ten permits in ten minutes.
 const RULE: &str = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"10m\", margin = \"0s\" }]";
 const LEASED: &str = "upstream = \"http://centre:1\"";
 
@@ -19,7 +19,7 @@ fn upstream() -> Upstream {
     Upstream::Address("http://centre:1".parse().expect("an address"))
 }
 
-/// A region that leases its limit from a centre, once their `more` is said.
+/// A region, and the centre that it leases its limit from.
 struct Pair {
     region: Registry,
     centre: Registry,
@@ -36,7 +36,7 @@ impl Pair {
         self.region.asks_above(millis(now), &upstream(), Duration::from_millis(1))
     }
 
-    /// What the region says and hears at `now`, if it says anything.
+    /// Carries an exchange of the region with the centre at `now`.
     fn exchange(&mut self, now: u64) {
         let due = self.due(now);
         self.seq += 1;
@@ -58,7 +58,7 @@ impl Pair {
         self.centre.sweep(millis(now), 10);
     }
 
-    /// What a node of the region is lent, of ten that it wants, in half a second from `now` on.
+    /// Returns what a node of the region is lent, of ten permits that it wants, in half a second from `now` on.
     fn lent(&mut self, session: u64, key: Option<&str>, now: u64) -> u64 {
         let mut held = 0;
         for (seq, now) in (1..).zip((now..now + 500).step_by(20)) {
@@ -84,8 +84,8 @@ fn available(registry: &mut Registry, now: u64) -> u64 {
     limit.view(millis(now), &PoolId::default()).map_or(0, |view| view.available)
 }
 
-/// The bug: a limit that was removed told the one above nothing more. What it had in hand was spent there, and it was never forgotten: its
-/// name was unknown for ever, though a pattern stood for it.
+/// The bug: a removed limit told its upstream nothing more. What it had in hand counted as spent there. The limit was
+/// never forgotten, so its name stayed unknown, though it fits a pattern.
 #[test]
 fn a_leased_limit_that_is_removed_gives_back_what_it_has_and_is_forgotten() {
     let mut pair = Pair::new("");
@@ -101,7 +101,7 @@ fn a_leased_limit_that_is_removed_gives_back_what_it_has_and_is_forgotten() {
     assert_eq!(pair.region.retired(), 0);
 }
 
-/// Operators see a quarantine of the one above, whichever key was refused for it.
+/// Operators see a quarantine of the upstream, whichever key was refused because of it.
 #[test]
 fn a_limit_waits_as_long_as_the_one_above_says() {
     let mut pair = Pair::new("keyed = true");
@@ -118,7 +118,8 @@ fn a_limit_waits_as_long_as_the_one_above_says() {
     assert!(pair.region.quarantined(millis(620_500)).is_empty());
 }
 
-/// All keys give back, a few in each exchange, and the loans of other limits are renewed beside them.
+/// All keys of a removed limit give back what they have, a few in each exchange, so that loans of other limits are
+/// renewed beside them.
 #[test]
 fn keys_of_a_removed_limit_are_given_back_a_few_at_a_time_and_those_of_a_stop_at_once() {
     let keys: Vec<String> = (0..250).map(|key| format!("k{key}")).collect();
@@ -159,8 +160,9 @@ fn a_removed_limit_whose_upstream_does_not_answer_is_forgotten_and_then_another_
     assert_ne!(pair.due(200_001).session, session, "what was lent is not told of in that");
 }
 
-/// What a node of the region is lent of a key, all of which it spends, and what another one is lent of it a minute later, once the region
-/// has forgotten the key. What is lost on the way, and what operators do, says `trouble`.
+/// Returns what two nodes of the region are lent of a key. The first spends all; the second asks a minute later, when
+/// the region has forgotten the key. `trouble` does what operators do at the centre, and says whether the exchange at a
+/// moment is lost.
 fn lent_where(mut trouble: impl FnMut(&mut Registry, u64) -> bool) -> u64 {
     let mut pair = Pair::new("keyed = true");
     let held = pair.lent(1, Some("k"), 0);
@@ -177,14 +179,14 @@ fn lent_where(mut trouble: impl FnMut(&mut Registry, u64) -> bool) -> u64 {
     held + pair.lent(2, Some("k"), 60_000)
 }
 
-/// The bug: an exchange failed that told what was spent. It was not told again, the key was forgotten, and counted from zero in the same
-/// session: the centre took all of its first lease for unspent.
+/// The bug: an exchange failed that reported what was spent, and the report was not repeated. The key was forgotten,
+/// and counted from zero in the same session, so the centre took all of its first lease for unspent.
 #[test]
 fn what_a_report_said_that_was_lost_is_spent() {
     assert_eq!(lent_where(|_, now| now < 4_000), 10, "of ten in ten minutes");
 }
 
-/// The bug: the limit was removed at the centre as the report came, and put back.
+/// The bug: a report was lost if it came while the limit was removed at the centre, and put back later.
 #[test]
 fn what_a_removed_limit_was_told_is_spent_if_it_comes_back() {
     let mut removed = None;
@@ -201,8 +203,8 @@ fn what_a_removed_limit_was_told_is_spent_if_it_comes_back() {
     assert_eq!(lent, 10, "of ten in ten minutes");
 }
 
-/// The bug: the only report of a node was answered that there is no such limit. A node takes that for the end of what it has to say, and
-/// counts from zero if the limit comes back.
+/// The bug: the only report of a node was answered with an unknown limit, and dropped. A node takes that answer for the
+/// end, and counts from zero if the limit comes back.
 fn told_while_it_was_removed(text: &str) {
     let config = Config::parse(text).expect("valid");
     let mut registry = config.registry(Past::None, millis(0), 1);
@@ -226,7 +228,7 @@ fn what_a_node_told_a_removed_limit_is_spent_if_it_comes_back() {
     told_while_it_was_removed(&format!("[[limit]]\nname = \"a\"\nkeyed = true\n{RULE}"));
 }
 
-/// The same where another limit is above: that counts on.
+/// The same where another limit is above the removed one, and goes on counting.
 #[test]
 fn what_a_node_told_a_removed_limit_is_spent_above_it_too() {
     let above = format!("[[limit]]\nname = \"all\"\n{RULE}");

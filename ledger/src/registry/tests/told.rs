@@ -1,4 +1,4 @@
-//! What is told beside a grant: what is left, the share of the reserve, and counts of sessions and answers.
+//! Tests of what is told beside a grant: permits left, the share of the reserve, and counts of sessions and answers.
 
 use super::*;
 use crate::registry::rows::PoolPlace;
@@ -35,7 +35,7 @@ fn each_answer_is_counted_by_what_it_brought() {
     }
     assert!(empty > 0);
     let figures = registry.limits(millis(0));
-    let of_keys = &figures[0].1; // in the order of their names
+    let of_keys = &figures[0].1; // limits are in the order of their names
     let by_outcome = of_keys.sums.answered.by_outcome();
     assert_eq!(by_outcome[..3], [("granted", 21 - empty), ("empty", empty), ("settled", 2)]);
     assert!(by_outcome[3..].iter().all(|(_, count)| *count == 0), "{by_outcome:?}");

@@ -1,4 +1,4 @@
-//! What is written down, and what an allocator that begins with it knows.
+//! Tests of what is written down, and of what an allocator knows that begins with it.
 
 use super::*;
 use crate::CarryOver;
@@ -31,7 +31,7 @@ fn config(text: &str) -> Config {
     Config::parse(text).expect("valid")
 }
 
-/// An allocator that writes down what it lends, and what is written once it has begun.
+/// Begins an allocator that writes down what it lends. Also returns what is written after its first batch.
 fn begun() -> (Registry, Written) {
     let mut registry = config(FAMILY).registry(Past::None, millis(0), 7);
     registry.begin_writing(0);
@@ -41,7 +41,7 @@ fn begun() -> (Registry, Written) {
     (registry, written)
 }
 
-/// What is lent, and the batch that the answer waits for.
+/// Returns what the asks are lent, and the batch that the answer waits for.
 fn lend(registry: &mut Registry, seq: u64, asks: &[Entry]) -> (Vec<u64>, Option<u64>) {
     let Exchanged { grants, waits_for, .. } = registry.leases(millis(10 * seq), &caller(seq), asks);
     (grants.iter().map(|grant| grant.permits).collect(), waits_for)
@@ -67,7 +67,7 @@ fn what_was_lent_is_known_to_the_next_process_and_nothing_else_waits() {
     for gap in [Gap::Counted, Gap::Unknown] {
         let mut after = config(FAMILY).restored(&written, gap, millis(40), 8);
         assert_eq!(after.quarantined(millis(40)).len(), 0);
-        // A block of an eighth of what was left may have been lent too.
+        // Up to the high-water mark, an eighth of what was left may have been lent too.
         let left = available(&mut after, "tenant", millis(40));
         assert!((30..=40).contains(&left), "{left} of 40");
         let above = available(&mut after, "vendor", millis(40));
@@ -76,13 +76,14 @@ fn what_was_lent_is_known_to_the_next_process_and_nothing_else_waits() {
         let asks = [ask("user/a", Some("k1"), 0, 0, 10), ask("user/a", Some("new"), 0, 0, 10)];
         let lent = after.leases(millis(40), &caller(1), &asks).grants;
         assert!(lent[0].permits < lent[1].permits, "{lent:?}");
-        // What was out is over at the end of its lease, and stays spent for the day.
+        // What was out ends with its lease, and stays spent for the day.
         assert!(available(&mut after, "tenant", millis(60_000)) <= 40);
         assert_eq!(available(&mut after, "vendor", millis(60_000)), 100);
     }
 }
 
-/// A store has one boot for all of its rows. A row that a later boot left as it was would be read by the wrong clock.
+/// A store has one boot for all of its rows. A row that a later boot did not write anew would be read by the wrong
+/// clock.
 #[test]
 fn the_first_batch_of_a_life_writes_pools_again_that_no_node_has_used_since() {
     let (mut registry, mut written) = begun();
@@ -118,7 +119,7 @@ fn an_answer_within_its_block_waits_for_nothing() {
         }
         waited
     };
-    // A second of asks. What is told of a lease that holds nothing must be known too: until when it is.
+    // A second of asks. The end of a lease that holds nothing must be durable, too.
     let (idle, busy) = (waits(1, 0, false), waits(101, 1, true));
     assert!((1..10).contains(&idle), "{idle} of 100 that lend nothing");
     assert!((1..60).contains(&busy), "{busy} of 100 that lend a permit");
@@ -147,7 +148,7 @@ fn a_limit_that_was_changed_meanwhile_begins_anew() {
     assert_eq!(shut(&with_drift), ["cap", "tenant", "user/*", "vendor"]);
 }
 
-/// Before pools of caps were written down, a store had the row of their limit, and nothing of what they had lent.
+/// In an earlier format a store had the row of a cap, and no pools of it.
 #[test]
 fn a_cap_whose_pools_were_not_written_down_begins_anew() {
     let (mut registry, mut written) = begun();
@@ -174,7 +175,7 @@ fn what_was_written_by_other_rules_is_of_no_use() {
     let limit = other.limits.iter().find(|limit| limit.name.as_str() == "user/*").expect("it is there");
     registry.put(millis(30), limit, crate::CarryOver::AsIs, false).expect("room");
     written.apply(&registry.write_down(millis(40)));
-    // A store that missed the second half of what belongs together.
+    // The store has only half of what belongs together.
     written.pools = stale;
     let after = other.restored(&written, Gap::Counted, millis(50), 8);
     let ask = [ask("user/a", Some("k"), 0, 0, 500)];
@@ -197,7 +198,7 @@ fn a_quarantine_goes_on_and_does_not_begin_again() {
     assert_eq!(left, first - Duration::from_secs(20));
 }
 
-/// `api/x` had rules of its own, and goes by those of a pattern from now on, whose books do not hold what it lent.
+/// `api/x` was a limit of its own, and now falls to a pattern whose books do not have what it lent.
 #[test]
 fn the_heir_of_a_limit_that_is_no_more_begins_as_after_a_loss() {
     let rule = "rules = [{ kind = \"sliding_window\", limit = 100, per = \"10s\", margin = \"0s\" }]";
@@ -220,7 +221,7 @@ fn the_heir_of_a_limit_that_is_no_more_begins_as_after_a_loss() {
     assert_eq!(shut(&["api/x", "api/v1/*", "api/*"]), [""; 0], "no limit has the names of b/*");
 }
 
-/// So much of a second is kept back, for three nodes to go on with.
+/// Returns a limit that keeps back `reserve` permits of a second, as safe shares for three nodes.
 fn safe(reserve: u64) -> Config {
     config(&format!(
         "[[limit]]\nname = \"safe\"\nreserve = {reserve}\nfallback = \"safe_share\"\nsafe = {{ nodes = 3 }}\n\
@@ -228,14 +229,15 @@ fn safe(reserve: u64) -> Config {
     ))
 }
 
-/// The bug: nodes that were cut off went on with shares of a larger reserve, all of which another life lent beside that.
+/// The bug: nodes that were cut off went on with shares of a larger reserve, while the next run lent all of that
+/// reserve, too.
 #[test]
 fn an_allocator_that_begins_with_a_smaller_reserve_keeps_back_what_nodes_may_go_on_with() {
     let mut before = safe(30).registry(Past::None, millis(0), 7);
     before.begin_writing(0);
     let mut written = Written::default();
     written.apply(&before.write_down(millis(0)));
-    // What is written of an allocator that began meanwhile says it, too.
+    // What an allocator writes that began in between says so, too.
     for began in [10, 20] {
         for gap in [Gap::Counted, Gap::Unknown] {
             let mut after = safe(3).restored(&written, gap, millis(began), 8);
@@ -247,13 +249,13 @@ fn an_allocator_that_begins_with_a_smaller_reserve_keeps_back_what_nodes_may_go_
         written = Written::default();
         written.apply(&after.write_down(millis(began)));
     }
-    // One whose rules cannot carry on waits, and knows it all the same.
+    // A limit whose rules cannot carry on waits until the shares are over.
     let file = "[[limit]]\nname = \"safe\"\nrules = [{ kind = \"token_bucket\", capacity = 50, refill = 1, per = \"1s\" }]";
     let mut other = config(file).restored(&written, Gap::Counted, millis(20), 8);
     assert_eq!([5_000, 590_000, 700_000].map(|at| available(&mut other, "safe", millis(at))), [0, 0, 50]);
 }
 
-/// The bug: calls that an earlier life had let begin were forgotten where another cap was in the file.
+/// The bug: calls that an earlier run had let begin were forgotten if the file had another cap.
 #[test]
 fn an_allocator_that_begins_with_another_cap_waits_for_the_calls_of_the_one_before() {
     let cap = |longest: &str| {
@@ -269,7 +271,7 @@ fn an_allocator_that_begins_with_another_cap_waits_for_the_calls_of_the_one_befo
     assert_eq!([50_000, 63_000].map(|at| available(&mut after, "cap", millis(at))), [0, 5]);
 }
 
-/// Nor can what nodes begin by themselves be counted by a cap.
+/// A cap cannot count the calls that nodes begin on safe shares, either.
 #[test]
 fn a_limit_that_begins_anew_waits_for_what_nodes_may_go_on_with() {
     let config_of = |config: Config| config.limits.into_iter().next().expect("it has one");
@@ -299,7 +301,7 @@ fn a_limit_that_begins_anew_waits_for_what_nodes_may_go_on_with() {
         [false, true],
         "operators see it"
     );
-    // So does one that was removed meanwhile, and by its rules of now keeps back less than before.
+    // A limit that was removed in between waits, too, though by its present rules it keeps back less than before.
     put(&mut registry, 2_700_000, safe(30));
     put(&mut registry, 3_400_000, capped());
     registry.remove("safe");
@@ -308,7 +310,8 @@ fn a_limit_that_begins_anew_waits_for_what_nodes_may_go_on_with() {
     assert_eq!([3_980_000, 4_100_000].map(|at| available(&mut registry, "safe", millis(at))), [70, 97]);
 }
 
-/// What comes of a limit that is removed over the API, where the allocator starts again before what it lent is over.
+/// Removes the limit called `name` over the API, and starts the allocator again with `after`, before what the limit
+/// lent is over.
 fn removed_and_started_again(before: &Config, name: &str, after: &Config) -> Registry {
     let mut registry = before.registry(Past::None, millis(0), 7);
     registry.begin_writing(0);
@@ -324,7 +327,7 @@ fn removed_and_started_again(before: &Config, name: &str, after: &Config) -> Reg
     after.restored(&written, Gap::Counted, millis(40), 8)
 }
 
-/// While the allocator lives, asks for the name are rejected until what the limit lent is over.
+/// Without a restart, asks for the name are rejected until what the limit lent is over.
 #[test]
 fn a_name_falls_to_no_pattern_while_what_a_removed_limit_lent_counts_though_the_allocator_starts_again() {
     let rule = "rules = [{ kind = \"sliding_window\", limit = 100, per = \"10m\", margin = \"0s\" }]";
@@ -360,7 +363,8 @@ fn calls_of_a_removed_cap_are_waited_for_though_the_allocator_starts_again() {
     assert_eq!([50_000, 63_000].map(|at| available(&mut after, "cap", millis(at))), [0, 5]);
 }
 
-/// A panic loses what a crash does not: `keep_decisions_of` is all that a new life in the same process keeps.
+/// A panic loses what a crash does not: a new registry in the same process keeps only what `keep_decisions_of` takes
+/// over.
 #[test]
 fn safe_shares_of_a_larger_reserve_are_kept_back_after_a_panic() {
     let mut broken = safe(30).registry(Past::None, millis(0), 7);

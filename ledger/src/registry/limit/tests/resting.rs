@@ -1,5 +1,5 @@
-//! A limit whose pools rest at every chance does, shows and writes down what one does whose pools never rest. One that a change
-//! reaches pool by pool does what one does that it reaches at once.
+//! Property tests that compare limits. Pools that rest at every chance do, show and write down the same as pools that
+//! never rest. A change that reaches one pool after another does the same as one that reaches all pools at once.
 
 use super::*;
 use crate::registry::rows::PoolRow;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// A session asks for a key. It has spent so much in percent of what it holds.
+    /// A session asks for a key. It has spent `spends` percent of what it holds.
     Ask {
         session: usize,
         key: usize,
@@ -18,13 +18,13 @@ enum Act {
     Leave(usize, usize),
     Sweep(usize),
     TopUp(usize, u64),
-    /// It allows so much in percent.
+    /// The limit changes to this many percent of its first permits.
     Change(u64, CarryOver),
-    /// What is to be written is written, and durable at once or with the next.
+    /// The next rows are written. They are durable at once, or with later ones.
     Write(bool),
 }
 
-/// What a session holds of each key.
+/// What a session has spent and holds of one key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     spent: u64,
@@ -61,19 +61,19 @@ fn config(kind: usize, percent: u64) -> LimitConfig {
     Config::parse(&text).expect("valid").limits[0].clone()
 }
 
-/// A limit, and the marks of what was written and is not durable.
+/// A limit, and the high-water marks of rows that are written and not durable.
 struct Side {
     limit: Limit,
     marks: Vec<(PoolId, crate::pool::HighWater)>,
     after: After,
 }
 
-/// What is done with all pools after each act.
+/// The treatment of all pools after each act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Rest,
     Wake,
-    /// A change reaches them at once.
+    /// A pending change is applied to all pools.
     Reach,
     Nothing,
 }
@@ -88,7 +88,7 @@ impl Side {
         Side { limit, marks: vec![], after }
     }
 
-    /// Does `act`: what it comes to.
+    /// Does `act`. Returns its outcome as text.
     fn act(&mut self, now: Moment, act: Act, kind: usize, seq: u64, ask: Ask) -> String {
         let limit = &mut self.limit;
         let id = |key: usize| key_of(key);
@@ -161,8 +161,8 @@ fn key_of(key: usize) -> PoolId {
     super::key(["x", "y", "z"][key])
 }
 
-/// Both do all `acts`. What one does is what the other does, and how they look is compared after each act if they are `looked_at`, else
-/// at the end.
+/// Lets both sides do all `acts`, and compares the outcomes. The figures are compared after each act if `looked_at`,
+/// else at the end.
 fn both_do(
     [mut one, mut other]: [Side; 2],
     kind: usize,
@@ -228,7 +228,7 @@ proptest! {
     }
 }
 
-/// A key of a day that a session used once, and that no session uses any more.
+/// The key has a window of a day. A session used it once, and no session uses it any more.
 #[test]
 fn the_pool_of_an_idle_key_rests_in_few_bytes_until_it_is_used() {
     let rule = "{ kind = \"fixed_window\", limit = 100, per = \"1d\" }";

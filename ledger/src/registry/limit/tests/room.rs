@@ -1,4 +1,4 @@
-//! Who has room for how many keys, and how soon an unused one makes room.
+//! Tests of how many keys, names and sessions a limit admits, and how soon an unused key makes room.
 
 use super::*;
 use crate::share::Owner;
@@ -10,7 +10,7 @@ fn limit_of(text: &str) -> Limit {
     Limit::new(config.limits[0].clone(), config.clocks, Past::None, millis(0))
 }
 
-/// The session `id` of `owner` asks for a permit of `key`. Whether it is let in.
+/// Asks for a permit of `key` as the session `id` of `owner`. Returns whether it is admitted.
 fn ask_as(limit: &mut Limit, owner: u64, at: u64, id: u64, key: &str) -> Result<(), AskRejection> {
     let share = Share { owner: Owner(owner), ..Share::EVEN };
     let holder = Holder { id: SessionId(id), share, rtt: Duration::ZERO };
@@ -18,7 +18,7 @@ fn ask_as(limit: &mut Limit, owner: u64, at: u64, id: u64, key: &str) -> Result<
     limit.renew(millis(at), &self::key(key), holder, 1, ask).map(drop)
 }
 
-/// The same of a pattern: of the key `key` of `name`.
+/// Asks for a permit of the key `key` of `name`, where the limit is a pattern.
 fn ask_of_name(
     limit: &mut Limit,
     owner: u64,
@@ -34,7 +34,7 @@ fn ask_of_name(
     limit.renew(millis(at), &pool, holder, 1, ask).map(drop).map_err(|error| (error.reason, error.detail))
 }
 
-/// In a window of a month, a charge is remembered for a month. A key whose permits all came back has none.
+/// In a window of a month a charge is remembered for a month. A key whose permits all came back has no charge.
 #[test]
 fn a_key_of_which_nothing_was_used_is_forgotten_within_seconds() {
     let mut limit = limit_of(MONTH);
@@ -88,7 +88,7 @@ fn keys_that_are_forgotten_make_room_for_their_identity() {
     assert_eq!(ask_as(&mut limit, 7, 60_000, 201, "more"), Ok(()));
 }
 
-/// Else a flood that fills nine tenths would fill the last one after each restart.
+/// Otherwise a flood that fills nine tenths of the keys would fill the last tenth after a restart.
 #[test]
 fn whose_keys_they_are_outlives_a_restart() {
     let text = format!("{MONTH}\nkeys_max = 10");
@@ -179,7 +179,7 @@ fn while_memory_is_short_no_key_is_new_and_old_ones_go_on() {
     );
     assert_eq!(ask_as(&mut limit, 0, 30, 6, "k0"), Ok(()));
     audit(&mut limit, millis(30));
-    // The allocator of memory keeps what was freed: as many keys as before fit into that.
+    // The memory allocator keeps what was freed, and as many keys as before fit into that.
     limit.sweep(millis(60_000), 100);
     limit.sweep(millis(60_000), 100);
     limit.hold_pools(watch.look(1_001));
@@ -191,7 +191,8 @@ fn while_memory_is_short_no_key_is_new_and_old_ones_go_on() {
     assert_eq!(ask_as(&mut limit, 0, 60_010, 15, "k15"), Ok(()));
 }
 
-/// The bug: each key has room for thousands of sessions, and all keys together for more than any machine has memory for.
+/// The bug: each key has room for thousands of sessions, so all keys together had room for more than any machine's
+/// memory.
 #[test]
 fn while_memory_is_short_keys_have_few_new_sessions_and_old_ones_go_on() {
     let mut limit = limit_of(MONTH);
@@ -208,14 +209,14 @@ fn while_memory_is_short_keys_have_few_new_sessions_and_old_ones_go_on() {
         "\"a\" remembers 200 sessions of keys, and memory is short (server.memory_max): those go on"
     );
     assert_eq!(ask_as(&mut limit, 7, 100, 5, "k"), Ok(()), "one that is known");
-    // Another identity, and peers without one where there are few sessions, come to keys that are there.
+    // Another identity is admitted to keys that exist. So are peers without an identity, while a key has few sessions.
     let admitted = |limit: &mut Limit, owner, at, from: u64| {
         (from..from + 300).filter(|n| ask_as(limit, owner, at, *n, "k").is_ok()).count()
     };
     assert_eq!(admitted(&mut limit, 8, 200, 3_000), 4);
     assert_eq!(admitted(&mut limit, 0, 200, 4_000), 0);
     audit(&mut limit, millis(200));
-    // Leases have ended, and those sessions ask no more: they make room, though the window is a month.
+    // Sessions whose leases have ended and that ask no more make room, though the window is a month.
     assert_eq!(ask_as(&mut limit, 7, 60_000, 2_000, "k"), Ok(()));
     limit.sweep(millis(60_000), 10);
     assert_eq!(limit.figures(millis(60_000)).sums.sessions, 1);
@@ -225,7 +226,7 @@ fn while_memory_is_short_keys_have_few_new_sessions_and_old_ones_go_on() {
     assert_eq!(admitted(&mut limit, 7, 60_000, 6_000), 300);
 }
 
-/// Keys that were there use more as they are used more: the bound follows down.
+/// Existing keys may take more memory the more they are used. The bound on their number falls then.
 #[test]
 fn memory_that_goes_on_to_grow_holds_at_fewer_keys() {
     let mut watch = MemoryWatch::new(1_000);
@@ -234,13 +235,13 @@ fn memory_that_goes_on_to_grow_holds_at_fewer_keys() {
     assert_eq!(looks, [enough, shorter, short, short, shorter, short, enough, shorter]);
 }
 
-/// What is kept beside a pool takes no room.
+/// The marks beside a pool take no room.
 #[test]
 fn a_pool_has_two_words_in_its_limit() {
     assert_eq!(size_of::<Shelf>(), 16);
 }
 
-/// With what its rule keeps, and its name, that is the kilobyte that `benches -- keys` shows of a key.
+/// Together with the books of its rule and its name, this is the kilobyte that `benches -- keys` shows for a key.
 #[test]
 fn a_key_in_use_takes_no_more_room_than_is_said_of_it() {
     assert_eq!((size_of::<Kept>(), Pool::SESSION_BYTES), (464, 272));

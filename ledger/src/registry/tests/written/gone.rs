@@ -1,5 +1,5 @@
-//! What is written of limits that were removed, or are not configured any more: in a store that is made anew, at the next start and the
-//! one after that, and where a removal comes between a grant and its batch.
+//! Tests of the rows of limits that were removed, or are not configured any more: in a store that is made anew, at the
+//! next start and the one after that, and where a removal comes between a grant and its batch.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn other() -> Config {
     config("[[limit]]\nname = \"other\"\nrules = [{ kind = \"concurrency\", limit = 1, longest = \"1s\" }]")
 }
 
-/// An allocator that has written down all that it knows of `config`.
+/// Begins an allocator of `config` that has written down everything.
 fn writing(config: &Config) -> (Registry, Written) {
     let (mut registry, mut written) = (config.registry(Past::None, millis(0), 7), Written::default());
     registry.begin_writing(0);
@@ -33,7 +33,7 @@ fn write(registry: &mut Registry, written: &mut Written, now: u64) {
     registry.raise_high_water(&batch);
 }
 
-/// The next life, which begins at `now` with what is `written`, and writes it down anew.
+/// Begins the next run at `now` with what is `written`. It writes everything anew.
 fn next_life(config: &Config, written: &Written, now: u64) -> (Registry, Written) {
     let mut registry = config.restored(written, Gap::Counted, millis(now), now);
     let mut written = Written::default();
@@ -42,7 +42,7 @@ fn next_life(config: &Config, written: &Written, now: u64) -> (Registry, Written
     (registry, written)
 }
 
-/// What several sessions are lent at `now`, which want all there is.
+/// Returns what several sessions are lent at `now` that want everything.
 fn lent(registry: &Registry, name: &str, now: u64) -> u64 {
     let lent = |session| {
         let caller = Caller { session, ..caller(now) };
@@ -51,8 +51,8 @@ fn lent(registry: &Registry, name: &str, now: u64) -> u64 {
     (1..20).map(lent).sum()
 }
 
-/// The bug: a store that failed for a moment was made anew without what counts of removed limits. After the next start the name fell to
-/// a pattern that lent all of it once more.
+/// The bug: a store that failed for a moment was made anew without the rows of removed limits that still count. After
+/// the next start the name fell to a pattern that lent all of it once more.
 #[test]
 fn a_store_that_is_made_anew_has_what_removed_limits_lent() {
     let (mut registry, _) = writing(&limits(&["api/x", "api/*"]));
@@ -64,7 +64,7 @@ fn a_store_that_is_made_anew_has_what_removed_limits_lent() {
     anew.apply(&gathering.into_batch());
     let (after, _) = next_life(&limits(&["api/*"]), &anew, 40);
     assert_eq!(lent(&after, "api/x", 3_000), 0);
-    // Back in the file as it was, it goes on with its books, or waits.
+    // If the file has the limit again, it goes on from its books, or waits.
     let (after, _) = next_life(&limits(&["api/x", "api/*"]), &anew, 40);
     assert!(before + lent(&after, "api/x", 3_000) <= 100);
 }
@@ -81,9 +81,9 @@ fn what_a_removed_limit_left_is_known_at_the_second_start() {
         registry.put(millis(now + 5), &safe(3).limits[0], CarryOver::AsIs, false).expect("room");
         assert_eq!(available(&mut registry, "safe", millis(5_000)), 70, "started at {now} ms");
     }
-    // It is in the file again, or its names fall to a pattern that is new.
+    // The file has the limit again.
     assert_eq!(available(&mut next_life(&safe(3), &written, 50).0, "safe", millis(5_000)), 70);
-    // Nothing is kept for ever.
+    // The row is dropped in the end.
     let (_, written) = next_life(&other(), &written, 700_000);
     assert_eq!(written.limits.keys().collect::<Vec<_>>(), ["other", "safe"]);
     let (mut registry, mut written) = next_life(&other(), &written, 700_010);
@@ -92,7 +92,7 @@ fn what_a_removed_limit_left_is_known_at_the_second_start() {
     assert_eq!(written.limits.keys().collect::<Vec<_>>(), ["other"]);
 }
 
-/// The same of calls.
+/// The same for calls in flight.
 #[test]
 fn calls_of_a_removed_cap_are_waited_for_after_the_second_start() {
     let (mut registry, mut written) = writing(&cap("60s"));
@@ -107,8 +107,8 @@ fn calls_of_a_removed_cap_are_waited_for_after_the_second_start() {
     }
 }
 
-/// The bug: an answer waited for a batch in which its limit was not, because that was removed meanwhile. Back in the file after a crash,
-/// the limit lent all of it once more.
+/// The bug: an answer waited for a batch that did not have its limit, because the limit was removed meanwhile. After a
+/// crash, with the limit in the file again, all of it was lent once more.
 #[test]
 fn what_was_lent_just_before_a_removal_is_in_the_batch_that_the_answer_waits_for() {
     let (mut registry, mut written) = writing(&limits(&["a"]));
@@ -121,14 +121,15 @@ fn what_was_lent_just_before_a_removal_is_in_the_batch_that_the_answer_waits_for
     assert!(before > 80 && before + after <= 100, "{before} and {after}");
 }
 
-/// As `Shared::start_over` does.
+/// Starts over as `Shared::start_over` does.
 fn after_a_panic(config: &Config, broken: &mut Registry, now: u64) -> Registry {
     let mut next = config.registry(Past::Lost(millis(now)), millis(now), 8);
     next.keep_decisions_of(broken, millis(now));
     next
 }
 
-/// The bug: the name of a removed limit fell to a pattern after a panic, which lent by it while calls of the limit went on.
+/// The bug: after a panic the name of a removed limit fell to a pattern, which lent by it while calls of the limit went
+/// on.
 #[test]
 fn the_heir_of_a_removed_limit_waits_for_its_calls_after_a_panic() {
     let limit = |name: &str, longest: &str| {
@@ -145,7 +146,7 @@ fn the_heir_of_a_removed_limit_waits_for_its_calls_after_a_panic() {
     assert!(lent(&next, "cap/x", 70_000) > 0);
 }
 
-/// The bug: what an earlier life had left of a limit took the place of what a panic had made unknown since.
+/// The bug: what an earlier run had left of a limit replaced what was lost since by a panic.
 #[test]
 fn a_limit_that_is_put_after_a_panic_waits_though_an_earlier_life_had_one_of_its_name() {
     let (_, written) = writing(&limits(&["api/x", "api/*"]));
@@ -157,8 +158,8 @@ fn a_limit_that_is_put_after_a_panic_waits_though_an_earlier_life_had_one_of_its
     assert_eq!(lent(&next, "api/x", 710_000), 0);
 }
 
-/// The bug: the row of a limit went on to name those below it that were removed. At the next start it began as after a loss: shut for the
-/// rest of its window.
+/// The bug: the row of a limit still named limits below it that were removed. At the next start the limit began as
+/// after a loss, shut for the rest of its window.
 #[test]
 fn a_limit_goes_on_where_one_below_it_was_removed() {
     let (mut registry, mut written) = begun();
