@@ -1,13 +1,13 @@
 //! How a balance is carried over when its limit is changed while leases are out. Operators choose a mode, and ledgers
 //! apply it. No mode takes back a lease: what is out stays charged until it ends.
 
-/// How the balance of a rule is carried over into one of the same kind and period.
+/// The way in which the balance of a rule is carried over into a rule of the same kind and period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CarryOver {
     /// Charges stay; the level of a bucket is cut to its capacity.
     #[default]
     AsIs,
-    /// The same part of the limit is left as before.
+    /// What is left stays the same part of the limit.
     Proportional,
     /// What is left changes by as much as the limit.
     Additive,

@@ -17,7 +17,7 @@ pub const NAMES_MAX: usize = 1_000;
 /// The name or pattern of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// As it is written, with the `*`.
+    /// The name or pattern as it is written, with the `*`.
     text: String,
     names: Names,
 }
@@ -29,7 +29,7 @@ pub enum Names {
     One,
     /// All names that begin so, up to a bound of names in use.
     Many {
-        /// The bound.
+        /// Most names in use at once.
         names_max: usize,
     },
 }
@@ -118,7 +118,7 @@ fn pattern_for<T>(limits: &BTreeMap<String, T>, name: &str, mut end: usize) -> O
     }
 }
 
-/// Number of bytes that both begin with.
+/// Returns the number of bytes that both begin with.
 fn alike(one: &str, other: &str) -> usize {
     one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count()
 }
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// Reference: looks up one prefix after the other.
+    /// Looks up one prefix after the other, as a reference.
     fn by_each_prefix(limits: &BTreeMap<String, ()>, name: &str) -> Option<String> {
         if limits.contains_key(name) {
             return Some(name.to_owned());
@@ -148,7 +148,7 @@ mod tests {
         prefixes.map(|prefix| format!("{prefix}*")).find(|pattern| limits.contains_key(pattern))
     }
 
-    /// Reference: collects all matches, one prefix after the other.
+    /// Collects all matches, one prefix after the other, as a reference.
     fn all_by_each_prefix(limits: &BTreeMap<String, ()>, name: &str) -> Vec<String> {
         let own = Some(name.to_owned()).filter(|name| limits.contains_key(name));
         let prefixes = (0..=name.len()).rev().filter_map(|end| name.get(..end));

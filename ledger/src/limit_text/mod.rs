@@ -38,7 +38,7 @@ pub struct RawLimit {
     /// Whether the limit lends more slowly below its low-water mark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ease_off: Option<bool>,
-    /// What nodes do while no allocator answers.
+    /// The behaviour of nodes while no allocator answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
     /// Most keys at once.
@@ -56,13 +56,13 @@ pub struct RawLimit {
     /// Priorities by node.
     #[serde(default)]
     pub priorities: BTreeMap<String, Count>,
-    /// Minima by node.
+    /// Guaranteed permits by node.
     #[serde(default)]
     pub guaranteed: BTreeMap<String, Count>,
     /// Permits that are never lent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve: Option<Count>,
-    /// How processes share the reserve while no allocator answers.
+    /// The processes that share the reserve while no allocator answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe: Option<RawSafe>,
     /// Permits of the largest lease.
@@ -71,7 +71,7 @@ pub struct RawLimit {
     /// The bounds of the terms of leases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<RawTerm>,
-    /// How far the vendor's own count is believed.
+    /// How far to trust the vendor's own count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vendor: Option<RawVendor>,
     /// The rules, which all hold.
@@ -107,7 +107,7 @@ pub struct RawTerm {
 pub struct RawSafe {
     /// Processes that share the reserve.
     pub nodes: Count,
-    /// How long after the last answer of an allocator.
+    /// Time after the last answer of an allocator for which they may go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lasts: Option<Timespan>,
 }

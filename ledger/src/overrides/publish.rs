@@ -142,7 +142,7 @@ impl Publish {
         Publish { source, ..self }
     }
 
-    /// Begins.
+    /// Begins, and returns the first need.
     pub fn begin(&mut self) -> Next {
         let turn = match (&self.job, self.source) {
             (Job::Suspension(..) | Job::Limit(..), TimeSource::Store) => (Step::Time, Next::Call(Call::Time)),

@@ -63,7 +63,7 @@ pub enum Decision {
     Resume,
     /// Nothing is lent to this node.
     Block(NodeName),
-    /// This node is lent to again.
+    /// This node may be lent permits again.
     Unblock(NodeName),
 }
 
@@ -109,7 +109,7 @@ impl Suspensions {
         self.limits.retain(|_, suspended| *suspended != Suspended::default());
     }
 
-    /// Number of limits and nodes that are suspended.
+    /// Returns the number of limits and nodes that are suspended.
     fn suspended(&self) -> usize {
         let suspended = self.limits.values().filter(|suspended| !suspended.is_lifted());
         suspended.map(|suspended| 1 + suspended.blocked.len()).sum()

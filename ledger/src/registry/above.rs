@@ -13,7 +13,7 @@ use lessor_protocol::{Moment, PERMITS_MAX};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Asks that become due within this span go with those that are due now.
+/// Asks that become due within this span go along with asks that are due now.
 const TOGETHER: Duration = Duration::from_millis(1);
 
 /// Most asks of removed limits in one exchange, so that loans of the other limits are renewed in time.
@@ -107,7 +107,7 @@ impl<'a> Granted<'a> {
 /// The outcome of an exchange with an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExchangeOutcome {
-    /// Whether another session begins, because the upstream does not agree on this one.
+    /// Whether another session begins, because the upstream rejects this one.
     pub begins_session: bool,
     /// Number of asks that were answered with an error, or with a grant that is of no use here.
     pub unfit: usize,

@@ -20,9 +20,9 @@ pub const LESSEES_MAX: usize = 10_000;
 /// The configuration of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitConfig {
-    /// Its name or pattern, unique.
+    /// The unique name or pattern.
     pub name: Named,
-    /// The limit above it, which is charged for all that this one lends.
+    /// The limit above, which is charged for all that this one lends.
     pub parent: Option<String>,
     /// The allocator that has the limit, if this one leases it from there and lends it on.
     pub upstream: Option<Upstream>,
@@ -34,7 +34,7 @@ pub struct LimitConfig {
     pub overrides: BTreeMap<Key, Vec<Rule>>,
     /// Whether nodes refuse nothing, and count what they would have refused.
     pub shadow: bool,
-    /// What nodes do while they cannot reach the allocator.
+    /// The behaviour of nodes while they cannot reach the allocator.
     pub fallback: Fallback,
     /// Whether the limit lends more slowly below its low-water mark.
     pub ease_off: bool,
@@ -44,7 +44,7 @@ pub struct LimitConfig {
     pub weights: ByNode,
     /// Priorities by node, the highest first; 0 by default.
     pub priorities: ByNode,
-    /// Minima by node.
+    /// Guaranteed permits by node.
     pub guaranteed: ByNode,
     /// The reserve, and the bounds of leases.
     pub sharing: Sharing,
@@ -53,11 +53,11 @@ pub struct LimitConfig {
 /// Whether a limit has one pool or one for each key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyed {
-    /// One pool.
+    /// There is one pool.
     No,
-    /// One for each key, up to a bound.
+    /// There is a pool for each key, up to a bound.
     Yes {
-        /// The bound.
+        /// Most keys at once.
         keys_max: usize,
     },
 }
@@ -82,7 +82,7 @@ impl LimitConfig {
     }
 }
 
-/// Where a limit is leased from.
+/// The place that a limit is leased from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Upstream {
     /// The store that several allocators share, and the source of its time. The limit has rules here, which its roots

@@ -120,7 +120,7 @@ impl Limits {
         self.0.contains_key(name)
     }
 
-    /// Number of limits.
+    /// Returns the number of limits.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -147,8 +147,8 @@ impl Limits {
     }
 }
 
-/// Returns the limit even if a panic left its books half written. It is still needed for what is no part of the books,
-/// as what operators decided.
+/// Returns the limit even if a panic left its books half written. What operators decided is no part of the books, and
+/// still needed.
 fn alone(limit: &mut Mutex<Limit>) -> &mut Limit {
     limit.get_mut().unwrap_or_else(PoisonError::into_inner)
 }

@@ -58,7 +58,7 @@ impl Registry {
             Put::Changed
         } else if let Some(mut limit) = self.retired.remove(name) {
             limit.change(config.clone(), carry_over, now);
-            // Names that fall to it may have fallen to shorter patterns meanwhile.
+            // Names that fall to this pattern may have fallen to shorter ones meanwhile.
             if name.ends_with('*') {
                 limit.waits_for(self.past_of(now, name, Past::None), self.shares_of(now, name), now);
             }
@@ -69,7 +69,7 @@ impl Registry {
             Put::Revived
         } else {
             self.check_room()?;
-            // What is out of a leased limit is counted by the allocator that lends it.
+            // The allocator that lends a leased limit counts what is out of it.
             let departed = if config.upstream.is_none() { self.departed_of(name) } else { vec![] };
             let earlier = departed.iter().map(|departed| departed.past).fold(self.past, Past::and);
             let past = self.past_of(now, name, if fresh { Past::None } else { earlier });
@@ -103,7 +103,7 @@ impl Registry {
         was_there
     }
 
-    /// Number of removed limits that still count.
+    /// Returns the number of removed limits that still count.
     pub fn retired(&self) -> usize {
         self.retired.len()
     }

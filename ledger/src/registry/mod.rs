@@ -58,9 +58,9 @@ use written::{Departed, Journaled};
 pub struct Caller {
     /// The node.
     pub node: NodeName,
-    /// Its session, at most 2^53 − 1.
+    /// The number of its session, at most 2^53 − 1.
     pub session: u64,
-    /// The exchange, at most 2^53 − 1.
+    /// The number of the exchange, at most 2^53 − 1.
     pub seq: u64,
     /// The round-trip time of the node, as it reports.
     pub rtt: Duration,
@@ -86,8 +86,8 @@ pub struct Registry {
     retired: Limits,
     /// What an earlier run left of limits that were not configured when this run began.
     departed: BTreeMap<String, Departed>,
-    /// For each departed limit, the pattern to which its names fell, and the moment until which that waits for what was
-    /// lent by them.
+    /// For each departed limit, the pattern to which its names fell, and the moment until which the pattern waits for
+    /// what was lent by these names.
     heirs: BTreeMap<String, (String, Moment)>,
     /// Entries of `heirs` whose pattern was removed since.
     lost_heirs: BTreeMap<String, (String, Moment)>,
@@ -96,7 +96,7 @@ pub struct Registry {
     past: Past,
     sessions: Sessions,
     epoch: u64,
-    /// The session at upstreams.
+    /// Number of the session with upstreams.
     session_above: u64,
     is_stopping: bool,
     wrong: Mutex<WrongCounts>,
@@ -184,7 +184,7 @@ impl Registry {
         }
     }
 
-    /// Lets no limit have more pools than now while memory is short. Pools that are there go on.
+    /// Lets no limit have more pools than now while memory is short. Existing pools go on.
     pub fn hold_pools(&self, memory: limit::Memory) {
         self.limits.locked().for_each(|(_, mut limit)| limit.hold_pools(memory));
     }
@@ -241,7 +241,7 @@ impl Registry {
         self.sessions.is_of_another(&caller.node, caller.session, caller.owner)
     }
 
-    /// Number of known sessions.
+    /// Returns the number of known sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.count()
     }

@@ -20,7 +20,7 @@ pub fn wrong_parent(limits: &[LimitConfig]) -> Option<String> {
 /// Returns the key of the pool of `parent`, a keyed limit, that is above the pool of `key` of `limit`.
 ///
 /// # Errors
-/// What is wrong, in words, if there is no such key.
+/// If there is no such key. The error says in words what is wrong.
 pub fn key_above(limit: &str, key: Option<&Key>, parent: &str) -> Result<Key, String> {
     let text = key.map(Key::as_str).unwrap_or_default();
     let above = text.rsplit_once('/').map_or("", |(above, _)| above);

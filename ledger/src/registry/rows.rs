@@ -57,7 +57,7 @@ pub struct LimitRow {
     /// configured in the run that wrote the row, and had no checkpoints.
     #[serde(rename = "terms")]
     pub basis: String,
-    /// What new pools have to wait for.
+    /// The past that new pools have to wait for.
     pub past: SavedPast,
     /// Safe shares that nodes may still spend.
     #[serde(default, skip_serializing_if = "Option::is_none")]

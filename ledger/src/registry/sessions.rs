@@ -17,7 +17,7 @@ use std::time::Duration;
 /// by default. At the bound idle sessions make room, and a newcomer is refused only while no session is idle.
 pub const SESSIONS_MAX: usize = 100_000;
 
-/// Sessions of one identity: half of all, so that no identity leaves the others no room.
+/// Sessions of one identity: half of all, so that no identity takes all the room.
 pub const SESSIONS_OF_IDENTITY_MAX: usize = SESSIONS_MAX / 2;
 
 /// Entries of each part that are looked at for a newcomer when there is no room. Fewer would refuse newcomers while
@@ -27,7 +27,7 @@ const STEPS_FOR_NEWCOMER: usize = 16;
 /// Number of parts of the sessions, each behind a lock of its own.
 const PARTS: usize = 16;
 
-/// The sessions that are known. Exchanges of different sessions mostly look into different parts.
+/// The known sessions. Exchanges of different sessions mostly look into different parts.
 #[derive(Debug)]
 pub struct Sessions {
     parts: [Mutex<Part>; PARTS],
@@ -51,7 +51,7 @@ pub enum NotEntered {
     OfAnother,
 }
 
-/// Ordered, so that the same calls always do the same.
+/// Known sessions by node and number. The map is ordered, so that the same calls always do the same.
 type Known = BTreeMap<(NodeName, u64), Session>;
 
 #[derive(Debug, Default)]
@@ -172,17 +172,17 @@ impl Sessions {
         page
     }
 
-    /// Looks at the next `steps` sessions of each part, and forgets those that can no longer matter.
+    /// Looks at the next `steps` sessions of each part, and forgets sessions that no longer matter.
     pub fn sweep(&self, now: Moment, steps: usize) {
         self.forget(now, steps, self.keep.roomy);
     }
 
-    /// Number of known sessions.
+    /// Returns the number of known sessions.
     pub fn count(&self) -> usize {
         self.count.load(Relaxed)
     }
 
-    /// Number of known sessions of `owner`. Sessions of callers without an identity are not counted apart.
+    /// Returns the number of known sessions of `owner`. Sessions of callers without an identity are not counted apart.
     pub fn count_of(&self, owner: Owner) -> usize {
         locked(&self.owners).get(&owner).copied().unwrap_or(0)
     }

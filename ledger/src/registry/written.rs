@@ -54,7 +54,7 @@ impl Journaled {
         limit.take_uncovered()
     }
 
-    /// Number of the batch that will have what is to be written now.
+    /// Returns the number of the batch that will have what is to be written now.
     pub(super) fn next(&self) -> u64 {
         self.batches + 1
     }
@@ -114,7 +114,7 @@ impl Registry {
                 }
             }
             let lost = rows().map(|row| row.lost(gap, clocks, now)).max_by_key(|past| past.calls_end());
-            // What is out of a leased limit is counted by the allocator that lends it.
+            // The allocator that lends a leased limit counts what is out of it.
             if let Some(past) = lost.filter(|_| limit.upstream.is_none()) {
                 let mut made = Limit::new(limit.clone(), clocks, past, now);
                 made.learn_shares(shares);
@@ -140,7 +140,7 @@ impl Registry {
         self.write_decisions();
     }
 
-    /// Number of batches that were made.
+    /// Returns the number of batches that were made.
     pub fn batches(&self) -> u64 {
         self.journaled.batches
     }

@@ -59,7 +59,7 @@ pub struct RawRule {
     /// Permits that a bucket may go below zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub debt: Option<Count>,
-    /// How a bucket warms up.
+    /// The warm-up of a bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<RawWarmUp>,
     /// The longest that a call may take.
@@ -67,13 +67,13 @@ pub struct RawRule {
     pub longest: Option<Timespan>,
 }
 
-/// How a bucket warms up.
+/// The warm-up of a bucket, as it is written.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawWarmUp {
     /// Time that warming up takes.
     pub over: Timespan,
-    /// How much slower a cold bucket refills.
+    /// Factor by which a cold bucket refills more slowly.
     pub cold_factor: Option<Count>,
 }
 

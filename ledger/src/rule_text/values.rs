@@ -11,9 +11,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum AnchorDay {
-    /// Of a month, by its number.
+    /// The day of a month, by its number.
     Number(u64),
-    /// Of a week, by its name.
+    /// The day of a week, by its name.
     Name(String),
 }
 

@@ -22,7 +22,7 @@ pub struct Figures {
     pub paused: bool,
     /// Time until the pause ends, if it ends by itself.
     pub pause_lasts: Option<Duration>,
-    /// Nodes that are blocked.
+    /// Number of blocked nodes.
     pub blocked: u64,
     /// Permits that the limit was ever topped up with.
     pub topped_up: u64,
@@ -77,7 +77,7 @@ pub(crate) struct Counted {
     pub(super) books: Books,
     sessions: u64,
     forecast: Forecast,
-    /// `None` if it is all zero.
+    /// Rare counts; `None` if all are zero.
     rare: Option<Box<RareCounts>>,
 }
 
@@ -157,7 +157,7 @@ impl Tally {
 pub struct Sums {
     /// Permits that can be lent. The type is wide because a hundred thousand pools may each have 2^53.
     pub available: u128,
-    /// Permits that are lent, and neither settled nor returned.
+    /// Permits lent, and not yet settled or returned.
     pub outstanding: u64,
     /// Permits whose calls are in flight, reported or presumed; only for limits that cap these.
     pub in_flight: u64,
@@ -228,13 +228,13 @@ pub struct Answered {
     pub empty: u64,
     /// Asks that wanted nothing: reports.
     pub settled: u64,
-    /// Refused in quarantine.
+    /// Asks refused in quarantine.
     pub quarantine: u64,
-    /// Refused because the allocator is stopping.
+    /// Asks refused because the allocator is stopping.
     pub stopping: u64,
-    /// Refused because the limit is paused.
+    /// Asks refused because the limit is paused.
     pub paused: u64,
-    /// Refused because the node is blocked.
+    /// Asks refused because the node is blocked.
     pub blocked: u64,
 }
 

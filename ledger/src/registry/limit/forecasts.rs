@@ -35,7 +35,7 @@ struct Span {
 pub struct ForecastSum {
     /// Pools that drain.
     pub drain: u64,
-    /// Pools that live on a trickle.
+    /// Pools that lend only a trickle.
     pub trickle: u64,
     /// Time until a session wants a permit that its pool does not have; `None` if none is expected to.
     pub time_to_empty: Option<Duration>,

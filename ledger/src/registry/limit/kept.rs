@@ -231,7 +231,7 @@ impl Shelf {
         })
     }
 
-    /// Number of bytes of the packed pool, if it is at rest.
+    /// Returns the bytes that the packed pool takes, if it is at rest.
     #[cfg(test)]
     pub(super) fn resting_bytes(&self) -> Option<usize> {
         self.at_rest().map(Resting::len)

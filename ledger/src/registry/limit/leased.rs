@@ -26,7 +26,7 @@ const fn term_min(source: TimeSource) -> Duration {
     source.uncertainty().saturating_mul(times)
 }
 
-/// What a pool reports and asks upstream.
+/// The words of a pool to its upstream: its ask, and what goes with it.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub ask: Ask,

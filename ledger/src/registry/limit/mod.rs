@@ -69,9 +69,9 @@ pub struct Limit {
     ceiling: u64,
     memory: Duration,
     pools: Pools,
-    /// Names that have a pool, of a pattern with keys.
+    /// Names of a pattern with keys that have a pool.
     names: KeyedNames,
-    /// How many pools each identity has.
+    /// Number of pools of each identity.
     owners: Owners,
     /// Bound on its pools while memory is short; `None` while there is enough.
     held_pools: Option<usize>,
@@ -167,12 +167,12 @@ impl Limit {
         self.config.clone()
     }
 
-    /// Time until the first pool lends; not zero after a loss of books.
+    /// Returns the time until the first pool lends; not zero after a loss of books.
     pub fn quarantine(&self, now: Moment) -> Duration {
         self.opens.since(now)
     }
 
-    /// Time for which the upstream lends nothing, by its last answer.
+    /// Returns the time for which the upstream lends nothing, by its last answer.
     pub fn quarantine_above(&self, now: Moment) -> Duration {
         self.shut_above.since(now)
     }
@@ -187,7 +187,7 @@ impl Limit {
         self.restored.is_some()
     }
 
-    /// Time after its last ask for which a session may still matter to a pool.
+    /// Returns the time after its last ask for which a session may still matter to a pool.
     pub fn memory(&self) -> Duration {
         self.memory
     }
@@ -265,12 +265,12 @@ impl Limit {
         shelf.map_or((None, None), |shelf| (shelf.left(), shelf.window()))
     }
 
-    /// Lets time pass for `pool`, if there is one.
+    /// Lets time pass in `pool`, if it exists.
     pub(crate) fn look(&mut self, now: Moment, pool: &PoolId) {
         self.with_pool(now, pool, |_| ());
     }
 
-    /// Whether it has a pool for each key.
+    /// Whether the limit has a pool for each key.
     pub fn is_keyed(&self) -> bool {
         self.config.keyed != Keyed::No
     }
@@ -306,7 +306,7 @@ impl Limit {
         let shut = self.with_pool(now, &PoolId::default(), |pool| pool.shut_for_shares()).unwrap_or_default();
         let mut forecast = self.tally.forecast(now);
         if self.suspension.paused_until(now).is_some() {
-            // A paused limit lends nothing, so it does not become less.
+            // A paused limit lends nothing, so it will not become empty.
             forecast.time_to_empty = None;
         }
         Figures {
@@ -357,7 +357,7 @@ impl Limit {
         next.is_some_and(|name| name.as_str().starts_with(prefix))
     }
 
-    /// Number of names of a pattern that have a pool.
+    /// Returns the number of names of a pattern that have a pool.
     fn names_in_use(&self) -> usize {
         match (self.config.name.names(), self.config.keyed) {
             (Names::One, _) => 0,

@@ -32,7 +32,7 @@ pub(super) struct Change {
     pub(super) earlier: Earlier,
     pub(super) carry_over: CarryOver,
     pub(super) at: Moment,
-    /// Last pool of those that a round has reached, in order.
+    /// The last pool, in order, to which a round has applied the change.
     pub(super) done: Option<PoolId>,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// Number of pools of `owner`.
+    /// Returns the number of pools of `owner`.
     fn count(&self, owner: Owner) -> usize {
         self.places
             .get(&owner)
@@ -78,7 +78,8 @@ impl Owners {
     }
 }
 
-/// Names in use of a pattern with keys, and which identity began each. A pattern without keys has one pool for each name.
+/// Names in use of a pattern with keys, and the identity that began each. (A pattern without keys has one pool for each
+/// name.)
 #[derive(Debug, Default)]
 pub(super) struct KeyedNames {
     begun: BTreeMap<LimitName, OwnerPlace>,
@@ -86,7 +87,7 @@ pub(super) struct KeyedNames {
 }
 
 impl KeyedNames {
-    /// Number of names in use.
+    /// Returns the number of names in use.
     pub(super) fn len(&self) -> usize {
         self.begun.len()
     }

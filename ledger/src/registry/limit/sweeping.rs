@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// Pools to which a sweep applies a pending change for each pool that it looks at. A million take some fifty seconds.
 const REACHES_AT_ONCE: usize = 4;
 
-/// Which pools are forgotten though they have saved up more than a new one.
+/// Pools that a sweep may forget though they have saved up more than a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replaced {
     None,

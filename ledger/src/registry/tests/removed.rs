@@ -228,7 +228,7 @@ fn what_a_node_told_a_removed_limit_is_spent_if_it_comes_back() {
     told_while_it_was_removed(&format!("[[limit]]\nname = \"a\"\nkeyed = true\n{RULE}"));
 }
 
-/// The same where another limit is above the removed one, and goes on counting.
+/// As above, with a parent of the removed limit, which goes on counting.
 #[test]
 fn what_a_node_told_a_removed_limit_is_spent_above_it_too() {
     let above = format!("[[limit]]\nname = \"all\"\n{RULE}");

@@ -237,7 +237,7 @@ fn an_allocator_that_begins_with_a_smaller_reserve_keeps_back_what_nodes_may_go_
     before.begin_writing(0);
     let mut written = Written::default();
     written.apply(&before.write_down(millis(0)));
-    // What an allocator writes that began in between says so, too.
+    // An allocator that runs in between writes the shares down, too.
     for began in [10, 20] {
         for gap in [Gap::Counted, Gap::Unknown] {
             let mut after = safe(3).restored(&written, gap, millis(began), 8);

@@ -92,7 +92,7 @@ fn what_a_removed_limit_left_is_known_at_the_second_start() {
     assert_eq!(written.limits.keys().collect::<Vec<_>>(), ["other"]);
 }
 
-/// The same for calls in flight.
+/// Calls in flight, too, outlast the first start after a removal.
 #[test]
 fn calls_of_a_removed_cap_are_waited_for_after_the_second_start() {
     let (mut registry, mut written) = writing(&cap("60s"));
