@@ -1,35 +1,35 @@
-//! Where moments come from: clocks at the rate of the hardware, which go on while the machine is suspended. The shells of
-//! allocator and node read them and hand the moment to the core. They never go backwards, and no daemon slews them.
+//! Clocks that run at the rate of the hardware and go on while the machine is suspended. The shells of allocator and
+//! node read them and pass the [`Moment`] to the core. They never go backwards, and no daemon slews them.
 
 use crate::moment::Moment;
 use std::time::Duration;
 
-/// A suspend-aware clock that is not slewed, whose origin is the machine's own (its boot). For nodes, and for whatever
-/// measures a span.
+/// A suspend-aware clock that no daemon slews, whose origin is the boot of the machine. For nodes, and for measuring
+/// spans.
 ///
-/// On Linux it is `CLOCK_MONOTONIC_RAW`, and how long the machine was suspended: see [`crate::steady`]. std's `Instant`
-/// stops while a laptop sleeps or a machine is suspended, and a lease counted on it would be spent long after the
-/// allocator took it back. On a Mac it is `CLOCK_MONOTONIC`, which goes on in sleep there. Elsewhere it is `Instant`, which may
-/// stop.
+/// On Linux it is `CLOCK_MONOTONIC_RAW` plus the time for which the machine was suspended: see [`crate::steady`]. std's
+/// `Instant` stops while a laptop sleeps or a machine is suspended. A lease counted on it would be spent long after the
+/// allocator took it back. On a Mac it is `CLOCK_MONOTONIC`, which goes on in sleep there. Elsewhere it is `Instant`,
+/// which may stop.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(());
 
 /// Two clocks of the machine at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instants {
-    /// At the rate of the hardware: what spans are measured by.
+    /// Time at the rate of the hardware, by which spans are measured.
     pub steady: Moment,
-    /// As a daemon disciplines it, and slews it: what follows the wall clock but for its steps.
+    /// Time as a daemon disciplines and slews it: it follows the wall clock except for its steps.
     pub disciplined: Moment,
 }
 
 impl Clock {
-    /// The one there is.
+    /// Returns the clock, of which there is one.
     pub const fn since_boot() -> Self {
         Clock(())
     }
 
-    /// This instant. Costs three `clock_gettime` through the vDSO, 60 to 120 ns.
+    /// Returns this instant. Costs three `clock_gettime` through the vDSO, 60 to 120 ns.
     #[inline]
     pub fn now(&self) -> Moment {
         Instants::now().steady
@@ -37,43 +37,44 @@ impl Clock {
 }
 
 impl Instants {
-    /// This instant.
+    /// Reads both clocks.
     #[cfg(target_os = "linux")]
     pub fn now() -> Self {
         use crate::steady::Readings;
         use rustix::time::{ClockId, clock_gettime};
         use std::sync::atomic::{AtomicI64, Ordering};
 
-        /// How long the machine has been suspended, as far as this process has seen: each reading says at most that.
+        /// Time for which the machine has been suspended, in nanoseconds, as far as this process knows: a lower bound.
         static ASLEEP: AtomicI64 = AtomicI64::new(i64::MIN);
 
         let nanos = |clock| {
             let time = clock_gettime(clock);
-            // Neither is ever negative, and 2^64 ns are 584 years: no cast can change the value.
+            // Neither field is ever negative, and 2^64 ns are 584 years: no cast can change the value.
             time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
         };
         let (boot, monotonic) = (nanos(ClockId::Boottime), nanos(ClockId::Monotonic));
         let found = Readings::asleep(boot, monotonic);
-        // Relaxed: a thread that has heard of a moment of another's finds what that one found, or more.
+        // Relaxed suffices: a thread that has seen a moment of another thread finds at least that thread's value here.
         let mut asleep = ASLEEP.load(Ordering::Relaxed);
         if found > asleep {
             asleep = ASLEEP.fetch_max(found, Ordering::Relaxed).max(found);
         }
-        // Last: what is shown is not before this reading began, whatever came in between.
+        // The raw clock is read last, so that the result is not before the start of this reading, whatever happened in
+        // between.
         let readings = Readings { boot, monotonic, raw: nanos(ClockId::MonotonicRaw) };
         Instants { steady: readings.steady(asleep), disciplined: Moment::from_nanos(boot) }
     }
 
-    /// This instant.
+    /// Reads the clock, which serves as both.
     #[cfg(target_vendor = "apple")]
     pub fn now() -> Self {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        // Neither is ever negative, and 2^64 ns are 584 years: no cast can change the value.
+        // Neither field is ever negative, and 2^64 ns are 584 years: no cast can change the value.
         let now = Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64);
         Instants { steady: now, disciplined: now }
     }
 
-    /// This instant.
+    /// Reads the clock, which serves as both.
     #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
     pub fn now() -> Self {
         /// The first reading in this process, which stands in for the boot.
@@ -85,25 +86,25 @@ impl Instants {
     }
 }
 
-/// Measures how long work of this process takes, for metrics. It stands still while the machine is suspended, and no lease goes
-/// by it. It costs one reading where a [`Clock`] costs three.
+/// A stopwatch for work of this process, for metrics. It stands still while the machine is suspended, and no lease
+/// depends on it. It costs one reading where a [`Clock`] costs three.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(std::time::Instant);
 
 impl Stopwatch {
-    /// One that runs from now on.
+    /// Starts a stopwatch.
     pub fn start() -> Self {
         #[expect(clippy::disallowed_methods, reason = "no lease goes by it")]
         Stopwatch(std::time::Instant::now())
     }
 
-    /// The time since it was started.
+    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }
 }
 
-/// What the wall clock shows: the time since the Unix epoch.
+/// Returns the time of the wall clock since the Unix epoch.
 pub fn wall() -> Moment {
     #[expect(clippy::disallowed_methods, reason = "the one reading that aligns fixed windows to the epoch")]
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

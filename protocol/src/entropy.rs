@@ -1,15 +1,16 @@
-//! Numbers that no other process can foresee, from the operating system. Clients and allocators draw the numbers of their
-//! sessions here: a process that knows one can speak in its name. Code that takes its random numbers as an argument never calls it.
+//! Random numbers that no other process can foresee, from the operating system. Clients and allocators draw the numbers
+//! of their sessions here: a process that knows one can speak in its name. Code that takes its random numbers as an
+//! argument never calls it.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::hash::{BuildHasher as _, RandomState};
 
-/// Any number, each as likely as the others, and known to this process alone.
+/// Draws a uniformly distributed number that only this process knows.
 pub fn number() -> u64 {
     let mut bytes = [0; 8];
     match getrandom(&mut bytes, GetRandomFlags::empty()) {
         Ok(length) if length == bytes.len() => u64::from_ne_bytes(bytes),
-        // A sandbox may forbid the call. The keys of a hash map come from the same source, by another way.
+        // A sandbox may forbid the call. The keys of a hash map come from the same source by another way.
         Ok(_) | Err(_) => RandomState::new().hash_one(0),
     }
 }

@@ -1,39 +1,42 @@
-//! One exchange between a node and a pool: spent so far, still held, wanted → grant. Said in totals, so that a
-//! lost ask loses nothing and a repeated one changes nothing. Nodes write asks, pools answer them.
+//! One exchange between a node and a pool: spent so far, still held, wanted → grant. Asks say totals, so that a lost
+//! ask loses nothing and a repeated one changes nothing. Nodes write asks, pools answer them.
 
 use std::time::Duration;
 
-/// What a session says about one pool. Everything in it is true at the moment the ask is *written*; it stays a
-/// safe thing to believe however late it arrives.
+/// What a session reports and asks of one pool. Every field is true when the ask is *written*, and safe to believe
+/// however late the ask arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ask {
-    /// Permits of this pool that this session has spent since it began. Never falls.
+    /// Permits of this pool that the session has spent since it began. Never falls.
     pub spent_total: u64,
-    /// Permits it holds and may still spend, or spend again. Whatever else it was granted, it will never spend.
+    /// Permits that the session holds and may still spend, or spend again. Other permits it was granted it will never
+    /// spend.
     pub held: u64,
-    /// Permits it would like on top of what it holds.
+    /// Permits wanted on top of those held.
     pub want: u64,
-    /// Of those, permits that callers are queueing for right now.
+    /// Of [`Ask::want`], permits that callers are queueing for right now.
     pub waiting: u64,
-    /// How fast it tries to spend, refused attempts included, in permits per 1,000 s.
+    /// How fast the session tries to spend, refused attempts included, in permits per 1,000 s.
     pub demand_milli: u64,
-    /// Of the permits in [`Ask::spent_total`], those whose calls are in flight and will say when they end. A session
-    /// that does not say may have in flight all that it spent for as long as a call may take.
+    /// Of the permits in [`Ask::spent_total`], those whose calls are in flight and will report their end. If it is
+    /// `None`, all permits that the session spent within the longest time of a call may be in flight.
     pub running: Option<u64>,
     /// Of the permits in [`Ask::spent_total`], those of calls whose end the session will never report. Never falls.
     pub unguarded: u64,
-    /// Of the permits in [`Ask::held`], those that calls have in use just now. For people: nothing is decided by it.
+    /// Of the permits in [`Ask::held`], those that calls have in use right now. For people: no decision depends on it.
     pub busy: u64,
-    /// Permits that it let pass on a limit in shadow mode, since it began, where it would have refused. Never falls.
+    /// Permits let pass since the session began that a limit in shadow mode would have refused. Never falls.
     pub shadow_refused: u64,
-    /// The largest call that a steady flow has kept waiting so far, in permits. Of another limit, the call that waits first.
+    /// Of a limit with a steady flow: the largest call that has waited so far, in permits. Of another limit: the call
+    /// that waits first.
     pub largest: u64,
-    /// What it mints by, where the limit has a steady flow.
+    /// The rate lease that the session uses, where the limit has a steady flow.
     pub rate: RateClaim,
 }
 
 impl Ask {
-    /// Whether it comes to nothing at a pool that does not know its session: it wants nothing, and says nothing that counts.
+    /// Whether a pool that does not know the session may ignore the ask: it wants nothing, and reports nothing that
+    /// counts.
     pub fn is_empty(&self) -> bool {
         let Ask {
             spent_total, held, want, waiting, demand_milli, running, unguarded, shadow_refused, ..
@@ -44,96 +47,98 @@ impl Ask {
     }
 }
 
-/// A rate that is lent to one session until its lease ends: it mints for itself, no faster and no more at a time.
+/// A rate that is lent to one session until its lease ends. The session mints for itself, within the rate and the cap
+/// of its bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLease {
-    /// Names it among those of its session. A renewal keeps the number, and the bucket goes on as it is.
+    /// Number of the rate lease within its session. A renewal keeps the number, and the bucket goes on unchanged.
     pub number: u64,
-    /// The most that its bucket may hold. At least 1.
+    /// The most permits that the bucket of the session may hold. At least 1.
     pub cap: u64,
-    /// Real time for one permit, in whole nanoseconds. Never zero.
+    /// Real time in which one permit is minted, in whole nanoseconds. Never zero.
     pub interval: Duration,
 }
 
-/// What a session says of the rate it was lent.
+/// What a session says of the rate that it was lent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RateClaim {
-    /// It goes by none, and will by none that it was lent so far.
+    /// The session uses no rate lease, and will use none that it was lent so far.
     #[default]
     None,
-    /// It goes by this one, and by no other until it is answered.
+    /// The session uses this rate lease, and no other until it is answered.
     Holds(RateLease),
-    /// It goes by none any more.
+    /// The session has stopped using its rate lease.
     LetGo {
-        /// Which one that was.
+        /// The number of that rate lease.
         number: u64,
-        /// What its bucket held then, as the time in which that is minted.
+        /// Content of its bucket at that time, as the time in which it is minted.
         credit: Duration,
     },
 }
 
-/// What a session may mint from now on.
+/// The rate at which a session may mint from now on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rate {
-    /// The limit has no steady flow: a session that has permits may spend them.
+    /// The limit has no steady flow: a session spends its permits as it likes.
     #[default]
     Free,
-    /// It has one, and none of it is for this session now.
+    /// The limit has a steady flow, and this session has no part of it now.
     Nothing,
-    /// This much of it.
+    /// This session has a part of the steady flow.
     Lent {
         /// The rate.
         lease: RateLease,
-        /// What the bucket of a new lease holds at first, or what is put into that of a renewal, as the time in which that is
-        /// minted.
+        /// First content of the bucket of a new lease, or addition to the bucket of a renewed one, as the time in which
+        /// it is minted.
         credit: Duration,
-        /// Others wait for it: it is to be let go, with all permits, after [`Grant::horizon`] at the latest.
+        /// Other sessions wait for the rate: it is to be let go, with all permits, after [`Grant::horizon`] at the
+        /// latest.
         turn: bool,
     },
 }
 
-/// What a pool answers.
+/// The answer of a pool to an ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// What the session holds from now on.
+    /// The permits that the session holds from now on.
     Grant(Grant),
-    /// Nothing is lent: what is held is neither extended nor taken. What was reported and given back counts.
+    /// Nothing is lent: leases are neither extended nor taken. Permits reported as spent or given back are settled.
     Refusal(Refusal),
 }
 
-/// What the session holds from now on, and until when.
+/// The permits that the session holds from now on, and their term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// How much of [`Ask::held`] was extended. The rest ended with its lease and must not be spent.
+    /// Permits of [`Ask::held`] that were extended. The others ended with their lease and must not be spent.
     pub kept: u64,
     /// New permits. May be 0.
     pub permits: u64,
-    /// How long all of it lasts, from the moment the ask was first sent. Whole milliseconds.
+    /// How long the whole lease lasts, from the moment the ask was first sent. Whole milliseconds.
     pub term: Duration,
-    /// Hold what is likely to be spent in this time, and give back the rest: shorter than the term where permits are
-    /// scarce, and where little demand is worth a long lease.
+    /// Time for which the node keeps a supply; it gives back permits beyond that. Shorter than the term where permits
+    /// are scarce, where the session wants more than its share, and where the term is long because demand is low.
     pub horizon: Duration,
-    /// The most one call can ever take from this pool.
+    /// The most permits that one call can ever take from this pool.
     pub ceiling: u64,
-    /// Do not ask for more sooner than this after the answer, unless there is something to give back.
-    /// Zero while the pool is rich.
+    /// Least time from the answer to the next ask for more, unless the node gives something back. Zero while the pool
+    /// is rich.
     pub ask_after: Duration,
-    /// Set if less than wanted was granted: when the pool will have a permit again, as far as it knows.
-    /// Never too early; earlier if others give something back.
+    /// Set if less than wanted was granted: time until the pool has a permit again, as far as it knows. Never too
+    /// early; a return of others can make a permit free sooner.
     pub retry_after: Option<Duration>,
-    /// What it may mint by.
+    /// The rate at which the session may mint.
     pub rate: Rate,
-    /// Set if the limit caps what is in flight: say [`Ask::running`] from now on.
+    /// Set if the limit caps calls in flight: asks must say [`Ask::running`] from now on.
     pub in_flight: Option<InFlight>,
 }
 
-/// What a session must know of a cap on what is in flight.
+/// What a session must know of a cap on calls in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InFlight {
     /// The longest that a call may take.
     pub longest: Duration,
-    /// Set if nothing but that is promised: a call that ends gives its permit back to be spent again, within the lease,
-    /// as long as the session has at most so many permits in hand and in use.
+    /// Set if the limit has no other rule. A call that ends frees its permit to be spent again within the lease, while
+    /// the session has at most this many permits in hand and in use.
     pub hold: Option<u64>,
 }
 
@@ -157,12 +162,12 @@ pub enum RefusalReason {
     Paused,
     /// An operator has blocked this node.
     Blocked,
-    /// One that this side does not know: wait, as for any.
+    /// A reason that this version does not know: wait, as for any other.
     Other,
 }
 
 impl RefusalReason {
-    /// Whether no caller may spend even what is leased, as soon as the refusal is heard.
+    /// Whether callers must stop spending even leased permits as soon as the refusal is heard.
     pub fn stops(self) -> bool {
         match self {
             RefusalReason::Paused | RefusalReason::Blocked => true,
@@ -172,7 +177,7 @@ impl RefusalReason {
 }
 
 impl Answer {
-    /// The grant, if it is one.
+    /// Returns the grant, unless the answer is a refusal.
     pub fn grant(self) -> Option<Grant> {
         match self {
             Answer::Grant(grant) => Some(grant),
@@ -180,7 +185,7 @@ impl Answer {
         }
     }
 
-    /// New permits in it.
+    /// Returns the number of new permits.
     pub fn permits(self) -> u64 {
         self.grant().map_or(0, |grant| grant.permits)
     }

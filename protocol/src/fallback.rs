@@ -1,5 +1,5 @@
-//! What a node does about a limit while it cannot reach the allocator. An allocator's configuration says it, grants tell it,
-//! nodes remember it; nothing is decided here.
+//! What a node does about a limit while it cannot reach the allocator. The allocator reads it from its configuration
+//! and sends it with each grant; nodes remember it. Nothing is decided here.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -9,21 +9,21 @@ use std::fmt;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Fallback {
-    /// It goes on with the part of the limit's reserve that it was told it has, see [`crate::SafeShare`]. The cap holds.
+    /// The node spends its part of the limit's reserve, see [`crate::SafeShare`]. The cap holds.
     SafeShare,
-    /// It lets everything pass. Nothing holds the cap until the allocator is back.
+    /// The node lets every call pass. Nothing holds the cap until the allocator is back.
     Open,
-    /// It refuses. The cap holds. So it does with a word that is not known here.
+    /// The node refuses. The cap holds. A name that this version does not know is read as this one.
     #[default]
     #[serde(other)]
     Closed,
 }
 
 impl Fallback {
-    /// All of them.
+    /// All fallbacks.
     pub const ALL: [Fallback; 3] = [Fallback::Closed, Fallback::SafeShare, Fallback::Open];
 
-    /// Its name in configuration, metrics and logs.
+    /// Returns the name in configuration, metrics and logs.
     pub fn name(self) -> &'static str {
         match self {
             Fallback::Closed => "closed",
@@ -32,12 +32,12 @@ impl Fallback {
         }
     }
 
-    /// The one of that name.
+    /// Returns the fallback of that name.
     pub fn named(name: &str) -> Option<Fallback> {
         Fallback::ALL.into_iter().find(|fallback| fallback.name() == name)
     }
 
-    /// Whether it is the default, which goes without saying.
+    /// Whether it is the default, which the wire leaves out.
     pub fn is_closed(&self) -> bool {
         *self == Fallback::Closed
     }

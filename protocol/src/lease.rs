@@ -1,24 +1,24 @@
-//! How long a lease lasts, on each side. Pools use it to date what they lend, nodes to date what they hold.
-//! It compares no two clocks: only their *rates* matter, and those differ by at most the stated drift.
+//! How long a lease lasts on each side. Pools date what they lend with it, and nodes what they hold. No two clocks are
+//! compared: only their *rates* matter, and those differ by at most the stated drift.
 //!
-//! A node counts from the moment it **first sent** the ask, so before the allocator can have decided; the
-//! allocator counts from its decision, and longer. With rates within `1 ± drift` of real time the node's last
-//! spend is before the allocator's end, for any delay of any message.
+//! A node counts from the moment it **first sent** the ask, so before the allocator can have decided. The allocator
+//! counts from its decision, and longer. With rates within `1 ± drift` of real time the last spend of the node is
+//! before the allocator's end, for any delay of any message.
 
 use crate::moment::{Moment, nanos};
 use std::time::Duration;
 
-/// One part per million, the unit that drift is given in.
+/// One million: drift is given in parts per million.
 const MILLION: u128 = 1_000_000;
 
-/// No lease lasts longer, in any configuration, past or future: so an allocator that may have forgotten what was lent knows
-/// how long to wait. It bounds what a crash can burn and how long an idle surplus can sit.
+/// Longest term in any configuration, past or future. An allocator that may have forgotten what it lent waits until such a
+/// lease is over. A larger value lets a crash burn more and an idle surplus sit longer.
 pub const TERM_MAX: Duration = Duration::from_secs(2);
 
-/// Shorter leases would end before a slow answer arrives.
+/// Shortest term: a shorter lease would end before a slow answer arrives.
 pub const TERM_MIN: Duration = Duration::from_millis(20);
 
-/// The assumption about clocks, and the arithmetic that follows from it.
+/// The bound on the drift of clocks, and the arithmetic that follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockBounds {
     drift_ppm: u32,
@@ -31,85 +31,88 @@ impl Default for ClockBounds {
 }
 
 impl ClockBounds {
-    /// Half of surveyed machines are within 78 ppm and nearly all within 500 ppm. The other half is what an allocator may
-    /// steer its clock by. It costs 2 ms of a one-second lease; less would trust hardware we have not seen. How fast a daemon
-    /// slews does not matter: no term is counted on a clock that is slewed ([`crate::steady`]).
+    /// Default bound on drift, in parts per million. Half of surveyed machines are within 78 ppm and nearly all within
+    /// 500 ppm. An allocator may steer its clock by the other half of the bound. A larger value costs more of each
+    /// lease (this one 2 ms of a second); a smaller one would trust hardware we have not seen. How fast a daemon slews
+    /// does not matter: no term is counted on a clock that is slewed ([`crate::steady`]).
     pub const DRIFT_PPM: u32 = 1_000;
 
-    /// A clock that is off by more than a tenth is broken, and leases on it would mostly be waiting.
+    /// Largest bound on drift, in parts per million. A clock that is off by more than a tenth is broken, and leases on
+    /// it would mostly be waiting.
     pub const DRIFT_PPM_MAX: u32 = 100_000;
 
-    /// Granularity of clocks and rounding, added to every end on the allocator's side.
+    /// Allowance for the granularity of clocks and for rounding, added to every end on the allocator's side.
     pub const SLACK: Duration = Duration::from_millis(1);
 
-    /// Bounds for clocks whose rates are within `drift_ppm` of real time; `None` above [`ClockBounds::DRIFT_PPM_MAX`].
+    /// Creates bounds for clocks whose rates are within `drift_ppm` of real time; `None` above
+    /// [`ClockBounds::DRIFT_PPM_MAX`].
     pub const fn try_new(drift_ppm: u32) -> Option<Self> {
         if drift_ppm > Self::DRIFT_PPM_MAX { None } else { Some(ClockBounds { drift_ppm }) }
     }
 
-    /// The bound on how far a clock's rate may be from real time, in parts per million.
+    /// Returns the bound on how far the rate of a clock may be from real time, in parts per million.
     pub const fn drift_ppm(self) -> u32 {
         self.drift_ppm
     }
 
-    /// The first instant at which a node may no longer spend a lease of `term`, on its own clock.
-    /// `first_sent` is when the ask was *first* sent, also when a later retry is what got the answer.
+    /// Returns the first instant at which a node may no longer spend a lease of `term`, on its own clock. `first_sent`
+    /// is when the ask was *first* sent, even if a later retry got the answer.
     pub fn holder_end(self, first_sent: Moment, term: Duration) -> Moment {
         let drift = self.drift();
         first_sent + scale_down(term, MILLION - drift, MILLION)
     }
 
-    /// The instant from which the allocator may take a lease of `term` for over, on its own clock.
+    /// Returns the instant from which a lease of `term` counts as over for the allocator, on its own clock.
     pub fn grantor_end(self, decided: Moment, term: Duration) -> Moment {
         let drift = self.drift();
         decided + scale_up(term, MILLION + drift, MILLION - drift) + Self::SLACK
     }
 
-    /// The longest term, in whole milliseconds as the wire carries it, whose [`ClockBounds::grantor_end`] is not after
-    /// `end`. Zero if there is none.
+    /// Returns the longest term whose [`ClockBounds::grantor_end`] is not after `end`, in whole milliseconds as the
+    /// wire carries it. Zero if there is none.
     pub fn term_until(self, decided: Moment, end: Moment) -> Duration {
         let drift = self.drift();
         let span = end.since(decided).saturating_sub(Self::SLACK);
         whole_millis(scale_down(span, MILLION - drift, MILLION + drift))
     }
 
-    /// How long `real` can look at most on a clock that runs fast: what a window must be stretched to.
+    /// Returns the longest time that `real` can take on a clock that runs fast. Windows must be stretched to it.
     pub fn stretched(self, real: Duration) -> Duration {
         scale_up(real, MILLION + u128::from(self.drift_ppm), MILLION)
     }
 
-    /// How little `real` can look on a clock that runs slow.
+    /// Returns the shortest time that `real` can take on a clock that runs slow.
     pub fn shrunk(self, real: Duration) -> Duration {
         scale_down(real, MILLION - u128::from(self.drift_ppm), MILLION)
     }
 
-    /// How long an allocator that may have forgotten what it lent must wait until no node can be spending it.
+    /// Returns how long an allocator that may have forgotten what it lent waits until no node can be spending it.
     pub fn quarantine(self) -> Duration {
         self.grantor_end(Moment::ORIGIN, TERM_MAX).since(Moment::ORIGIN)
     }
 
-    /// What both sides of a lease allow for.
+    /// Returns the drift in parts per million, for products in 128 bits.
     fn drift(self) -> u128 {
         u128::from(self.drift_ppm)
     }
 }
 
-/// `span` cut to whole milliseconds.
+/// Cuts `span` to whole milliseconds.
 pub fn whole_millis(span: Duration) -> Duration {
     Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// `span` in milliseconds, rounded up: a wait that is told is never too short.
+/// Returns `span` in milliseconds, rounded up, so that a wait on the wire is never too short.
 pub fn millis_up(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// `span · num / den`, rounded up.
+/// Returns `span · num / den`, rounded up.
 fn scale_up(span: Duration, num: u128, den: u128) -> Duration {
     from_nanos((u128::from(nanos(span)) * num).div_ceil(den))
 }
 
-/// `span · num / den`, rounded down.
+/// Returns `span · num / den`, rounded down.
 fn scale_down(span: Duration, num: u128, den: u128) -> Duration {
     from_nanos(u128::from(nanos(span)) * num / den)
 }
@@ -124,8 +127,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Theorem 0 of leasing: on any two clocks within the drift, for any delay between first sending and
-        /// deciding, the holder's end comes before the grantor's end in real time. Rates are in ppm of real time.
+        /// Theorem 0 of leasing: on any two clocks within the drift, for any delay between first sending and deciding,
+        /// the holder's end comes before the grantor's end in real time. Rates are in ppm of real time.
         #[test]
         fn the_holder_stops_before_the_grantor(
             drift in 0u32..100_000,

@@ -16,12 +16,13 @@
 //! assert!(clocks.grantor_end(decided, told) > decided + told);
 //! ```
 //!
-//! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`steady`] (what the kernel's
-//! clocks say together), [`tick`] (that time has gone on), [`lease`] (how long a lease lasts), [`exchange`] (ask, grant, refusal), [`observed`]
-//! (what the vendor says of its own count), [`fallback`] and [`safe_share`] (without an allocator), [`sizing`] (how much a
-//! demand needs), [`wire`] (all of it as JSON), [`recovery`] (what follows an error), [`push`] (what an allocator
-//! says by itself), [`trace`] (spans), [`unix`] (where an allocator on the same machine is),
-//! [`entropy`] (numbers of sessions). The rules of a contract are the lender's alone: a node never sees one.
+//! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`steady`] (how the
+//! kernel's clocks combine), [`tick`] (a coarse clock), [`lease`] (how long a lease lasts), [`exchange`] (ask, grant,
+//! refusal), [`observed`] (what the vendor says of its own count), [`fallback`] and [`safe_share`] (without an
+//! allocator), [`sizing`] (how many permits a demand needs), [`wire`] (all of it as JSON), [`recovery`] (what follows
+//! an error), [`push`] (events that an allocator sends), [`trace`] (spans), [`unix`] (addresses of an allocator on the
+//! same machine), [`entropy`] (numbers of sessions). The rules of a contract are the lender's alone: a node never sees
+//! one.
 
 pub mod clock;
 pub mod entropy;
@@ -52,6 +53,5 @@ pub use observed::{Announced, Left, Observed};
 pub use safe_share::SafeShare;
 pub use tick::{CoarseClock, Tick};
 
-/// The largest number of permits anything in Lessor can hold or speak of: 2^53 − 1, the largest integer that
-/// every JSON reader keeps exact.
+/// The largest number of permits in any field: 2^53 − 1, the largest integer that every JSON reader keeps exact.
 pub const PERMITS_MAX: u64 = (1 << 53) - 1;

@@ -1,5 +1,5 @@
-//! An instant on one machine's own clock. The core takes it as an argument and never asks what time it is.
-//! It never crosses the wire: two machines' moments have nothing to do with each other.
+//! An instant on one machine's own clock. The core takes it as an argument and never reads a clock. It never crosses
+//! the wire: moments of two machines cannot be compared.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -15,22 +15,22 @@ impl Moment {
     /// The moment that never comes.
     pub const NEVER: Moment = Moment(u64::MAX);
 
-    /// The moment `nanos` nanoseconds after the origin.
+    /// Creates the moment `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         Moment(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns nanoseconds since the origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is; zero if it is not after it: time that goes backwards is no time.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The moment `span` before this one, but not before the origin.
+    /// Returns the moment `span` before this one, but not before the origin.
     pub fn before(self, span: Duration) -> Moment {
         Moment(self.0.saturating_sub(nanos(span)))
     }
@@ -44,7 +44,7 @@ impl Add<Duration> for Moment {
     }
 }
 
-/// `span` in whole nanoseconds, saturating.
+/// Returns `span` in whole nanoseconds, saturating.
 pub const fn nanos(span: Duration) -> u64 {
     let nanos = span.as_nanos();
     if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }

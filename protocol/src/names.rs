@@ -1,5 +1,5 @@
-//! Names that travel: of limits, of keys, of nodes. Checked once where they enter, trusted afterwards.
-//! They are opaque: no file, metric or query is ever built from one without escaping.
+//! Names of limits, keys and nodes on the wire. They are checked once where they enter, and trusted afterwards. They
+//! are opaque: no file, metric or query is ever built from one without escaping.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub enum NameError {
     /// A character outside the allowed set.
     #[error("contains {character:?}, allowed are {allowed}")]
     Character {
-        /// The first one.
+        /// The first such character.
         character: char,
         /// The allowed set, in words.
         allowed: &'static str,
@@ -50,7 +50,7 @@ macro_rules! name {
                 Ok($name(text.into()))
             }
 
-            /// The text itself.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -79,7 +79,7 @@ name! {
     NodeName, check_name
 }
 name! {
-    /// What a keyed limit counts apart: 1 to 256 bytes without control characters.
+    /// The part of a keyed limit that is counted apart: 1 to 256 bytes without control characters.
     Key, check_key
 }
 

@@ -1,41 +1,42 @@
-//! What a node hears of a vendor's own count, as it says it to the pool: what the vendor has left, what it announces, and
-//! whether it refuses. Nodes read it off answers, pools lend less for it; nothing here ever lends more.
+//! What a node has heard of a vendor's own count and reports to the pool: permits left, announced policies, and
+//! refusals. Nodes read it off the vendor's answers. Pools lend less for it, never more.
 
 use std::time::Duration;
 
-/// Policies of a vendor that are told at once. Those in use have one or two: a minute and a day.
+/// Most policies of a vendor that one report carries. Vendors in use have one or two: a minute and a day.
 pub const ANNOUNCED_MAX: usize = 4;
 
-/// What a session has heard of its vendor about one pool: how things stood when it was written, with a number. Said
-/// again, or too late, it changes nothing.
+/// What a session has heard from its vendor about one pool. It is a state with a number, so that a report which is
+/// repeated or late changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Rises with each answer that said something. One that is not above the last changes nothing.
+    /// Rises with each answer of the vendor that said something. A report with a number not above the last one changes
+    /// nothing.
     pub number: u64,
     /// Calls that the vendor refused since the session began. Never falls.
     pub refused_total: u64,
-    /// If it refused lately: what is left of the time for which it asked to be left alone. Zero if it did not say.
+    /// Set if the vendor refused lately: the rest of the time for which it asked for a pause. Zero if it named none.
     pub wait: Option<Duration>,
-    /// What the vendor had left a moment ago.
+    /// What the vendor had left when the report was written.
     pub left: Option<Left>,
-    /// What it says that the contract is.
+    /// The contract as the vendor states it.
     pub announced: [Option<Announced>; ANNOUNCED_MAX],
 }
 
-/// What a vendor has left, by its own count.
+/// Permits that a vendor has left by its own count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// Permits.
+    /// Permits left.
     pub permits: u64,
-    /// For how long it will be no more than that, if it says so.
+    /// How long the vendor will have no more than that, if it says so.
     pub lasts: Option<Duration>,
 }
 
-/// What a vendor says that the contract is.
+/// One policy of the contract as the vendor states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announced {
-    /// So many permits.
+    /// Permits of the policy.
     pub limit: u64,
-    /// In so long, if it says so.
+    /// Window of the policy, if the vendor names it.
     pub per: Option<Duration>,
 }

@@ -1,81 +1,82 @@
-//! What an allocator tells nodes by itself, as server-sent events: that something happened to a limit, so that it is
-//! worth asking again. It makes things sooner; nothing depends on its being heard, and no node spends by it.
+//! Events that an allocator sends to nodes as server-sent events: a limit has changed, so a node should ask again. They
+//! only make nodes faster: nothing depends on their arrival, and no node spends because of one.
 
 use serde::{Deserialize, Serialize};
 
-/// Where nodes listen.
+/// Path at which nodes listen.
 pub const EVENTS_PATH: &str = "/v1/events";
 
-/// What a node says where it listens. A script in a browser cannot: names that begin with `sec-` are the browser's own. So an allocator
-/// that a node finds by any name tells a node from a site that has its name lead there.
+/// Header that a node sends when it listens. A script in a browser cannot send it: names that begin with `sec-` are
+/// reserved for the browser. So an allocator can tell a node from a page of a site whose name resolves to the
+/// allocator.
 pub const LISTENER_MARK: (&str, &str) = ("sec-lessor-listener", "node");
 
-/// Something that happened to a limit.
+/// An event that concerns a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// What.
+    /// The kind of event.
     pub kind: Kind,
-    /// The limit, or the pattern; none if it may be any.
+    /// The limit, or a pattern; absent if the event may concern any limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// The key, if it is about one.
+    /// The key, if the event concerns one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The node that it is about, if it is about one. A node that is resumed was blocked.
+    /// The node, if the event concerns one. A node that is resumed was blocked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// What a limit that changed became, where it is more than other rules. For people: what a node does is the same.
+    /// What a limit that changed became, unless only its rules changed. For people: a node does the same in each case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub became: Option<Became>,
 }
 
-/// What a limit can become besides another one.
+/// What became of a limit that was added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Became {
-    /// It is new.
+    /// The limit is new.
     New,
-    /// It is gone.
+    /// The limit is gone.
     Gone,
-    /// A word that is not known here.
+    /// A word that this version does not know.
     #[serde(other)]
     Other,
 }
 
-/// What can happen.
+/// A kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// It goes on by other rules, is new, or is gone.
+    /// The limit has other rules, is new, or is gone.
     Changed,
-    /// It was topped up.
+    /// An operator has topped up the limit.
     ToppedUp,
-    /// No node may spend any more.
+    /// No node may spend from the limit any more.
     Paused,
-    /// It lends again.
+    /// The limit or node may lend and spend again.
     Resumed,
     /// A node may not spend any more.
     Blocked,
-    /// Some were not told: anything may have happened.
+    /// The listener missed some events: anything may have happened.
     Lagged,
-    /// A word that is not known here: something happened.
+    /// A word that this version does not know: something happened.
     #[serde(other)]
     Other,
 }
 
 impl Event {
-    /// `kind` happened to `limit`.
+    /// Creates an event of `kind` about `limit`.
     pub fn of(kind: Kind, limit: &str) -> Self {
         Event { kind, limit: Some(limit.to_owned()), key: None, node: None, became: None }
     }
 
-    /// `kind` happened, to any limit perhaps.
+    /// Creates an event of `kind` that may concern any limit.
     pub fn of_all(kind: Kind) -> Self {
         Event { kind, limit: None, key: None, node: None, became: None }
     }
 
-    /// Whether it is about the pool of `limit` and `key`: the same name, or one that fits the pattern, and the same key
-    /// unless it is about all.
+    /// Whether the event concerns the pool of `limit` and `key`. The name must be equal or fit the pattern. The key
+    /// must be equal unless the event concerns all keys.
     pub fn is_about(&self, limit: &str, key: Option<&str>) -> bool {
         let is_of_key = self.key.is_none() || self.key.as_deref() == key;
         is_of_key
@@ -85,7 +86,7 @@ impl Event {
             })
     }
 
-    /// Whether what is leased is not to be spent, by `node`.
+    /// Whether `node` must stop spending leased permits.
     pub fn stops(&self, node: &str) -> bool {
         match self.kind {
             Kind::Paused => true,

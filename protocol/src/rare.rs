@@ -1,13 +1,13 @@
-//! What few pools or sessions have: it takes room once it is changed, and is the usual one until then. A process may know a million
-//! keys, and what each of them has is there a million times.
+//! A value that rarely differs from its usual one and takes memory only then. A process may know a million keys, so
+//! each field of a pool or session exists a million times.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Debug};
 use std::ops::{Deref, DerefMut};
 
-/// What has a usual value.
+/// A type with a usual value.
 pub trait Usual: Clone + 'static {
-    /// That value.
+    /// The usual value.
     const USUAL: &'static Self;
 }
 
@@ -19,7 +19,7 @@ impl<K: Clone + 'static, V: Clone + 'static> Usual for BTreeMap<K, V> {
     const USUAL: &'static Self = &BTreeMap::new();
 }
 
-/// A value that is mostly the usual one. To change it takes room for it, also where nothing comes of the change.
+/// A value that is mostly the usual one. Mutable access allocates memory for it, even if nothing changes.
 #[derive(Clone)]
 pub struct Rare<T>(Option<Box<T>>);
 
@@ -36,29 +36,29 @@ impl<T> From<T> for Rare<T> {
 }
 
 impl<T: Usual + PartialEq> Rare<T> {
-    /// That `value`, in no room if it is the usual one.
+    /// Creates it from `value`, without memory if `value` is the usual one.
     pub fn of(value: T) -> Self {
         if value == *T::USUAL { Rare(None) } else { Rare::from(value) }
     }
 }
 
 impl<T> Rare<T> {
-    /// It is the usual one again.
+    /// Makes it the usual value again.
     pub fn reset(&mut self) {
         self.0 = None;
     }
 
-    /// The room that it takes, if it does, to be written and read as a whole.
+    /// Returns the allocated value, if there is one, to be written and read as a whole.
     pub fn room(&mut self) -> &mut Option<Box<T>> {
         &mut self.0
     }
 
-    /// Whether it takes no room: it was never changed.
+    /// Whether no memory is allocated, because the value was not changed since it was usual.
     pub fn is_usual(&self) -> bool {
         self.0.is_none()
     }
 
-    /// What takes room, to be changed. `None` if it is the usual one, which stays.
+    /// Returns the allocated value, to be changed. `None` if the value is the usual one, which stays.
     pub fn unusual(&mut self) -> Option<&mut T> {
         self.0.as_deref_mut()
     }

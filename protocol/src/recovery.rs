@@ -1,20 +1,21 @@
-//! What a borrower does about an error that answers its ask: a node, and an allocator that leases from another one.
+//! What a borrower does when its ask is answered with an error. The borrower is a node, or an allocator that leases
+//! from another.
 
 use crate::wire::code;
 
-/// What to do about an error.
+/// The reaction to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// The lease is not known: use up what is held of this pool and count from zero then.
+    /// The allocator does not know the lease: use up the permits held of this pool, then count from zero.
     Unrecognised,
-    /// The allocator and the node do not agree on this session: begin another, which owns nothing, and start every pool of
-    /// it over.
+    /// The allocator and the node do not agree on this session: begin another session, which owns nothing, and start
+    /// every pool over.
     BeginSession,
-    /// Nothing can be had from this pool. Calls are refused; an operator may mend it, so look again now and then.
+    /// This pool cannot lend. Calls are refused; an operator may mend it, so ask again now and then.
     LookAgain,
 }
 
-/// What to do about an error with the word `code`. A word that is not known here may come from a later allocator.
+/// Returns the reaction to an error with the word `code`. An unknown word may come from a later allocator.
 pub fn recovery(code: &str) -> Recovery {
     match code {
         code::LEASE_UNKNOWN => Recovery::Unrecognised,

@@ -1,5 +1,5 @@
-//! What one session may go on with while no allocator answers. Allocators pay for it from what they keep back, nodes spend
-//! it evenly; neither tells the other what was spent.
+//! Permits that one session may spend while no allocator answers. Allocators pay for them from the reserve that they
+//! keep back. Nodes spend them evenly and do not report the spends.
 
 use crate::lease::ClockBounds;
 use crate::moment::nanos;
@@ -7,29 +7,29 @@ use std::time::Duration;
 
 /// A part of a limit's reserve.
 ///
-/// While it lasts its holder spends at most `permits` in any interval of length `span`. So however many hold one, what they
-/// spend without asking stays within the reserve if their permits add up to no more.
+/// While it lasts its holder spends at most `permits` in any interval of length `span`. So the spends of all holders
+/// stay within the reserve if their permits add up to no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SafeShare {
-    /// So many permits, at least one.
+    /// Permits that may be spent in `span`. At least one.
     pub permits: u64,
-    /// In so long, whole milliseconds: the longest window of the limit, with the way to the vendor.
+    /// The longest window of the limit, with the way to the vendor. Whole milliseconds.
     pub span: Duration,
-    /// For so long from the moment the ask was first sent. Whole milliseconds.
+    /// How long the share lasts, from the moment the ask was first sent. Whole milliseconds.
     pub lasts: Duration,
 }
 
 impl SafeShare {
-    /// No share lasts longer: an allocator that may have forgotten which nodes it told of one knows how long to wait. It is the
-    /// longest outage that is bridged; more would keep those who start after an outage waiting for theirs.
+    /// Longest time that a share may last. An allocator that may have forgotten its shares waits this long. It is the
+    /// longest outage that is bridged. A larger value would keep nodes that start after an outage waiting for a share.
     pub const LASTS_MAX: Duration = Duration::from_secs(600);
 
-    /// Whether it says something that can be.
+    /// Whether the share is possible.
     pub fn is_sane(&self) -> bool {
         self.permits > 0 && !self.span.is_zero() && self.lasts <= Self::LASTS_MAX
     }
 
-    /// The time from one permit to the next, in nanoseconds of a clock that may run fast.
+    /// Returns the time from one permit to the next, in nanoseconds of a clock that may run fast.
     pub fn interval(&self, clocks: ClockBounds) -> u64 {
         nanos(clocks.stretched(self.span)).div_ceil(self.permits.max(1))
     }

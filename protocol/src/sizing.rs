@@ -1,36 +1,37 @@
-//! How many permits a demand needs for a while. A node computes its want with it and an allocator the needs of
-//! all its nodes: one formula on both sides, in integers.
+//! How many permits a demand needs for a while. A node computes its want with it, and an allocator the needs of all its
+//! nodes: one formula on both sides, in integers.
 
 use crate::PERMITS_MAX;
 use crate::moment::nanos;
 use std::time::Duration;
 
-/// Demand is kept in permits per 1,000 s (milli-permits a second), so that one call a minute is still a number.
+/// Factor from permits a second to permits per 1,000 s, the unit of demand, in which one call a minute is still a
+/// number.
 pub const MILLI: u64 = 1_000;
 
-/// Standard deviations of safety stock. Arrivals that are independent of each other vary by √n around n, and
-/// three deviations are missed once in 740 terms; a larger stock would sit idle, a smaller one run dry sooner.
+/// Standard deviations of safety stock. Independent arrivals vary by √n around n, and exceed three deviations once in
+/// 740 terms. A larger stock would sit idle, a smaller one run dry sooner.
 const DEVIATIONS: u64 = 3;
 
-/// Parts of a permit in which averages are counted: milli-permits a second · nanoseconds.
+/// Parts of one permit in which averages are counted: milli-permits a second · nanoseconds.
 pub const PERMIT: u128 = 1_000_000_000_000;
 
-/// What a demand of `demand_milli` permits per 1,000 s spends in `span` on average, in parts of a permit.
+/// Returns the average that a demand of `demand_milli` permits per 1,000 s spends in `span`, in parts of a permit.
 pub fn mean(demand_milli: u64, span: Duration) -> u128 {
     u128::from(demand_milli) * u128::from(nanos(span))
 }
 
-/// What a demand of `demand_milli` permits per 1,000 s spends in `term` at most, nearly always: the mean, rounded
-/// to the nearest, plus a safety stock of three standard deviations.
+/// Returns the most permits that a demand of `demand_milli` permits per 1,000 s nearly ever spends in `term`: the mean,
+/// rounded to the nearest, plus a safety stock of three standard deviations.
 ///
-/// Demand below a tenth of a permit a term needs nothing: that node asks when it must, rather than holding one
-/// permit in a hundred terms for the call that may come.
+/// A demand below a tenth of a permit a term needs nothing. Such a node asks for each call, rather than holding a
+/// permit that is rarely used.
 pub fn need(demand_milli: u64, term: Duration) -> u64 {
     let scaled = mean(demand_milli, term);
     if scaled * 10 < PERMIT {
         return 0;
     }
-    // Millions of permits a second fit, and a root and a quotient of 64 bits take a part of the time.
+    // A demand of millions of permits a second still fits in 64 bits, where a root and a quotient are faster.
     match u64::try_from(scaled) {
         Ok(scaled) => need_of_64_bits(scaled),
         Err(_) => need_of_128_bits(scaled),

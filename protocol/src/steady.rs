@@ -1,14 +1,14 @@
-//! What the kernel's clocks showed at one reading, and the time that follows: at the rate of the hardware, suspends included.
-//! [`crate::Clock`] reads them, and simulated machines show them; nothing here reads a clock.
+//! Combines the kernel's clocks into a time at the rate of the hardware, suspends included. [`crate::Clock`] reads the
+//! clocks, and simulated machines make them up; nothing here reads a clock.
 //!
-//! A daemon may *slew* `CLOCK_BOOTTIME`, `CLOCK_MONOTONIC` and the wall clock: chrony by up to 83,333 ppm unless it is
-//! told otherwise, and the kernel lets it by 100,000. No bound on drift worth having holds for those. `CLOCK_MONOTONIC_RAW`
-//! is not slewed, and stands still while the machine is suspended. How long it was suspended is the difference of two
-//! clocks that are slewed alike, `CLOCK_BOOTTIME − CLOCK_MONOTONIC`, so no slew is in it.
+//! A daemon may *slew* `CLOCK_BOOTTIME`, `CLOCK_MONOTONIC` and the wall clock: chrony by up to 83,333 ppm by default,
+//! and the kernel allows 100,000. No useful bound on drift holds for these clocks. `CLOCK_MONOTONIC_RAW` is not slewed,
+//! but stands still while the machine is suspended. The time suspended is `CLOCK_BOOTTIME − CLOCK_MONOTONIC`: both are
+//! slewed alike, so the difference has no slew.
 
 use crate::moment::Moment;
 
-/// What the clocks showed, in nanoseconds, in the order in which they are read.
+/// One reading of the clocks, in nanoseconds, in the order in which they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readings {
     /// `CLOCK_BOOTTIME`: slewed, goes on while suspended.
@@ -20,15 +20,15 @@ pub struct Readings {
 }
 
 impl Readings {
-    /// How long the machine has been suspended, less what passed between the two readings: never too much. Negative in a
-    /// namespace whose clocks begin elsewhere.
+    /// Returns how long the machine has been suspended, in nanoseconds, less the time between the two readings: never
+    /// too much. Negative in a namespace whose clocks begin elsewhere.
     pub const fn asleep(boot: u64, monotonic: u64) -> i64 {
-        // Both are less than 2^63 for another 292 years.
+        // Both clocks stay below 2^63 ns for another 292 years.
         boot.wrapping_sub(monotonic).cast_signed()
     }
 
-    /// The time at the rate of the hardware, on a machine that was suspended for `asleep`: the most that any reading so far
-    /// has said. Readings one after the other, with an `asleep` that never falls, never go back.
+    /// Returns the time at the rate of the hardware, on a machine that was suspended for `asleep` nanoseconds. `asleep`
+    /// is the maximum over all readings so far. While it never falls, successive readings never go back.
     pub fn steady(self, asleep: i64) -> Moment {
         Moment::from_nanos(self.raw.saturating_add_signed(asleep))
     }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A machine whose disciplined clocks run `ppm` fast, and that was suspended: what its clocks show.
+    /// A machine that was suspended, and what its clocks show. Its disciplined clocks run `ppm` fast.
     #[derive(Clone, Copy, Default)]
     struct Machine {
         disciplined: u64,
@@ -64,8 +64,8 @@ mod tests {
     }
 
     proptest! {
-        /// Between any two readings lies what lies between the first step of one and the last of the other, however clocks
-        /// are slewed and wherever in a reading the machine is suspended.
+        /// Each reading shows an instant between its first and its last step, however clocks are slewed and wherever in
+        /// a reading the machine is suspended.
         #[test]
         fn a_reading_shows_an_instant_within_it(
             steps in prop::collection::vec((0u64..100_000, 0u64..100_000, 0u64..100_000, 0u64..1_000_000_000), 1..30),
@@ -85,7 +85,7 @@ mod tests {
                 machine.run(within, ppm);
                 let shown = Readings { boot, monotonic, raw: machine.raw }.steady(asleep);
                 let ended = machine.raw + machine.slept;
-                // What a slew adds while one reading takes is a tenth of that, and of a second reading nothing.
+                // A slew adds at most a tenth of the time that a reading takes.
                 let blur = within / 10 + 1;
                 prop_assert!(shown.as_nanos() + blur >= began, "{shown:?} is before {began}");
                 prop_assert!(shown.as_nanos() <= ended, "{shown:?} is after {ended}");

@@ -1,30 +1,31 @@
-//! Spans, and how those of one process lead on in the next: the header `traceparent` of the W3C's trace context, from a node to
-//! its allocator, and from that to the one above.
+//! Spans, and how they continue in another process: the header `traceparent` of the W3C's trace context leads from a
+//! node to its allocator, and from there to the allocator above.
 //!
-//! Without the feature `opentelemetry` nothing is sent, and what comes is not looked at. Spans are made all the same, for
-//! subscribers. Without a subscriber, a span costs a look at a flag. No span holds what must stay private: no keys, no addresses
-//! with passwords, no texts of others.
+//! Without the feature `opentelemetry` no header is sent, and one that arrives is ignored. Spans are made all the same,
+//! for subscribers. Without a subscriber, a span costs a look at a flag. No span holds private data: no keys, no
+//! addresses with passwords, no texts of other parties.
 
 use tracing::Span;
 
-/// What all spans are of, at the level DEBUG: a log that is not asked for just these is not longer for them.
+/// Target of all spans, which have level DEBUG. A log that does not ask for this target gets no longer.
 pub const TARGET: &str = "lessor::span";
 
-/// The header.
+/// Name of the header.
 pub const TRACEPARENT: &str = "traceparent";
 
-/// What the header says to the servers that `span` asks. `None` where the span is not exported.
+/// Returns the header for requests that `span` makes. `None` where the span is not exported.
 pub fn traceparent(span: &Span) -> Option<String> {
     led::traceparent(span)
 }
 
-/// Makes `span`, which was not entered yet, a part of what the sender of `traceparent` does. A malformed header is ignored: that
-/// is the sender's mistake, and no reason to serve the sender worse.
+/// Makes `span`, which was not entered yet, a child of the span that `traceparent` names. A malformed header is
+/// ignored: it is no reason to serve its sender worse.
 pub fn lead(span: &Span, traceparent: Option<&str>) {
     led::lead(span, traceparent);
 }
 
-/// Whether `text` has the form of version 00, or begins with it in a later one. The library fills up what is too short.
+/// Whether `text` has the form of version 00, or begins with it in a later version. The library would pad parts that
+/// are too short.
 #[cfg(any(feature = "opentelemetry", test))]
 fn is_well_formed(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').take(5).collect();
@@ -36,23 +37,23 @@ fn is_well_formed(text: &str) -> bool {
     goes_on && version != "ff" && form.into_iter().all(|(wanted, part)| has_form(wanted, part))
 }
 
-/// The newest span that something was left to be done for, which is done later and for others, too.
+/// The newest span that left work to a later task, which works for other spans, too.
 #[derive(Debug, Default)]
 pub struct Cause(led::Cause);
 
 impl Cause {
-    /// It is `span` from now on.
+    /// Makes `span` the cause from now on.
     pub fn note(&self, span: &Span) {
         self.0.note(span);
     }
 
-    /// `span`, which was not entered yet, does what was left; whatever comes after it has another cause.
+    /// Makes `span`, which was not entered yet, a child of the cause, and forgets the cause.
     pub fn lead(&self, span: &Span) {
         self.0.lead(span);
     }
 }
 
-/// With the libraries of OpenTelemetry.
+/// Implementation with the libraries of OpenTelemetry.
 #[cfg(feature = "opentelemetry")]
 mod led {
     use super::TRACEPARENT;
@@ -80,7 +81,7 @@ mod led {
         let said = HashMap::from([(TRACEPARENT.to_owned(), traceparent.to_owned())]);
         let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &said);
         if context.span().span_context().is_valid() {
-            // It fails where the span is not exported, and then the parent is not missed.
+            // It fails where the span is not exported; then it needs no parent.
             let _ = span.set_parent(context);
         }
     }
@@ -108,7 +109,7 @@ mod led {
     }
 }
 
-/// Without them.
+/// Implementation without the libraries of OpenTelemetry.
 #[cfg(not(feature = "opentelemetry"))]
 mod led {
     use tracing::Span;

@@ -1,15 +1,16 @@
-//! The address of an allocator on the same machine: `unix:` and the path of its socket. Servers listen there, and clients and
-//! commands connect there, by the same text.
+//! The address of an allocator on the same machine: `unix:` and the path of its socket. Servers listen at it, and
+//! clients and commands connect to it.
 
 use std::path::PathBuf;
 
-/// What such an address begins with.
+/// Prefix of such an address.
 pub const SCHEME: &str = "unix:";
 
-/// Longest path, in bytes: what Linux has room for in the address of a socket, without the zero at its end.
+/// Longest path, in bytes: the room that Linux has in the address of a socket, without the zero at its end.
 pub const PATH_MAX: usize = 107;
 
-/// The path that `address` names, as `unix:/run/a.sock` or `unix:///run/a.sock`; `None` if it begins with another scheme.
+/// Returns the path that `address` names, as `unix:/run/a.sock` or `unix:///run/a.sock`; `None` if it has another
+/// scheme.
 ///
 /// # Errors
 /// What is wrong with the path.

@@ -1,5 +1,5 @@
-//! The exchange as JSON over HTTP: the only place of this crate that knows serde. Durations only, never a date.
-//! Fields may be added within a version; an unknown field is ignored, so that old and new can meet.
+//! The exchange as JSON over HTTP. Durations only, never a date. Fields may be added within a version; an unknown field
+//! is ignored, so that old and new can meet.
 
 mod ask;
 mod grant;
@@ -23,43 +23,43 @@ use std::time::Duration;
 /// Version of everything in this module; the first part of every path.
 pub const VERSION: u32 = 1;
 
-/// Where nodes post [`LeasesRequest`].
+/// Path to which nodes post [`LeasesRequest`].
 pub const LEASES_PATH: &str = "/v1/leases";
 
-/// Most asks in one exchange. With it a body stays far below the limit on its size.
+/// Most asks in one exchange. It keeps a body far below the limit on its size.
 pub const ASKS_MAX: usize = 1_000;
 
-/// One exchange: all that a node has to say about its pools.
+/// One exchange: the asks of a node for its pools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeasesRequest<A = AskBody, N = String> {
     /// Name of the node, for people.
     pub node: N,
-    /// A number below 2^53, new at every start of the node. A secret: a process that knows it speaks for the session. So
-    /// it is drawn from [`crate::entropy`], and shown nowhere.
+    /// A number below 2^53, new at every start of the node. It is a secret, because a process that knows it can speak
+    /// for the session. So it is drawn from [`crate::entropy`], and shown nowhere.
     pub session: u64,
-    /// Rises with every exchange of the session. A repeated one gets the same grants again.
+    /// Sequence number, which rises with every exchange of the session. A repeated one gets the same grants again.
     pub seq: u64,
-    /// How long an exchange takes, as the node has measured it, rounded up. Leases outlast a few of them.
+    /// Round trip of an exchange in milliseconds, as the node measured it, rounded up. Leases outlast a few of them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rtt_ms: u64,
     /// At most [`ASKS_MAX`], each for another pool.
     pub asks: Vec<A>,
 }
 
-/// A rate lease on the wire: what is lent, what is held, or (with a `cap` of 0) that none is.
+/// A rate lease on the wire: lent, held, or (with a `cap` of 0) none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateBody {
-    /// Names it; a renewal keeps the number, and the bucket goes on as it is.
+    /// Number of the rate lease; a renewal keeps it, and the bucket goes on unchanged.
     pub number: u64,
-    /// The most that its bucket may hold. 0: nothing is lent, or it was let go.
+    /// The most that its bucket may hold, in permits. 0: nothing is lent, or the lease was let go.
     pub cap: u64,
-    /// Real time for one permit.
+    /// Real time in which one permit is minted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interval_ns: u64,
-    /// What is in the bucket when it is lent, or when it was let go, as the time in which that is minted.
+    /// Content of the bucket when it is lent or was let go, as the time in which it is minted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub credit_ns: u64,
-    /// Others wait: it is to be let go within `horizon_ms`.
+    /// Other sessions wait: the rate is to be let go within `horizon_ms`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turn: bool,
 }
@@ -67,22 +67,22 @@ pub struct RateBody {
 /// The answer to [`LeasesRequest`]: one entry for each ask, in the same order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeasesResponse<N = String> {
-    /// Which life of the allocator answered.
+    /// Number of the allocator's process that answered.
     pub epoch: u64,
-    /// The session that it answers, and the exchange: an answer to another one is none, however it came about.
+    /// Session of the exchange that is answered. The node discards an answer to another session or exchange.
     pub session: u64,
-    /// See `session`.
+    /// Sequence number of that exchange.
     pub seq: u64,
     /// One for each ask.
     pub grants: Vec<GrantBody<N>>,
 }
 
-/// What was wrong with one ask.
+/// An error about one ask.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
     /// One stable word per cause, see [`code`].
     pub code: String,
-    /// The field that was wrong, if it was one.
+    /// The field that was wrong, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     /// A sentence for people.
@@ -93,7 +93,7 @@ pub struct ErrorBody {
 pub mod code {
     /// A field is missing, of the wrong type, or out of range.
     pub const INVALID: &str = "invalid";
-    /// No such limit. It is never made by asking.
+    /// No such limit. An ask never creates one.
     pub const LIMIT_UNKNOWN: &str = "limit_unknown";
     /// The limit is keyed and the ask has no key, or the other way round.
     pub const KEY_MISMATCH: &str = "key_mismatch";
@@ -103,28 +103,28 @@ pub mod code {
     pub const NAMES_FULL: &str = "names_full";
     /// The pool has as many sessions as it may; old ones go on.
     pub const LESSEES_FULL: &str = "lessees_full";
-    /// A newer exchange of this session has been answered, or it has said goodbye: begin another session.
+    /// A newer exchange of this session has been answered, or the session said goodbye: begin another session.
     pub const STALE_SEQUENCE: &str = "stale_sequence";
-    /// The same pool twice in one exchange.
+    /// One exchange asks for the same pool twice.
     pub const DUPLICATE: &str = "duplicate";
-    /// Spent and held are more than this session was ever granted, or spent has fallen.
+    /// Spent and held are more than this session was ever granted, or the total spent has fallen.
     pub const TOTALS_WRONG: &str = "totals_wrong";
     /// The allocator does not know this session's lease: start again from a total of 0.
     pub const LEASE_UNKNOWN: &str = "lease_unknown";
     /// Another identity began this session: begin another session.
     pub const SESSION_OF_ANOTHER: &str = "session_of_another";
-    /// The identity of the node has no right to it, whether or not it is there.
+    /// The identity of the node has no right to the limit, whether or not the limit exists.
     pub const FORBIDDEN: &str = "forbidden";
 }
 
-/// A node says goodbye: `POST /v1/nodes/{node}/leave`. What it says that it still held is returned.
+/// A goodbye of a node: `POST /v1/nodes/{node}/leave`. The permits that it reports as still held are returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaveRequest {
     /// The session that ends.
     pub session: u64,
     /// Its next sequence number.
     pub seq: u64,
-    /// Final totals. A pool that is not named here burns what it had lent, at the end of the lease.
+    /// Final totals. The leases of a pool that is not named here burn at their end.
     #[serde(default)]
     pub spent: Vec<SpentBody>,
 }
@@ -142,8 +142,8 @@ pub struct SpentBody {
     /// Permits whose calls are still in flight, where the limit caps that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<u64>,
-    /// The most permits that it gives back: those that it holds, and those that an ask without an answer may have brought.
-    /// What it was lent beyond that stays charged until its lease ends. Absent: what its last ask said that it holds.
+    /// Most permits to return: those that the session holds, and those that an unanswered ask may have brought. Permits
+    /// lent beyond that stay charged until their lease ends. Absent: as many as the last ask reported as held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<u64>,
     /// Permits let pass in shadow mode since the session began.
@@ -156,7 +156,7 @@ pub struct SpentBody {
 pub struct LeaveResponse {
     /// Permits that went back to their pools.
     pub returned: u64,
-    /// What was wrong, in the order of [`LeaveRequest::spent`]; absent entries went well.
+    /// Errors, in the order of [`LeaveRequest::spent`]; entries without an error are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<ErrorBody>,
 }
@@ -170,7 +170,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl RateBody {
-    /// The claim in it.
+    /// Reads it as the claim of a session.
     fn claim(self) -> RateClaim {
         match self.cap {
             0 => RateClaim::LetGo { number: self.number, credit: Duration::from_nanos(self.credit_ns) },

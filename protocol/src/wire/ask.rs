@@ -1,4 +1,4 @@
-//! What a node says of one pool, on the wire.
+//! The ask for one pool, on the wire.
 
 use super::observed::ObservedBody;
 use super::{RateBody, is_zero};
@@ -6,7 +6,7 @@ use crate::exchange::{Ask, RateClaim};
 use crate::sizing::MILLI;
 use serde::{Deserialize, Serialize};
 
-/// [`Ask`] on the wire. Its names are of the type `N`: a body that is only read lends them, see [`super::Text`].
+/// [`Ask`] on the wire. Names have the type `N`: a body that is only read borrows them, see [`super::Text`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "N: Deserialize<'de>"))]
 pub struct AskBody<N = String> {
@@ -21,13 +21,13 @@ pub struct AskBody<N = String> {
     pub held: u64,
     /// Permits wanted on top.
     pub want: u64,
-    /// Permits a second, rounded up.
+    /// Demand in permits a second, rounded up.
     #[serde(default)]
     pub demand: u64,
     /// Permits that callers queue for.
     #[serde(default)]
     pub waiting: u64,
-    /// Permits that were spent and whose calls are in flight. Said where a grant told `longest_ms`.
+    /// Permits that were spent and whose calls are in flight. Set once a grant has set `longest_ms`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<u64>,
     /// Permits spent on calls whose end the session will never report, since the session began.
@@ -39,10 +39,10 @@ pub struct AskBody<N = String> {
     /// Permits let pass in shadow mode since the session began.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub shadow_refused: u64,
-    /// The largest call so far of a steady flow; of another limit, the call that waits first.
+    /// Of a steady flow, the largest call so far; of another limit, the call that waits first. In permits.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub largest: u64,
-    /// The rate lease that it goes by, or has let go of; absent if there is none to speak of.
+    /// The rate lease that the session uses or has let go; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateBody>,
     /// What the vendor said of its own count; absent if it said nothing lately.
@@ -51,7 +51,7 @@ pub struct AskBody<N = String> {
 }
 
 impl<N> AskBody<N> {
-    /// The ask in it, with numbers as the core counts them.
+    /// Returns the ask, in the units of the core.
     pub fn ask(&self) -> Ask {
         Ask {
             spent_total: self.spent_total,
@@ -68,7 +68,7 @@ impl<N> AskBody<N> {
         }
     }
 
-    /// The first number that is larger than anything can be: its field and its value.
+    /// Returns the field and value of the first number that is out of range.
     pub fn out_of_range(&self) -> Option<(&'static str, u64)> {
         let rate = self.rate.unwrap_or_default();
         [
@@ -94,7 +94,7 @@ impl<N> AskBody<N> {
 }
 
 impl AskBody {
-    /// `ask` for `limit` and `key`, for the wire.
+    /// Creates the body of `ask` for `limit` and `key`.
     pub fn of(limit: &str, key: Option<&str>, ask: Ask) -> Self {
         AskBody {
             limit: limit.to_owned(),

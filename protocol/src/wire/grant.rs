@@ -1,4 +1,4 @@
-//! What an allocator answers to one ask, on the wire.
+//! The answer of an allocator to one ask, on the wire.
 
 use super::{ErrorBody, RateBody, Refused, SafeShareBody, is_false, is_zero};
 use crate::exchange::{Answer, Grant, InFlight, Rate, Refusal};
@@ -7,7 +7,7 @@ use crate::lease::{millis_up, whole_millis};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// [`Answer`] on the wire, or what was wrong with one ask. Its names are of the type `N`, see [`super::AskBody`].
+/// [`Answer`] on the wire, or an error about one ask. Names have the type `N`, see [`super::AskBody`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "N: Deserialize<'de>"))]
 pub struct GrantBody<N = String> {
@@ -18,49 +18,49 @@ pub struct GrantBody<N = String> {
     pub key: Option<N>,
     /// New permits.
     pub permits: u64,
-    /// How much of what was held goes on.
+    /// Permits held before that were extended.
     #[serde(default)]
     pub held: u64,
-    /// How long all of it lasts, counted from the first sending of the ask.
+    /// How long the whole lease lasts, counted from the first sending of the ask.
     pub term_ms: u64,
-    /// For how long to hold permits in advance; the term if it is absent.
+    /// Time for which a node keeps a supply; the term if it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub horizon_ms: Option<u64>,
-    /// The most one call can ever take.
+    /// The most permits that one call can ever take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<u64>,
-    /// Do not ask for more sooner than this.
+    /// Least time until the next ask for more.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ask_after_ms: u64,
-    /// When there will be a permit again.
+    /// Time until the pool has a permit again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// Set if the limit has a steady flow: what of it is lent.
+    /// Set if the limit has a steady flow: the part of it that is lent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateBody>,
-    /// The longest that a call may take, where the limit caps what is in flight: say `running` from now on.
+    /// The longest that a call may take, where the limit caps calls in flight: asks must say `running` from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_ms: Option<u64>,
-    /// With it, where a permit may be spent again when its call ends: the most to have in hand and in use.
+    /// Set with `longest_ms` where a permit may be spent again when its call ends: the most to have in hand and in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<u64>,
-    /// Whether the limit is in shadow mode: what would be refused is let pass, and counted.
+    /// Whether the limit is in shadow mode: calls that would be refused pass, and are counted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shadow: bool,
     /// What to do about the limit while no allocator answers.
     #[serde(default, skip_serializing_if = "Fallback::is_closed")]
     pub fallback: Fallback,
-    /// With [`Fallback::SafeShare`]: what this session may go on with, if there was a share left for it.
+    /// With [`Fallback::SafeShare`]: the share of this session, if there was one left for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safe: Option<SafeShareBody>,
-    /// Permits that the pool has left once this is granted. A number to show, that grants nothing. Left out by an allocator that
-    /// leases the limit itself, while it has none and does not know yet whether there are more.
+    /// Permits that the pool has left after this grant. For display only. Absent if the allocator leases the limit
+    /// itself, has no permits, and does not know yet whether there are more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<u64>,
-    /// The window of the rule with the least limit, where it has one.
+    /// The window of the rule with the lowest limit, if that rule has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_ms: Option<u64>,
-    /// Set on a refusal: nothing that is held was touched.
+    /// Set on a refusal: permits held stay as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refused>,
     /// Set if this ask was not understood or not believed. Nothing changed.
@@ -69,12 +69,12 @@ pub struct GrantBody<N = String> {
 }
 
 impl GrantBody {
-    /// `answer` for `limit` and `key`, for the wire. Waits are rounded up, the term down.
+    /// Creates the body of `answer` for `limit` and `key`. Waits are rounded up, the term down.
     pub fn of(limit: &str, key: Option<&str>, answer: Answer) -> Self {
         GrantBody::answering(limit.to_owned(), key.map(str::to_owned), answer)
     }
 
-    /// What was wrong with an ask for `limit` and `key`.
+    /// Creates the body of an error about an ask for `limit` and `key`.
     pub fn wrong(limit: &str, key: Option<&str>, error: ErrorBody) -> Self {
         GrantBody::rejecting(limit.to_owned(), key.map(str::to_owned), error)
     }
@@ -112,7 +112,7 @@ impl<N: Default> GrantBody<N> {
 }
 
 impl<N> GrantBody<N> {
-    /// The same, with its names made another type by `rename`.
+    /// Converts the names with `rename`.
     pub fn renamed<M>(self, rename: impl Fn(N) -> M) -> GrantBody<M> {
         GrantBody {
             limit: rename(self.limit),
@@ -137,7 +137,7 @@ impl<N> GrantBody<N> {
         }
     }
 
-    /// The answer in it.
+    /// Returns the answer.
     ///
     /// # Errors
     /// What the allocator found wrong with the ask.

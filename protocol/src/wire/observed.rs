@@ -1,4 +1,4 @@
-//! What a node heard of its vendor, on the wire.
+//! What a node has heard from its vendor, on the wire.
 
 use super::is_zero;
 use crate::lease::millis_up;
@@ -14,16 +14,16 @@ pub struct ObservedBody {
     /// Calls that the vendor refused since the session began.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub refused_total: u64,
-    /// For how long the vendor still asks to be left alone. 0: it refused, and did not say.
+    /// Rest of the time for which the vendor asked for a pause. 0: it refused, and named no time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
     /// Permits that the vendor has left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<u64>,
-    /// With it: for how long it will be no more than that.
+    /// Set with `left`: how long the vendor will have no more than that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_lasts_ms: Option<u64>,
-    /// What the vendor says that the contract is. What is beyond the fourth is not looked at.
+    /// Policies of the contract as the vendor states them. Those after the fourth are ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub announced: Vec<AnnouncedBody>,
 }
@@ -31,15 +31,15 @@ pub struct ObservedBody {
 /// [`Announced`] on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnnouncedBody {
-    /// So many permits.
+    /// Permits of the policy.
     pub limit: u64,
-    /// In so long.
+    /// Window of the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_ms: Option<u64>,
 }
 
 impl ObservedBody {
-    /// `observed`, for the wire. Times are rounded up: a pause is never too short for it.
+    /// Creates the body of `observed`. Times are rounded up, so that a pause is never too short.
     pub fn of(observed: &Observed) -> Self {
         let announced = observed
             .announced
@@ -56,7 +56,7 @@ impl ObservedBody {
         }
     }
 
-    /// What it says.
+    /// Returns what the node has heard.
     pub fn observed(&self) -> Observed {
         let mut announced = [None; ANNOUNCED_MAX];
         for (place, body) in announced.iter_mut().zip(&self.announced) {
@@ -72,7 +72,7 @@ impl ObservedBody {
         }
     }
 
-    /// The first number that is larger than anything can be: its field and its value.
+    /// Returns the field and value of the first number that is out of range.
     pub(super) fn out_of_range(&self) -> Option<(&'static str, u64)> {
         let numbers = [
             ("observed.number", self.number),

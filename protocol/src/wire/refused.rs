@@ -1,4 +1,4 @@
-//! Why nothing is lent, on the wire. Grants carry it; a word that is not known stands for a reason of a later version.
+//! Reasons of a refusal, on the wire. Grants carry them; an unknown word stands for a reason of a later version.
 
 use crate::exchange::RefusalReason;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub enum Refused {
     Paused,
     /// See [`RefusalReason::Blocked`].
     Blocked,
-    /// A word that is not known here: it may come from a later allocator.
+    /// A word that this version does not know: it may come from a later allocator.
     #[serde(other)]
     Other,
 }

@@ -1,4 +1,4 @@
-//! What a session may go on with by itself, on the wire.
+//! The safe share of a session, on the wire.
 
 use crate::lease::millis_up;
 use crate::safe_share::SafeShare;
@@ -8,22 +8,22 @@ use std::time::Duration;
 /// [`SafeShare`] on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SafeShareBody {
-    /// So many permits.
+    /// Permits that may be spent in each span.
     pub permits: u64,
-    /// In so long.
+    /// Length of the span.
     pub span_ms: u64,
-    /// For so long from the first sending of the ask.
+    /// How long the share lasts, from the first sending of the ask.
     pub lasts_ms: u64,
 }
 
 impl SafeShareBody {
-    /// `share`, for the wire. Its span is rounded up, and how long it lasts down.
+    /// Creates the body of `share`. Its span is rounded up, and its duration down.
     pub fn of(share: SafeShare) -> Self {
         let lasts_ms = u64::try_from(share.lasts.as_millis()).unwrap_or(u64::MAX);
         SafeShareBody { permits: share.permits, span_ms: millis_up(share.span), lasts_ms }
     }
 
-    /// What it says.
+    /// Returns the share.
     pub fn share(self) -> SafeShare {
         SafeShare {
             permits: self.permits,
