@@ -1,5 +1,5 @@
-//! What an answer comes to. [`Refill::on_answer`] believes a grant, waits after a refusal, and decides what to do about an error of
-//! the allocator's or a grant that cannot be.
+//! What an answer leads to. [`Refill::on_answer`] believes a grant, waits after a refusal, and reacts to an error of
+//! the allocator or an impossible grant.
 
 use crate::permits::{Pacer, Permits};
 use crate::refill::{Belief, Refill};
@@ -8,47 +8,47 @@ pub use lessor_protocol::recovery::{Recovery, recovery};
 use lessor_protocol::{Answer, ClockBounds, Moment, Refusal, RefusalReason};
 use std::time::Duration;
 
-/// How long to leave a pool alone whose answer was no use: the allocator says what cannot be, or does not know a lease
-/// that it has not granted. One that always does so must not be asked at network speed.
+/// Pause of a pool whose answer was useless: it was impossible, or the allocator does not know a lease. An allocator
+/// that always answers so must not be asked at network speed.
 pub const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
 
-/// The same when a whole session begins again, which says so in the log.
+/// Pause before a whole session begins again. It is longer than [`DISPUTE_PAUSE`] because each new session is logged.
 pub const SESSION_PAUSE: Duration = Duration::from_secs(1);
 
-/// When an answer came, and what it counts from.
+/// When an answer came, and what its durations count from.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerTiming {
-    /// When the ask that it answers was first sent.
+    /// When the answered ask was first sent.
     pub first_sent: Moment,
-    /// When it came: read after [`Refill::make_way`].
+    /// When the answer came: read after [`Refill::make_way`].
     pub now: Moment,
-    /// The bounds of the clock that both are of.
+    /// The bounds of the clock that shows both moments.
     pub clocks: ClockBounds,
 }
 
-/// What an answer came to.
+/// What an answer led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// What was granted, were it nothing, is in hand.
+    /// The grant was installed, even if it grants nothing.
     Installed,
-    /// It is no answer to the ask that was written: more than was wanted, more kept than held, or for longer than any lease.
+    /// The answer does not fit the last ask: more than was wanted, more kept than held, or longer than any lease.
     /// Nothing was installed.
     Impossible,
-    /// The allocator lends nothing now. What is held goes on, unless the refusal stops that too.
+    /// The allocator lends nothing now. Leases go on, unless the refusal stops them too.
     Refused,
-    /// The allocator does not know the lease. What is held is used up.
+    /// The allocator does not know the lease. The permits held of it are used up.
     Unrecognised,
-    /// The allocator disputes the session. Nothing has changed here: the driver begins another one, and tells each pool with
-    /// [`Refill::begin_session`].
+    /// The allocator disputes the session. Nothing has changed here: the driver begins another session, and tells each
+    /// pool with [`Refill::begin_session`].
     Disputed,
-    /// Nothing can be had from this pool.
+    /// This pool cannot lend.
     Unavailable,
 }
 
 impl<P: Pacer> Refill<P> {
-    /// Takes in the answer to the ask that was written last, or the word of the error that came instead. `may_rest` says whether the
-    /// pool is not asked for again before it is called where nothing can be had from it: strangers choose it, or it was not called
-    /// since it was last refused. `random` is any number: it spreads the next ask.
+    /// Takes in the answer to the last ask, or the word of the error that came instead. `may_rest` says whether a pool
+    /// that cannot lend stays silent until it is called: strangers choose the pool, or it had no call since the last
+    /// refusal. `random` is any number: it spreads the next ask.
     pub fn on_answer(
         &mut self,
         slot: &impl Permits,
@@ -92,22 +92,22 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// A session begins that owns nothing: drops what is held and counts from zero, after [`SESSION_PAUSE`]. `random` is any number:
-    /// it spreads the next ask.
+    /// Begins a session that owns nothing: drops all permits held and counts from zero, after [`SESSION_PAUSE`].
+    /// `random` is any number: it spreads the next ask.
     pub fn begin_session(&mut self, slot: &impl Permits, now: Moment, random: u64) {
         self.forget(slot);
         self.refused(now, SESSION_PAUSE, random);
     }
 
-    /// How long to wait before counting from zero. Not at all the first time: an allocator forgets a node that was silent for long,
-    /// and all nodes when it starts again. Then for [`DISPUTE_PAUSE`].
+    /// Returns how long to wait before counting from zero. The first time there is no wait: an allocator forgets a node
+    /// that was silent for long, and all nodes when it restarts. Later it is [`DISPUTE_PAUSE`].
     fn pause_from_zero(&self) -> Duration {
         if self.is_known() { Duration::ZERO } else { DISPUTE_PAUSE }
     }
 }
 
-/// How long to wait after a refusal: as long as it says, within reason. What an operator decided lasts for [`DISPUTE_PAUSE`]
-/// at least, and so does what only a later allocator could explain; the event stream says when it ends sooner.
+/// Returns how long to wait after a refusal: as long as it says, within bounds. A decision of an operator lasts at least
+/// [`DISPUTE_PAUSE`], and so does a reason that only a later version knows; the event stream tells of an earlier end.
 fn pause_refused(refusal: Refusal) -> Duration {
     let least = match refusal.reason {
         RefusalReason::Quarantine | RefusalReason::Stopping => Duration::ZERO,
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(refill.pause_from_zero(), DISPUTE_PAUSE);
     }
 
-    /// The bug: a word that is not known came without a time, and was asked about again at network speed.
+    /// The bug: a refusal for an unknown reason came without a time, and the node asked again at network speed.
     #[test]
     fn nothing_that_an_operator_decided_is_asked_about_at_network_speed() {
         use RefusalReason::{Blocked, Other, Paused, Quarantine};

@@ -1,25 +1,25 @@
-//! How long to wait after a failed exchange. Pure: the background task tells it what happened and hands it random numbers.
+//! How long to wait after a failed exchange. Pure: the background task reports events and passes random numbers.
 
 use std::time::Duration;
 
 /// Wait after the first failure; it doubles with each further one.
 const FIRST: Duration = Duration::from_millis(50);
 
-/// Longest wait, and the wait when the budget is spent: one try a second from each node is no storm, and finds
-/// an allocator that came back within a second.
+/// Longest wait, also used when the budget is spent. One try a second from each node is no storm, and finds an allocator that
+/// came back within a second.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// Retries that may be saved up, in tenths: a long healthy stretch buys ten quick ones.
 const BUDGET_MAX: u32 = 100;
 
-/// Longest wait before another allocator is asked in the place of one that failed. Half of what nodes have in hand when they
-/// ask, beside a few round trips: more would have calls refused, less would have a fleet arrive at once.
+/// Longest wait before the next allocator is asked after one failed. It is half of the guard time with which nodes ask ahead.
+/// A larger value would have calls refused, a smaller one would have a fleet arrive at once.
 const ELSEWHERE: Duration = Duration::from_millis(5);
 
-/// What a retry costs, in tenths; a success earns one tenth. So quick retries add at most 10 % to the load.
+/// Cost of a retry, in tenths; a success earns one tenth. So quick retries add at most 10 % to the load.
 const RETRY_COST: u32 = 10;
 
-/// Exponential, jittered, and on a budget.
+/// An exponential, jittered backoff with a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     failures: u32,
@@ -34,14 +34,14 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// An exchange came to an end: the next failure is a first one.
+    /// Records a completed exchange: the next failure counts as the first.
     pub fn succeeded(&mut self) {
         self.failures = 0;
         self.budget = (self.budget + 1).min(BUDGET_MAX);
     }
 
-    /// How long to wait before the next try. `random` is any number; the wait is between half of what it would be
-    /// and all of it.
+    /// Records a failure and returns how long to wait before the next try. `random` is any number: it draws the wait
+    /// between half of its full length and all of it.
     pub fn failed(&mut self, random: u64) -> Duration {
         let full = if self.budget < RETRY_COST {
             LONGEST
@@ -53,8 +53,8 @@ impl Backoff {
         full / 2 + full / 200 * u32::try_from(random % 101).expect("at most 100")
     }
 
-    /// How long to wait before another allocator is tried that has not failed yet: hardly at all, while the budget lasts. It
-    /// makes no later wait longer.
+    /// Returns how long to wait before trying another allocator that has not failed yet: very briefly, while the budget
+    /// lasts. It makes no later wait longer.
     pub fn elsewhere(&mut self, random: u64) -> Duration {
         if self.budget < RETRY_COST {
             return self.failed(random);

@@ -1,61 +1,61 @@
-//! What one process has in flight of one pool, where the allocator counts that. The refill keeps it beside the slot, under
-//! the pool's lock; it decides nothing and reads no clock.
+//! The calls that one process has in flight of one pool, where the allocator counts them. The refill keeps them beside
+//! the slot, under the pool's lock. They decide nothing and read no clock.
 //!
-//! Permits are all alike: which call has ended does not matter, only how many. So those that end are put first to what
-//! must not be spent again.
+//! Permits are all alike: only the number of ended calls matters, not which ones. So ended calls are first attributed
+//! to permits that must not be spent again.
 
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rare::Usual;
 use lessor_protocol::{InFlight, Moment};
 use std::time::Duration;
 
-/// Permits over which the mean length of a call is taken; twice as many count half. It is for calls that were refused:
-/// more would be late when calls become longer, fewer would follow single ones.
+/// Permits over which the mean length of a call is taken; at twice this count the history is halved. The mean is used
+/// for refused calls. A larger value would lag when calls get longer, a smaller one would follow single calls.
 const MEAN_OVER: u64 = 256;
 
-/// What is in flight of one pool.
+/// The calls in flight of one pool, in permits.
 #[derive(Clone, Debug)]
 pub struct SessionCalls {
     cap: Option<Cap>,
-    /// Spent, and handed back when their calls end.
+    /// Spent, and to be handed back when their calls end.
     running: u64,
-    /// Held, in use, and spent again when their calls end.
+    /// Held and in use, and to be spent again when their calls end.
     busy: u64,
-    /// In use when the allocator forgot this session, and unknown to it.
+    /// In use when the allocator forgot this session: the allocator does not know them.
     forgotten: u64,
-    /// Spent since the allocator began to count, and never handed back. The allocator knows of `reported` of them.
+    /// Spent since the allocator began to count, and never handed back. The allocator knows `reported` of them.
     unguarded: u64,
     reported: u64,
-    /// What the refill had spent at the last check for callers that spend without handing back.
+    /// Total spent at the last check for callers that spend without handing back.
     noted: u64,
-    /// Permits that are not to be spent again and ended since the last ask was written.
+    /// Permits that must not be spent again and whose calls have ended since the last ask.
     ended: u64,
-    /// Permits that ever were in use and are not any more, without having been spent.
+    /// Permits that were in use and were handed back, in total.
     used: u64,
     usage: Usage,
 }
 
-/// What a grant says of a cap on calls in flight.
+/// The cap on calls in flight that a grant told.
 #[derive(Clone, Copy, Debug)]
 struct Cap {
     /// The most to have in hand and in use, where a permit may be spent again.
     hold: Option<u64>,
 }
 
-/// How much was in use on average, as a total.
+/// Integral of the permits in use over time.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
-    /// Permits · nanoseconds until `at`: in use, and refused for as long as a call takes.
+    /// Permits · nanoseconds until `at`: of permits in use, and of refused ones for the mean length of a call.
     area: u128,
     at: Moment,
-    /// Permits taken to be spent again, ever.
+    /// Permits taken to be spent again, in total.
     taken: u64,
     refused: u64,
-    /// Permits and permits · nanoseconds of late.
+    /// Recently taken permits, and their permits · nanoseconds.
     recent: (u64, u128),
 }
 
-/// Nothing is in flight, or the allocator does not count it.
+/// No call is in flight, or the allocator does not count them.
 impl Usual for SessionCalls {
     const USUAL: &'static Self = &SessionCalls {
         cap: None,
@@ -71,37 +71,37 @@ impl Usual for SessionCalls {
     };
 }
 
-/// Permits that ended, by what becomes of them.
+/// Permits of ended calls, by what becomes of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// Back in hand, to be spent again.
     pub(crate) reused: u64,
-    /// Given back, unspent.
+    /// Given back unspent.
     pub(crate) removed: u64,
 }
 
 impl SessionCalls {
-    /// Whether the allocator counts what is in flight.
+    /// Whether the allocator counts calls in flight.
     pub fn count(&self) -> bool {
         self.cap.is_some()
     }
 
-    /// Held and in use.
+    /// Permits held and in use.
     pub fn busy(&self) -> u64 {
         self.busy
     }
 
-    /// Spent and in flight; `None` if the allocator does not count that.
+    /// Permits spent whose calls are in flight; `None` if the allocator does not count them.
     pub fn running(&self) -> Option<u64> {
         self.cap.map(|_| self.running)
     }
 
-    /// Spent on calls whose end no caller will report.
+    /// Permits spent on calls whose end no caller will report.
     pub fn unguarded(&self) -> u64 {
         self.unguarded
     }
 
-    /// Spent and in flight, as far as the allocator does not know of it otherwise.
+    /// Permits spent whose calls may be in flight, without the unguarded ones that the allocator knows.
     pub(crate) fn left_running(&self) -> Option<u64> {
         self.running().map(|running| running + self.unguarded.saturating_sub(self.reported))
     }
@@ -111,32 +111,32 @@ impl SessionCalls {
         self.cap.and_then(|cap| cap.hold)
     }
 
-    /// Permits that were ever taken to be spent again.
+    /// Permits ever taken to be spent again.
     pub(crate) fn taken(&self) -> u64 {
         self.usage.taken
     }
 
-    /// Permits that calls got which are not spent by that: in use, or in use before.
+    /// Permits that calls got without spending them: in use now, or in use before.
     pub(crate) fn used(&self) -> u64 {
         self.busy + self.used
     }
 
-    /// Whether something ended that the allocator should hear of, for others wait for it.
+    /// Whether calls have ended that the allocator should hear of, because others wait for their permits.
     pub(crate) fn have_ended(&self) -> bool {
         self.ended > 0
     }
 
-    /// Whether nothing is in flight that the allocator knows of.
+    /// Whether the allocator knows of no call in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.busy == 0 && self.running == 0
     }
 
-    /// Whether something is in flight that the allocator has forgotten.
+    /// Whether calls are in flight that the allocator has forgotten.
     pub(crate) fn are_forgotten(&self) -> bool {
         self.forgotten > 0
     }
 
-    /// `permits` were taken out of the slot, and will be handed back.
+    /// Records that `permits` were taken out of the slot and will be handed back.
     pub(crate) fn take(&mut self, permits: u64, now: Moment) {
         if self.hold().is_some() {
             self.usage.pass(self.busy, now);
@@ -148,7 +148,8 @@ impl SessionCalls {
         }
     }
 
-    /// Calls with `permits` have ended; `in_hand` are free. Nothing is spent again while the limit `is_stopped`.
+    /// Records that calls with `permits` have ended, while `in_hand` others are not in use. No permit is spent again
+    /// while the limit `is_stopped`.
     pub(crate) fn hand_back(&mut self, permits: u64, in_hand: u64, is_stopped: bool, now: Moment) -> Ended {
         let part = self.part(permits, now);
         self.used += part.busy;
@@ -160,19 +161,19 @@ impl SessionCalls {
         Ended { reused, removed: part.busy - reused }
     }
 
-    /// No caller will report when calls with `permits` end. The permits count for as long as a call may take.
+    /// Records that no caller will report the end of calls with `permits`. They count for as long as a call may take.
     pub(crate) fn lapse(&mut self, permits: u64, now: Moment) {
-        // Which calls end is unknown. The allocator has to hear of those that are not forgotten.
+        // Which calls end is unknown. The allocator has to hear of those that it has not forgotten.
         let known = permits.min(self.running + self.busy);
         let forgotten = std::mem::take(&mut self.forgotten);
         let part = self.part(known, now);
         self.forgotten = forgotten.saturating_sub(permits - known);
-        // What was held until now is spent.
+        // Permits that were held until now are spent.
         self.noted += part.busy;
         self.unguarded += part.busy + part.running;
     }
 
-    /// Takes `permits` out of what is in flight: those first that were forgotten, then those that were spent.
+    /// Removes `permits` from the calls in flight: first forgotten ones, then spent ones, then those in use.
     fn part(&mut self, permits: u64, now: Moment) -> Part {
         let forgotten = permits.min(self.forgotten);
         let running = (permits - forgotten).min(self.running);
@@ -183,8 +184,9 @@ impl SessionCalls {
         Part { forgotten, running, busy }
     }
 
-    /// By now `spent` permits were ever spent. Permits that no caller took to hand back count for as long as a call may take,
-    /// from when the allocator hears of them. The allocator's clock says when that is over: the clock of this node may jump.
+    /// Records that `spent` permits were ever spent. Permits that no caller will hand back count for as long as a call
+    /// may take, from when the allocator hears of them. The allocator's clock times that, because the clock of this
+    /// node may jump.
     pub(crate) fn look(&mut self, spent: u64) {
         if self.cap.is_some() {
             self.unguarded += spent.saturating_sub(self.noted);
@@ -192,13 +194,13 @@ impl SessionCalls {
         self.noted = self.noted.max(spent);
     }
 
-    /// An ask was written.
+    /// Records that an ask was written.
     pub(crate) fn on_ask(&mut self) {
         self.ended = 0;
     }
 
-    /// A lease has ended under `permits` that are in use: the allocator takes them for spent, and counts their calls only for as
-    /// long as a call may take. So they are spent, and said to run until they end.
+    /// Records that a lease has ended under `permits` in use. The allocator takes them for spent, and counts their
+    /// calls only for as long as a call may take. So they are reported as spent and running until they end.
     pub(crate) fn spend(&mut self, permits: u64, now: Moment) {
         self.usage.pass(self.busy, now);
         let permits = permits.min(self.busy);
@@ -207,8 +209,8 @@ impl SessionCalls {
         self.noted += permits;
     }
 
-    /// A grant says by `cap` whether the allocator counts what is in flight. The ask reported that `spent` are spent: a caller
-    /// that spent since then may not have been asked to hand back. And it reported `unguarded`.
+    /// Records from a grant whether the allocator counts calls in flight. The ask reported `spent` and `unguarded`. A
+    /// caller that spent after that may not have been asked to hand back.
     pub(crate) fn on_grant(&mut self, cap: Option<InFlight>, spent: u64, unguarded: u64) {
         if self.cap.is_none() {
             self.noted = spent;
@@ -217,19 +219,20 @@ impl SessionCalls {
         self.reported = unguarded;
     }
 
-    /// The allocator knows nothing of this session. What is in flight ends unheard, and is not spent again.
+    /// Records that the allocator does not know this session. Calls in flight end without a report, and their permits
+    /// are not spent again.
     pub(crate) fn forget(&mut self) {
         self.forgotten += self.running + self.busy;
         (self.running, self.busy) = (0, 0);
         (self.unguarded, self.reported) = (0, 0);
     }
 
-    /// All that was ever spent was `spent`, and is known.
+    /// Records that the allocator needs no report of the `spent` permits.
     pub(crate) fn note(&mut self, spent: u64) {
         self.noted = spent;
     }
 
-    /// Nothing is spent again from now on: what is in use is spent, beside the `spent` permits that ever were.
+    /// Closes the pool: no permit is spent again, and permits in use count as spent, beside the `spent` ones.
     pub(crate) fn close(&mut self, spent: u64) {
         if let Some(cap) = &mut self.cap {
             cap.hold = None;
@@ -240,8 +243,8 @@ impl SessionCalls {
         self.busy = 0;
     }
 
-    /// What is in use on average, as a total in thousandths of a permit and second. It includes the `refused` permits, which
-    /// would have been in use for as long as others are. While that length is unknown, `guess` stands for it.
+    /// Returns the integral of permits in use over time, in thousandths of a permit and second. It includes `refused`
+    /// permits for the mean length of a call, which is `guess` while it is unknown.
     pub(crate) fn usage(&mut self, refused: u64, guess: Duration, now: Moment) -> u64 {
         self.usage.pass(self.busy, now);
         self.usage.refuse(refused, guess);
@@ -249,7 +252,7 @@ impl SessionCalls {
     }
 }
 
-/// Permits that ended, by what they were.
+/// Permits of ended calls, by what they were.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     forgotten: u64,
@@ -258,7 +261,7 @@ struct Part {
 }
 
 impl Usage {
-    /// `busy` permits were in use until now.
+    /// Records that `busy` permits were in use until now.
     fn pass(&mut self, busy: u64, now: Moment) {
         let area = u128::from(busy) * u128::from(nanos(now.since(self.at)));
         self.at = self.at.max(now);

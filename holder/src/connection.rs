@@ -1,5 +1,5 @@
-//! The exchanges of a node with its allocators: which allocator is asked, as which session, which answer is believed, how long an
-//! exchange takes, and when the next one may begin. A driver sends what it says and tells it what came of that.
+//! The exchanges of a node with its allocators: which allocator is asked, in which session, which answer is believed,
+//! how long an exchange takes, and when the next one may begin. A driver sends the exchanges and reports their results.
 //!
 //! One exchange is open at a time. It ends with [`Connection::on_answer`] or [`Connection::on_failure`].
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct Connection {
     rotation: Rotation,
     backoff: Backoff,
-    /// Longest that an exchange may take.
+    /// Longest time that an exchange may take.
     timeout: Duration,
     rtt: Duration,
     /// Nothing is sent before this.
@@ -24,34 +24,35 @@ pub struct Connection {
     left: Option<usize>,
 }
 
-/// An exchange that was begun.
+/// An exchange that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// The place of the allocator that is asked.
+    /// Index of the allocator that is asked.
     pub place: usize,
-    /// The session that it is asked as.
+    /// The session in which it is asked.
     pub session: u64,
-    /// The number of the exchange in its session.
+    /// Sequence number of the exchange in its session.
     pub seq: u64,
     /// When the ask was first sent, or earlier. Leases count from here.
     pub first_sent: Moment,
-    /// How long an exchange takes, as was measured.
+    /// The measured round trip.
     pub rtt: Duration,
     /// How long to wait for the answer.
     pub patience: Duration,
 }
 
-/// What it means that an exchange was no use.
+/// What follows from a failed exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// No allocator is left that has not failed since the last good answer.
+    /// Whether every allocator has failed since the last good answer.
     pub all_failed: bool,
-    /// What is held was lent to a session that is over: each pool goes on as one that the allocator does not know.
+    /// Whether the session that holds the leases is over: no pool's lease is recognised any more.
     pub loses_leases: bool,
 }
 
 impl Connection {
-    /// With so many `allocators`, of which `first` (any number) says which is asked first, as the session that `number` (any) says.
+    /// Creates the exchanges with that many `allocators`. `first` (any number) chooses the first allocator, and `number` (any)
+    /// the session.
     ///
     /// # Panics
     /// If there is no allocator.
@@ -67,22 +68,22 @@ impl Connection {
         }
     }
 
-    /// How long an exchange takes, as was measured.
+    /// Returns the measured round trip.
     pub fn rtt(&self) -> Duration {
         self.rtt
     }
 
-    /// When the next exchange may begin, after a failure.
+    /// Returns when the next exchange may begin, after a failure.
     pub fn quiet_until(&self) -> Moment {
         self.quiet_until
     }
 
-    /// The place of the allocator that is asked.
+    /// Returns the index of the allocator that is asked.
     pub fn place(&self) -> usize {
         self.rotation.current()
     }
 
-    /// The session that it is asked as.
+    /// Returns the session in which it is asked.
     pub fn session(&self) -> u64 {
         self.rotation.session()
     }
@@ -92,12 +93,12 @@ impl Connection {
         self.rotation.is_alone()
     }
 
-    /// The exchange that is open.
+    /// Returns the exchange that is open.
     pub fn open(&self) -> Option<&Exchange> {
         self.open.as_ref()
     }
 
-    /// Begins an exchange. One that is open is given up.
+    /// Begins an exchange. An open one is given up.
     pub fn begin(&mut self, now: Moment) -> Exchange {
         let patience = match self.rotation.has_another() {
             true => patience(self.timeout, self.rtt),
@@ -115,14 +116,14 @@ impl Connection {
         exchange
     }
 
-    /// Whether an answer to exchange `seq` of `session` is the one that is waited for. A network, or a cache between the allocator
-    /// and the node, may deliver an old one.
+    /// Whether exchange `seq` of `session` is the open one. A network, or a cache between the allocator and the node,
+    /// may deliver an old answer.
     pub fn awaits(&self, session: u64, seq: u64) -> bool {
         self.open.is_some_and(|open| open.session == session && open.seq == seq)
     }
 
-    /// An answer to exchange `seq` of `session` has come. Returns the exchange that it ends, and how long that took; `None` if
-    /// this is not the one that is waited for.
+    /// Ends the open exchange with an answer to exchange `seq` of `session`. Returns the exchange and how long it took;
+    /// `None` if the answer is to another exchange.
     pub fn on_answer(&mut self, session: u64, seq: u64, now: Moment) -> Option<(Exchange, Duration)> {
         if !self.awaits(session, seq) {
             return None;
@@ -133,7 +134,8 @@ impl Connection {
         Some((exchange, took))
     }
 
-    /// The answer was a good one: what was to be waited for after an earlier failure is over. Returns the place of the allocator that was left for this one, if that is news.
+    /// Records a good answer, which ends the wait after an earlier failure. Returns the index of the allocator that was
+    /// left for this one, the first time.
     pub fn on_success(&mut self) -> Option<usize> {
         self.rotation.on_answer();
         self.rotation.succeeded();
@@ -142,8 +144,8 @@ impl Connection {
         self.left.take().filter(|left| *left != self.rotation.current())
     }
 
-    /// The exchange was no use: no answer came in time, or nothing that is one. The next allocator is asked from now on, if there is
-    /// another, as the session that `number` (any) says where it needs a new one. `random` is any number: it spreads the wait.
+    /// Records a failed exchange: no answer came in time, or an invalid one. The next allocator, if there is another,
+    /// is asked from now on. `number` (any) chooses its session if it needs a new one. `random` (any) spreads the wait.
     pub fn on_failure(&mut self, now: Moment, number: u64, random: u64) -> Failure {
         self.open = None;
         if self.rotation.is_alone() {
@@ -160,14 +162,14 @@ impl Connection {
         Failure { all_failed: turn.all_failed, loses_leases: turn.loses_leases }
     }
 
-    /// The allocator answered that it is about to stop: the next one is asked from now on. Only where there is another. The
-    /// arguments are those of [`Connection::on_failure`].
+    /// Records that the allocator is about to stop: the next one is asked from now on. Call it only if there is
+    /// another. The arguments are those of [`Connection::on_failure`].
     pub fn on_stopping(&mut self, now: Moment, number: u64, random: u64) -> Failure {
         self.rotation.on_answer();
         self.on_failure(now, number, random)
     }
 
-    /// The allocator disputes what the session said: the next exchange begins another one, of which `number` is any number.
+    /// Begins another session because the allocator disputes this one. `number` (any) chooses it.
     pub fn begin_session(&mut self, number: u64) {
         self.rotation.begin_session(number);
     }

@@ -1,37 +1,39 @@
-//! How fast this process tries to spend: an average over time of attempts, refused ones included. The refill
-//! feeds it totals whenever it looks; it is integer arithmetic on what it is told.
+//! How fast this process tries to spend: an average over time of attempts, refused ones included. The refill passes it
+//! totals whenever it looks. It computes in integers.
 
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
-/// Permits per 1,000 s that one permit a nanosecond makes.
+/// Factor from permits per nanosecond to permits per 1,000 s.
 const MILLI_PER_NANO: u128 = 1_000_000_000_000;
 
-/// 1.0 in the fixed point that weights are computed in.
+/// 1.0 in the fixed point of weights.
 const ONE: u64 = 1 << 32;
 
-/// Shortest and longest half-life: a term, within these. Shorter follows noise, longer is late when a hot spot moves.
+/// Bounds of the half-life, which is a term within them. A shorter one follows noise, a longer one is late when a hot
+/// spot moves.
 const HALF_LIFE_MIN: Duration = Duration::from_millis(500);
 const HALF_LIFE_MAX: Duration = Duration::from_secs(1);
 
-/// A time-aware exponential average: what was seen a half-life ago counts half, however often it is looked at.
+/// A time-aware exponential average: an observation counts half after a half-life, however often the average is
+/// updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
     /// Permits per 1,000 s.
     milli: u64,
-    /// The total when it was last looked at.
+    /// Total of attempts at the last observation.
     attempts: u64,
     at: Moment,
 }
 
 impl Demand {
-    /// No demand yet.
+    /// Creates an average of zero.
     pub fn new(now: Moment) -> Self {
         Demand { milli: 0, attempts: 0, at: now }
     }
 
-    /// Learns that by `now` there were `attempts` in total, in permits. A total that fell counts as none.
+    /// Observes that `attempts` is the total at `now`, in permits. A total that fell counts as no attempt.
     pub fn observe(&mut self, attempts: u64, now: Moment, term: Duration) {
         let elapsed = nanos(now.since(self.at));
         if elapsed == 0 {
@@ -47,24 +49,24 @@ impl Demand {
         self.at = now;
     }
 
-    /// Permits per 1,000 s.
+    /// Returns the demand in permits per 1,000 s.
     pub fn milli(&self) -> u64 {
         self.milli
     }
 
-    /// The total it was last told.
+    /// Returns the total at the last observation.
     pub fn attempts(&self) -> u64 {
         self.attempts
     }
 
-    /// Nothing was tried for so long that the past says nothing.
+    /// Sets the demand to zero, after so long a silence that the past says nothing.
     pub fn reset(&mut self) {
         self.milli = 0;
     }
 }
 
-/// `2^(−elapsed/half_life)`, as a part of [`ONE`]: whole half-lives by shifting, the rest by the cubic that starts
-/// with the curve's slope and ends at ½; it is within a twentieth of a percent everywhere.
+/// Returns `2^(−elapsed/half_life)`, as a part of [`ONE`]: whole half-lives by shifting, the rest by the cubic that
+/// starts with the curve's slope and ends at ½. The error is below a twentieth of a percent everywhere.
 fn remaining(elapsed: u64, half_life: u64) -> u64 {
     let halvings = elapsed / half_life;
     if halvings >= 32 {
@@ -79,7 +81,7 @@ fn remaining(elapsed: u64, half_life: u64) -> u64 {
     (ONE - fall) >> halvings
 }
 
-/// A product of two parts of [`ONE`].
+/// Multiplies two parts of [`ONE`].
 fn mul(a: u64, b: u64) -> u64 {
     u64::try_from(u128::from(a) * u128::from(b) / u128::from(ONE)).expect("both are at most one")
 }
@@ -94,7 +96,7 @@ mod tests {
         Moment::from_nanos(millis * 1_000_000)
     }
 
-    /// Demand after `attempts_per_step` every `step` for `steps`, in permits a second.
+    /// Returns the demand after `attempts_per_step` every `step` for `steps`, in permits a second.
     fn after(steps: u64, step: u64, attempts_per_step: u64) -> u64 {
         let mut demand = Demand::new(millis(0));
         for i in 1..=steps {

@@ -13,7 +13,7 @@ pub struct Hand {
 }
 
 impl Hand {
-    /// Nothing, of a lease that is over.
+    /// Creates it without permits, with a lease that is over.
     pub fn new() -> Self {
         Hand::default()
     }
@@ -29,7 +29,7 @@ impl Hand {
         Ok(free)
     }
 
-    /// Frees what was set aside.
+    /// Frees permits that were set aside.
     pub fn put_back(&self, permits: u64) {
         let Balance { free, held } = self.balance.get();
         self.balance.set(Balance { free: free + permits, held: held - permits });
@@ -97,15 +97,15 @@ impl Permits for Hand {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     gait: Cell<Gait>,
-    /// When it was, or would have been, empty; `None` while no rate is lent.
+    /// When the bucket was, or would have been, empty, in nanoseconds; `None` while no rate is lent.
     empty: Cell<Option<u64>>,
 }
 
 impl Bucket {
-    /// Takes `permits` out of it.
+    /// Takes `permits` out of the bucket.
     ///
     /// # Errors
-    /// If there are fewer in it. Nothing changes then.
+    /// If it holds fewer. Nothing changes then.
     pub fn take(&self, permits: u64, now: Moment) -> Result<(), Short> {
         let Gait { interval, depth } = self.gait.get();
         let (empty, now) = (self.empty.get().ok_or(Short::Early)?, now.as_nanos());

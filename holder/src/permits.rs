@@ -1,5 +1,6 @@
-//! Where a holder's permits are kept, as this crate sees it: a word that callers take from, and a bucket beside it where the
-//! limit has a steady flow. The client implements both with atomics; [`crate::hand`] is a plain implementation for one thread.
+//! Where a holder's permits are kept, as this crate sees it: a count that callers take from, and a bucket beside it
+//! where the limit has a steady flow. The client implements both with atomics; [`crate::hand`] is a plain
+//! implementation for one thread.
 
 use lessor_protocol::Moment;
 use std::sync::Arc;
@@ -8,43 +9,44 @@ use std::sync::Arc;
 ///
 /// Callers take from it at any time; a [`crate::refill::Refill`] changes it, one call at a time.
 pub trait Permits {
-    /// What is in it now. Whatever is not in it was spent or taken out.
+    /// Returns the permits in it now. All others were spent or taken out.
     fn balance(&self) -> Balance;
 
-    /// The instant at which the lease ends.
+    /// Returns the instant at which the lease ends.
     fn deadline(&self) -> Moment;
 
-    /// Permits that callers were refused so far, in total.
+    /// Returns the permits that callers were refused so far, in total.
     fn refused(&self) -> u64;
 
     /// Spends `permits` and returns how many are still free.
     ///
     /// # Errors
-    /// If there are fewer, or the lease is over. Nothing changes then.
+    /// If fewer are free, or the lease is over. Nothing changes then.
     fn take(&self, permits: u64, now: Moment) -> Result<u64, Short>;
 
     /// Spends `permits` that a call had set aside, and returns how many are still free.
     fn spend_held(&self, permits: u64) -> u64;
 
-    /// Adds `permits`, takes `lost` out again (as far as they are free), and moves the deadline to `deadline` unless it is later
-    /// already. Returns how many of `lost` were free.
+    /// Adds `permits`, takes `lost` out (as far as they are free), and moves the deadline forward to `deadline` unless
+    /// it is later already. Returns how many of `lost` were free.
     fn install(&self, permits: u64, lost: u64, deadline: Moment) -> u64;
 
-    /// Takes out what is free beyond `keep`, and returns it.
+    /// Takes out the free permits beyond `keep`, and returns their number.
     fn shed(&self, keep: u64) -> u64;
 
-    /// Ends the lease, whatever its deadline, takes out all that is free, and returns it. The next [`Permits::install`] sets the
-    /// deadline anew.
+    /// Ends the lease, whatever its deadline, takes out all free permits, and returns their number. The next
+    /// [`Permits::install`] sets the deadline anew.
     fn end(&self) -> u64;
 }
 
 /// A bucket that mints the permits of a steady flow. Callers take from it after they have taken from the [`Permits`].
 pub trait Pacer: Default {
-    /// Goes by `gait` from `now` on, with a bucket in which there is what takes `saved` nanoseconds to mint. Only after
+    /// Starts minting by `gait` from `now` on. The bucket holds what is minted in `saved` nanoseconds. Only after
     /// [`Pacer::stop`].
     fn go(&self, gait: Gait, saved: u64, now: Moment);
 
-    /// Lets nothing through from now on. Returns how long what is in the bucket took to mint, in nanoseconds, if a rate was lent.
+    /// Stops: lets no call through from now on. Returns the content of the bucket, as the nanoseconds in which it is
+    /// minted, if a rate was lent.
     fn stop(&self, now: Moment) -> Option<u64>;
 }
 
@@ -58,7 +60,7 @@ impl<P: Pacer> Pacer for Arc<P> {
     }
 }
 
-/// What is held at one instant.
+/// The permits held at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
     /// Free to spend.
@@ -68,29 +70,29 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// All that may still be spent.
+    /// Returns all permits that may still be spent.
     pub fn total(self) -> u64 {
         self.free + self.held
     }
 }
 
-/// Why a take gave nothing.
+/// Why permits could not be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Short {
     /// Too few permits are free.
     Empty,
     /// The lease is over.
     Expired,
-    /// The permits are there, and their time is not yet: see [`Pacer`].
+    /// The permits are there, but the steady flow does not allow them yet: see [`Pacer`].
     Early,
 }
 
-/// What a bucket goes by, in nanoseconds of the node's clock.
+/// Speed and size of a bucket, in nanoseconds of the node's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gait {
-    /// The time for one permit.
+    /// Time in which one permit is minted.
     pub interval: u64,
-    /// The time in which the bucket fills up. A call that costs more is never let through.
+    /// Time in which the bucket fills up. A call that costs more never passes.
     pub depth: u64,
 }
 

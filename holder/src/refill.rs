@@ -1,9 +1,9 @@
-//! When to ask for more, what to say, and what to believe of the answer: one node's side of one pool. The
-//! background task drives it with the time and random numbers as arguments; it does no IO.
+//! When to ask for more, what to say, and what to believe of the answer: one node's side of one pool. The background
+//! task drives it with the time and random numbers as arguments; it does no IO.
 //!
-//! Low water is a time, not a percentage: it asks when what is in hand would last only a few round trips. It gives
-//! back what its demand does not need, and all of it after a term without any: rare calls are for those who wait a
-//! round trip, not for a permit that sits idle. It always says totals.
+//! Low water is a time, not a percentage: the node asks when its permits would last only a few round trips. It returns
+//! permits that its demand does not need, and all of them after a term without demand. A rare call waits a round trip
+//! rather than have a permit sit idle for it. Asks always say totals.
 
 mod aside;
 mod asked;
@@ -33,95 +33,97 @@ use std::time::Duration;
 use stuck::patience;
 use unrecognised::Unrecognised;
 
-/// Permits that the first ask for a limit wants, before a caller tries to spend. It is enough for the first calls of a slow user,
-/// and too little for other users to miss.
+/// Permits that the first ask for a limit wants, before a caller tries to spend. It is enough for the first calls of a
+/// slow user, and too little for other users to miss.
 const FIRST_WANT: u64 = 8;
 
-/// A lease is renewed when this part of its term is left, in percent, so that a lost answer can be made good.
+/// Part of the term that is left when a lease is renewed, in percent. It leaves time to make good a lost answer.
 const RENEW_PERCENT: u32 = 25;
 
-/// A wait that was told is stretched by up to this part, in percent, lest all nodes come back at once.
+/// Largest part by which a wait is stretched, in percent, so that nodes do not all come back at once.
 const JITTER_PERCENT: u64 = 20;
 
-/// Calls that must have failed to come before a silence says that demand is over: by chance they stay away once in a
-/// thousand times. Fewer would take a pause between two calls for the end, more would sit on permits for longer.
+/// Calls expected during a silence after which demand counts as over: by chance they stay away once in a thousand times.
+/// A smaller value would take a pause between two calls for the end; a larger one would hold permits for longer.
 const SILENT_CALLS: u128 = 7;
 
-/// One permit is kept for so long after a call, for the next one: who calls now and then is not refused each time. The
-/// lease that holds it may last for twice as long where most of a pool is there; at its renewal the permit goes back.
+/// Time for which one permit is kept after a call, so that occasional calls are not refused each time. The lease that
+/// holds it may last twice as long where most of a pool is left; the permit is returned at its renewal.
 const SPARE_FOR: Duration = Duration::from_secs(1);
 
-/// What was granted in an answer that never came is over by then: the ask may have been on its way as long as the lease lasts.
+/// Time after which permits of an answer that never came are over: the ask may have been on its way as long as the
+/// lease lasts.
 const LATE_ANSWER_MAX: Duration = TERM_MAX.saturating_mul(3);
 
-/// What has ended and is not spent again here is told so many times a term: others may wait for it. More would find it
-/// sooner, fewer would cost less.
+/// Reports per term of ended calls whose permits are not spent again here: others may wait for them. A larger value would
+/// tell of them sooner, a smaller one would cost less.
 const HAND_BACKS_PER_TERM: u32 = 4;
 
-/// The term until the first grant says one.
+/// The term until the first grant.
 const INITIAL_TERM: Duration = Duration::from_millis(500);
 
-/// One node's side of one pool. Written by the background task only.
+/// One node's side of one pool. Only the background task writes it.
 #[derive(Clone, Debug)]
 pub struct Refill<P> {
-    /// Permits ever put into the slot, and ever taken out of it unspent: the rest of them is spent or in it.
+    /// Permits ever put into the slot, and ever taken out of it unspent. The difference is spent or in the slot.
     installed: u64,
     removed: u64,
-    /// What had been spent when the allocator last began to count from zero.
+    /// Total spent when the allocator last began to count from zero.
     forgotten: u64,
-    /// What had been let pass in shadow mode when the allocator last began to count from zero, and what it was told.
+    /// Permits let pass in shadow mode: the total when the allocator last began to count from zero, and the total
+    /// reported.
     shadow: Shadow,
     demand: Demand,
-    /// Attempts when the last ask was written.
+    /// Total of attempts when the last ask was written.
     attempted: u64,
-    /// What is in flight, where the allocator counts that.
+    /// The calls in flight, where the allocator counts them.
     calls: Rare<SessionCalls>,
-    /// What callers have reserved.
+    /// The permits that callers have reserved.
     reserved: Rare<Reserved>,
-    /// No caller may spend any more: what comes back is not for the slot.
+    /// Whether spending is stopped: permits that come back do not go into the slot.
     is_stopped: bool,
     /// When an attempt was last seen.
     tried: Moment,
-    /// How much was spent when the line was last seen to move, and when that was.
+    /// Total spent when the line was last seen to move, and when that was.
     moved: (u64, Moment),
-    /// How long it may stand still, in terms.
+    /// Terms for which the line may stand still.
     patience: u32,
-    /// Whether the ask that was written last gives everything back for that reason.
+    /// Whether the last ask returns everything because the line stood still.
     stepping_back: bool,
-    /// How long the lease lasts.
+    /// The term of the lease.
     term: Duration,
-    /// For how long to hold permits in advance.
+    /// Time for which to hold permits in advance.
     horizon: Duration,
-    /// The answer told not to ask sooner.
+    /// Earliest time for the next ask, as the answer told.
     not_before: Moment,
-    /// While what is in hand is nothing that the allocator knows.
+    /// Set while the allocator does not know the lease.
     unrecognised: Option<Unrecognised>,
-    /// It was given up a moment ago, for what an answer brings.
+    /// Whether an unrecognised lease has just been given up for the grant that is being installed.
     made_way: bool,
     /// The last ask that was written.
     asked: Option<Asked>,
-    /// What the allocator knows to be lent.
+    /// Permits that the allocator knows to be lent.
     known: Known,
-    /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
+    /// Whether the allocator has granted anything, even nothing, since it last began to count from zero.
     is_known: bool,
     phase: Phase,
-    /// When to ask because of an event, [`Moment::NEVER`] if there was none, and when an event may be acted on next.
+    /// When to ask because of an event ([`Moment::NEVER`] if there was none), and when the next event may be acted on.
     event_due: Moment,
     acted: Moment,
-    /// Since when an ask is due that was put off; [`Moment::NEVER`] if none was.
+    /// Since when an ask that was put off is due; [`Moment::NEVER`] if none was.
     overdue: Moment,
-    /// What it mints by, where the limit has a steady flow.
+    /// The rate lease in use, where the limit has a steady flow.
     rate: RateHeld<P>,
 }
 
-/// How far things have come with the allocator.
+/// State of the conversation with the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Never answered; whether it wants a first lease before a caller tries.
+    /// Never answered. An eager pool wants a first lease before a caller tries.
     New { eager: bool },
-    /// Answered, and there is something to tell or to hold.
+    /// Answered, and there is something to report or to hold.
     Active,
-    /// Nothing held, nothing spent that was not told: silent until a caller tries.
+    /// Nothing held and nothing to report: silent until a caller tries.
     Idle,
 }
 
@@ -132,31 +134,32 @@ struct Shadow {
     reported: u64,
 }
 
-/// What the handles have seen, read at one instant.
+/// Totals and queues of the handles, read at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Permits refused so far, in total.
     pub refused: u64,
     /// Permits that callers queue for.
     pub waiting: u64,
-    /// The largest call that a steady flow has kept waiting, in permits. Of another limit, the call that is first in line.
+    /// The largest call that a steady flow has kept waiting, in permits. Of another limit, the call that is first in
+    /// line.
     pub largest: u64,
-    /// Of `refused`, permits that were let pass all the same, for the limit is in shadow mode.
+    /// Of `refused`, permits that passed all the same because the limit is in shadow mode.
     pub shadow_refused: u64,
 }
 
-/// What an answer was worth.
+/// Whether a grant was installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Belief {
     /// The slot was refilled.
     Installed,
-    /// It says what cannot be: more than was wanted, more kept than held, or for longer than any term. Nothing was
+    /// The grant is impossible: more than was wanted, more kept than held, or longer than any term. Nothing was
     /// installed.
     Invalid,
 }
 
 impl<P: Pacer> Refill<P> {
-    /// Nothing held and nothing spent. An `eager` one asks for a small first lease at once.
+    /// Creates it with nothing held and nothing spent. An `eager` one asks for a small first lease at once.
     pub fn new(now: Moment, eager: bool) -> Self {
         Refill {
             installed: 0,
@@ -188,7 +191,7 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// What callers take from beside the slot, from when the limit was first known to have a steady flow.
+    /// Returns the bucket that callers take from beside the slot, once the limit is known to have a steady flow.
     pub fn pace(&self) -> Option<&P> {
         self.rate.pace()
     }
@@ -198,19 +201,20 @@ impl<P: Pacer> Refill<P> {
         self.rate.is_paced
     }
 
-    /// Permits spent since the beginning. Those that are in use and will be spent again are not, nor what is reserved.
+    /// Returns the permits spent since the beginning. Reserved permits and those in use that will be spent again do not
+    /// count.
     pub fn spent(&self, slot: &impl Permits) -> u64 {
         let unspent = slot.balance().total() + self.calls.busy() + self.reserved.permits();
         self.installed - self.removed - unspent
     }
 
-    /// Permits that calls ever got: those that are spent, and each time one that is spent again was in use. Those that are
-    /// reserved count once they are spent.
+    /// Returns the permits that calls ever got: those spent, and reusable ones each time they were in use. Reserved
+    /// permits count once they are spent.
     pub fn admitted(&self, slot: &impl Permits) -> u64 {
         self.spent(slot) + self.calls.used()
     }
 
-    /// When to ask next: now or earlier if it is time, [`Moment::NEVER`] if there is nothing to say.
+    /// Returns when to ask next: now or earlier if it is time, [`Moment::NEVER`] if there is nothing to say.
     pub fn due(&self, slot: &impl Permits, seen: Seen, now: Moment, rtt: Duration) -> Moment {
         let tried = self.has_tried(slot, seen);
         match self.phase {
@@ -237,7 +241,7 @@ impl<P: Pacer> Refill<P> {
         let balance = slot.balance();
         let holds = balance.total() + self.reserved.permits() > 0;
         if let Some(ends) = self.rate.turn_ends() {
-            // Asking again is handing over: not before the turn is over, or nothing is left to spend.
+            // The next ask hands the turn over: not before the turn is over, unless nothing is left to spend.
             return if balance.total() == 0 && seen.waiting > 0 { soonest } else { renew.min(ends) };
         }
         let lacks_room = self.calls.hold().is_some_and(|_| self.target(rtt) > self.calls.busy());
@@ -247,20 +251,20 @@ impl<P: Pacer> Refill<P> {
             return if holds { soonest.min(renew) } else { soonest };
         }
         if self.calls.hold().is_some() {
-            // What is in hand does not become less by being used.
+            // Permits in hand do not become fewer by being used.
             return renew;
         }
         if balance.total() == 0 {
             return if holds { renew } else { renew.max(self.not_before) };
         }
-        // Milli-permits a second: what is beyond low water lasts so many nanoseconds.
+        // Demand is in milli-permits a second; the permits beyond low water last this many nanoseconds.
         let demand = u128::from(self.demand.milli().max(1));
         let lasts = u128::from(balance.free.saturating_sub(self.low_water(rtt))) * 1_000_000_000_000 / demand;
         let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX));
         renew.min((now + lasts).max(self.not_before))
     }
 
-    /// Sheds what is not needed and writes the ask. It stays true however late it arrives.
+    /// Sheds permits that are not needed and writes the ask. The ask stays true however late it arrives.
     pub fn write(&mut self, slot: &impl Permits, seen: Seen, now: Moment, rtt: Duration) -> Ask {
         if self.unrecognised.is_some() {
             if !self.is_used_up(slot, now) {
@@ -295,7 +299,7 @@ impl<P: Pacer> Refill<P> {
             calls.look(spent);
             calls.on_ask();
         }
-        // Read first, and what has been spent since is held in it: said to be held, or spent and said to be running.
+        // The total spent was read before the balance: a permit that a caller spends in between is reported as held.
         let balance = slot.balance();
         let at_least = match self.phase {
             Phase::New { eager: true } => FIRST_WANT,
@@ -324,14 +328,14 @@ impl<P: Pacer> Refill<P> {
         ask
     }
 
-    /// Whether no caller has tried for a term, and for so long that at the last known demand a caller would have.
+    /// Whether no caller has tried for a horizon, and for so long that a caller would have at the last known demand.
     fn is_idle_for_good(&self, now: Moment) -> bool {
         let silent = now.since(self.tried);
         silent >= self.horizon && mean(self.demand.milli(), silent) >= SILENT_CALLS * PERMIT
     }
 
-    /// Installs what was granted for the ask that was written last, which was first sent at `first_sent`.
-    /// `random` is any number: it spreads the next ask.
+    /// Installs the grant for the last ask, which was first sent at `first_sent`. `random` is any number: it spreads
+    /// the next ask.
     pub fn believe(
         &mut self,
         slot: &impl Permits,
@@ -359,8 +363,8 @@ impl<P: Pacer> Refill<P> {
         let deadline = clocks.holder_end(first_sent, grant.term);
         let lost = ask.held - grant.kept;
         self.learn_of_cap(grant.in_flight, &ask);
-        // One that is over by now may end before the one that made way for it: of its permits none is spent. What is not
-        // claimed is given back.
+        // A new lease that is over by now may end before the unrecognised one that was given up for it: none of its
+        // permits may be spent. The next ask does not claim them, and so returns them.
         let permits = if made_way && now >= deadline { 0 } else { grant.permits };
         let dropped = self.install(slot, permits, lost, deadline);
         if let Some(calls) = self.calls.unusual() {
@@ -388,18 +392,19 @@ impl<P: Pacer> Refill<P> {
 
     /// Whether `grant` can be an answer to the ask that was written last.
     fn can_be(&self, grant: &Grant) -> bool {
-        // No node has to wait for longer than a term to ask again: a longer wait would keep it silent as long as the grant says.
+        // A node never has to wait longer than a term to ask again: a longer wait would silence it for as long as the
+        // grant says.
         let longest = grant.term.max(grant.ask_after);
         let is_sane = longest <= TERM_MAX && RateHeld::<P>::is_sane(&grant.rate);
         is_sane && self.asked.is_some_and(|ask| grant.permits <= ask.want && grant.kept <= ask.held)
     }
 
-    /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
+    /// Whether the allocator has granted anything, even nothing, since it last began to count from zero.
     pub fn is_known(&self) -> bool {
         self.is_known
     }
 
-    /// When the next ask may bring something.
+    /// Returns when the next ask may bring something.
     pub fn not_before(&self) -> Moment {
         self.not_before
     }
@@ -417,7 +422,7 @@ impl<P: Pacer> Refill<P> {
     }
 }
 
-/// `wait`, stretched by up to [`JITTER_PERCENT`].
+/// Stretches `wait` by up to [`JITTER_PERCENT`].
 fn jittered(wait: Duration, random: u64) -> Duration {
     wait.saturating_add(wait / 100 * u32::try_from(random % (JITTER_PERCENT + 1)).expect("a percentage"))
 }

@@ -1,18 +1,18 @@
-//! Which of several allocators is asked, and as which session. Pure: the background task tells it what came of an exchange and
-//! hands it random numbers.
+//! Which of several allocators is asked, and in which session. Pure: the background task reports results of exchanges
+//! and passes random numbers.
 //!
-//! A node stays with one allocator for as long as that answers. An allocator that is left is known no more. What a session has
-//! heard from one allocator is told to no other, nor to the same one in another life of this node's books.
+//! A node stays with one allocator for as long as it answers. Nothing is kept of an allocator that was left. A session
+//! reports what it got from one allocator to no other, nor to the same one after it counts anew.
 
 use lessor_protocol::PERMITS_MAX;
 
-/// Which allocator is asked.
+/// The choice of the allocator that is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rotation {
     current: usize,
-    /// Exchanges in a row that were no use, with one allocator after the other.
+    /// Failed exchanges in a row, with one allocator after the other.
     failures: usize,
-    /// For each allocator the session that it is asked as, unless one is to begin.
+    /// For each allocator the session in which it is asked, unless one is to begin.
     sessions: Vec<Option<Session>>,
 }
 
@@ -20,30 +20,32 @@ pub struct Rotation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Session {
     number: u64,
-    /// Exchanges that were begun.
+    /// Exchanges that have begun.
     seq: u64,
-    /// Whether any answer was believed. Until then it owns nothing, whatever was lent to it in answers that were lost.
+    /// Whether any answer was believed. Until then the session owns nothing, even if permits were lent to it in answers
+    /// that were lost.
     is_answered: bool,
 }
 
-/// What it means that an exchange was no use.
+/// What follows from a failed exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// None is left that was not tried since the last good answer: it is time for a pause.
+    /// Whether every allocator has failed since the last good answer: it is time for a pause.
     pub all_failed: bool,
-    /// What is held was lent to a session that asks no allocator any more.
+    /// Whether the session that holds the leases is over.
     pub loses_leases: bool,
 }
 
 impl Session {
-    /// One that owns nothing. `random` is any number.
+    /// Creates a session that owns nothing. `random` is any number.
     fn new(random: u64) -> Self {
         Session { number: 1 + random % PERMITS_MAX, seq: 0, is_answered: false }
     }
 }
 
 impl Rotation {
-    /// Among so many `addresses`, of which `first` (any number) says which is asked first, as the session that `random` says.
+    /// Creates the choice among that many `addresses`. `first` (any number) chooses the first allocator, and `random`
+    /// its session.
     ///
     /// # Panics
     /// If there is no address.
@@ -55,49 +57,49 @@ impl Rotation {
         Rotation { current, failures: 0, sessions }
     }
 
-    /// Whether there is no other.
+    /// Whether there is only one allocator.
     pub fn is_alone(&self) -> bool {
         self.sessions.len() == 1
     }
 
-    /// Whether there is another that has not failed since the last good answer.
+    /// Whether there is another allocator that has not failed since the last good answer.
     pub fn has_another(&self) -> bool {
         self.failures + 1 < self.sessions.len()
     }
 
-    /// The place of the one that is asked.
+    /// Returns the index of the allocator that is asked.
     pub fn current(&self) -> usize {
         self.current
     }
 
-    /// The session that it is asked as.
+    /// Returns the session in which it is asked.
     pub fn session(&self) -> u64 {
         self.here().number
     }
 
-    /// The number of the exchange that begins.
+    /// Begins an exchange and returns its sequence number.
     pub fn next_seq(&mut self) -> u64 {
         let here = self.here_mut();
         here.seq += 1;
         here.seq
     }
 
-    /// An answer came that is believed.
+    /// Records that an answer was believed.
     pub fn on_answer(&mut self) {
         self.here_mut().is_answered = true;
     }
 
-    /// It was a good one.
+    /// Records that the answer was a good one.
     pub fn succeeded(&mut self) {
         self.failures = 0;
     }
 
-    /// The same allocator is asked as another session.
+    /// Begins another session with the same allocator.
     pub fn begin_session(&mut self, random: u64) {
         self.sessions[self.current] = Some(Session::new(random));
     }
 
-    /// The exchange was no use: the next one is asked, if there is another.
+    /// Records a failed exchange: the next allocator is asked, if there is another.
     pub fn failed(&mut self, random: u64) -> Turn {
         self.failures = self.failures.saturating_add(1);
         let all_failed = self.failures >= self.sessions.len();
@@ -107,7 +109,7 @@ impl Rotation {
         let left = self.current;
         let loses_leases = self.here().is_answered;
         if loses_leases {
-            // When it is asked again, it may still remember this one.
+            // When this allocator is asked again, it may still remember the old session.
             self.sessions[left] = None;
         }
         self.current = (left + 1) % self.sessions.len();
@@ -128,12 +130,12 @@ impl Rotation {
 mod tests {
     use super::*;
 
-    /// Three of them, of which the second is asked first.
+    /// Creates three allocators, of which the second is asked first.
     fn three() -> Rotation {
         Rotation::new(3, 4, 100)
     }
 
-    /// The same after a good exchange.
+    /// Does the same as [`three`], after a good exchange.
     fn settled() -> Rotation {
         let mut rotation = three();
         rotation.next_seq();
@@ -179,15 +181,14 @@ mod tests {
         rotation.on_answer();
         assert!(rotation.failed(8).loses_leases, "this one has answered too");
         assert!(!rotation.failed(9).loses_leases, "it has not answered, so nothing was lent");
-        // Round again, to one that may remember.
+        // Round again, to an allocator that may remember.
         let third = rotation.session();
         assert_eq!((rotation.current(), third), (1, 10));
         assert!(third != first && third != second);
         assert_eq!(rotation.next_seq(), 1);
     }
 
-    /// What it may have lent to a session in an answer that was lost comes back with the next ask of that session. Of one that
-    /// is never heard of again it would burn.
+    /// Permits lent to a session in a lost answer come back with its next ask. If the session ended, they would burn.
     #[test]
     fn a_session_that_was_never_answered_goes_on_when_its_turn_comes() {
         let mut rotation = three();

@@ -1,5 +1,5 @@
-//! Which pools one exchange is for: those whose ask is due, and with them those whose ask could wait. A driver looks at each of its
-//! pools before each exchange.
+//! Which pools one exchange is for: those whose ask is due, and with them those whose ask could wait. A driver looks at
+//! each of its pools before each exchange.
 
 use crate::permits::{Pacer, Permits};
 use crate::refill::{GOES_ALONG, Refill, Seen};
@@ -16,30 +16,31 @@ pub struct Round<T> {
     began: Moment,
     rtt: Duration,
     due: Vec<T>,
-    /// The latest moment for any of them.
+    /// The latest moment for any of the due asks.
     latest: Option<Moment>,
-    /// When the first of the others is due.
+    /// When the first of the other pools is due.
     next: Moment,
 }
 
-/// How a pool stands when it is looked at.
+/// What a look at a pool found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stands {
     /// Its ask goes into this exchange.
     Due,
     /// Its ask is due later.
     Waits,
-    /// It has nothing to hold or to tell: it is looked at again once it is called.
+    /// The pool has nothing to hold or to report: it is looked at again once it is called.
     Rests,
 }
 
 impl<T> Round<T> {
-    /// No pool was looked at. It is `now`, the exchange before this one began at `began`, and one takes `rtt`.
+    /// Starts a round at `now`. The exchange before this one began at `began`, and a round trip takes `rtt`.
     pub fn new(now: Moment, began: Moment, rtt: Duration) -> Self {
         Round { now, began, rtt, due: vec![], latest: None, next: Moment::NEVER }
     }
 
-    /// Looks at `pool`, of which callers have `seen` so much. Its ask may wait for others if it `is_key`: one of many keys.
+    /// Looks at `pool`, whose handles have `seen` these totals. Its ask may wait for others if it `is_key`: one of many
+    /// keys.
     pub fn look<P: Pacer>(
         &mut self,
         pool: T,
@@ -70,8 +71,8 @@ impl<T> Round<T> {
         if rests { Stands::Rests } else { Stands::Waits }
     }
 
-    /// The pools whose asks go into an exchange now, and when to look again. Where more are due than fit, those go first whose
-    /// `deadline` is the earliest.
+    /// Returns the pools whose asks go into an exchange now, and when to look again. If more are due than fit, those
+    /// with the earliest `deadline` go first.
     pub fn finish(self, mut deadline: impl FnMut(&T) -> Moment) -> (Vec<T>, Moment) {
         let Round { now, mut due, latest, next, .. } = self;
         match latest {

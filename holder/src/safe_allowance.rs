@@ -1,8 +1,8 @@
-//! What this process may go on with of one limit while no allocator answers: a part of its reserve, spent evenly. The
-//! background task is told of it, calls take from it; it reads no clock.
+//! The permits of one limit that this process may spend while no allocator answers: a part of its reserve, spent
+//! evenly. The background task receives it, calls take from it; it reads no clock.
 //!
-//! A call of n permits needs the time of n − 1 before it and of n after it. So any interval in which k intervals fit holds
-//! at most k + 1 permits, however large the calls are, and one of length `span` holds no more than the share.
+//! A call of n permits needs n − 1 intervals before it and n after it. So a span of k intervals holds at most k + 1
+//! permits, however large the calls are, and an interval of length `span` holds no more than the share.
 
 use lessor_protocol::rare::Usual;
 use lessor_protocol::{ClockBounds, Moment, SafeShare};
@@ -12,13 +12,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub struct SafeAllowance {
     held: Option<Held>,
-    /// When what was taken last is paid for.
+    /// When the last take is paid for.
     paid: Moment,
-    /// When all that was taken has left the longest window of any share that was told.
+    /// When all spends have left the longest window of any share.
     clear: Moment,
 }
 
-/// No share was told, and nothing was taken.
+/// No share was received, and nothing was taken.
 impl Usual for SafeAllowance {
     const USUAL: &'static Self = &SafeAllowance { held: None, paid: Moment::ORIGIN, clear: Moment::ORIGIN };
 }
@@ -29,7 +29,7 @@ impl Default for SafeAllowance {
     }
 }
 
-/// What [`SafeAllowance::try_take`] took.
+/// A take of [`SafeAllowance::try_take`], which can be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paid {
     before: Moment,
@@ -45,8 +45,8 @@ struct Held {
 }
 
 impl SafeAllowance {
-    /// An allocator told of `share` in its answer to an ask that was first sent at `first_sent`. What it told before holds
-    /// until its end where it says nothing now.
+    /// Takes in the `share` of an answer to an ask that was first sent at `first_sent`. Without one, an earlier share
+    /// holds until its end.
     pub fn tell(&mut self, share: Option<SafeShare>, first_sent: Moment, clocks: ClockBounds) {
         let Some(share) = share.filter(SafeShare::is_sane) else { return };
         let ends = clocks.holder_end(first_sent, share.lasts);
@@ -54,31 +54,31 @@ impl SafeAllowance {
         self.note();
     }
 
-    /// Goes on as a share of which as much is spent as of `earlier`, or of this one, if that is more.
+    /// Carries over the spends of `earlier`, so that the later end of both counts.
     pub fn inherit(&mut self, earlier: &SafeAllowance) {
         self.paid = self.paid.max(earlier.paid);
         self.clear = self.clear.max(earlier.clear);
         self.note();
     }
 
-    /// Whether what was taken has left every window, so that a new share may be spent beside it.
+    /// Whether all spends have left every window, so that a new share may be spent beside them.
     pub fn is_forgettable(&self, now: Moment) -> bool {
         now >= self.clear
     }
 
-    /// Extends the time for which what was taken is remembered, by the share that is held.
+    /// Extends the time for which spends are remembered, according to the share that is held.
     fn note(&mut self) {
         if let Some(held) = self.held.filter(|_| self.paid > Moment::ORIGIN) {
             self.clear = self.clear.max(self.paid + times(held.interval, held.permits));
         }
     }
 
-    /// Takes `permits`, if that is due by now.
+    /// Takes `permits`, if they are due by now.
     pub fn take(&mut self, permits: u64, now: Moment) -> bool {
         self.try_take(permits, now).is_some()
     }
 
-    /// The same, with what [`SafeAllowance::put_back`] undoes.
+    /// Takes `permits` like [`SafeAllowance::take`], and returns what [`SafeAllowance::put_back`] needs to undo it.
     pub fn try_take(&mut self, permits: u64, now: Moment) -> Option<Paid> {
         let (Some(held), Some(Duration::ZERO)) = (self.held, self.wait(permits, now)) else { return None };
         let before = std::mem::replace(&mut self.paid, now + times(held.interval, permits));
@@ -86,14 +86,15 @@ impl SafeAllowance {
         Some(Paid { before, after: self.paid })
     }
 
-    /// Undoes a take that was not spent, unless another one came after it: then it stays spent.
+    /// Undoes a take that was not spent, unless another take came after it: then it stays spent.
     pub fn put_back(&mut self, taken: Paid) {
         if self.paid == taken.after {
             self.paid = taken.before;
         }
     }
 
-    /// `permits` were spent beyond what was there: the next that fall due pay for them. False if there is no share.
+    /// Records `permits` that were spent beyond the share: the next that fall due pay for them. Returns false if there
+    /// is no share.
     pub fn owe(&mut self, permits: u64, now: Moment) -> bool {
         let Some(held) = self.held else { return false };
         self.paid = self.paid.max(now) + times(held.interval, permits);
@@ -101,7 +102,7 @@ impl SafeAllowance {
         true
     }
 
-    /// How long it is until `permits` can be taken; `None` if never.
+    /// Returns how long it is until `permits` can be taken; `None` if never.
     pub fn wait(&self, permits: u64, now: Moment) -> Option<Duration> {
         let held = self.held.filter(|held| permits <= held.permits)?;
         let due = (self.paid + times(held.interval, permits.saturating_sub(1))).max(now);
@@ -141,7 +142,7 @@ mod tests {
             allowance.take(1, at(20_000)) && !allowance.take(1, at(20_099)) && allowance.take(1, at(20_100))
         );
         assert_eq!(allowance.wait(1, at(20_150)), Some(Duration::from_millis(50)));
-        // Three need the time of two before them, and of three after.
+        // Three permits need two intervals before them, and three after.
         assert_eq!(allowance.wait(3, at(20_150)), Some(Duration::from_millis(250)));
         assert!(allowance.take(3, at(20_400)));
         assert_eq!(allowance.wait(1, at(20_400)), Some(Duration::from_millis(300)));
@@ -170,7 +171,7 @@ mod tests {
         assert!(!allowance.take(1, at(20_201)), "the later one was spent");
     }
 
-    /// A limit that is forgotten and used again: what was spent of the share before counts.
+    /// A limit that is forgotten and used again: spends of the earlier share count.
     #[test]
     fn what_an_earlier_allowance_spent_is_paid_first() {
         let mut earlier = allowance(10);
@@ -190,14 +191,14 @@ mod tests {
         allowance.tell(Some(share(1)), at(20_000), ClockBounds::default());
         allowance.tell(None, at(30_000), ClockBounds::default());
         assert!(allowance.take(1, at(30_000)));
-        // Another one does not forgive what was taken from this one.
+        // Another share does not forgive what was taken from this one.
         allowance.tell(Some(share(2)), at(30_500), ClockBounds::default());
         assert!(!allowance.take(1, at(30_900)) && allowance.take(1, at(31_002)));
     }
 
     proptest! {
-        /// The law of a share, on any clock within the drift, for calls of any size: what its holder spends in any window of
-        /// real time is no more than the share.
+        /// The law of a share, on any clock within the drift, for calls of any size: the spends of its holder in any
+        /// window of real time are no more than the share.
         #[test]
         fn no_window_holds_more_than_the_share(
             permits in 1u64..12,

@@ -1,38 +1,38 @@
-//! The times that the background task goes by, and how it learns the round trip. The simulator's nodes go by the same;
-//! nothing here reads a clock.
+//! The times of the background task, and how it learns the round trip. The simulator's nodes use them, too; nothing
+//! here reads a clock.
 
 use std::time::Duration;
 
-/// Pools that are due within this time go along with one that is due now.
+/// Time within which a pool that is due goes along with one that is due now.
 pub const TOGETHER: Duration = Duration::from_millis(1);
 
-/// Longest sleep: a pool whose handles are gone is forgotten at the next look.
+/// Longest sleep, and longest wait after a refusal: a pool whose handles are gone is forgotten at the next look.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Longest that one exchange may take. A lease lasts two seconds at most: an answer that comes later than half of
-/// that is hardly worth waiting for.
+/// Longest time that one exchange may take. A lease lasts two seconds at most: an answer later than half of that is
+/// hardly worth waiting for.
 pub const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Of the longest that an exchange may take, the part that is waited for while there is another allocator to ask: what a machine
-/// that has gone silent costs. Less would leave one whose disk is slow for a moment, more would outlast leases.
+/// Divisor of the longest exchange time: the longest wait while there is another allocator to ask, the cost of a machine that
+/// has gone silent. A shorter wait would leave an allocator whose disk is slow for a moment; a longer one would outlast leases.
 const PATIENCE_PART: u32 = 4;
 
-/// Round trips that are waited for at least: as many as a lease outlasts.
+/// Least wait in round trips: as many as a lease outlasts.
 const PATIENCE_RTTS: u32 = 4;
 
-/// Round trip to reckon with until one was measured.
+/// Round trip to assume until one was measured.
 pub const INITIAL_RTT: Duration = Duration::from_millis(2);
 
-/// Each new round trip counts an eighth: one slow answer does not scare it, a slower network is learnt in a few.
+/// A new round trip counts as one eighth: one slow answer changes little, and a slower network is learnt in a few.
 const RTT_PART: u32 = 8;
 
-/// The round trip to reckon with, once another one `took` so long. No more than [`EXCHANGE_TIMEOUT`] is believed: a process
-/// that was suspended during an exchange measures the suspension.
+/// Returns the round trip to assume after another one `took` that long. At most [`EXCHANGE_TIMEOUT`] is believed: a
+/// process that was suspended during an exchange measures the suspension.
 pub fn learnt(rtt: Duration, took: Duration) -> Duration {
     rtt - rtt / RTT_PART + took.min(EXCHANGE_TIMEOUT) / RTT_PART
 }
 
-/// How long to wait for an answer while there is another allocator to ask, where an exchange may take `timeout`.
+/// Returns how long to wait for an answer while there is another allocator to ask, if an exchange may take `timeout`.
 pub fn patience(timeout: Duration, rtt: Duration) -> Duration {
     (timeout / PATIENCE_PART).max(rtt * PATIENCE_RTTS).min(timeout)
 }

@@ -1,4 +1,4 @@
-//! What is in flight, worked out by hand: which calls end first, and how long a refused one would have lasted.
+//! Calls in flight, worked out by hand: which calls end first, and how long a refused one would have lasted.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn at(seconds: u64) -> Moment {
     Moment::from_nanos(seconds * 1_000_000_000)
 }
 
-/// As a grant makes them whose permits are spent again, up to `hold`, or are spent.
+/// Creates the calls as a grant does. Permits are spent again up to `hold`, or are spent once.
 fn counted(hold: Option<u64>) -> SessionCalls {
     let mut calls = SessionCalls::USUAL.clone();
     calls.on_grant(Some(InFlight { longest: SECOND, hold }), 0, 0);
@@ -33,7 +33,7 @@ fn calls_that_the_allocator_has_forgotten_end_first() {
     assert_eq!((calls.are_forgotten(), calls.running()), (false, Some(4)));
 }
 
-/// In thousandths of a permit and second.
+/// Usage is in thousandths of a permit and second.
 #[test]
 fn a_refused_call_would_have_lasted_as_long_as_others_do() {
     let mut calls = counted(Some(9));

@@ -1,17 +1,17 @@
-//! Permits that a caller has set aside when their lease ends: it may be stopped before it spends them or puts them back, and
-//! they must not come back into a lease that is not theirs. As the rest of a refill, it reads no clock.
+//! Permits that a caller has set aside when their lease ends. The caller may be paused before it spends them or puts
+//! them back, and they must not enter a later lease. Like the rest of a refill, it reads no clock.
 
 use super::Refill;
 use crate::permits::{Pacer, Permits};
 use lessor_protocol::Moment;
 
 impl<P: Pacer> Refill<P> {
-    /// Puts `permits` into the slot until `deadline` at least, and takes out those of `lost` that can be had. Returns how
-    /// many those were.
+    /// Puts `permits` into the slot until `deadline` at least, and takes out as many of `lost` as it can. Returns how many
+    /// it took.
     ///
-    /// Permits are all alike: for one that is lost and set aside, one of the new ones goes. Where there are too few of
-    /// those, nothing is left that is free; then the slot stays as it is until the next exchange takes the rest out,
-    /// lest what is put back meanwhile is spent.
+    /// Permits are all alike: for a lost permit that is set aside, a new one is taken out. If there are too few new ones, no
+    /// permit is left free. Then the old deadline stays until the next exchange takes the rest out, so that permits put
+    /// back meanwhile cannot be spent.
     pub(super) fn install(&self, slot: &impl Permits, permits: u64, lost: u64, deadline: Moment) -> u64 {
         if lost == 0 {
             return slot.install(permits, 0, deadline);
@@ -20,7 +20,7 @@ impl<P: Pacer> Refill<P> {
         let mut is_whole = true;
         if dropped < lost {
             let aside = slot.balance().held;
-            // What was put back since then is free, and what is put back from now on was seen.
+            // Permits put back since then are free and taken out here. Permits put back later are in `aside`.
             dropped += slot.install(0, lost - dropped, Moment::ORIGIN);
             is_whole = dropped == lost || aside == 0;
         }

@@ -1,4 +1,4 @@
-//! What is remembered of the ask that was written last: what its answer is judged by, and no more, for each key has one.
+//! The part of the last ask by which its answer is judged. It holds no more than that, because each key has one.
 
 use lessor_protocol::{Ask, Moment};
 
@@ -7,22 +7,22 @@ use lessor_protocol::{Ask, Moment};
 pub(super) struct Asked {
     /// When it was written.
     pub(super) at: Moment,
-    /// No answer to it is to come any more.
+    /// Whether no answer to it is expected any more.
     pub(super) is_answered: bool,
-    /// What it said: see [`Ask`].
+    /// The fields of the ask: see [`Ask`].
     pub(super) spent_total: u64,
     pub(super) held: u64,
     pub(super) want: u64,
     pub(super) shadow_refused: u64,
     pub(super) unguarded: u64,
-    /// Whether it said that callers wait.
+    /// Whether it reported callers that wait.
     pub(super) has_line: bool,
-    /// Whether it said that anything is in flight or in use.
+    /// Whether it reported permits in flight or in use.
     pub(super) has_calls: bool,
 }
 
 impl Asked {
-    /// `ask` was written at `now`.
+    /// Remembers `ask`, written at `now`.
     pub(super) fn new(ask: &Ask, now: Moment) -> Self {
         Asked {
             at: now,

@@ -1,5 +1,5 @@
-//! Events of a limit between asks, or in place of a grant, and how soon a refill acts on them. The listener passes them on. As
-//! the rest of a refill, this reads no clock, and nothing depends on it.
+//! Events of a limit between asks, or in place of a grant, and how soon a refill acts on them. The listener passes them
+//! on. Like the rest of a refill, this reads no clock, and nothing depends on it.
 
 use super::{Phase, Refill, Seen, jittered};
 use crate::permits::{Pacer, Permits};
@@ -7,28 +7,28 @@ use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
-/// Events of a limit are acted on this often at most: a stream of nonsense makes ten asks a second, and no more.
+/// Time for each event that is acted on: a stream of nonsense makes ten asks a second, and no more.
 const EVENT_EVERY: Duration = Duration::from_millis(100);
 
-/// So many times more at once, if there was no event for a while: two things that operators do one after the other.
+/// Events that may be acted on at once after a quiet while: an operator may do two things one after the other.
 const EVENTS_AT_ONCE: u32 = 3;
 
 impl<P: Pacer> Refill<P> {
-    /// When an ask is due, sooner because of an event.
+    /// Returns when an ask is due, sooner because of an event.
     pub(super) fn due_active(&self, slot: &impl Permits, seen: Seen, now: Moment, rtt: Duration) -> Moment {
         let own_due = self.due_without_events(slot, seen, now, rtt);
         self.event_due.max(now).min(own_due)
     }
 
-    /// The allocator refused to answer until `retry_after` from now; what is held is as it was.
+    /// Records a refusal until `retry_after` from now; leases are unchanged.
     pub fn refused(&mut self, now: Moment, retry_after: Duration, random: u64) {
         self.not_before = now + jittered(retry_after, random);
         self.phase = Phase::Active;
     }
 
-    /// The ask that was written last got no answer. What it asked for in vain is asked for again as soon as anything is, and not
-    /// only when a caller tries once more. A pool that had nothing waits for that caller: most keys that were tried while no
-    /// allocator answered are of no use afterwards.
+    /// Records that the last ask got no answer. The pool asks again for what it wanted, without waiting for another
+    /// attempt of a caller. A pool that had nothing waits for that attempt: most keys that were tried during an outage
+    /// are of no use afterwards.
     pub fn unanswered(&mut self) {
         self.asks_ahead_again();
         if self.phase == Phase::Active && self.asked.is_some_and(|ask| ask.want > 0) {
@@ -36,9 +36,9 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// Something happened to the limit: it is worth asking again, at once for a pool whose callers wait (`waits`). `random` is
-    /// any number: it spreads the asks of all other pools, lest a whole fleet asks in the same instant. However many events
-    /// there are, they are acted on ten times a second at most.
+    /// Records that something happened to the limit, so that it is worth asking again: at once if callers wait
+    /// (`waits`). `random` is any number: it spreads the asks of all other pools, so that a fleet does not ask in the
+    /// same instant. Events are acted on at most ten times a second.
     pub fn on_event(&mut self, now: Moment, waits: bool, random: u64) {
         let spread = if waits { 0 } else { random % nanos(EVENT_EVERY) };
         let soonest = now.max(self.acted) + Duration::from_nanos(spread);
@@ -48,8 +48,8 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// Something happened to a limit of which the allocator lent nothing: it may lend some now, also where no caller has tried since.
-    /// `random` is as in [`Refill::on_event`].
+    /// Records an event of a limit of which the allocator lent nothing. It may lend now, so the pool asks even if no
+    /// caller has tried since. `random` is as in [`Refill::on_event`].
     pub fn may_lend_again(&mut self, now: Moment, random: u64) {
         if self.phase == Phase::Idle {
             self.phase = Phase::Active;
@@ -57,7 +57,7 @@ impl<P: Pacer> Refill<P> {
         self.on_event(now, false, random);
     }
 
-    /// There is something to tell the allocator at once, also where nothing is held and nothing is wanted.
+    /// Asks at once to report something, even if nothing is held and nothing is wanted.
     pub fn report(&mut self, now: Moment) {
         if self.is_idle() {
             self.phase = Phase::Active;
@@ -65,8 +65,8 @@ impl<P: Pacer> Refill<P> {
         self.on_event(now, true, 0);
     }
 
-    /// A caller doubts at `now` that what was last told is still so. It is worth asking, as often as after events.
-    /// That holds also for a pool that neither holds nor wants anything.
+    /// Records that a caller doubts at `now` whether the last answer still holds. The pool asks, as often as after
+    /// events, even if it neither holds nor wants anything.
     pub fn doubt(&mut self, now: Moment) {
         if self.phase == Phase::Idle {
             self.phase = Phase::Active;
@@ -76,13 +76,13 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// No caller may spend any more, not even what is leased: all of it goes back, with the next ask.
+    /// Stops spending, even of leased permits: all of them are returned with the next ask.
     pub fn stop(&mut self, slot: &impl Permits) {
         self.removed += slot.shed(0);
         self.is_stopped = true;
     }
 
-    /// An ask is written: events until `now` are acted on.
+    /// Records that an ask is written: events until `now` are acted on.
     pub(super) fn acts(&mut self, now: Moment) {
         self.overdue = Moment::NEVER;
         if self.event_due <= now {

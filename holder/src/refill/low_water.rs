@@ -1,25 +1,25 @@
-//! How much to have in hand, and how little of it is a reason to ask for more. As the rest of a refill, it reads no clock.
+//! How many permits to have in hand, and at how few to ask for more. Like the rest of a refill, it reads no clock.
 
 use super::Refill;
 use crate::permits::Pacer;
 use lessor_protocol::sizing::need;
 use std::time::Duration;
 
-/// Round trips that what is in hand must outlast before more is asked for. Two would be enough on a quiet
-/// network; the third is for the answer that takes half as long again.
+/// Round trips that the permits in hand must outlast before more are asked for. Two would be enough on a quiet network;
+/// the third is for an answer that takes half as long again.
 const LOW_WATER_RTTS: u32 = 3;
 
-/// Time added to that, for timers and a busy runtime to be late by.
+/// Time added for late timers and a busy runtime.
 pub(super) const GUARD: Duration = Duration::from_millis(10);
 
 impl<P: Pacer> Refill<P> {
-    /// Free permits at which it is time to ask for more: what is likely to be spent until the answer is here, but
-    /// not what it would hold anyway.
+    /// Returns the number of free permits at which it is time to ask for more: what is likely to be spent until the
+    /// answer comes, but at most half of the target.
     pub(super) fn low_water(&self, rtt: Duration) -> u64 {
         need(self.demand.milli(), low_water_span(rtt)).min(self.target(rtt) / 2)
     }
 
-    /// Permits that it would hold for those who only try; in use or in hand, where they are spent again.
+    /// Returns the permits to hold for callers that only try; where permits are spent again, those in use or in hand.
     pub(super) fn target(&self, rtt: Duration) -> u64 {
         if self.calls.hold().is_some() {
             return self.target_in_use();
@@ -27,15 +27,15 @@ impl<P: Pacer> Refill<P> {
         need(self.demand.milli(), self.horizon.max(low_water_span(rtt)))
     }
 
-    /// Free permits below which a spender should wake the background task: half of what it plans to ask again at,
-    /// or the last one. The plan is kept by a timer, at no cost to any caller; a nudge is for demand that runs ahead
-    /// of it.
+    /// Returns the number of free permits below which a spender wakes the background task: half of the low water, but
+    /// at least one. A timer keeps the plan, at no cost to any caller. A nudge is for demand that runs ahead of the
+    /// plan.
     pub fn nudge_below(&self, rtt: Duration) -> u64 {
         (self.low_water(rtt) / 2).max(1)
     }
 }
 
-/// How long what is in hand must last, or more is asked for.
+/// Returns how long the permits in hand must last, or more are asked for.
 pub(super) fn low_water_span(rtt: Duration) -> Duration {
     rtt * LOW_WATER_RTTS + GUARD
 }

@@ -1,18 +1,18 @@
-//! The rate lease of one pool, as its node goes by it: what was lent, when it is let go, and what is said of it. Only
-//! [`super::Refill`] drives it; what callers take from is the [`Pacer`].
+//! The rate lease of one pool on its node: the rate that was lent, when it is let go, and what asks say of it. Only
+//! [`super::Refill`] drives it; callers take from the [`Pacer`].
 
 use crate::permits::{Gait, Pacer};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
 use std::time::Duration;
 
-/// The longest credit that is told: no number on the wire is larger.
+/// Longest credit on the wire, where no number is larger.
 const CREDIT_MAX: Duration = Duration::from_nanos(PERMITS_MAX);
 
-/// What a node goes by.
+/// The rate lease of a node.
 #[derive(Clone, Debug)]
 pub(super) struct RateHeld<P> {
-    /// From the first answer on that lends a rate: few limits have a steady flow.
+    /// Set from the first answer that lends a rate, because few limits have a steady flow.
     flow: Option<Box<Flow<P>>>,
     /// Whether the limit has a steady flow, as the last answer said.
     pub(super) is_paced: bool,
@@ -22,11 +22,11 @@ pub(super) struct RateHeld<P> {
 #[derive(Clone, Debug, Default)]
 struct Flow<P> {
     pace: P,
-    /// What the next ask says of it.
+    /// What the next ask claims.
     claim: RateClaim,
-    /// What the bucket goes by while a rate is lent.
+    /// Speed and size of the bucket while a rate is lent.
     gait: Gait,
-    /// Others wait: it is let go by this instant.
+    /// Set if other sessions wait: the rate is let go by this instant.
     turn_ends: Option<Moment>,
 }
 
@@ -39,7 +39,7 @@ impl<P: Pacer> RateHeld<P> {
         self.flow.as_ref().map(|flow| &flow.pace)
     }
 
-    /// What the next ask says. It stays true until that is answered.
+    /// Returns what the next ask claims. It stays true until that ask is answered.
     pub(super) fn claim(&self) -> RateClaim {
         self.flow.as_ref().map_or(RateClaim::None, |flow| flow.claim)
     }
@@ -52,24 +52,24 @@ impl<P: Pacer> RateHeld<P> {
         self.flow.as_deref().filter(|flow| matches!(flow.claim, RateClaim::Holds(_)))
     }
 
-    /// How long an empty bucket takes to fill up; zero while no rate is lent.
+    /// Returns how long an empty bucket takes to fill up; zero while no rate is lent.
     pub(super) fn fills_in(&self) -> Duration {
         self.held().map_or(Duration::ZERO, |flow| Duration::from_nanos(flow.gait.depth))
     }
 
-    /// When it is to be let go because others wait.
+    /// Returns when the rate is to be let go because other sessions wait.
     pub(super) fn turn_ends(&self) -> Option<Moment> {
         self.held()?.turn_ends
     }
 
-    /// Mints no more, and remembers for the next ask what the bucket holds.
+    /// Stops minting, and keeps the content of the bucket for the next ask.
     pub(super) fn let_go(&mut self, now: Moment) {
         if let Some(flow) = &mut self.flow {
             flow.let_go(now);
         }
     }
 
-    /// Mints no more, and says nothing of it: the allocator knows nothing of it either.
+    /// Stops minting, and claims nothing: the allocator does not know the lease either.
     pub(super) fn forget(&mut self) {
         if let Some(flow) = &mut self.flow {
             flow.pace.stop(Moment::ORIGIN);
@@ -77,7 +77,7 @@ impl<P: Pacer> RateHeld<P> {
         }
     }
 
-    /// Whether `rate` can be an answer to what was claimed.
+    /// Whether `rate` is possible.
     pub(super) fn is_sane(rate: &Rate) -> bool {
         match rate {
             Rate::Free | Rate::Nothing => true,
@@ -90,8 +90,8 @@ impl<P: Pacer> RateHeld<P> {
         }
     }
 
-    /// Goes by `rate`, the answer to an ask. A renewal goes on with the bucket as it is. A new lease mints from now on: until it
-    /// was lent, another session may have minted in its place.
+    /// Installs `rate`, the answer to an ask. A renewal keeps the content of the bucket. A new lease mints from now on:
+    /// before that, another session may have minted in its place.
     pub(super) fn install(&mut self, rate: &Rate, clocks: ClockBounds, now: Moment, turn: Duration) {
         self.is_paced = !matches!(rate, Rate::Free);
         let Rate::Lent { lease, credit, turn: is_turn } = rate else {
@@ -110,7 +110,7 @@ impl<P: Pacer> RateHeld<P> {
         let kept = flow.pace.stop(now).unwrap_or(0);
         let put_in = nanos(scaled(nanos(*credit), gait.interval, nanos(lease.interval)));
         let saved = if goes_on {
-            // As many permits as before, at the time that each takes now.
+            // The same number of permits, at the new time for each.
             nanos(scaled(kept, gait.interval, flow.gait.interval)).saturating_add(put_in)
         } else {
             put_in
@@ -121,7 +121,7 @@ impl<P: Pacer> RateHeld<P> {
 }
 
 impl<P: Pacer> Flow<P> {
-    /// Mints no more, and remembers for the next ask what the bucket holds.
+    /// Stops minting, and keeps the content of the bucket for the next ask.
     fn let_go(&mut self, now: Moment) {
         let RateClaim::Holds(lease) = self.claim else { return };
         let saved = self.pace.stop(now).unwrap_or(0);
@@ -130,7 +130,7 @@ impl<P: Pacer> Flow<P> {
         self.turn_ends = None;
     }
 
-    /// An answer lends no rate: one that is held is let go, and one that was let go is known to be.
+    /// Handles an answer that lends no rate: a held rate is let go, and one that was let go is done with.
     fn end(&mut self, now: Moment) {
         match self.claim {
             RateClaim::Holds(_) => self.let_go(now),
@@ -139,13 +139,13 @@ impl<P: Pacer> Flow<P> {
     }
 }
 
-/// What `lease` comes to on a clock that may run fast: it must not mint faster for that.
+/// Converts `lease` for a clock that may run fast, so that it does not mint faster.
 fn gait(lease: &RateLease, clocks: ClockBounds) -> Gait {
     let interval = nanos(clocks.stretched(lease.interval));
     Gait { interval, depth: interval.saturating_mul(lease.cap) }
 }
 
-/// `span · num / den`, rounded down.
+/// Returns `span · num / den`, rounded down.
 fn scaled(span: u64, num: u64, den: u64) -> Duration {
     let scaled = u128::from(span) * u128::from(num) / u128::from(den.max(1));
     Duration::from_nanos(u64::try_from(scaled).unwrap_or(u64::MAX))

@@ -1,9 +1,9 @@
-//! Permits that callers have reserved because they know only later how many their calls cost. They are out of the slot and
-//! not spent yet, so every report says that they are held. The handles call it under the pool's lock; as the rest of a
+//! Permits that callers have reserved because the cost of their calls is known only later. They are out of the slot and
+//! not spent yet, so every report counts them as held. The handles call it under the pool's lock; like the rest of a
 //! refill, it reads no clock.
 //!
-//! The allocator takes what a lease held for spent when it ends unheard. So does this: a reservation is over when its
-//! lease is, and gives nothing back from then on.
+//! When a lease ends without a report, the allocator takes its permits for spent. So does this: a reservation ends with
+//! its lease, and gives nothing back from then on.
 
 use super::Refill;
 use crate::permits::{Pacer, Permits, Short};
@@ -12,21 +12,20 @@ use lessor_protocol::rare::Usual;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Longest that a reservation stays open. One that its caller lost, in a call that never ends, would keep permits from
-/// everybody for as long as the process lives; the longest calls there are, to a model that writes at length, take a few
-/// minutes.
+/// Longest time that a reservation stays open. A reservation lost in a call that never ends would withhold permits for
+/// as long as the process lives. The longest calls known, to a model that writes at length, take a few minutes.
 pub(super) const RESERVED_MAX: Duration = Duration::from_secs(600);
 
-/// What is reserved of one pool.
+/// The reservations of one pool.
 #[derive(Clone, Debug)]
 pub(super) struct Reserved {
-    /// By number; those that began first end first.
+    /// Open reservations by number, which is also the order in which they end.
     open: BTreeMap<u64, Reservation>,
-    /// The permits of all of them.
+    /// Permits in open reservations.
     permits: u64,
-    /// How many there ever were.
+    /// Reservations made so far.
     numbers: u64,
-    /// Permits that ever came back: they were tried for all the same.
+    /// Permits given back so far: callers tried for them all the same.
     given_back: u64,
 }
 
@@ -42,17 +41,17 @@ struct Reservation {
 }
 
 impl Reserved {
-    /// Permits that are reserved.
+    /// Returns the permits that are reserved.
     pub(super) fn permits(&self) -> u64 {
         self.permits
     }
 
-    /// Permits that were tried for and are not spent: reserved, or given back.
+    /// Returns the permits that callers tried for and did not spend: reserved, or given back.
     pub(super) fn tried(&self) -> u64 {
         self.permits + self.given_back
     }
 
-    /// All are spent: what is not known to be unspent by now will not be believed any more.
+    /// Counts all reserved permits as spent: a later report that some are unspent would not be believed.
     fn spend_all(&mut self) {
         self.open.clear();
         self.permits = 0;
@@ -65,7 +64,7 @@ impl Reserved {
         self.numbers
     }
 
-    /// Those that are open for too long are spent.
+    /// Counts reservations that were open for too long as spent.
     fn spend_until(&mut self, now: Moment) {
         while let Some(first) = self.open.first_entry()
             && first.get().ends <= now
@@ -74,7 +73,7 @@ impl Reserved {
         }
     }
 
-    /// Of the reservation `number`, up to `permits` are not needed. Returns how many that are.
+    /// Takes up to `permits` back from the reservation `number`. Returns how many.
     fn give_back(&mut self, number: u64, permits: u64) -> u64 {
         let Some(open) = self.open.get_mut(&number) else { return 0 };
         let back = permits.min(open.permits);
@@ -84,15 +83,15 @@ impl Reserved {
         back
     }
 
-    /// What is left of the reservation `number` is spent.
+    /// Spends the rest of the reservation `number`.
     fn spend(&mut self, number: u64) {
         self.permits -= self.open.remove(&number).map_or(0, |open| open.permits);
     }
 }
 
 impl<P: Pacer> Refill<P> {
-    /// Sets `permits` aside and returns the number of the reservation, with how many are still free. [`Refill::settle`]
-    /// must follow.
+    /// Sets `permits` aside and returns the number of the reservation, with the number of permits still free.
+    /// [`Refill::settle`] must follow.
     ///
     /// # Errors
     /// As [`Permits::take`].
@@ -101,14 +100,14 @@ impl<P: Pacer> Refill<P> {
         Ok((self.reserved.begin(permits, now), left))
     }
 
-    /// The same for what was set aside by `Slot::hold` of the client.
+    /// Does the same for permits that were set aside by `Slot::hold` of the client.
     pub fn reserve_held(&mut self, slot: &impl Permits, permits: u64, now: Moment) -> (u64, u64) {
         let left = slot.spend_held(permits);
         (self.reserved.begin(permits, now), left)
     }
 
-    /// Of the reservation `number`, up to `permits` were not needed. Returns how many can be spent again: none once its
-    /// lease has ended, for they count as spent.
+    /// Gives back up to `permits` of the reservation `number`. Returns how many can be spent again: none once the lease
+    /// has ended, because then they count as spent.
     pub fn give_back(&mut self, slot: &impl Permits, number: u64, permits: u64, now: Moment) -> u64 {
         self.let_go_of_reserved(slot, now);
         let back = self.reserved.give_back(number, permits);
@@ -116,18 +115,18 @@ impl<P: Pacer> Refill<P> {
             self.removed += back;
             return 0;
         }
-        // Their lease goes on, or they would be spent by now.
+        // Their lease goes on, otherwise they would be spent by now.
         slot.install(back, 0, Moment::ORIGIN);
         back
     }
 
-    /// What is left of the reservation `number` was spent.
+    /// Spends the rest of the reservation `number`.
     pub fn settle(&mut self, number: u64) {
         self.reserved.spend(number);
     }
 
-    /// The call that the reservation `number` is for begins, and says when it ends, with [`Refill::hand_back`]. Returns its
-    /// permits. `None` if the reservation is over: its permits are spent.
+    /// Begins the call of the reservation `number`, which reports its end with [`Refill::hand_back`]. Returns its
+    /// permits; `None` if the reservation is over, so that its permits are spent.
     pub fn enter_reserved(&mut self, slot: &impl Permits, number: u64, now: Moment) -> Option<u64> {
         self.let_go_of_reserved(slot, now);
         let permits = self.reserved.open.get(&number)?.permits;
@@ -136,7 +135,7 @@ impl<P: Pacer> Refill<P> {
         Some(permits)
     }
 
-    /// What is reserved, in permits.
+    /// Returns the permits that are reserved.
     pub fn reserved(&self) -> u64 {
         self.reserved.permits()
     }
@@ -147,7 +146,7 @@ impl<P: Pacer> Refill<P> {
         now < slot.deadline() && open.is_some_and(|open| now < open.ends)
     }
 
-    /// What is reserved is spent where its time is over: no report after the end of a lease says that it is held.
+    /// Spends reserved permits whose time is over: no report after the end of a lease counts them as held.
     pub(super) fn let_go_of_reserved(&mut self, slot: &impl Permits, now: Moment) {
         if let Some(reserved) = self.reserved.unusual() {
             reserved.spend_until(now);
@@ -157,7 +156,7 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// All that is reserved is spent.
+    /// Spends all reserved permits.
     pub(super) fn spend_all_reserved(&mut self) {
         if let Some(reserved) = self.reserved.unusual() {
             reserved.spend_all();

@@ -1,5 +1,5 @@
-//! When a pool may be silent: asks that can wait, and pools of which nothing is left to tell. As the rest of a refill, it reads
-//! no clock.
+//! When a pool may be silent: asks that can wait, and pools with nothing left to report. Like the rest of a refill, it
+//! reads no clock.
 
 use super::{LATE_ANSWER_MAX, Phase, Refill, Seen, low_water_span};
 use crate::permits::{Pacer, Permits};
@@ -7,38 +7,38 @@ use crate::timing::EXCHANGE_TIMEOUT;
 use lessor_protocol::Moment;
 use std::time::Duration;
 
-/// Demand below which a key is rare, in permits per 1,000 s: its next call is half a second away. An ask for it need not be on its
-/// way at once.
+/// Demand below which a key is rare, in permits per 1,000 s: its next call is half a second away, so an ask can wait a
+/// little.
 const RARE_MILLI: u64 = 2_000;
 
-/// Attempts since the last ask that a rare key may have had: more are the beginning of a demand that is not known yet.
+/// Attempts since the last ask up to which a key may be rare: more may be the beginning of an unknown demand.
 const RARE_TRIES: u64 = 2;
 
-/// An ask that holds up no caller waits for so long for another one to go along with. A longer wait would delay what other nodes
-/// get back; a shorter one would cost more exchanges.
+/// Longest wait of an ask that holds up no caller, for another one to go along with. A larger value would delay returns
+/// to other nodes; a smaller one would cost more exchanges.
 pub const GOES_ALONG: Duration = Duration::from_millis(100);
 
-/// An exchange in which all callers that wait are of rare keys begins no sooner than this after the one before. It delays a call
-/// by no more than that, and only where a hundred exchanges a second are not enough.
+/// Least time between two exchanges if all waiting callers are of rare keys. It delays a call by no more than that, and
+/// only where a hundred exchanges a second are not enough.
 const RARE_EVERY: Duration = Duration::from_millis(10);
 
 impl<P: Pacer> Refill<P> {
-    /// Whether there is nothing to hold or to tell.
+    /// Whether there is nothing to hold or to report.
     pub fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::New { .. } | Phase::Idle)
     }
 
-    /// Whether there is nothing to lose by forgetting this pool altogether. An ask without an answer may have been granted
-    /// something. A node that forgets that, and counts from zero before it is over, would not be believed. And a call that goes
-    /// on, though the allocator has forgotten it, would be taken for a later one when it ends.
+    /// Whether this pool can be forgotten altogether. An unanswered ask may have been granted permits: a node that
+    /// forgets them, and counts from zero before their lease is over, would not be believed. And a call in flight that
+    /// the allocator has forgotten would be taken for a later one when it ends.
     pub fn is_forgettable(&self, now: Moment) -> bool {
         let goes_on = self.calls.are_forgotten();
         let is_over = self.asked.is_none_or(|ask| ask.is_answered || now.since(ask.at) >= LATE_ANSWER_MAX);
         self.is_idle() && !goes_on && is_over
     }
 
-    /// The allocator lends nothing of this pool at all. Where nothing is held and nothing is left to tell, it is silent until
-    /// a caller tries again.
+    /// Records that the allocator cannot lend from this pool. If nothing is held and nothing is left to report, the
+    /// pool is silent until a caller tries again.
     pub fn refused_for_good(&mut self, slot: &impl Permits, now: Moment, retry_after: Duration, random: u64) {
         self.refused(now, retry_after, random);
         self.awaits_no_answer();
@@ -50,14 +50,14 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// No answer to the ask that was written last is to come any more.
+    /// Records that no answer to the last ask is expected any more.
     pub(super) fn awaits_no_answer(&mut self) {
         if let Some(asked) = &mut self.asked {
             asked.is_answered = true;
         }
     }
 
-    /// Whether its asks may wait for others: it is called seldom, and hands no steady flow on.
+    /// Whether asks of this pool may wait for others: it is called seldom, and hands on no steady flow.
     pub fn is_rare(&self, slot: &impl Permits, seen: Seen) -> bool {
         let tried = self.attempts(slot, seen).saturating_sub(self.attempted);
         tried <= RARE_TRIES
@@ -67,7 +67,8 @@ impl<P: Pacer> Refill<P> {
             && self.unrecognised.is_none()
     }
 
-    /// The latest moment for an ask that is due at `when`, of a pool that is rare. The exchange before this one began at `began`.
+    /// Returns the latest moment for an ask of a rare pool that is due at `when`. The exchange before this one began at
+    /// `began`.
     pub fn latest(
         &mut self,
         slot: &impl Permits,
@@ -90,7 +91,8 @@ impl<P: Pacer> Refill<P> {
         (due + GOES_ALONG).min(slot.deadline().before(low_water_span(rtt))).max(due)
     }
 
-    /// Until when an ask that is due is of use, for the order of many: when the lease ends, or a second after it was due.
+    /// Returns until when a due ask is of use, to order many: the end of the lease, or one exchange timeout after it
+    /// was due.
     pub fn deadline(&mut self, slot: &impl Permits, now: Moment) -> Moment {
         self.overdue = self.overdue.min(now);
         let due = self.overdue + EXCHANGE_TIMEOUT;

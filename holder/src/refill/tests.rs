@@ -37,7 +37,7 @@ fn exact() -> ClockBounds {
     ClockBounds::try_new(0).expect("no drift")
 }
 
-/// A refill that holds `permits` since 0 ms.
+/// Creates a refill that holds `permits` since 0 ms.
 fn holding(permits: u64) -> (Hand, Refill) {
     let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     let seen = Seen { refused: 0, waiting: permits, ..Seen::default() };
@@ -47,7 +47,7 @@ fn holding(permits: u64) -> (Hand, Refill) {
     (slot, refill)
 }
 
-/// A process may have a million keys: what few of them need takes no room in all.
+/// A process may have a million keys: state that few of them need must take no memory in the others.
 #[test]
 fn a_pool_of_ordinary_calls_takes_no_room_for_the_rest() {
     let is_small =
@@ -73,7 +73,7 @@ fn a_pool_of_ordinary_calls_takes_no_room_for_the_rest() {
     assert!(!refill.reserved.is_usual());
 }
 
-/// What callers take from, of a limit that was once lent a rate.
+/// Returns the bucket of a limit that was once lent a rate.
 fn pace(refill: &Refill) -> &Bucket {
     refill.pace().expect("a rate was lent")
 }
@@ -99,10 +99,10 @@ fn totals_say_what_was_spent_and_what_is_held() {
     let (slot, mut refill) = holding(100);
     spend(&slot, 30, millis(10));
     let ask = refill.write(&slot, Seen { refused: 5, waiting: 20, ..Seen::default() }, millis(100), RTT);
-    // 35 tries in 100 ms, and a queue of 20: 58 is what it wants to have, the rest goes back.
+    // 35 tries in 100 ms and a queue of 20: the target is 58, and the rest is returned.
     assert_eq!((ask.spent_total, ask.held, ask.want), (30, 58, 0));
     assert!(ask.demand_milli > 0);
-    // What is spent while the ask is on its way comes off what the answer leaves.
+    // Permits spent while the ask is on its way come off the permits that the answer keeps.
     spend(&slot, 10, millis(105));
     refill.believe(&slot, &grant(58, 0), exact(), millis(100), millis(110), 0);
     assert_eq!(slot.balance().free, 48);
@@ -160,7 +160,7 @@ fn it_asks_again_a_few_round_trips_before_it_runs_dry() {
     assert!((millis(now + 5)..=millis(now + 15)).contains(&due), "{due:?}");
 }
 
-/// A lease that lasts for four round trips ended before its renewal was there: each time no caller was served for a while.
+/// The bug: a lease of four round trips ended before its renewal came, and each time callers waited for a while.
 #[test]
 fn a_short_lease_is_renewed_before_it_ends() {
     let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
@@ -170,7 +170,7 @@ fn a_short_lease_is_renewed_before_it_ends() {
     refill.believe(&slot, &short(0, 10), exact(), millis(0), millis(10), 0);
     // An exchange and the guard before the end at 40 ms.
     assert_eq!(refill.due(&slot, Seen::default(), millis(10), RTT), millis(20));
-    // Of one that is over before an answer can be there nothing can be saved: no more than an ask each round trip.
+    // Nothing can be saved of a lease that is over before an answer can come: no more than an ask each round trip.
     refill.write(&slot, Seen::default(), millis(20), RTT);
     let over = Grant { term: RTT, ..short(10, 0) };
     refill.believe(&slot, &over, exact(), millis(20), millis(30), 0);
@@ -250,7 +250,7 @@ fn one_permit_is_kept_for_the_next_call() {
     assert_eq!(refill.write(&slot, refused, millis(11_100), RTT).held, 0, "but not for long");
 }
 
-/// What was told and believed before the allocator forgot us is not told again, and the rest is.
+/// Permits reported and believed before the allocator forgot the session are not reported again, and the others are.
 #[test]
 fn what_was_let_pass_is_told_in_totals_and_never_twice() {
     let (slot, mut refill) = holding(10);
@@ -262,7 +262,7 @@ fn what_was_let_pass_is_told_in_totals_and_never_twice() {
     assert_eq!(refill.write(&slot, seen(7), millis(300), RTT).shadow_refused, 3);
 }
 
-/// A pool whose callers wait asks at once when it hears something; however much it hears, it asks ten times a second.
+/// A pool whose callers wait asks at once after an event, but at most ten times a second.
 #[test]
 fn what_is_heard_is_acted_on_at_once_and_never_in_a_storm() {
     let (slot, rtt) = (Hand::new(), Duration::from_millis(1));
@@ -285,7 +285,7 @@ fn what_is_heard_is_acted_on_at_once_and_never_in_a_storm() {
     assert!((20..=24).contains(&asked), "{asked} asks in two seconds");
 }
 
-/// A node that is told to stop has nothing left to spend, and says with its next ask that it holds nothing.
+/// A node that is told to stop has nothing left to spend, and reports with its next ask that it holds nothing.
 #[test]
 fn who_is_told_to_stop_gives_everything_back() {
     let (slot, rtt, now) = (Hand::new(), Duration::from_millis(1), Moment::from_nanos(1_000_000_000));
@@ -302,7 +302,7 @@ fn who_is_told_to_stop_gives_everything_back() {
 
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// A grant of `permits` and of a rate of one each 10 ms, under the number 7, with a bucket of one.
+/// Grants `permits` and a rate of one each 10 ms, with the number 7 and a bucket of one.
 fn paced(permits: u64, credit: Duration, turn: bool) -> Grant {
     let lease = RateLease { number: 7, cap: 1, interval: INTERVAL };
     Grant { rate: Rate::Lent { lease, credit, turn }, ..grant(0, permits) }
@@ -394,8 +394,8 @@ fn who_doubts_what_it_was_told_asks_ten_times_a_second_at_most_and_wants_nothing
     assert!((10..=13).contains(&asks), "{asks} asks in a second");
 }
 
-/// The bug: a caller that works off a batch now and then tries no more until the next one, and what it had asked for when the
-/// allocator restarted was not asked for before.
+/// The bug: a caller works off a batch now and then, and tries no more until the next one. What it had wanted when the
+/// allocator restarted was not asked for before the next batch.
 #[test]
 fn what_was_asked_for_in_vain_is_asked_for_again_though_no_caller_tries_once_more() {
     let (slot, mut refill) = holding(10);
@@ -429,7 +429,7 @@ fn what_may_have_been_granted_unheard_is_not_forgotten() {
         "it may have come late, and have been lent for two seconds"
     );
     assert!(refill.is_forgettable(millis(6_001)));
-    // An answer says all there is.
+    // An answer leaves nothing unheard.
     refill.write(&slot, refused, millis(7_000), RTT);
     refill.believe(&slot, &grant(0, 0), exact(), millis(7_000), millis(7_001), 0);
     while !refill.is_idle() {

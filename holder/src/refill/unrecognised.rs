@@ -1,24 +1,25 @@
-//! What is held of a lease that the allocator does not know, because it was started again, or because another one is asked:
-//! it is used up, and never told nor extended. As the rest of a refill, it reads no clock.
+//! Permits of a lease that the allocator does not know, because it was restarted or because another one is asked. They
+//! are used up, and never reported nor extended. Like the rest of a refill, it reads no clock.
 
 use super::{Asked, GUARD, Phase, Refill, SPARE_FOR, Seen, jittered, low_water_span};
 use crate::permits::{Pacer, Permits};
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, sizing};
 use std::time::Duration;
 
-/// What is in hand is nothing that the allocator knows.
+/// State while the allocator does not know the lease.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unrecognised {
-    /// Refusals when that was heard, or when it last answered.
+    /// Total of refusals when the node heard of it, or at the last answer.
     refused: u64,
-    /// It has answered an ask for more, and had nothing.
+    /// Whether the allocator has answered an ask for more, and had nothing.
     is_answered: bool,
 }
 
 impl<P: Pacer> Refill<P> {
-    /// The allocator does not know what this session holds. That was lent all the same, and the allocator that lends now counts
-    /// it as out until it ends. The session uses it up first, and then counts from zero, see [`Refill::forget`]. It counts from
-    /// zero at once where permits do not become fewer by being used: the allocator has to hear of those.
+    /// Records that the allocator does not know the lease. Its permits were lent all the same, and the allocator that
+    /// lends now counts them as out until the lease ends. The session uses them up first, and then counts from zero,
+    /// see [`Refill::forget`]. It counts from zero at once for a rate and for permits that can be spent again: these
+    /// would never be used up.
     pub fn on_unrecognised(&mut self, slot: &impl Permits, now: Moment) {
         if self.is_used_up(slot, now) || self.calls.hold().is_some() || self.rate.is_held() {
             return self.forget(slot);
@@ -27,8 +28,8 @@ impl<P: Pacer> Refill<P> {
         self.unrecognised.get_or_insert(Unrecognised { refused: slot.refused(), is_answered: false });
     }
 
-    /// Another allocator is asked from now on, which knows nothing of what this session holds and told: the same, and at once. A
-    /// session that neither holds nor tells anything stays as silent as it was.
+    /// Moves on to another allocator, which knows nothing of this session. Leases become unrecognised, and the pool may
+    /// ask at once. A pool that neither holds nor reports anything stays as silent as it was.
     pub fn move_on(&mut self, slot: &impl Permits, now: Moment) {
         let phase = self.phase;
         self.on_unrecognised(slot, now);
@@ -38,8 +39,8 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// The allocator does not know what this session holds: drop it, and count from zero from now on. Nor does it know until
-    /// when that was lent: the lease is over.
+    /// Drops all permits held, and counts from zero from now on, because the allocator does not know the session. It
+    /// does not know the end of the lease either, so the lease is over.
     pub fn forget(&mut self, slot: &impl Permits) {
         self.count_from_zero(slot);
         if self.asked.is_some_and(|ask| ask.want > 0) {
@@ -67,8 +68,8 @@ impl<P: Pacer> Refill<P> {
         self.is_known = false;
     }
 
-    /// Whether nothing is left of a lease that the allocator does not know. What a caller has set aside is left: it may put that
-    /// back, and it must not be told as held.
+    /// Whether nothing is left of an unrecognised lease. Permits that a caller has set aside are left: the caller may
+    /// put them back, and they must not be reported as held.
     pub(super) fn is_used_up(&mut self, slot: &impl Permits, now: Moment) -> bool {
         if now >= slot.deadline() {
             self.removed += slot.end();
@@ -76,8 +77,8 @@ impl<P: Pacer> Refill<P> {
         slot.balance().total() == 0
     }
 
-    /// When to ask because what is left is likely to be used up once the answer is here, or is of no use to those who call.
-    /// `None` if it is known what is held.
+    /// Returns when to ask because the rest will likely be used up when the answer comes, or is too little for the
+    /// callers. `None` if the allocator knows the lease.
     pub(super) fn due_ahead(
         &self,
         slot: &impl Permits,
@@ -92,13 +93,13 @@ impl<P: Pacer> Refill<P> {
         }
         let lasts = u128::from(free) * sizing::PERMIT / u128::from(self.demand.milli().max(1));
         let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX));
-        // One that had nothing to lend is asked again once there is nothing to lose.
+        // An allocator that had nothing to lend is asked again once there is nothing to lose.
         let ahead = if is_answered { Duration::ZERO } else { low_water_span(rtt) };
         Some((now + lasts).min(slot.deadline()).before(ahead).max(now).max(self.not_before))
     }
 
-    /// Asks for a first lease while something is left that the allocator does not know. That is not told, and not given up
-    /// before there is something in its place: see [`Refill::make_way`].
+    /// Asks for a first lease while something is left of an unrecognised one. That rest is not reported, and not given
+    /// up before there is something in its place: see [`Refill::make_way`].
     pub(super) fn write_ahead(&mut self, slot: &impl Permits, seen: Seen, now: Moment, rtt: Duration) -> Ask {
         self.let_go_of_reserved(slot, now);
         if self.has_tried(slot, seen) {
@@ -129,10 +130,10 @@ impl<P: Pacer> Refill<P> {
         ask
     }
 
-    /// An answer is here. What is left of a lease that the allocator does not know is dropped, if `grant` brings anything in its
-    /// place. The grant must also bring enough for what callers have set aside: that stands for as many of the new permits.
-    /// The old lease is over before the new one is installed. So the clock for [`Refill::believe`] is to be read after this: a
-    /// caller that still goes by the old deadline has read it before.
+    /// Drops the rest of an unrecognised lease if `grant` brings anything in its place. The grant must also bring at
+    /// least as many permits as callers have set aside, which stand for as many of the new ones. The old lease is over
+    /// before the new one is installed. So read the clock for [`Refill::believe`] after this: a caller that still uses
+    /// the old deadline has read the clock before.
     pub fn make_way(&mut self, slot: &impl Permits, grant: &Grant) {
         let brings_nothing = grant.permits == 0 && !matches!(grant.rate, Rate::Lent { .. });
         let is_too_little = slot.balance().held > grant.permits;
@@ -146,8 +147,8 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// The answer brought nothing of use: what is left is used up. What it lent comes back with the next ask, which does not
-    /// claim it.
+    /// Records that the answer brought nothing of use: the rest is used up. Permits of the answer return with the next
+    /// ask, which does not claim them.
     pub(super) fn goes_without(&mut self, slot: &impl Permits, grant: &Grant, now: Moment, random: u64) {
         self.unrecognised = Some(Unrecognised { refused: slot.refused(), is_answered: true });
         self.awaits_no_answer();
@@ -156,7 +157,7 @@ impl<P: Pacer> Refill<P> {
         self.is_known = true;
     }
 
-    /// The ask that was written last got no answer: it may be written again as soon.
+    /// Records that the last ask got no answer, so that it may be repeated as soon.
     pub(super) fn asks_ahead_again(&mut self) {
         if let Some(unrecognised) = &mut self.unrecognised {
             unrecognised.is_answered = false;

@@ -1,10 +1,10 @@
-//! Golden bodies: what these tests pin, a node of one version and an allocator of another rely on.
+//! Golden bodies: nodes and allocators of different versions rely on what these tests pin.
 
 use super::*;
 use crate::exchange::{Answer, Ask, Grant, InFlight, Refusal, RefusalReason};
 use proptest::prelude::*;
 
-/// A body in the crate's own types and the same body as text, both ways.
+/// Checks that a value is written as `text`, and that `text` is read as the value.
 fn golden<T>(value: &T, text: &str)
 where
     T: Serialize + for<'a> Deserialize<'a> + PartialEq + std::fmt::Debug,
@@ -103,7 +103,7 @@ fn leaving_is_pinned() {
     golden(&LeaveResponse { returned: 41, errors: vec![] }, r#"{"returned":41}"#);
 }
 
-/// What is in flight is said only where it counts.
+/// Calls in flight are reported only where the limit caps them.
 #[test]
 fn what_is_in_flight_is_pinned() {
     let ask = Ask { spent_total: 9, held: 5, running: Some(4), unguarded: 3, busy: 2, ..Ask::default() };
@@ -185,7 +185,7 @@ const REQUEST: &str = concat!(
 );
 
 proptest! {
-    /// An allocator lends names where others own them: of all that can arrive, both read the same, or nothing.
+    /// An allocator reads borrowed names where other readers own them: for any input, both read the same or nothing.
     #[test]
     fn what_lends_its_names_is_read_as_what_owns_them(
         at in 0..REQUEST.len(),

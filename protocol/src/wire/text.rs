@@ -1,4 +1,5 @@
-//! A name in a body that is read: it lends what the body holds, where that has no escapes. So reading an ask allocates nothing.
+//! A name in a body that is read: it borrows from the body, unless the name has escapes. So reading an ask allocates
+//! nothing.
 
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -6,12 +7,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
-/// A text of a body, lent from it where it can be.
+/// A text of a body, borrowed from it where possible.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text<'a>(Cow<'a, str>);
 
 impl Text<'_> {
-    /// The text itself, copied if it was lent.
+    /// Returns the text, copied if it was borrowed.
     pub fn into_string(self) -> String {
         self.0.into_owned()
     }
@@ -55,7 +56,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// Takes the text as it comes.
+/// Visitor that borrows the text where it can.
 struct Lender;
 
 impl<'de> Visitor<'de> for Lender {

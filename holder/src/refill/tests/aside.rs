@@ -1,9 +1,9 @@
-//! What a caller has set aside when its lease ends, one step after another.
+//! Permits that a caller has set aside when their lease ends, one step after another.
 
 use super::*;
 use crate::permits::Short;
 
-/// Ten were held, and all of them are set aside when an ask is written that is answered after their end.
+/// Holds ten permits, all of them set aside when an ask is written that is answered after their end.
 fn ended(permits: u64) -> (Hand, Refill) {
     let (slot, mut refill) = holding(10);
     slot.hold(10, millis(10)).expect("ten are there");
@@ -45,7 +45,7 @@ fn what_is_set_aside_when_a_process_leaves_counts_as_spent() {
     slot.hold(3, millis(10)).expect("ten are there");
     spend(&slot, 2, millis(10));
     assert_eq!(refill.close(&slot), 5);
-    // Whatever becomes of it.
+    // It does not matter what becomes of them.
     slot.put_back(1);
     slot.spend_held(2);
     assert_eq!(refill.spent(&slot), 4);

@@ -3,7 +3,8 @@
 use super::*;
 use lessor_protocol::InFlight;
 
-/// What is held is renewed in time, however long the allocator has asked to wait. A pool that holds nothing waits as long.
+/// Permits held are renewed in time, however long the allocator has asked to wait. A pool that holds nothing waits that
+/// long.
 #[test]
 fn a_pool_that_waits_for_more_still_renews_what_it_holds() {
     for (permits, due) in [(4, millis(750)), (0, millis(1_500))] {
@@ -124,7 +125,7 @@ fn a_turn_is_given_up_early_only_where_callers_wait_and_nothing_is_left() {
     assert_eq!([0, 1].map(|waiting| due(&refill, waiting)), [millis(100), millis(20)]);
 }
 
-/// The bug: what is left was taken to last a billion times as long, so that no ask was ahead of its end.
+/// The bug: permits left were taken to last a billion times as long, so that no ask was ahead of their end.
 #[test]
 fn what_the_allocator_does_not_know_is_used_until_it_runs_dry_at_the_known_demand() {
     let (slot, mut refill) = holding(60);
@@ -132,12 +133,12 @@ fn what_the_allocator_does_not_know_is_used_until_it_runs_dry_at_the_known_deman
     let ask = refill.write(&slot, Seen { waiting: 10, ..Seen::default() }, millis(100), RTT);
     assert_eq!((ask.held, ask.demand_milli / 1_000), (10, 33));
     refill.on_unrecognised(&slot, millis(100));
-    // Ten last 300 ms at 33 a second. The answer is to be here by then: 40 ms with what is kept in reserve.
+    // Ten last 300 ms at 33 a second. The answer must come by then: 40 ms with the guard.
     let due = refill.due(&slot, Seen::default(), millis(100), RTT);
     assert!((millis(350)..millis(370)).contains(&due), "{due:?}");
 }
 
-/// What a new session tells begins with what the one before has not told.
+/// A new session reports what the one before has not reported.
 #[test]
 fn calls_let_pass_are_told_once_though_the_allocator_does_not_know_the_lease() {
     let (slot, mut refill) = holding(10);

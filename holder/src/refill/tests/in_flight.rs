@@ -1,15 +1,15 @@
-//! Calls that say when they end, worked out by hand: alone, beside a rate, and after a lease has ended under them.
+//! Calls that report their end, worked out by hand: alone, beside a rate, and after a lease has ended under them.
 
 use super::*;
 use crate::permits::Short;
 use lessor_protocol::InFlight;
 
-/// What an answer tells of a cap; `hold` where permits are spent again.
+/// Creates an answer with a cap; `hold` is set where permits are spent again.
 fn capped(kept: u64, permits: u64, hold: Option<u64>) -> Grant {
     Grant { in_flight: Some(InFlight { longest: 10 * TERM, hold }), ..grant(kept, permits) }
 }
 
-/// As [`holding`], of a limit that caps what is in flight.
+/// Does the same as [`holding`] for a limit that caps calls in flight.
 fn counting(permits: u64, hold: Option<u64>) -> (Hand, Refill) {
     let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     refill.write(&slot, waiting(permits), millis(0), RTT);
@@ -26,7 +26,7 @@ fn enter(slot: &Hand, refill: &mut Refill, permits: u64, now: Moment) {
     refill.enter(slot, permits, now).expect("it is there");
 }
 
-/// What an ask claims: spent, held, running and busy.
+/// Returns the claims of an ask: spent, held, running and busy.
 fn claims(ask: Ask) -> (u64, u64, Option<u64>, u64) {
     (ask.spent_total, ask.held, ask.running, ask.busy)
 }
@@ -37,7 +37,7 @@ fn beside_a_rate_a_call_is_spent_and_runs_until_it_ends() {
     enter(&slot, &mut refill, 4, millis(10));
     assert_eq!(claims(refill.write(&slot, waiting(9), millis(20), RTT)), (4, 6, Some(4), 0));
     assert_eq!(refill.hand_back(&slot, 3, millis(30)), 0, "the rate has been paid for three others");
-    // Others may wait for it: it is told within a quarter of the term.
+    // Others may wait for it: it is reported within a quarter of the term.
     assert_eq!(refill.due(&slot, Seen::default(), millis(30), RTT), millis(270));
     assert_eq!(claims(refill.write(&slot, waiting(9), millis(40), RTT)), (4, 6, Some(1), 0));
 }
@@ -79,7 +79,7 @@ fn what_was_reserved_of_a_lease_that_has_ended_is_spent_and_not_in_use() {
     assert_eq!(refill.enter_reserved(&slot, number, ended), None, "it is over");
 }
 
-/// The bug: permits whose calls ended went back into the slot, and 400 calls began in a limit that was paused.
+/// The bug: permits whose calls ended went back into the slot, and 400 calls began in a paused limit.
 #[test]
 fn while_a_limit_is_stopped_no_permit_is_spent_again() {
     let (slot, mut refill) = counting(5, Some(5));
@@ -88,7 +88,7 @@ fn while_a_limit_is_stopped_no_permit_is_spent_again() {
     assert_eq!(refill.hand_back(&slot, 2, millis(20)), 0);
     assert_eq!(refill.enter(&slot, 1, millis(20)), Err(Short::Empty));
     assert_eq!(claims(refill.write(&slot, waiting(5), millis(30), RTT)), (0, 1, Some(0), 1));
-    // An answer that grants says that it is over.
+    // An answer that grants says that the pause is over.
     refill.believe(&slot, &capped(1, 2, Some(5)), exact(), millis(30), millis(31), 0);
     enter(&slot, &mut refill, 2, millis(40));
     assert_eq!(refill.hand_back(&slot, 3, millis(50)), 3);
@@ -109,10 +109,11 @@ fn more_than_it_is_told_to_hold_goes_back_as_calls_end() {
 fn what_a_lease_left_in_use_is_spent_and_runs_until_it_ends() {
     let (slot, mut refill) = counting(5, Some(5));
     enter(&slot, &mut refill, 4, millis(10));
-    // The lease ended before this was heard: nothing is kept, and two are lent anew.
+    // The lease ended before the ask arrived: nothing is kept, and two are lent anew.
     assert_eq!(claims(refill.write(&slot, waiting(4), millis(900), RTT)), (0, 5, Some(0), 4));
     refill.believe(&slot, &capped(0, 2, Some(5)), exact(), millis(900), millis(1_100), 0);
-    // Five of the seven had ended with it: the three that are in hand are gone, and two of those in use are spent, and run.
+    // Five of the seven ended with the lease: the three in hand are gone, and two of those in use are spent and
+    // running.
     assert_eq!(slot.balance().free, 0);
     assert_eq!(claims(refill.write(&slot, waiting(4), millis(1_105), RTT)), (2, 2, Some(2), 2));
     refill.believe(&slot, &capped(2, 0, Some(5)), exact(), millis(1_105), millis(1_106), 0);
@@ -134,7 +135,7 @@ fn what_the_allocator_forgot_ends_unheard() {
     assert_eq!(claims(refill.write(&slot, waiting(3), millis(1_040), RTT)), (0, 3, Some(0), 0));
 }
 
-/// The allocator counts them for as long as a call may take: its clock does not jump.
+/// The allocator counts them for as long as a call may take, because its clock does not jump.
 #[test]
 fn what_is_not_handed_back_is_said_to_be_unguarded() {
     for hold in [None, Some(9)] {
@@ -142,7 +143,7 @@ fn what_is_not_handed_back_is_said_to_be_unguarded() {
         spend(&slot, 2, millis(10));
         enter(&slot, &mut refill, 3, millis(20));
         refill.lapse(3, millis(30));
-        // Those that were only acquired are seen at the next ask.
+        // Permits that were only acquired are seen at the next ask.
         let ask = refill.write(&slot, waiting(4), millis(500), RTT);
         assert_eq!((claims(ask), ask.unguarded), ((5, 4, Some(0), 0), 5), "{hold:?}");
         spend(&slot, 1, millis(510));
@@ -151,8 +152,8 @@ fn what_is_not_handed_back_is_said_to_be_unguarded() {
     }
 }
 
-/// The bug: a call was given up while calls went on that the allocator had forgotten. It was taken for one of those, and was not
-/// counted.
+/// The bug: a call was given up while calls went on that the allocator had forgotten. It was taken for one of those,
+/// and was not counted.
 #[test]
 fn what_is_not_handed_back_is_said_beside_what_was_forgotten() {
     let (slot, mut refill) = counting(4, Some(4));
@@ -164,15 +165,15 @@ fn what_is_not_handed_back_is_said_beside_what_was_forgotten() {
     refill.lapse(2, millis(1_020));
     let ask = refill.write(&slot, waiting(3), millis(1_030), RTT);
     assert_eq!((claims(ask), ask.unguarded), ((2, 1, Some(0), 1), 2));
-    // More than are known can only be of those that were forgotten.
+    // More calls than the known ones must be forgotten ones.
     refill.lapse(4, millis(1_040));
     assert_eq!(refill.hand_back(&slot, 1, millis(1_050)), 0);
     let ask = refill.write(&slot, waiting(3), millis(1_060), RTT);
     assert_eq!((claims(ask), ask.unguarded), ((3, 0, Some(0), 0), 3));
 }
 
-/// The bug: a pool was forgotten while calls went on that its allocator had forgotten. The end of one of those was taken for
-/// that of a later one, which went on.
+/// The bug: a pool was forgotten while calls went on that its allocator had forgotten. The end of such a call was taken
+/// for the end of a later one, which went on.
 #[test]
 fn it_is_not_forgettable_while_a_call_goes_on_that_the_allocator_has_forgotten() {
     let (slot, mut refill) = counting(2, Some(2));
@@ -255,8 +256,8 @@ fn a_session_that_leaves_says_what_is_in_flight() {
     }
 }
 
-/// Each time a call gets a permit counts once, whether that is spent by it, spent again after it, or spent because of what
-/// becomes of the lease or the client under it.
+/// A permit counts once each time a call gets it. It may be spent by the call, spent again after it, or spent because
+/// the lease or the client ends under it.
 #[test]
 fn permits_are_admitted_once_for_each_call_whatever_becomes_of_them() {
     let (slot, mut refill) = counting(10, None);

@@ -1,4 +1,4 @@
-//! Reservations, one step after another: what is said of them while they are open, and what comes back.
+//! Reservations, one step after another: what reports say while they are open, and what comes back.
 
 use super::*;
 use crate::refill::reserved::RESERVED_MAX;
@@ -7,7 +7,7 @@ fn ask(refill: &mut Refill, slot: &Hand, at: u64) -> Ask {
     refill.write(slot, Seen::default(), millis(at), RTT)
 }
 
-/// Ten are held, and six of them reserved.
+/// Holds ten permits, of which six are reserved.
 fn reserved() -> (Hand, Refill, u64) {
     let (slot, mut refill) = holding(10);
     let (number, left) = refill.reserve(&slot, 6, millis(10)).expect("ten are there");
@@ -23,7 +23,7 @@ fn what_is_reserved_is_held_until_it_is_settled_and_the_rest_is_spent_again() {
     assert_eq!(refill.give_back(&slot, number, 4, millis(30)), 4);
     refill.settle(number);
     assert_eq!((slot.balance().free, refill.spent(&slot), refill.reserved()), (8, 2, 0));
-    // It is over: there is nothing to give back any more.
+    // The reservation is over: there is nothing to give back any more.
     assert_eq!(refill.give_back(&slot, number, 1, millis(31)), 0);
     refill.settle(number);
     assert_eq!((slot.balance().free, refill.spent(&slot)), (8, 2));
@@ -38,8 +38,8 @@ fn no_more_comes_back_than_was_taken() {
     assert_eq!(slot.balance().free, 10);
 }
 
-/// The lease is over, and with it what was reserved of it: the allocator takes that for spent too. Another lease that
-/// comes later changes nothing about it.
+/// The end of a lease ends its reservations: the allocator takes their permits for spent, too. A later lease changes
+/// nothing about that.
 #[test]
 fn nothing_comes_back_once_the_lease_has_ended() {
     for renewed in [false, true] {
@@ -47,7 +47,7 @@ fn nothing_comes_back_once_the_lease_has_ended() {
         assert!(refill.is_open(&slot, number, slot.deadline().before(Duration::from_nanos(1))));
         assert!(!refill.is_open(&slot, number, slot.deadline()));
         if renewed {
-            // Asked in time, answered too late: of ten nothing was kept, and five are new.
+            // Asked in time, answered too late: none of the ten were kept, and five are new.
             let seen = Seen { waiting: 9, ..Seen::default() };
             let asked = refill.write(&slot, seen, millis(900), RTT);
             assert_eq!((asked.spent_total, asked.held), (0, 10));
@@ -58,7 +58,7 @@ fn nothing_comes_back_once_the_lease_has_ended() {
         assert_eq!(refill.give_back(&slot, number, 6, millis(1_100)), 0);
         assert_eq!((slot.balance().free, refill.reserved()), (free, 0));
         let asked = ask(&mut refill, &slot, 1_100);
-        // With a renewal, new permits went in place of those that were spent: either way the allocator hears of six.
+        // With a renewal, new permits went in place of the spent ones: either way the allocator hears of six.
         assert_eq!(asked.spent_total, 6, "{asked:?}");
     }
 }
@@ -79,7 +79,7 @@ fn a_client_that_stops_says_that_what_is_reserved_was_spent() {
     assert_eq!(refill.give_back(&slot, number, 6, millis(30)), 0);
 }
 
-/// Where the limit is paused no caller may spend what comes back: it goes on to the allocator.
+/// While the limit is paused no caller may spend permits that come back: they go on to the allocator.
 #[test]
 fn what_comes_back_while_the_limit_is_paused_is_not_spent() {
     let (slot, mut refill, number) = reserved();
@@ -91,7 +91,7 @@ fn what_comes_back_while_the_limit_is_paused_is_not_spent() {
     assert_eq!(refill.give_back(&slot, number, 2, millis(32)), 2, "it goes on");
 }
 
-/// A lease that holds nothing but a reservation is renewed, for otherwise that would be over with it.
+/// A lease that holds nothing but a reservation is renewed, because otherwise the reservation would end with it.
 #[test]
 fn a_lease_is_renewed_for_what_is_reserved_of_it() {
     let (slot, mut refill) = holding(6);
@@ -112,7 +112,7 @@ fn a_reservation_that_is_never_settled_is_spent_in_the_end() {
     let (slot, mut refill, number) = reserved();
     let last = millis(10) + RESERVED_MAX.saturating_sub(Duration::from_nanos(1));
     for now in [last, millis(10) + RESERVED_MAX] {
-        // It is renewed all the time.
+        // The lease is renewed all the time.
         slot.install(0, 0, now + TERM);
         assert_eq!(refill.is_open(&slot, number, now), now == last);
         refill.write(&slot, Seen::default(), now, RTT);
@@ -121,7 +121,8 @@ fn a_reservation_that_is_never_settled_is_spent_in_the_end() {
     assert_eq!(refill.spent(&slot), 6);
 }
 
-/// The bug this prevents: a node that gives most of it back would seem to try less and less, and be taken for idle.
+/// The bug this prevents: a node that gives most of its reservations back would seem to try less and less, and be taken
+/// for idle.
 #[test]
 fn what_was_given_back_was_tried_for() {
     let (slot, mut refill, number) = reserved();

@@ -1,4 +1,4 @@
-//! What becomes of a lease that the allocator does not know any more.
+//! A lease that the allocator does not know any more.
 
 use super::*;
 use crate::answer::{AnswerTiming, DISPUTE_PAUSE, Outcome};
@@ -10,7 +10,7 @@ fn an_allocator_that_forgot_is_told_from_zero() {
     let (slot, mut refill) = holding(100);
     spend(&slot, 40, millis(10));
     refill.forget(&slot);
-    // What it is lent next may end before what it was lent before: the slot does not go by the old deadline.
+    // The next lease may end before the lost one: the slot does not keep the old deadline.
     let waiting = Seen { refused: 0, waiting: 7, ..Seen::default() };
     assert!(refill.due(&slot, waiting, millis(20), RTT) <= millis(20), "nothing to wait for");
     assert_eq!(slot.deadline(), Moment::ORIGIN);
@@ -27,27 +27,27 @@ fn an_allocator_that_forgot_is_told_from_zero() {
     assert_eq!(refill.close(&slot), 3);
 }
 
-/// What was asked and told of it: nothing was ever spent, nothing is held.
+/// Whether the ask counts from zero: nothing was ever spent, nothing is held.
 fn counts_from_zero(ask: &Ask) -> bool {
     (ask.spent_total, ask.held, ask.rate, ask.running.unwrap_or(0), ask.unguarded, ask.busy)
         == (0, 0, RateClaim::None, 0, 0, 0)
 }
 
-/// The allocator says that it does not know the lease.
+/// Lets the allocator answer that it does not know the lease.
 fn on_unrecognised(refill: &mut Refill, slot: &Hand, now: Moment) {
     let timing = AnswerTiming { first_sent: now, now, clocks: exact() };
     let outcome = refill.on_answer(slot, Err(code::LEASE_UNKNOWN), timing, false, 0);
     assert_eq!(outcome, Outcome::Unrecognised);
 }
 
-/// A hundred permits until 1,000 ms, of which the allocator knows nothing from 10 ms on.
+/// Holds a hundred permits until 1,000 ms that the allocator does not know from 10 ms on.
 fn forgotten() -> (Hand, Refill) {
     let (slot, mut refill) = holding(100);
     on_unrecognised(&mut refill, &slot, millis(10));
     (slot, refill)
 }
 
-/// What was lent is spent, and is not told to an allocator that could not understand it.
+/// Permits of an unrecognised lease are spent, and not reported to an allocator that could not understand it.
 #[test]
 fn what_an_allocator_forgot_is_used_up_and_replaced_before_it_is() {
     let due = |refill: &Refill, slot: &Hand, seen, now| refill.due(slot, seen, millis(now), RTT);
@@ -63,20 +63,20 @@ fn what_an_allocator_forgot_is_used_up_and_replaced_before_it_is() {
     spend(&slot, 60, millis(40));
     assert_eq!(due(&refill, &slot, quiet, 50), millis(50), "all is spent");
     assert!(counts_from_zero(&refill.write(&slot, quiet, millis(50), RTT)));
-    // What is left does not do for who waits, or was refused.
+    // The rest is not enough for a caller that waits or was refused.
     let (slot, refill) = forgotten();
     let waiting = |waiting| Seen { waiting, ..quiet };
     assert_eq!(due(&refill, &slot, waiting(100), 20), millis(1_000).before(ahead));
     assert_eq!(due(&refill, &slot, waiting(101), 20), millis(20));
     slot.refuse(200);
     assert_eq!(due(&refill, &slot, quiet, 20), millis(20));
-    // It is not held beyond its end, nor told of after it.
+    // The lease is not held beyond its end, nor reported after it.
     let (slot, mut refill) = forgotten();
     assert!(counts_from_zero(&refill.write(&slot, quiet, millis(1_000), RTT)));
     assert_eq!(slot.balance().total(), 0);
 }
 
-/// Until the answer is here calls go on with what is left. Then that is over, and the new one is all there is.
+/// Until the answer comes calls go on with the rest. Then the rest is over, and only the new lease counts.
 #[test]
 fn a_first_lease_is_asked_for_while_something_is_left_and_takes_its_place() {
     let (slot, mut refill) = forgotten();
@@ -105,7 +105,7 @@ fn what_is_left_stays_while_there_is_nothing_in_its_place() {
     assert_eq!(refill.believe(&slot, &nothing, exact(), millis(900), millis(910), 0), Belief::Installed);
     assert_eq!(slot.balance().free, 100);
     assert_eq!(refill.due(&slot, seen, millis(915), RTT), millis(930), "as it was told");
-    // Rubbish, a refusal and no answer leave it too.
+    // An impossible answer, a refusal and no answer leave the rest, too.
     write(&mut refill, 930);
     assert_eq!(refill.believe(&slot, &grant(1, 5), exact(), millis(930), millis(935), 0), Belief::Invalid);
     refill.refused(millis(935), Duration::ZERO, 0);
@@ -117,8 +117,8 @@ fn what_is_left_stays_while_there_is_nothing_in_its_place() {
     assert_eq!(refill.due(&slot, Seen::default(), millis(940), RTT), exact().holder_end(millis(0), TERM));
 }
 
-/// A caller that saw the old deadline may take what is put in just now. That must not have ended before the caller read the
-/// clock.
+/// A caller that saw the old deadline may take permits that are put in right now. Their lease must not have ended
+/// before the caller read the clock.
 #[test]
 fn a_lease_that_is_over_when_another_made_way_for_it_is_given_back() {
     let (slot, mut refill) = forgotten();
@@ -132,7 +132,8 @@ fn a_lease_that_is_over_when_another_made_way_for_it_is_given_back() {
     assert!(counts_from_zero(&refill.write(&slot, seen, millis(851), RTT)), "so it is not held");
 }
 
-/// A caller that was stopped between the two halves of its call puts back what it set aside of the old lease, or spends it.
+/// A caller that was stopped between the two halves of its call puts back what it set aside of the old lease, or spends
+/// it.
 #[test]
 fn what_was_set_aside_of_the_old_lease_is_in_the_place_of_one_of_the_new() {
     for is_spent in [false, true] {
@@ -153,7 +154,8 @@ fn what_was_set_aside_of_the_old_lease_is_in_the_place_of_one_of_the_new() {
     }
 }
 
-/// The bug: it was told as held to an allocator that had lent nothing, which then disputed the whole session.
+/// The bug: set-aside permits were reported as held to an allocator that had lent nothing, which then disputed the
+/// whole session.
 #[test]
 fn what_is_set_aside_is_never_told_however_long_that_lasts() {
     let (slot, mut refill) = forgotten();
@@ -162,7 +164,7 @@ fn what_is_set_aside_is_never_told_however_long_that_lasts() {
     let seen = Seen { waiting: 50, ..Seen::default() };
     for now in [40, 1_100, 2_000] {
         assert!(counts_from_zero(&refill.write(&slot, seen, millis(now), RTT)));
-        // Less than is set aside is no lease to go on with, and is not claimed.
+        // A grant of fewer permits than are set aside is no lease to go on with, and is not claimed.
         refill.believe(&slot, &grant(0, 6), exact(), millis(now), millis(now + 1), 0);
         assert_eq!(slot.balance().free, 0);
         assert_eq!(
@@ -179,7 +181,7 @@ fn what_is_set_aside_is_never_told_however_long_that_lasts() {
 
 #[test]
 fn another_allocator_is_told_of_nothing_that_was_before() {
-    // In use, for calls that say when they end, and told to the first.
+    // Permits in use, of calls that report their end, reported to the first allocator.
     let (slot, mut refill) = holding(100);
     spend(&slot, 40, millis(10));
     let seen = Seen { shadow_refused: 9, ..Seen::default() };
@@ -189,10 +191,10 @@ fn another_allocator_is_told_of_nothing_that_was_before() {
     refill.move_on(&slot, millis(31));
     spend(&slot, 10, millis(40));
     assert!(counts_from_zero(&refill.write(&slot, seen, millis(50), RTT)));
-    // Its goodbye says nothing either.
+    // The goodbye says nothing either.
     assert_eq!(refill.close(&slot), 0);
 
-    // Who has nothing to say stays silent, be it one of a million keys.
+    // A pool with nothing to say stays silent: it may be one of a million keys.
     let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     refill.move_on(&slot, millis(1));
     assert_eq!(refill.due(&slot, Seen::default(), millis(2), RTT), Moment::NEVER);
