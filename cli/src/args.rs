@@ -260,9 +260,9 @@ pub(crate) struct DemoArgs {
     /// from the first one on (`longest_gap_ms`).
     #[arg(long, value_name = "SECONDS", conflicts_with = "played", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) kill_every: Option<u64>,
-    /// Renew the certificates and the token of the fleet at this interval, at least 500ms. The allocator speaks TLS then, nodes show a
-    /// certificate of a throw-away authority and a token, and each old token is revoked. The report has what failed for it
-    /// (`rotated`).
+    /// Renew the certificates and the token of the fleet at this interval, at least 500ms. The allocator speaks TLS
+    /// then, nodes show a certificate of a throw-away authority and a token, and each old token is revoked. The report
+    /// counts the failures that this caused (`rotated`).
     #[arg(long, value_name = "DURATION", value_parser = parse_rotation,
         conflicts_with_all = ["played", "kill_every", "allocators", "store", "listen", "watch", "targets"])]
     pub(crate) rotate_every: Option<Duration>,
@@ -331,7 +331,7 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// Its word in configurations.
+    /// Returns its word in configurations.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Store::Memory => "memory",
@@ -356,14 +356,14 @@ pub(crate) enum Scenario {
 }
 
 impl ReplayArgs {
-    /// Nodes that lease, if not one central limiter decides.
+    /// Returns the number of nodes that lease, unless one central limiter decides.
     pub(crate) fn nodes(&self) -> Option<usize> {
         self.nodes.map(usize::from)
     }
 }
 
 impl DemoArgs {
-    /// Node processes.
+    /// Returns the number of node processes.
     pub(crate) fn nodes(&self) -> usize {
         let nodes = self.nodes.unwrap_or(if self.scenario.is_some() { 2 } else { 8 });
         nodes.into()
@@ -374,17 +374,17 @@ impl DemoArgs {
         self.listen.or(self.watch.then_some(ANY_PORT))
     }
 
-    /// Users of a scenario.
+    /// Returns the number of users of a scenario.
     pub(crate) fn users(&self) -> usize {
         self.users.into()
     }
 
-    /// How many seconds of what is played pass in one.
+    /// Returns how many seconds of a trace or scenario pass in one second.
     pub(crate) fn speed(&self) -> f64 {
         self.speed.unwrap_or(if self.scenario.is_some() { 1.0 } else { 60.0 })
     }
 
-    /// What no single option is wrong about.
+    /// Refuses options that are valid alone but not together.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match self.vendor_halves_at.zip(self.vendor_restores_at) {
             Some((halves, restores)) if restores <= halves => Err(Failure::Input(format!(
@@ -395,11 +395,11 @@ impl DemoArgs {
     }
 }
 
-/// Slower would take days; faster would shrink a window of 60 s below 100 ms, where one machine's own delays
-/// decide and no limiter.
+/// Speeds of a trace or scenario. A slower one would take days; a faster one would shrink a window of 60 s below 100
+/// ms, where delays of the machine decide and not the limiter.
 const SPEEDS: std::ops::RangeInclusive<f64> = 0.01..=600.0;
 
-/// A day is longer than any demo.
+/// Parses an interval of at most a day, which is longer than any demo.
 fn parse_rotation(text: &str) -> Result<Duration, String> {
     let every = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     let is_fit = (rotation::EVERY_MIN..=Duration::from_secs(86_400)).contains(&every);

@@ -1,4 +1,5 @@
-//! `lessor audit`: reads the audit log of an allocator, oldest first. It reads the file, so it needs no allocator that runs.
+//! `lessor audit`: prints the audit log of an allocator, oldest entry first. It reads the file, so no allocator has to
+//! run.
 
 use crate::failure::Failure;
 use crate::print;
@@ -9,7 +10,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Shown below its help.
+/// Text below the help of `lessor audit`.
 pub(crate) const AUDIT_EXAMPLE: &str = "\
 Examples:
   lessor audit audit.jsonl
@@ -18,7 +19,7 @@ Examples:
 
 Exit codes: 0 done, 1 stdout cannot be written, 2 bad command line, or a file that cannot be read.";
 
-/// Files that are looked for, as many as an allocator keeps at most.
+/// Most files that are read: as many as an allocator keeps.
 const FILES_MAX: u64 = 1_000;
 
 /// The longest line that is read, in bytes: two configurations of a limit.
@@ -38,7 +39,7 @@ pub(crate) struct AuditArgs {
     /// Only entries of this action: put, remove, top_up, pause, resume, block, unblock or refused.
     #[arg(long, value_name = "ACTION")]
     action: Option<String>,
-    /// Only entries of the last time, for example 1d.
+    /// Only entries from this long ago until now, for example 1d.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     since: Option<Duration>,
     /// Print the entries as they are: one JSON object a line.
@@ -46,7 +47,7 @@ pub(crate) struct AuditArgs {
     json: bool,
 }
 
-/// Prints what was asked for.
+/// Prints the entries that match.
 pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
     let mut stdout = io::BufWriter::new(io::stdout().lock());
     let from = args.since.map(|since| {
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
             if read.map_err(|error| wrong(error.to_string()))? == 0 {
                 break;
             }
-            // The last line of a process that was killed may be a piece of one.
+            // The last line of a killed process may be incomplete.
             let Ok(entry) = serde_json::from_slice::<Value>(&line) else {
                 let _ = writeln!(io::stderr(), "lessor: {}: line {number} is no entry", file.display());
                 continue;
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
     print::done(stdout.flush())
 }
 
-/// The older files that are there, the oldest first, and then the one that is written now.
+/// Returns the older files that exist, the oldest first, and then the current one.
 fn files(file: &Path) -> Vec<PathBuf> {
     let numbered = |number: u64| {
         let mut name = file.as_os_str().to_owned();
@@ -98,12 +99,12 @@ fn is_wanted(args: &AuditArgs, entry: &Value, from: Option<&str>) -> bool {
     let is = |field: &str, wanted: &Option<String>| {
         wanted.as_deref().is_none_or(|wanted| entry[field].as_str() == Some(wanted))
     };
-    // Times of one form are in the order of their letters.
+    // Times in this format sort as text.
     let is_late = from.is_none_or(|from| entry["at"].as_str().is_some_and(|at| at >= from));
     is("limit", &args.limit) && is("who", &args.who) && is("action", &args.action) && is_late
 }
 
-/// One line for people: configurations are left to `--json`.
+/// Formats an entry as one line for people, without configurations, which only `--json` prints.
 fn shown(entry: &Value) -> String {
     const FIRST: [&str; 5] = ["at", "who", "action", "limit", "from"];
     let text = |value: &Value| match value {

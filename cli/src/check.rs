@@ -1,4 +1,5 @@
-//! `lessor check`: reads a configuration and the files that it names, as `serve` would, and prints what was understood.
+//! `lessor check`: reads a configuration and the files that it names, as `serve` would, and prints it with every
+//! default.
 
 use crate::args::CheckArgs;
 use crate::configuration;
@@ -6,13 +7,13 @@ use crate::failure::Failure;
 use crate::print::print;
 use lessor_allocator::Server;
 
-/// Prints the configuration with every default in it, or fails with what is wrong.
+/// Prints the configuration with every default in it, or fails with the error.
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let config = configuration::read(&args.file)?;
     configuration::is_closed(&config, &config.server.listen)?;
     let mut opened = config.clone();
     configuration::unlock_store(&mut opened, &args.file)?;
-    // Clients of stores are made, and want a runtime. They ask nothing.
+    // Creating the clients of stores needs a runtime. They send no request.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
     let checked = runtime.block_on(async { Server::check(&opened) });

@@ -1,4 +1,4 @@
-//! Reads the configuration of an allocator from a file. Whatever is wrong with it is one line and exit code 2.
+//! Reads the configuration of an allocator from a file. Any error in it is one line and exit code 2.
 
 use crate::failure::Failure;
 use crate::file;
@@ -8,10 +8,11 @@ use lessor_allocator::config::{LimitConfig, Listen, StoreConfig};
 use lessor_allocator::{Config, ConfigError};
 use std::path::{Path, PathBuf};
 
-/// The largest file, in bytes: ten thousand limits of one rule each take about one million. A larger file is another file.
+/// Largest file, in bytes. Ten thousand limits of one rule each take about one million; a larger file is not a
+/// configuration.
 pub(crate) const FILE_MAX: u64 = 4 << 20;
 
-/// The configuration in `file`.
+/// Reads the configuration in `file`.
 ///
 /// # Errors
 /// If the file cannot be read, or does not hold a configuration: names file, key and value.
@@ -19,7 +20,7 @@ pub(crate) fn read(file: &Path) -> Result<Config, Failure> {
     read_as(file, Config::parse)
 }
 
-/// The same, where `parse` makes sense of the text.
+/// Does the same as [`read`], with `parse` for the text.
 ///
 /// # Errors
 /// As [`read`].
@@ -30,16 +31,16 @@ pub(crate) fn read_as(
     parse(&text(file)?).map_err(|error| wrong(file, &error))
 }
 
-/// The same, for those that answer requests by it alone.
+/// Does the same as [`read_as`], for commands that answer requests from the configuration alone.
 ///
 /// # Errors
-/// As [`read`], and if a limit is leased from another allocator: what it promises is said there.
+/// As [`read`], and if a limit is leased from another allocator: its rules are in that allocator's configuration.
 pub(crate) fn read_whole(
     file: &Path,
     parse: impl FnOnce(&str) -> Result<Config, ConfigError>,
 ) -> Result<Config, Failure> {
     let mut config = read_as(file, parse)?;
-    // What is in a store that several allocators share has its rules here all the same.
+    // A limit in a store that several allocators share still has its rules here.
     let of_store = |limit: &&mut LimitConfig| limit.leased_from().is_none();
     config.limits.iter_mut().filter(of_store).for_each(|limit| limit.upstream = None);
     let leased = config.limits.iter().find_map(|limit| Some((&limit.name, limit.leased_from()?)));
@@ -53,7 +54,7 @@ pub(crate) fn read_whole(
     }
 }
 
-/// What `file` holds.
+/// Reads the text of `file`.
 ///
 /// # Errors
 /// If it cannot be read, is no regular file, or is larger than [`FILE_MAX`].
@@ -63,20 +64,21 @@ pub(crate) fn text(file: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::Input(format!("cannot read configuration {name}: {error}")))
 }
 
-/// The configuration of an allocator that `text`, of `file`, is: with its store where it is placed, and without the password for it.
+/// Parses `text`, from `file`, as the configuration of an allocator. Sets the path of its store, but not the password.
 ///
 /// # Errors
-/// If it is none: names file, key and value.
+/// If it is not a configuration: names file, key and value.
 pub(crate) fn of_allocator(file: &Path, text: &str) -> Result<Config, Failure> {
     let mut config = Config::parse(text).map_err(|error| wrong(file, &error))?;
     place_store(&mut config, file);
     Ok(config)
 }
 
-/// Refuses an address that lets in any peer of another machine, unless the operator accepts that, and a Unix socket with certificates.
+/// Refuses an address that lets in any peer of another machine, unless the operator accepts that. Refuses a Unix socket
+/// with certificates.
 ///
 /// # Errors
-/// If it is one: names the address, and what to say.
+/// If an address is refused: names the address, and what to configure.
 pub(crate) fn is_closed(config: &Config, listen: &Listen) -> Result<(), Failure> {
     listen.check_tls("server", config.server.tls.is_some()).map_err(Failure::Input)?;
     let admin = config.admin.as_ref().and_then(|admin| config.admin_exposure(&admin.listen));
@@ -91,8 +93,8 @@ pub(crate) fn is_closed(config: &Config, listen: &Listen) -> Result<(), Failure>
     }
 }
 
-/// Says where the store is, where `config`, which is from `file`, does not: in the folder that a service manager has made for
-/// that, or else beside the file.
+/// Sets the path of the store where `config`, from `file`, does not: in the folder that a service manager has made for
+/// state, or else beside the file.
 fn place_store(config: &mut Config, file: &Path) {
     if let StoreConfig::Embedded { path } = &mut config.server.store
         && path.is_none()
@@ -103,11 +105,11 @@ fn place_store(config: &mut Config, file: &Path) {
     }
 }
 
-/// Says what the password of a store is that several allocators share, where its URL does not: what is in the file that `config` names,
-/// or else in the environment. A warning is logged if other users can read it there, or in `file`, which has the URL.
+/// Sets the password of a shared store whose URL has none: from the file that `config` names, or else from the
+/// environment. Logs a warning if other users can read it there, or in `file` if that has the URL with a password.
 ///
 /// # Errors
-/// If that file cannot be used: names key and file.
+/// If the password file cannot be used: names key and file.
 pub(crate) fn unlock_store(config: &mut Config, file: &Path) -> Result<(), Failure> {
     if let StoreConfig::Shared(shared) = &mut config.server.store {
         if shared.cells.url.has_password() {

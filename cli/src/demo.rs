@@ -1,9 +1,11 @@
-//! `lessor demo`: the promise of Lessor, made visible on one machine with real processes and real connections.
+//! `lessor demo`: shows the promise of Lessor on one machine with real processes and real connections.
 //!
-//! In reading order: [`contract`] (the main job), [`replay`] (real traffic), [`scenario`] (ever more of it), [`node`] (one process of the fleet),
-//! [`fleet`] (all of them), [`line`] (what they say to each other), [`allocator`], or [`served`] (one that runs as a process
-//! of its own) and [`killer`] (who kills it), [`rotation`] (what renews its certificates and its token), [`place`] (where they keep their books), [`books`], [`progress`], [`targets`] (where metrics are),
-//! [`latency`], [`table`], [`part`] (the vendor or a node by itself).
+//! In reading order: [`contract`] (the main job), [`replay`] (real traffic), [`scenario`] (rising load), [`node`] (one
+//! process of the fleet), [`fleet`] (all of them), [`line`] (the messages between the demo and its nodes),
+//! [`allocator`] (in this process), [`served`] (an allocator in a process of its own), [`killer`] (which kills
+//! allocators), [`rotation`] (which renews certificates and tokens), [`place`] (where allocators keep their books),
+//! [`books`], [`progress`], [`targets`] (where metrics are), [`latency`], [`table`], [`part`] (the vendor or a node by
+//! itself).
 
 mod allocator;
 mod books;
@@ -39,16 +41,16 @@ use tracing_subscriber::EnvFilter;
 /// The hidden subcommand that makes a process a node.
 pub(crate) const NODE_COMMAND: &str = "demo-node";
 
-/// The environment variable in which an operator says which log lines there are.
+/// The environment variable with the log filter of an operator.
 const LOG: &str = "LESSOR_LOG";
 
-/// What is logged if [`LOG`] is not set.
+/// Log level if [`LOG`] is not set.
 const LOG_LEVEL: &str = "warn";
 
-/// The same for a part that runs by itself: most operators see nothing of it but its log.
+/// Log level of a part that runs by itself, whose log is all that most operators see of it.
 const PART_LOG_LEVEL: &str = "info";
 
-/// Runs a demo and prints what it found.
+/// Runs a demo and prints its report.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     if let Some(part) = &args.part {
         install_log(PART_LOG_LEVEL);
@@ -88,13 +90,14 @@ pub(crate) fn run_node() -> Result<(), Failure> {
     node::run()
 }
 
-/// Logs what an operator should know, from `level` on. [`LOG`] asks for more, also in the processes that a demo starts.
+/// Logs messages an operator should know, from `level` on. [`LOG`] asks for more, also in the processes that a demo
+/// starts.
 fn install_log(level: &str) {
     let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(level));
     logging::install(Format::Text, filter);
 }
 
-/// What [`LOG`] asks for, or else `level`.
+/// Returns the filter in [`LOG`], or else `level`.
 fn log_or(level: &str) -> OsString {
     std::env::var_os(LOG).unwrap_or_else(|| level.into())
 }

@@ -1,4 +1,4 @@
-//! `lessor`: the one binary. Parses the command line and hands over; each subcommand lives in a module of its own.
+//! `lessor`: the one binary. Parses the command line and dispatches; each subcommand has its own module.
 
 mod args;
 mod audit;

@@ -1,4 +1,4 @@
-//! What the command line refuses.
+//! Values that the command line refuses.
 
 use super::*;
 use clap::CommandFactory as _;

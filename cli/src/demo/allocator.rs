@@ -1,5 +1,5 @@
-//! The allocator of a demo: the shipping one, in this process, on a free port. The demo starts it fresh (no
-//! earlier life can be spending), looks into its books as any operator could, and stops it.
+//! The allocator of a demo: the shipping one, in this process, on a free port. The demo starts it fresh (no earlier
+//! process can have lent), reads its books as any operator could, and stops it.
 
 use super::books::Books;
 use crate::failure::Failure;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long it may take to stop.
+/// Longest time that it may take to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// A running allocator.
@@ -24,8 +24,8 @@ pub(crate) struct Hosted {
 }
 
 impl Hosted {
-    /// Starts an allocator with the configuration `text`, at `listen` if an operator wants to find it there. If that speaks TLS, `tls`
-    /// says how its books are asked for.
+    /// Starts an allocator with the configuration `text`, at `listen` if an operator wants to find it there. If it
+    /// speaks TLS, `tls` is for the client that reads its books.
     pub(crate) async fn open(
         text: &str,
         listen: Option<SocketAddr>,
@@ -45,14 +45,14 @@ impl Hosted {
         Ok(Hosted { books, stop, server })
     }
 
-    /// Its books.
+    /// Returns its books.
     pub(crate) fn books(&self) -> &Books {
         &self.books
     }
 
     /// Stops it.
     pub(crate) async fn close(self) {
-        // One that has ended already needs no telling.
+        // If it has ended already, it cannot be told.
         let _ = self.stop.send(());
         if timeout(STOP_WITHIN, self.server).await.is_err() {
             tracing::warn!(within = ?STOP_WITHIN, "the allocator did not stop");

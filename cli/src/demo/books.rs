@@ -1,4 +1,4 @@
-//! The books of a demo's allocator, as any operator can look into them: over HTTP, wherever it runs.
+//! The books of a demo's allocator, read over HTTP as any operator can, wherever the allocator runs.
 
 use crate::failure::Failure;
 use http::{Request, StatusCode};
@@ -8,25 +8,25 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long it may take to look into the books.
+/// Longest time that reading the books may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// The metric of requests that proved no identity.
 const UNAUTHENTICATED: &str = "lessor_refused_total{reason=\"unauthenticated\"}";
 
-/// The way to them.
+/// A client for the books of one allocator.
 #[derive(Clone, Debug)]
 pub(crate) struct Books {
     url: String,
     http: HttpClient,
 }
 
-/// The books of one pool, as far as a demo looks at them.
+/// The books of one pool, as far as a demo needs them.
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct Pool {
-    /// What could be lent now.
+    /// Permits that could be lent now.
     available: u64,
-    /// Lent, and not yet settled or returned.
+    /// Permits lent, and not yet settled or returned.
     outstanding: u64,
 }
 
@@ -36,8 +36,8 @@ struct Pools {
 }
 
 impl Books {
-    /// Returns the books of the allocator at `address`, which speaks TLS if `tls` says how. Prints `address` and where its page is, if
-    /// an operator wants to find it there.
+    /// Returns the books of the allocator at `address`, which speaks TLS if `tls` is set. Prints `address` and the
+    /// address of the page, if an operator wants to find it there.
     pub(crate) fn at(address: SocketAddr, is_asked_for: bool, tls: Option<Tls>) -> Result<Self, Failure> {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{address}");
@@ -50,17 +50,17 @@ impl Books {
         Ok(Books { url, http })
     }
 
-    /// The allocator's address.
+    /// Returns the allocator's address.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// What could be lent of `limit` now. It has no keys.
+    /// Returns the permits of `limit` that could be lent now. The limit has no keys.
     pub(crate) async fn available(&self, limit: &str) -> Result<u64, Failure> {
         Ok(self.pools(limit).await?.iter().map(|pool| pool.available).sum())
     }
 
-    /// What is lent out on all of `limits` together. They have no keys.
+    /// Returns the permits lent out on all of `limits` together. They have no keys.
     pub(crate) async fn outstanding(&self, limits: &[&str]) -> Result<u64, Failure> {
         let mut sum = 0;
         for limit in limits {
@@ -71,14 +71,14 @@ impl Books {
 
     async fn pools(&self, limit: &str) -> Result<Vec<Pool>, Failure> {
         let cannot = |error: String| Failure::Run(format!("cannot read the pools of {limit}: {error}"));
-        // A name may hold slashes; in a path they are part of one segment.
+        // A name may hold slashes; they must stay in one segment of the path.
         let path = format!("/v1/limits/{}/pools", limit.replace('/', "%2F"));
         let body = self.read(&path).await.map_err(cannot)?;
         let pools: Pools = serde_json::from_slice(&body).map_err(|error| cannot(error.to_string()))?;
         Ok(pools.pools)
     }
 
-    /// How many requests it has refused since they proved no identity.
+    /// Returns how many requests it has refused because they proved no identity.
     pub(crate) async fn unauthenticated(&self) -> Result<u64, Failure> {
         let cannot = |error: String| Failure::Run(format!("cannot read the metrics: {error}"));
         let body = self.read("/metrics").await.map_err(cannot)?;
@@ -89,7 +89,7 @@ impl Books {
             .ok_or_else(|| cannot(format!("{UNAUTHENTICATED} is missing")))
     }
 
-    /// What is at `path`.
+    /// Reads the body at `path`.
     async fn read(&self, path: &str) -> Result<Vec<u8>, String> {
         let request = Request::get(format!("{}{path}", self.url)).body(vec![]);
         let request = request.map_err(|error| error.to_string())?;

@@ -1,8 +1,8 @@
-//! The main job: a fleet of processes shares a vendor's contract and never breaks it. Starts an allocator, a
-//! strict vendor and the nodes, lets them run, and reports what the vendor saw.
+//! The main job: a fleet of processes shares a vendor's contract and never breaks it. Starts an allocator, a strict
+//! vendor and the nodes, lets them run, and reports what the vendor saw.
 //!
-//! In reading order: [`schedule`] (when nodes call), [`judge`] (the contract) with [`shift`] (that it was changed), [`vendor`] (who enforces it),
-//! [`hot`] (a loop without a vendor), [`report`] (the table).
+//! In reading order: [`schedule`] (when nodes call), [`judge`] (the contract), [`shift`] (a change of it), [`vendor`]
+//! (which enforces it), [`hot`] (a loop without a vendor), [`report`] (the table).
 
 pub(super) mod hot;
 pub(super) mod judge;
@@ -39,7 +39,7 @@ use vendor::Vendor;
 /// The configuration of the allocator.
 pub(super) const CONFIG: &str = include_str!("contract/lessor.toml");
 
-/// The same for one that keeps its books in `store`; if that is a file, then one in `folder`.
+/// Returns the configuration for an allocator that keeps its books in `store`; a store in a file is in `folder`.
 pub(super) fn config(store: Store, folder: &Path) -> Result<String, Failure> {
     place::shown(CONFIG, store, folder)
 }
@@ -55,23 +55,23 @@ pub(super) struct Agreed {
 /// All calls.
 pub(super) const REST: Agreed = Agreed { name: "vendor/rest", limit: 9000, window: Duration::from_secs(30) };
 
-/// Pushes, which are calls as well.
+/// Pushes, which also count as calls.
 pub(super) const MESSAGES: Agreed =
     Agreed { name: "vendor/messages", limit: 600, window: Duration::from_secs(30) };
 
-/// The shortest time over which use of the contract is measured. A contract may be used up early in each window:
-/// only over whole windows is the share exact, and over less than this it would say nothing.
+/// Shortest time over which use of the contract is measured. A contract may be used up early in each window: the share
+/// is exact only over whole windows, and over less time than this it would say nothing.
 const MEASURED_MIN: Duration = Duration::from_secs(5);
 
-/// How often the books are looked at once all nodes have left.
+/// Interval at which the books are read once all nodes have left.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Who holds a fleet to it.
+/// Creates the judge that holds a fleet to the contract.
 pub(super) fn judge() -> Judge {
     Judge::new((REST.limit, REST.window), (MESSAGES.limit, MESSAGES.window))
 }
 
-/// Runs it for as long as `args` say, or until an operator stops it.
+/// Runs the demo for as long as `args` say, or until an operator stops it.
 pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Failure> {
     if args.kill_every.is_none() && args.allocators == 1 && args.store.is_none() {
         let credentials = args.rotate_every.map(|_| Credentials::make()).transpose()?.map(Arc::new);
@@ -103,7 +103,7 @@ pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Fail
     run_on(args, stop, asked, &books, served, None).await
 }
 
-/// Allocators that lease the contract from the one at `centre`, if there are to be several.
+/// Starts allocators that lease the contract from the one at `centre`, if there are to be several.
 async fn regions(args: &DemoArgs, centre: &str) -> Result<Vec<Served>, Failure> {
     let mut regions = vec![];
     for number in (1..=args.allocators).filter(|_| args.allocators > 1) {
@@ -120,8 +120,8 @@ async fn regions(args: &DemoArgs, centre: &str) -> Result<Vec<Served>, Failure> 
     Ok(regions)
 }
 
-/// Runs it on the allocators that are `asked`; `books` say what is lent of the contract. Where allocators are `served` by
-/// processes, those are killed all along if they are to be. If they ask for `credentials`, those are renewed all along.
+/// Runs the demo on the allocators that are `asked`; `books` show what is lent of the contract. Allocators that are
+/// `served` by processes are killed all along if `args` say so. `credentials` are renewed all along.
 async fn run_on(
     args: &DemoArgs,
     stop: &mut Stop,
@@ -132,7 +132,7 @@ async fn run_on(
 ) -> Result<Report, Failure> {
     let names = [REST.name, MESSAGES.name];
     let vendor = Vendor::open(judge(), ANY_PORT).await?;
-    // Where the allocator is killed, that it cannot be reached is no news.
+    // If the allocator is killed on purpose, warnings that it cannot be reached are no news.
     let level = if args.kill_every.is_some() { "error" } else { LOG_LEVEL };
     let asked: Vec<String> = asked.iter().map(|books| books.url().to_owned()).collect();
     let mut fleet =
@@ -170,7 +170,7 @@ async fn run_on(
     let (ran, in_time, shift) = (clock.now().since(start), vendor.seen(), vendor.shift());
     let (gap, even) = (vendor.longest_gap(), vendor.even(ran));
 
-    // From now on it lives: nodes give back what they hold.
+    // From now on no allocator is killed: nodes return what they hold.
     let spared = match killer {
         Some(killer) => Some(killer.end().await?),
         None => None,
@@ -183,7 +183,7 @@ async fn run_on(
     let mut stranded = outstanding(books, &names).await?;
     let within_a_term = clock.now() + TERM_MAX;
     while asked.len() > 1 && stranded > 0 && clock.now() < within_a_term {
-        // What nodes gave back to those in between is back here with their next exchange.
+        // Permits that nodes returned to a leasing allocator return from it with its next exchange.
         tokio::time::sleep(LOOK_EVERY).await;
         stranded = outstanding(books, &names).await?;
     }
@@ -197,7 +197,7 @@ async fn run_on(
     Ok(Report { vendor_change: shifted, kills, rotated, longest_gap_ms: gap.as_millis() as u64, ..report })
 }
 
-/// What is lent out by all of them.
+/// Returns the permits lent out by all allocators.
 async fn outstanding(books: &[Books], names: &[&str]) -> Result<u64, Failure> {
     let mut sum = 0;
     for books in books {
@@ -217,7 +217,8 @@ fn jobs(args: &DemoArgs, allocators: &[String], vendor: &str, proof: Option<Proo
     (0..args.nodes()).map(job).collect()
 }
 
-/// Of each limit, what the vendor had `seen` when the time was up, what when all nodes had left, and how even it was.
+/// Summarises the run. `seen` has, for each limit, what the vendor had seen when the time was up and when all nodes had
+/// left, and how even its use was.
 fn summary(
     done: &[Done],
     ran: Duration,
@@ -255,15 +256,15 @@ fn summary(
     }
 }
 
-/// What all nodes did.
+/// Adds up the totals of all nodes.
 fn sum(done: &[Done]) -> Tally {
     let mut tally = Tally::default();
     done.iter().for_each(|node| tally.add(&node.tally));
     tally
 }
 
-/// The share of the contract that was used after the first window, which starts from an empty one and could hold
-/// a whole burst. None if too little of the run came after that.
+/// Returns the share of the contract that was used after the first window, which starts from an empty one and could
+/// hold a whole burst. `None` if too little of the run came after that.
 fn utilisation(agreed: Agreed, admitted_after_first: u64, ran: Duration) -> Option<f64> {
     let measured = ran.checked_sub(agreed.window).filter(|&measured| measured >= MEASURED_MIN)?;
     let windows = measured.as_secs_f64() / agreed.window.as_secs_f64();

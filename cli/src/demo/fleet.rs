@@ -1,4 +1,4 @@
-//! The node processes of a demo: started from this same program, told what to do over stdin, heard over stdout.
+//! The node processes of a demo, started from this same program. They get orders over stdin and report over stdout.
 //! Their stdin closes when this process ends, however it ends, and a node whose stdin closes exits at once.
 
 use super::line::{Found, Job, News, Order, Tally};
@@ -13,13 +13,13 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// How long nodes may take until all are connected. They need milliseconds; a machine under load, seconds.
+/// Longest time until all nodes are connected. They need milliseconds; on a machine under load, seconds.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
-/// How long nodes may take to leave: what is in flight, then one exchange. After that they are killed.
+/// Longest time that nodes may take to leave: calls in flight, then one exchange. After that they are killed.
 const LEAVE_WITHIN: Duration = Duration::from_secs(8);
 
-/// News that wait to be read. Nodes speak five times a second; a full queue slows only its readers.
+/// Most messages that wait to be read. Nodes send five a second; a full queue slows only its readers.
 const NEWS_MAX: usize = 256;
 
 /// All nodes of a demo.
@@ -29,12 +29,12 @@ pub(crate) struct Fleet {
     messages: mpsc::Receiver<(usize, Message)>,
 }
 
-/// What one node did.
+/// The result of one node.
 #[derive(Debug)]
 pub(crate) struct Done {
-    /// Its totals; the last it said, if it died.
+    /// Its totals; the last that it reported, if it died.
     pub(crate) tally: Tally,
-    /// What it found; nothing if it died.
+    /// Its findings; none if it died.
     pub(crate) found: Option<Found>,
 }
 
@@ -44,7 +44,7 @@ struct Node {
     child: Child,
     stdin: ChildStdin,
     state: State,
-    /// Where it serves its metrics.
+    /// Address of its metrics.
     metrics: Option<SocketAddr>,
     tally: Tally,
     found: Option<Found>,
@@ -84,12 +84,12 @@ impl Fleet {
         }
     }
 
-    /// Where nodes serve their metrics.
+    /// Returns the addresses of the nodes' metrics.
     pub(crate) fn metrics(&self) -> impl Iterator<Item = SocketAddr> {
         self.nodes.iter().filter_map(|node| node.metrics)
     }
 
-    /// All begin, counting from `at`.
+    /// Tells all nodes to begin, counting from `at`.
     pub(crate) async fn go(&mut self, at: Moment) -> Result<(), Failure> {
         let at_ns = at.as_nanos();
         for node in &mut self.nodes {
@@ -98,7 +98,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Waits for the next news and takes it in. False once all nodes have left. Cancel-safe.
+    /// Waits for the next message and takes it in. Returns false once all nodes have left. Cancel-safe.
     pub(crate) async fn hear(&mut self) -> bool {
         let Some((index, message)) = self.messages.recv().await else {
             return false;
@@ -107,15 +107,15 @@ impl Fleet {
         true
     }
 
-    /// What each node has said of itself last.
+    /// Returns the last totals of each node.
     pub(crate) fn tallies(&self) -> impl Iterator<Item = &Tally> {
         self.nodes.iter().map(|node| &node.tally)
     }
 
-    /// Tells all to stop, waits until they have left, and returns what they did.
+    /// Tells all nodes to stop, waits until they have left, and returns their results.
     pub(crate) async fn stop(mut self) -> Vec<Done> {
         for node in &mut self.nodes {
-            // One that cannot be told has left already.
+            // A node that cannot be told has left already.
             let _ = node.tell(&Order::Stop).await;
         }
         let left = timeout(LEAVE_WITHIN, self.all_are(State::Left)).await;
@@ -124,7 +124,7 @@ impl Fleet {
         }
         let mut done = Vec::new();
         for mut node in self.nodes {
-            // Has no effect on one that has left; reaps either.
+            // Has no effect on a node that has left; reaps it either way.
             let _ = node.child.kill().await;
             if node.found.is_none() {
                 tracing::warn!(node = node.name, "died: what it did since its last word is not counted");
@@ -185,14 +185,14 @@ impl Node {
     }
 }
 
-/// `message` as one line.
+/// Formats `message` as one line.
 pub(crate) fn to_line(message: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(message).expect("plain data is always JSON");
     line.push(b'\n');
     line
 }
 
-/// Passes on what one node says until its stdout closes.
+/// Passes on the messages of one node until its stdout closes.
 async fn listen(index: usize, stdout: ChildStdout, said: mpsc::Sender<(usize, Message)>) {
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {

@@ -1,5 +1,5 @@
-//! Kills the allocators of a demo all along, one after the other, as a machine does that fails: with SIGKILL, in the middle of
-//! whatever they do. Each is started again at once. Who judges what comes of it is the vendor.
+//! Kills the allocators of a demo one after the other, as a failing machine does: with SIGKILL, in the middle of their
+//! work. Each is restarted at once. The vendor judges the consequences.
 
 use super::served::Served;
 use crate::failure::Failure;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// At work, until it is told to end.
+/// A running killer, until it is told to end.
 #[derive(Debug)]
 pub(crate) struct Killer {
     end: oneshot::Sender<()>,
@@ -19,7 +19,7 @@ pub(crate) struct Killer {
 }
 
 impl Killer {
-    /// Kills the first of `served` after `every`, and then the next one, and so on.
+    /// Kills the first of `served` after `every`, then the next one, and so on.
     pub(crate) fn begin(served: Vec<Served>, every: Duration) -> Self {
         let ((end, ended), (working, over)) = (oneshot::channel(), oneshot::channel());
         let task = tokio::spawn(async move {
@@ -33,18 +33,18 @@ impl Killer {
     /// Waits until an allocator does not come back. Without a killer it waits for ever. Cancel-safe.
     pub(crate) async fn broke(this: &mut Option<Self>) {
         match this {
-            // Nothing is ever sent: it is closed.
+            // No message is ever sent: the channel closes.
             Some(killer) => _ = (&mut killer.over).await,
             None => std::future::pending().await,
         }
     }
 
-    /// The allocators, which live from now on, and how often one was killed.
+    /// Returns the allocators, which are not killed any more, and the number of kills.
     ///
     /// # Errors
     /// If one did not come back.
     pub(crate) async fn end(self) -> Result<(Vec<Served>, u64), Failure> {
-        // A task that is over hears nothing any more.
+        // A task that is over receives nothing.
         let _ = self.end.send(());
         self.task
             .await
@@ -59,7 +59,7 @@ async fn work(
 ) -> Result<(Vec<Served>, u64), Failure> {
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    // The first one is at once.
+    // The first tick is immediate.
     ticks.tick().await;
     let mut kills = 0;
     loop {
@@ -75,7 +75,7 @@ async fn work(
     }
 }
 
-/// Waits until an allocator ends although the demo did not kill it, and says so. Cancel-safe.
+/// Waits until an allocator ends although the demo did not kill it, and returns the failure. Cancel-safe.
 async fn any_ended(served: &mut [Served]) -> Failure {
     let mut each: Vec<_> = served.iter_mut().map(|served| Box::pin(served.ended())).collect();
     poll_fn(|cx| {

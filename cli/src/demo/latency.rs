@@ -1,38 +1,38 @@
-//! How long `try_acquire` took. Each node fills one, sends its buckets home, and the demo adds them up.
+//! How long `try_acquire` took. Each node fills histograms, sends the buckets to the demo, and the demo adds them up.
 //!
-//! A sample is the time between two readings of the clock around one call. The readings are in it, and nothing is
-//! subtracted: [`Timed`] keeps samples of two readings with nothing in between beside those of calls.
+//! A sample is the time between two readings of the clock around one call. It includes the readings, and nothing is
+//! subtracted: beside the samples of calls, [`Timed`] keeps samples of two readings with nothing in between.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// The slowest call that is told apart from slower ones: a process stopped for a minute, not one for an hour.
+/// Longest time that is told apart from longer ones: a process may be stopped for a minute, hardly for an hour.
 const SLOWEST: Duration = Duration::from_secs(60);
 
-/// Digits that are kept of each sample.
+/// Significant digits of each sample.
 const DIGITS: u8 = 3;
 
 /// Samples in nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Latency(Histogram<u64>);
 
-/// Calls, and the clock alone in their place.
+/// Samples of calls, and of the clock alone.
 #[derive(Debug)]
 pub(crate) struct Timed {
     pub(crate) calls: Latency,
     pub(crate) clock: Latency,
 }
 
-/// The buckets of both, as they go home.
+/// The buckets of both, as nodes send them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Buckets {
     calls: Vec<(u64, u64)>,
     clock: Vec<(u64, u64)>,
 }
 
-/// What the table shows of both, in nanoseconds.
+/// Percentiles of both for the table, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Took {
     pub(crate) try_acquire_ns: Percentiles,
@@ -41,29 +41,29 @@ pub(crate) struct Took {
 }
 
 impl Timed {
-    /// No sample yet.
+    /// Creates it without samples.
     pub(crate) fn new() -> Self {
         Timed { calls: Latency::new(), clock: Latency::new() }
     }
 
-    /// What goes home.
+    /// Returns the buckets that a node sends.
     pub(crate) fn buckets(&self) -> Buckets {
         Buckets { calls: self.calls.buckets(), clock: self.clock.buckets() }
     }
 
-    /// Adds what came home.
+    /// Adds the buckets of a node.
     pub(crate) fn add(&mut self, buckets: &Buckets) {
         self.calls.add(&buckets.calls);
         self.clock.add(&buckets.clock);
     }
 
-    /// What the table shows.
+    /// Returns the percentiles for the table.
     pub(crate) fn took(&self) -> Took {
         Took { try_acquire_ns: self.calls.percentiles(), clock_ns: self.clock.percentiles() }
     }
 }
 
-/// Of the samples, in nanoseconds.
+/// Percentiles of samples, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Percentiles {
     pub(crate) p50: u64,
@@ -79,31 +79,31 @@ impl fmt::Display for Percentiles {
 }
 
 impl Latency {
-    /// No sample yet.
+    /// Creates it without samples.
     pub(crate) fn new() -> Self {
         let slowest = SLOWEST.as_nanos() as u64;
         Latency(Histogram::new_with_max(slowest, DIGITS).expect("both numbers are in the range it documents"))
     }
 
-    /// One sample.
+    /// Records one sample.
     pub(crate) fn record(&mut self, took: Duration) {
         self.0.saturating_record(took.as_nanos() as u64);
     }
 
-    /// The buckets in use, as `(nanoseconds, calls)`.
+    /// Returns the buckets in use, as `(nanoseconds, calls)`.
     pub(crate) fn buckets(&self) -> Vec<(u64, u64)> {
         let used = self.0.iter_recorded();
         used.map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())).collect()
     }
 
-    /// Adds the buckets of another one.
+    /// Adds the buckets of another histogram.
     pub(crate) fn add(&mut self, buckets: &[(u64, u64)]) {
         for &(nanos, calls) in buckets {
             self.0.saturating_record_n(nanos, calls);
         }
     }
 
-    /// What the table shows.
+    /// Returns the percentiles for the table.
     pub(crate) fn percentiles(&self) -> Percentiles {
         let at = |quantile| self.0.value_at_quantile(quantile);
         Percentiles { p50: at(0.5), p99: at(0.99), p999: at(0.999) }

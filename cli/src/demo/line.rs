@@ -1,5 +1,5 @@
-//! What the demo and its node processes say to each other: one JSON object a line, orders on a node's stdin,
-//! news on its stdout. All instants are `CLOCK_BOOTTIME`, which every process of one machine shares.
+//! The messages between the demo and its node processes: one JSON object a line, orders on a node's stdin, news on its
+//! stdout. All instants are of the steady [`lessor_protocol::Clock`], whose origin every process of one machine shares.
 
 use super::latency::Buckets;
 use lessor::{Builder, Tls, Token};
@@ -7,50 +7,50 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What the demo tells a node.
+/// An order of the demo to a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// The first line: what to do. The node connects and says [`News::Ready`].
+    /// The first line: the job. The node connects and says [`News::Ready`].
     Job(Job),
     /// Begin, counting from this instant.
     Go {
         /// The instant, the same for all nodes.
         at_ns: u64,
     },
-    /// Finish what is in flight, give everything back, say [`News::Done`].
+    /// Finish calls in flight, return all permits, and say [`News::Done`].
     Stop,
 }
 
-/// What a node is to do.
+/// The job of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     /// Its name, for people.
     pub(crate) name: String,
-    /// The addresses of allocators, any of which it may ask: at least one.
+    /// Addresses of the allocators that it may ask: at least one.
     pub(crate) allocators: Vec<String>,
-    /// What it proves to them who it is with, if they ask for that.
+    /// Files with which it proves its identity, if the allocators ask for that.
     pub(crate) proof: Option<Proof>,
     /// Whether it serves its metrics.
     pub(crate) metrics: bool,
-    /// The calls it makes.
+    /// The calls that it makes.
     pub(crate) work: Work,
 }
 
-/// The files that a node proves with who it is. Each may be replaced by a newer one at any time.
+/// The files with which a node proves its identity. Each may be replaced by a newer one at any time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Proof {
     /// The authority of the allocators.
     pub(crate) ca: PathBuf,
     /// Its certificate.
     pub(crate) certificate: PathBuf,
-    /// The key of that.
+    /// The key of its certificate.
     pub(crate) key: PathBuf,
     /// Its token.
     pub(crate) token: PathBuf,
 }
 
-/// The calls a node makes.
+/// The calls that a node makes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Work {
@@ -58,9 +58,9 @@ pub(crate) enum Work {
     Contract {
         /// The vendor's address.
         vendor: String,
-        /// Which node of the fleet it is, from 0.
+        /// Number of the node in the fleet, from 0.
         node: usize,
-        /// How many there are.
+        /// Number of nodes.
         nodes: usize,
         /// The seed of the whole fleet.
         seed: u64,
@@ -69,7 +69,7 @@ pub(crate) enum Work {
     Replay {
         /// The limit, which has keys.
         limit: String,
-        /// In the order they come due.
+        /// The calls in the order in which they come due.
         calls: Vec<DealtCall>,
         /// How long each may wait for a permit.
         patience_ns: u64,
@@ -79,34 +79,34 @@ pub(crate) enum Work {
 /// One request of a trace, dealt to a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DealtCall {
-    /// When, since the beginning of the replay.
+    /// When the call is due, in nanoseconds since the beginning of the replay.
     pub(crate) due_ns: u64,
-    /// Who asks.
+    /// The client that calls.
     pub(crate) client: String,
 }
 
-/// What a node tells the demo.
+/// A message of a node to the demo.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum News {
-    /// It is connected, and serves its metrics there if it is to.
+    /// The node is connected, and serves its metrics at the address if it is to.
     Ready { metrics: Option<SocketAddr> },
-    /// How far it is. Said a few times a second.
+    /// Totals so far. Sent a few times a second.
     Progress(Tally),
-    /// It has left. The last line.
+    /// The node has left. The last line.
     Done(Report),
 }
 
-/// What a node did so far, in totals.
+/// Totals of a node so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tally {
     /// One count for each limit, in the order of the configuration; the first is of all calls.
     pub(crate) counts: Vec<Count>,
     /// Exchanges with the allocator.
     pub(crate) exchanges: u64,
-    /// Of those, the ones that failed.
+    /// Exchanges that failed.
     pub(crate) failed_exchanges: u64,
-    /// Calls that the node refused although that is not for the contract: no allocator lent, or none was reached.
+    /// Calls that the node refused for another reason than the contract: no allocator lent, or none was reached.
     pub(crate) unlent: u64,
     /// Admitted calls that did not reach the vendor: too late to be sent, or the connection broke.
     pub(crate) unsent: u64,
@@ -123,16 +123,16 @@ pub(crate) struct Count {
     pub(crate) refused: u64,
 }
 
-/// All that a node has to say at the end.
+/// The final report of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// The final totals.
     pub(crate) tally: Tally,
-    /// What only one kind of work knows.
+    /// Findings of one kind of work.
     pub(crate) found: Found,
 }
 
-/// What only one kind of work knows.
+/// Findings of one kind of work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Found {
@@ -143,12 +143,12 @@ pub(crate) enum Found {
 }
 
 impl Proof {
-    /// How `https://` is spoken.
+    /// Returns the TLS settings.
     pub(crate) fn tls(&self) -> Tls {
         Tls::new().ca(&self.ca).certificate(&self.certificate, &self.key)
     }
 
-    /// `builder` of a client that proves with it who it is.
+    /// Makes the client of `builder` prove its identity with these files.
     pub(crate) fn given_to(&self, builder: Builder) -> Builder {
         builder.tls(self.tls()).token(Token::file(&self.token))
     }
@@ -169,7 +169,7 @@ impl Tally {
         self.vendor_refused += other.vendor_refused;
     }
 
-    /// The count of limit number `limit`; none if nothing was said about it.
+    /// Returns the count of limit number `limit`; zero if it is missing.
     pub(crate) fn count(&self, limit: usize) -> Count {
         self.counts.get(limit).copied().unwrap_or_default()
     }

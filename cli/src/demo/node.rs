@@ -1,8 +1,8 @@
-//! One node of a demo: a process like any that uses the client library. The demo starts it with a hidden
-//! subcommand and tells it what to do; it never outlives the demo, and says nothing but news on stdout.
+//! One node of a demo: a process like any other that uses the client library. The demo starts it with a hidden
+//! subcommand and gives it orders. It never outlives the demo, and prints nothing but news on stdout.
 //!
-//! In reading order: [`orders`] (what it is told), [`caller`] (the contract), [`sender`] (calls on their way to
-//! the vendor), [`player`] (the replay), [`metrics`] (what others see of it).
+//! In reading order: [`orders`] (orders of the demo), [`caller`] (the contract), [`sender`] (calls on their way to the
+//! vendor), [`player`] (the replay), [`metrics`].
 
 pub(super) mod caller;
 pub(super) mod metrics;
@@ -22,13 +22,13 @@ use std::io::Write as _;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, timeout};
 
-/// How often a node says how far it is.
+/// Interval at which a node reports its totals.
 pub(super) const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// How long giving everything back may take. Well below the time after which the demo kills a node.
+/// Longest time that returning all permits may take. Well below the time after which the demo kills a node.
 const SHUTDOWN_WITHIN: Duration = Duration::from_secs(3);
 
-/// Runs until the work is done or the demo says stop. One thread, as the smallest of services would.
+/// Runs until the work is done or the demo says stop. It uses one thread, as the smallest of services would.
 pub(crate) fn run() -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -46,7 +46,7 @@ async fn live(mut orders: Orders) -> Result<(), Failure> {
             "this command is for the demo's own use: the first line must be a job".into(),
         ));
     };
-    // Before the client: what counts is there when it begins.
+    // Before the client, so that its metrics are counted from the beginning.
     let metrics = if job.metrics { Some(metrics::serve().await?) } else { None };
     let client = connect(&job).await?;
     say(&News::Ready { metrics });
@@ -89,7 +89,7 @@ async fn work(client: &Client, work: Work, start: Moment, orders: &mut Orders) -
     }
 }
 
-/// Gives everything back. The exchange that does it is counted, too.
+/// Returns all permits. The exchange that does it is counted, too.
 pub(super) async fn leave(client: Client, mut report: Report) -> Report {
     if timeout(SHUTDOWN_WITHIN, client.shutdown()).await.is_err() {
         tracing::warn!(within = ?SHUTDOWN_WITHIN, "the allocator did not take back what this node held");
@@ -99,7 +99,8 @@ pub(super) async fn leave(client: Client, mut report: Report) -> Report {
     report
 }
 
-/// Writes one line to stdout. If stdout has no reader any more, the thread that listens to stdin is about to end this process.
+/// Writes one line to stdout. If stdout has no reader any more, the thread that listens to stdin is about to end this
+/// process.
 fn say(news: &News) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(&to_line(news)).and_then(|()| stdout.flush());

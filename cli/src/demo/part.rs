@@ -1,5 +1,5 @@
-//! Parts of the demo, each as a process by itself: the vendor, and a node. An operator or another program starts them, and
-//! chooses the order. The same holds for the allocator, an ordinary `lessor serve`.
+//! Parts of the demo, each as a process by itself: the vendor, and a node. An operator or another program starts them,
+//! in any order. The same holds for the allocator, an ordinary `lessor serve`.
 
 mod node;
 mod page;
@@ -10,7 +10,7 @@ use crate::limits::{TlsArgs, TokenArgs};
 use clap::{Args, Subcommand, value_parser};
 use std::net::SocketAddr;
 
-/// Which part.
+/// The part of the demo.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Part {
     /// Run the vendor alone. It admits 9,000 calls in any 30 s, of which 600 messages, and answers 429 above that.
@@ -82,7 +82,7 @@ pub(crate) struct NodeArgs {
     listen: Option<SocketAddr>,
 }
 
-/// Runs it until it is told to stop.
+/// Runs a part until it is told to stop.
 pub(crate) fn run(part: &Part) -> Result<(), Failure> {
     match part {
         Part::Vendor(args) => vendor::run(args),

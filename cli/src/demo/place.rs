@@ -1,5 +1,5 @@
-//! Where the allocators of a demo keep their books: nowhere, each in a file of its own, or all in one server. The demo starts
-//! that server for itself if the operator names none.
+//! Where the allocators of a demo keep their books: in memory, each in its own file, or all in one server. The demo
+//! starts that server for itself if the operator names none.
 
 use crate::args::Store;
 use crate::failure::Failure;
@@ -9,20 +9,20 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// The place.
+/// A store for the books.
 pub(crate) struct Place {
     store: Store,
-    /// Of a server.
+    /// Address of the server, if there is one.
     url: String,
-    /// What tells this demo from others there.
+    /// Prefix of this demo's names there.
     prefix: String,
-    // Before its folder: it may be writing into it.
+    // Dropped before its folder: the server may be writing into it.
     _server: Option<PrivateServer>,
     _folder: Option<TempDir>,
 }
 
 impl Place {
-    /// That of the kind `store`. A server that is needed is the one at `url`, or one of its own, which ends with this.
+    /// Opens a store of the kind `store`. A server is the one at `url`, or a new one, which ends with this value.
     pub(crate) async fn open(store: Store, url: Option<&str>) -> Result<Self, Failure> {
         let prefix = format!("demo-{:08x}", RandomState::new().hash_one(()) as u32);
         let kind = match store {
@@ -59,23 +59,23 @@ impl Place {
         Ok(Place { store, url, prefix, _server: server, _folder: folder })
     }
 
-    /// Whether all allocators share it.
+    /// Whether all allocators share the store.
     pub(crate) fn is_shared(&self) -> bool {
         self.store.is_shared()
     }
 
-    /// Which kind it is.
+    /// Returns the kind of the store.
     pub(crate) fn store(&self) -> Store {
         self.store
     }
 
-    /// `config`, of an allocator that keeps its books there; if that is a file, then one in `folder`.
+    /// Adds the store to `config`; a store in a file is in `folder`.
     pub(crate) fn config(&self, config: &str, folder: &Path) -> Result<String, Failure> {
         with_store(config, self.store, folder, &self.url, &self.prefix)
     }
 }
 
-/// The same before there is such a place.
+/// Adds a store to `config` without opening it, to print the configuration.
 pub(crate) fn shown(config: &str, store: Store, folder: &Path) -> Result<String, Failure> {
     let url = match store {
         Store::Redis => "redis://127.0.0.1:6379",
@@ -85,7 +85,7 @@ pub(crate) fn shown(config: &str, store: Store, folder: &Path) -> Result<String,
     with_store(config, store, folder, url, CellsConfig::PREFIX)
 }
 
-/// `config`, of an allocator that keeps its books in `store`: in a file in `folder`, or in the server at `url` under `prefix`.
+/// Adds `store` to `config`: a file in `folder`, or the server at `url` with names under `prefix`.
 fn with_store(config: &str, store: Store, folder: &Path, url: &str, prefix: &str) -> Result<String, Failure> {
     let more = match store {
         Store::Memory => String::new(),

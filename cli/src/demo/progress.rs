@@ -1,5 +1,5 @@
-//! What a demo shows while it runs, on stderr: what is left in each pool and how fast each node goes. Two lines,
-//! redrawn once a second where there is a terminal, added each second where an operator asked for them.
+//! The progress of a demo on stderr: permits left in each pool and calls of each node. Two lines, redrawn once a second
+//! on a terminal, or added each second if an operator asked for them.
 
 use super::books::Books;
 use super::fleet::Fleet;
@@ -10,19 +10,19 @@ use std::io::{IsTerminal as _, Write as _};
 use std::pin::pin;
 use std::time::Duration;
 
-/// How often it is drawn.
+/// Interval at which it is drawn.
 const DRAW_EVERY: Duration = Duration::from_secs(1);
 
-/// Nodes that get a number of their own; the rest is shown as one sum. More would not fit on a line.
+/// Most nodes with a figure of their own; the others are shown as one sum. More would not fit on a line.
 const NODES_SHOWN: usize = 8;
 
-/// Columns of a terminal that does not say how many it has.
+/// Columns of a terminal that does not report its width.
 const COLUMNS: usize = 80;
 
-/// Back over the two lines that were drawn last, and everything below them erased.
+/// Moves back over the two lines that were drawn last, and erases everything below.
 const BACK: &str = "\x1b[2F\x1b[J";
 
-/// What is shown.
+/// The state of the progress display.
 #[derive(Debug)]
 pub(crate) struct Progress<'a> {
     how: How,
@@ -37,7 +37,7 @@ pub(crate) struct Progress<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Not,
-    /// `drawn`: there is something to draw over.
+    /// `drawn`: whether there are lines to draw over.
     Redrawn {
         drawn: bool,
     },
@@ -45,7 +45,7 @@ enum How {
 }
 
 impl<'a> Progress<'a> {
-    /// Shown if stderr is a terminal, or if `asked` for.
+    /// Creates a display that is shown if stderr is a terminal, or if `asked` for.
     pub(crate) fn new(asked: bool, limits: &'a [&'a str]) -> Self {
         let how = match (std::io::stderr().is_terminal(), asked) {
             (true, _) => How::Redrawn { drawn: false },
@@ -71,7 +71,7 @@ impl<'a> Progress<'a> {
         self.second += 1;
     }
 
-    /// What changed since the last time, in calls: admitted by each node, refused by all.
+    /// Returns the calls since the last time: admitted by each node, refused by all.
     fn changes<'t>(&mut self, tallies: impl Iterator<Item = &'t Tally>) -> (Vec<u64>, u64) {
         let counts: Vec<_> = tallies.map(|tally| tally.count(0)).collect();
         let now: Vec<u64> = counts.iter().map(|count| count.admitted).collect();

@@ -1,7 +1,7 @@
-//! Replays real traffic: each client of a trace is held to a limit of its own, its requests land on any node and
-//! wait for a permit for a while. Reports what was admitted, beside what an omniscient limiter would have admitted.
+//! Replays real traffic: each client of a trace has its own limit, and its requests land on any node and wait for a
+//! permit for a while. Reports the admitted requests, beside those that an omniscient limiter would have admitted.
 //!
-//! In reading order: [`trace`] (the file), [`deal`] (who gets which request), [`central`] (the omniscient
+//! In reading order: [`trace`] (the file), [`deal`] (which node gets which request), [`central`] (the omniscient
 //! limiter), [`window`] (the judge), [`report`] (the table).
 
 mod central;
@@ -39,10 +39,10 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// How long a request waits for a permit, in the trace's own time: a tenth of the window.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// The configuration of the allocator at `speed`. No margin: what is judged is the admission itself, there is no
+/// Returns the configuration of the allocator at `speed`. It has no margin: the admission itself is judged, without a
 /// vendor behind it.
 pub(super) fn config(speed: f64) -> String {
-    // Rounded up to a whole millisecond: the limit is never looser than what is judged.
+    // Rounded up to a whole millisecond: the limit is never looser than the one that is judged.
     let window_ms = WINDOW.div_f64(speed).as_nanos().div_ceil(1_000_000);
     format!(
         "# Each client of the trace: {LIMIT} calls in any {} s of its time, replayed at {speed} times its pace.\n\
@@ -72,7 +72,7 @@ pub(super) async fn run(args: &DemoArgs, file: &Path, stop: &mut Stop) -> Result
     let done = fleet.stop().await;
     allocator.close().await;
 
-    // All of them, unless an operator stopped it early.
+    // All requests, unless an operator stopped it early.
     let played = requests.partition_point(|request| request.offset.div_f64(args.speed()) <= ran);
     let requests = &requests[..played];
     let most = most_of_any_client(&hands, &done, WINDOW.div_f64(args.speed()));
@@ -95,7 +95,7 @@ fn jobs(args: &DemoArgs, allocator: &str, hands: &[Vec<DealtCall>]) -> Vec<Job> 
     hands.iter().enumerate().map(job).collect()
 }
 
-/// What one limiter in one place, with the same patience, admits of the same requests.
+/// Returns how many of the requests one central limiter admits, with the same patience.
 fn central_admits(requests: &[Request]) -> u64 {
     let mut central = Central::new(LIMIT as usize, WINDOW, PATIENCE);
     let turns =
@@ -103,7 +103,7 @@ fn central_admits(requests: &[Request]) -> u64 {
     turns.flatten().count() as u64
 }
 
-/// The most that any client was admitted in any window, over all nodes, from the instants of every admission.
+/// Returns the most admissions of any client in any window, over all nodes.
 fn most_of_any_client(hands: &[Vec<DealtCall>], done: &[Done], window: Duration) -> u64 {
     let mut instants: HashMap<&str, Vec<Moment>> = HashMap::new();
     for (calls, node) in hands.iter().zip(done) {

@@ -1,5 +1,6 @@
-//! Renews the certificates and the token of a demo all along, as `docs/access.md` and `docs/security.md` say: what is new is in force
-//! before what is old is taken away. The nodes go on meanwhile, and after each rotation one more client connects by what is new.
+//! Renews the certificates and the token of a demo all along, as `docs/access.md` and `docs/security.md` say: new ones
+//! are in force before old ones are taken away. The nodes go on meanwhile, and after each rotation one more client
+//! connects with the new ones.
 
 use super::books::Books;
 use super::line::{Proof, Tally};
@@ -20,44 +21,46 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-/// The shortest time between two rotations: an allocator takes over a new file within a tenth of a second, or a few on a busy machine.
+/// Shortest time between two rotations: an allocator takes over a new file within 0.1 s, or a few tenths on a busy
+/// machine.
 pub(crate) const EVERY_MIN: Duration = Duration::from_millis(500);
 
-/// What the tokens prove.
+/// The identity that the tokens prove.
 const NAME: &str = "demo";
 
-/// How often the allocator is asked whether it knows a new token, and for how long.
+/// Interval at which the allocator is asked whether it knows a new token, and longest time until it does.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 const KNOWN_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long an answer may take.
+/// Longest time that an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// What the allocator of a demo and its nodes prove with who they are: files in a folder that goes with this.
+/// The files with which the allocator of a demo and its nodes prove their identities, in a folder that goes with this
+/// value.
 pub(crate) struct Credentials {
     folder: TempDir,
     ca: DevCa,
     first: TokenId,
 }
 
-/// What came of the rotations.
+/// The results of the rotations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Rotated {
-    /// How often all were renewed, and the old token revoked.
+    /// Number of times that everything was renewed and the old token revoked.
     pub(crate) rotations: u64,
-    /// Clients that connected by what was new, one after each rotation, and those of them that could not.
+    /// Clients that connected with the new files, one after each rotation, and how many of them failed.
     pub(crate) new_clients: u64,
     pub(crate) new_clients_failed: u64,
-    /// Requests of nodes with a token that was revoked by then. Each was sent once more, with the new one.
+    /// Requests of nodes with a revoked token. Each was sent once more, with the new one.
     pub(crate) tokens_refused: u64,
     /// Exchanges of nodes that failed.
     pub(crate) exchanges_failed: u64,
-    /// Calls that nodes refused although that was not for the contract.
+    /// Calls that nodes refused for another reason than the contract.
     pub(crate) calls_refused: u64,
 }
 
 impl Credentials {
-    /// Makes an authority, certificates by it, and a token.
+    /// Makes an authority, certificates signed by it, and a token.
     pub(crate) fn make() -> Result<Self, Failure> {
         let folder = tempfile::Builder::new().prefix("lessor-demo-").tempdir();
         let folder = folder.map_err(|error| Failure::Run(format!("no folder for certificates: {error}")))?;
@@ -67,12 +70,12 @@ impl Credentials {
         Ok(Credentials { folder, ca, first: made.id })
     }
 
-    /// `config`, of an allocator that asks for them.
+    /// Returns `config` for an allocator that asks for these credentials.
     pub(crate) fn config(&self, config: &str) -> Result<String, Failure> {
         asking(config, self.folder.path())
     }
 
-    /// What a node proves with who it is.
+    /// Returns the files with which a node proves its identity.
     pub(crate) fn proof(&self) -> Proof {
         let file = |name: &str| self.folder.path().join(name);
         Proof {
@@ -84,13 +87,14 @@ impl Credentials {
     }
 }
 
-/// The file of the token that nodes show.
+/// The file with the token of the nodes.
 const TOKEN: &str = "node.token";
 
-/// The file of those that the allocator knows.
+/// The file with the tokens that the allocator knows.
 const TOKENS: &str = "tokens.toml";
 
-/// `config`, of an allocator that asks for the certificates and the token in `folder`. Its books are shown to certificates.
+/// Returns `config` for an allocator that asks for the certificates and the token in `folder`. Certificates may read
+/// its books.
 pub(crate) fn asking(config: &str, folder: &Path) -> Result<String, Failure> {
     let file = |name: &str| {
         let file = folder.join(name);
@@ -108,7 +112,7 @@ pub(crate) fn asking(config: &str, folder: &Path) -> Result<String, Failure> {
     ))
 }
 
-/// At work, until it is told to end.
+/// A running rotation, until it is told to end.
 #[derive(Debug)]
 pub(crate) struct Rotation {
     end: oneshot::Sender<()>,
@@ -116,25 +120,25 @@ pub(crate) struct Rotation {
 }
 
 impl Rotation {
-    /// Renews `credentials`, which the allocator of `books` asks for, after `every`, and again and again.
+    /// Renews `credentials`, which the allocator of `books` asks for, at the interval `every`.
     pub(crate) fn begin(credentials: Arc<Credentials>, books: Books, every: Duration) -> Self {
         let (end, ended) = oneshot::channel();
         Rotation { end, task: tokio::spawn(work(credentials, books, every, ended)) }
     }
 
-    /// Ends with the rotation that is going on.
+    /// Ends after the rotation that is going on.
     ///
     /// # Errors
-    /// If something could not be renewed.
+    /// If a file could not be renewed.
     pub(crate) async fn end(self) -> Result<Rotated, Failure> {
-        // A task that is over hears nothing any more.
+        // A task that is over receives nothing.
         let _ = self.end.send(());
         self.task.await.unwrap_or_else(|error| Err(Failure::Run(format!("the rotation broke: {error}"))))
     }
 }
 
 impl Rotated {
-    /// With what nodes have counted.
+    /// Adds the counts of the nodes.
     pub(crate) fn with(self, tally: &Tally) -> Self {
         Rotated { exchanges_failed: tally.failed_exchanges, calls_refused: tally.unlent, ..self }
     }
@@ -148,7 +152,7 @@ async fn work(
 ) -> Result<Rotated, Failure> {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first one is at once.
+    // The first tick is immediate.
     ticks.tick().await;
     let (mut rotated, mut old, mut refused_here) = (Rotated::default(), credentials.first.clone(), 0);
     loop {
@@ -183,7 +187,7 @@ async fn work(
     Ok(rotated)
 }
 
-/// A step that waits for the disk, apart from what must go on.
+/// Runs a step that waits for the disk on another thread, so that the demo goes on.
 async fn apart<T: Send + 'static>(
     step: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
@@ -191,7 +195,7 @@ async fn apart<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(Failure::Run(format!("the rotation broke: {error}"))))
 }
 
-/// Puts new certificates by `ca` in place in `folder`, and one more token into the list there.
+/// Puts new certificates signed by `ca` into `folder`, and adds one token to the list there.
 fn renew(folder: &Path, ca: &DevCa) -> Result<NewToken, Failure> {
     for (purpose, name) in [(Purpose::Server, "server"), (Purpose::Client, "client")] {
         ca.sign(purpose, VALID)
@@ -205,7 +209,7 @@ fn tokens(folder: &Path) -> Kept {
     Kept::File(folder.join(TOKENS))
 }
 
-/// Puts the token `made` into `file` in one step, for its owner alone.
+/// Puts the token `made` into `file` in one step, readable by its owner alone.
 fn give(file: &Path, made: &NewToken) -> Result<(), Failure> {
     let write = || {
         let mut new = NamedTempFile::new_in(file.parent().unwrap_or(Path::new(".")))?;
@@ -215,7 +219,7 @@ fn give(file: &Path, made: &NewToken) -> Result<(), Failure> {
     write().map(drop).map_err(|error| Failure::Run(format!("cannot write {}: {error}", file.display())))
 }
 
-/// Waits until the allocator at `url` knows the token `made`. How often it did not until then.
+/// Waits until the allocator at `url` knows the token `made`. Returns how often it refused the token until then.
 async fn known(credentials: &Credentials, url: &str, made: &NewToken) -> Result<u64, Failure> {
     let cannot = |problem: String| Failure::Run(format!("a new token is not known: {problem}"));
     let tls = Some(credentials.proof().tls());
@@ -243,7 +247,7 @@ async fn known(credentials: &Credentials, url: &str, made: &NewToken) -> Result<
     asked.unwrap_or_else(|_| Err(cannot(format!("not within {KNOWN_WITHIN:?}"))))
 }
 
-/// One more client of the allocator at `url`: a connection of its own, and an exchange.
+/// Connects one more client to the allocator at `url`, with its own connection and an exchange.
 async fn connect(proof: &Proof, url: &str) -> Result<(), lessor::ExchangeError> {
     let client = proof.given_to(Client::builder(url)).node("demo-new").connect().await?;
     client.shutdown().await;

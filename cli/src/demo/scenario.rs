@@ -1,7 +1,7 @@
-//! `export-per-user`: each user may export once every two seconds, calls on several instances at once, and ever more of
-//! them. However many calls there are, no user gets more than that, and no user much less.
+//! `export-per-user`: each user may export once every two seconds, and calls on several instances at once, more and
+//! more often. However many calls there are, no user gets more than that, and no user much less.
 //!
-//! In reading order: [`arrivals`] (when calls come), [`report`] (what came of it).
+//! In reading order: [`arrivals`] (when calls come), [`report`] (the result).
 
 mod arrivals;
 mod report;
@@ -26,22 +26,23 @@ use std::time::Duration;
 /// The limit, keyed by user.
 const LIMIT_NAME: &str = "export";
 
-/// One call each.
+/// The time for one call of a user.
 const PER: Duration = Duration::from_secs(2);
 
-/// How long it takes.
+/// Duration of the scenario.
 const LASTS: Duration = Duration::from_secs(600);
 
-/// How long a call waits for a permit: longer than the time between two calls of a user at their rarest.
+/// Longest wait of a call for a permit: longer than the time between two calls of a user at their rarest.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many calls of a user there is room for in `lasts`, and how many of them must come: 300 and 297 in ten minutes.
+/// Returns the most calls of a user that fit in `lasts`, and the least that must be granted: 300 and 297 in ten
+/// minutes.
 fn most_and_least(lasts: Duration) -> (u64, u64) {
     let most = u64::try_from(lasts.as_nanos() / PER.as_nanos()).expect("hours at most");
     (most, (most * 99).div_ceil(100))
 }
 
-/// The configuration of the allocator: the limit `export` of the example configuration.
+/// Returns the configuration of the allocator: the limit `export` of the example configuration.
 pub(super) fn config(store: Store, folder: &Path) -> Result<String, Failure> {
     place::shown(&limit(), store, folder)
 }
@@ -58,7 +59,7 @@ fn limit() -> String {
     )
 }
 
-/// Plays it as `args` say, to its end or until an operator stops it.
+/// Plays the scenario as `args` say, to its end or until an operator stops it.
 pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Failure> {
     let speed = args.speed();
     let place = Place::open(args.store.unwrap_or_default(), args.store_url.as_deref()).await?;
@@ -100,7 +101,7 @@ fn jobs(allocator: &str, hands: &[Vec<DealtCall>], metrics: bool) -> Vec<Job> {
     hands.iter().enumerate().map(job).collect()
 }
 
-/// When each of `users` users was admitted before `end`, on whichever node.
+/// Returns when each of `users` users was admitted before `end`, on any node.
 fn admitted(hands: &[Vec<DealtCall>], done: &[Done], users: usize, end: Moment) -> Vec<Vec<Moment>> {
     let mut admitted: HashMap<String, Vec<Moment>> =
         (0..users).map(|user| (arrivals::name(user), vec![])).collect();
@@ -114,7 +115,8 @@ fn admitted(hands: &[Vec<DealtCall>], done: &[Done], users: usize, end: Moment) 
     admitted.into_values().collect()
 }
 
-/// `admitted` is judged here, where no node has a say: by the instants of all admissions, on the one clock of the machine.
+/// Summarises the run. `admitted` is judged here and not by nodes: by the instants of all admissions, on the one clock
+/// of the machine.
 fn summary(
     args: &DemoArgs,
     store: Store,

@@ -1,6 +1,5 @@
-//! The allocator of a demo as a process of its own: `lessor serve`, from this same program, with its configuration in a
-//! temporary folder. It dies with SIGKILL, whenever that is asked for and at the latest when this is let go of, and the
-//! folder with it.
+//! The allocator of a demo in its own process: `lessor serve`, from this same program, with its configuration in a
+//! temporary folder. It dies by SIGKILL, when asked for or when this value is dropped, and the folder goes with it.
 
 use super::books::Books;
 use crate::failure::Failure;
@@ -17,42 +16,42 @@ use tokio::process::{ChildStderr, ChildStdout};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long it may take until it listens. It needs milliseconds, and longer where it has books to read.
+/// Longest time until it listens. It needs milliseconds, and longer if it has books to read.
 const UP_WITHIN: Duration = Duration::from_secs(10);
 
-/// What is kept of what one life prints. A log at its usual level is a few lines.
+/// Most bytes that are kept of the output of one process. A log at its usual level is a few lines.
 const SAID_MAX: u64 = 64 << 10;
 
-/// What it writes before the address on the line that says that it listens.
+/// The text before the address on the line that it prints once it listens.
 const LISTENING: &str = "listening on http://";
 
 /// The file with its configuration.
 const FILE: &str = "lessor.toml";
 
-/// A process, and all that it needs to be started again as it was.
+/// An allocator process, and all that is needed to restart it unchanged.
 #[derive(Debug)]
 pub(crate) struct Served {
-    // Before the folder: it may be writing into it.
+    // Dropped before the folder: the process may be writing into it.
     life: Life,
     books: Books,
     address: SocketAddr,
-    /// The port of all its lives, if the system chose it.
+    /// The port of all its processes, if the system chose it.
     _port: Option<HeldPort>,
     folder: TempDir,
 }
 
-/// One life of it.
+/// One process of the allocator.
 #[derive(Debug)]
 struct Life {
     child: Child,
     stdout: Lines<BufReader<ChildStdout>>,
-    /// What it printed on stderr, once that is closed.
+    /// Its output on stderr, once that is closed.
     said: JoinHandle<String>,
 }
 
 impl Served {
-    /// Starts an allocator with the `config` for a folder of its own, at `listen` if an operator wants to find it
-    /// there. No earlier allocator has lent anything.
+    /// Starts an allocator with the `config` for its own folder, at `listen` if an operator wants to find it there. No
+    /// earlier allocator has lent anything.
     pub(crate) async fn open(
         config: impl FnOnce(&Path) -> Result<String, Failure>,
         listen: Option<SocketAddr>,
@@ -68,12 +67,13 @@ impl Served {
         Ok(Served { life, books, address, _port: port, folder })
     }
 
-    /// Its books.
+    /// Returns its books.
     pub(crate) fn books(&self) -> &Books {
         &self.books
     }
 
-    /// Kills it, and starts it again at the same address. Of the life before it knows what that has written down.
+    /// Kills the allocator, and starts it again at the same address. The new process knows what the old one has written
+    /// down.
     pub(crate) async fn restart(&mut self) -> Result<(), Failure> {
         let said = self.life.end().await;
         // The text needs no reader.
@@ -82,9 +82,9 @@ impl Served {
         Ok(())
     }
 
-    /// Waits until the allocator ends although the demo did not kill it, and says so. Cancel-safe.
+    /// Waits until the allocator ends although the demo did not kill it, and returns the failure. Cancel-safe.
     pub(crate) async fn ended(&mut self) -> Failure {
-        // It has no more to say than that it listens.
+        // The allocator prints nothing more after the line with its address.
         while let Ok(Some(_)) = self.life.stdout.next_line().await {}
         let said = self.life.end().await;
         Failure::Run(format!("the allocator ended by itself{}", it_said(&said)))
@@ -92,7 +92,7 @@ impl Served {
 }
 
 impl Life {
-    /// Starts it on `listen`, and waits until it says where it listens.
+    /// Starts it on `listen`, and waits until it prints its address.
     async fn begin(folder: &Path, listen: SocketAddr, more: &[&str]) -> Result<(Self, SocketAddr), Failure> {
         let mut life = Life::spawn(folder, listen, more)
             .map_err(|error| Failure::Run(format!("cannot start the allocator: {error}")))?;
@@ -125,14 +125,14 @@ impl Life {
         Ok(Life { child, stdout, said })
     }
 
-    /// Kills it and waits until it is gone. Returns what it printed.
+    /// Kills it and waits until it is gone. Returns its output.
     async fn end(&mut self) -> String {
         self.kill();
         (&mut self.said).await.unwrap_or_default()
     }
 
     fn kill(&mut self) {
-        // One that has ended already cannot be killed; it is waited for all the same.
+        // A process that has ended cannot be killed; it is waited for all the same.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -144,10 +144,10 @@ impl Drop for Life {
     }
 }
 
-/// All that comes, of which the beginning is kept.
+/// Reads everything to the end, and returns the first [`SAID_MAX`] bytes.
 async fn listen_to(mut from: impl AsyncRead + Unpin) -> String {
     let mut said = Vec::new();
-    // What cannot be read was not said.
+    // An error counts as the end of the output.
     let _ = (&mut from).take(SAID_MAX).read_to_end(&mut said).await;
     let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
     String::from_utf8_lossy(&said).into_owned()

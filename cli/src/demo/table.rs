@@ -1,13 +1,13 @@
-//! How the demos' reports write their numbers.
+//! Formats numbers in the reports of the demos.
 
 use serde::{Serialize, Serializer};
 
-/// A share, for people.
+/// Formats a share for people.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// A number, for machines: four digits after the point. More would be noise of the machine it ran on.
+/// Serializes a number for machines, with four digits after the point. More would be noise of the machine it ran on.
 pub(crate) fn rounded<S: Serializer>(
     value: &(impl Copy + Into<Option<f64>>),
     to: S,

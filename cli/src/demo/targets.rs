@@ -1,12 +1,13 @@
-//! Where a Prometheus finds the processes of a demo: a file as its `file_sd_configs` reads it, written when an operator asks.
+//! Tells a Prometheus where the processes of a demo are: a file for its `file_sd_configs`, written when an operator
+//! asks.
 
 use super::fleet::Fleet;
 use crate::failure::Failure;
 use serde_json::json;
 use std::path::Path;
 
-/// Writes into `file`, if there is to be one, where the metrics of the `allocators` are and those of the nodes of `fleet`.
-/// Their jobs are those of `dashboards/prometheus`.
+/// Writes the addresses of the metrics of `allocators` and of the nodes of `fleet` into `file`, if there is one. Their
+/// jobs are those in `dashboards/prometheus`.
 pub(super) fn write(file: Option<&Path>, allocators: &[&str], fleet: &Fleet) -> Result<(), Failure> {
     let Some(file) = file else { return Ok(()) };
     let allocators: Vec<&str> =
@@ -16,7 +17,7 @@ pub(super) fn write(file: Option<&Path>, allocators: &[&str], fleet: &Fleet) -> 
         { "labels": { "job": "lessor" }, "targets": allocators },
         { "labels": { "job": "calls" }, "targets": nodes },
     ]);
-    // In one step: a process that reads it meanwhile reads all of it, or what was there before.
+    // In one step: a process that reads the file meanwhile sees all of the new file, or the old one.
     let draft = file.with_extension("new");
     std::fs::write(&draft, format!("{targets:#}\n"))
         .and_then(|()| std::fs::rename(&draft, file))

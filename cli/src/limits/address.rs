@@ -1,11 +1,11 @@
-//! Which allocator a command asks, and by which certificates.
+//! The allocator that a command asks, and the certificates and the token for it.
 
 use crate::failure::Failure;
 use clap::Args;
 use lessor_tls::{Tls, Token};
 use std::path::PathBuf;
 
-/// The variable that has a token.
+/// The environment variable that holds a token.
 const TOKEN: &str = "LESSOR_TOKEN";
 
 /// The allocator that is asked.
@@ -26,8 +26,8 @@ pub(crate) struct AddressArgs {
     pub(crate) token: TokenArgs,
 }
 
-/// What proves to an allocator who asks. The variable LESSOR_TOKEN has a token itself: on a command line every user of the machine
-/// could read it.
+/// The proof of identity for an allocator. The variable LESSOR_TOKEN holds the token itself: on a command line every
+/// user of the machine could read it.
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
     /// The file of the token to show. Without it the variable LESSOR_TOKEN is shown, if that is set.
@@ -36,7 +36,7 @@ pub(crate) struct TokenArgs {
 }
 
 impl TokenArgs {
-    /// The token to show, if there is any.
+    /// Returns the token to show, if there is any.
     pub(crate) fn token(&self) -> Option<Token> {
         let of_env = || std::env::var_os(TOKEN).is_some().then(|| Token::env(TOKEN));
         self.token_file.as_ref().map(Token::file).or_else(of_env)
@@ -58,7 +58,7 @@ pub(crate) struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// How `https://` is spoken.
+    /// Returns the TLS settings.
     ///
     /// # Errors
     /// If there is a certificate without a key, or a key without a certificate.

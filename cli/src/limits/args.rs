@@ -12,7 +12,7 @@ pub(crate) struct LimitsArgs {
     /// Print JSON, as the allocator answers.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Do what is to be confirmed: a removal, a change by more than ten times, a top-up beyond the limit.
+    /// Confirm what needs it: a removal, a change by more than ten times, a top-up beyond the limit.
     #[arg(long, global = true)]
     pub(crate) yes: bool,
     /// The reason of a change, for the audit log.
@@ -120,7 +120,7 @@ pub(crate) enum CarryOverArg {
 }
 
 impl CarryOverArg {
-    /// Its name on the wire.
+    /// Returns its name on the wire.
     pub(crate) fn name(self) -> &'static str {
         match self {
             CarryOverArg::AsIs => "as_is",
@@ -136,7 +136,7 @@ mod tests {
     use crate::args::Cli;
     use clap::Parser as _;
 
-    /// The bug: without both, only one of them was named.
+    /// The bug: if both options were missing, only one of them was named.
     #[test]
     fn what_a_limit_becomes_is_said_by_one_of_two_options() {
         let parsed = |more: &str| {

@@ -1,5 +1,5 @@
-//! `lessor limits`: what operators do to the limits of an allocator that runs, for people and for scripts. It decides
-//! nothing; it asks the admin API and shows what that answers.
+//! `lessor limits`: changes and shows the limits of a running allocator, for people and for scripts. It decides
+//! nothing; it asks the admin API and shows the answer.
 
 mod address;
 mod args;
@@ -17,7 +17,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::io::Read as _;
 
-/// Does what the command line says, and prints the answer.
+/// Runs the command, and prints the answer.
 pub(crate) fn run(args: &LimitsArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &LimitsArgs) -> Result<(), Failure> {
     print(text)
 }
 
-/// What the allocator answers, and the same for people.
+/// Returns the allocator's answer, as JSON and as text for people.
 async fn answer(server: &Server, command: &LimitsCommand) -> Result<(Value, String), Failure> {
     let post = async |steps: &[&str], body: Value| {
         server.ask(Method::POST, steps, &[], None, Some(&body)).await?.good()
@@ -109,18 +109,18 @@ async fn answer(server: &Server, command: &LimitsCommand) -> Result<(Value, Stri
     }
 }
 
-/// What a limit is to become, as the command line says it.
+/// The new state of a limit, as given on the command line.
 enum Given {
-    /// Its rules become these. All else stays.
+    /// New rules. All other options stay.
     Rules(Value),
-    /// All of it.
+    /// All options.
     Limit(Value),
 }
 
-/// The rules in `text`, which --rules has.
+/// Parses the value of --rules.
 ///
 /// # Errors
-/// If it is no array of TOML.
+/// If it is not a TOML array.
 fn rules_of(text: &str) -> Result<Value, Failure> {
     const EXPECTED: &str = "expected an array of rules as in the configuration, for example \
                             '[{ kind = \"sliding_window\", limit = 50, per = \"1s\" }]'";
@@ -133,7 +133,8 @@ fn rules_of(text: &str) -> Result<Value, Failure> {
     serde_json::to_value(table.remove("rules")).map_err(|error| wrong(&format!(" ({error})")))
 }
 
-/// Makes a limit or changes it, as it was seen just before. A change that another operator makes meanwhile is not overwritten.
+/// Adds or changes a limit, based on its state just before. A change that another operator makes meanwhile is not
+/// overwritten.
 async fn put(server: &Server, set: &SetArgs) -> Result<(Value, String), Failure> {
     let given = match (&set.rules, &set.file) {
         (Some(rules), _) => Given::Rules(rules_of(rules)?),
@@ -163,7 +164,7 @@ async fn put(server: &Server, set: &SetArgs) -> Result<(Value, String), Failure>
     Ok((reply, shown))
 }
 
-/// What of a limit that was shown is configuration, and not how it stands.
+/// Returns the configuration in an answer of the API, without the figures.
 fn configured(seen: &Value) -> Value {
     const FIGURES: [&str; 24] = [
         "ceiling",

@@ -1,4 +1,4 @@
-//! The admin API of an allocator, as `lessor limits` speaks it: one request, one answer, and what is wrong in one line.
+//! A client for the admin API of an allocator: one request, one answer, and any error in one line.
 
 use super::AddressArgs;
 use crate::failure::Failure;
@@ -11,25 +11,25 @@ use reqwest::Url;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Longest that an answer may take. A preview of a thousand pools takes a few milliseconds.
+/// Longest time that an answer may take. A preview of a thousand pools takes a few milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Largest answer that is read.
+/// Largest answer that is read, in bytes.
 const BODY_MAX: usize = 64 << 20;
 
-/// An allocator.
+/// A client for one allocator.
 #[derive(Debug)]
 pub(crate) struct Server {
     http: HttpClient,
-    /// What requests are sent to.
+    /// Base of the request URLs.
     base: Url,
-    /// Where it is, as it is shown.
+    /// Address of the allocator, for people.
     address: String,
-    /// What is said with each request that decides something.
+    /// Query parameters of each request that decides something.
     said: Vec<(&'static str, String)>,
 }
 
-/// What it answered.
+/// An answer of the allocator.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(super) status: StatusCode,
@@ -38,15 +38,15 @@ pub(crate) struct Reply {
 }
 
 impl Server {
-    /// The one that `args` name.
+    /// Creates a client for the allocator that `args` name.
     ///
     /// # Errors
-    /// If the address is none, or a file of certificates cannot be used.
+    /// If the address is invalid, or a certificate file cannot be used.
     pub(crate) fn try_new(args: &AddressArgs) -> Result<Self, Failure> {
         let url = &args.server;
         let wrong = |problem: String| Failure::Input(format!("--server is {url:?}: {problem}"));
         let socket = unix::socket(url).transpose().map_err(|problem| wrong(problem.to_owned()))?;
-        // The host is one that an allocator has in any case.
+        // Every allocator accepts this host.
         let base = if socket.is_some() { "http://localhost/" } else { url };
         let base = Url::parse(base).map_err(|error| wrong(error.to_string()))?;
         if !["http", "https"].contains(&base.scheme()) || base.cannot_be_a_base() {
@@ -70,14 +70,14 @@ impl Server {
         Ok(Server { http, base, address, said: vec![] })
     }
 
-    /// The same, where decisions are confirmed if `yes`, and made for `reason`.
+    /// Confirms decisions if `yes`, and adds `reason` to them.
     pub(super) fn deciding(mut self, yes: bool, reason: Option<&str>) -> Self {
         self.said.extend(yes.then(|| ("confirm", "true".to_owned())));
         self.said.extend(reason.map(|reason| ("reason", reason.to_owned())));
         self
     }
 
-    /// What it says to `method` on the limit `name` and whatever follows, with `query` and `if-match`.
+    /// Sends `method` for the limit and path in `steps`, with `query`, and with `condition` as `if-match`.
     pub(super) async fn ask(
         &self,
         method: Method,
@@ -104,12 +104,12 @@ impl Server {
         self.send(request, body.map(Value::to_string).unwrap_or_default()).await
     }
 
-    /// What it shows at the path of these `steps`.
+    /// Gets the path made of `steps`.
     pub(crate) async fn look(&self, steps: &[&str]) -> Result<Reply, Failure> {
         self.send(Request::get(self.url(steps).as_str()), String::new()).await
     }
 
-    /// Its address.
+    /// Returns its address.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -143,7 +143,7 @@ impl Server {
 }
 
 impl Reply {
-    /// The body of a good answer. What was asked for wrongly is exit code 2, everything else 1.
+    /// Returns the body of a good answer. Client errors have exit code 2, all others 1.
     pub(crate) fn good(self) -> Result<Value, Failure> {
         if self.status.is_success() {
             return Ok(self.body);

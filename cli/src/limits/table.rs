@@ -1,10 +1,10 @@
-//! What `lessor limits` prints for people: columns that line up, one limit or pool a line.
+//! Formats the output of `lessor limits` for people: columns that line up, one limit or pool a line.
 
 use crate::span::span;
 use serde_json::Value;
 use std::time::Duration;
 
-/// All limits.
+/// Formats all limits.
 pub(crate) fn limits(body: &Value) -> String {
     let mut rows = vec![["LIMIT", "RULES", "AVAILABLE", "OUT", "LEASES", "STATE"].map(str::to_owned)];
     for limit in body["limits"].as_array().into_iter().flatten() {
@@ -20,13 +20,14 @@ pub(crate) fn limits(body: &Value) -> String {
     aligned(&rows)
 }
 
-/// The permits that can be lent now. A keyed limit without a pool has no such number: each key would begin with a full one.
+/// Formats the permits that can be lent now. A keyed limit without a pool has no such number: each key would begin with
+/// a full pool.
 fn available(limit: &Value) -> String {
     let is_unused = limit["pools"] == 0 && limit["keyed"] != Value::Bool(false);
     if is_unused { "-".to_owned() } else { limit["available"].to_string() }
 }
 
-/// One limit.
+/// Formats one limit.
 pub(super) fn limit(limit: &Value) -> String {
     let keys =
         ["keyed", "ease_off", "lessees_max", "available", "outstanding", "granted", "spent", "returned"];
@@ -38,7 +39,7 @@ pub(super) fn limit(limit: &Value) -> String {
     aligned(&rows)
 }
 
-/// What a change would do.
+/// Formats the effect of a change.
 pub(super) fn preview(body: &Value) -> String {
     let name = text(&body["limit"]);
     if body["is_new"] == Value::Bool(true) {
@@ -81,7 +82,7 @@ fn of_millis(millis: u64) -> String {
     span(Duration::from_millis(millis))
 }
 
-/// `sliding_window 9000/30s`, `fixed_window 9000/month`, with a + between two.
+/// Formats the rules: `sliding_window 9000/30s`, `fixed_window 9000/month`, with a + between two.
 fn rules(limit: &Value) -> String {
     const PER: [&str; 3] = ["per", "calendar", "longest"];
     let one = |rule: &Value| {
@@ -97,7 +98,7 @@ pub(crate) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Columns as wide as their widest entry; what could move a terminal's cursor is shown as what it is.
+/// Formats columns as wide as their widest entry. Characters that could move a terminal's cursor are escaped.
 pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> = rows.iter().map(|row| row.each_ref().map(|cell| plain(cell))).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

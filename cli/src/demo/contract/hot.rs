@@ -1,4 +1,4 @@
-//! What `try_acquire` takes in a loop without a pause. The contract has too few permits for that: the loop spends a
+//! How long `try_acquire` takes in a loop without a pause. The contract has too few permits for that: the loop spends a
 //! limit of its own, which a second allocator in this process lends, after the nodes have left.
 
 use crate::demo::allocator::Hosted;
@@ -14,10 +14,10 @@ name = "demo/hot"
 rules = [{ kind = "token_bucket", capacity = 1_000_000, refill = 1_000_000, per = "1s" }]
 "#;
 
-/// Samples of calls, and as many of the clock alone.
+/// Samples of calls, and of the clock alone.
 const SAMPLES: usize = 100_000;
 
-/// How long the allocator may take to lend something.
+/// Longest time until the allocator lends something.
 const WITHIN: Duration = Duration::from_secs(5);
 
 /// Measures `try_acquire`, a hit each time.

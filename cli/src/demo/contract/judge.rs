@@ -1,6 +1,6 @@
-//! The contract as its vendor enforces it: true sliding windows over the instants at which calls arrived.
-//! The fake vendor asks it about every arrival, and the final table is made of what it counted.
-//! It knows nothing of leases, takes the time as an argument, and has the last word.
+//! The contract as its vendor enforces it: true sliding windows over the instants at which calls arrived. The fake
+//! vendor asks it about every arrival, and the final table shows its counts. It knows nothing of leases, takes the time
+//! as an argument, and has the last word.
 
 use super::shift::Shift;
 use lessor_protocol::Moment;
@@ -14,29 +14,29 @@ use std::time::Duration;
 pub(crate) struct Judge {
     rest: Window,
     messages: Window,
-    /// When all calls are halved.
+    /// When the limit of all calls is halved.
     halves_at: Moment,
-    /// When they are as many as at first again.
+    /// When the limit of all calls is restored.
     restores_at: Moment,
     shift: Option<Shift>,
 }
 
-/// How a limit stands, as the vendor says it.
+/// The state of a limit, as the vendor announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// What the vendor calls it.
+    /// The vendor's name for the limit.
     pub(crate) policy: &'static str,
-    /// Calls in a window.
+    /// Calls allowed in a window.
     pub(crate) limit: u64,
     /// The window.
     pub(crate) per: Duration,
-    /// Calls that it would admit now.
+    /// Calls that the vendor would admit now.
     pub(crate) left: u64,
-    /// How long it will be no more than that.
+    /// Time until `left` can grow.
     pub(crate) lasts: Duration,
 }
 
-/// What the vendor answers.
+/// The answer of the vendor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Within the contract.
@@ -45,12 +45,12 @@ pub(crate) enum Verdict {
     TooMany,
 }
 
-/// What was seen on one limit.
+/// Counts of one limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Calls within the contract.
     pub(crate) admitted: u64,
-    /// Those of them that arrived after the first window was over.
+    /// Admitted calls that arrived after the first window was over.
     pub(crate) admitted_after_first: u64,
     /// Calls answered 429 because of this limit.
     pub(crate) too_many: u64,
@@ -59,30 +59,30 @@ pub(crate) struct Seen {
 }
 
 impl Judge {
-    /// A judge of both limits, each `(calls, window)`.
+    /// Creates a judge of both limits, each `(calls, window)`.
     pub(crate) fn new(rest: (u64, Duration), messages: (u64, Duration)) -> Self {
         let (rest, messages) = (Window::new("rest", rest), Window::new("messages", messages));
         Judge { rest, messages, halves_at: Moment::NEVER, restores_at: Moment::NEVER, shift: None }
     }
 
-    /// From `start` on it is measured: each limit's first window is over one window later.
+    /// Measures from `start` on: each limit's first window is over one window later.
     pub(crate) fn measure_from(&mut self, start: Moment) {
         for window in [&mut self.rest, &mut self.messages] {
             window.first_over = start + window.per;
         }
     }
 
-    /// From `at` on only half as many calls are admitted, whatever was admitted before.
+    /// Admits only half as many calls from `at` on, whatever was admitted before.
     pub(crate) fn halve_at(&mut self, at: Moment) {
         self.halves_at = at;
     }
 
-    /// From `at` on, if they were halved, as many calls are admitted as before that.
+    /// Admits as many calls as at first from `at` on, if the limit was halved.
     pub(crate) fn restore_at(&mut self, at: Moment) {
         self.restores_at = at;
     }
 
-    /// A plain call arrives.
+    /// Judges a plain call.
     pub(crate) fn call(&mut self, now: Moment) -> (Verdict, Standing) {
         self.change(now);
         let verdict = judge(now, &mut [&mut self.rest]);
@@ -90,8 +90,8 @@ impl Judge {
         (verdict, self.rest.standing(now))
     }
 
-    /// A message arrives: it takes one of each or nothing. It is told how that limit stands which it was refused for, or
-    /// else how messages do.
+    /// Judges a message: it takes one of each limit or nothing. Returns the standing of the limit that refused it, or
+    /// else of messages.
     pub(crate) fn message(&mut self, now: Moment) -> (Verdict, Standing) {
         self.change(now);
         let is_full = self.rest.is_full_at(now);
@@ -105,23 +105,23 @@ impl Judge {
         (verdict, shown.standing(now))
     }
 
-    /// What became of the contract that was halved, if it was.
+    /// Returns what followed the halving of the contract, if it was halved.
     pub(crate) fn shift(&self) -> Option<&Shift> {
         self.shift.as_ref()
     }
 
-    /// The longest time in which no call was admitted, from the first one until now.
+    /// Returns the longest time in which no call was admitted, from the first admitted call until now.
     pub(crate) fn longest_gap(&self, now: Moment) -> Duration {
         self.rest.gap.max(self.rest.gap_until(now))
     }
 
-    /// Calls that were admitted in the window that ends now.
+    /// Returns the calls admitted in the window that ends now.
     pub(crate) fn in_window(&mut self, now: Moment) -> u64 {
         forget(&mut self.rest.admitted, now, self.rest.per);
         self.rest.admitted.len() as u64
     }
 
-    /// Does what was due by `now`.
+    /// Applies the changes that are due at `now`.
     fn change(&mut self, now: Moment) {
         if now >= self.halves_at {
             self.halve(now);
@@ -155,13 +155,13 @@ impl Judge {
         }
     }
 
-    /// How evenly each was used until it had `ran` for so long, unless the contract changed meanwhile.
+    /// Returns how evenly each limit was used in the first `ran` of the run, unless the contract changed meanwhile.
     pub(crate) fn even(&self, ran: Duration) -> [Option<Even>; 2] {
         let even = |window: &Window| window.evenness.figures(nanos(ran));
         if self.shift.is_some() { [None; 2] } else { [even(&self.rest), even(&self.messages)] }
     }
 
-    /// What was seen so far, on all calls and on messages.
+    /// Returns the counts so far, of all calls and of messages.
     pub(crate) fn seen(&self) -> [Seen; 2] {
         [self.rest.seen, self.messages.seen]
     }
@@ -171,16 +171,16 @@ impl Judge {
 #[derive(Debug)]
 struct Window {
     policy: &'static str,
-    /// What it is at first.
+    /// The limit at first.
     agreed: u64,
     limit: u64,
     per: Duration,
     first_over: Moment,
     /// Admitted arrivals of the last `per`. Never more than `limit`.
     admitted: VecDeque<Moment>,
-    /// All arrivals of the last `per`. As many as the network delivers: that is the point of counting them.
+    /// All arrivals of the last `per`, as many as the network delivers: that is the point of counting them.
     arrivals: VecDeque<Moment>,
-    /// The last that was admitted, and the longest time between two of them.
+    /// The last admitted arrival, and the longest time between two of them.
     last: Option<Moment>,
     gap: Duration,
     seen: Seen,
@@ -208,7 +208,7 @@ impl Window {
         forget(&mut self.admitted, now, self.per);
         forget(&mut self.arrivals, now, self.per);
         self.arrivals.push_back(now);
-        // A window is fullest just when something arrives, so looking at arrivals looks at every window.
+        // A window is fullest at an arrival, so looking at arrivals covers every window.
         self.seen.most = self.seen.most.max(self.arrivals.len() as u64);
     }
 
@@ -221,11 +221,11 @@ impl Window {
         self.is_full()
     }
 
-    /// How it stands, once what has left it is forgotten.
+    /// Returns the standing, once arrivals that have left the window are removed.
     fn standing(&self, now: Moment) -> Standing {
         let used = self.admitted.len();
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        // It has room for one more once so many have left.
+        // There is room for one more once this arrival has left.
         let leaving = self.admitted.get(used.saturating_sub(limit)).copied();
         let lasts = leaving.map_or(self.per, |oldest| (oldest + self.per).since(now));
         let left = self.limit.saturating_sub(used as u64);

@@ -1,4 +1,4 @@
-//! What the contract demo found, as one table for people or one JSON object for machines.
+//! The report of the contract demo, as one table for people or one JSON object for machines.
 
 use super::Agreed;
 use super::judge::Seen;
@@ -11,38 +11,38 @@ use lessor_sim::evenness::Even;
 use serde::Serialize;
 use std::fmt;
 
-/// The whole of it.
+/// The whole report.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
     /// One for each limit of the contract.
     pub(crate) limits: Vec<LimitReport>,
-    /// What a local decision took over all nodes, each of which sleeps between two batches.
+    /// Time of a local decision over all nodes, each of which sleeps between two batches.
     pub(crate) batches: Took,
-    /// The same in a loop without a pause.
+    /// Time of a local decision in a loop without a pause.
     pub(crate) hot_loop: Took,
     /// Exchanges with the allocator for every 1,000 calls that were tried, admitted and refused together.
     #[serde(serialize_with = "rounded")]
     pub(crate) exchanges_per_1000_calls: f64,
     /// Permits still lent out after all nodes had left.
     pub(crate) stranded: u64,
-    /// What became of a contract that the vendor changed meanwhile.
+    /// How the fleet followed a change of the contract by the vendor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vendor_change: Option<Shifted>,
-    /// How often an allocator was killed.
+    /// Number of times an allocator was killed.
     pub(crate) kills: u64,
-    /// What came of certificates and tokens that were renewed meanwhile.
+    /// Failures while certificates and tokens were renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rotated: Option<Rotated>,
     /// The longest time in which the vendor admitted no call, from the first one to the end.
     pub(crate) longest_gap_ms: u64,
     /// Node processes.
     pub(crate) nodes: usize,
-    /// How long it ran.
+    /// Duration of the run in seconds.
     #[serde(serialize_with = "rounded")]
     pub(crate) seconds: f64,
 }
 
-/// One limit.
+/// The report of one limit.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LimitReport {
     name: &'static str,
@@ -54,24 +54,24 @@ pub(crate) struct LimitReport {
     refused: u64,
     /// Calls that the vendor turned away because of this limit.
     vendor_429: u64,
-    /// The most that arrived at the vendor in any window, admitted or not.
+    /// The most calls that arrived at the vendor in any window, admitted or not.
     max_in_any_window: u64,
-    /// What the vendor admitted after the first window, as a share of what it would have admitted.
+    /// Calls that the vendor admitted after the first window, as a share of those it could have admitted.
     #[serde(serialize_with = "rounded")]
     utilisation: Option<f64>,
-    /// How evenly it was used, if it ran for more than three windows.
+    /// How evenly the limit was used, if the demo ran for more than three windows.
     #[serde(skip_serializing_if = "Option::is_none")]
     even: Option<Evenly>,
 }
 
-/// What was admitted in a second after three windows, and in a window, as shares of the average.
+/// Calls admitted in a second after three windows, and in a window, as shares of the average.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Evenly {
     #[serde(serialize_with = "rounded")]
     slowest_second: f64,
     #[serde(serialize_with = "rounded")]
     fastest_second: f64,
-    /// By how much a second is off, in the median.
+    /// Median deviation of a second from the average.
     #[serde(serialize_with = "rounded")]
     median_off: f64,
     /// The least of the first three windows, and of the later ones.
@@ -82,7 +82,7 @@ struct Evenly {
 }
 
 impl LimitReport {
-    /// The same with how evenly it was used.
+    /// Adds how evenly the limit was used.
     pub(crate) fn evenly(self, even: Option<Even>) -> Self {
         let even = even.map(|even| Evenly {
             slowest_second: even.seconds.0,
@@ -94,7 +94,7 @@ impl LimitReport {
         LimitReport { even, ..self }
     }
 
-    /// What nodes counted and what the vendor saw.
+    /// Combines the counts of the nodes with those of the vendor.
     pub(crate) fn new(agreed: Agreed, count: Count, seen: Seen, utilisation: Option<f64>) -> Self {
         LimitReport {
             name: agreed.name,
@@ -200,7 +200,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// That it was, if it was.
+/// Says how often an allocator was killed, if it was.
 fn killed(kills: u64) -> String {
     match kills {
         0 => String::new(),

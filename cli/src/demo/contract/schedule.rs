@@ -1,18 +1,19 @@
-//! When one node makes its calls: open-loop Poisson arrivals whose rate follows the node's changing share of
-//! the fleet's demand. A caller asks what is due; nothing here reads a clock, and one seed gives one schedule.
+//! When one node makes its calls: open-loop Poisson arrivals whose rate follows the node's changing share of the
+//! fleet's demand. A caller asks for the calls that are due; nothing here reads a clock, and one seed gives one
+//! schedule.
 
 use fastrand::Rng;
 use std::time::Duration;
 
 /// Calls per second that the whole fleet would like to make, pushes included: five times the 300 per second of the
-/// contract, so that it is the contract which decides, and idle nodes have something to give up.
+/// contract. So the contract decides, and idle nodes have something to give up.
 const CALLS_PER_S: f64 = 1500.0;
 
-/// The share of them that are pushes: 180 per second, nine times the contract's 20. A push needs a permit of both
-/// limits in the same instant; with less demand, chance alone would leave messages unused.
+/// The share of pushes in all calls: 180 per second, nine times the contract's 20. A push needs a permit of both limits
+/// in the same instant; with less demand, chance alone would leave messages unused.
 const PUSH_SHARE: f64 = 180.0 / CALLS_PER_S;
 
-/// How long the busiest node stays the busiest.
+/// Time for which the busiest node stays the busiest.
 const SHIFT_EVERY: Duration = Duration::from_secs(4);
 
 /// One call that a node wants to make.
@@ -31,21 +32,22 @@ pub(crate) struct Schedule {
     nodes: usize,
     seed: u64,
     rng: Rng,
-    /// Up to where arrivals were drawn.
+    /// End of the time for which arrivals were drawn.
     drawn_to: Duration,
-    /// What is left until the next arrival, in units of expected arrivals: exponential with mean 1.
+    /// Distance to the next arrival, in units of expected arrivals: exponential with mean 1.
     until_next: f64,
 }
 
 impl Schedule {
-    /// The schedule of `node` (from 0) among `nodes`. All nodes of a fleet must be given the same `seed`.
+    /// Creates the schedule of `node` (from 0) among `nodes`. All nodes of a fleet must be given the same `seed`.
     pub(crate) fn new(node: usize, nodes: usize, seed: u64) -> Self {
-        // A seed apart for each node, and apart from the seeds of the shifts.
+        // Each node has its own seed, which also differs from the seeds of the shifts.
         let mut rng = Rng::with_seed(mix(seed, u64::MAX - node as u64));
         Schedule { node, nodes, seed, drawn_to: Duration::ZERO, until_next: exponential(&mut rng), rng }
     }
 
-    /// The calls that came due since the last question, up to `now` (since the start of the measurement).
+    /// Returns the calls that came due since the last call of this method, up to `now` (since the start of the
+    /// measurement).
     pub(crate) fn due(&mut self, now: Duration) -> Vec<Call> {
         let mut calls = Vec::new();
         while self.drawn_to < now {
@@ -70,8 +72,8 @@ impl Schedule {
     }
 }
 
-/// The share of `node` in the demand while the shift with this seed lasts: Zipf with exponent 1 over a random
-/// order of the nodes. Of eight nodes the busiest has 37 %, the idlest 5 %.
+/// Returns the share of `node` in the demand during the shift with this seed: Zipf with exponent 1 over a random order
+/// of the nodes. Of eight nodes the busiest has 37 %, the idlest 5 %.
 fn share(node: usize, nodes: usize, shift_seed: u64) -> f64 {
     let mut order: Vec<usize> = (0..nodes).collect();
     Rng::with_seed(shift_seed).shuffle(&mut order);
@@ -84,7 +86,7 @@ fn exponential(rng: &mut Rng) -> f64 {
     -(1.0 - rng.f64()).ln()
 }
 
-/// One seed out of two numbers. The odd constant (2^64 / golden ratio) keeps neighbours apart.
+/// Mixes two numbers into one seed. The odd constant (2^64 / golden ratio) keeps neighbours apart.
 fn mix(seed: u64, salt: u64) -> u64 {
     (seed ^ salt.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

@@ -1,48 +1,48 @@
-//! What became of a contract that the vendor changed under everybody's feet: how soon the fleet had followed, and how it
-//! came back. The judge tells it of every arrival after the change; it decides nothing.
+//! How soon a fleet followed when the vendor changed the contract without notice, and how it came back. The judge
+//! reports every arrival after the change; nothing is decided here.
 
 use crate::demo::table::rounded;
 use lessor_protocol::Moment;
 use serde::Serialize;
 use std::time::Duration;
 
-/// The part of a contract that is as good as the whole, in percent: the margin between the two counts, and what is on its
-/// way, leave one or two that are never used.
+/// The part of a contract that counts as all of it, in percent: the margin between the two counts, and calls on their
+/// way, leave one or two percent that are never used.
 const WHOLE_PERCENT: u64 = 97;
 
-/// What was seen since the change.
+/// Observations since the change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shift {
-    /// When it was.
+    /// When the contract changed.
     at: Moment,
     /// The calls that the vendor admits in a window from then on.
     limit: u64,
     /// When the window first had room again.
     room: Moment,
-    /// Calls that were refused, the first and the last of them until one was admitted.
+    /// Calls that were refused, and the first and last refusal before a call was admitted.
     refused: u64,
     first_refused: Option<Moment>,
     last_refused: Option<Moment>,
-    /// The first that was admitted.
+    /// The first admitted call.
     resumed: Option<Moment>,
     back: Option<Back>,
 }
 
-/// What was seen since the first contract was restored.
+/// Observations since the first contract was restored.
 #[derive(Clone, Copy, Debug)]
 struct Back {
     at: Moment,
     /// The calls that the vendor admits in a window again.
     limit: u64,
-    /// Those of the window that ended when it was restored.
+    /// Calls in the window that ended when the contract was restored.
     before: u64,
     refused: u64,
-    /// When a window first held as good as all.
+    /// When a window first held as good as all calls.
     whole: Option<Moment>,
 }
 
 impl Shift {
-    /// From `at` on there are `limit` calls in a window, which has room for one at `room`.
+    /// Starts observing: from `at` on `limit` calls fit in a window, which has room for one at `room`.
     pub(super) fn new(at: Moment, limit: u64, room: Moment) -> Self {
         Shift {
             at,
@@ -56,12 +56,12 @@ impl Shift {
         }
     }
 
-    /// From `at` on there are `limit` calls in a window again; the one that ends then holds `in_window`.
+    /// Records that from `at` on `limit` calls fit in a window again; the one that ends then holds `in_window`.
     pub(super) fn restore(&mut self, at: Moment, limit: u64, in_window: u64) {
         self.back = Some(Back { at, limit, before: in_window, refused: 0, whole: None });
     }
 
-    /// A call arrived, and was admitted or not; with it the window holds `in_window`.
+    /// Records that a call arrived, and whether it was admitted; with it the window holds `in_window`.
     pub(super) fn arrived(&mut self, now: Moment, admitted: bool, in_window: u64) {
         if let Some(back) = &mut self.back {
             back.refused += u64::from(!admitted);
@@ -81,8 +81,8 @@ impl Shift {
         }
     }
 
-    /// What there is to report, where `most_of_a_node` is the most refusals that one of `nodes` saw, and the last window
-    /// holds `in_window` calls.
+    /// Returns the report. `most_of_a_node` is the most refusals that one of `nodes` saw, and the last window holds
+    /// `in_window` calls.
     pub(super) fn report(&self, start: Moment, nodes: usize, most_of_a_node: u64, in_window: u64) -> Shifted {
         let seconds = |span: Duration| span.as_secs_f64();
         let restored = self.back.map(|back| Restored {
@@ -109,34 +109,34 @@ impl Shift {
     }
 }
 
-/// The same for people and machines.
+/// The report of a [`Shift`], for people and machines.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Shifted {
     /// When the vendor changed the contract, since the start.
     #[serde(serialize_with = "rounded")]
     pub(crate) at_s: f64,
-    /// The calls that it admits in a window from then on.
+    /// Calls that the vendor admits in a window from then on.
     pub(crate) limit: u64,
-    /// Calls that it refused since.
+    /// Calls that the vendor refused since.
     pub(crate) vendor_429: u64,
-    /// The same for each node on average.
+    /// Refused calls per node on average.
     #[serde(serialize_with = "rounded")]
     pub(crate) vendor_429_per_node: f64,
-    /// The most that any node saw.
+    /// The most refused calls of any node.
     pub(crate) most_429_of_a_node: u64,
-    /// From the first refusal to the last, before it admitted again: as long as the fleet took to follow.
+    /// Time from the first refusal to the last before a call was admitted: as long as the fleet took to follow.
     #[serde(serialize_with = "rounded")]
     pub(crate) followed_ms: Option<f64>,
-    /// How long after the change the new contract had room for a call again: what was admitted before still counted.
+    /// Time from the change until the new contract had room for a call: calls admitted before still counted.
     #[serde(serialize_with = "rounded")]
     pub(crate) room_after_s: f64,
-    /// How long after the change the vendor admitted the next call.
+    /// Time from the change until the vendor admitted the next call.
     #[serde(serialize_with = "rounded")]
     pub(crate) resumed_after_s: Option<f64>,
-    /// What the last window of the run, or before the contract was restored, holds, as a share of the new contract.
+    /// Calls in the last window of the run, or before the contract was restored, as a share of the new contract.
     #[serde(serialize_with = "rounded")]
     pub(crate) used_at_the_end: f64,
-    /// What became of the first contract when it was restored.
+    /// How the fleet came back to the first contract, if it was restored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) restored: Option<Restored>,
 }
@@ -144,17 +144,17 @@ pub(crate) struct Shifted {
 /// How the fleet came back to the first contract.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Restored {
-    /// When it was restored, since the start.
+    /// When the contract was restored, since the start.
     #[serde(serialize_with = "rounded")]
     pub(crate) at_s: f64,
     /// The calls that the vendor admits in a window again.
     pub(crate) limit: u64,
-    /// Calls that it refused since.
+    /// Calls that the vendor refused since.
     pub(crate) vendor_429: u64,
-    /// How long after that a window first held as good as all of it.
+    /// Time from then until a window first held as good as all calls.
     #[serde(serialize_with = "rounded")]
     pub(crate) whole_after_s: Option<f64>,
-    /// What the last window of the run holds, as a share of it.
+    /// Calls in the last window of the run, as a share of the contract.
     #[serde(serialize_with = "rounded")]
     pub(crate) used_at_the_end: f64,
 }

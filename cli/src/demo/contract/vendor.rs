@@ -1,5 +1,5 @@
-//! The fake vendor: an HTTP server that answers 429 to whatever breaks the contract. Nodes call it over real connections. It runs
-//! in the parent process of the demo, or in one of its own, and trusts no caller.
+//! The fake vendor: an HTTP server that answers 429 to calls that break the contract. Nodes call it over real
+//! connections. It runs in the parent process of the demo, or in a process of its own, and trusts no caller.
 
 use super::judge::{Judge, Seen, Standing, Verdict};
 use super::shift::Shift;
@@ -20,13 +20,13 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Where plain calls go.
+/// Path of plain calls.
 pub(crate) const CALLS_PATH: &str = "/calls";
 
-/// Where messages go. A message is a call as well.
+/// Path of messages. A message is a call as well.
 pub(crate) const MESSAGES_PATH: &str = "/messages";
 
-/// Where it says what it has seen.
+/// Path at which the vendor shows its counts.
 const SEEN_PATH: &str = "/seen";
 
 /// A running vendor. It stops when dropped.
@@ -38,7 +38,7 @@ pub(crate) struct Vendor {
 }
 
 impl Vendor {
-    /// Opens at `listen`.
+    /// Starts a vendor that listens at `listen`.
     pub(crate) async fn open(judge: Judge, listen: SocketAddr) -> Result<Self, Failure> {
         let cannot = |error| Failure::Run(format!("the fake vendor cannot listen on {listen}: {error}"));
         let listener = TcpListener::bind(listen).await.map_err(cannot)?;
@@ -56,50 +56,50 @@ impl Vendor {
         Ok(Vendor { url: format!("http://{address}"), desk, server })
     }
 
-    /// Its address.
+    /// Returns its address.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// From `at` on it admits half as many calls, and says so.
+    /// Admits half as many calls from `at` on, and announces it.
     pub(crate) fn halve_at(&self, at: Moment) {
         self.desk.judge().halve_at(at);
     }
 
-    /// From `at` on it admits as many as at first again, and says so.
+    /// Admits as many calls as at first from `at` on, and announces it.
     pub(crate) fn restore_at(&self, at: Moment) {
         self.desk.judge().restore_at(at);
     }
 
-    /// What became of that, with the calls that were admitted in the window that ends now.
+    /// Returns what followed a change, and the calls admitted in the window that ends now.
     pub(crate) fn shift(&self) -> Option<(Shift, u64)> {
         let (mut judge, now) = (self.desk.judge(), self.desk.clock.now());
         let in_window = judge.in_window(now);
         judge.shift().map(|shift| (*shift, in_window))
     }
 
-    /// The longest time in which no call was admitted, from the first one until now.
+    /// Returns the longest time in which no call was admitted, from the first admitted call until now.
     pub(crate) fn longest_gap(&self) -> Duration {
         let judge = self.desk.judge();
         judge.longest_gap(self.desk.clock.now())
     }
 
-    /// How evenly each limit was used, see [`Judge::even`].
+    /// Returns how evenly each limit was used, see [`Judge::even`].
     pub(crate) fn even(&self, ran: Duration) -> [Option<Even>; 2] {
         self.desk.judge().even(ran)
     }
 
-    /// From `start` on it is measured, see [`Judge::measure_from`].
+    /// Measures from `start` on, see [`Judge::measure_from`].
     pub(crate) fn measure_from(&self, start: Moment) {
         self.desk.judge().measure_from(start);
     }
 
-    /// What was seen so far, on all calls and on messages.
+    /// Returns the counts so far, of all calls and of messages.
     pub(crate) fn seen(&self) -> [Seen; 2] {
         self.desk.judge().seen()
     }
 
-    /// The same as JSON, for a caller that asks over HTTP.
+    /// Returns the counts as JSON, for a caller that asks over HTTP.
     pub(crate) fn seen_json(&self) -> Value {
         self.desk.seen_json()
     }
@@ -128,7 +128,7 @@ impl Desk {
         json!({ "calls": calls, "messages": messages })
     }
 
-    /// The time is read under the lock, so that arrivals are judged in the order of their instants.
+    /// Judges a call. The time is read under the lock, so that arrivals are judged in the order of their instants.
     fn decide(&self, decide: impl FnOnce(&mut Judge, Moment) -> (Verdict, Standing)) -> Response {
         let (verdict, standing) = {
             let mut judge = self.judge();
@@ -145,7 +145,7 @@ impl Desk {
     }
 }
 
-/// How a limit stands, in the words of the IETF draft.
+/// Formats a standing as the headers of the IETF draft.
 fn rate_limit_headers(standing: &Standing) -> [(HeaderName, String); 2] {
     let Standing { policy, limit, per, left, lasts } = standing;
     let (per, lasts) = (per.as_secs(), seconds_up(*lasts));
@@ -155,7 +155,7 @@ fn rate_limit_headers(standing: &Standing) -> [(HeaderName, String); 2] {
     ]
 }
 
-/// Whole seconds, and never too few.
+/// Rounds up to whole seconds.
 fn seconds_up(span: Duration) -> u64 {
     span.as_millis().div_ceil(1_000) as u64
 }

@@ -1,5 +1,5 @@
-//! Makes a node's calls in the contract demo: decides each locally with `try_acquire`, sends what was admitted,
-//! counts what was refused, and measures what the decision took.
+//! Makes a node's calls in the contract demo: decides each locally with `try_acquire`, sends admitted calls, counts
+//! refused ones, and measures how long the decision took.
 
 use super::sender::Sender;
 use super::{PROGRESS_EVERY, ticks};
@@ -13,9 +13,9 @@ use lessor_protocol::{Clock, Moment};
 use std::pin::pin;
 use std::time::Duration;
 
-/// How often a node works off what has come in, as a consumer does that polls its queue: some forty calls at a
-/// time. Much shorter, and the figure would be what a sleeping processor takes to wake up, a microsecond or two
-/// before anything of ours; much longer, and a batch would be larger than what a node can sensibly be lent.
+/// Interval at which a node handles the calls that have come in, like a consumer that polls its queue: some forty at a
+/// time. A much shorter one would measure how long a sleeping processor takes to wake up, a microsecond or two. With a
+/// much longer one, a batch would be larger than what a node can sensibly be lent.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Makes one node's calls.
@@ -30,16 +30,16 @@ pub(crate) struct Caller<'a> {
     timed: Timed,
     /// Whether this batch measures its calls, or the clock alone in their place.
     times_calls: bool,
-    /// When in a tick it works its batch off: processes that know nothing of each other do not do so at the same time.
+    /// Time in a tick at which the node handles its batch: independent processes do not do so at the same time.
     phase: Duration,
-    /// A push counts on both: [all calls, messages].
+    /// Counts of [all calls, messages]. A push counts on both.
     counts: [Count; 2],
     /// See [`Tally::unlent`].
     unlent: u64,
 }
 
 impl<'a> Caller<'a> {
-    /// Calls the vendor at `vendor` as `schedule` says; it is number `node` of `nodes`.
+    /// Creates the caller of node number `node` of `nodes`. It calls the vendor at `vendor` as `schedule` says.
     pub(crate) fn new(
         client: &'a Client,
         vendor: &str,
@@ -62,7 +62,7 @@ impl<'a> Caller<'a> {
         })
     }
 
-    /// Makes calls from `start` on, `until` that is over. Says five times a second how far it is.
+    /// Makes calls from `start` on, `until` that is over. Reports its totals five times a second.
     pub(crate) async fn run(
         mut self,
         start: Moment,
@@ -84,7 +84,7 @@ impl<'a> Caller<'a> {
         Report { tally: self.tally(), found: Found::Contract(self.timed.buckets()) }
     }
 
-    /// Decides about the whole batch, then sends what was admitted of it.
+    /// Decides the whole batch, then sends the admitted calls.
     fn make_due(&mut self, start: Moment) {
         let mut admitted = Vec::new();
         self.times_calls = !self.times_calls;
@@ -142,7 +142,8 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// Whether a call was refused for another reason than the contract, of which nothing was left, or its vendor.
+/// Whether a call was refused for another reason than the contract: not because permits were used up, and not by the
+/// vendor.
 fn is_not_of_contract(refusal: Refusal) -> bool {
     !matches!(refusal, Refusal::Empty { .. } | Refusal::TooLarge { .. } | Refusal::Paused { .. })
 }

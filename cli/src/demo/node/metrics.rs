@@ -1,4 +1,4 @@
-//! What others see of a node: its metrics, as a service would serve them; of a demo's on a free port of loopback.
+//! Serves the metrics of a node as a service would, on a free port of loopback.
 
 use crate::failure::Failure;
 use axum::Router;
@@ -8,10 +8,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// How often samples are put into their buckets; until then each takes memory of its own.
+/// Interval at which samples are put into their buckets; until then each sample takes memory.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// Counts from now on, and serves what was counted for as long as the node lives. Returns where.
+/// Starts counting, and serves the metrics for as long as the node lives. Returns the address.
 pub(super) async fn serve() -> Result<SocketAddr, Failure> {
     let exporter = recorder()?;
     let cannot = |error| Failure::Run(format!("cannot serve metrics: {error}"));
@@ -22,7 +22,7 @@ pub(super) async fn serve() -> Result<SocketAddr, Failure> {
     Ok(address)
 }
 
-/// Counts from now on, with the buckets that fit. Within a runtime, which keeps it small.
+/// Starts counting, with fitting buckets. Must be called within a runtime, which keeps the samples small.
 pub(in crate::demo) fn recorder() -> Result<PrometheusHandle, Failure> {
     let exporter = install().map_err(|error| Failure::Run(format!("cannot count metrics: {error}")))?;
     let upkeep = exporter.clone();

@@ -1,5 +1,5 @@
-//! Plays a node's part of a trace: makes each request when it comes due, lets it wait for a permit as long as it
-//! has patience, and writes down the instant at which it was admitted.
+//! Plays a node's part of a trace: makes each request when it comes due, lets it wait for a permit up to its patience,
+//! and records the instant at which it was admitted.
 
 use super::orders::Orders;
 use super::{PROGRESS_EVERY, say_progress, ticks};
@@ -10,13 +10,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Requests that wait for a permit at the same time. One more is turned away, as a server would.
+/// Most requests that wait for a permit at the same time. Further ones are turned away, as a server would.
 const WAITING_MAX: usize = 10_000;
 
-/// Handles that are kept, one for each client. One more, and all are looked up again as they are needed.
+/// Most handles that are kept, one for each client. Beyond that all are dropped and looked up again as needed.
 const HANDLES_MAX: usize = 100_000;
 
-/// Why a request's task always ends by itself.
+/// Why the task of a request always ends by itself.
 const UNHARMED: &str = "a request neither panics nor is aborted while it is played";
 
 /// Plays one node's part.
@@ -41,7 +41,7 @@ enum Ended {
 }
 
 impl<'a> Player<'a> {
-    /// Plays `calls` on the keys of `limit`; each waits at most `patience`.
+    /// Creates the player of `calls` on the keys of `limit`; each call waits at most `patience`.
     pub(crate) fn new(client: &'a Client, limit: &str, calls: Vec<DealtCall>, patience: Duration) -> Self {
         Player {
             client,
@@ -56,7 +56,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Plays from `start` on, until all calls have ended or the next order, which can only be to stop.
+    /// Plays from `start` on, until all calls have ended or the next order comes, which can only be to stop.
     pub(crate) async fn run(mut self, start: Moment, orders: &mut Orders) -> Report {
         let mut progress = ticks(PROGRESS_EVERY);
         let mut next = 0;
@@ -73,7 +73,7 @@ impl<'a> Player<'a> {
                 _ = progress.tick() => say_progress(self.tally()),
             }
         }
-        // Told to stop: what has ended by now counts as it ended, what still waits never got a permit.
+        // Told to stop: calls that have ended count as they ended, and calls that still wait never got a permit.
         while let Some(ended) = self.waiting.try_join_next() {
             self.note(ended.expect(UNHARMED));
         }
@@ -89,7 +89,7 @@ impl<'a> Player<'a> {
         (start + Duration::from_nanos(call.due_ns)).since(self.clock.now())
     }
 
-    /// Makes the calls from `next` on that are due, and returns the first that is not.
+    /// Makes the calls from `next` on that are due, and returns the index of the first that is not.
     fn make_due(&mut self, mut next: usize, start: Moment) -> usize {
         let elapsed = self.clock.now().since(start);
         while self.calls.get(next).is_some_and(|call| Duration::from_nanos(call.due_ns) <= elapsed) {

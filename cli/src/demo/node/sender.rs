@@ -1,5 +1,5 @@
-//! Admitted calls on their way to the vendor: real HTTP requests, several in flight, never more than a bound.
-//! The caller hands them over and goes on. A call that would arrive too late to be safe is not sent at all.
+//! Sends admitted calls to the vendor: real HTTP requests, several in flight, never more than a bound. The caller hands
+//! them over and goes on. A call that would arrive too late to be safe is not sent at all.
 
 use crate::demo::contract::schedule::Call;
 use crate::demo::contract::vendor::{CALLS_PATH, MESSAGES_PATH};
@@ -12,18 +12,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Requests at the same time, each on a connection of its own. Loopback answers within a millisecond, so that four
-/// carry thousands of calls a second; more would all be refused together when the vendor refuses.
+/// Requests at the same time, each on its own connection. Loopback answers within a millisecond, so four carry thousands of
+/// calls a second. A larger number would all be refused together when the vendor refuses.
 const IN_FLIGHT_MAX: usize = 4;
 
-/// Calls in hand, in flight or waiting for a connection: half a second of the busiest node's share.
+/// Most calls in hand, in flight or waiting for a connection: half a second of the busiest node's share.
 const IN_HAND_MAX: u32 = 512;
 
-/// The oldest admission that is still sent. The contract's margin is 250 ms: what is left of it is for the wire
-/// and for the vendor to take the call in.
+/// Age beyond which an admitted call is not sent. The contract's margin is 250 ms: the rest of it is for the wire and
+/// for the vendor to take the call in.
 const SEND_WITHIN: Duration = Duration::from_millis(150);
 
-/// How long the vendor may take to answer.
+/// Longest time that the vendor may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Sends calls to one vendor.
@@ -37,12 +37,12 @@ pub(crate) struct Sender {
     in_flight: Arc<Semaphore>,
     unsent: Arc<AtomicU64>,
     refused: Arc<AtomicU64>,
-    /// All calls, and messages: the vendor's word is told to that which it is about.
+    /// All calls, and messages: an answer of the vendor is reported to the limit that it is about.
     limits: [Limit; 2],
 }
 
 impl Sender {
-    /// A sender to the vendor at `url`.
+    /// Creates a sender to the vendor at `url`.
     pub(crate) fn new(url: &str, limits: [Limit; 2]) -> Result<Self, Failure> {
         let http = reqwest::Client::builder()
             .tcp_nodelay(true)
@@ -79,28 +79,28 @@ impl Sender {
         });
     }
 
-    /// Admitted calls that did not reach the vendor so far. Their permits are spent all the same.
+    /// Returns the admitted calls that did not reach the vendor so far. Their permits are spent all the same.
     pub(crate) fn unsent(&self) -> u64 {
         self.unsent.load(Ordering::Relaxed)
     }
 
-    /// Calls that the vendor refused so far.
+    /// Returns the calls that the vendor refused so far.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Waits until nothing is in hand.
+    /// Waits until no call is in hand.
     pub(crate) async fn finish(&self) {
-        // Never closed, and each call gives its place back within the time an answer may take.
+        // The semaphore is never closed, and each call releases its place within the time an answer may take.
         let _ = self.in_hand.acquire_many(IN_HAND_MAX).await;
     }
 
-    /// False if it did not reach the vendor. What the vendor answers is told to the fleet.
+    /// Sends a call, and reports the vendor's answer to the fleet. Returns false if the call did not reach the vendor.
     async fn deliver(&self, call: Call, admitted: Moment) -> bool {
         let Ok(_connection) = self.in_flight.acquire().await else {
             return false;
         };
-        // A permit that was taken before the vendor asked to be left alone does not make it answer.
+        // The vendor may have asked for a pause after the permit was taken: then it would not answer the call.
         if self.clock.now().since(admitted) > SEND_WITHIN || self.limits[0].paused().is_some() {
             return false;
         }
@@ -119,7 +119,7 @@ impl Sender {
     }
 
     fn count_unsent(&self) {
-        // Relaxed: a counter, nothing is read on the strength of it.
+        // Relaxed: a counter on which no other read depends.
         self.unsent.fetch_add(1, Ordering::Relaxed);
     }
 }

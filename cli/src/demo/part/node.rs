@@ -1,5 +1,5 @@
-//! `lessor demo node`: a node in a process of its own, until it is told to stop. It waits for no other process. Without an
-//! allocator it makes no call, and a vendor that is not there yet costs it the calls.
+//! `lessor demo node`: a node in its own process, until it is told to stop. It waits for no other process. Without an
+//! allocator it makes no call; without a vendor its calls are lost.
 
 use super::{NodeArgs, page};
 use crate::demo::contract::schedule::Schedule;
@@ -16,10 +16,11 @@ use reqwest::Url;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How often its log says how far it is.
+/// Interval at which the log reports its totals.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Runs until SIGTERM or SIGINT, gives back what it holds, and prints what it did. One thread, as the smallest of services would.
+/// Runs until SIGTERM or SIGINT, returns all permits, and prints the totals. It uses one thread, as the smallest of
+/// services would.
 pub(super) fn run(args: &NodeArgs) -> Result<(), Failure> {
     let (number, nodes) = (usize::from(args.number), usize::from(args.of));
     if number > nodes {
@@ -60,7 +61,7 @@ fn client(allocators: &[String], tls: Tls, token: Option<Token>, name: &str) -> 
     })
 }
 
-/// The address of the vendor, as calls go on from it.
+/// Checks the address of the vendor, and returns it as the prefix of paths.
 fn vendor(url: &str) -> Result<String, Failure> {
     let wrong = |problem: String| Failure::Input(format!("--vendor is {url:?}: {problem}"));
     let parsed = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
@@ -70,7 +71,7 @@ fn vendor(url: &str) -> Result<String, Failure> {
     Ok(parsed.as_str().trim_end_matches('/').to_owned())
 }
 
-/// Writes some of what it hears into the log.
+/// Logs some of the totals that it receives.
 fn log() -> impl FnMut(Tally) {
     let (every, mut count) = (LOG_EVERY.as_nanos() / PROGRESS_EVERY.as_nanos(), 0);
     move |tally| {

@@ -1,4 +1,4 @@
-//! What a node that runs by itself shows of itself over HTTP: its metrics, and whether an allocator has answered.
+//! The page of a node that runs by itself: its metrics, and whether an allocator has answered.
 
 use crate::failure::Failure;
 use axum::Router;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 /// The text format of Prometheus.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Shows `client` at `listen`, until the task is aborted.
+/// Serves the page of `client` at `listen`, until the task is aborted.
 pub(super) async fn open(
     listen: SocketAddr,
     recorded: PrometheusHandle,
@@ -36,7 +36,7 @@ pub(super) async fn open(
     }))
 }
 
-/// One that has been answered once goes on by itself, whatever becomes of its allocators.
+/// Whether the node is ready: once answered, it goes on by itself, whatever becomes of its allocators.
 fn readyz(client: &Client) -> StatusCode {
     let stats = client.stats();
     match stats.exchanges > stats.failed_exchanges {

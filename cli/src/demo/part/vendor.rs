@@ -1,4 +1,4 @@
-//! `lessor demo vendor`: the strict vendor in a process of its own, until it is told to stop.
+//! `lessor demo vendor`: the strict vendor in its own process, until it is told to stop.
 
 use super::VendorArgs;
 use crate::demo::contract::{self, vendor::Vendor};
@@ -6,7 +6,7 @@ use crate::demo::print;
 use crate::failure::Failure;
 use crate::stop::Stop;
 
-/// Runs until SIGTERM or SIGINT, and prints what it has seen.
+/// Runs until SIGTERM or SIGINT, and prints its counts.
 pub(super) fn run(args: &VendorArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;

@@ -1,5 +1,5 @@
-//! What one central, omniscient limiter would have admitted: every client in one place, no leases, no network.
-//! The replay measures Lessor against it. Virtual time; it decides about each request as it arrives.
+//! One central, omniscient limiter: every client in one place, no leases, no network. The replay measures Lessor
+//! against it. It runs in virtual time and decides each request as it arrives.
 
 use lessor_protocol::Moment;
 use std::collections::{HashMap, VecDeque};
@@ -16,17 +16,17 @@ pub(crate) struct Central<'a> {
 }
 
 impl<'a> Central<'a> {
-    /// At most `limit` of each client in any window of length `per`.
+    /// Creates a limiter of at most `limit` requests of each client in any window of length `per`.
     pub(crate) fn new(limit: usize, per: Duration, patience: Duration) -> Self {
         Central { limit, per, patience, admitted: HashMap::new() }
     }
 
-    /// A request of `client` arrives at `now`, no earlier than the one before. It is admitted at the moment that
-    /// is returned, or refused at once because its turn would come too late; then nothing is booked.
+    /// Decides a request of `client` that arrives at `now`, no earlier than the one before. Returns when it is
+    /// admitted, or `None` if its turn would come too late; then nothing is booked.
     pub(crate) fn arrive(&mut self, client: &'a str, now: Moment) -> Option<Moment> {
         let admitted = self.admitted.entry(client).or_default();
-        // First come, first served: not before the one ahead. And only once the window has room: half-open, so
-        // at exactly one window after the admission that is `limit` back.
+        // First come, first served: not before the request ahead. And only once the window has room. Windows are
+        // half-open, so that is exactly one window after the admission that is `limit` back.
         let behind = admitted.back().copied().unwrap_or(Moment::ORIGIN);
         let room = match admitted.len() < self.limit {
             true => Moment::ORIGIN,
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(central.arrive("a", at(0)), Some(at(0)));
         assert_eq!(central.arrive("a", at(1)), Some(at(1)));
         assert_eq!(central.arrive("a", at(53)), None);
-        // A wait that is exactly as long as the patience is in time.
+        // A wait of exactly the patience is in time.
         assert_eq!(central.arrive("a", at(54)), Some(at(60)));
         assert_eq!(central.arrive("a", at(55)), Some(at(61)));
         assert_eq!(central.arrive("a", at(62)), None);

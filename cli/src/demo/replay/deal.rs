@@ -1,4 +1,4 @@
-//! Deals the requests of a trace to the nodes: each lands on a node drawn by a seeded generator, as behind a load
+//! Deals the requests of a trace to the nodes. A seeded generator draws the node of each request, as behind a load
 //! balancer without affinity, so that every client's requests are spread over the fleet.
 
 use super::trace::Request;
@@ -6,7 +6,7 @@ use crate::demo::line::DealtCall;
 use fastrand::Rng;
 use std::time::Duration;
 
-/// The calls of each of `nodes` nodes, at `speed` times the pace of the trace, in the order they come due.
+/// Returns the calls of each of `nodes` nodes, at `speed` times the pace of the trace, in the order they come due.
 pub(crate) fn deal(requests: &[Request], nodes: usize, speed: f64, seed: u64) -> Vec<Vec<DealtCall>> {
     let mut rng = Rng::with_seed(seed);
     let mut hands = vec![Vec::new(); nodes];

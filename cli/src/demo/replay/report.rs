@@ -1,21 +1,21 @@
-//! What the replay found, as one table for people or one JSON object for machines.
+//! The report of the replay, as one table for people or one JSON object for machines.
 
 use crate::demo::table::{percent, rounded};
 use serde::Serialize;
 use std::fmt;
 
-/// The whole of it.
+/// The whole report.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
     /// The one limit.
     pub(crate) limits: [LimitReport; 1],
-    /// Requests of the trace; those that came due, if it was stopped early.
+    /// Requests of the trace that came due: all of them, unless it was stopped early.
     pub(crate) requests: u64,
     /// Clients that sent them.
     pub(crate) clients: u64,
-    /// What one central, omniscient sliding window would have admitted, waits included.
+    /// Requests that one central, omniscient sliding window would have admitted, waits included.
     pub(crate) central_admitted: u64,
-    /// What was admitted, as a share of that.
+    /// Admitted requests as a share of `central_admitted`.
     #[serde(serialize_with = "rounded")]
     pub(crate) admitted_share_of_central: f64,
     /// Exchanges with the allocator for every 1,000 requests.
@@ -23,9 +23,9 @@ pub(crate) struct Report {
     pub(crate) exchanges_per_1000_calls: f64,
     /// Node processes.
     pub(crate) nodes: usize,
-    /// How many seconds of the trace passed in one.
+    /// Seconds of the trace that passed in one second.
     pub(crate) speed: f64,
-    /// How long it ran.
+    /// Duration of the run in seconds.
     #[serde(serialize_with = "rounded")]
     pub(crate) seconds: f64,
 }
@@ -37,9 +37,9 @@ pub(crate) struct LimitReport {
     pub(crate) limit: u64,
     pub(crate) window_s: u64,
     pub(crate) admitted: u64,
-    /// Those that would have waited longer than they may.
+    /// Requests that would have waited longer than they may.
     pub(crate) refused: u64,
-    /// The most that any client was admitted in any window.
+    /// The most admissions of any client in any window.
     pub(crate) max_in_any_window: u64,
 }
 

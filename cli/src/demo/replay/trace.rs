@@ -1,5 +1,5 @@
-//! Real requests from a CSV file: who asked, and when. The replay reads it once, before anything is started.
-//! Every complaint names file, line, column and value.
+//! Real requests from a CSV file: the client and the time of each. The replay reads it once, before anything is
+//! started. Every complaint names file, line, column and value.
 
 use crate::failure::Failure;
 use lessor_protocol::Key;
@@ -9,26 +9,26 @@ use std::time::Duration;
 /// One request of the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// When, since the start of the trace.
+    /// Time of the request since the start of the trace.
     pub(crate) offset: Duration,
-    /// Who asks. It becomes the key of the limit.
+    /// The client of the request. It becomes the key of the limit.
     pub(crate) client: String,
 }
 
 /// Most requests in one file. They are held in memory a few times over; ten million are about 1 GB.
 const REQUESTS_MAX: usize = 10_000_000;
 
-/// Latest offset: a year. It is far beyond what an operator replays, and nanoseconds of it never overflow.
+/// Latest offset, in seconds: a year. It is far beyond what an operator replays, and nanoseconds of it never overflow.
 const OFFSET_MAX_S: f64 = 366.0 * 24.0 * 3600.0;
 
 /// The columns, in any order; others are ignored.
 const OFFSET: &str = "offset_s";
 const CLIENT: &str = "client";
 
-/// Reads the requests in `file`, in the order of their offsets; what has the same offset keeps its order.
+/// Reads the requests in `file`, in the order of their offsets; requests with the same offset keep their order.
 ///
 /// # Errors
-/// If the file cannot be read, lacks a column, has no request, or a value is not what its column says.
+/// If the file cannot be read, lacks a column, has no request, or has a value that does not fit its column.
 pub(crate) fn read(file: &Path) -> Result<Vec<Request>, Failure> {
     let name = file.display();
     let bytes =
@@ -36,7 +36,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<Request>, Failure> {
     parse(&bytes).map_err(|problem| Failure::Input(format!("{name}{problem}")))
 }
 
-/// `read` without the file; a problem starts with where it is, to follow the name of the file.
+/// Parses the text of a file. A problem starts with its position, to follow the name of the file.
 fn parse(bytes: &[u8]) -> Result<Vec<Request>, String> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
     let headers = reader.headers().map_err(unreadable)?.clone();
@@ -53,7 +53,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Request>, String> {
             ));
         }
         let wrong = |column: &str, problem: String| format!(", line {line}, column {column}: {problem}");
-        // Records as long as the header are the reader's own promise.
+        // The reader promises records as long as the header.
         let (offset, client) = (&record[offset_at], &record[client_at]);
         requests.push(Request {
             offset: parse_offset(offset).map_err(|problem| wrong(OFFSET, problem))?,
@@ -87,7 +87,7 @@ fn parse_client(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What the reader itself found wrong: a line with more or fewer fields, or text that is not UTF-8.
+/// Describes an error of the reader: a line with more or fewer fields, or text that is not UTF-8.
 fn unreadable(error: csv::Error) -> String {
     let line = error.position().map_or(1, csv::Position::line);
     if let csv::ErrorKind::UnequalLengths { expected_len, len, .. } = error.kind() {

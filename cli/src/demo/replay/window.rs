@@ -1,14 +1,14 @@
-//! The fullest window over a list of instants, exactly. The replay judges what was really admitted with it.
+//! Finds the fullest window over a list of instants, exactly. The replay judges the admissions with it.
 
 use lessor_protocol::Moment;
 use std::time::Duration;
 
-/// The most instants in any half-open window of length `per`. Sorts them.
+/// Returns the most instants in any half-open window of length `per`. Sorts them.
 pub(crate) fn most_in_any(instants: &mut [Moment], per: Duration) -> u64 {
     instants.sort_unstable();
     let mut first = 0;
     let mut most = 0;
-    // A window is fullest just when it takes in one more, so the windows that end at an instant are enough.
+    // A window is fullest when it takes in one more, so the windows that end at an instant are enough.
     for (last, instant) in instants.iter().enumerate() {
         while instant.since(instants[first]) >= per {
             first += 1;

@@ -1,5 +1,5 @@
-//! When the calls of a scenario come: at random, five a second for three minutes, more and more of them for three, up to
-//! fifty, and a hundred for four. That is for each user on each instance. One seed makes one list.
+//! When the calls of a scenario come, at random: five a second for three minutes, rising to fifty over three minutes,
+//! then a hundred for four. That is for each user on each instance. One seed makes one list.
 
 use super::LASTS;
 use crate::demo::line::DealtCall;
@@ -9,16 +9,16 @@ use std::time::Duration;
 /// The most calls a second.
 const MOST: f64 = 100.0;
 
-/// The calls of all `users` that come to instance `node`, in the order they come due. At a `speed` of two, they become more
-/// twice as fast, and it takes half as long.
+/// Returns the calls of all `users` that come to instance `node`, in the order they come due. At a `speed` of two, the
+/// load rises twice as fast and lasts half as long.
 pub(crate) fn deal(node: usize, users: usize, speed: f64, seed: u64) -> Vec<DealtCall> {
-    // A seed apart for each instance. The odd constant (2^64 / golden ratio) keeps neighbours apart.
+    // Each instance has its own seed. The odd constant (2^64 / golden ratio) keeps neighbours apart.
     let mut rng = Rng::with_seed((seed ^ node as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mut calls = Vec::new();
     for user in 0..users {
         let mut at = 0.0;
         loop {
-            // As many as there ever are, of which those stay that come now.
+            // Draws arrivals at the highest rate, and keeps the share that the current rate needs.
             at -= (1.0 - rng.f64()).ln() / MOST;
             if at * speed >= LASTS.as_secs_f64() {
                 break;
@@ -33,12 +33,12 @@ pub(crate) fn deal(node: usize, users: usize, speed: f64, seed: u64) -> Vec<Deal
     calls
 }
 
-/// What user number `user` is called.
+/// Returns the name of user number `user`.
 pub(crate) fn name(user: usize) -> String {
     format!("user-{user}")
 }
 
-/// Calls a second of one user on one instance, `at` seconds after the beginning at a speed of one.
+/// Returns the calls a second of one user on one instance, `at` seconds after the beginning at a speed of one.
 fn a_second(at: f64) -> f64 {
     match at {
         ..180.0 => 5.0,

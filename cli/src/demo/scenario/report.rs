@@ -1,50 +1,51 @@
-//! What became of a scenario, as a few lines for people or one JSON object for machines, and whether it is good.
+//! The report of a scenario, as a few lines for people or one JSON object for machines, and its verdict.
 
 use crate::demo::table::rounded;
 use crate::failure::Failure;
 use serde::Serialize;
 use std::fmt;
 
-/// The whole of it.
+/// The whole report.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
     /// Its name.
     pub(crate) scenario: &'static str,
-    /// How many users called, each with all the calls there are.
+    /// Number of users, each of which made all calls of the scenario.
     pub(crate) users: usize,
-    /// What the user got who got least, and who got most.
+    /// Fewest and most grants of any user.
     pub(crate) granted_min: u64,
     pub(crate) granted_max: u64,
-    /// What each must get, and may get at most.
+    /// Fewest and most grants that each user should get.
     pub(crate) granted_must: u64,
     pub(crate) granted_may: u64,
-    /// The most that any user got in any window of ten minutes.
+    /// The most grants of any user in any window as long as the scenario.
     pub(crate) most_in_any_window: u64,
     /// Calls that were admitted too soon after the one before of the same user.
     pub(crate) breaches: u64,
     /// Calls that were made.
     pub(crate) calls: u64,
-    /// Exchanges with the allocator for every 1,000 of them.
+    /// Exchanges with the allocator for every 1,000 calls.
     #[serde(serialize_with = "rounded")]
     pub(crate) exchanges_per_1000_calls: f64,
     /// Where the allocator kept its books.
     pub(crate) store: String,
     /// Node processes.
     pub(crate) nodes: usize,
-    /// How many seconds of the scenario passed in one.
+    /// Seconds of the scenario that passed in one second.
     pub(crate) speed: f64,
-    /// How long it ran.
+    /// Duration of the run in seconds.
     #[serde(serialize_with = "rounded")]
     pub(crate) seconds: f64,
-    /// Whether that was to its end.
+    /// Whether it ran to its end.
     pub(crate) is_whole: bool,
 }
 
 impl Report {
-    /// Whether every user got what he must, and none more than he may. Of one that was stopped early only the latter is asked.
+    /// Checks that every user got enough grants, and none too many. If the run was stopped early, only the latter is
+    /// checked.
     ///
     /// # Errors
-    /// If not.
+    /// If a user got too few or too many grants.
     pub(crate) fn verdict(&self) -> Result<(), Failure> {
         let is_too_much = self.breaches > 0 || self.most_in_any_window > self.granted_may;
         let is_too_little = self.is_whole && self.granted_min < self.granted_must;
