@@ -1,5 +1,5 @@
-//! `lessor completions` and `lessor man`: completion scripts and manual pages. Both come from the same description that parses
-//! the command line.
+//! `lessor completions` and `lessor man`: completion scripts and manual pages. Both come from the description that
+//! parses the command line.
 
 use crate::args::Cli;
 use crate::failure::Failure;
@@ -29,7 +29,7 @@ pub(crate) fn complete(args: &CompletionsArgs) -> Result<(), Failure> {
     print(&script)
 }
 
-/// Prints the manual page of the binary, or writes those of all commands.
+/// Prints the manual page of the binary, or writes the pages of all commands.
 pub(crate) fn pages(args: &ManArgs) -> Result<(), Failure> {
     if let Some(folder) = &args.into {
         let written = clap_mangen::generate_to(Cli::command(), folder);

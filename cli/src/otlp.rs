@@ -1,5 +1,6 @@
-//! `lessor serve --otlp`: spans go to a collector, as OTLP over HTTP. A thread of its own sends them in batches from a queue that
-//! drops what is too much. A collector that is slow, wrong or gone costs spans, and no time of another thread.
+//! `lessor serve --otlp`: sends spans to a collector, as OTLP over HTTP. A separate thread sends them in batches from a
+//! queue that drops spans when it is full. A collector that is slow, wrong or gone costs spans, and no time of another
+//! thread.
 
 use crate::failure::Failure;
 use crate::logging::{self, Format};
@@ -17,23 +18,25 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry};
 
-/// How long one batch may take, tries and all. Longer, and more spans are dropped while a collector hangs.
+/// Longest time that one batch may take, retries included. A larger value would drop more spans while a collector
+/// hangs.
 const EXPORT_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long the end of the process waits for the last batch.
+/// Longest time that the end of the process waits for the last batch.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// What a collector shows as the name of this process if no operator sets another name.
+/// Name of this process at a collector if no operator sets another.
 const SERVICE: &str = "lessor";
 
 /// The environment variable in which an operator sets that name, for any program.
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 
-/// What exports spans. When it is dropped, the last are sent.
+/// The exporter of spans. When it is dropped, it sends the last ones.
 #[derive(Debug)]
 pub(crate) struct Spans(SdkTracerProvider);
 
-/// The address of a collector. The command line does not read it: it would show it, and the password in it.
+/// Parses the address of a collector. The command line does not do it: its error would show the address, and the
+/// password in it.
 fn parse(text: &str) -> Result<Url, String> {
     if text.contains('@') {
         return Err(
@@ -47,7 +50,8 @@ fn parse(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Sends log lines to stderr, and spans to `collector` if there is one. Called once, first, and before there is a runtime.
+/// Sends log lines to stderr, and spans to `collector` if there is one. Called once, before anything else and before
+/// there is a runtime.
 pub(crate) fn install(
     collector: Option<&str>,
     format: Format,
@@ -67,7 +71,7 @@ pub(crate) fn install(
         .with_tracked_inactivity(false)
         .with_target(false)
         .with_level(false)
-        // Ours alone: neither log lines, which may hold keys, nor what libraries think of themselves.
+        // Only our spans: no log lines, which may hold keys, and no spans of libraries.
         .with_filter(filter_fn(|metadata| metadata.is_span() && metadata.target() == TARGET));
     Registry::default().with(spans).with(logging::lines(format, filter)).init();
     Ok(Some(Spans(provider)))
@@ -91,19 +95,19 @@ fn provider(collector: &Url) -> Result<SdkTracerProvider, Box<dyn std::error::Er
         Some(_) => resource,
         None => resource.with_service_name(SERVICE),
     };
-    // Sampler, limits and batches are what the environment says, by the names that OpenTelemetry has for them.
+    // Sampler, limits and batches are set in the environment, by the names that OpenTelemetry has for them.
     let exporter = Exporter { inner: exporter, is_failing: AtomicBool::new(false) };
     Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build())
 }
 
 impl Drop for Spans {
     fn drop(&mut self) {
-        // What was not sent by then is lost, and was said.
+        // Spans that were not sent by then are lost, and the log has said so.
         let _ = self.0.shutdown_with_timeout(END_WITHIN);
     }
 }
 
-/// The exporter of the library, which says once that it cannot, and once that it can again.
+/// The library's exporter, which logs once that it fails, and once that it works again.
 #[derive(Debug)]
 struct Exporter {
     inner: SpanExporter,

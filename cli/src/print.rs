@@ -1,4 +1,4 @@
-//! Prints on stdout. A reader that has seen enough closes the pipe, as `head` does: that is no failure.
+//! Prints on stdout. A reader may close the pipe early, as `head` does: that is no failure.
 
 use crate::failure::Failure;
 use std::io::{self, ErrorKind, Write as _};
@@ -6,13 +6,13 @@ use std::io::{self, ErrorKind, Write as _};
 /// Prints all of `text`.
 ///
 /// # Errors
-/// If it cannot be written, for another reason than that its reader is gone.
+/// If it cannot be written for another reason than a closed pipe.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     done(stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()))
 }
 
-/// What follows from how something was `written` to stdout.
+/// Returns the result of a command whose output was `written` to stdout.
 ///
 /// # Errors
 /// As [`print`].

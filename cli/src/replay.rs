@@ -1,9 +1,9 @@
 //! `lessor replay`: requests in, answers out, in virtual time and without a server, so that a contract can be tried on
 //! real traffic before it is live.
 //!
-//! In reading order: [`request`] and [`answer`] (what the lines say), [`lines`] (where they come from) and [`log`] (of a web server), [`lineage`] (which
-//! limit is above which), [`contract`] (who decides: one exact limiter), [`fleet`] (or nodes that lease), [`out`] (where answers go), [`summary`] and
-//! [`plot`] (what came of it).
+//! In reading order: [`request`] and [`answer`] (the lines), [`lines`] (their source) and [`log`] (the access log of a
+//! web server), [`lineage`] (which limit is above which), [`contract`] (one exact limiter decides), [`fleet`] (or nodes
+//! that lease), [`out`] (where answers go), [`summary`] and [`plot`] (the results).
 
 mod answer;
 mod contract;
@@ -36,11 +36,10 @@ use std::io::{self, BufWriter, Write, stdout};
 use std::time::Duration;
 use summary::Summary;
 
-/// What a window waits for a vendor's own count where the configuration says nothing: this limiter is in one place, and
-/// counts itself.
+/// Margin of windows if the configuration sets none: this limiter is in one place, and waits for no vendor's count.
 const MARGIN: Duration = Duration::ZERO;
 
-/// Answers all requests, or says what came of them.
+/// Answers all requests, or summarises the results.
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let (config, mut keeper) = match args.nodes() {
         None => {
@@ -71,7 +70,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     }
 }
 
-/// Who decides.
+/// The decider of requests.
 enum Keeper {
     /// One exact limiter for each pool.
     Central(Contract),
@@ -79,7 +78,7 @@ enum Keeper {
     Leased(Box<Fleet>),
 }
 
-/// Answers `lines` on `out`, and tells `summary` if there is one. The inner result is that of writing.
+/// Answers `lines` on `out`, and reports to `summary` if there is one. The inner result is the one of writing.
 fn replay(
     keeper: &mut Keeper,
     lines: &mut Lines,
@@ -128,7 +127,7 @@ fn replay(
     Ok(out.write(false))
 }
 
-/// The exact limiter knows every answer at once.
+/// Answers a request by the exact limiter, which knows every answer at once.
 fn central(
     contract: &mut Contract,
     request: &Request,
@@ -148,7 +147,7 @@ fn central(
     Ok(())
 }
 
-/// What nodes have answered and admitted meanwhile.
+/// Passes on the answers and admissions of the nodes since the last call.
 fn collect(fleet: &mut Fleet, summary: &mut Option<&mut Summary>, out: &mut Out<impl Write>) {
     for (id, admission) in fleet.admissions() {
         if let Some(summary) = summary {
@@ -163,7 +162,7 @@ fn collect(fleet: &mut Fleet, summary: &mut Option<&mut Summary>, out: &mut Out<
     }
 }
 
-/// What the requests of a CSV file ask for.
+/// Returns what the requests of a CSV file ask for.
 fn csv(args: &ReplayArgs, config: &Config) -> Csv {
     let limits: BTreeMap<String, &LimitConfig> =
         config.limits.iter().map(|limit| (limit.name.to_string(), limit)).collect();

@@ -1,4 +1,5 @@
-//! `lessor serve`: reads the configuration, listens, says so, and runs the allocator until it is told to stop.
+//! `lessor serve`: reads the configuration, listens, prints its address, and runs the allocator until it is told to
+//! stop.
 
 use crate::args::ServeArgs;
 use crate::configuration;
@@ -36,10 +37,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let scheme = if config.server.tls.is_some() { "https" } else { "http" };
         let server = Server::open(config, args.fresh).map_err(|error| Failure::Input(error.to_string()))?;
         let watch = Watch::install(args.config.clone(), text, server.reloads())?;
-        // A signal that comes once it has said so must not be lost, nor kill.
+        // Announced last: a signal that comes after the announcement must not be lost, nor kill.
         announce(&listener, scheme, admin.as_ref()).map_err(cannot)?;
         tell_manager(NotifyState::Ready);
-        // It ends with the server, whatever it is waiting for.
+        // The watch ends with the server, whatever it is waiting for.
         let ran = tokio::select! {
             ran = server.run_apart(listener, admin.map(|(listener, _)| listener), async move {
                 stop.asked().await;
@@ -54,21 +55,22 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     ran
 }
 
-/// A listener for operators, and how they speak there.
+/// Opens the listener for operators, and returns it with its scheme.
 fn listen_apart(admin: &AdminConfig) -> Result<(Listener, &'static str), Failure> {
     let cannot = |error| Failure::Run(format!("cannot listen on {} for operators: {error}", admin.listen));
     let scheme = if admin.tls.is_some() { "https" } else { "http" };
     Ok((lessor_allocator::listen(&admin.listen).map_err(cannot)?, scheme))
 }
 
-/// Tells the service manager how far this process is. Without a manager it tells nothing.
+/// Tells the service manager the state of this process. Without a manager it does nothing.
 fn tell_manager(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(false, &[state]) {
         tracing::warn!(%error, "the service manager cannot be told");
     }
 }
 
-/// The line on stdout, and one more where operators are served apart. No log filter hides it: with port 0 it is the only way to learn the address.
+/// Prints the address on stdout, and another line if there is an address for operators. No log filter hides the line:
+/// with port 0 it is the only way to learn the address.
 fn announce(listener: &Listener, scheme: &str, admin: Option<&(Listener, &str)>) -> std::io::Result<()> {
     let mut said = format!("listening on {}\n", url(scheme, &listener.place()?));
     if let Some((admin, scheme)) = admin {
@@ -80,7 +82,7 @@ fn announce(listener: &Listener, scheme: &str, admin: Option<&(Listener, &str)>)
     Ok(())
 }
 
-/// What a client is given to find it.
+/// Returns the URL by which a client finds the listener.
 fn url(scheme: &str, listen: &Listen) -> String {
     match listen {
         Listen::Address(address) => format!("{scheme}://{address}"),

@@ -1,5 +1,5 @@
-//! `lessor simulate`: one workload and limit, with figures for Lessor and its rivals; one drawn seed; or a soak. Here
-//! are its arguments and what they amount to; it runs nothing before all of them are known to be good.
+//! `lessor simulate`: one workload and limit, with figures for Lessor and its rivals; one drawn seed; or a soak. This
+//! file has its arguments and turns them into runs; it runs nothing before all arguments are checked.
 
 mod chosen;
 mod json;
@@ -135,7 +135,7 @@ pub(crate) struct SimulateArgs {
     replay: Option<String>,
 }
 
-/// What `--help` ends with: examples, and what each policy is.
+/// Returns the end of `--help`: examples, and an explanation of each policy.
 pub(crate) fn after_help() -> String {
     let lines = Policy::ALL.map(|policy| format!("  {}: {}", policy.heading(), policy.explained()));
     let policies = lines.join("\n");
@@ -144,7 +144,7 @@ pub(crate) fn after_help() -> String {
     )
 }
 
-/// Runs it. An over-admission, or another invariant that failed, is an exit code of 1.
+/// Runs the command. An over-admission, or another invariant that failed, is an exit code of 1.
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
     match args.run() {
         Ok(true) => Ok(()),
@@ -159,7 +159,7 @@ fn parse_workload(text: &str) -> Result<Workload, String> {
 }
 
 impl SimulateArgs {
-    /// Does it all; false if anything was wrong. An error is about the arguments, in one line.
+    /// Runs everything; returns false if an invariant failed. An error is about the arguments, in one line.
     fn run(&self) -> Result<bool, String> {
         if let Some(wall) = self.soak {
             return Ok(soaked::show(&soak::soak(self.seed, self.threads, wall), self.json));
@@ -179,7 +179,7 @@ impl SimulateArgs {
             true => format!("{}\n", json::json(&runs)),
             false => table::table(&self.title(&chosen), self.nodes, &runs),
         };
-        // A reader who went away after a few lines has seen enough.
+        // A reader that went away after a few lines has seen enough.
         let _ = std::io::stdout().write_all(text.as_bytes());
         if let Some(path) = &self.plot {
             self.draw(&chosen, &runs).map_err(|error| format!("--plot {path:?}: {error}"))?;
@@ -197,7 +197,7 @@ impl SimulateArgs {
         }
     }
 
-    /// A run of each policy for each seed.
+    /// Returns a run of each policy for each seed.
     fn jobs(&self, chosen: &Chosen) -> Vec<Job> {
         let policies = if self.compare { &Policy::ALL[..] } else { &[Policy::Lessor] };
         let seeds = self.seed..self.seed + self.seeds;
@@ -209,7 +209,7 @@ impl SimulateArgs {
     }
 
     fn setup(&self, chosen: &Chosen, seed: u64) -> Setup {
-        // Windows begin with the run, or what is measured would be two of them.
+        // Windows begin with the run, otherwise the run would measure two of them.
         let fixed = chosen.plan.rules.iter().filter_map(|rule| match rule {
             Rule::FixedWindow(rule) => Some(nanos(rule.per())),
             Rule::SlidingWindow(_)
@@ -251,7 +251,7 @@ impl SimulateArgs {
         }
     }
 
-    /// What was simulated, in one line.
+    /// Describes the simulation in one line.
     fn title(&self, chosen: &Chosen) -> String {
         let ease_off = if chosen.plan.ease_off { ", easing off" } else { "" };
         let workload = WORKLOADS.iter().find(|(_, workload)| *workload == self.workload);

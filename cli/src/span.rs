@@ -1,8 +1,8 @@
-//! How long something lasts, for people: two units at most, as `6d 0h` or `9m 58s`.
+//! Formats a duration for people: two units at most, as `6d 0h` or `9m 58s`.
 
 use std::time::Duration;
 
-/// `lasts` in its largest unit and the next one. What is smaller is left out.
+/// Formats `lasts` in its largest unit and the next one. Smaller units are left out.
 pub(crate) fn span(lasts: Duration) -> String {
     const UNITS: [(u128, &str); 5] =
         [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
@@ -11,7 +11,7 @@ pub(crate) fn span(lasts: Duration) -> String {
     let (size, unit) = UNITS[at];
     let first = format!("{}{unit}", millis / size);
     match UNITS.get(at + 1) {
-        // Days are so long that the hours are said also where there are none.
+        // Days are so long that hours are shown even if there are none.
         Some((next, unit)) if millis % size >= *next || at == 0 => {
             format!("{first} {}{unit}", millis % size / next)
         }

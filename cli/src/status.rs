@@ -1,5 +1,5 @@
-//! `lessor status`: one look at an allocator over HTTP, for people and for scripts. It asks what the page asks, and decides
-//! nothing.
+//! `lessor status`: one look at an allocator over HTTP, for people and for scripts. It requests what the page requests,
+//! and decides nothing.
 
 use crate::failure::Failure;
 use crate::limits::{AddressArgs, Server, table};
@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Shown below its help.
+/// Text below the help of `lessor status`.
 pub(crate) const STATUS_EXAMPLE: &str = "\
 Examples:
   lessor status
@@ -32,7 +32,7 @@ pub(crate) struct StatusArgs {
     pub(crate) ready: bool,
 }
 
-/// Prints how the allocator stands. Fails if it is not ready, once it has said why.
+/// Prints the state of the allocator. Fails if it is not ready, after printing why.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     }
 }
 
-/// A line for the allocator, and one for each that it leases from.
+/// Formats a line for the allocator, and one for each allocator that it leases from.
 fn head(address: &str, status: &Value) -> String {
     let reasons = reasons(status);
     let ready = if reasons.is_empty() { "ready".to_owned() } else { reasons.join(", ") };
@@ -94,7 +94,7 @@ fn head(address: &str, status: &Value) -> String {
     table::aligned(&rows)
 }
 
-/// Why it is not ready, in words.
+/// Returns the reasons why the allocator is not ready, in words.
 fn reasons(status: &Value) -> Vec<String> {
     let waits = &status["quarantine"];
     let word = |reason: &Value| match reason.as_str() {

@@ -1,5 +1,5 @@
-//! How an operator stops a process: Ctrl-C (SIGINT) or SIGTERM. Installed before anything starts, so that a
-//! signal which comes early is not lost and does not kill.
+//! Stops a process when an operator asks: Ctrl-C (SIGINT) or SIGTERM. It is installed before anything starts, so that
+//! an early signal is not lost and does not kill.
 
 use crate::failure::Failure;
 use std::io;
@@ -11,25 +11,25 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(crate) struct Stop {
     interrupt: Signal,
     terminate: Signal,
-    /// The terminal is gone. None where that means something else.
+    /// SIGHUP: the terminal is gone. `None` where the signal means something else.
     hangup: Option<Signal>,
 }
 
 impl Stop {
-    /// From now on both signals are ours.
+    /// Takes over both signals.
     pub(crate) fn install() -> Result<Self, Failure> {
         let (interrupt, terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
         Ok(Stop { interrupt, terminate, hangup: None })
     }
 
-    /// The same, and SIGHUP too, unless the process was started with SIGHUP ignored, as `nohup` does. It is for a
+    /// Takes over both signals and SIGHUP, unless the process was started with SIGHUP ignored, as `nohup` does. For a
     /// process that would leave other processes behind.
     pub(crate) fn install_with_hangup() -> Result<Self, Failure> {
         let hangup = if is_hangup_ignored() { None } else { Some(listen(SignalKind::hangup())?) };
         Ok(Stop { hangup, ..Stop::install()? })
     }
 
-    /// Waits for any of them. Cancel-safe.
+    /// Waits for any of the signals. Cancel-safe.
     pub(crate) async fn asked(&mut self) {
         let hangup = async {
             match &mut self.hangup {
@@ -45,11 +45,11 @@ impl Stop {
     }
 }
 
-/// How long after the signal the process is there at most: less than the five seconds that it promises.
+/// Longest time from the signal to the end of the process: less than the five seconds that it promises.
 const ENDS_WITHIN: Duration = Duration::from_millis(4_800);
 
-/// From now on the process ends in time after the first signal, whatever hangs in it: a disk, a log that is not read, a bug.
-/// What is durable by then is so, as after a crash. It has a thread of its own, which needs nothing that could hang.
+/// Makes the process end in time after the first signal, whatever hangs in it: a disk, a log that is not read, a bug.
+/// The store is then as after a crash. The watch has its own thread, which needs nothing that could hang.
 pub(crate) fn end_in_time() -> Result<(), Failure> {
     let cannot =
         |error: io::Error| Failure::Run(format!("cannot watch over the end of this process: {error}"));
@@ -63,13 +63,14 @@ pub(crate) fn end_in_time() -> Result<(), Failure> {
             stop.asked().await;
             tokio::time::sleep(ENDS_WITHIN).await;
         });
-        // Nothing is said: the log may be what hangs.
+        // Nothing is logged: the log may be what hangs.
         std::process::exit(1);
     };
     std::thread::Builder::new().name("lessor-end".to_owned()).spawn(watch).map(drop).map_err(cannot)
 }
 
-/// As the system tells it: a bit for each signal, in hexadecimal, the first of them SIGHUP.
+/// Whether the process was started with SIGHUP ignored. The system shows a bit for each signal, in hexadecimal, SIGHUP
+/// first.
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

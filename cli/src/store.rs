@@ -1,5 +1,5 @@
-//! `lessor store`: looks at what an allocator has written down, and carries it to another machine. The allocator must not
-//! run meanwhile, and the file says so itself. And makes what a store needs that several allocators share.
+//! `lessor store`: checks, exports and imports the file of an allocator, to carry it to another machine. The allocator
+//! must not run meanwhile, which the file enforces. Also creates what a store shared by several allocators needs.
 
 use crate::failure::Failure;
 use crate::file;
@@ -54,10 +54,10 @@ enum StoreCommand {
     },
 }
 
-/// Where a password is looked for that is not in a URL, and that no list of processes shows.
+/// The environment variable with a password that is not in a URL. No list of processes shows it.
 pub(crate) const STORE_PASSWORD: &str = "LESSOR_STORE_PASSWORD";
 
-/// No hot path waits for this, and a server far away may be slow to accept a connection.
+/// Longest time to connect: no hot path waits for it, and a distant server may be slow to accept a connection.
 pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) const STORE_EXAMPLE: &str = "\
@@ -71,7 +71,7 @@ Stop the allocator that uses a store before check, export and import. migrate ru
 Exit codes: 0 done; 1 the store is missing, old or damaged, and an allocator would start in quarantine;
 2 bad command line or unusable file. Exit codes of migrate: 1 the store is unreachable or unfit, 2 bad command line or URL.";
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(args: &StoreArgs) -> Result<(), Failure> {
     match &args.command {
         StoreCommand::Check { file } => {
@@ -104,12 +104,12 @@ fn counted(dump: &Dump) -> String {
     }
 }
 
-/// The store at `url` as a command asks it. The password is in the URL, in the file, or in the environment.
+/// Returns the configuration for the store at `url`. The password is in the URL, in the file, or in the environment.
 ///
 /// # Errors
-/// If the URL is none, or the file cannot be used.
+/// If the URL is invalid, or the file cannot be used.
 pub(crate) fn cells(url: &str, password_file: Option<&Path>, prefix: &str) -> Result<CellsConfig, Failure> {
-    // The command line does not say what is wrong with a URL: it would show it, and the password in it.
+    // clap does not parse the URL: its error would show the URL, and the password in it.
     let url: StoreUrl = url.parse().map_err(|error| Failure::Input(format!("--store-url: {error}")))?;
     let password = match password_file {
         Some(_) if url.has_password() => {
@@ -136,7 +136,7 @@ fn migrate(url: &str, password_file: Option<&Path>, prefix: &str) -> Result<(), 
     let made = runtime.block_on(async {
         let mut cells = Cells::new(&config)?;
         let made = cells.migrate().await?;
-        // Whether it can be used then, too.
+        // Also checks that the store can be used now.
         cells.timeline().await.map(|_| made)
     });
     let made = made.map_err(failed)?;

@@ -1,4 +1,5 @@
-//! `lessor tls`: throw-away certificates for a desk. They are no way to run a fleet: the key of the authority lies beside them.
+//! `lessor tls`: throw-away certificates, to try TLS out. They are not for running a fleet: the key of the authority
+//! lies beside them.
 
 use crate::failure::Failure;
 use crate::print::print;
@@ -8,7 +9,7 @@ use lessor_tls::dev_ca::{DevCa, Purpose};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Shown below its help.
+/// Text below the help of `lessor tls`.
 pub(crate) const TLS_EXAMPLE: &str = "\
 Example:
   lessor tls dev-ca certificates
@@ -42,7 +43,7 @@ enum TlsCommand {
     },
 }
 
-/// Makes what was asked for, and says which files it is.
+/// Makes the certificates, and prints their files.
 pub(crate) fn run(args: &TlsArgs) -> Result<(), Failure> {
     let TlsCommand::DevCa { folder, valid } = &args.command;
     let said = make(folder, *valid).map_err(|error| Failure::Input(error.to_string()))?;
@@ -59,7 +60,7 @@ fn make(folder: &Path, valid: Duration) -> Result<String, TlsError> {
     Ok(said)
 }
 
-/// Ten years are more than any trial takes; calendars of certificates end.
+/// Parses a validity of at most ten years: more than any trial takes, and calendars of certificates end.
 fn parse_valid(text: &str) -> Result<Duration, String> {
     let valid = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     let is_fit = !valid.is_zero() && valid <= Duration::from_secs(10 * 365 * 24 * 60 * 60);

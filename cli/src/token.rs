@@ -1,5 +1,5 @@
-//! `lessor token`: makes, lists and revokes the tokens that allocators know, in a file or in the store that they share. Each allocator
-//! takes a change over within a second.
+//! `lessor token`: makes, lists and revokes the tokens that allocators know, in a file or in the store that they share.
+//! Each allocator takes a change over within a second.
 
 mod kept;
 
@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-/// Shown below its help.
+/// Text below the help of `lessor token`.
 pub(crate) const TOKEN_EXAMPLE: &str = "\
 Examples:
   lessor token new billing > billing.token               the token is shown this once
@@ -36,10 +36,10 @@ To rotate a token: make another of the same name, give it to its bearer, revoke 
 Exit codes: 0 done; 1 stdout cannot be written, or the store is unreachable or unfit; 2 bad command line, or a file or a list of
 tokens that cannot be used.";
 
-/// The longest that a token may hold: ten years are more than any that is to end.
+/// Longest validity of a token: ten years are more than any token that is meant to end.
 const VALID_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// The file of tokens, where nothing else is said.
+/// Default file of tokens.
 const FILE: &str = "tokens.toml";
 
 /// `lessor token`.
@@ -89,7 +89,7 @@ enum TokenCommand {
     },
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn run(args: &TokensArgs) -> Result<(), Failure> {
     let kept = Kept::of(args)?;
     match &args.command {
@@ -110,10 +110,10 @@ pub(crate) fn run(args: &TokensArgs) -> Result<(), Failure> {
     }
 }
 
-/// Adds a token for `name` that holds for as long as `valid`, or until it is revoked.
+/// Adds a token for `name` that is valid for the time `valid`, or until it is revoked.
 ///
 /// # Errors
-/// If `name` is none, or the tokens cannot be read or written.
+/// If `name` is invalid, or the tokens cannot be read or written.
 pub(crate) fn make(kept: &Kept, name: &str, valid: Option<Duration>) -> Result<NewToken, Failure> {
     let mut random = [0; SECRET_BYTES];
     let filled = getrandom(&mut random[..], GetRandomFlags::empty());
@@ -124,10 +124,10 @@ pub(crate) fn make(kept: &Kept, name: &str, valid: Option<Duration>) -> Result<N
     kept.change(|tokens| add(tokens).map_err(|error| error.to_string()))
 }
 
-/// Takes away the token with the id `which`, or all of the name `which`. Returns their ids.
+/// Revokes the token with the id `which`, or all tokens of the name `which`. Returns their ids.
 ///
 /// # Errors
-/// If there is none, or the tokens cannot be read or written.
+/// If there is no such token, or the tokens cannot be read or written.
 pub(crate) fn revoke(kept: &Kept, which: &str) -> Result<Vec<TokenId>, Failure> {
     kept.change(|tokens| {
         let gone = tokens.revoke(which);

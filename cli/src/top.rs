@@ -1,7 +1,8 @@
-//! `lessor top`: the limits of an allocator, live in a terminal, those that need an operator first. It asks what the
-//! page asks; it changes nothing.
+//! `lessor top`: the limits of an allocator, live in a terminal, those that need an operator first. It requests what
+//! the page requests; it changes nothing.
 //!
-//! In reading order: [`rows`] (what follows from two looks), [`screen`] (what is drawn of it), and here who asks and draws.
+//! In reading order: [`rows`] (the figures of two looks), [`screen`] (the drawing), and in this file the requests and
+//! the loop.
 
 mod args;
 mod rows;
@@ -24,15 +25,15 @@ use std::time::Duration;
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// How often keys are looked for: longer, and a press feels late.
+/// Interval at which keys are read: with a longer one, a press feels late.
 const KEYS_EVERY: Duration = Duration::from_millis(50);
 
-/// What was seen of the allocator.
+/// The result of one look at the allocator.
 #[derive(Debug)]
 pub(crate) enum Seen {
-    /// All limits, and who holds most of the one that is looked at.
+    /// All limits, and the top sessions and keys of the chosen one.
     Look(Box<(Look, Option<Value>)>),
-    /// It cannot be asked.
+    /// The allocator cannot be asked.
     Away(String),
 }
 
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     shown.map_err(|error| Failure::Run(format!("the terminal cannot be used: {error}")))
 }
 
-/// Two looks, for rates are between them.
+/// Looks twice, because rates need two looks.
 async fn once(server: &Server, args: &TopArgs) -> Result<String, Failure> {
     let first = look(server).await?;
     tokio::time::sleep(args.every).await;
@@ -74,7 +75,7 @@ async fn look(server: &Server) -> Result<Look, Failure> {
     Ok(Look::of(CLOCK.now(), &body))
 }
 
-/// Asks every so often, also for the limit that is `chosen`, and tells what it saw.
+/// Looks at the interval `every`, also at the limit that is `chosen`, and sends the result.
 async fn ask(server: Server, every: Duration, chosen: Arc<Mutex<Option<String>>>, seen: SyncSender<Seen>) {
     loop {
         let of = chosen.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -90,13 +91,13 @@ async fn ask(server: Server, every: Duration, chosen: Arc<Mutex<Option<String>>>
             }
             Err(error) => Seen::Away(error.to_string()),
         };
-        // Who has not taken the last one yet gets the next one.
+        // If the last look was not taken yet, this one is dropped.
         let _ = seen.try_send(found);
         tokio::time::sleep(every).await;
     }
 }
 
-/// Draws what is seen, and does what keys say.
+/// Draws each look, and reacts to keys.
 fn watch(
     terminal: &mut ratatui::DefaultTerminal,
     mut screen: Screen,

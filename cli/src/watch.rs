@@ -1,5 +1,6 @@
-//! The configuration file of a server that runs: read again when it changes and on SIGHUP. A file that is wrong is
-//! refused whole, said once, and everything stays as it is. Only SIGHUP removes limits that the file no longer has.
+//! Watches the configuration file of a running server: reads it again when it changes and on SIGHUP. A file with an
+//! error is refused whole and logged once, and the server stays as it is. Only SIGHUP removes limits that the file no
+//! longer has.
 
 use crate::configuration;
 use crate::failure::Failure;
@@ -8,35 +9,35 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How often it is looked at. Reading a few kilobytes a second costs nothing, and needs neither a library nor a file
-/// system that tells; who wants it sooner sends SIGHUP.
+/// Interval between two looks at the file. Reading a few kilobytes a second costs nothing, and needs neither a library
+/// nor a file system that notifies. SIGHUP makes it sooner.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How soon it is looked at again once SIGHUP came: an editor or a copy has most likely written all of it by then.
+/// Time until the next look after SIGHUP: an editor or a copy has most likely written the whole file by then.
 const LOOK_TWICE: Duration = Duration::from_millis(200);
 
 /// Watches one file.
 #[derive(Debug)]
 pub(crate) struct Watch {
     file: PathBuf,
-    /// What it said when it was last looked at, good or not.
+    /// The text that was last taken over or refused.
     seen: Result<String, String>,
-    /// What it said at the last look, if that is another text: it is taken over once the next look finds the same, for
-    /// it may be half written.
+    /// The text of the last look, if it differs. It is taken over once the next look finds it unchanged, because it may
+    /// be half written.
     next: Option<Result<String, String>>,
     reloads: Reloads,
     hangup: Signal,
 }
 
 impl Watch {
-    /// Watches `file`, which said `text` when the server was started with it. From now on SIGHUP is ours.
+    /// Watches `file`, which had `text` when the server was started. Takes over SIGHUP.
     pub(crate) fn install(file: PathBuf, text: String, reloads: Reloads) -> Result<Self, Failure> {
         let hangup = signal(SignalKind::hangup())
             .map_err(|error| Failure::Run(format!("cannot listen for signals: {error}")))?;
         Ok(Watch { file, seen: Ok(text), next: None, reloads, hangup })
     }
 
-    /// Goes on until it is dropped.
+    /// Runs until it is dropped.
     pub(crate) async fn run(mut self) {
         let mut is_asked = false;
         loop {
@@ -45,7 +46,7 @@ impl Watch {
                 () = tokio::time::sleep(if is_asked { LOOK_TWICE } else { LOOK_EVERY }) => {}
             }
             let file = self.file.clone();
-            // A disk may take its time; exchanges do not wait for it.
+            // The disk may be slow; exchanges do not wait for it.
             let read = tokio::task::spawn_blocking(move || configuration::text(&file));
             let text = read.await.unwrap_or_else(|error| Err(Failure::Run(error.to_string())));
             let text = text.map_err(|failure| failure.to_string());

@@ -1,5 +1,5 @@
-//! The limits of a configuration with the pools of their keys, each kept by one exact limiter with all that are above and
-//! below it. It answers requests in the order in which they come; it reads and writes nothing.
+//! The limits of a configuration with the pools of their keys. One exact limiter keeps each pool with all pools above
+//! and below it. It answers requests in the order in which they come; it does no IO.
 
 mod kin;
 #[cfg(test)]
@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Pools of a limit before the first look for those that can be forgotten; then twice as many as were left. Fewer
-/// would look all the time, more would keep idle keys in memory.
+/// Pools of a limit before the first search for pools that can be forgotten; later, twice as many as were left. A
+/// smaller value would search all the time, a larger one would keep idle keys in memory.
 const POOLS_TO_LOOK: usize = 1024;
 
 /// All limits of a configuration.
@@ -29,37 +29,39 @@ pub(crate) struct Contract {
     limits: BTreeMap<String, Limit>,
     lineage: Lineage,
     families: Families,
-    /// When the first request said that it was, and the latest time that any has said; none before the first.
+    /// Time of the first request, if there was one.
     began: Option<Moment>,
-    /// See `began`.
+    /// Latest time of any request, if there was one.
     now: Option<Moment>,
 }
 
-/// One limit.
+/// One limit of the configuration.
 #[derive(Debug)]
 struct Limit {
     rules: Vec<Rule>,
-    /// Of single keys, in place of those.
+    /// Rules of single keys, in place of `rules`.
     overrides: BTreeMap<Key, Vec<Rule>>,
     keyed: bool,
-    /// Whether it refuses nothing.
+    /// Whether it is in shadow mode, and refuses nothing.
     shadow: bool,
-    /// Whether it stands for many names, each with pools of its own.
+    /// Whether it is a pattern for many names, each with its own pools.
     is_pattern: bool,
     pools: BTreeMap<Rc<PoolId>, Member>,
-    /// What a key or name that was never used has, where the limit was changed; until that is what any new one has.
+    /// The state of a key or name that was never used, after a change of the limit. `None` once it equals the state of
+    /// a new one.
     unused: Option<Unused>,
     look_at: usize,
 }
 
-/// The name, and the key if there is one.
+/// The name of a limit, and the key if there is one.
 pub(crate) type PoolId = (String, Option<Key>);
 
-/// Is told what was admitted: from which pool, and when.
+/// A function that is told of admissions: from which pool, and when.
 pub(crate) type OnAdmission<'a> = &'a mut dyn FnMut(&PoolId, Admission);
 
 impl Contract {
-    /// The limits of `config`. They begin with the first request, those of keys and patterns with the first for each.
+    /// Creates the limits of `config`. They begin with the first request; pools of keys and patterns begin with their
+    /// own first request.
     pub(crate) fn new(config: &Config) -> Self {
         let limits = config.limits.iter().map(|limit| (limit.name.to_string(), Limit::new(limit)));
         Contract {
@@ -71,16 +73,16 @@ impl Contract {
         }
     }
 
-    /// Answers `request`, and tells what was admitted since the last one.
+    /// Answers `request`, and reports the admissions since the last call.
     ///
     /// # Errors
-    /// If there is no such limit or key: what is wrong, beginning with the field. Nothing changes then.
+    /// If there is no such limit or key: the problem, beginning with the field. Nothing changes then.
     pub(crate) fn answer(
         &mut self,
         request: &Request,
         on_admission: OnAdmission<'_>,
     ) -> Result<Answer, String> {
-        // A name that fits a pattern may still be none.
+        // A name that fits a pattern may still be invalid.
         LimitName::try_new(&request.limit).map_err(|error| format!("limit {:?} {error}", request.limit))?;
         let name = self
             .lineage
@@ -95,7 +97,7 @@ impl Contract {
         let (member, made) = self.open(&name, &chain, now);
         let answer = self.ask(now, member, &request.call, self.limits[&name].shadow);
         self.families.tell(member.family, on_admission);
-        // Looking at a pool, or giving back what it does not count, begins none.
+        // A peek, or a refund of permits that the pool does not count, begins no pool.
         let begins = matches!(request.call, Call::TryAcquire(_) | Call::Acquire(..) | Call::TopUp(_));
         if !begins {
             self.close(&name, &chain[..made]);
@@ -104,12 +106,12 @@ impl Contract {
         Ok(answer)
     }
 
-    /// Lets all that wait be served.
+    /// Serves all calls that wait.
     pub(crate) fn run_out(&mut self, on_admission: OnAdmission<'_>) {
         self.families.run_out(on_admission);
     }
 
-    /// Time that goes backwards is no time at all. With the first request limits without keys begin.
+    /// Advances the time to `at`, never backwards. The first request begins the limits without keys.
     fn begun(&mut self, at: Moment) -> Moment {
         if self.now.is_none() {
             let single = self.limits.iter().filter(|(_, limit)| limit.is_single());
@@ -123,8 +125,8 @@ impl Contract {
         now
     }
 
-    /// The pool that `chain` begins with, of the limit called `name`. It and those above it begin now, if they are not
-    /// there yet: so many of them.
+    /// Returns the first pool of `chain`, which is of the limit called `name`. Begins it and the pools above it where
+    /// they do not exist; also returns how many it began.
     fn open(&mut self, name: &str, chain: &[PoolId], now: Moment) -> (Member, usize) {
         let (mut above, mut made) = (None, 0);
         for (index, id) in chain.iter().enumerate().rev() {
@@ -163,7 +165,7 @@ impl Contract {
                 answer(family.acquire(now, place, permits, Some(Duration::ZERO)), permits, false)
             }
             Call::Acquire(permits, patience) => {
-                // No caller is made to wait, either.
+                // In shadow mode no caller waits, either.
                 let patience = if shadow { Some(Duration::ZERO) } else { patience };
                 answer(family.acquire(now, place, permits, patience), permits, true)
             }
@@ -174,7 +176,7 @@ impl Contract {
         }
     }
 
-    /// From now on `rules` hold for all pools of the limit called `name` but those of keys that have their own.
+    /// Sets `rules` for all pools of the limit called `name`, except those of keys with their own rules.
     fn set(
         &mut self,
         now: Moment,
@@ -204,7 +206,7 @@ impl Contract {
         }
     }
 
-    /// Drops pools that cannot be told from new ones, now and then.
+    /// Drops pools that equal new ones, now and then.
     fn forget(&mut self, name: &str, chain: &[PoolId], now: Moment) {
         for (index, id) in chain.iter().enumerate() {
             let limit = self.limits.get_mut(config_name(name, index, id)).expect("it is known");
@@ -223,8 +225,8 @@ impl Contract {
     }
 }
 
-/// The name or pattern of the limit of `id`, which is the pool with this number in a chain that begins at the limit called
-/// `name`: no pattern is above another limit.
+/// Returns the name or pattern of the limit of `id`, which is number `index` in a chain that begins at the limit called
+/// `name`. No pattern is above another limit.
 fn config_name<'a>(name: &'a str, index: usize, id: &'a PoolId) -> &'a str {
     if index == 0 { name } else { &id.0 }
 }
@@ -243,23 +245,23 @@ impl Limit {
         }
     }
 
-    /// Whether there is one pool, from the beginning.
+    /// Whether the limit has one pool, from the beginning.
     fn is_single(&self) -> bool {
         !self.keyed && !self.is_pattern
     }
 
-    /// What holds for the pool of `id`.
+    /// Returns the rules of the pool of `id`.
     fn rules_of(&self, id: &PoolId) -> &[Rule] {
         id.1.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.rules)
     }
 
-    /// What the pool of `id` has at most if it is new.
+    /// Returns the bound on the state of a new pool of `id`, if there is one.
     fn unused_of(&mut self, id: &PoolId) -> Option<&mut Unused> {
         let is_own = id.1.as_ref().is_some_and(|key| self.overrides.contains_key(key));
         self.unused.as_mut().filter(|_| !is_own)
     }
 
-    /// The key of `request`, where one is needed.
+    /// Returns the key of `request`, and checks it against the limit.
     fn key(&self, request: &Request) -> Result<Option<Key>, String> {
         let name = &request.limit;
         match (&request.key, &request.call) {

@@ -1,9 +1,9 @@
-//! A fleet of nodes that lease, in virtual time: the allocator that ships and the nodes of the simulator, with a round trip between
-//! them, and nothing that goes wrong. `lessor replay --nodes` answers with it, so that what leasing costs can be seen
-//! beside the exact limiter. Which node a request lands on is decided here, what it may spend is not.
+//! A fleet of nodes that lease, in virtual time: the shipping allocator and the nodes of the simulator, with a round
+//! trip between them and no faults. `lessor replay --nodes` answers with it, so that the cost of leasing can be seen
+//! beside the exact limiter. It decides on which node a request lands, but not what the node may spend.
 //!
-//! In reading order: [`event`] (what happens next), [`local`] (one pool of one node, at a desk of the simulator), `in_flight` (calls that end),
-//! `change` (limits that are changed).
+//! In reading order: [`event`] (the queue of events), [`local`] (one pool of one node, at a desk of the simulator),
+//! `in_flight` (calls that end), `change` (changes of limits).
 
 mod change;
 mod event;
@@ -34,26 +34,27 @@ use local::{Local, Served};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-/// How long nodes have known their limits when the first request comes: enough for a first lease.
+/// Time for which nodes have known their limits when the first request comes: enough for a first lease.
 const AHEAD: Duration = Duration::from_secs(1);
 
-/// How long after the last request a caller may still wait. A longer wait counts as endless: the reader of the answers waits too.
+/// Time after the last request for which a caller may still wait. A longer wait counts as endless: the reader of the
+/// answers waits too.
 const RUN_OUT: Duration = Duration::from_secs(3600);
 
-/// All of it.
+/// The allocator, its nodes, and what happens between them.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     registry: Registry,
     clocks: ClockBounds,
-    /// By name or pattern.
+    /// Limits by name or pattern.
     limits: BTreeMap<String, LimitConfig>,
     lineage: Lineage,
     nodes: Vec<Host>,
     /// Requests of callers that wait, by ticket.
     waiting: HashMap<u64, Request>,
-    /// Which node has which name, in the order in which names were first heard.
+    /// The node of each name, in the order in which names were first seen.
     named: HashMap<String, usize>,
-    /// Requests without a node so far: they go to each in turn.
+    /// Requests without a node so far, which go to each node in turn.
     unnamed: usize,
     queue: Queue,
     now: Moment,
@@ -64,7 +65,7 @@ pub(crate) struct Fleet {
     admissions: Vec<(PoolId, Admission)>,
 }
 
-/// One node, and what it holds.
+/// One node, and its pools.
 #[derive(Debug)]
 struct Host {
     name: NodeName,
@@ -72,7 +73,7 @@ struct Host {
     pools: BTreeMap<PoolId, Local>,
 }
 
-/// How big a fleet, and how far away.
+/// Size of a fleet, and its distance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) nodes: usize,
@@ -81,9 +82,9 @@ pub(crate) struct Shape {
 }
 
 impl Fleet {
-    /// Nodes that have spent nothing yet of the limits of `config`.
+    /// Creates nodes that have spent nothing yet of the limits of `config`.
     pub(crate) fn new(config: &Config, shape: Shape) -> Self {
-        // Their clocks show the time of the requests.
+        // The clocks of nodes show the time of the requests.
         let node = |index: usize| Host {
             name: NodeName::try_new(&format!("node-{}", index + 1)).expect("letters and digits"),
             node: Node::new(HostClock::new(0, 0), index as u64 + 1),
@@ -108,10 +109,10 @@ impl Fleet {
         }
     }
 
-    /// A request comes; `ticket` names it. It is answered at once, or when it has waited.
+    /// Handles a request, named by `ticket`. It is answered at once, or when it has waited.
     ///
     /// # Errors
-    /// If it asks for what nodes cannot do, or of a pool that is none: what is wrong, beginning with the field.
+    /// If nodes cannot do what it asks, or there is no such pool: the problem, beginning with the field.
     pub(crate) fn request(&mut self, request: &Request, ticket: u64) -> Result<(), String> {
         let id = self.pool_id(request)?;
         let changed = match &request.call {
@@ -171,7 +172,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Lets everybody that waits be served, or give up.
+    /// Lets waiting callers be served, or give up. A caller that still waits after [`RUN_OUT`] gets an error.
     pub(crate) fn run_out(&mut self) {
         let end = self.now + RUN_OUT;
         while self.nodes.iter().any(Host::has_line) && self.queue.next_at() <= end {
@@ -185,12 +186,12 @@ impl Fleet {
         }
     }
 
-    /// The answers since this was last asked, with the tickets of their requests.
+    /// Returns the answers since the last call, with the tickets of their requests.
     pub(crate) fn answers(&mut self) -> std::vec::Drain<'_, (Request, u64, Answer)> {
         self.answers.drain(..)
     }
 
-    /// What was admitted since this was last asked.
+    /// Returns the admissions since the last call.
     pub(crate) fn admissions(&mut self) -> std::vec::Drain<'_, (PoolId, Admission)> {
         self.admissions.drain(..)
     }
@@ -210,12 +211,12 @@ impl Fleet {
         Ok(id)
     }
 
-    /// What `node` holds of the pool `id`; nothing yet, if it has never been asked for it.
+    /// Returns the pool `id` of `node`, without permits if the node has never been asked for it.
     fn local(&mut self, node: usize, id: &PoolId) -> &mut Local {
         self.at(node, id).1
     }
 
-    /// The same, beside `node` itself.
+    /// Returns the pool `id` of `node`, beside `node` itself.
     fn at(&mut self, node: usize, id: &PoolId) -> (&Node, &mut Local) {
         if !self.nodes[node].pools.contains_key(id) {
             let local = Local::new(self.now, self.rtt, self.ceiling(id));
@@ -225,7 +226,7 @@ impl Fleet {
         (node, pools.get_mut(id).expect("it is there now"))
     }
 
-    /// The rules of the pool `id` and of those above it.
+    /// Returns the rules of the pool `id` and of the pools above it.
     fn rules(&self, id: &PoolId) -> impl Iterator<Item = &Rule> {
         let name = self.lineage.limit(&id.0).unwrap_or_default();
         let chain = self.lineage.chain(&name, id.clone()).unwrap_or_default();
@@ -238,7 +239,7 @@ impl Fleet {
         })
     }
 
-    /// With the first request; a little before it, nodes hear of the limits that have no keys.
+    /// Begins with the first request: a little before it, nodes learn of the limits without keys.
     fn begin(&mut self, at: Moment) {
         if std::mem::replace(&mut self.has_begun, true) {
             return;
@@ -255,7 +256,7 @@ impl Fleet {
         }
     }
 
-    /// By its name, or else in turn. More names than nodes share them.
+    /// Returns the node of a request: by its name, or else in turn. More names than nodes share them.
     fn node(&mut self, request: &Request) -> usize {
         let count = self.nodes.len();
         let Some(name) = &request.node else {
@@ -266,7 +267,7 @@ impl Fleet {
         *self.named.entry(name.to_string()).or_insert(next % count)
     }
 
-    /// Lets time pass up to `end`; time that goes backwards is no time.
+    /// Lets time pass up to `end`, never backwards.
     fn run_until(&mut self, end: Moment) {
         while self.queue.next_at() <= end {
             let (at, event) = self.queue.pop().expect("there is a next one");
@@ -293,7 +294,7 @@ impl Fleet {
     fn look(&mut self, node: usize) {
         let (now, real) = (self.now, self.now.as_nanos());
         let Host { node: at, pools, .. } = &mut self.nodes[node];
-        // A caller that waits for the next permit of a steady flow is called when it is due, also while the node asks.
+        // A caller that waits for the next permit of a steady flow is served when it is due, even while the node asks.
         let permits = pools.values().filter_map(|local| local.desk.next_due(at, real)).min();
         let permits = permits.map_or(Moment::NEVER, Moment::from_nanos);
         if at.connection.open().is_some() {
@@ -325,7 +326,7 @@ impl Fleet {
         }
     }
 
-    /// The allocator answers.
+    /// Lets the allocator answer.
     fn lend(&mut self, node: usize, seq: u64, asks: &[Entry]) {
         let Host { name, node: at, .. } = &self.nodes[node];
         let caller = Caller {
@@ -340,7 +341,7 @@ impl Fleet {
         self.queue.push(arrives, Event::Answered { node, seq, grants });
     }
 
-    /// The answer is there: what was granted is installed, and serves those that wait.
+    /// Takes in an answer: its grants are installed, and serve waiting callers.
     fn on_answer(&mut self, node: usize, seq: u64, grants: &[GrantBody]) {
         let (now, clocks) = (self.now, self.clocks);
         let connection = &mut self.nodes[node].node.connection;
@@ -359,7 +360,7 @@ impl Fleet {
         self.look(node);
     }
 
-    /// Serves those that wait at `node`, as far as permits are there and it is time.
+    /// Serves callers that wait at `node`, as far as permits are there and it is time.
     fn serve(&mut self, node: usize, id: &PoolId) {
         let now = self.now;
         loop {
@@ -389,7 +390,7 @@ impl Fleet {
         self.look(node);
     }
 
-    /// The most that one call can ever take of the pool `id`.
+    /// Returns the most that one call can ever take of the pool `id`.
     fn ceiling(&self, id: &PoolId) -> u64 {
         self.rules(id).map(Rule::ceiling).min().unwrap_or(0)
     }

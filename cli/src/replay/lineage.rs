@@ -1,12 +1,12 @@
-//! Which pools are above which: the pools of those limits that a configuration names as parents. Code that charges a pool, or
-//! counts what was charged, asks here. It holds no pools.
+//! Which pools are above which: the pools of the limits that a configuration names as parents. Code that charges a
+//! pool, or counts charges, asks here. It holds no pools.
 
 use super::contract::PoolId;
 use lessor_allocator::Config;
 use lessor_allocator::config::{Keyed, key_above, named_for};
 use std::collections::BTreeMap;
 
-/// All limits of a configuration, by name or pattern.
+/// The limits of a configuration, by name or pattern.
 #[derive(Debug)]
 pub(crate) struct Lineage(BTreeMap<String, Place>);
 
@@ -18,7 +18,7 @@ struct Place {
 }
 
 impl Lineage {
-    /// That of `config`.
+    /// Creates the lineage of `config`.
     pub(crate) fn new(config: &Config) -> Self {
         let place =
             |parent: &Option<String>, keyed| Place { parent: parent.clone(), is_keyed: keyed != Keyed::No };
@@ -26,16 +26,16 @@ impl Lineage {
         Lineage(limits.map(|limit| (limit.name.to_string(), place(&limit.parent, limit.keyed))).collect())
     }
 
-    /// The limit for `name`, by its own name or its pattern.
+    /// Returns the limit for `name`, by its own name or its pattern.
     pub(crate) fn limit(&self, name: &str) -> Option<String> {
         named_for(&self.0, name)
     }
 
-    /// The pool `id` of the limit called `name`, and those above it, the next one first. Where a key would be needed and
-    /// none is said it ends.
+    /// Returns the pool `id` of the limit called `name`, and the pools above it, the next one first. The chain ends
+    /// where a key would be needed and there is none.
     ///
     /// # Errors
-    /// If a key says no key above it: what is wrong, beginning with the field.
+    /// If a key does not contain the key above it: the problem, beginning with the field.
     pub(crate) fn chain(&self, name: &str, id: PoolId) -> Result<Vec<PoolId>, String> {
         let mut chain = vec![id];
         let mut name = name;

@@ -1,5 +1,5 @@
-//! Requests line by line from a file or a pipe, JSON Lines, CSV or an access log, and where each of them stood. It holds one line at a
-//! time, and never waits for a line when it could hand one out.
+//! Reads requests line by line from a file or a pipe, as JSON Lines, CSV or an access log, with their line numbers. It
+//! holds one line at a time, and never waits for a line when it could return one.
 
 use super::log;
 use super::request::{Call, Request};
@@ -21,22 +21,22 @@ const CLIENT: &str = "client";
 /// Digits after the point of a second that fit into nanoseconds; further ones are cut off.
 const FRACTION_DIGITS: usize = 9;
 
-/// The requests.
+/// The lines of an input.
 pub(crate) struct Lines {
     input: BufReader<Box<dyn Read>>,
-    /// The line that was read last, counted from one.
+    /// Number of the line that was read last, from one.
     number: u64,
     line: Vec<u8>,
     form: Form,
-    /// Of rules that say none.
+    /// Margin of rules that set none.
     margin: Duration,
-    /// The latest request so far. A log is in the order of answers, and goes back by a little.
+    /// Time of the latest request so far. A log is in the order of answers, so its times go back by a little.
     latest: Moment,
 }
 
-/// What the lines are.
+/// The format of the lines.
 enum Form {
-    /// The first one tells.
+    /// Not known before the first line.
     Unknown(Csv),
     Json,
     Csv {
@@ -44,24 +44,24 @@ enum Form {
         client: usize,
         csv: Csv,
     },
-    /// An access log, whose requests are asked for as those of a CSV file.
+    /// An access log, whose requests are those of a CSV file.
     Log {
         csv: Csv,
     },
 }
 
-/// What the requests of a CSV file, or of an access log, ask for: a permit each.
+/// The request that each line of a CSV file or an access log makes: one permit.
 #[derive(Clone, Debug)]
 pub(crate) struct Csv {
-    /// Of which limit, or why that is not known.
+    /// The limit, or why it is not known.
     pub(crate) limit: Result<String, String>,
-    /// Whether the client is its key.
+    /// Whether the client is the key.
     pub(crate) keyed: bool,
-    /// How long they wait, if they do.
+    /// How long a request waits, if it does.
     pub(crate) patience: Option<Duration>,
 }
 
-/// One line: what it asks, or what is wrong with it.
+/// One line: its request, or the problem with it.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) number: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Line {
 }
 
 impl Lines {
-    /// Those of `file`, or of stdin if it is `-`.
+    /// Opens `file`, or stdin if it is `-`.
     ///
     /// # Errors
     /// If it cannot be opened.
@@ -85,7 +85,7 @@ impl Lines {
         Ok(Lines::new(input, csv, margin))
     }
 
-    /// Those of `input`.
+    /// Reads from `input`.
     pub(crate) fn new(input: Box<dyn Read>, csv: Csv, margin: Duration) -> Self {
         Lines {
             input: BufReader::new(input),
@@ -97,10 +97,10 @@ impl Lines {
         }
     }
 
-    /// The next request, `None` at the end. Lines with nothing on them are passed over.
+    /// Returns the next request, `None` at the end. Blank lines are skipped.
     ///
     /// # Errors
-    /// If it cannot be read, or is the header of a CSV file that cannot be replayed.
+    /// If the input cannot be read, or begins with the header of a CSV file that cannot be replayed.
     pub(crate) fn next(&mut self) -> Result<Option<Line>, Failure> {
         while self.read()? {
             if self.line.trim_ascii().is_empty() {
@@ -125,12 +125,12 @@ impl Lines {
         Ok(None)
     }
 
-    /// Whether the next line is here already, so that reading it waits for no input.
+    /// Whether the next line is buffered, so that reading it waits for no input.
     pub(crate) fn is_ready(&self) -> bool {
         self.input.buffer().contains(&b'\n')
     }
 
-    /// Reads a line; `false` at the end. Of one that is too long only the beginning is kept.
+    /// Reads a line; `false` at the end. Only the beginning of a line that is too long is kept.
     fn read(&mut self) -> Result<bool, Failure> {
         let broken = |error| Failure::Run(format!("cannot read requests: {error}"));
         self.line.clear();
@@ -162,7 +162,7 @@ impl Lines {
     }
 }
 
-/// What a first line says of all others, if it is the header of a CSV file.
+/// Returns the format that a first line announces, if it is the header of a CSV file.
 fn header(line: &[u8], csv: Csv) -> Result<Option<Form>, String> {
     let fields = if line.trim_ascii_start().starts_with(b"{") { None } else { fields(line).ok() };
     let Some((fields, offset)) = fields.and_then(|fields| {
@@ -187,7 +187,7 @@ fn row(line: &[u8], offset: usize, client: usize, csv: &Csv) -> Result<Request, 
 }
 
 impl Csv {
-    /// A request of `client` at `at`.
+    /// Creates a request of `client` at `at`.
     fn request(&self, client: &str, at: Moment) -> Result<Request, String> {
         Ok(Request {
             at,
@@ -209,7 +209,7 @@ fn fields(line: &[u8]) -> Result<csv::StringRecord, String> {
     Ok(record)
 }
 
-/// Seconds in decimals, as whole nanoseconds: no float comes between.
+/// Parses seconds in decimals to whole nanoseconds, without floats.
 fn parse_offset(text: &str) -> Result<Moment, String> {
     let wrong = || format!("{OFFSET} is {text:?}: use a number of seconds, for example 12.5");
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));

@@ -1,16 +1,16 @@
-//! A line of an access log, as nginx and Apache write it by default (the common and the combined format): which client
-//! called, and when. Nothing else of the line is looked at.
+//! A line of an access log, as nginx and Apache write it by default (the common and the combined format): the client
+//! and the time. The rest of the line is ignored.
 
 use jiff::fmt::strtime;
 use lessor_protocol::Moment;
 
-/// As `10/Oct/2000:13:55:36 -0700`.
+/// Format of the time, as in `10/Oct/2000:13:55:36 -0700`.
 const TIME: &str = "%d/%b/%Y:%H:%M:%S %z";
 
-/// The client of a line and when its request was answered, to the second.
+/// Returns the client of a line and when its request was answered, to the second.
 ///
 /// # Errors
-/// What the line lacks.
+/// The part that the line lacks.
 pub(super) fn parse(line: &[u8]) -> Result<(&str, Moment), String> {
     let line = std::str::from_utf8(line).map_err(|_| "is no UTF-8".to_owned())?;
     // host ident user [time] "request" status bytes …

@@ -1,5 +1,5 @@
-//! What a replay admitted over time, as an SVG for people: a panel for each limit, all its keys together. Asked is grey,
-//! admitted is drawn before it, so that what stays grey was refused or served later. It computes no figure.
+//! Draws the admissions of a replay over time, as an SVG for people: a panel for each limit, all its keys together. Requests
+//! are grey, with admissions in front, so that what stays grey was refused or served later. It computes no figure.
 
 use super::summary::Flow;
 use crate::failure::Failure;
@@ -7,11 +7,11 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::path::Path;
 
-/// In pixels: as wide as a page, each panel a fifth as high.
+/// Size in pixels: as wide as a page, each panel a fifth as high.
 const WIDTH: u32 = 1000;
 const ROW: u32 = 210;
 
-/// Steps that the time is cut into: as many as can be told apart on the page.
+/// Steps into which the time is cut: as many as can be told apart on the page.
 const STEPS: usize = 250;
 
 const ASKED: RGBColor = RGBColor(205, 205, 205);
@@ -22,10 +22,10 @@ const FAINT: RGBColor = RGBColor(228, 228, 228);
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// Draws `flows`, each with its title, into `file`. Nothing if there is none.
+/// Draws `flows`, each with its title, into `file`. Draws an empty figure if there is none.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If the file cannot be written.
 pub(crate) fn draw(file: &Path, flows: &[(String, Flow)]) -> Result<(), Failure> {
     let broken = |problem: String| Failure::Run(format!("cannot write {}: {problem}", file.display()));
     let mut text = String::new();
@@ -42,7 +42,7 @@ fn figure(root: &Area<'_>, flows: &[(String, Flow)]) -> Drawn {
         root.present()?;
         return Ok(());
     }
-    // All panels show the same time.
+    // All panels show the same span of time.
     let moments = || flows.iter().flat_map(|(_, flow)| flow.asked.iter().chain(&flow.admitted));
     let first = moments().map(|(at, _)| *at).min().unwrap_or(0);
     let last = moments().map(|(at, _)| *at).max().unwrap_or(0);
@@ -93,7 +93,7 @@ fn panel(area: &Area<'_>, title: &str, step: u64, asked: &[u64; STEPS], admitted
     Ok(())
 }
 
-/// The first of 1, 2, 5, 10, 20, 50 … that is not below `least`: with other steps an even flow looks uneven.
+/// Returns the first of 1, 2, 5, 10, 20, 50 … that is not below `least`: with other steps an even flow looks uneven.
 fn round_step(least: u64) -> u64 {
     let mut decade = 1u64;
     loop {

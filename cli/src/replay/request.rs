@@ -1,5 +1,5 @@
-//! One request of a replay, as a line of JSON says it: the contract of `lessor replay` with the author of its input.
-//! Checked here, trusted afterwards. It knows no limits.
+//! One request of a replay, as a line of JSON: the contract between `lessor replay` and the author of its input. It is
+//! checked here, and trusted afterwards. It knows no limits.
 
 use lessor_allocator::config::rules_from_json;
 use lessor_ledger::{CarryOver, Rule};
@@ -7,7 +7,7 @@ use lessor_protocol::{Moment, NodeName, PERMITS_MAX};
 use serde::{Deserialize, Deserializer, de};
 use std::time::Duration;
 
-/// What is asked, when, and of which limit.
+/// A request: the call, its time, and its limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) at: Moment,
@@ -17,19 +17,19 @@ pub(crate) struct Request {
     pub(crate) call: Call,
 }
 
-/// What is asked.
+/// The operation of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     TryAcquire(u64),
     Peek(u64),
-    /// With how long it may wait at most.
+    /// With the longest wait, if it is bounded.
     Acquire(u64, Option<Duration>),
     Refund(u64),
     TopUp(u64),
     Set(Vec<Rule>, CarryOver),
 }
 
-/// As it is written.
+/// The fields of a line, as they are written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawRequest {
@@ -57,10 +57,10 @@ enum Op {
 }
 
 impl Request {
-    /// Reads one line, without its end. `margin` is for rules that say none.
+    /// Parses one line, without its end. `margin` is for rules that set none.
     ///
     /// # Errors
-    /// What is wrong with it, beginning with the field.
+    /// The problem with the line, beginning with the field.
     pub(crate) fn parse(line: &[u8], margin: Duration) -> Result<Self, String> {
         let raw = read(line)?;
         let node = raw.node.as_deref().map(NodeName::try_new).transpose();
@@ -77,7 +77,7 @@ impl Request {
 
 fn read(line: &[u8]) -> Result<RawRequest, String> {
     let text = std::str::from_utf8(line).map_err(|error| format!("is no UTF-8: {error}"))?;
-    // A list of values in the right order would do for serde; it is none of ours.
+    // serde would also accept an array of the values in order; this format does not.
     if !text.trim_start().starts_with('{') {
         return Err(format!("{} is no JSON object", piece(text)));
     }
@@ -85,23 +85,23 @@ fn read(line: &[u8]) -> Result<RawRequest, String> {
     let raw = serde_path_to_error::deserialize(&mut *document).map_err(|error| {
         let path = error.path().to_string();
         let said = said(&error.into_inner());
-        // What is missing, or is there twice, is named already.
+        // The error names a missing or repeated field already.
         if path == "." { said } else { format!("{path}: {said}") }
     })?;
     document.end().map_err(|error| said(&error))?;
     Ok(raw)
 }
 
-/// `error` with the column, and without a line that is always the first.
+/// Formats `error` with its column, and without its line, which is always the first.
 fn said(error: &serde_json::Error) -> String {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let said = error.to_string();
     format!("{} (column {})", said.strip_suffix(&place).unwrap_or(&said), error.column())
 }
 
-/// Returns the beginning of a text that was not checked.
+/// Returns the quoted beginning of an unchecked text.
 fn piece(text: &str) -> String {
-    /// Enough to find it by.
+    /// Characters that are shown: enough to find the text.
     const SHOWN: usize = 40;
     let cut: String = text.chars().take(SHOWN).collect();
     let more = if cut.len() < text.len() { "…" } else { "" };
@@ -132,7 +132,7 @@ fn call(raw: &RawRequest, margin: Duration) -> Result<Call, String> {
     })
 }
 
-/// A way to carry a balance over, by its name.
+/// Parses the name of a way to carry a balance over.
 fn carry_over<'de, D: Deserializer<'de>>(source: D) -> Result<Option<CarryOver>, D::Error> {
     let Some(name) = Option::<String>::deserialize(source)? else { return Ok(None) };
     let carry_over = CarryOver::named(&name).ok_or_else(|| {

@@ -1,5 +1,5 @@
-//! What came of a replay, for each limit and key: a table for people or one JSON object for machines. It remembers
-//! every admission; without `--summary` a replay makes none.
+//! The results of a replay for each limit and key: a table for people or one JSON object for machines. It remembers
+//! every admission; without `--summary` or `--plot` a replay makes none.
 
 use super::answer::Answer;
 use super::contract::PoolId;
@@ -15,33 +15,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-/// All of it.
+/// The results of a replay.
 #[derive(Debug)]
 pub(crate) struct Summary {
-    /// Over which spans the most is looked for, for each limit: those of its rules.
+    /// The windows over which the most is looked for, for each limit: those of its rules.
     spans: BTreeMap<String, BTreeSet<Duration>>,
     lineage: Lineage,
     pools: BTreeMap<PoolId, Found>,
     misread: u64,
 }
 
-/// Of one limit and key.
+/// The results of one limit and key.
 #[derive(Debug, Default)]
 struct Found {
-    /// In the order in which they were served.
+    /// Admissions in the order in which they were served.
     admissions: Vec<Admission>,
-    /// What was asked for, and when.
+    /// Times in nanoseconds, and the permits asked for.
     asked: Vec<(u64, u64)>,
-    /// What was charged, also for those below, without what was given back.
+    /// Permits charged, also for pools below, without those given back.
     kept: Vec<Admission>,
-    /// Calls that were told yes, at once or later.
+    /// Calls that were accepted, at once or later.
     promised: u64,
     refused: u64,
     shadow_refused: u64,
     refunded: u64,
 }
 
-/// When, in nanoseconds, how many permits were asked for and admitted.
+/// Times in nanoseconds, with the permits asked for and admitted.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     pub(crate) asked: Vec<(u64, u64)>,
@@ -54,13 +54,14 @@ struct Row {
     limit: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
-    /// Calls.
+    /// Admitted calls.
     admitted: u64,
-    /// Calls, those included that gave up because the limit was changed while they waited.
+    /// Refused calls, including those that gave up because the limit was changed while they waited.
     refused: u64,
-    /// Calls that would have been refused or made to wait, were the limit not in shadow mode.
+    /// Calls that would have been refused or made to wait if the limit were not in shadow mode.
     shadow_refused: u64,
-    /// What was admitted, and what of it came back. The most is without that, and with what limits below admitted.
+    /// Permits admitted, and permits of them given back. `most` excludes the latter, and includes permits that limits
+    /// below admitted.
     permits: u64,
     refunded: u64,
     most: Vec<Most>,
@@ -75,13 +76,13 @@ struct Most {
 }
 
 impl Summary {
-    /// Of nothing yet.
+    /// Creates a summary without results.
     pub(crate) fn new(config: &Config) -> Self {
         let spans = config.limits.iter().map(|limit| (limit.name.to_string(), spans(&limit.rules)));
         Summary { spans: spans.collect(), lineage: Lineage::new(config), pools: BTreeMap::new(), misread: 0 }
     }
 
-    /// `request` was told `answer`.
+    /// Records that `request` was answered with `answer`.
     pub(crate) fn answered(&mut self, request: &Request, answer: &Answer) {
         if let Call::Set(rules, _) = &request.call {
             let name = self.lineage.limit(&request.limit).unwrap_or_default();
@@ -107,7 +108,7 @@ impl Summary {
         }
     }
 
-    /// `permits` came back to the pool `id` and those above it.
+    /// Records that `permits` came back to the pool `id` and those above it.
     fn refunded(&mut self, id: PoolId, at: Moment, permits: u64) {
         for (index, id) in self.chain(id).into_iter().enumerate() {
             let longest = self.spans(&id.0).last().copied().unwrap_or_default();
@@ -119,13 +120,13 @@ impl Summary {
         }
     }
 
-    /// The pool `id` and those above it.
+    /// Returns the pool `id` and those above it.
     fn chain(&self, id: PoolId) -> Vec<PoolId> {
         let name = self.lineage.limit(&id.0).unwrap_or_default();
         self.lineage.chain(&name, id.clone()).unwrap_or_else(|_| vec![id])
     }
 
-    /// What was asked and admitted over time, for each limit, all its keys together.
+    /// Returns the requests and admissions over time, for each limit, all its keys together.
     pub(crate) fn flows(&self) -> Vec<(String, Flow)> {
         let mut flows: BTreeMap<String, Flow> = BTreeMap::new();
         for ((limit, _), found) in &self.pools {
@@ -137,12 +138,12 @@ impl Summary {
         flows.into_iter().collect()
     }
 
-    /// A line meant nothing.
+    /// Counts an invalid line.
     pub(crate) fn misread(&mut self) {
         self.misread += 1;
     }
 
-    /// Something was admitted.
+    /// Records an admission.
     pub(crate) fn admitted(&mut self, id: &PoolId, admission: Admission) {
         for (index, id) in self.chain(id.clone()).into_iter().enumerate() {
             let found = self.pools.entry(id).or_default();
@@ -153,7 +154,7 @@ impl Summary {
         }
     }
 
-    /// As one JSON object.
+    /// Formats the results as one JSON object.
     pub(crate) fn json(&self) -> String {
         serde_json::json!({ "limits": self.rows(), "misread": self.misread }).to_string()
     }
@@ -164,7 +165,7 @@ impl Summary {
         rows.collect()
     }
 
-    /// Those of the limit for `name`, the shortest first.
+    /// Returns the windows of the limit for `name`, the shortest first.
     fn spans(&self, name: &str) -> BTreeSet<Duration> {
         let spans = self.lineage.limit(name).and_then(|name| self.spans.get(&name));
         spans.cloned().unwrap_or_default()
@@ -172,8 +173,8 @@ impl Summary {
 }
 
 impl Found {
-    /// Lets go of what was given back at `at`: as the limiter does, of the oldest that any rule still counts. Returns how
-    /// much that is.
+    /// Removes up to `permits` that were given back at `at`. Like the limiter, it removes the oldest that any rule
+    /// still counts. Returns how many.
     fn refund(&mut self, at: Moment, permits: u64, longest: Duration) -> u64 {
         let counts = |admission: &Admission| admission.at + longest > at;
         let mut left = permits;
@@ -204,7 +205,7 @@ impl Found {
     }
 }
 
-/// The lengths over which `rules` count.
+/// Returns the windows over which `rules` count.
 fn spans(rules: &[Rule]) -> BTreeSet<Duration> {
     let spans = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => rule.per(),
@@ -217,8 +218,8 @@ fn spans(rules: &[Rule]) -> BTreeSet<Duration> {
     spans.collect()
 }
 
-/// The most permits in any half-open window of length `per`. A window is fullest just when it takes in one more, so
-/// those that end at an admission are enough.
+/// Returns the most permits in any half-open window of length `per`. A window is fullest when it takes in one more, so
+/// windows that end at an admission are enough.
 fn most(admissions: &[Admission], per: Duration) -> u64 {
     let (mut first, mut sum, mut most) = (0, 0, 0);
     for last in admissions {
@@ -232,7 +233,7 @@ fn most(admissions: &[Admission], per: Duration) -> u64 {
     most
 }
 
-/// Titles of the table, and how wide its columns are at least.
+/// Titles of the table, and least widths of its columns.
 const TITLES: [&str; 7] =
     ["limit", "key", "admitted", "refused", "permits", "longest wait", "most in any window"];
 

@@ -1,8 +1,9 @@
 //! Requests and the answers to them, worked out by hand in the comments beside them, for every kind of rule. The lines
 //! go the whole way: read, decided, written.
 //!
-//! A request is `[<limit> [<key>]: ]<at> <op> <permits> [timeout <span>]`, of the limit `a` unless it says another; an answer `ok|no|pass <remaining> [retry <span>] [wait <span>]` or
-//! `error <how it begins>`. Instants and spans are sums of numbers with a unit; without one they are nanoseconds.
+//! A request is `[<limit> [<key>]: ]<at> <op> <permits> [timeout <span>]`, of the limit `a` unless it names another; an
+//! answer is `ok|no|pass <remaining> [retry <span>] [wait <span>]` or `error <how it begins>`. Instants and spans are
+//! sums of numbers with a unit; without one they are nanoseconds.
 
 mod bucket;
 mod change;
@@ -20,7 +21,7 @@ use super::*;
 use serde_json::{Value, json};
 use std::io::Cursor;
 
-/// What is answered to `requests`, line by line.
+/// Returns the answers to `requests`, line by line.
 fn answers(config: &str, requests: &str) -> Vec<String> {
     let config = Config::parse_with_margin(config, MARGIN).expect("a good configuration");
     let csv = Csv { limit: Ok("a".to_owned()), keyed: true, patience: None };
@@ -37,13 +38,13 @@ fn read(keeper: &mut Keeper, lines: &mut Lines) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Checks what a limit with `rules` answers to each of the requests, in turn.
+/// Checks the answers of a limit with `rules` to the requests, in turn.
 #[track_caller]
 fn check(rules: &str, script: &[(&str, &str)]) {
     check_limits(&format!("[[limit]]\nname = \"a\"\nrules = [{rules}]"), script);
 }
 
-/// Checks what the limits of `config` answer to each of the requests, in turn.
+/// Checks the answers of the limits of `config` to the requests, in turn.
 #[track_caller]
 fn check_limits(config: &str, script: &[(&str, &str)]) {
     let requests: Vec<String> = script.iter().map(|(request, _)| self::request(request)).collect();
@@ -62,7 +63,7 @@ fn check_limits(config: &str, script: &[(&str, &str)]) {
 }
 
 fn request(text: &str) -> String {
-    // What has to be said in JSON is.
+    // A request that cannot be abbreviated is in JSON.
     if text.starts_with('{') {
         return text.to_owned();
     }
@@ -95,7 +96,7 @@ fn answer(text: &str) -> String {
     serde_json::to_string(&answer).expect("plain data")
 }
 
-/// A sum such as `2s+5ms-1`, in nanoseconds.
+/// Parses a sum such as `2s+5ms-1`, in nanoseconds.
 fn span(text: &str) -> u64 {
     let clocks = text.replace('-', "+-");
     let nanos = |term: &str| {

@@ -1,26 +1,26 @@
-//! The limit that is simulated: written on the command line, or one of an allocator's configuration. Either way it
-//! is read as the allocator would, or refused in one line.
+//! The limit that is simulated, from the command line or from an allocator's configuration. Either way it is read as
+//! the allocator would read it, or refused in one line.
 
 use lessor_allocator::config::{Config, Keyed, LimitConfig};
 use lessor_ledger::pool::Plan;
 use lessor_sim::setup::{parse_rules, plan};
 use std::path::Path;
 
-/// A limit.
+/// The limit that is simulated.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) plan: Plan,
-    /// What a title calls it.
+    /// Its description in titles.
     pub(super) words: String,
 }
 
-/// The limit that `text` says.
+/// Parses the limit in `text`.
 pub(super) fn from_text(text: &str, ease_off: Option<bool>) -> Result<Chosen, String> {
     let rules = parse_rules(text).map_err(|problem| format!("--limit {text:?}: {problem}"))?;
     Ok(Chosen { plan: plan(rules, ease_off.unwrap_or(true)), words: text.to_owned() })
 }
 
-/// The limit `name` of the configuration in `path`, or the only one.
+/// Reads the limit `name` of the configuration in `path`, or the only one.
 pub(super) fn from_file(path: &Path, name: Option<&str>, ease_off: Option<bool>) -> Result<Chosen, String> {
     let wrong = |problem: &dyn std::fmt::Display| format!("--config {path:?}: {problem}");
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;

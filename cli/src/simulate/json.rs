@@ -1,10 +1,10 @@
-//! Runs as JSON: an array with one object for each seed and policy. Shares are from 0 to 1, of the pool or of what
-//! the limit allowed.
+//! Formats runs as JSON: an array with one object for each seed and policy. Shares are from 0 to 1, of the pool or of
+//! the permits that the limit allowed.
 
 use super::runs::Run;
 use serde_json::{Value, json};
 
-/// All of `runs`.
+/// Formats all of `runs`.
 pub(super) fn json(runs: &[Run]) -> Value {
     runs.iter().map(one).collect()
 }

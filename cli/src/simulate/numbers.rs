@@ -1,28 +1,28 @@
-//! Numbers and times on the command line, each within what can be simulated. The argument parser calls these and names the
-//! argument and the value before what they say.
+//! Parses numbers and times of the command line, each within what can be simulated. The argument parser calls these
+//! functions and puts the argument and the value before their messages.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A fleet that still fits in memory.
+/// Nodes of a fleet that still fits in memory.
 const NODES: RangeInclusive<usize> = 1..=10_000;
-/// With as many nodes as there may be, a million pairs of both.
+/// Limits: with the most nodes, there are a million pairs of both.
 const LIMITS: RangeInclusive<usize> = 1..=100;
-/// As long as the longest window.
+/// Seconds of a run: up to the longest window.
 const SECONDS: RangeInclusive<u64> = 1..=366 * 24 * 3_600;
-/// More results than an operator reads.
+/// Seeds: more results than an operator reads.
 const SEEDS: RangeInclusive<u64> = 1..=1_000_000;
-/// Seeds may be anything from which so many can be counted on.
+/// First seeds, from which a million can be counted on without overflow.
 const SEED: RangeInclusive<u64> = 0..=u64::MAX - 1_000_000;
-/// More than any machine has use for.
+/// Threads: more than any machine has use for.
 const THREADS: RangeInclusive<usize> = 1..=1_024;
-/// At most a call each nanosecond.
+/// Calls per second: at most one each nanosecond.
 const DEMAND: RangeInclusive<f64> = 1e-6..=1e9;
-/// Nothing, or a minute.
+/// Round trip in milliseconds: nothing, up to a minute.
 const RTT_MS: RangeInclusive<f64> = 0.0..=60_000.0;
 
-/// As long as the longest run.
+/// Longest wait of a caller: as long as the longest run.
 const PATIENCE_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 pub(super) fn nodes(text: &str) -> Result<usize, String> {

@@ -1,5 +1,5 @@
-//! Curves as an SVG for people: a row for each policy, with pool and outstanding permits on the left, on one scale for
-//! all, and who was granted how much on the right, where each has its own scale. The `simulate` tool calls it; it
+//! Draws curves as an SVG for people: a row for each policy. On the left are pool and outstanding permits, on one scale
+//! for all rows; on the right the grants of each node, each row with its own scale. The `simulate` command calls it; it
 //! computes nothing that a figure is made of.
 
 use lessor_sim::curve::{Curve, LOOKS, Look};
@@ -10,15 +10,15 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::path::Path;
 
-/// In pixels: wide enough for two panels and a legend, each row as high as a third of its panels' width.
+/// Size in pixels: wide enough for two panels and a legend, each row as high as a third of its panels' width.
 const WIDTH: u32 = 1280;
 const ROW: u32 = 250;
 const HEAD: u32 = 44;
 const LEGEND: u32 = 150;
 
-/// Nodes that have a colour of their own; all others share one. There are no more colours that can be told apart.
+/// Nodes with their own colour; all others share one. No more colours can be told apart.
 const NAMED: usize = 10;
-/// Looks in one step of the grants: a node is granted something about once a term, finer steps would be a comb.
+/// Looks in one step of the grants. A node gets a grant about once a term, so finer steps would look like a comb.
 const STEP: usize = LOOKS as usize / 50;
 
 const POOL: RGBColor = RGBColor(31, 111, 180);
@@ -43,18 +43,18 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// Whether `path` can be written, before hours are spent on what belongs there.
+/// Checks that `path` can be written, before hours are spent on the run.
 ///
 /// # Errors
-/// If not.
+/// If it cannot be written.
 pub(super) fn try_file(path: &Path) -> std::io::Result<()> {
     std::fs::OpenOptions::new().create(true).append(true).open(path).map(|_| ())
 }
 
-/// Draws `curves` of the run with `seed` into `path`, under `title`; nothing if there is none.
+/// Draws `curves` of the run with `seed` into `path`, under `title`. Does nothing if there is none.
 ///
 /// # Errors
-/// In words, if it cannot be written.
+/// A description of the problem, if it cannot be written.
 pub(super) fn draw(path: &Path, title: &str, seed: u64, curves: &[(Policy, &Curve)]) -> Result<(), String> {
     if curves.is_empty() {
         return Ok(());
@@ -87,11 +87,11 @@ fn figure(root: &Area<'_>, title: &str, seed: u64, curves: &[(Policy, &Curve)]) 
     Ok(())
 }
 
-/// What all rows have in common.
+/// Scales and colours that all rows share.
 struct Scale {
     seconds: f64,
     permits: f64,
-    /// The nodes that were granted most, by all policies together, in the order in which they are stacked.
+    /// The nodes with the most grants of all policies together, in the order in which they are stacked.
     named: Vec<usize>,
 }
 
@@ -112,7 +112,7 @@ impl Scale {
     }
 }
 
-/// Permits a second, by node, in each step of a curve.
+/// Returns the permits a second of each node, in each step of a curve.
 fn steps(curve: &Curve) -> impl Iterator<Item = Vec<f64>> {
     curve.looks.windows(STEP + 1).step_by(STEP).map(|looks| {
         let seconds = (looks[STEP].real - looks[0].real) as f64 / 1e9;
@@ -138,7 +138,7 @@ fn draw_grants(area: &Area<'_>, policy: Policy, curve: &Curve, scale: &Scale) ->
     let caption = format!("{}: granted, by node", policy.heading());
     let mut chart = chart(area, &caption, "permits a second", scale.seconds, most.max(1.0))?;
     let wide = scale.seconds / steps.len().max(1) as f64;
-    // What comes later covers what was drawn before: all nodes first, then one less each time.
+    // Later areas cover earlier ones: all nodes first, then one fewer each time.
     let all: Vec<f64> = steps.iter().map(|step| step.iter().sum()).collect();
     let lowest = |step: &Vec<f64>, count: usize| scale.named[..count].iter().map(|&node| step[node]).sum();
     let named = (1..=scale.named.len()).rev().map(|count| {
@@ -161,7 +161,7 @@ fn draw_grants(area: &Area<'_>, policy: Policy, curve: &Curve, scale: &Scale) ->
     Ok(())
 }
 
-/// Axes from 0 to `seconds` and a little over `most` of `unit`, under `caption`.
+/// Prepares axes from 0 to `seconds` and a little over `most` of `unit`, under `caption`.
 fn chart<'a, 'b>(
     area: &'b Area<'a>,
     caption: &str,
@@ -194,7 +194,7 @@ fn chart<'a, 'b>(
     Ok(chart)
 }
 
-/// A number as an axis shows it.
+/// Formats a number for an axis.
 fn short(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{} M", (value / 1e5).round() / 10.0),

@@ -1,5 +1,5 @@
-//! Runs policies and seeds, a few at once, and says on standard error how far it is if that takes long. What comes of
-//! them does not depend on the order in which they end.
+//! Runs policies and seeds, a few at once, and shows progress on standard error if they take long. The results do not
+//! depend on the order in which the runs end.
 
 use lessor_protocol::Clock;
 use lessor_sim::SECOND;
@@ -12,21 +12,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// An operator does not wonder sooner whether anything happens.
+/// Time before progress is shown: an operator does not wonder sooner whether anything happens.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often a line on a terminal is written anew.
+/// Interval at which the line on a terminal is redrawn.
 const FRAME: Duration = Duration::from_millis(500);
 
-/// Something to run.
+/// A run to be made.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) policy: Policy,
     pub(super) setup: Setup,
-    /// Whether its curve is wanted.
+    /// Whether its curve is drawn.
     pub(super) draws: bool,
 }
 
-/// What came of it.
+/// The result of a job.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) policy: Policy,
@@ -34,7 +34,7 @@ pub(super) struct Run {
     pub(super) result: Result<Report, Box<Failure>>,
 }
 
-/// Runs `jobs` on `threads` threads and returns what came of them, in their order.
+/// Runs `jobs` on `threads` threads and returns their results in the same order.
 pub(super) fn run_all(jobs: Vec<Job>, threads: usize) -> Vec<Run> {
     let (watch, next) = (Watch::default(), AtomicUsize::new(0));
     let (send, ended) = mpsc::channel();
@@ -47,7 +47,7 @@ pub(super) fn run_all(jobs: Vec<Job>, threads: usize) -> Vec<Run> {
                     let watch = Watch { draws: job.draws, ..watch.clone() };
                     let result = soak::run_as(job.policy, job.setup.clone(), watch);
                     let run = Run { policy: job.policy, seed: job.setup.seed, result };
-                    // The thread that collects the runs is there as long as this one.
+                    // The thread that collects the runs lives as long as this one.
                     let _ = send.send((index, run));
                 }
             });
@@ -63,7 +63,7 @@ fn take<'a>(jobs: &'a [Job], next: &AtomicUsize) -> Option<(usize, &'a Job)> {
     jobs.get(index).map(|job| (index, job))
 }
 
-/// Puts what ends in its place until all has, and shows how far it is.
+/// Puts each result in its place until all runs have ended, and shows progress.
 fn collect(ended: &mpsc::Receiver<(usize, Run)>, runs: &mut [Option<Run>], watch: &Watch, jobs: &[Job]) {
     let terminal = stderr().is_terminal();
     let every = if terminal { FRAME } else { PROGRESS };
@@ -82,7 +82,7 @@ fn collect(ended: &mpsc::Receiver<(usize, Run)>, runs: &mut [Option<Run>], watch
         }
     }
     if terminal {
-        // Nothing of it is left between the lines of the result.
+        // Erases the progress line, so that nothing of it is left between the lines of the result.
         let _ = write!(stderr(), "\r\x1b[K");
     }
 }
@@ -92,7 +92,7 @@ fn show(terminal: bool, watch: &Watch, done: usize, jobs: &[Job]) {
     let over = watch.over.load(Ordering::Relaxed) / SECOND;
     let line = format!("{done} of {} runs, {over} of {all} simulated seconds", jobs.len());
     let (before, after) = if terminal { ("\r", "\x1b[K") } else { ("", "\n") };
-    // A reader who went away misses nothing.
+    // A reader that went away misses nothing.
     let _ = write!(stderr(), "{before}{line}{after}");
     let _ = stderr().flush();
 }

@@ -1,9 +1,9 @@
-//! What came of a soak, in words or as JSON.
+//! Prints the result of a soak, in words or as JSON.
 
 use lessor_sim::soak::Soaked;
 use serde_json::{Map, Value, json};
 
-/// Prints it; false if anything was wrong.
+/// Prints the result; returns false if anything failed.
 pub(super) fn show(soaked: &Soaked, as_json: bool) -> bool {
     let faults: Map<String, Value> =
         soaked.struck.iter().map(|(fault, times)| (fault.name().to_owned(), json!(times))).collect();

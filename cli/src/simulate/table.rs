@@ -1,4 +1,4 @@
-//! Runs as a table: policies side by side, a block for each seed, and with several seeds one of medians.
+//! Formats runs as a table: policies side by side, a block for each seed, and with several seeds a block of medians.
 
 use super::runs::Run;
 use lessor_sim::policy::Policy;
@@ -6,7 +6,7 @@ use lessor_sim::world::Report;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Space for names of rows, and for each column: the longest heading and two blanks.
+/// Width of the names of rows, and of each column: the longest heading and two blanks.
 const NAME_WIDTH: usize = 43;
 const WIDTH: usize = 15;
 
@@ -14,11 +14,11 @@ const WIDTH: usize = 15;
 struct Row {
     name: &'static str,
     unit: Unit,
-    /// `None` where there is no such thing.
+    /// `None` if the run has no such figure.
     value: fn(&Report) -> Option<f64>,
 }
 
-/// How a figure is written.
+/// Format of a figure.
 #[derive(Clone, Copy)]
 enum Unit {
     Count,
@@ -26,7 +26,7 @@ enum Unit {
     Number(usize),
     Seconds,
     Terms,
-    /// A second, by each of so many nodes.
+    /// A rate per second, divided by the number of nodes.
     PerNode,
 }
 
@@ -121,7 +121,7 @@ const ROWS: [Row; 20] = [
     },
 ];
 
-/// `runs` under `title`, of `nodes` nodes each.
+/// Formats `runs` under `title`, of `nodes` nodes each.
 pub(super) fn table(title: &str, nodes: usize, runs: &[Run]) -> String {
     let seeds: BTreeSet<u64> = runs.iter().map(|run| run.seed).collect();
     let mut text = format!("{title}\n");
@@ -136,7 +136,7 @@ pub(super) fn table(title: &str, nodes: usize, runs: &[Run]) -> String {
     for failure in runs.iter().filter_map(|run| run.result.as_ref().err()) {
         write(&mut text, format_args!("\nfailed: {failure}\n"));
     }
-    // Of many seeds a reader compares no hashes by eye; they are in the JSON.
+    // With many seeds no reader compares hashes by eye; they are in the JSON.
     if let [Run { result: Ok(report), .. }, ..] = runs
         && seeds.len() == 1
     {
@@ -145,7 +145,7 @@ pub(super) fn table(title: &str, nodes: usize, runs: &[Run]) -> String {
     text
 }
 
-/// All rows of `runs`: where there are several runs of a policy, their median.
+/// Formats all rows of `runs`: the median where there are several runs of a policy.
 fn block(text: &mut String, name: &str, nodes: usize, runs: &[&Run]) {
     let column = |policy| (policy, runs.iter().filter(|run| run.policy == policy).copied().collect());
     let columns: Vec<(Policy, Vec<&Run>)> = Policy::ALL.map(column).into();
@@ -157,7 +157,7 @@ fn block(text: &mut String, name: &str, nodes: usize, runs: &[&Run]) {
     text.push('\n');
     for row in ROWS {
         let cells: Vec<_> = columns.iter().map(|(_, runs)| cell(&row, nodes, runs)).collect();
-        // Not every workload has everything.
+        // Not every workload has every figure.
         if cells.iter().any(Option::is_some) {
             line(text, row.name, cells.into_iter().map(|cell| cell.unwrap_or("none".to_owned())));
         }
@@ -173,7 +173,7 @@ fn line(text: &mut String, name: &str, cells: impl Iterator<Item = String>) {
     text.push('\n');
 }
 
-/// The median of `row` over `runs`; `None` where none has it.
+/// Formats the median of `row` over `runs`; `None` if no run has the figure.
 fn cell(row: &Row, nodes: usize, runs: &[&Run]) -> Option<String> {
     let reports: Option<Vec<&Report>> = runs.iter().map(|run| run.result.as_ref().ok()).collect();
     let Some(reports) = reports else {
@@ -193,7 +193,7 @@ fn cell(row: &Row, nodes: usize, runs: &[&Run]) -> Option<String> {
     })
 }
 
-/// Of all runs: the median would hide the one that matters.
+/// Returns the over-admissions of all runs: a median would hide the one that matters.
 fn over_admissions(runs: &[&Run]) -> String {
     let over = |run: &&Run| match &run.result {
         Ok(report) => report.over_admissions,

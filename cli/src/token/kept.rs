@@ -1,4 +1,5 @@
-//! Where tokens are kept: a file, or the store that allocators share. Of two commands that change them at once, both are done.
+//! Where tokens are kept: a file, or the store that allocators share. If two commands change them at once, both changes
+//! are made.
 
 use super::TokensArgs;
 use crate::configuration;
@@ -14,10 +15,10 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-/// The largest file of tokens, in bytes.
+/// Largest file of tokens, in bytes.
 const FILE_MAX: u64 = 4 << 20;
 
-/// Where they are.
+/// The place of the tokens.
 pub(crate) enum Kept {
     /// In a file.
     File(PathBuf),
@@ -26,7 +27,7 @@ pub(crate) enum Kept {
 }
 
 impl Kept {
-    /// Where `args` say.
+    /// Returns the place that `args` name.
     ///
     /// # Errors
     /// If they name a configuration or a store that cannot be used.
@@ -56,7 +57,7 @@ impl Kept {
         }
     }
 
-    /// Where the configuration in `file` says.
+    /// Returns the place that the configuration in `file` names.
     fn as_in(file: &Path) -> Result<Self, Failure> {
         let mut config = configuration::of_allocator(file, &configuration::text(file)?)?;
         let missing = || {
@@ -72,14 +73,14 @@ impl Kept {
                         let timeout = store::CONNECT_MAX;
                         Ok(Kept::Store(Box::new(CellsConfig { timeout, ..shared.cells })))
                     }
-                    // Such a configuration was refused.
+                    // Such a configuration was refused before.
                     StoreConfig::Memory | StoreConfig::Embedded { .. } => Err(missing()),
                 }
             }
         }
     }
 
-    /// All tokens.
+    /// Reads all tokens.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -93,10 +94,10 @@ impl Kept {
         }
     }
 
-    /// Makes `change`, which may be asked more than once, in what is there by then.
+    /// Applies `change` to the current tokens. It may be called more than once.
     ///
     /// # Errors
-    /// If it objects, or they cannot be read or written.
+    /// If it fails, or the tokens cannot be read or written.
     pub(super) fn change<T>(
         &self,
         mut change: impl FnMut(&mut Tokens) -> Result<T, String>,
@@ -117,7 +118,7 @@ impl Kept {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::Run(format!("no runtime: {error}")))?;
         let done = runtime.block_on(what);
-        // A look at a file that hangs is not waited for.
+        // A read of a file that hangs is not waited for.
         runtime.shutdown_background();
         done.map_err(|error| match &error {
             StoredTokensError::Store(CellsError::Invalid(_))
@@ -135,7 +136,7 @@ impl Kept {
     }
 }
 
-/// The name of the file, or the address of the store.
+/// Shows the name of the file, or the address of the store.
 impl Display for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -151,8 +152,8 @@ fn read(file: &Path) -> Result<Tokens, String> {
     Tokens::parse(&text).map_err(|error| error.to_string())
 }
 
-/// Changes what is in `file`, which may not be there yet. Another command that does so at once waits. A reader sees the old file or the
-/// new one, whole.
+/// Changes the tokens in `file`, which may not exist yet. Another command that changes them at the same time waits. A
+/// reader sees the old file or the new one, whole.
 fn change_file<T>(file: &Path, change: impl FnOnce(&mut Tokens) -> Result<T, String>) -> Result<T, String> {
     let said = |error: io::Error| error.to_string();
     let file = if file.exists() { file.canonicalize().map_err(said)? } else { file.to_owned() };
@@ -161,7 +162,7 @@ fn change_file<T>(file: &Path, change: impl FnOnce(&mut Tokens) -> Result<T, Str
     lock.lock().map_err(said)?;
     let mut tokens = if file.exists() { read(&file)? } else { Tokens::default() };
     let done = change(&mut tokens)?;
-    // Made for its owner alone.
+    // Created for its owner alone.
     let mut new = tempfile::NamedTempFile::new_in(folder).map_err(said)?;
     if let Ok(old) = file.metadata() {
         // An allocator that could read the old one can read the new one.

@@ -4,7 +4,7 @@ use crate::limits::AddressArgs;
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 
-/// Shown below its help.
+/// Text below the help of `lessor top`.
 pub(crate) const TOP_EXAMPLE: &str = "\
 Examples:
   lessor top --server http://127.0.0.1:7400
@@ -49,7 +49,7 @@ pub(crate) enum TopSort {
 }
 
 impl TopSort {
-    /// What a key press makes of it.
+    /// Returns the order after a key press.
     pub(crate) fn next(self) -> Self {
         match self {
             TopSort::Attention => TopSort::Left,
@@ -60,7 +60,7 @@ impl TopSort {
         }
     }
 
-    /// As it is written.
+    /// Returns the name of the order.
     pub(crate) fn name(self) -> &'static str {
         match self {
             TopSort::Attention => "attention",

@@ -1,4 +1,4 @@
-//! What follows from two looks at all limits: rates, and how much a limit needs an operator. No IO, no clock.
+//! Computes rows from two looks at all limits: rates, and how much a limit needs an operator. No IO, no clock.
 
 use crate::limits::table;
 use crate::span::span;
@@ -21,30 +21,30 @@ pub(crate) struct Look {
 pub(crate) struct Row {
     pub(super) name: String,
     pub(super) state: String,
-    /// How much the limit needs an operator: 3 most, 0 not.
+    /// How much the limit needs an operator: from 0, not at all, to 3.
     pub(super) bad: u8,
     pub(super) available: u64,
-    /// The most that there is; none of a limit with many pools.
+    /// The most that can be available; `None` for a limit with many pools.
     pub(super) ceiling: Option<u64>,
     pub(super) outstanding: u64,
     pub(super) lessees: u64,
-    /// A second; none before there were two looks.
+    /// Rates per second; `None` before there were two looks.
     pub(super) spent: Option<f64>,
     pub(super) refused: Option<f64>,
-    /// In so many seconds the first permit is wanted that is not there, as the allocator foresees it; none of a limit with many
-    /// pools, of which one is empty nearly always.
+    /// Seconds until a permit is wanted that is not there, as the allocator foresees it. `None` for a limit with many
+    /// pools, one of which is nearly always empty.
     pub(super) empty_in: Option<f64>,
 }
 
 impl Look {
-    /// What `GET /v1/limits` answered at `at`.
+    /// Reads the answer to `GET /v1/limits` at `at`.
     pub(super) fn of(at: Moment, body: &Value) -> Self {
         let limits = body["limits"].as_array().into_iter().flatten();
         Look { at, limits: limits.map(|limit| (table::text(&limit["name"]), limit.clone())).collect() }
     }
 }
 
-/// A row for each limit of `now`, with rates since `before`.
+/// Returns a row for each limit of `now`, with rates since `before`.
 pub(super) fn rows(now: &Look, before: Option<&Look>) -> Vec<Row> {
     let row = |(name, limit): (&String, &Value)| {
         let earlier = before.and_then(|before| before.limits.get(name));
@@ -54,9 +54,9 @@ pub(super) fn rows(now: &Look, before: Option<&Look>) -> Vec<Row> {
     now.limits.iter().map(row).collect()
 }
 
-/// The first is what to look at first.
+/// Sorts the rows: the most important first.
 pub(super) fn sort(rows: &mut [Row], by: TopSort) {
-    // An operator needs no rate to the last digit, and floats have no order of their own.
+    // Milli-permits are exact enough for an operator, and floats do not implement `Ord`.
     let milli = |rate: Option<f64>| (rate.unwrap_or_default() * 1_000.0) as u64;
     rows.sort_by_cached_key(|row| {
         let first = match by {
@@ -70,14 +70,14 @@ pub(super) fn sort(rows: &mut [Row], by: TopSort) {
     });
 }
 
-/// For people, without a terminal.
+/// Formats the rows for people, without a terminal.
 pub(super) fn table(rows: &[Row]) -> String {
     let mut lines = vec![HEAD.map(str::to_owned)];
     lines.extend(rows.iter().map(Row::cells));
     table::aligned(&lines)
 }
 
-/// What is above the cells of a row.
+/// Titles above the cells of a row.
 pub(super) const HEAD: [&str; 8] =
     ["LIMIT", "STATE", "LEFT", "SPENT/S", "EMPTY IN", "REFUSED/S", "LENT", "LESSEES"];
 
@@ -88,7 +88,7 @@ impl Row {
             let reasons = ["empty", "quarantine", "paused", "blocked", "stopping"];
             reasons.iter().map(|reason| count(&limit["asks"], reason)).sum::<u64>()
         };
-        // Totals that fall are those of another life: there is no rate between the two.
+        // Totals that fall are from another process: there is no rate between the two looks.
         let rate = |then: u64, now: u64| now.checked_sub(then).map(|grown| grown as f64 / seconds);
         let available = count(limit, "available");
         let is_one = limit["keyed"] == json!(false) && limit.get("names").is_none();
@@ -110,7 +110,7 @@ impl Row {
         row
     }
 
-    /// How bad it is, and the words for it.
+    /// Returns how much the limit needs an operator, and why.
     fn stands(&self, limit: &Value) -> (u8, String) {
         let mut found: Vec<(u8, String)> = vec![];
         let count = |of: &str| limit[of].as_u64().unwrap_or_default();
@@ -126,7 +126,7 @@ impl Row {
         }
         let refuses = self.refused.is_some_and(|rate| rate > 0.0) && limit["paused"] == json!(false);
         let is_empty = self.available == 0 && self.ceiling.is_some() && found.is_empty();
-        // Of what is leased there is as much in hand as nodes want.
+        // A leased limit has as many permits in hand as nodes want, which may be none.
         let is_leased = limit["leased"] == json!(true);
         match (is_empty, refuses) {
             (true, true) => found.push((3, "empty, refusing".to_owned())),
@@ -159,7 +159,7 @@ impl Row {
         })
     }
 
-    /// What is shown of it, below [`HEAD`].
+    /// Formats the cells below [`HEAD`].
     pub(super) fn cells(&self) -> [String; 8] {
         let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.1}"));
         let left = match self.ceiling {
@@ -183,7 +183,7 @@ impl Row {
         ]
     }
 
-    /// The same for scripts.
+    /// Formats the row for scripts.
     pub(super) fn json(&self) -> Value {
         json!({
             "name": self.name, "state": self.state, "attention": self.bad, "available": self.available,

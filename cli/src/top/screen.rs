@@ -1,4 +1,4 @@
-//! What `lessor top` draws: all limits, or one with who holds most of it; and what keys do.
+//! The screen of `lessor top`: all limits, or one with its top sessions and keys; and the reactions to keys.
 
 use super::Seen;
 use super::rows::{self, HEAD, Look, Row};
@@ -15,43 +15,43 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Rates are taken over so many looks.
+/// Looks over which rates are taken.
 const LOOKS: usize = 6;
 
-/// What keys do, said below.
+/// The help line with the keys.
 const KEYS: &str = "q quit   s order   up/down choose   enter look at one   esc back";
 
-/// What is shown.
+/// The state of the screen.
 #[derive(Debug)]
 pub(super) struct Screen {
     sort: TopSort,
-    /// The newest last.
+    /// The last looks, newest last.
     looks: VecDeque<Look>,
-    /// Why it cannot be asked.
+    /// Why the allocator cannot be asked.
     away: Option<String>,
     chosen: TableState,
-    /// The limit that is looked at, with who holds most of it.
+    /// The limit that is shown alone, with its top sessions and keys.
     one: Option<(String, Option<Value>)>,
     rows: Vec<Row>,
 }
 
-/// What follows from a key.
+/// The consequence of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Go,
-    /// This limit is looked at from now on, or none.
+    /// This limit, or none, is shown alone from now on.
     Look(Option<String>),
     Quit,
 }
 
 impl Screen {
-    /// Nothing was seen yet.
+    /// Creates a screen before the first look.
     pub(super) fn new(sort: TopSort) -> Self {
         let chosen = TableState::default().with_selected(0);
         Screen { sort, looks: VecDeque::new(), away: None, chosen, one: None, rows: vec![] }
     }
 
-    /// Something was seen.
+    /// Takes in a look.
     pub(super) fn take(&mut self, seen: Seen, _now: Moment) {
         match seen {
             Seen::Away(why) => self.away = Some(why),
@@ -72,13 +72,13 @@ impl Screen {
         }
     }
 
-    /// Works the rows out anew. The limit that was chosen stays so, wherever it is now.
+    /// Recomputes the rows. The chosen limit stays chosen, wherever it is now.
     fn count(&mut self) {
         let chosen = self.chosen().map(|row| row.name.clone());
         let Some(now) = self.looks.back() else { return };
         self.rows = rows::rows(now, self.looks.front().filter(|_| self.looks.len() > 1));
         rows::sort(&mut self.rows, self.sort);
-        // The first place belongs to the limit that needs an operator most.
+        // The first place stays chosen: it belongs to the limit that needs an operator most.
         if self.chosen.selected().is_some_and(|at| at > 0) {
             let place = self.rows.iter().position(|row| Some(&row.name) == chosen.as_ref());
             self.chosen.select(Some(place.unwrap_or(0)));
@@ -89,7 +89,7 @@ impl Screen {
         self.rows.get(self.chosen.selected()?)
     }
 
-    /// Does what `key` says.
+    /// Reacts to `key`.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "most keys do nothing, and those of later versions neither"
@@ -128,7 +128,7 @@ impl Screen {
         Next::Go
     }
 
-    /// Draws it.
+    /// Draws the screen.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>, now: Moment) {
         let parts = Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)]);
         let [head, body, foot] = parts.areas(frame.area());
@@ -182,7 +182,7 @@ impl Screen {
     }
 }
 
-/// Who holds most of one limit, and its keys.
+/// Draws the top sessions and keys of one limit.
 fn draw_one(frame: &mut Frame<'_>, area: Rect, row: Option<&Row>, top: Option<&Value>) {
     let figures = row.map_or("there is no such limit any more".to_owned(), |row| {
         let named = HEAD
@@ -221,7 +221,7 @@ fn draw_list(
     figures: &[&str; 7],
 ) {
     let cell = |row: &Value, figure: &str| {
-        // The pool of a name that a pattern stands for may have no key.
+        // A pool of a pattern may have a name and no key.
         let value = if figure == "key" { row.get("key").or(row.get("limit")) } else { row.get(figure) };
         value.map(text).unwrap_or_default()
     };
@@ -231,7 +231,7 @@ fn draw_list(
     frame.render_widget(table.header(ratatui::widgets::Row::new(*head).bold()).column_spacing(2), area);
 }
 
-/// As wide as what is widest in each column; a name at most half of a usual screen.
+/// Returns widths as large as the widest cell of each column, at most 40: a name takes at most half of a usual screen.
 fn widths<const N: usize>(head: &[&str; N], lines: &[[String; N]]) -> [Constraint; N] {
     std::array::from_fn(|at| {
         let widest = lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);

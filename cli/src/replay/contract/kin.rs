@@ -1,5 +1,5 @@
-//! The families of a contract, each with the names of its pools. It finds them again by number; what is charged where,
-//! they decide themselves.
+//! The families of a contract, each with the names of its pools. Finds a family by number; the families themselves
+//! decide what is charged where.
 
 use crate::replay::contract::{OnAdmission, PoolId};
 use lessor_ledger::Rule;
@@ -7,31 +7,31 @@ use lessor_ledger::exact::{Family, Place};
 use lessor_protocol::Moment;
 use std::rc::Rc;
 
-/// All of them.
+/// All families of a contract.
 #[derive(Debug, Default)]
 pub(super) struct Families {
-    /// Those that went are `free`.
+    /// Families by number; `None` for numbers in `free`.
     all: Vec<Option<ParentRef>>,
     free: Vec<usize>,
 }
 
-/// Where a pool is.
+/// The position of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) family: usize,
     pub(super) place: Place,
 }
 
-/// One family.
+/// One family, with the names of its pools.
 #[derive(Debug)]
 struct ParentRef {
     family: Family,
-    /// By place.
+    /// Names by place.
     names: Vec<Rc<PoolId>>,
 }
 
 impl Families {
-    /// A new pool with `rules`, right below `above`, or in a family of its own.
+    /// Adds a pool with `rules`, right below `above`, or in a new family.
     pub(super) fn add(
         &mut self,
         above: Option<Member>,
@@ -70,7 +70,7 @@ impl Families {
         }
     }
 
-    /// Removes the pool if it cannot be told from a new one, and no pool or caller needs it. Returns whether it did.
+    /// Removes the pool if it equals a new one, and no pool or caller needs it. Returns whether it did.
     pub(super) fn forget(&mut self, member: Member, now: Moment) -> bool {
         let is_fresh = self.family(member).is_fresh(now, member.place);
         if is_fresh {
@@ -79,12 +79,12 @@ impl Families {
         is_fresh
     }
 
-    /// The family of `member`.
+    /// Returns the family of `member`.
     pub(super) fn family(&mut self, member: Member) -> &mut Family {
         &mut self.kin(member.family).family
     }
 
-    /// Tells what the family with this number has admitted since it was last asked.
+    /// Reports what the family with this number has admitted since the last call.
     pub(super) fn tell(&mut self, family: usize, on_admission: OnAdmission<'_>) {
         let ParentRef { family, names } = self.kin(family);
         for (place, admission) in family.admitted() {
@@ -92,7 +92,7 @@ impl Families {
         }
     }
 
-    /// Lets all that wait be served, and tells.
+    /// Serves all calls that wait, and reports them.
     pub(super) fn run_out(&mut self, on_admission: OnAdmission<'_>) {
         for family in 0..self.all.len() {
             if self.all[family].is_some() {
@@ -102,7 +102,7 @@ impl Families {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of families.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.all.len() - self.free.len()

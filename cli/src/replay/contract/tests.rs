@@ -1,4 +1,4 @@
-//! What a contract keeps in memory: no pool that cannot be told from a new one, however many keys come.
+//! Memory of a contract: it keeps no pool that equals a new one, however many keys come.
 
 use super::*;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn keys_that_cannot_be_told_from_new_ones_are_forgotten() {
         contract.answer(&request, &mut |_, _| {}).expect("a good request")
     };
     for second in 0..5_000 {
-        // No other user of its tenant has called, and nine of ten have a permit of the vendor.
+        // No other user of the tenant has called, and nine of ten calls find a permit of the vendor.
         let user = format!("t{second}/u");
         assert_eq!(ask(second, "user", user, Call::TryAcquire(1)).ok, second % 10 != 9, "{second}");
         assert_eq!(ask(second, "alone", format!("k{second}"), Call::TryAcquire(1)).remaining, 1);

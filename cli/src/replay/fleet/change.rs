@@ -1,5 +1,5 @@
-//! What an operator does to a limit while nodes lease from it: other rules, or permits on top. The allocator that ships
-//! does it; nodes hear of it half a round trip later, as those that listen do. It takes nothing back.
+//! Changes of a limit by an operator while nodes lease from it: other rules, or a top-up. The shipping allocator makes
+//! the change; nodes hear of it half a round trip later, like nodes that listen. It takes no lease back.
 
 use super::{Event, Fleet};
 use crate::replay::answer::Answer;
@@ -10,10 +10,10 @@ use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::push::{self, Kind};
 
 impl Fleet {
-    /// The limit of `request` under `rules`.
+    /// Returns the limit of `request` with `rules`.
     ///
     /// # Errors
-    /// If there is no such limit, or its rules would not fit those of limits above it or below.
+    /// If there is no such limit, or its rules would not fit those of limits above or below.
     pub(super) fn changed(&self, request: &Request, rules: &[Rule]) -> Result<LimitConfig, String> {
         let name = self.lineage.limit(&request.limit).unwrap_or_default();
         let limit = self.limits.get(&name).expect("its pool was found");
@@ -22,7 +22,7 @@ impl Fleet {
         Ok(config)
     }
 
-    /// From now on the limit is as `config` says.
+    /// Changes the limit to `config`.
     ///
     /// # Errors
     /// If the allocator refuses.
@@ -35,7 +35,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// `permits` more may be lent of the pool `id`, once.
+    /// Tops up the pool `id` by `permits`.
     ///
     /// # Errors
     /// If there is no room for another key.
@@ -49,7 +49,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Answers an operator, who asks no node: with what the first one, or the one that is named, could take.
+    /// Answers an operator, who asks no node: with the permits that the named node, or else the first one, could take.
     pub(super) fn answer(&mut self, request: &Request, id: &PoolId, ticket: u64) {
         let node = if request.node.is_some() { self.node(request) } else { 0 };
         let remaining = self.nodes[node].pools.get(id).map_or(0, |local| local.remaining(self.now));
@@ -62,7 +62,7 @@ impl Fleet {
         }
     }
 
-    /// `node` hears of `event`: its pools that the event is about ask anew.
+    /// Tells `node` of `event`: the pools that it concerns ask again.
     pub(super) fn on_event(&mut self, node: usize, event: &push::Event) {
         for (id, local) in &mut self.nodes[node].pools {
             if event.is_about(&id.0, id.1.as_ref().map(lessor_protocol::Key::as_str)) {

@@ -1,5 +1,5 @@
-//! What happens next in a fleet: the soonest first, and of two at the same time the one that was queued first. A caller
-//! that gives up does so last: a wait that is exactly as long as it may be is in time.
+//! The events of a fleet: the soonest first, and of two at the same time the one that was queued first. A caller gives
+//! up last: a wait of exactly its patience is in time.
 
 use crate::replay::contract::PoolId;
 use lessor_ledger::registry::Entry;
@@ -8,27 +8,27 @@ use lessor_protocol::push;
 use lessor_protocol::wire::GrantBody;
 use std::collections::BTreeMap;
 
-/// Something that happens at a time.
+/// An event of a fleet.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A node looks whether it should ask.
     Wake { node: usize },
     /// Asks reach the allocator.
     Asked { node: usize, seq: u64, asks: Vec<Entry> },
-    /// Its answers reach the node.
+    /// The answers reach the node.
     Answered { node: usize, seq: u64, grants: Vec<GrantBody> },
-    /// A call has taken for as long as one may.
+    /// A call has reached the longest time that it may take.
     Over { node: usize, id: PoolId },
-    /// A node is told that something happened to a limit.
+    /// A node is told of an event of a limit.
     Notified { node: usize, event: push::Event },
-    /// A caller has waited for as long as it would.
+    /// The patience of a caller is over.
     GiveUp { node: usize, id: PoolId, ticket: u64 },
 }
 
-/// What is to come.
+/// Events to come.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// By when, whether a caller gives up, and order.
+    /// Events by time, whether a caller gives up, and order.
     events: BTreeMap<(Moment, bool, u64), Event>,
     order: u64,
 }
@@ -42,12 +42,12 @@ impl Queue {
         }
     }
 
-    /// When the next one happens; [`Moment::NEVER`] if none does.
+    /// Returns when the next event happens; [`Moment::NEVER`] if there is none.
     pub(super) fn next_at(&self) -> Moment {
         self.events.first_key_value().map_or(Moment::NEVER, |((at, ..), _)| *at)
     }
 
-    /// The next one, and when.
+    /// Removes the next event, and returns it with its time.
     pub(super) fn pop(&mut self) -> Option<(Moment, Event)> {
         self.events.pop_first().map(|((at, ..), event)| (at, event))
     }

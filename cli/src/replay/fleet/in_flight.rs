@@ -1,5 +1,5 @@
-//! Calls in flight on the nodes of a fleet: a `refund` hands one back, and after as long as a call may take the node takes
-//! it for ended. What becomes of the permits then, the refill that ships decides.
+//! Calls in flight on the nodes of a fleet: a `refund` hands one back, and after the longest time of a call the node
+//! counts it as ended. The shipping refill decides what becomes of the permits then.
 
 use super::{Event, Fleet};
 use crate::replay::answer::Answer;
@@ -10,11 +10,11 @@ use lessor_protocol::Moment;
 use std::time::Duration;
 
 impl Fleet {
-    /// `permits` come back to the pool `id`: of the node that `request` names or, if it names none, of whichever has had
-    /// them for longest.
+    /// Hands `permits` of the pool `id` back: on the node that `request` names or, if it names none, on the nodes that
+    /// have had permits in use for longest.
     ///
     /// # Errors
-    /// If the limit does not count what is in flight.
+    /// If the limit does not count calls in flight.
     pub(super) fn refund(
         &mut self,
         request: &Request,
@@ -46,7 +46,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Calls that were begun at `node` so long ago that they cannot be in flight any more have ended.
+    /// Ends calls that began at `node` so long ago that they cannot be in flight any more.
     pub(super) fn over(&mut self, node: usize, id: &PoolId) {
         let Some(longest) = self.longest(id) else { return };
         let now = self.now;
@@ -57,7 +57,8 @@ impl Fleet {
         self.landed(node, id);
     }
 
-    /// A call that was let in at `node` ends after the longest time that one may take, unless a request hands it back.
+    /// Records a call that was admitted at `node`. It ends after the longest time that one may take, unless a request
+    /// hands it back.
     pub(super) fn flies(&mut self, node: usize, id: &PoolId) {
         if let Some(longest) = self.longest(id) {
             let over = self.now + longest;
@@ -70,14 +71,15 @@ impl Fleet {
         self.look(node);
     }
 
-    /// The node that has had a permit of the pool `id` in use for longest.
+    /// Returns the node that has had a permit of the pool `id` in use for longest.
     fn oldest(&self, id: &PoolId) -> Option<usize> {
         let oldest = |(node, at): (usize, &super::Host)| Some((at.pools.get(id)?.oldest()?, node));
         let since: Option<(Moment, usize)> = self.nodes.iter().enumerate().filter_map(oldest).min();
         since.map(|(_, node)| node)
     }
 
-    /// How long a call of the pool `id` may take, by its own rules or those of a limit above; `None` if none says so.
+    /// Returns how long a call of the pool `id` may take, by its own rules or those of a limit above; `None` if there
+    /// is no bound.
     fn longest(&self, id: &PoolId) -> Option<Duration> {
         self.rules(id).filter_map(Rule::longest).min()
     }

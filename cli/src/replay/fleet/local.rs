@@ -1,5 +1,5 @@
-//! One pool of one node: the desk that the simulator drives, and what callers of a replay are told. It knows no allocator and no
-//! other node.
+//! One pool of one node: the desk that the simulator drives, and the answers to callers of a replay. It knows no
+//! allocator and no other node.
 
 use crate::replay::answer::Answer;
 use lessor_holder::answer::{AnswerTiming, Outcome};
@@ -12,7 +12,7 @@ use lessor_sim::node::Node;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What a node holds of one pool.
+/// One pool of one node.
 #[derive(Debug)]
 pub(super) struct Local {
     pub(super) desk: Desk,
@@ -23,7 +23,7 @@ pub(super) struct Local {
     /// When there may be a permit again.
     chance: Moment,
     rtt: Duration,
-    /// The most one call can ever take.
+    /// The most that one call can ever take.
     ceiling: u64,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum Served {
 }
 
 impl Local {
-    /// Nothing, and about to ask for a first lease.
+    /// Creates a pool without permits that is about to ask for a first lease.
     pub(super) fn new(now: Moment, rtt: Duration, ceiling: u64) -> Self {
         let desk = Desk::plain(now);
         Local { desk, is_shadow: false, flying: VecDeque::new(), chance: now, rtt, ceiling }
@@ -48,7 +48,7 @@ impl Local {
         permits == 0 || (self.desk.line.is_empty() && self.spend(node, permits, now))
     }
 
-    /// Spends as a handle does, on a call in flight where calls in flight are counted.
+    /// Spends as a handle does; the call is in flight if the limit counts calls in flight.
     fn spend(&mut self, node: &Node, permits: u64, now: Moment) -> bool {
         let Local { desk, flying, rtt, .. } = self;
         if desk.refill.is_paced() {
@@ -64,12 +64,12 @@ impl Local {
         left.is_some()
     }
 
-    /// Since when the oldest call that is in flight has been.
+    /// Returns since when the oldest call in flight has been.
     pub(super) fn oldest(&self) -> Option<Moment> {
         self.flying.front().map(|&(since, _)| since)
     }
 
-    /// Up to `permits` of the oldest call in flight are handed back. Returns how many.
+    /// Hands back up to `permits` of the oldest call in flight. Returns how many.
     pub(super) fn land(&mut self, permits: u64, now: Moment) -> u64 {
         let Some((_, oldest)) = self.flying.front_mut() else { return 0 };
         let landed = permits.min(*oldest);
@@ -81,7 +81,7 @@ impl Local {
         landed
     }
 
-    /// Whether a call that would be refused or wait passes, which is counted.
+    /// Lets a call pass in shadow mode that would be refused or wait, and counts it. Returns whether it did.
     pub(super) fn let_pass(&mut self, permits: u64) -> bool {
         if self.is_shadow {
             self.desk.refused += permits;
@@ -91,8 +91,8 @@ impl Local {
         self.is_shadow
     }
 
-    /// Notes that a call for `permits` has to wait until `node` holds them. Returns what is said to it, unless it should wait in line
-    /// with so much `patience`.
+    /// Notes that a call for `permits` has to wait until `node` holds them. Returns its answer, unless it should wait
+    /// in line with this `patience`.
     pub(super) fn refuse(
         &mut self,
         permits: u64,
@@ -136,13 +136,13 @@ impl Local {
         Answer { ok: false, retry_after_ns: Some(nanos(self.wait(permits, now))), ..Answer::yes(remaining) }
     }
 
-    /// How long it takes, as far as this node knows.
+    /// Returns how long the permits take to come, as far as this node knows.
     fn wait(&self, permits: u64, now: Moment) -> Duration {
         let early = self.desk.early_by(permits, now);
         early.unwrap_or_else(|| self.chance.since(now).max(self.rtt))
     }
 
-    /// What a call could take at this node.
+    /// Returns the permits that a call could take at this node.
     pub(super) fn remaining(&self, now: Moment) -> u64 {
         let Desk { slot, refill, line, .. } = &self.desk;
         let is_live = now < slot.deadline() && line.is_empty();
@@ -151,7 +151,7 @@ impl Local {
         if refill.is_paced() { free.min(paced()) } else { free }
     }
 
-    /// Takes an answer in.
+    /// Takes in an answer.
     pub(super) fn on_answer(&mut self, body: &GrantBody, timing: AnswerTiming, random: u64) -> Outcome {
         let answer = body.answer();
         let word = answer.as_ref().map_err(|error| error.code.as_str());
@@ -170,12 +170,12 @@ impl Local {
         outcome
     }
 
-    /// Something was heard of the limit.
+    /// Records an event of the limit.
     pub(super) fn on_event(&mut self, now: Moment, random: u64) {
         self.desk.refill.on_event(now, !self.desk.line.is_empty(), random);
     }
 
-    /// Whether the first in line can be served now, which it has been then; or passes in shadow mode.
+    /// Serves the first caller in line if that is possible now, or lets it pass in shadow mode.
     pub(super) fn serve_first(&mut self, node: &Node, now: Moment) -> Option<(Waiter, Served)> {
         let permits = self.desk.line.front()?.permits;
         let served = if self.spend(node, permits, now) {

@@ -1,4 +1,4 @@
-//! `token_bucket`: up to 10, and 3 each second, which is one in 333,333,333⅓ ns.
+//! `token_bucket`: up to 10, and 3 each second: one in 333,333,333⅓ ns.
 
 use super::{check, check_limits};
 
@@ -48,7 +48,7 @@ fn those_that_wait_are_served_in_turn_and_later_ones_behind_them() {
             ("0 try_acquire 10", "ok 0"),
             ("0 acquire 6 timeout 2s-1", "no 0 retry 2s wait 2s"),
             ("0 acquire 6 timeout 2s", "ok 0 wait 2s"),
-            // Three are there after a second, for the one that waits; the next three after it, at 3 s.
+            // Three are there after a second, for the call that waits; the next three after it, at 3 s.
             ("1s try_acquire 3", "no 0 retry 2s"),
             ("1s acquire 3", "ok 0 wait 2s"),
             ("3s peek 1", "no 0 retry 333333334"),
@@ -69,7 +69,7 @@ fn it_begins_at_its_initial_level_and_a_rate_of_zero_never_refills() {
         still,
         &[
             ("0 try_acquire 8", "ok 2"),
-            // It is never there again, so no time is told.
+            // They never come, so the answer has no time.
             ("1h try_acquire 3", "no 2"),
             ("1h acquire 3", "no 2"),
             ("1h try_acquire 2", "ok 0"),
@@ -114,7 +114,7 @@ fn several_rules_hold_together_and_a_refusal_by_one_costs_the_others_nothing() {
 
 #[test]
 fn what_comes_at_intervals_comes_all_at_once() {
-    // Four at each whole second since it began, which is with the first request.
+    // Four at each whole second since the first request.
     let rule =
         "{ kind = \"token_bucket\", capacity = 10, refill = 4, per = \"1s\", refill_style = \"interval\" }";
     check(
@@ -142,14 +142,14 @@ fn a_bucket_goes_into_the_red_as_far_as_it_may_and_the_next_one_waits() {
         rule,
         &[
             ("0 try_acquire 9", "error TooLarge: permits is 9"),
-            // Five and three more: it is three in the red, and holds a permit again after four seconds.
+            // Five, and three more: the debt is three, and a permit comes after four seconds.
             ("0 try_acquire 8", "ok 0"),
             ("0 try_acquire 1", "no 0 retry 4s"),
             ("0 try_acquire 4", "no 0 retry 4s"),
             ("0 try_acquire 5", "no 0 retry 5s"),
             ("4s-1 peek 1", "no 0 retry 1"),
             ("4s try_acquire 3", "ok 0"),
-            // Two in the red; two come back.
+            // The debt is two; two come back.
             ("4s refund 2", "ok 0"),
             ("5s peek 0", "ok 4"),
             ("1h peek 0", "ok 8"),
@@ -159,9 +159,9 @@ fn a_bucket_goes_into_the_red_as_far_as_it_may_and_the_next_one_waits() {
 
 #[test]
 fn a_cold_bucket_refills_slowly_at_first() {
-    // A warm one gains a permit each 100 ms. It is coldest at 2·2s / (100 ms + 300 ms) = 10 permits; four are spent, so
-    // the next takes 100 ms · (1 + 2·6/10) = 220 ms, and where ten are spent it is warm. What is cold is rounded up:
-    // a permit may be there a nanosecond late, and never early.
+    // A warm one gains a permit each 100 ms. It is coldest at 2·2s / (100 ms + 300 ms) = 10 permits. Four are spent, so
+    // the next takes 100 ms · (1 + 2·6/10) = 220 ms, and after ten it is warm. Cold times are rounded up: a permit may
+    // come a nanosecond late, and never early.
     let rule = "{ kind = \"token_bucket\", capacity = 10, refill = 10, per = \"1s\", \
                 warm_up = { over = \"2s\", cold_factor = 3 } }";
     check(
@@ -189,7 +189,7 @@ fn looking_at_a_key_begins_no_interval() {
         &[
             ("a k: 0 peek 1", "ok 2"),
             ("a k: 200ms refund 1", "ok 2"),
-            // It begins now: the next one comes at 1,500 ms.
+            // The interval begins now: the next one comes at 1,500 ms.
             ("a k: 500ms try_acquire 2", "ok 0"),
             ("a k: 1s peek 1", "no 0 retry 500ms"),
             ("a k: 1500ms peek 1", "ok 1"),

@@ -1,4 +1,4 @@
-//! `set` and `top_up`: rules changed while they run, in each of the four ways.
+//! `set` and `top_up`: rules changed while they are in use, in each of the four ways.
 
 use super::{check, check_limits};
 
@@ -27,7 +27,7 @@ fn a_window_is_changed_in_each_of_the_four_ways() {
         (4, "\"carry\":\"reset\",", "ok 4"),
     ] {
         let set = set_window(limit, carry);
-        // Whatever is carried counts until 10 s, as it would have.
+        // Carried charges count until 10 s, as before.
         let full = format!("ok {limit}");
         check(WINDOW, &[("0 try_acquire 6", "ok 4"), (&set, remaining), ("10s peek 0", &full)]);
     }
@@ -43,7 +43,7 @@ fn a_bucket_is_changed_in_each_of_the_four_ways() {
         (7, "additive", "ok 2", "ok 3"),
         (4, "additive", "ok 0", "ok 1"),
         (20, "proportional", "ok 10", "ok 11"),
-        // Half of seven is 3½: with the one that comes in the second after it is 4½.
+        // Half of seven is 3½; with the one of the next second it is 4½.
         (7, "proportional", "ok 3", "ok 4"),
         (3, "reset", "ok 3", "ok 3"),
     ] {
@@ -62,7 +62,7 @@ fn those_that_wait_are_decided_anew() {
         &[
             ("0 try_acquire 10", "ok 0"),
             ("500ms acquire 5 timeout 9500ms", "ok 0 wait 9500ms"),
-            // Of 16 six are free: the one that waits is served at once, and counts until 11 s.
+            // Of 16 six are free: the call that waits is served at once, and counts until 11 s.
             (&set_window(16, ""), "ok 1"),
             ("10s peek 0", "ok 11"),
             ("11s peek 0", "ok 16"),
@@ -73,7 +73,7 @@ fn those_that_wait_are_decided_anew() {
         &[
             ("0 try_acquire 10", "ok 0"),
             ("500ms acquire 5 timeout 9500ms", "ok 0 wait 9500ms"),
-            // Four can never hold five: it has given up.
+            // Four can never hold five: the call has given up.
             (&set_window(4, ""), "ok 0"),
             ("10s peek 0", "ok 4"),
         ],
@@ -91,13 +91,13 @@ fn a_top_up_is_there_at_once_and_beyond_the_limit() {
             ("1s top_up 3", "ok 7"),
             ("2s try_acquire 7", "ok 0"),
             ("3s acquire 4", "ok 0 wait 7s"),
-            // Three more are too few for the one that waits, and four are enough: one of five is left.
+            // Three more are too few for the call that waits, and four are enough: one of five is left.
             ("4s top_up 3", "ok 0"),
             ("5s top_up 2", "ok 1"),
-            // The eight of 0 are gone. At 11 s five less are allowed, 10 + 3 + 2, of which 7 + 4 count.
+            // The eight of 0 are gone. At 11 s five fewer are allowed, 10 + 3 + 2, of which 7 + 4 count.
             ("10s peek 0", "ok 9"),
             ("11s peek 0", "ok 4"),
-            // The seven of 2 s are gone; at 14 s three less are allowed, and at 15 s two, when the four of 5 s go.
+            // The seven of 2 s are gone. At 14 s three fewer are allowed, and at 15 s two, when the four of 5 s go.
             ("12s peek 0", "ok 11"),
             ("14s peek 0", "ok 8"),
             ("15s peek 0", "ok 10"),
@@ -109,7 +109,7 @@ fn a_top_up_is_there_at_once_and_beyond_the_limit() {
             ("0 try_acquire 8", "ok 2"),
             ("0 top_up 5", "ok 7"),
             ("0 top_up 5", "ok 12"),
-            // It gains nothing while it is full.
+            // The bucket gains nothing while it is full.
             ("9s try_acquire 3", "ok 9"),
             ("10s peek 0", "ok 10"),
             ("20s peek 0", "ok 10"),
@@ -139,8 +139,8 @@ fn bad_rules_change_nothing() {
     );
 }
 
-/// A key of which nothing was taken before its limit was changed began at its new `initial`, as if it had not been there: with
-/// 60 of 60 where one permit had come.
+/// The bug: a key of which nothing was taken before its limit was changed began at the new `initial`, as if it had not
+/// existed: with 60 of 60 where one permit had come.
 #[test]
 fn a_key_that_was_never_used_goes_on_through_a_change() {
     let limit = |name: &str, keyed: bool| {
@@ -174,7 +174,7 @@ fn a_key_that_was_never_used_goes_on_through_a_change() {
             );
         }
     }
-    // A key begins with no more than its `initial` all the same.
+    // A key still begins with at most its `initial`.
     check_limits(
         &config,
         &[("k x: 0 peek 0", "ok 0"), (&set("k", "as_is", 2), "ok 1"), ("k x: 300 peek 0", "ok 2")],

@@ -35,7 +35,7 @@ fn those_that_wait_are_served_when_one_comes_back() {
             ("0 try_acquire 2", "ok 0"),
             ("1s acquire 1 timeout 4s-1", "no 0 retry 4s wait 4s"),
             ("1s acquire 1 timeout 4s", "ok 0 wait 4s"),
-            // One comes back at 2 s, for the one that waits: it flies until 7 s, the other one until 5 s.
+            // One comes back at 2 s, for the call that waits: that call lasts until 7 s, the other one until 5 s.
             ("2s refund 1", "ok 0"),
             ("5s peek 1", "ok 1"),
             ("7s-1 peek 2", "no 1 retry 1"),
@@ -72,7 +72,7 @@ fn a_rate_and_what_is_in_flight_hold_together() {
         &[
             ("0 try_acquire 2", "ok 0"),
             ("1s refund 1", "ok 1"),
-            // Of the window one came back too.
+            // One came back to the window, too.
             ("1s try_acquire 1", "ok 0"),
             ("5s peek 0", "ok 1"),
             ("6s peek 0", "ok 1"),

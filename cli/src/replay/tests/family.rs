@@ -1,8 +1,8 @@
-//! `parent`: a permit is charged to a pool and to all above it, or to none. All windows here are of 10 s.
+//! `parent`: a permit is charged to a pool and to all above it, or to none. All windows here are 10 s long.
 
 use super::{answers, check_limits, request};
 
-/// A window of `limit` in 10 s, with `more` about the limit.
+/// Configures a window of `limit` in 10 s, with `more` options of the limit.
 fn window(name: &str, limit: u64, more: &str) -> String {
     format!(
         "[[limit]]\nname = \"{name}\"\n{more}\n\
@@ -10,7 +10,7 @@ fn window(name: &str, limit: u64, more: &str) -> String {
     )
 }
 
-/// Two limits of `a` and `b`, below one of `vendor`.
+/// Configures the limits `a` and `b`, below the limit `vendor`.
 fn two(vendor: u64, a: u64, b: u64) -> String {
     let below = "parent = \"vendor\"";
     window("vendor", vendor, "") + &window("a", a, below) + &window("b", b, below)
@@ -46,7 +46,7 @@ fn a_user_is_charged_with_the_tenant_and_the_vendor_or_not_at_all() {
             ("tenant zed: 2s peek 1", "no 0 retry 8s"),
             ("vendor: 2s peek 3", "no 0 retry 8s"),
             ("vendor: 2s peek 4", "no 0 retry 9s"),
-            // All of 0 are gone: bo 1, acme 2, vendor 2.
+            // Permits of 0 s are gone: bo 1, acme 2, vendor 2.
             ("user acme/bo: 10s try_acquire 1", "ok 1"),
             ("vendor: 10s peek 0", "ok 2"),
             (
@@ -77,7 +77,7 @@ fn the_narrowest_of_all_says_what_one_call_may_take() {
             ("a: 0 acquire 2", "ok 0 wait 0"),
         ],
     );
-    // What no refill of the parent brings, no child ever has.
+    // Permits that no refill of the parent brings never reach a child.
     let still = "[[limit]]\nname = \"vendor\"\n\
                  rules = [{ kind = \"token_bucket\", capacity = 2, refill = 0, per = \"1s\" }]\n"
         .to_owned()
@@ -102,7 +102,7 @@ fn who_waits_in_one_limit_keeps_its_place_in_the_one_above() {
             ("b: 2s acquire 3 timeout 8s", "ok 0 wait 8s"),
             // At 10 s the vendor is full, and b too: until 20 s.
             ("b: 3s acquire 1", "ok 0 wait 17s"),
-            // a has one at 10 s, but nothing of the vendor before the last in its line is served.
+            // a has one at 10 s, but the vendor serves nothing before the last call in its line.
             ("a: 3s acquire 1 timeout 17s-1", "no 0 retry 17s wait 17s"),
             ("a: 3s acquire 1 timeout 17s", "ok 0 wait 17s"),
             ("vendor: 10s peek 0", "ok 0"),
@@ -116,7 +116,7 @@ fn who_waits_in_one_limit_keeps_its_place_in_the_one_above() {
 
 #[test]
 fn families_do_not_wait_for_each_other() {
-    // Each tenant is a family of its own here.
+    // Each tenant is its own family here.
     let config =
         window("tenant", 3, "keyed = true") + &window("user", 2, "keyed = true\nparent = \"tenant\"");
     check_limits(
@@ -139,9 +139,9 @@ fn what_comes_back_to_one_serves_those_that_wait_in_another() {
             ("a: 0 try_acquire 2", "ok 0"),
             ("b: 1s acquire 1", "ok 0 wait 9s"),
             ("b: 1s acquire 1", "ok 0 wait 9s"),
-            // One comes back to a and to the vendor: it is for the first that waits, and counts until 12 s.
+            // One comes back to a and to the vendor: it goes to the first call that waits, and counts until 12 s.
             ("a: 2s refund 1", "ok 0"),
-            // At 10 s the other one of 0 leaves, for the second that waits.
+            // At 10 s the other one of 0 s leaves, for the second call that waits.
             ("vendor: 10s peek 1", "no 0 retry 2s"),
             // a counts nothing any more, b one since 2 s and one since 10 s.
             ("a: 12s peek 0", "ok 1"),
@@ -197,7 +197,7 @@ fn new_rules_and_more_of_one_are_for_that_one_alone() {
             ("b: 5s acquire 1", "ok 0 wait 5s"),
             ("a: 5s top_up 1", "ok 0"),
             ("b: 5s peek 0", "ok 0"),
-            // One more of the vendor is for the one that waits.
+            // The top-up of the vendor goes to the call that waits.
             ("vendor: 6s top_up 1", "ok 0"),
             ("b: 9s peek 0", "ok 0"),
             ("b: 16s peek 0", "ok 2"),
@@ -221,7 +221,7 @@ fn a_call_in_flight_is_one_of_all_above() {
             // b is over at 3 s, the vendor counts two until 5 s.
             ("b: 1s try_acquire 1", "no 0 retry 4s"),
             ("b: 1s acquire 1", "ok 0 wait 4s"),
-            // That of a has ended: at 3 s b has room, too.
+            // The call of a has ended: at 3 s b has room, too.
             ("a: 2s refund 1", "ok 0"),
             ("vendor: 3s peek 1", "no 0 retry 2s"),
             ("vendor: 5s peek 1", "ok 1"),

@@ -30,7 +30,7 @@ fn those_that_wait_are_served_in_the_windows_that_follow() {
             ("1s try_acquire 2", "ok 1"),
             ("2s acquire 2 timeout 8s-1", "no 1 retry 8s wait 8s"),
             ("2s acquire 2 timeout 8s", "ok 0 wait 8s"),
-            // Behind it, in the window from 10 s, there is room for one; in the one from 20 s for three.
+            // Behind that call, the window from 10 s has room for one, and the window from 20 s for three.
             ("3s acquire 2", "ok 0 wait 17s"),
             ("3s acquire 1", "ok 0 wait 17s"),
             ("3s acquire 1", "ok 0 wait 27s"),

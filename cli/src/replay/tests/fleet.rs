@@ -1,8 +1,8 @@
-//! `--nodes`: what leasing makes of the same requests. Never more than the contract, and not much less.
+//! `--nodes`: leasing answers the same requests. Never more than the contract, and not much less.
 
 use super::*;
 
-/// What `nodes` nodes answer, 2 ms from the allocator.
+/// Returns the answers of `nodes` nodes, 2 ms from the allocator.
 fn leased(config: &str, nodes: usize, requests: &[String]) -> Vec<Value> {
     let config = Config::parse(config).expect("a good configuration");
     let shape = Shape { nodes, rtt: Duration::from_millis(2), seed: 1 };
@@ -43,7 +43,7 @@ fn a_call_waits_until_its_node_has_leased_enough_and_answers_stay_in_order() {
     ];
     let answers = leased(&config, 1, &requests);
     assert_eq!(answers[0]["ok"], true);
-    // Two of 0 leave after 10 s, a drift of 0.1 % and a round trip or so.
+    // Two of 0 s leave after 10 s, a drift of 0.1 % and about a round trip.
     let wait = answers[1]["wait_ns"].as_u64().expect("it is served");
     assert!((9_000_000_000..9_500_000_000).contains(&wait), "{wait}");
     assert_eq!((&answers[2]["ok"], &answers[2]["remaining"]), (&Value::from(true), &Value::from(0)));
@@ -73,17 +73,17 @@ fn what_comes_back_to_a_node_is_for_the_caller_that_waits_there() {
         request("0 acquire 2 timeout 1s"),
         request("1s acquire 1 timeout 9s"),
         request("1s acquire 1 timeout 9s"),
-        // One comes back at 2 s, for the first that waits; the other call is over at 5 s.
+        // One comes back at 2 s, for the first call that waits; the other call is over at 5 s.
         request("2s refund 1"),
         request("6s try_acquire 1"),
-        // Since 2 s and since 5 s: all of it comes back, and no more.
+        // In use since 2 s and since 5 s: both come back, and no more.
         request("6s refund 9"),
         request("6s peek 2"),
     ];
     let answers = leased(IN_FLIGHT, 1, &requests);
     assert_eq!(answers[0]["ok"], true);
     assert_eq!(waits(&answers[1]), 1_000_000_000);
-    // Its node asks once more before it has a second one.
+    // The node asks once more before it has a second permit.
     assert!((4_000_000_000..4_010_000_000).contains(&waits(&answers[2])), "{answers:?}");
     assert_eq!((&answers[3]["ok"], &answers[3]["remaining"]), (&Value::from(true), &Value::from(0)));
     assert_eq!(answers[4]["ok"], false);
@@ -104,8 +104,8 @@ fn what_comes_back_to_no_node_comes_back_to_the_one_that_has_had_it_for_longest(
         call("0", "one", "peek 0"),
         call("0", "two", "acquire 1 timeout 1s"),
         call("500ms", "one", "acquire 1 timeout 1s"),
-        // Two are in flight. It is the older one that ends: node two has it in hand, and gives it back when it has not
-        // needed it for a second.
+        // Two are in flight. The older call ends: node two has its permit in hand, and gives it back after a second
+        // without need.
         call("1s", "one", "acquire 1 timeout 4s"),
         call("1500ms", "", "refund 1"),
         // Nothing is in flight there any more.
@@ -118,8 +118,8 @@ fn what_comes_back_to_no_node_comes_back_to_the_one_that_has_had_it_for_longest(
     assert_eq!((&answers[4]["remaining"], &answers[5]["remaining"]), (&Value::from(1), &Value::from(1)));
 }
 
-/// Ten a second on four nodes, each of which takes 100 ms and is handed back: one is in flight on average, of two that
-/// may be.
+/// Ten calls a second on four nodes. Each takes 100 ms and is handed back: one is in flight on average, of two that may
+/// be.
 #[test]
 fn calls_that_come_back_leave_room_for_the_next() {
     let calls = (0..300).flat_map(|call| {
@@ -141,7 +141,7 @@ fn a_limit_in_shadow_mode_refuses_nothing_on_its_nodes() {
     let answers = leased(&config, 1, &requests);
     assert!(answers.iter().all(|answer| answer["ok"] == true), "{answers:?}");
     let passed: Vec<bool> = answers.iter().map(|answer| answer.get("shadow").is_some()).collect();
-    // Two were there, and are not again before 11 s.
+    // Two were there, and do not come back before 11 s.
     assert_eq!(passed.iter().filter(|passed| !**passed).count(), 2, "{answers:?}");
     assert_eq!((passed[0], &passed[8..]), (false, &[true; 3][..]));
     assert_eq!(answers[8]["wait_ns"], 0);
@@ -166,7 +166,7 @@ fn what_is_above_bounds_what_one_call_may_take() {
     assert_eq!(answers[2]["ok"], true);
 }
 
-/// `set` of a window of `limit` in 10 s at `at`.
+/// Sets a window of `limit` in 10 s at `at`.
 fn window_of(at: &str, limit: u64, carry: &str) -> String {
     let mut set: Value = serde_json::from_str(&request(&format!("{at} set 0"))).expect("JSON");
     set["rules"] = json!([{ "kind": "sliding_window", "limit": limit, "per": "10s", "margin": "0s" }]);
@@ -174,7 +174,7 @@ fn window_of(at: &str, limit: u64, carry: &str) -> String {
     set.to_string()
 }
 
-/// A hundred calls in the first second, which is all there is until 10 s.
+/// A hundred calls in the first second, which is all that the limit has until 10 s.
 fn used_up() -> Vec<String> {
     (0..100).map(|call| request(&format!("{}ms acquire 1 timeout 1s", 1_000 + call * 5))).collect()
 }
@@ -189,7 +189,7 @@ fn those_that_wait_hear_of_new_rules_and_of_more_permits_within_a_round_trip() {
         let used = answers[..100].iter().filter(|answer| answer["ok"] == true).count();
         assert!(used >= 98, "{used} of 100");
         let wait = waits(&answers[100]);
-        // It hears after 1 ms, and has an answer to a new ask after 2 more.
+        // The node hears after 1 ms, and has an answer to a new ask after 2 more.
         assert!((1_000_000_000..1_010_000_000).contains(&wait), "{wait}");
         assert_eq!((&answers[101]["ok"], &answers[102]["ok"]), (&Value::from(true), &Value::from(true)));
     }
@@ -202,7 +202,7 @@ fn what_a_limit_is_lowered_to_holds_when_what_was_admitted_has_left() {
     requests.push(window_of("3s", 10, "as_is"));
     requests.extend((0..200).map(|call| request(&format!("{}ms try_acquire 1", 4_000 + call * 100))));
     let answers = leased(&config, 2, &requests);
-    // From 4 s to 24 s: nothing before those of 1 s leave at 11 s, and then ten in any ten seconds.
+    // From 4 s to 24 s: none before the calls of 1 s leave at 11 s, and then ten in any ten seconds.
     let admitted: Vec<usize> = (0..200).filter(|&call| answers[101 + call]["ok"] == true).collect();
     assert!(admitted.first().is_some_and(|&call| call >= 70), "{admitted:?}");
     assert!((9..=20).contains(&admitted.len()), "{admitted:?}");

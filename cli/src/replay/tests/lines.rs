@@ -1,4 +1,4 @@
-//! What is no request, who it is for, and other forms than JSON.
+//! Lines that are not requests, the limits and keys of requests, and formats other than JSON.
 
 use super::{answers, check};
 
@@ -35,7 +35,7 @@ fn a_bad_line_is_answered_with_what_is_wrong_and_changes_nothing() {
         "{\"ok\":false,\"remaining\":0,\"error\":\"line 7: key \\\"\\\" is empty\"}",
         "{\"ok\":false,\"remaining\":0,\"error\":\"line 8: permits: invalid type: string \\\"1\\\", \
          expected u64 (column 58)\"}",
-        // The 99 of a bad line is no time either: two count until 10 s.
+        // The time 99 of a bad line does not count: two count until 10 s.
         "{\"ok\":false,\"remaining\":0,\"retry_after_ns\":10000000000}",
     ];
     let answers = answers(CONFIG, &lines.join("\r\n"));

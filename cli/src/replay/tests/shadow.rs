@@ -1,4 +1,4 @@
-//! `shadow`: nothing is refused, and what would have been is marked.
+//! `shadow`: no call is refused, and a call that would have been is marked.
 
 use super::check_limits;
 
@@ -17,7 +17,7 @@ fn what_would_be_refused_passes_and_takes_nothing() {
             ("1s try_acquire 1", "ok 0"),
             ("1s try_acquire 4", "pass 0"),
             ("1s try_acquire 0", "ok 0"),
-            // The two of 0 are gone, and nothing else was charged.
+            // The two of 0 s are gone, and nothing else was charged.
             ("10s peek 0", "ok 2"),
         ],
     );

@@ -40,8 +40,8 @@ fn those_that_wait_are_served_as_single_permits_leave() {
             ("5s acquire 2 timeout 5s", "ok 0 wait 5s"),
             ("6s acquire 1", "ok 0 wait 8s"),
             ("7s acquire 1", "ok 0 wait 13s"),
-            // The older two come back, of 0: the first is served at 8 s, and the others at 14 s and at 18 s. From then on one
-            // more may come.
+            // The older two, of 0 s, come back: the first call is served at 8 s, and the others at 14 s and at 18 s.
+            // From then on one more may come.
             ("8s refund 2", "ok 0"),
             ("14s peek 1", "no 0 retry 4s"),
             ("18s peek 1", "ok 1"),

@@ -1,4 +1,4 @@
-//! `sliding_window`: 3 in any 10 s, unless a test says otherwise.
+//! `sliding_window`: 3 in any 10 s, unless a test sets another.
 
 use super::check;
 
@@ -54,7 +54,7 @@ fn a_wait_that_is_exactly_the_timeout_is_in_time_and_one_that_fails_books_nothin
             ("0 try_acquire 3", "ok 0"),
             ("1s acquire 2 timeout 9s-1", "no 0 retry 9s wait 9s"),
             ("1s acquire 2 timeout 9s", "ok 0 wait 9s"),
-            // From 10 s on one is free: a call that comes later waits behind, but no longer than that.
+            // From 10 s on one is free: a later call waits behind the first, but no longer than that.
             ("2s acquire 1 timeout 8s", "ok 0 wait 8s"),
             // All three count until 20 s: the next one waits until then.
             ("3s acquire 1 timeout 17s-1", "no 0 retry 17s wait 17s"),
@@ -76,7 +76,7 @@ fn no_caller_overtakes_those_that_wait() {
         &[
             ("0 try_acquire 2", "ok 1"),
             ("1 acquire 3", "ok 0 wait 10s-1"),
-            // One is free; it is for the one that waits. Those three are served at 10 s and count until 20 s.
+            // One is free; it is for the call that waits. That call gets three at 10 s, which count until 20 s.
             ("2 try_acquire 1", "no 0 retry 20s-2"),
             ("2 acquire 1 timeout 20s-2", "ok 0 wait 20s-2"),
             ("10s peek 1", "no 0 retry 10s"),
@@ -102,7 +102,7 @@ fn what_comes_back_counts_no_more_and_what_was_never_taken_brings_nothing() {
             ("3 try_acquire 1", "ok 2"),
             ("4 try_acquire 2", "ok 0"),
             ("5 acquire 1", "ok 0 wait 10s-2"),
-            // The older one comes back, so the one that waits is served now; two of 4 and one of 6 count.
+            // The older one comes back, so the call that waits is served now; two of 4 and one of 6 count.
             ("6 refund 1", "ok 0"),
             ("10s+3 peek 1", "no 0 retry 1"),
             ("10s+4 peek 1", "ok 2"),
@@ -119,7 +119,7 @@ fn time_that_goes_backwards_is_no_time() {
         &[
             ("5s try_acquire 3", "ok 0"),
             ("1s try_acquire 1", "no 0 retry 10s"),
-            // Its wait begins at 5 s too.
+            // The wait begins at 5 s, too.
             ("0 acquire 1 timeout 10s", "ok 0 wait 10s"),
             ("15s-1 peek 1", "no 0 retry 1"),
             ("15s peek 1", "ok 2"),
