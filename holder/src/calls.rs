@@ -86,37 +86,37 @@ impl SessionCalls {
         self.cap.is_some()
     }
 
-    /// Permits held and in use.
+    /// Returns the permits held and in use.
     pub fn busy(&self) -> u64 {
         self.busy
     }
 
-    /// Permits spent whose calls are in flight; `None` if the allocator does not count them.
+    /// Returns the permits spent whose calls are in flight; `None` if the allocator does not count them.
     pub fn running(&self) -> Option<u64> {
         self.cap.map(|_| self.running)
     }
 
-    /// Permits spent on calls whose end no caller will report.
+    /// Returns the permits spent on calls whose end no caller will report.
     pub fn unguarded(&self) -> u64 {
         self.unguarded
     }
 
-    /// Permits spent whose calls may be in flight, without the unguarded ones that the allocator knows.
+    /// Returns the permits spent whose calls may be in flight, without the unguarded ones that the allocator knows.
     pub(crate) fn left_running(&self) -> Option<u64> {
         self.running().map(|running| running + self.unguarded.saturating_sub(self.reported))
     }
 
-    /// The most to have in hand and in use, where a permit may be spent again.
+    /// Returns the most to have in hand and in use, where a permit may be spent again.
     pub fn hold(&self) -> Option<u64> {
         self.cap.and_then(|cap| cap.hold)
     }
 
-    /// Permits ever taken to be spent again.
+    /// Returns the permits ever taken to be spent again.
     pub(crate) fn taken(&self) -> u64 {
         self.usage.taken
     }
 
-    /// Permits that calls got without spending them: in use now, or in use before.
+    /// Returns the permits that calls got without spending them: in use now, or in use before.
     pub(crate) fn used(&self) -> u64 {
         self.busy + self.used
     }
@@ -148,7 +148,7 @@ impl SessionCalls {
         }
     }
 
-    /// Records that calls with `permits` have ended, while `in_hand` others are not in use. No permit is spent again
+    /// Records that calls with `permits` have ended; `in_hand` permits are held and not in use. No permit is spent again
     /// while the limit `is_stopped`.
     pub(crate) fn hand_back(&mut self, permits: u64, in_hand: u64, is_stopped: bool, now: Moment) -> Ended {
         let part = self.part(permits, now);

@@ -1,5 +1,5 @@
-//! The exchanges of a node with its allocators: which allocator is asked, in which session, which answer is believed,
-//! how long an exchange takes, and when the next one may begin. A driver sends the exchanges and reports their results.
+//! The exchanges of a node with its allocators. This decides which allocator is asked, in which session, which answer
+//! is believed, and when the next exchange may begin. A driver sends the exchanges and reports their results.
 //!
 //! One exchange is open at a time. It ends with [`Connection::on_answer`] or [`Connection::on_failure`].
 

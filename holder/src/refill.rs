@@ -62,7 +62,7 @@ const HAND_BACKS_PER_TERM: u32 = 4;
 /// The term until the first grant.
 const INITIAL_TERM: Duration = Duration::from_millis(500);
 
-/// One node's side of one pool. Only the background task writes it.
+/// One node's side of one pool. The background task drives it, and handles call it under the pool's lock.
 #[derive(Clone, Debug)]
 pub struct Refill<P> {
     /// Permits ever put into the slot, and ever taken out of it unspent. The difference is spent or in the slot.

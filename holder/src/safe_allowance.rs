@@ -197,8 +197,8 @@ mod tests {
     }
 
     proptest! {
-        /// The law of a share, on any clock within the drift, for calls of any size: the spends of its holder in any
-        /// window of real time are no more than the share.
+        /// In any window of real time the holder of a share spends no more than the share. This holds on any clock within
+        /// the drift, and for calls of any size.
         #[test]
         fn no_window_holds_more_than_the_share(
             permits in 1u64..12,

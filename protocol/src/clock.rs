@@ -24,7 +24,7 @@ pub struct Instants {
 }
 
 impl Clock {
-    /// Returns the clock, of which there is one.
+    /// Returns the clock of the machine.
     pub const fn since_boot() -> Self {
         Clock(())
     }

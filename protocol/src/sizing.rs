@@ -21,7 +21,7 @@ pub fn mean(demand_milli: u64, span: Duration) -> u128 {
     u128::from(demand_milli) * u128::from(nanos(span))
 }
 
-/// Returns the most permits that a demand of `demand_milli` permits per 1,000 s nearly ever spends in `term`: the mean,
+/// Returns the permits that a demand of `demand_milli` permits per 1,000 s hardly ever exceeds in `term`. This is the mean,
 /// rounded to the nearest, plus a safety stock of three standard deviations.
 ///
 /// A demand below a tenth of a permit a term needs nothing. Such a node asks for each call, rather than holding a

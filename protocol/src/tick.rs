@@ -39,7 +39,7 @@ impl CoarseClock {
         Some(CoarseClock { step_ns: step.subsec_nanos() })
     }
 
-    /// Returns the system's coarse clock, of which there is none here.
+    /// Returns `None`: this platform has no coarse clock.
     #[cfg(not(target_os = "linux"))]
     pub fn try_new() -> Option<Self> {
         None

@@ -67,7 +67,7 @@ pub struct RateBody {
 /// The answer to [`LeasesRequest`]: one entry for each ask, in the same order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeasesResponse<N = String> {
-    /// Number of the allocator's process that answered.
+    /// Number of the allocator's life that answered. It changes with a restart, and when the books are lost.
     pub epoch: u64,
     /// Session of the exchange that is answered. The node discards an answer to another session or exchange.
     pub session: u64,

@@ -13,8 +13,8 @@ const LOW_WATER_RTTS: u32 = 3;
 pub(super) const GUARD: Duration = Duration::from_millis(10);
 
 impl<P: Pacer> Refill<P> {
-    /// Returns the number of free permits at which it is time to ask for more: what is likely to be spent until the
-    /// answer comes, but at most half of the target.
+    /// Returns the number of free permits at which it is time to ask for more. These are the permits that callers will
+    /// likely spend until the answer comes, but at most half of the target.
     pub(super) fn low_water(&self, rtt: Duration) -> u64 {
         need(self.demand.milli(), low_water_span(rtt)).min(self.target(rtt) / 2)
     }

@@ -394,8 +394,8 @@ fn who_doubts_what_it_was_told_asks_ten_times_a_second_at_most_and_wants_nothing
     assert!((10..=13).contains(&asks), "{asks} asks in a second");
 }
 
-/// The bug: a caller works off a batch now and then, and tries no more until the next one. What it had wanted when the
-/// allocator restarted was not asked for before the next batch.
+/// The bug: a caller works off a batch now and then, and tries no more until the next one. The permits it wanted when the
+/// allocator restarted were not asked for before the next batch.
 #[test]
 fn what_was_asked_for_in_vain_is_asked_for_again_though_no_caller_tries_once_more() {
     let (slot, mut refill) = holding(10);

@@ -44,7 +44,7 @@ impl<P: Pacer> Refill<P> {
     pub fn forget(&mut self, slot: &impl Permits) {
         self.count_from_zero(slot);
         if self.asked.is_some_and(|ask| ask.want > 0) {
-            // It was asked for in vain.
+            // The last ask was in vain: its attempts count as new.
             self.attempted = 0;
         }
         self.phase = Phase::Active;
@@ -157,7 +157,7 @@ impl<P: Pacer> Refill<P> {
         self.is_known = true;
     }
 
-    /// Records that the last ask got no answer, so that it may be repeated as soon.
+    /// Records that the last ask got no answer: the next one is due as early as the last one was.
     pub(super) fn asks_ahead_again(&mut self) {
         if let Some(unrecognised) = &mut self.unrecognised {
             unrecognised.is_answered = false;

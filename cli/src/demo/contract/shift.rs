@@ -6,8 +6,8 @@ use lessor_protocol::Moment;
 use serde::Serialize;
 use std::time::Duration;
 
-/// The part of a contract that counts as all of it, in percent: the margin between the two counts, and calls on their
-/// way, leave one or two percent that are never used.
+/// The part of a contract that counts as all of it, in percent. The margin between the two counts, and calls on their
+/// way, leave one or two percent unused.
 const WHOLE_PERCENT: u64 = 97;
 
 /// Observations since the change.

@@ -1,5 +1,5 @@
-//! Plays a node's part of a trace: makes each request when it comes due, lets it wait for a permit up to its patience,
-//! and records the instant at which it was admitted.
+//! Plays a node's part of a trace. Each request is made when it comes due, and waits for a permit up to its patience.
+//! The instant at which it was admitted is recorded.
 
 use super::orders::Orders;
 use super::{PROGRESS_EVERY, say_progress, ticks};

@@ -139,8 +139,8 @@ fn bad_rules_change_nothing() {
     );
 }
 
-/// The bug: a key of which nothing was taken before its limit was changed began at the new `initial`, as if it had not
-/// existed: with 60 of 60 where one permit had come.
+/// The bug: a key that was not used before its limit was changed began at the new `initial`, as if it had not existed. It
+/// had 60 of 60 where one permit had come.
 #[test]
 fn a_key_that_was_never_used_goes_on_through_a_change() {
     let limit = |name: &str, keyed: bool| {
