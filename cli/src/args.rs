@@ -54,7 +54,7 @@ pub(crate) enum Command {
     /// Make throw-away certificates, to try encryption out.
     #[command(after_help = TLS_EXAMPLE)]
     Tls(TlsArgs),
-    /// Make, list and revoke the tokens that prove to allocators who asks.
+    /// Make, list and revoke the tokens that prove an identity to allocators.
     #[command(after_help = TOKEN_EXAMPLE)]
     Token(TokensArgs),
     /// Run a fleet of processes that share a vendor's contract, or replay real traffic.

@@ -1,8 +1,8 @@
 //! Which of several allocators is asked, and in which session. Pure: the background task reports results of exchanges
 //! and passes random numbers.
 //!
-//! A node stays with one allocator for as long as it answers. Nothing is kept of an allocator that was left. A session
-//! reports what it got from one allocator to no other, nor to the same one after it counts anew.
+//! A node stays with one allocator for as long as the allocator answers. A session that was answered ends when its
+//! allocator is left. So an allocator never hears of leases from another one, nor of its own from before it was left.
 
 use lessor_protocol::PERMITS_MAX;
 

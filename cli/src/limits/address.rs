@@ -46,7 +46,7 @@ impl TokenArgs {
 /// Certificates for `https://`. All files are in PEM form.
 #[derive(Debug, Args)]
 pub(crate) struct TlsArgs {
-    /// The authorities to believe in place of those of this machine, for https://.
+    /// The authorities to trust instead of those of this machine, for https://.
     #[arg(long, value_name = "FILE", env = "LESSOR_CA", global = true)]
     ca: Option<PathBuf>,
     /// The certificate to show to an allocator that asks for one.

@@ -113,7 +113,7 @@ pub(crate) enum CarryOverArg {
     AsIs,
     /// The same share of the limit is left.
     Proportional,
-    /// What is left changes by the change of the limit.
+    /// The permits left change by as much as the limit.
     Additive,
     /// Balances begin anew; permits that are out are charged.
     Reset,

@@ -57,7 +57,7 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// Whether asks of this pool may wait for others: it is called seldom, and hands on no steady flow.
+    /// Whether asks of this pool may wait for others: it is called seldom, and other sessions wait for nothing of it.
     pub fn is_rare(&self, slot: &impl Permits, seen: Seen) -> bool {
         let tried = self.attempts(slot, seen).saturating_sub(self.attempted);
         tried <= RARE_TRIES
