@@ -1,5 +1,5 @@
-//! What operators do to limits while they are in use: top up, pause, resume, block, and with [`put`] put and take away. Each is
-//! decoded, handed to the allocator, told to those who listen, and answered.
+//! Changes that operators make to limits in use: top up, pause, resume, block, and, in [`put`], put and remove. Each
+//! request is decoded, handed to the allocator, announced as an event, and answered.
 
 use super::decider::{Decider, PARAMETERS, whole};
 use super::object::object;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub(super) type Parameters = Result<Query<BTreeMap<String, String>>, QueryRejection>;
 pub(super) type Rest = Result<Path<String>, PathRejection>;
 
-/// Longest name of a top-up.
+/// Longest id of a top-up, in bytes.
 const TOP_UP_NAME_MAX: usize = 128;
 
 /// `DELETE /v1/limits/{name}`, and `DELETE /v1/limits/{name}/nodes/{node}/block`.
@@ -93,7 +93,7 @@ pub(super) async fn act(
 }
 
 /// # Errors
-/// If `visitor` may not operate the limit called `name`.
+/// If `visitor` has no right to operate the limit called `name`.
 fn operates(shared: &Arc<Shared>, visitor: &Visitor, name: &str) -> Result<(), Problem> {
     visitor.needs_of(shared, "operate", name, |rights| rights.may_operate(name))
 }
@@ -120,7 +120,7 @@ async fn top_up(
     if id.is_some_and(|id| id.len() > TOP_UP_NAME_MAX) {
         return Err(Problem::invalid("id", format!("id is longer than {TOP_UP_NAME_MAX} bytes")));
     }
-    // The pool of a pattern's name is topped up by that name.
+    // A pool of a pattern limit is topped up under the name that matched.
     let (was_made, available) = shared.with(|registry, now| {
         let limit = registry.limit_for(name).ok_or_else(|| show::limit_unknown(name))?;
         let detail = match &limit.config().upstream {
@@ -156,7 +156,8 @@ async fn top_up(
 }
 
 /// # Errors
-/// If `id` is that of a top-up by another number of permits: it would be taken for that one, and add nothing.
+/// If `id` was used before for another number of permits: the limit would take the request for that top-up, and add
+/// nothing.
 fn check_id(limit: &Limit, id: Option<&str>, permits: u64) -> Result<(), Problem> {
     match id.and_then(|id| Some((id, limit.topped_up_as(id)?))) {
         Some((id, before)) if before != permits => {
@@ -201,14 +202,14 @@ async fn block(
     let more = [("node", node.as_str().into()), ("before", was_blocked.into()), ("after", true.into())];
     decider.has_done(shared, "block", name, more).await;
     tracing::info!(limit = %name, %node, "a node was blocked");
-    // Most likely it is mistyped, or comes to another allocator.
+    // An unknown node is most likely mistyped, or asks another allocator.
     let first = shared.with(|registry, _| registry.sessions_after(Some(&(node.clone(), 0)), 1));
     let is_known = first.iter().any(|((known, _), _)| known == node);
     Ok(json(json!({ "limit": name, "blocked": node.as_str(), "is_known": is_known }).to_string()))
 }
 
-/// Decides about a limit, and waits until that is durable: here or, where several allocators lend it, for all of them. Returns
-/// whether the pause or block was there before.
+/// Makes `decision` about a limit, and waits until it is durable: in this allocator or, for a limit that several
+/// allocators lend, in their store. Returns whether the pause or block was there before.
 async fn decide(shared: &Shared, name: &str, decision: &Decision) -> Result<bool, Problem> {
     let unknown = || show::limit_unknown(name);
     let upstream = shared.with(|registry, _| Some(registry.limit(name)?.upstream().cloned()));
@@ -229,13 +230,13 @@ async fn decide(shared: &Shared, name: &str, decision: &Decision) -> Result<bool
     Ok(was_so)
 }
 
-/// Waits until all decisions up to now are durable.
+/// Waits until all decisions made so far are durable.
 pub(super) async fn durable(shared: &Shared) -> Result<(), Problem> {
     let batch = shared.with(|registry, _| registry.next_batch());
     Ok(shared.durable(batch).await?)
 }
 
-/// The limit and the node in `{name}/nodes/{node}/block`.
+/// Splits `{name}/nodes/{node}/block` into the limit and the node.
 fn blocking(rest: &str) -> Option<(&str, &str)> {
     rest.strip_suffix("/block")?.split_once("/nodes/")
 }
@@ -279,7 +280,7 @@ pub(super) fn carry_over(query: &BTreeMap<String, String>) -> Result<CarryOver, 
     })
 }
 
-/// Refuses members that mean nothing: they would be taken for something that is done.
+/// Refuses unknown members: the client would believe that they had an effect.
 fn only(body: &Value, known: &[&str]) -> Result<(), Problem> {
     let stray = body.as_object().and_then(|body| body.keys().find(|name| !known.contains(&name.as_str())));
     match stray {

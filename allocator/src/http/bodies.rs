@@ -1,6 +1,6 @@
-//! How much memory bodies take that are being read, over all connections. One that comes in pieces is kept until it is whole, and its
-//! peer may take seconds for that: thousands of large ones at once would take all memory there is. Short ones and long ones have room
-//! of their own, and each address has a part of either.
+//! Memory of request bodies that are being read, bounded over all connections. A body that arrives in pieces is kept
+//! until it is whole, which may take its peer seconds: thousands of large ones at once would exhaust memory. Short and
+//! long bodies have separate room, and each address has a share of either.
 
 use super::body::BODY_MAX;
 use crate::addresses::{Address, network};
@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Bytes of all long ones: as many as of 48 of the largest. Those that come in one piece, as nearly all do, take none of it.
+/// Room for all long bodies, in bytes: 48 of the largest. A body in one piece, as nearly all are, takes none of it.
 const LONG_ROOM: usize = 48 << 20;
 
-/// A body up to so many bytes is a short one.
+/// Largest short body, in bytes.
 const SHORT_MAX: usize = 16 << 10;
 
-/// Bytes of all short ones, so that long ones that trickle keep out none of them: a thousand.
+/// Room for all short bodies, in bytes: a thousand of the largest. Long bodies that trickle keep none of them out.
 const SHORT_ROOM: usize = SHORT_MAX << 10;
 
-/// What all of them take.
+/// Memory that all bodies take.
 #[derive(Debug)]
 pub(crate) struct Bodies {
     short: Room,
@@ -30,11 +30,11 @@ pub(crate) struct Bodies {
 struct Room {
     max: usize,
     taken: Arc<AtomicUsize>,
-    /// Bytes of each address.
+    /// Bytes held for each address.
     addresses: Places<Address>,
 }
 
-/// What one of them takes, until it is dropped.
+/// Memory that one body takes, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
     short: Room,
@@ -45,18 +45,18 @@ pub(super) struct Held {
 }
 
 impl Bodies {
-    /// None yet. Of `connections_max` connections an address may have `per_address`, and as large a part of this, too.
+    /// Makes empty room. An address gets `per_address / connections_max` of it, as it does of the connections.
     pub(crate) fn new(connections_max: usize, per_address: usize) -> Self {
         let room = |max: usize, largest: usize| {
             let part = max as u128 * per_address as u128 / connections_max.max(1) as u128;
-            // One of them at least is read.
+            // Every address has room for one body of the largest size.
             let part = usize::try_from(part).unwrap_or(max).clamp(largest, max);
             Room { max, taken: Arc::default(), addresses: Places::new(part) }
         };
         Bodies { short: room(SHORT_ROOM, SHORT_MAX), long: room(LONG_ROOM, BODY_MAX) }
     }
 
-    /// Another one, from `address` if that is known, which takes nothing yet.
+    /// Begins a body from `address`, if that is known. It takes no room yet.
     pub(super) fn begin(&self, address: Option<Address>) -> Held {
         let (short, long) = (self.short.clone(), self.long.clone());
         Held { short, long, address: address.map(network), is_long: false, bytes: 0 }
@@ -69,13 +69,13 @@ impl Bodies {
 }
 
 impl Room {
-    /// Takes `bytes` more for `address`; whether there is room for that.
+    /// Takes `bytes` more for `address`. Returns whether there was room.
     fn take(&self, address: Option<Address>, bytes: usize) -> bool {
         if address.is_some_and(|address| !self.addresses.take(address, bytes)) {
             return false;
         }
         let sum = |taken: usize| taken.checked_add(bytes).filter(|sum| *sum <= self.max);
-        // Nothing else is read by what this says.
+        // The counter guards no other memory.
         let is_taken = self.taken.fetch_update(Relaxed, Relaxed, sum).is_ok();
         if let (false, Some(address)) = (is_taken, address) {
             self.addresses.give_back(address, bytes);
@@ -92,13 +92,13 @@ impl Room {
 }
 
 impl Held {
-    /// Takes `bytes` from now on, which are not fewer than before; whether there is room for that.
+    /// Raises the room of this body to `bytes`, which is no less than before. Returns whether there was room.
     pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
         let is_long = bytes > SHORT_MAX;
         let room = if is_long { &self.long } else { &self.short };
         let is_taken = match is_long == self.is_long {
             true => room.take(self.address, bytes.saturating_sub(self.bytes)),
-            // It was short: its place among those is free for another one.
+            // A short body has become a long one: its short room is free again.
             false => {
                 let is_taken = room.take(self.address, bytes);
                 if is_taken {
@@ -131,7 +131,7 @@ mod tests {
         Some(Address::Ip([10, 0, 0, n].into()))
     }
 
-    /// How many of `held` grow to so many bytes.
+    /// Counts the bodies of `held` that could grow to `bytes`.
     fn grown(held: &mut [Held], bytes: usize) -> usize {
         held.iter_mut().filter_map(|body| body.grow_to(bytes).then_some(())).count()
     }
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(grown(&mut short, SHORT_MAX), (SHORT_ROOM / 4) / SHORT_MAX);
         drop((one, short));
         assert_eq!(bodies.held(), 0);
-        // Whatever the part is, it has room for one.
+        // The share of an address has room for at least one body.
         assert!(Bodies::new(usize::MAX, 1).begin(address(1)).grow_to(BODY_MAX));
     }
 }

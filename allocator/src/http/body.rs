@@ -1,5 +1,5 @@
-//! Reading a request's body: JSON, not too large, not too slow, and not beside too many others. Handlers that take one call [`of`] or
-//! [`read`].
+//! Reading a request's body: JSON of bounded size, within a time limit, and within the room of all bodies. Handlers
+//! that take a body call [`of`] or [`read`].
 
 use super::bodies::{Bodies, Held};
 use super::problem::Problem;
@@ -14,24 +14,24 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-/// The largest body. A thousand asks with the longest names are 545 kB (a test measures it); twice that leaves
-/// room for escapes. More would let one request occupy the allocator for longer than a lease is worth.
+/// The largest body, in bytes. A thousand asks with the longest names are 545 kB (a test measures it), and twice that
+/// leaves room for escapes. A larger one would occupy the allocator for longer than a lease is worth.
 pub(super) const BODY_MAX: usize = 1 << 20;
 
-/// How much of a body that is too large is read and thrown away before the answer. A client that gets an answer
-/// while it is still sending mostly sees a broken connection instead. But the server does not read without end.
+/// How many bytes of a body that is too large are read and discarded before the answer. A client that is answered while
+/// it is still sending mostly sees a broken connection instead. The bound keeps the server from reading without end.
 const DRAIN_MAX: usize = 16 << 20;
 
-/// How long a body may take to arrive. Nodes send theirs in one piece; longer only helps those who trickle.
+/// How long a body may take to arrive. Nodes send theirs in one piece; a longer time only helps peers that trickle.
 const BODY_WAIT: Duration = Duration::from_secs(5);
 
-/// The body of `request`, which came by the routes.
+/// Reads the body of `request`, which came by the routes.
 pub(super) async fn of(shared: &Shared, request: Request<Body>) -> Result<Bytes, Problem> {
     let address = request.extensions().get::<Origin>().and_then(|origin| origin.address);
     read(shared.bodies(), address, request).await
 }
 
-/// The body of `request` from `address`, one of `bodies` as long as it is kept.
+/// Reads the body of `request` from `address`. The body counts among `bodies` for as long as it is kept.
 pub(super) async fn read<B>(
     bodies: &Bodies,
     address: Option<Address>,
@@ -57,8 +57,8 @@ where
     }
 }
 
-/// What `reading` comes to, if all of it has arrived already. Nearly every body has, and needs no timer. The connection hands a body
-/// over once it was asked for it, so it is asked twice.
+/// Returns the output of `reading` if all of the body has arrived already. Nearly every body has, and then needs no
+/// timer. The connection hands a body over only after it was polled once, so `reading` is polled twice.
 async fn at_once<T>(mut reading: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     let mut was_asked = false;
     poll_fn(|cx| match reading.as_mut().poll(cx) {
@@ -73,21 +73,22 @@ async fn at_once<T>(mut reading: Pin<&mut impl Future<Output = T>>) -> Option<T>
     .await
 }
 
-/// A body that comes in pieces, as much of it as is there.
+/// The part of a body that has arrived, if it comes in pieces.
 struct Kept {
     bytes: Vec<u8>,
     held: Held,
 }
 
 impl Kept {
-    /// The same with `more`.
+    /// Appends `more`.
     fn with(mut self, more: &[u8]) -> Result<Self, Problem> {
         let length = self.bytes.len() + more.len();
         if length > BODY_MAX {
             return Err(too_large());
         }
         if length > self.bytes.capacity() {
-            // Twice the room each time, if there is that much: a body that trickles is not copied for each of its pieces.
+            // The capacity doubles if there is room for that: a body that trickles is not copied for each of its
+            // pieces.
             let twice = (2 * self.bytes.capacity()).clamp(length, BODY_MAX);
             let room = [twice, length].into_iter().find(|room| self.held.grow_to(*room)).ok_or_else(full)?;
             self.bytes.reserve_exact(room - self.bytes.len());
@@ -108,11 +109,11 @@ where
     B: HttpBody<Data = Bytes> + Unpin,
 {
     let first = next_piece(&mut body).await?.unwrap_or_default();
-    // Nearly all come in one piece, which need not be copied, nor waits for another one.
+    // Nearly all bodies come in one piece, which is neither copied nor waits for another one.
     if body.is_end_stream() && first.len() <= BODY_MAX {
         return Ok(first);
     }
-    // Once it is refused, nothing of it is kept, and the rest is thrown away.
+    // After a refusal nothing of the body is kept, and the rest is discarded.
     let (mut kept, mut seen) = (Ok(Kept { bytes: vec![], held }), 0usize);
     let mut piece = Some(first);
     while let Some(bytes) = piece {
@@ -126,12 +127,12 @@ where
     kept.map(Bytes::from_owner)
 }
 
-/// The next bytes, or `None` at the end.
+/// Returns the next bytes, or `None` at the end.
 async fn next_piece<B: HttpBody<Data = Bytes> + Unpin>(body: &mut B) -> Result<Option<Bytes>, Problem> {
     let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await;
     match frame {
         None => Ok(None),
-        // A frame without data has trailers, which the server does not read.
+        // A frame without data holds trailers, which the server does not read.
         Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
         Some(Err(_)) => Err(Problem::malformed("the body broke off")),
     }
@@ -143,14 +144,14 @@ fn check_media(headers: &HeaderMap) -> Result<(), Problem> {
     if !essence.trim().eq_ignore_ascii_case("application/json") {
         return Err(Problem::wrong_media("the body must be JSON: say content-type: application/json"));
     }
-    // Nothing is ever unpacked: a few bytes cannot become gigabytes.
+    // The server never decompresses: a few bytes cannot become gigabytes.
     if headers.contains_key(CONTENT_ENCODING) {
         return Err(Problem::wrong_media("the body must not be compressed: leave out content-encoding"));
     }
     Ok(())
 }
 
-/// What the sender says the length is; zero if it does not say.
+/// Returns the declared length of the body in bytes, or zero if there is none.
 fn declared_length(headers: &HeaderMap) -> usize {
     let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     length.and_then(|length| length.parse().ok()).unwrap_or_default()
@@ -175,7 +176,7 @@ mod tests {
     use std::task::Context;
     use tokio::task::JoinSet;
 
-    /// A body that says these pieces. Then it ends, or falls silent.
+    /// A body of these pieces, which then ends or stalls.
     struct Said {
         pieces: VecDeque<Bytes>,
         ends: bool,

@@ -1,4 +1,4 @@
-//! Which changes of a limit are larger than most, so that an operator has to confirm them: a typo is mostly a zero too many.
+//! Decides which changes of a limit are so large that an operator has to confirm them: most typos are a zero too many.
 
 use crate::config::{LimitConfig, Upstream};
 use lessor_ledger::Rule;
@@ -7,11 +7,11 @@ use lessor_protocol::Fallback;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Rates are compared over so long.
+/// The span over which rates are compared.
 const SPAN: Duration = Duration::from_secs(86_400);
 
-/// Why a change from `before` to `after` is to be confirmed; `None` if it is not. Neither what may be spent at once nor in a day
-/// may change by more than `factor`.
+/// Returns why a change from `before` to `after` needs confirmation; `None` if it needs none. Both the permits that may
+/// be spent at once and those in a day may change by at most `factor`.
 pub(super) fn reason(before: &LimitConfig, after: &LimitConfig, factor: u64) -> Option<String> {
     if after.shadow && !before.shadow {
         return Some("in shadow mode nothing is refused".to_owned());
@@ -45,12 +45,12 @@ fn upstream(config: &LimitConfig) -> Option<&Upstream> {
     config.upstream.as_ref().filter(|upstream| !upstream.is_store())
 }
 
-/// The most that may be spent at once; `None` if other rules say it.
+/// Returns the permits that may be spent at once; `None` without rules.
 fn at_once(rules: &[Rule]) -> Option<u128> {
     rules.iter().map(|rule| u128::from(rule.ceiling())).min()
 }
 
-/// The most that may be spent in a day.
+/// Returns the permits that may be spent in a day; `None` if no rule has a window.
 fn in_a_day(rules: &[Rule]) -> Option<u128> {
     let rate = |rule: &Rule| {
         let window = rule.window()?.as_nanos();
@@ -59,7 +59,7 @@ fn in_a_day(rules: &[Rule]) -> Option<u128> {
     rules.iter().filter_map(rate).min()
 }
 
-/// By how much more than `factor` one is of the other, in words.
+/// Says in words how far one value is from the other, if by more than `factor`.
 fn larger(before: Option<u128>, after: Option<u128>, factor: u64) -> Option<String> {
     let (before, after) = (before?, after?);
     let factor = u128::from(factor);

@@ -1,5 +1,5 @@
-//! The operator that decides something, from where, and why. Handlers that change something ask for one, and tell it what they did: it
-//! writes that down.
+//! The operator that makes a decision, with its address and its reason. Handlers that change something take a
+//! [`Decider`], and tell it what they did, which it writes to the audit log.
 
 use super::problem::Problem;
 use super::visitor;
@@ -16,19 +16,19 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Parameters of each request that decides something.
+/// Query parameters of every request that makes a decision.
 pub(super) const PARAMETERS: [&str; 2] = ["confirm", "reason"];
 
 /// Longest reason, in bytes.
 const REASON_MAX: usize = 500;
 
-/// The operator, and what it says of its decision.
+/// The operator, and what the request says about the decision.
 #[derive(Debug)]
 pub(super) struct Decider {
     pub(super) visitor: Visitor,
     origin: Origin,
     reason: Option<String>,
-    /// It has said that it means a change that is larger than most.
+    /// Whether the request confirms a change that is unusually large.
     pub(super) has_confirmed: bool,
 }
 
@@ -53,10 +53,10 @@ impl FromRequestParts<Arc<Shared>> for Decider {
     }
 }
 
-/// The parameters of a request.
+/// Collects the parameters of a request.
 ///
 /// # Errors
-/// If one is there twice: which was meant?
+/// If one is there twice: the one that was meant is unknown.
 fn once(query: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Problem> {
     let mut parameters = BTreeMap::new();
     for (name, value) in query {
@@ -70,7 +70,7 @@ fn once(query: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Proble
 
 impl Decider {
     /// # Errors
-    /// If it has not confirmed what is larger than most, as `problem` says.
+    /// If the operator has not confirmed an unusually large change, which `problem` describes.
     pub(super) fn confirms(&self, problem: &str) -> Result<(), Problem> {
         if self.has_confirmed {
             return Ok(());
@@ -79,7 +79,7 @@ impl Decider {
         Err(Problem::of_field(StatusCode::CONFLICT, "confirm_needed", "confirm", detail))
     }
 
-    /// It has done `action` to `limit`, as `more` says. Waits until that is written down.
+    /// Records that the operator did `action` to `limit`, with the details in `more`. Waits until the entry is written.
     pub(super) async fn has_done(
         self,
         shared: &Arc<Shared>,
@@ -89,7 +89,7 @@ impl Decider {
     ) {
         let mut more: Map<String, Value> =
             more.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        // Where allocators share a store, decisions of all of them are in one order.
+        // Where allocators share a store, the decisions of all of them have one order.
         if shared.is_sharing() {
             let Version { file, serial } = shared.shared_store_status().overrides().newest();
             more.insert("order".to_owned(), json!({ "file": file, "serial": serial }));
@@ -101,7 +101,7 @@ impl Decider {
     }
 }
 
-/// Writes `entry` down on a thread that no exchange waits for.
+/// Writes `entry` on a thread for blocking work, so that no exchange waits for it.
 async fn written(shared: &Arc<Shared>, entry: Entry) {
     let shared = shared.clone();
     if let Err(error) = tokio::task::spawn_blocking(move || shared.audit().write(&entry)).await {
@@ -109,7 +109,7 @@ async fn written(shared: &Arc<Shared>, entry: Entry) {
     }
 }
 
-/// Does `decision` to its end, also if the peer goes away meanwhile: what is done is written down.
+/// Runs `decision` to its end even if the peer goes away meanwhile, so that a change is always written down.
 pub(super) async fn whole(
     decision: impl Future<Output = Result<Response, Problem>> + Send + 'static,
 ) -> Result<Response, Problem> {
@@ -123,7 +123,7 @@ pub(super) async fn whole(
     })
 }
 
-/// A request from `origin` was refused for who sent it. Waits for nothing.
+/// Records that a request from `origin` was refused because of its sender. Does not wait for the entry to be written.
 pub(super) fn was_refused(
     shared: &Arc<Shared>,
     who: String,

@@ -1,5 +1,5 @@
-//! Bytes → exchanges. All at once if all is well; if not, entry by entry, so that one bad entry fails no
-//! other entry. Handlers call it; it decides nothing about limits.
+//! Bytes → exchanges: all at once if the body is good, otherwise entry by entry, so that a bad entry fails no other.
+//! Handlers call this module; it decides nothing about limits.
 
 use super::explain::{Fault, Kind, Shape, explain, shown};
 use super::problem::Problem;
@@ -44,7 +44,7 @@ const SPENT: Shape = &[
     ("running", Kind::OptionalNumber),
 ];
 
-/// Who asks, and for what. Names are lent by the body.
+/// The asks of one request and their caller. Names borrow from the body.
 #[derive(Debug)]
 pub(super) struct Exchange<'a> {
     pub caller: Caller,
@@ -52,7 +52,7 @@ pub(super) struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    /// Answers asks of limits that `may` is false of with a refusal, whether or not such a limit is there. `identity` asks.
+    /// Refuses asks of limits for which `may` is false, whether or not such a limit exists. `identity` is the caller's.
     pub(super) fn forbid(&mut self, identity: &Identity, may: impl Fn(&str) -> bool) {
         for Said(entry) in &mut self.asks {
             if let Entry::Ask(ask) = entry
@@ -67,7 +67,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Leaves out what was heard of the vendors of limits that `is_believed` is false of.
+    /// Drops vendor counts of limits for which `is_believed` is false.
     pub(super) fn observe(&mut self, is_believed: impl Fn(&str) -> bool) {
         for Said(entry) in &mut self.asks {
             if let Entry::Ask(ask) = entry
@@ -79,13 +79,13 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// What is asked for.
+    /// Returns the entries, in the order of the request.
     pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = &Entry<Text<'a>>> {
         self.asks.iter().map(|Said(entry)| entry)
     }
 }
 
-/// One entry, read into its place.
+/// One entry, deserialized in place.
 #[derive(Debug)]
 struct Said<'a>(Entry<Text<'a>>);
 
@@ -95,9 +95,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Said<'a> {
     }
 }
 
-/// The exchange in `body`.
+/// Decodes the exchange in `body`.
 pub(super) fn leases(body: &[u8]) -> Result<Exchange<'_>, Problem> {
-    // Checked once as a whole, which is cheaper than string by string.
+    // UTF-8 is checked once for the whole body, which is cheaper than string by string.
     let text = std::str::from_utf8(body).ok();
     let whole = text.and_then(|text| serde_json::from_str::<LeasesRequest<Said<'_>, Text<'_>>>(text).ok());
     let (head, asks) = match whole {
@@ -113,10 +113,10 @@ pub(super) fn leases(body: &[u8]) -> Result<Exchange<'_>, Problem> {
 
 type Head<'a> = (Text<'a>, u64, u64, u64);
 
-/// The same, when something in it is wrong: with it, or with single entries.
+/// Decodes a body in which something is wrong. The fault is of the whole request, or of single entries.
 fn one_by_one(body: &[u8]) -> Result<(Head<'_>, Vec<Said<'_>>), Problem> {
     let request: LeasesRequest<&RawValue, Text<'_>> = read(body, LEASES)?;
-    // Before any of them is looked at.
+    // The count is checked before any entry is decoded.
     check_count("asks", request.asks.len())?;
     let asks = request.asks.into_iter().map(|ask| Said(entry(ask.get())));
     Ok(((request.node, request.session, request.seq, request.rtt_ms), asks.collect()))
@@ -132,7 +132,7 @@ fn entry(text: &str) -> Entry<Text<'_>> {
         Ok(None) => unreadable(explained(&error)),
         Err(_) => unreadable(format!("the ask is {}: expected an object", shown(text))),
     };
-    // Said back as far as it can be read, so that the node knows whose answer this is.
+    // The answer repeats the names as far as they can be read, so that the node knows which ask it answers.
     let limit = field(text, "limit").unwrap_or_default();
     let key = field(text, "key");
     Entry::Unread(unanswered(&limit, key.as_deref(), wrong).renamed(Text::into_string))
@@ -142,13 +142,13 @@ fn unreadable(detail: String) -> AskRejection {
     AskRejection { reason: Reason::Invalid, field: None, detail }
 }
 
-/// The string that `name` is in the object `text`.
+/// Returns the string field `name` of the object `text`.
 fn field(text: &str, name: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
     value.get(name)?.as_str().map(str::to_owned)
 }
 
-/// What the session that leaves has to say, and who it is.
+/// Decodes a goodbye: the session that leaves, and its last totals.
 pub(super) fn leave(node: &str, body: &[u8]) -> Result<(Caller, Vec<SpentBody>), Problem> {
     let request: LeaveRequest = match serde_json::from_slice(body) {
         Ok(request) => request,
@@ -158,7 +158,7 @@ pub(super) fn leave(node: &str, body: &[u8]) -> Result<(Caller, Vec<SpentBody>),
     Ok((caller(node, request.session, request.seq)?, request.spent))
 }
 
-/// Why `body` is no [`LeaveRequest`].
+/// Says why `body` is no [`LeaveRequest`].
 fn leave_problem(body: &[u8]) -> Problem {
     #[derive(Deserialize)]
     struct Entries<'a> {
@@ -184,7 +184,7 @@ fn leave_problem(body: &[u8]) -> Problem {
     }
 }
 
-/// `body` as a `T`, which has `shape`.
+/// Decodes `body` as a `T`, which has `shape`.
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8], shape: Shape) -> Result<T, Problem> {
     let text = std::str::from_utf8(body).map_err(|error| Problem::malformed(error.to_string()))?;
     serde_json::from_str(text).map_err(|error| match explain(text, shape) {
@@ -197,7 +197,7 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8], shape: Shape) -> Result<T, Probl
     })
 }
 
-/// What `error` says. Only what it says of data can hold a piece of it, and then not more than a short one.
+/// Returns the text of `error`. Only a data error can quote the input, and then no more than a short piece is shown.
 fn explained(error: &serde_json::Error) -> String {
     match error.classify() {
         Category::Data => shown(&error.to_string()),
@@ -229,7 +229,7 @@ fn caller(node: &str, session: u64, seq: u64) -> Result<Caller, Problem> {
 mod tests {
     use super::*;
 
-    /// Whatever is read for each ask is read into its place: the names of a thousand asks are where they were sent.
+    /// Names are decoded in place: those of a thousand asks point into the body.
     #[test]
     fn names_are_lent_by_the_body() {
         let ask = r#"{"limit":"vendor/rest","key":"user 42","spent_total":0,"held":0,"want":1}"#;

@@ -1,5 +1,5 @@
 //! `GET /v1/events`: what happens to limits, as server-sent events, until the listener goes or the server stops. One
-//! event at a time is on its way to a listener; what it has not taken yet waits in [`crate::events`], as far as it fits.
+//! event at a time is on its way to a listener; the rest waits in [`crate::events`], as far as it fits.
 
 use super::problem::Problem;
 use crate::access::Visitor;
@@ -22,12 +22,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep, timeout};
 
-/// A listener that hears nothing for so long is told that the allocator is still there. After a longer silence, proxies
-/// between the two take the connection for dead. A shorter time only costs.
+/// Silence after which a listener is told that the allocator is still there. After a longer silence, proxies between
+/// the two take the connection for dead. A shorter time only costs.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// How long a stream lasts: its listener begins another. None is held for ever, and those of a fleet that began at once do not end at
-/// once: each ends up to [`AGE_SPREAD`] steps of [`AGE_STEP`] later than the one before.
+/// Shortest life of a stream, after which its listener begins another: none is held for ever. Each stream ends up to
+/// [`AGE_SPREAD`] steps of [`AGE_STEP`] later than the one before, so that those of a fleet do not all end at once.
 const AGE_MIN: Duration = Duration::from_secs(3_000);
 const AGE_STEP: Duration = Duration::from_secs(10);
 const AGE_SPREAD: usize = 60;
@@ -60,7 +60,7 @@ fn full(full: Full) -> Problem {
     Problem::unavailable("listeners_full", detail)
 }
 
-/// A listener, with what it may hear, as long as the stream lasts.
+/// A listener with its rights, for as long as its stream lasts.
 struct Listening {
     listener: Listener,
     visitor: Visitor,
@@ -70,7 +70,7 @@ struct Listening {
 
 type Next = Pin<Box<dyn Future<Output = Option<(Listening, String)>> + Send>>;
 
-/// The body of a listener's answer: events, and signs of life.
+/// The body of a listener's answer: events and heartbeats.
 struct EventStream {
     /// The next piece; `None` at the end.
     next: Option<Next>,
@@ -100,8 +100,8 @@ impl fmt::Debug for EventStream {
     }
 }
 
-/// `first`, or else the next event that may be heard, or a sign of life. `None` when the server stops, or the stream is old, as it
-/// must hold up nothing, and when the token of the listener is not good any more.
+/// Returns `first` if it is not empty, else the next event that the listener may hear, or a heartbeat. Returns `None`
+/// when the server stops, when the stream has reached its age, and when the listener's token is no longer valid.
 async fn next(mut listening: Listening, first: &'static str) -> Option<(Listening, String)> {
     if !first.is_empty() {
         return Some((listening, first.to_owned()));
@@ -128,7 +128,8 @@ async fn next(mut listening: Listening, first: &'static str) -> Option<(Listenin
     }
 }
 
-/// Whether `event` may be told to `visitor`: it is about a limit that it may lease from or look at, or about all.
+/// Whether `visitor` may hear of `event`: it may lease from or read the event's limit, or the event is about no single
+/// limit.
 pub(super) fn may_hear(visitor: &Visitor, event: &Event) -> bool {
     event.limit.as_ref().is_none_or(|limit| visitor.may(|rights| rights.may_hear_of(limit)))
 }

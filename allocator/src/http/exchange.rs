@@ -1,4 +1,4 @@
-//! What nodes call: exchanges, and goodbyes. Each is decoded, handed to the allocator, and encoded.
+//! The requests of nodes: exchanges and goodbyes. Each is decoded, handed to the allocator, and encoded.
 
 use super::problem::Problem;
 use super::{body, decode, json, visitor};
@@ -22,15 +22,15 @@ use std::time::Duration;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-/// When to ask again for a limit that the allocator does not know of yet. The store says within a few round trips whether it is
-/// there.
+/// Retry delay for a limit that the allocator does not know yet. The store tells within a few round trips whether it
+/// exists.
 const UNSURE_RETRY: Duration = Duration::from_millis(50);
 
-/// What an answer mostly takes: its head, and each grant with a name of usual length.
+/// Usual size of an answer in bytes: its head, and each grant with a name of usual length.
 const HEAD_BYTES: usize = 128;
 const GRANT_BYTES: usize = 256;
 
-/// `POST /v1/leases` of a request that came by the routes.
+/// Handles a `POST /v1/leases` that came by the routes.
 pub(super) async fn leases_by_route(
     State(shared): State<Arc<Shared>>,
     request: Request<Body>,
@@ -38,7 +38,7 @@ pub(super) async fn leases_by_route(
     leases(&shared, None, request).await
 }
 
-/// `POST /v1/leases` of a peer at `address`.
+/// Handles a `POST /v1/leases` from a peer at `address`.
 pub(super) async fn leases<B>(
     shared: &Arc<Shared>,
     address: Option<Address>,
@@ -55,7 +55,7 @@ where
         trace::lead(&span, said_once(request.headers()));
     }
     let answered = async {
-        // A body is read only of a peer that is known.
+        // A body is read only from a peer that is known.
         let origin = || Origin { address, request: String::new() };
         let visitor = visitor::of_exchange(shared, request.headers(), request.extensions(), origin)?;
         paced(shared, &visitor)?;
@@ -84,7 +84,7 @@ fn paced(shared: &Arc<Shared>, visitor: &Visitor) -> Result<(), Problem> {
     })
 }
 
-/// What the header says, where there is one: of several none is to be believed.
+/// Returns the `traceparent` header if it is there once: of several, none can be trusted.
 fn said_once(headers: &HeaderMap) -> Option<&str> {
     let mut said = headers.get_all(trace::TRACEPARENT).iter();
     let first = said.next()?.to_str().ok()?;
@@ -99,14 +99,14 @@ async fn exchange(
 ) -> Result<Response, Problem> {
     let began = Stopwatch::start();
     let Answered { body, asks, waits_for } = answered(shared, span, visitor, body)?;
-    // What it lends is known only when it is written down. Who hears nothing has been lent nothing.
+    // The answer leaves only once its grants are durable. A node that gets no answer was lent nothing.
     shared.durable(waits_for).await?;
     let response = json(body);
     shared.metrics().answered(asks, began.elapsed());
     Ok(response)
 }
 
-/// An exchange that was answered, and is not sent before the batch is durable that it waits for.
+/// An answered exchange. The answer leaves when batch `waits_for` is durable.
 struct Answered {
     body: Vec<u8>,
     asks: usize,
@@ -150,8 +150,9 @@ fn answered(shared: &Arc<Shared>, span: &Span, visitor: &Visitor, body: &[u8]) -
     Ok(Answered { body, asks, waits_for })
 }
 
-/// Whether something is wanted, and none of it is answered but that there is none now. Where the store does not answer that says nothing
-/// of the limit: a node is better off at another allocator, or goes by its fallback. What operators decided it hears here.
+/// Whether the node wants permits and every answer is empty: no permits, no rate, no error, no operator's decision.
+/// While the store is silent such answers say nothing about the limit, and the node does better to ask another
+/// allocator or use its fallback. A decision of an operator it must hear from this allocator.
 fn lends_nothing<'a>(
     mut entries: impl Iterator<Item = &'a Entry<Text<'a>>>,
     grants: &[GrantBody<Text<'_>>],
@@ -164,8 +165,9 @@ fn lends_nothing<'a>(
     entries.any(|entry| matches!(entry, Entry::Ask(ask) if ask.want > 0)) && grants.iter().all(is_empty)
 }
 
-/// Right after a start the allocator does not know whether there is no such limit, or it was put over the API of another
-/// allocator. A node that is told that there is none takes its time before it asks again.
+/// Turns "limit unknown" into a refusal with a short retry delay. Right after a start the allocator may not know yet of
+/// limits that were put through another allocator. A node takes its time before it asks again for a limit that does not
+/// exist.
 fn unsure(grant: &mut GrantBody<Text<'_>>) -> Option<()> {
     grant.error.as_ref().filter(|error| error.code == code::LIMIT_UNKNOWN)?;
     let refusal = Refusal { reason: RefusalReason::Other, retry_after: UNSURE_RETRY };
@@ -221,7 +223,7 @@ fn speaks_for(shared: &Arc<Shared>, visitor: &Visitor, node: &NodeName) -> Resul
     visitor.needs(shared, "lease as this node", |rights| rights.may_speak_for(node.as_str()))
 }
 
-/// How a request ended, as metrics call it.
+/// Returns the label of the outcome of a request in metrics.
 fn outcome(result: &Result<Response, Problem>) -> &'static str {
     result.as_ref().map_or_else(Problem::code, |_| "ok")
 }

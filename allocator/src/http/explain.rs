@@ -1,42 +1,42 @@
-//! Why a JSON object is not what it should be: the first field that is missing or of the wrong type, with its
-//! value. The decoder calls it once something could not be read; nothing is shown but a short, escaped piece.
+//! Explains why a JSON object cannot be read: the first field that is missing or of the wrong type, with a short,
+//! escaped piece of its value. The decoder calls it only after a failure.
 
 use lessor_protocol::PERMITS_MAX;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
-/// What an object should hold.
+/// The fields that an object should have.
 pub(super) type Shape = &'static [(&'static str, Kind)];
 
-/// What a field should hold.
+/// The type that a field should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A string.
     Text,
     /// A string, or nothing at all.
     OptionalText,
-    /// Permits, a session, a sequence number.
+    /// A whole number: permits, a session, a sequence number.
     Number,
-    /// The same, or nothing at all.
+    /// A whole number, or nothing at all.
     OptionalNumber,
-    /// Entries.
+    /// A list of entries.
     List,
-    /// The same, or nothing at all.
+    /// A list of entries, or nothing at all.
     OptionalList,
 }
 
-/// A field of an object, and what is wrong with it.
+/// The field that is wrong, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub field: &'static str,
     pub detail: String,
 }
 
-/// Characters of a value that are shown.
+/// Longest piece of a value that is shown, in characters.
 const SHOWN_MAX: usize = 40;
 
-/// What is wrong with `object`, if it is not of `shape`. `Err` if it is no object.
+/// Returns what is wrong with `object` if it is not of `shape`. `Err` if it is no object.
 pub(super) fn explain(object: &str, shape: Shape) -> Result<Option<Fault>, serde_json::Error> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(object)?;
     let fault = shape.iter().find_map(|&(field, kind)| {
@@ -52,7 +52,7 @@ pub(super) fn explain(object: &str, shape: Shape) -> Result<Option<Fault>, serde
     Ok(fault)
 }
 
-/// A short, escaped piece of a JSON value.
+/// Returns a short, escaped piece of a JSON value.
 pub(super) fn shown(value: &str) -> String {
     let mut shown = String::new();
     for c in value.chars().take(SHOWN_MAX) {

@@ -1,6 +1,6 @@
-//! What keeps other web sites out of an operator's browser: nothing is changed for a request that another site made it
-//! send, and nothing is changed or shown for one that was sent to a name which is not this allocator's; no answer can be embedded
-//! elsewhere, and none that holds figures is kept.
+//! Guards against other web sites in an operator's browser. A request that another site caused changes nothing. A
+//! request under a name that is not this allocator's changes and shows nothing. No answer can be embedded elsewhere,
+//! and no answer with figures is cached.
 
 use super::problem::Problem;
 use crate::shared::Shared;
@@ -17,16 +17,16 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What the paths begin with that a node goes to in its own name.
+/// Prefix of the paths under which a node speaks in its own name.
 const NODES_PATH: &str = "/v1/nodes/";
 
-/// Where whatever runs the process asks how it stands, by any name.
+/// Paths of health checks, which orchestrators ask under any name.
 const HEALTH_PATHS: [&str; 3] = ["/livez", "/healthz", "/readyz"];
 
-/// How a browser says which site asks.
+/// The header by which a browser says which site caused a request.
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Refuses a request to another name, and to change anything for another site.
+/// Refuses requests under a foreign name, and changes that another site asks for.
 pub(super) async fn own_site(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     match refusal(&shared, request.method(), request.uri(), request.headers()) {
         None => next.run(request).await,
@@ -34,28 +34,28 @@ pub(super) async fn own_site(State(shared): State<Arc<Shared>>, request: Request
     }
 }
 
-/// Why nothing is done for this request, if that is so.
+/// Returns the reason to refuse a request, if there is one.
 pub(super) fn refusal(shared: &Shared, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
     let config = shared.config();
     misdirected(method, uri, headers, &config.server.hosts, config.auth.is_some())
         .or_else(|| cross_site(method, uri, headers))
 }
 
-/// Whether one of the headers is there that only browsers send.
+/// Whether the request has a header that only browsers send.
 fn is_of_browser(headers: &HeaderMap) -> bool {
-    // Programs send a handful of headers: to walk them costs less than to look two up.
+    // Programs send a handful of headers: one walk over them costs less than two lookups.
     headers.keys().any(|name| *name == ORIGIN || *name == SEC_FETCH_SITE)
 }
 
-/// Refuses to change anything for another site. There is no password that a browser could be tricked into using, but
-/// there is the place it runs in, from which it may reach what the site cannot.
+/// Refuses changes on behalf of another site. There may be no password that a browser could be tricked into using. But
+/// the browser may run at a place from which the allocator can be reached and the site cannot.
 fn cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
     if method.is_safe() || !is_of_browser(headers) {
         return None;
     }
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    // Browsers say it of addresses that they trust, and pages cannot set it. It also holds behind a proxy that sends
-    // another host on.
+    // Browsers send `sec-fetch-site` to addresses that they trust, and pages cannot set it. The header also holds
+    // behind a proxy that forwards another host.
     let is_own = match (text(&SEC_FETCH_SITE), text(&ORIGIN)) {
         (Some(site), _) => ["same-origin", "none"].contains(&site),
         (None, origin) => {
@@ -71,9 +71,10 @@ fn cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem
     Some(Problem::new(StatusCode::FORBIDDEN, "cross_site", detail))
 }
 
-/// Refuses a request to another name. A site may have its own name lead here: to a browser, that page and this allocator are one
-/// site then, and what it only reads has no mark by which it could be told from a program's. An address, and a name without a dot,
-/// no site can have. Where identities are asked for, that page has none to show: its reads are refused for that, streams of events too.
+/// Refuses a request under a foreign name. A site may point its own name at this allocator. To a browser, that page and
+/// the allocator are then one site, and its reads carry no mark that tells them from a program's. No site can own an
+/// address or a name without a dot. Where identities are required, such a page has none to show, so its reads and
+/// streams of events are refused anyway.
 fn misdirected(
     method: &Method,
     uri: &Uri,
@@ -85,7 +86,7 @@ fn misdirected(
     if method.is_safe() && (asks_identity || HEALTH_PATHS.contains(&path)) {
         return None;
     }
-    // Nodes are programs, and find the allocator by any name that leads to it. A browser marks what it sends there, but not what it reads.
+    // Nodes are programs, and find the allocator under any name. A browser marks its writes there, but not its reads.
     let (name, value) = LISTENER_MARK;
     let listens = || path == EVENTS_PATH && headers.get(name).is_some_and(|said| said == value);
     let is_of_node = path == LEASES_PATH || path.starts_with(NODES_PATH) || listens();
@@ -109,7 +110,8 @@ fn is_own(said: &str, hosts: &BTreeSet<String>) -> bool {
     address.parse::<IpAddr>().is_ok() || is_single || host.ends_with(".localhost") || hosts.contains(&host)
 }
 
-/// Figures are of now, and only for the client that asked.
+/// Marks answers as not to be cached, embedded or sniffed: figures are of this moment, and only for the client that
+/// asked.
 pub(super) async fn private(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -216,7 +218,7 @@ mod tests {
             for host in ["127.0.0.1:7400", "[::1]", "localhost", "allocator:7400", "lessor.example.com"] {
                 assert!(look(path, host, &[], false) && look(path, host, &marks, false), "{path} {host}");
             }
-            // A browser marks nothing that goes in clear to another machine.
+            // A browser adds no mark to plain-text requests to another machine.
             for marks in [&[][..], &marks] {
                 assert!(!look(path, "evil.example:7400", marks, false), "{path}");
                 assert!(look(path, "evil.example:7400", marks, true), "{path}: it has no identity to show");

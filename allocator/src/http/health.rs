@@ -1,4 +1,5 @@
-//! What orchestrators and Prometheus ask: is it alive, should it get traffic, what does it count.
+//! Health and metrics, for orchestrators and Prometheus: is the process alive, should it get traffic, and what does it
+//! count.
 
 use super::json;
 use super::problem::Problem;
@@ -19,14 +20,15 @@ pub(super) async fn livez() -> Response {
     json(r#"{"status":"alive"}"#.to_owned())
 }
 
-/// `GET /readyz`: every limit lends. In quarantine nodes may and should go on asking: the answers say how long to wait. But an
-/// operator that moves traffic here should not yet take the old place away. Where the upstream or a shared store is in quarantine, that
-/// place is no better, and this one is ready. In any case the answer says how each of the [`checks`] stands.
+/// `GET /readyz`: no limit is in quarantine here. During a quarantine nodes may and should go on asking: the answers
+/// say how long to wait. But an operator that moves traffic here should keep the old place until then. If the upstream
+/// or a shared store is in quarantine, the old place is no better, and this one is ready. The answer also has each of
+/// the [`checks`].
 pub(super) async fn readyz(
     State(shared): State<Arc<Shared>>,
     visitor: Result<Visitor, Problem>,
 ) -> Result<Response, Problem> {
-    // An orchestrator shows no identity, and needs a yes or a no.
+    // An orchestrator has no identity, and needs only a yes or a no.
     let visitor = visitor.ok().filter(|visitor| visitor.may(Rights::may_look));
     let may_read =
         |limit: &str| visitor.as_ref().is_some_and(|visitor| visitor.may(|rights| rights.may_read(limit)));
@@ -57,9 +59,9 @@ pub(super) async fn readyz(
     }
 }
 
-/// How the store, the configuration and the quarantine stand, each with the reason if it is not well. A file that is refused
-/// does not keep the allocator from being ready: what it said before holds. Why it is refused may name any limit, and is for those that
-/// may read all.
+/// Returns the state of the store, the configuration and the quarantine, each with a reason if it is not well. A
+/// refused file leaves the allocator ready, because the previous configuration stays in force. The reason for the
+/// refusal may name any limit, so only a visitor that may read all limits sees it.
 pub(super) fn checks(shared: &Shared, visitor: &Visitor, quarantined: usize) -> Value {
     let check = |problem: Option<String>| match problem {
         None => json!({ "ok": true }),
@@ -77,7 +79,7 @@ pub(super) fn checks(shared: &Shared, visitor: &Visitor, quarantined: usize) -> 
     })
 }
 
-/// `GET /metrics`. Prometheus refuses text whose type it is not told.
+/// `GET /metrics`. Prometheus refuses text without its media type.
 pub(super) async fn metrics(
     State(shared): State<Arc<Shared>>,
     visitor: Visitor,

@@ -1,5 +1,5 @@
-//! The allocator over HTTP: decode, ask the core, encode. The server calls [`router`]; nothing here keeps state,
-//! and nothing that was sent is trusted or shown unescaped.
+//! The allocator over HTTP: decode, ask the core, encode. The server serves it through [`Service`]. Nothing here keeps
+//! state, and nothing that was sent is trusted or shown unescaped.
 
 mod admin;
 mod bodies;
@@ -43,41 +43,41 @@ use problem::Problem;
 pub(crate) use service::{Service, answers_untaken};
 use std::sync::Arc;
 
-/// What is served at an address.
+/// The part of the API that a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All there is.
+    /// Everything.
     Whole,
-    /// What nodes ask for.
+    /// The requests of nodes.
     Nodes {
-        /// And `/metrics`.
+        /// Whether `/metrics` is served, too.
         metrics: bool,
     },
-    /// What operators see and change.
+    /// The requests of operators: what they see and change.
     Admin {
-        /// And `/metrics`.
+        /// Whether `/metrics` is served, too.
         metrics: bool,
     },
 }
 
-/// All routes of a part. Others are not found, as if they were nowhere.
+/// Builds the routes of a part. All other paths are not found.
 fn router(shared: Arc<Shared>, part: Part) -> Router {
-    // Where the process stands, for whatever runs it.
+    // The health of the process, for orchestrators.
     let mut routes = Router::new()
         .route("/livez", get(health::livez))
         .route("/healthz", get(health::livez))
         .route("/readyz", get(health::readyz));
     if matches!(part, Part::Whole | Part::Nodes { .. }) {
         routes = routes
-            // [`Service`] answers a POST without a look at the routes.
+            // [`Service`] answers most POSTs before they reach the routes.
             .route(LEASES_PATH, post(exchange::leases_by_route))
-            // Names may hold slashes, written as such or as %2F: what follows the name is cut off by the handler.
+            // Names may hold slashes, as such or as %2F. The handler cuts off what follows the name.
             .route("/v1/nodes/{*rest}", post(exchange::leave));
     }
     if matches!(part, Part::Whole | Part::Nodes { metrics: true } | Part::Admin { metrics: true }) {
         routes = routes.route("/metrics", get(health::metrics));
     }
-    // Nodes listen to what happens, as the page does. Browsers are told what to make of it, and of what people look at and change.
+    // Nodes listen to events, as the page does. All routes for browsers get the headers of [`guard::private`].
     let mut looked_at = Router::new().route(EVENTS_PATH, get(events::listen));
     if matches!(part, Part::Whole | Part::Admin { .. }) {
         looked_at = looked_at
@@ -110,7 +110,7 @@ async fn wrong_method() -> Problem {
     Problem::wrong_method()
 }
 
-/// `body`, which is JSON.
+/// Makes a response of `body`, which is JSON.
 fn json(body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

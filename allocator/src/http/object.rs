@@ -1,4 +1,5 @@
-//! What an operator sends: one JSON object, in which no field is there twice. Handlers of changes call [`object`].
+//! The body of an operator's request: one JSON object in which no field is there twice. Handlers of changes call
+//! [`object`].
 
 use super::problem::Problem;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
@@ -6,10 +7,10 @@ use serde_json::{Map, Number, Value, json};
 use std::cell::RefCell;
 use std::fmt;
 
-/// The object that `body` holds; an empty one where there is no body.
+/// Decodes the object in `body`; an empty body is an empty object.
 ///
 /// # Errors
-/// If it is none, or one of its fields is there twice: then its path is named.
+/// If the body is no object, or one of its fields is there twice: the error names the path of the field.
 pub(super) fn object(body: &[u8]) -> Result<Value, Problem> {
     if body.is_empty() {
         return Ok(json!({}));
@@ -27,7 +28,7 @@ pub(super) fn object(body: &[u8]) -> Result<Value, Problem> {
     }
 }
 
-/// Where a value is.
+/// The path of a value.
 #[derive(Clone, Copy)]
 enum Place<'a> {
     Top,
@@ -46,10 +47,10 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// Reads any value, and stops at the second field of a name.
+/// Reads any value, and stops at the first field that is there twice.
 struct Once<'a> {
     place: Place<'a>,
-    /// The path of a field that is there twice.
+    /// Path of a field that is there twice.
     twice: &'a RefCell<Option<String>>,
 }
 

@@ -1,5 +1,5 @@
-//! The page for operators at `/`: files that are in the binary, as they are in `page/`. They ask the routes that everybody
-//! else asks, and nothing outside.
+//! The page for operators at `/`: files of `page/`, embedded in the binary as they are. The page asks the same routes
+//! as every other client, and nothing outside.
 
 use super::problem::Problem;
 use axum::extract::Path;
@@ -7,7 +7,7 @@ use axum::extract::rejection::PathRejection;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_FRAME_OPTIONS};
 use axum::response::{IntoResponse as _, Response};
 
-/// Nothing from elsewhere, nothing inline, in no frame; and no text becomes markup, whatever a script does with it.
+/// Nothing from elsewhere, nothing inline, in no frame. No script can turn text into markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      form-action 'none'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
@@ -15,7 +15,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Each by the end of its path, with its type.
+/// The files: the end of the path, the media type, the content.
 const FILES: [(&str, &str, &str); 18] = [
     ("icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
     ("page.css", STYLE, include_str!("page/page.css")),

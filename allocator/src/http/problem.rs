@@ -1,5 +1,5 @@
-//! What goes wrong with a whole request, as RFC 9457 `application/problem+json`. Handlers return it; here, in one
-//! place, it becomes a response.
+//! Errors of whole requests, as RFC 9457 `application/problem+json`. Handlers return a [`Problem`], which becomes a
+//! response here, in one place.
 
 use crate::journal::NotDurable;
 use crate::uplink::Unpublished;
@@ -11,7 +11,7 @@ use lessor_ledger::rejection::{AskRejection, Reason, quoted};
 use lessor_protocol::wire::code;
 use serde_json::{Map, Value, json};
 
-/// Characters of the path of a field that are shown.
+/// Longest piece of a field's path that is shown, in characters.
 const PATH_MAX: usize = 100;
 
 /// What went wrong with a request. Nothing has changed.
@@ -21,7 +21,7 @@ pub(crate) struct Problem {
     code: &'static str,
     field: Option<String>,
     detail: String,
-    /// Further members, for machines.
+    /// Further members of the body, for machines.
     more: Map<String, Value>,
 }
 
@@ -30,12 +30,12 @@ impl Problem {
         Problem { status, code, field: None, detail: detail.into(), more: Map::new() }
     }
 
-    /// The body is no JSON.
+    /// The body is not JSON of the expected form.
     pub(super) fn malformed(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, "malformed", detail)
     }
 
-    /// The field at `path` is there twice: which of both is meant, the sender alone knows.
+    /// The field at `path` is there twice: only the sender knows which one it meant.
     pub(super) fn twice(path: &str) -> Self {
         let detail = format!("{} is there twice: say it once", quoted(path));
         let path = path.chars().take(PATH_MAX).collect();
@@ -47,7 +47,7 @@ impl Problem {
         Problem::of_field(StatusCode::UNPROCESSABLE_ENTITY, code::INVALID, field, detail)
     }
 
-    /// `field` is what is wrong.
+    /// A problem with one field.
     pub(super) fn of_field(
         status: StatusCode,
         code: &'static str,
@@ -82,18 +82,18 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, detail)
     }
 
-    /// With one more member.
+    /// Adds a member.
     pub(super) fn with(mut self, name: &str, value: Value) -> Self {
         self.more.insert(name.to_owned(), value);
         self
     }
 
-    /// Whether the client that asked did nothing wrong.
+    /// Whether the fault is the server's.
     pub(super) fn is_ours(&self) -> bool {
         self.status.is_server_error()
     }
 
-    /// Its stable word.
+    /// Returns the stable code.
     pub(super) fn code(&self) -> &'static str {
         self.code
     }
@@ -167,7 +167,7 @@ impl IntoResponse for Problem {
             response.headers_mut().insert(WWW_AUTHENTICATE, how);
         }
         if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&self.status) {
-            // In seconds: what is full or fails may not be by then.
+            // In seconds: a full or failing part may have recovered by then.
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

@@ -1,5 +1,5 @@
-//! Limits are put and removed: here, or where allocators share a store for all of them. A client must have seen a limit as it
-//! is. Handlers of [`super::admin`] and of what is shown call it.
+//! Puts and removes limits: in this allocator or, where allocators share a store, for all of them. A client may change
+//! a limit only if it has seen its current form. Called by [`super::admin`] and [`super::show`].
 
 use super::admin::{Parameters, Rest, carry_over, durable, flag, name, parameters};
 use super::decider::{Decider, PARAMETERS, whole};
@@ -24,8 +24,9 @@ use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// `PUT /v1/limits/{name}`: makes the limit, or changes it. `?carry=` says what becomes of its balances, `?dry_run=true`
-/// what would happen, `?fresh=true` that no earlier life of this allocator can have lent from it.
+/// `PUT /v1/limits/{name}`: makes the limit, or changes it. `?carry=` says what becomes of its balances.
+/// `?dry_run=true` only says what would happen. `?fresh=true` states that no earlier life of this allocator can have
+/// lent from it.
 pub(super) async fn put(
     State(shared): State<Arc<Shared>>,
     decider: Decider,
@@ -57,7 +58,7 @@ pub(super) async fn put(
             })?;
             let (preview, asked) = preview;
             let mut body = shown_preview(&config, preview);
-            // What is to be confirmed, if anything.
+            // The reason why the change needs confirmation, if it does.
             body["confirm"] = json!(asked);
             return Ok(json(body.to_string()));
         }
@@ -74,7 +75,7 @@ pub(super) async fn put(
         decider.has_done(&shared, "put", &name, more).await;
         tracing::info!(limit = %name, is_new, carry = carry_over.name(), "a limit was put");
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-        // Another change may have taken it away again meanwhile.
+        // Another change may have removed the limit meanwhile.
         let shown = show::look(&shared, &name).ok();
         let write = move || {
             let body =
@@ -86,7 +87,7 @@ pub(super) async fn put(
     .await
 }
 
-/// What was there before, as it was when this took its place.
+/// The configuration that was replaced, if there was one.
 type Before = Option<Arc<LimitConfig>>;
 
 fn before(registry: &mut Registry, name: &str) -> Before {
@@ -106,7 +107,7 @@ async fn put_here(
         larger(shared, registry, config).map_or(Ok(()), |larger| decider.confirms(&larger))?;
         let before = before(registry, config.name.as_str());
         registry.put(now, config, carry_over, fresh).map_err(|full| Problem::from(Unfit::from(full)))?;
-        // Under the same lock: a new life begins with what this one had last.
+        // Under the same lock: a new life starts with the configuration that is in force last.
         shared.limit_was_put(config);
         Ok::<_, Problem>(before)
     })?;
@@ -187,7 +188,7 @@ fn config(shared: &Shared, name: &str, body: &[u8]) -> Result<LimitConfig, Probl
         Problem::invalid(&key, error.problem())
     })?;
     check_upstream(shared, &limit)?;
-    // Where allocators share a store, it is leased from there, as those in the file are.
+    // Where allocators share a store, the limit is leased from the store, like the limits of the file.
     let leased = shared.config().server.store.lends(&mut limit);
     leased.map_err(|problem| {
         let key = problem.split([' ', ':']).next().unwrap_or("body").to_owned();
@@ -196,7 +197,8 @@ fn config(shared: &Shared, name: &str, body: &[u8]) -> Result<LimitConfig, Probl
     Ok(limit)
 }
 
-/// This allocator calls only addresses that its file names. Otherwise a stranger who reaches the API chose what it calls.
+/// Refuses upstream addresses that the file does not name. Otherwise a stranger who reaches the API could choose what
+/// this allocator calls.
 fn check_upstream(shared: &Shared, config: &LimitConfig) -> Result<(), Problem> {
     match &config.upstream {
         Some(upstream) if !shared.allows(upstream) => {
@@ -210,7 +212,7 @@ fn check_upstream(shared: &Shared, config: &LimitConfig) -> Result<(), Problem> 
     }
 }
 
-/// What only one allocator could do of what a limit of all of them becomes.
+/// Refuses options that only a single allocator could honour, for limits that several share.
 fn check_shared(shared: &Shared, carry_over: CarryOver, fresh: bool) -> Result<(), Problem> {
     if !shared.is_sharing() {
         return Ok(());
@@ -229,7 +231,8 @@ fn check_shared(shared: &Shared, carry_over: CarryOver, fresh: bool) -> Result<(
     Ok(())
 }
 
-/// What was lent before keys come or go is not known by key, and the allocators that share a store do not wait for it together.
+/// Refuses to make a shared limit keyed, or not keyed any more. Earlier grants are not known by key, and allocators
+/// that share a store do not wait together until those grants have ended.
 fn check_keys(shared: &Shared, registry: &mut Registry, config: &LimitConfig) -> Result<(), Problem> {
     let is_keyed = |config: &LimitConfig| config.keyed != Keyed::No;
     match registry.limit(config.name.as_str()) {
@@ -244,7 +247,7 @@ fn check_keys(shared: &Shared, registry: &mut Registry, config: &LimitConfig) ->
     }
 }
 
-/// Whether `config` may be put by a client that has seen what `condition` says.
+/// Checks that the client may put `config`, given its `condition`.
 fn check(
     shared: &Arc<Shared>,
     decider: &Decider,
@@ -254,7 +257,7 @@ fn check(
 ) -> Result<(), Problem> {
     let name = config.name.as_str();
     check_condition(registry, name, condition)?;
-    // What is lent of it is charged to the limit above: to put it there is to decide about that one, too.
+    // Grants are charged to the limit above, too: a new parent needs the right to administer that limit as well.
     if let Some(parent) = &config.parent
         && registry.limit(name).is_none_or(|limit| limit.config().parent.as_ref() != Some(parent))
     {
@@ -264,7 +267,7 @@ fn check(
     Ok(registry.check(&[], &[config])?)
 }
 
-/// Why the change to `config` is to be confirmed, if it is.
+/// Returns why the change to `config` needs confirmation, if it does.
 fn larger(shared: &Shared, registry: &mut Registry, config: &LimitConfig) -> Option<String> {
     let before = registry.limit(config.name.as_str())?.config();
     confirm::reason(before, config, shared.config().server.change_factor_max)
@@ -274,14 +277,14 @@ fn raw(config: &LimitConfig) -> Value {
     serde_json::to_value(config.raw()).expect("a configuration is plain data")
 }
 
-/// What the header `if-match` says, if it is there.
+/// Returns the header `if-match`, if it is there.
 fn condition(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
     let text = value.to_str().map_err(|_| Problem::malformed("if-match is no text"))?;
     Ok(Some(text.trim().to_owned()))
 }
 
-/// A limit that is there is changed only by a client that has seen it as it is: `if-match` has its etag, or is `*`.
+/// Checks that the client has seen the limit in its current form: `if-match` has its etag, or is `*`.
 fn check_condition(registry: &mut Registry, name: &str, condition: Option<&str>) -> Result<(), Problem> {
     match (registry.limit(name), condition) {
         (None, None) => Ok(()),
@@ -305,7 +308,8 @@ fn check_condition(registry: &mut Registry, name: &str, condition: Option<&str>)
     }
 }
 
-/// The etag of what was configured: the same before and after a restart, and when a client puts back what was there.
+/// Returns the etag of a configuration. It is the same before and after a restart, and when a client puts back an
+/// earlier configuration.
 fn etag(config: &LimitConfig) -> String {
     let mut hasher = DefaultHasher::new();
     serde_json::to_string(&config.raw()).expect("a configuration is plain data").hash(&mut hasher);

@@ -1,5 +1,5 @@
-//! What the nodes that hold most of each limit hold, for `/metrics`: is it one that holds it all? By place and not by name, so
-//! that there are as many series for a thousand nodes as for one.
+//! Permits held by the nodes that hold most of each limit, for `/metrics`: does one node hold it all? By rank and not
+//! by name, so that a thousand nodes make no more series than one.
 
 use super::walk::Walk;
 use crate::metrics::{PLACES, Ranks};
@@ -9,20 +9,21 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use tokio::task::yield_now;
 
-/// Pools of one limit, and sessions that they remember, that are looked at for one scrape: in about a millisecond. Of a limit
-/// with more nothing is said.
+/// Pools of one limit, plus their sessions, that a scrape looks at: about a millisecond of work. A limit with more has
+/// no ranks.
 const LIMIT_MAX: u64 = 10_000;
 
-/// The same of all limits together. Those with least of them come first, so that as many limits as can be are shown.
+/// Pools and sessions of all limits together that a scrape looks at. Smaller limits come first, so that as many limits
+/// as possible have ranks.
 const SCRAPE_MAX: u64 = 50_000;
 
 /// Sessions whose nodes are looked up under the lock in one go.
 const STEP: usize = 1_000;
 
-/// What sessions hold of a limit.
+/// Permits of a limit that each session holds.
 type Held = HashMap<SessionId, u64>;
 
-/// The ranks of each limit that was looked at, by its name.
+/// Returns the ranks of each limit that was looked at, by its name.
 pub(super) async fn of_limits(shared: &Shared) -> BTreeMap<String, Ranks> {
     let mut held: BTreeMap<String, Held> = BTreeMap::new();
     for (name, cost) in chosen(shared) {
@@ -34,7 +35,7 @@ pub(super) async fn of_limits(shared: &Shared) -> BTreeMap<String, Ranks> {
     held.into_iter().map(|(name, held)| (name, ranks(&held, &nodes))).collect()
 }
 
-/// The limits that are looked at, and what each costs: nothing if no node holds anything of it.
+/// Chooses the limits to look at, each with its cost. The cost is zero if no node holds permits of the limit.
 fn chosen(shared: &Shared) -> Vec<(String, u64)> {
     let mut limits: Vec<(u64, String)> = shared.with(|registry, now| {
         let limits = registry.limits(now).into_iter().map(|(config, figures)| {
@@ -67,7 +68,7 @@ async fn held_of(shared: &Shared, name: &str) -> Held {
     held
 }
 
-/// The node of each session that is known, by a number.
+/// Returns a number of the node of each known session.
 async fn nodes(shared: &Shared) -> HashMap<SessionId, u64> {
     let (mut nodes, mut last, mut number) = (HashMap::new(), None, 0);
     loop {
@@ -76,7 +77,7 @@ async fn nodes(shared: &Shared) -> HashMap<SessionId, u64> {
             return nodes;
         }
         for (who, id) in page {
-            // Those of one node come one after the other.
+            // Sessions of one node come one after the other.
             if last.as_ref().is_some_and(|(node, _)| *node != who.0) {
                 number += 1;
             }
@@ -87,7 +88,7 @@ async fn nodes(shared: &Shared) -> HashMap<SessionId, u64> {
     }
 }
 
-/// What is `held` by sessions, by the places of their nodes. A session that was forgotten meanwhile is one of its own.
+/// Ranks the nodes of the sessions in `held`. A session that was forgotten meanwhile counts as a node of its own.
 fn ranks(held: &Held, nodes: &HashMap<SessionId, u64>) -> Ranks {
     let (mut by_node, mut others): (HashMap<u64, u64>, Vec<u64>) = (HashMap::new(), vec![]);
     for (session, permits) in held {

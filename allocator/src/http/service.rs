@@ -1,5 +1,5 @@
-//! What a connection hands its requests to: the routes, and past them the exchange, which nodes ask for all the time. The guard
-//! of the routes guards it, too.
+//! The service of a connection. It answers exchanges, by far the most frequent requests, itself, and leaves all others
+//! to the routes. The guard of the routes guards exchanges, too.
 
 use super::problem::Problem;
 use super::{Part, exchange, guard, router};
@@ -18,19 +18,19 @@ use std::error::Error;
 use std::sync::Arc;
 use tower::ServiceExt as _;
 
-/// In place of an answer to a peer that has not taken those before.
+/// Answers a peer that has not read its earlier answers.
 pub(crate) fn answers_untaken() -> Response {
     let detail = "answers to this connection are not read, and no more are made: read them first";
     Problem::unavailable("answers_untaken", detail).into_response()
 }
 
-/// How a peer names its request, and how the answer repeats that name.
+/// The header that names a request, repeated in the answer.
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Longest name of a request, in bytes.
 const REQUEST_ID_MAX: usize = 64;
 
-/// The name of a request: its own, if that is one, or else a random one.
+/// Returns the request's own name if it is well formed, or else a random one.
 fn name(headers: &HeaderMap) -> String {
     let own = headers.get(&REQUEST_ID).and_then(|name| name.to_str().ok());
     let is_name = |name: &&str| {
@@ -47,14 +47,14 @@ pub(crate) struct Service {
     router: Router,
     /// Whether it answers nodes.
     lends: bool,
-    /// The address of the peer that it answers.
+    /// Address of the peer.
     address: Option<Address>,
-    /// Whether that has proven an identity.
+    /// Set once the peer has proven an identity.
     proven: Proven,
 }
 
 impl Service {
-    /// The one of `shared` for a `part`.
+    /// Makes the service of `shared` for a `part`.
     pub(crate) fn new(shared: Arc<Shared>, part: Part) -> Self {
         let lends = !matches!(part, Part::Admin { .. });
         Service {
@@ -66,12 +66,12 @@ impl Service {
         }
     }
 
-    /// The same for the peer at `address`, of which `proven` is to say whether it has proven an identity.
+    /// Makes the service of one peer at `address`, which sets `proven` once the peer has proven an identity.
     pub(crate) fn of_peer(self, address: Address, proven: Proven) -> Self {
         Service { address: Some(address), proven, ..self }
     }
 
-    /// The answer to `request`.
+    /// Answers `request`.
     pub(crate) async fn answer<B>(self, request: Request<B>) -> Result<Response, Infallible>
     where
         B: HttpBody<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
@@ -92,7 +92,7 @@ impl Service {
             Some(problem) => problem.into_response(),
             None => {
                 let response = exchange::leases(&self.shared, self.address, request).await.into_response();
-                // Nothing is answered otherwise before that.
+                // Without an identity the only possible answer is 401.
                 if self.shared.config().auth.is_some() && response.status() != StatusCode::UNAUTHORIZED {
                     self.proven.set();
                 }

@@ -1,4 +1,4 @@
-//! What operators look at: limits and their pools. It changes nothing.
+//! What operators read: limits and their pools. Nothing here changes anything.
 
 use super::problem::Problem;
 use super::{json, put, top};
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Pools on one page, where the request says nothing else.
+/// Pools on one page, by default.
 const PAGE: usize = 100;
 
 /// Most pools on one page: some 200 kB, made under the lock in about a tenth of a millisecond.
@@ -42,8 +42,8 @@ pub(super) async fn limits(State(shared): State<Arc<Shared>>, visitor: Visitor) 
     Ok(json(body.await?))
 }
 
-/// What `write` writes, on a thread that no exchange waits for. One is written at a time: configurations may have megabytes, and
-/// those that look at them must not take every processor, or the memory, from exchanges.
+/// Runs `write` on a thread for blocking work, so that no exchange waits for it. One runs at a time: configurations may
+/// have megabytes, and encoding them must not take every processor, or the memory, from exchanges.
 pub(super) async fn written<T: Send + 'static>(
     shared: &Shared,
     write: impl FnOnce() -> T + Send + 'static,
@@ -59,8 +59,9 @@ fn encoded(body: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(body).expect("a configuration and figures are plain data")
 }
 
-/// `GET /v1/limits/{name}`, and `GET /v1/limits/{name}/pools`, with `?key=` for one of them, or `?after=` a key and `?count=` for a page; the
-/// pages of a pattern go on `?after_limit=` a name, and a key. `GET /v1/limits/{name}/top` is [`top`].
+/// `GET /v1/limits/{name}` and `GET /v1/limits/{name}/pools`. With `?key=` the latter shows one pool; `?after=` a key
+/// and `?count=` select a page. Pages of a pattern go on after a name, `?after_limit=`, and a key. `GET
+/// /v1/limits/{name}/top` is [`top`].
 pub(super) async fn of_limit(
     State(shared): State<Arc<Shared>>,
     visitor: Visitor,
@@ -75,7 +76,7 @@ pub(super) async fn of_limit(
         return pools(&shared, name, &query);
     }
     match rest.strip_suffix("/top") {
-        // A limit may be called so.
+        // The name of a limit may end in `/top`.
         Some(name) if !shared.with(|registry, _| registry.limit(&rest).is_some()) => {
             reads(name)?;
             top::of_limit(&shared, name, &query).await
@@ -105,7 +106,7 @@ fn pools(shared: &Shared, name: &str, query: &BTreeMap<String, String>) -> Resul
 
 type Pools = (Vec<(PoolId, PoolView)>, Option<PoolId>);
 
-/// Which pools to show.
+/// The pools to show.
 #[derive(Debug)]
 pub(super) enum Page {
     One(String),
@@ -132,7 +133,7 @@ impl Page {
         Ok(Page::After(PoolId { name, key }, count))
     }
 
-    /// Where it begins.
+    /// Where the page begins.
     pub(super) fn from(&self) -> Bound<PoolId> {
         match self {
             Page::After(after, _) if *after != PoolId::default() => Bound::Excluded(after.clone()),
@@ -140,7 +141,7 @@ impl Page {
         }
     }
 
-    /// How many there are on it.
+    /// The most pools on the page.
     pub(super) fn count(&self) -> usize {
         match self {
             Page::One(_) => PAGE,
@@ -148,8 +149,8 @@ impl Page {
         }
     }
 
-    /// The pools of the limit, pattern, or name of a pattern that is called `name`, and the last of them if there may
-    /// be more.
+    /// Returns the pools of `name`, which is a limit, a pattern, or a name that a pattern matches. With them comes the
+    /// last pool if there may be more.
     fn of_limit(&self, registry: &mut Registry, now: Moment, name: &str) -> Result<Pools, AskRejection> {
         let is_pattern = name.ends_with('*');
         let limit = if is_pattern { registry.limit(name) } else { registry.limit_for(name) };
@@ -201,7 +202,7 @@ pub(super) fn limit_unknown(name: &str) -> AskRejection {
     AskRejection::new(Reason::LimitUnknown, "limit", format!("there is no limit {}", quoted(name)))
 }
 
-/// The limit called `name`: what is configured of it, and its figures.
+/// Looks up the limit `name`: its configuration and its figures.
 pub(super) fn look(shared: &Shared, name: &str) -> Result<(Arc<LimitConfig>, Figures), Problem> {
     shared.with(|registry, now| {
         let limit = registry.limit(name).ok_or_else(|| limit_unknown(name))?;
@@ -209,12 +210,12 @@ pub(super) fn look(shared: &Shared, name: &str) -> Result<(Arc<LimitConfig>, Fig
     })
 }
 
-/// What of it is shown.
+/// Encodes what is shown of a limit.
 pub(super) fn body(config: &LimitConfig, figures: &Figures) -> Vec<u8> {
     encoded(&Shown::of(config, figures))
 }
 
-/// A limit: as it was configured, and its figures.
+/// A limit as it is shown: its configuration and its figures.
 #[derive(Debug, Serialize)]
 struct Shown {
     #[serde(flatten)]
@@ -234,7 +235,7 @@ fn shown(config: &LimitConfig, figures: &Figures) -> Value {
     let sums = &figures.sums;
     body["ceiling"] = json!(figures.ceiling);
     body["pools"] = json!(figures.pools);
-    // Then `available` is what is in hand here, and says nothing of what there is.
+    // Then `available` is what is on loan here, and says nothing about the whole limit.
     if config.upstream.is_some() {
         body["leased"] = json!(true);
     }
@@ -248,7 +249,7 @@ fn shown(config: &LimitConfig, figures: &Figures) -> Value {
     }
     body["blocked_nodes"] = json!(figures.blocked);
     body["topped_up"] = json!(figures.topped_up);
-    // A sum over many pools can be more than a client can count; no client needs to know by how much.
+    // A sum over many pools can exceed what a client can count; no client needs to know by how much.
     body["available"] = json!(sums.available.min(u128::from(PERMITS_MAX)) as u64);
     if let Some(empty) = figures.forecast.time_to_empty {
         body["time_to_empty_ms"] = json!(millis_up(empty));

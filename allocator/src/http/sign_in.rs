@@ -1,4 +1,5 @@
-//! How the page signs in and out, and what an identity may do. The page keeps its token in a cookie that no script can read.
+//! Sign-in and sign-out of the page, and the rights of an identity. The page keeps its token in a cookie that no script
+//! can read.
 
 use super::decider::was_refused;
 use super::object::object;
@@ -16,10 +17,10 @@ use lessor_access::{Patterns, Role};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// How long a browser stays signed in, in seconds: a shift.
+/// How long a browser stays signed in, in seconds: one shift.
 const SIGNED_IN_SECONDS: u64 = 12 * 60 * 60;
 
-/// `POST /v1/sign-in` with `{"token": "…"}`: the cookie of that token.
+/// `POST /v1/sign-in` with `{"token": "…"}`: sets the cookie with that token.
 pub(super) async fn sign_in(
     State(shared): State<Arc<Shared>>,
     request: Request,
@@ -34,7 +35,7 @@ pub(super) async fn sign_in(
         return Err(Problem::new(StatusCode::CONFLICT, "open", detail));
     };
     let token = token.trim();
-    // A token that is known has no character that would end the cookie.
+    // No valid token has a character that would end the cookie.
     let known = access.visitor(Shown { token: Some(token), peer: None }, Origin::default());
     if known.is_err() {
         shared.metrics().refused("unauthenticated");
@@ -44,17 +45,18 @@ pub(super) async fn sign_in(
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie(token, SIGNED_IN_SECONDS))]).into_response())
 }
 
-/// `POST /v1/sign-out`: takes the cookie away.
+/// `POST /v1/sign-out`: removes the cookie.
 pub(super) async fn sign_out() -> Response {
     (StatusCode::NO_CONTENT, [(SET_COOKIE, cookie("", 0))]).into_response()
 }
 
-/// Browsers send it to this allocator alone, in no request that another site made, and never in clear but to their own machine.
+/// Makes the cookie. Browsers send it to this allocator alone, in no request of another site, and in plain text only to
+/// their own machine.
 fn cookie(token: &str, seconds: u64) -> String {
     format!("{COOKIE_NAME}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict; Secure")
 }
 
-/// `GET /v1/whoami`: the identity of a request, and what it may do.
+/// `GET /v1/whoami`: the identity of a request, and its rights.
 pub(super) async fn whoami(visitor: Visitor) -> Response {
     let Visitor::Known(known) = &visitor else {
         return json(json!({ "identity": null, "roles": null }).to_string());

@@ -1,5 +1,5 @@
-//! How the allocator itself stands, in one look, and what happened lately: for people, where [`super::health`] is for
-//! machines that want a yes or a no. It changes nothing.
+//! The state of the allocator at a glance, and its latest events: for people, where [`super::health`] gives machines a
+//! yes or a no. Nothing here changes anything.
 
 use super::events::may_hear;
 use super::health::checks;
@@ -17,7 +17,7 @@ use lessor_protocol::lease::millis_up;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Limits in quarantine that are named: the first ones stand for all.
+/// Limits in quarantine that are named; the rest are only counted.
 const NAMED_MAX: usize = 10;
 
 /// `GET /v1/status`
@@ -31,7 +31,7 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>, visitor: Visitor) 
         let names: Vec<&str> = seen.take(NAMED_MAX).collect();
         let body = json!({
             "version": env!("CARGO_PKG_VERSION"),
-            // Tells one life from another; more digits than a number has in most readers.
+            // Tells one life from another. It is text because most readers of JSON numbers would lose digits.
             "epoch": format!("{:x}", registry.epoch()),
             "up_ms": millis_up(now.since(shared.began())),
             "sessions": registry.sessions(),
@@ -54,7 +54,7 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>, visitor: Visitor) 
     body["warnings"] = warnings(&shared, &visitor).into();
     body["node"] = json!(shared.config().server.node.as_ref().map(|node| node.as_str()));
     let kind = shared.config().server.store.kind();
-    // One that is asked not to use its file keeps books in memory all the same.
+    // An allocator that was told not to use its file keeps its books in memory.
     body["store"] = json!(if kind == "embedded" && !shared.has_store() { "memory" } else { kind });
     body["sharing"] = json!(shared.shared_store_status().here());
     body["listeners"] = json!(shared.events().listeners());
@@ -71,8 +71,8 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>, visitor: Visitor) 
     Ok(json(body.to_string()))
 }
 
-/// What operators should mend, as far as `visitor` may know of it: each limit that is named, it may read. Where secrets are is for those
-/// that may read all.
+/// Returns what operators should mend. A visitor hears only of limits that it may read. Warnings about the memory and
+/// about files with secrets are for visitors that may read all.
 fn warnings(shared: &Shared, visitor: &Visitor) -> Vec<String> {
     let mut kept = shared.kept_limits();
     kept.retain(|name| visitor.may(|rights| rights.may_read(name)));
@@ -86,7 +86,7 @@ fn warnings(shared: &Shared, visitor: &Visitor) -> Vec<String> {
     warnings
 }
 
-/// `GET /v1/events/recent`: the last events, the newest first, with how long ago that was.
+/// `GET /v1/events/recent`: the last events, newest first, each with its age.
 pub(super) async fn recent(State(shared): State<Arc<Shared>>, visitor: Visitor) -> Result<Response, Problem> {
     visitor.needs(&shared, "read", Rights::may_look)?;
     let now = shared.now();

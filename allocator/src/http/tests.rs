@@ -1,5 +1,5 @@
-//! Every bad input we could think of, against the routes and a real allocator: the right problem, books
-//! untouched, allocator alive. No sockets: those are in the server's tests.
+//! Bad inputs of every kind, against the routes and a real allocator: each is answered by the right problem, leaves the
+//! books untouched and the allocator alive. There are no sockets: those are in the server's tests.
 
 mod admin;
 mod entries;
@@ -31,7 +31,7 @@ name = "route/*"
 rules = [{ kind = "token_bucket", capacity = 10, refill = 1, per = "1h" }]
 "#;
 
-/// How errors describe a number.
+/// The wording of errors about a number.
 const NUMBER: &str = "expected a whole number from 0 to 9007199254740991";
 
 /// An allocator and its routes.
@@ -40,7 +40,7 @@ struct App {
     service: Service,
 }
 
-/// What came back.
+/// An answer.
 struct Reply {
     status: StatusCode,
     media: String,
@@ -81,7 +81,7 @@ impl App {
         self.send(request.expect("a request")).await
     }
 
-    /// The answers to `asks`, in an exchange that goes well.
+    /// Sends `asks` in an exchange that succeeds, and returns their answers.
     async fn lease(&self, session: u64, seq: u64, asks: Value) -> Vec<Value> {
         let body = json!({ "node": "node-1", "session": session, "seq": seq, "asks": asks });
         let reply = self.post("/v1/leases", body.to_string()).await;
@@ -89,7 +89,7 @@ impl App {
         reply.json()["grants"].as_array().expect("a list").clone()
     }
 
-    /// All pools as they are now.
+    /// Returns all pools in their present state.
     async fn books(&self) -> String {
         let rest = self.get("/v1/limits/vendor/rest/pools").await;
         let export = self.get("/v1/limits/export/pools?count=1000").await;
@@ -103,7 +103,7 @@ impl Reply {
         serde_json::from_str(&self.text).expect(&self.text)
     }
 
-    /// Checks that it is a problem, and returns its code, field and detail.
+    /// Checks that the answer is a problem, and returns its code, field and detail.
     #[track_caller]
     fn problem(&self, status: u16) -> (String, String, String) {
         let body = self.json();
@@ -145,7 +145,7 @@ async fn a_node_leases_renews_and_leaves() {
     assert_eq!((&view["spent"], &view["returned"], &view["outstanding"]), (&json!(5), &json!(6), &json!(0)));
 }
 
-/// The limit on the size of a body must not be what keeps a node from sending as many asks as it may.
+/// The size limit of a body leaves room for as many asks as a node may send.
 #[tokio::test]
 async fn a_thousand_asks_of_the_longest_kind_fit_in_a_body() {
     let app = App::new(true);

@@ -1,5 +1,5 @@
-//! `GET /v1/limits/{name}/top`: who holds most of a limit and wants most of it, and which of its keys are wanted most.
-//! Answers stay small whatever the limit is: series for each node or key would not.
+//! `GET /v1/limits/{name}/top`: the nodes that hold and want most of a limit, and its most wanted keys. The answer
+//! stays small for any limit, where a series for each node or key would not.
 
 use super::json;
 use super::problem::Problem;
@@ -17,20 +17,20 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Nodes and keys that are shown, where the request says nothing else.
+/// Nodes and keys in an answer, by default.
 const TOP: usize = 20;
 
-/// The most of each.
+/// Most nodes and keys in an answer.
 const TOP_MAX: usize = 100;
 
-/// Pools that are looked at for one answer. There can be no more but for a pattern with keys; the answer says how many
-/// it was.
+/// Pools that are looked at for one answer. Only a pattern with keys can have more; the answer says how many were
+/// looked at.
 const LOOKED_MAX: usize = 100_000;
 
-/// Names of blocked nodes that are shown.
+/// Names of blocked nodes in an answer.
 const BLOCKED_SHOWN: usize = 100;
 
-/// One session, over all pools of the limit.
+/// A session, summed over all pools of the limit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
     lease: u64,
@@ -44,7 +44,7 @@ struct Node {
     pools: u64,
 }
 
-/// One pool.
+/// A pool, with the demand of its sessions.
 #[derive(Debug)]
 struct Wanted {
     id: PoolId,
@@ -53,7 +53,7 @@ struct Wanted {
     waiting: u64,
 }
 
-/// What was found.
+/// What a walk over the pools has found so far.
 #[derive(Debug, Default)]
 struct Found {
     nodes: HashMap<SessionId, Node>,
@@ -115,7 +115,7 @@ fn count(query: &BTreeMap<String, String>) -> Result<usize, Problem> {
 }
 
 impl Found {
-    /// With a page of pools, of which the `count` that are wanted most are kept.
+    /// Adds a page of pools. Of all pools, the `count` with the most demand are kept.
     fn with(mut self, page: Page, count: usize) -> Self {
         for (id, view, holdings) in page {
             self.looked_at += 1;
@@ -129,7 +129,7 @@ impl Found {
             self.demand_milli = self.demand_milli.saturating_add(wanted.demand_milli);
             self.keys.push(wanted);
         }
-        // Then what has the fewest left: an idle key that is empty is worth more than one that is full.
+        // Ties go to the pool with the fewest permits left: an empty idle key tells more than a full one.
         self.keys.sort_by_cached_key(|wanted| {
             let waits = Reverse((wanted.demand_milli, wanted.waiting, wanted.view.books.outstanding));
             (waits, wanted.view.available, wanted.id.clone())
@@ -159,8 +159,8 @@ impl Node {
         self.pools += 1;
     }
 
-    /// The allocator's own number of a session tells two of one node apart. The session's number is its secret. A session
-    /// that was forgotten meanwhile has no name.
+    /// Shows a session. The allocator's own number tells two sessions of one node apart; the session's number is its
+    /// secret. A session that was forgotten meanwhile has no name.
     fn shown(&self, id: SessionId, node: Option<&NodeName>) -> Value {
         json!({
             "node": node.map(NodeName::as_str),
@@ -187,7 +187,7 @@ impl Wanted {
     }
 }
 
-/// For people: no decision depends on it.
+/// For display: no decision depends on it.
 fn per_second(milli: u64) -> f64 {
     milli as f64 / 1_000.0
 }

@@ -1,12 +1,12 @@
-//! What a node sends, from its bytes to the bytes of the answer, without a server, a lock or a clock. It is for fuzz targets
-//! and for no other caller: no part of the API.
+//! Decodes and answers the bytes of a node without a server, a lock or a clock. For fuzz targets only: no part of the
+//! API.
 
 use super::decode;
 use lessor_ledger::registry::{Caller, Registry};
 use lessor_protocol::Moment;
 use lessor_protocol::wire::LeasesResponse;
 
-/// The answer to the `body` of a request for leases; `None` if the body as a whole is refused.
+/// Answers the `body` of a request for leases; `None` if the body as a whole is refused.
 pub fn leases(registry: &Registry, now: Moment, body: &[u8]) -> Option<Vec<u8>> {
     let exchange = decode::leases(body).ok()?;
     let answered = registry.answers(now, &exchange.caller, exchange.entries());
@@ -15,7 +15,7 @@ pub fn leases(registry: &Registry, now: Moment, body: &[u8]) -> Option<Vec<u8>> 
     Some(serde_json::to_vec(&response).expect("an answer is plain data"))
 }
 
-/// The answer to the `body` with which the node called `node` says goodbye; `None` if the body as a whole is refused.
+/// Answers the `body` of a goodbye from `node`; `None` if the body as a whole is refused.
 pub fn leave(registry: &Registry, now: Moment, node: &str, body: &[u8]) -> Option<Vec<u8>> {
     let (caller, spent) = decode::leave(node, body).ok()?;
     let response = registry.leave(now, &caller, &spent);

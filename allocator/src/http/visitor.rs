@@ -1,5 +1,5 @@
-//! Who sent a request, for handlers: each that shows or changes something asks for a [`Visitor`]. A request without an identity is
-//! answered 401, and one without the right 403. Neither says whether what was asked for is there.
+//! The sender of a request: each handler that shows or changes something takes a [`Visitor`]. A request without an
+//! identity is answered 401, and one without the right 403. Neither tells whether the thing it asked for exists.
 
 use super::decider::was_refused;
 use super::problem::Problem;
@@ -29,7 +29,7 @@ impl FromRequestParts<Arc<Shared>> for Visitor {
     }
 }
 
-/// The visitor that sent a request with these headers.
+/// Identifies the sender of a request with these headers.
 pub(super) fn of(
     shared: &Arc<Shared>,
     headers: &HeaderMap,
@@ -38,7 +38,7 @@ pub(super) fn of(
     of_exchange(shared, headers, extensions, || extensions.get::<Origin>().cloned().unwrap_or_default())
 }
 
-/// The same of a request that has come from `origin`.
+/// Identifies the sender of a request that came from `origin`.
 pub(super) fn of_exchange(
     shared: &Arc<Shared>,
     headers: &HeaderMap,
@@ -54,7 +54,7 @@ pub(super) fn of_exchange(
     };
     let shown =
         Shown { token: token(headers).inspect_err(|_| refused())?, peer: extensions.get::<PeerName>() };
-    // What was not loaded lets in none.
+    // Without loaded identities every request is refused.
     let visitor = shared.access().map(|access| access.visitor(shown, origin()));
     match visitor {
         Some(Ok(visitor)) => {
@@ -68,7 +68,7 @@ pub(super) fn of_exchange(
     }
 }
 
-/// The token that is shown: in `authorization`, or else in the cookie of the page.
+/// Returns the token of the request: from `authorization`, or else from the cookie of the page.
 fn token(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let mut said = headers.get_all(AUTHORIZATION).iter();
     if let Some(first) = said.next() {
@@ -82,7 +82,7 @@ fn token(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     Ok(pairs.find(|(name, value)| *name == COOKIE_NAME && !value.is_empty()).map(|(_, value)| value))
 }
 
-/// The answer to a request that proves no identity: the same for no token, a wrong one, an expired one, and one that was revoked.
+/// The answer to a request that proves no identity. It is the same for a missing, wrong, expired or revoked token.
 pub(super) fn unauthenticated() -> Problem {
     let detail =
         "no identity is proven: show a token (authorization: Bearer …) or a certificate that is good";
@@ -91,7 +91,7 @@ pub(super) fn unauthenticated() -> Problem {
 
 impl Visitor {
     /// # Errors
-    /// If `may` is false of its rights: the answer names the right that lacks, `right`.
+    /// If `may` is false of the visitor's rights: the answer names the missing `right`.
     pub(super) fn needs(
         &self,
         shared: &Arc<Shared>,
@@ -101,7 +101,7 @@ impl Visitor {
         self.check(shared, right, None, may)
     }
 
-    /// The same of `limit`, which the audit log names.
+    /// Checks a right to `limit`, which a refusal names in the audit log.
     ///
     /// # Errors
     /// As [`Visitor::needs`].
@@ -129,7 +129,7 @@ impl Visitor {
         let detail = format!("{self} has no right to {right} here");
         if let Visitor::Known(known) = self {
             let more = Map::from_iter([("right".to_owned(), right.into())]);
-            // It may be the name of no limit, as long as a path.
+            // The name comes from the path, and may be as long as that and belong to no limit.
             let limit = limit.map(|limit| limit.chars().take(NAME_MAX).collect());
             was_refused(shared, self.to_string(), known.origin.clone(), limit, more);
         }

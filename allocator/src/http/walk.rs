@@ -1,4 +1,5 @@
-//! Looking at all pools of a limit for people: some under the lock in one go, and asks of nodes in between.
+//! Walks over all pools of a limit, for pages and metrics: some pools under the lock at a time, with exchanges in
+//! between.
 
 use crate::shared::Shared;
 use lessor_ledger::pool::{Holding, PoolView};
@@ -6,13 +7,13 @@ use lessor_ledger::registry::limit::PoolId;
 use std::ops::Bound;
 use tokio::task::yield_now;
 
-/// Pools that are looked at under the lock in one go, in some tenths of a millisecond.
+/// Pools that are looked at under the lock in one step: some tenths of a millisecond.
 const STEP: usize = 500;
 
-/// Pools with who holds what of each.
+/// Pools with the holdings of their sessions.
 pub(super) type Page = Vec<(PoolId, PoolView, Vec<Holding>)>;
 
-/// How far it has come.
+/// A walk over the pools of a limit.
 pub(super) struct Walk<'a> {
     shared: &'a Shared,
     name: &'a str,
@@ -20,14 +21,14 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Through the pools of the limit that was configured as `name`.
+    /// Begins a walk over the pools of the limit that was configured as `name`.
     pub(super) fn new(shared: &'a Shared, name: &'a str) -> Self {
         Walk { shared, name, from: Bound::Unbounded }
     }
 
-    /// The next of them; `None` after the last. A limit that went meanwhile has no more.
+    /// Returns the next pools; `None` after the last, or once the limit is gone.
     pub(super) async fn next(&mut self) -> Option<Page> {
-        // Asks of nodes that waited meanwhile go first.
+        // Exchanges that waited meanwhile go first.
         yield_now().await;
         let from = self.from.clone();
         let page = self.shared.with(|registry, now| {

@@ -1,4 +1,4 @@
-//! What operators do over HTTP, and what they are told when it is wrong.
+//! Changes by operators over HTTP, and the answers to wrong ones.
 
 use super::*;
 
@@ -45,7 +45,7 @@ async fn a_limit_is_made_changed_and_taken_away() {
     let etag = app.etag(path).await;
     let ask = json!([{ "limit": "new/one", "spent_total": 0, "held": 0, "want": 4, "waiting": 4 }]);
     assert_eq!(app.lease(1, 1, ask.clone()).await[0]["permits"], json!(4));
-    // A client does not change a limit that it has not seen.
+    // A client cannot change a limit that it has not seen.
     assert_eq!(app.request("PUT", path, None, &limit(20)).await.problem(428).0, "if_match_missing");
     assert_eq!(
         app.request("PUT", path, Some("\"other\""), &limit(20)).await.problem(412).0,
@@ -62,12 +62,13 @@ async fn a_limit_is_made_changed_and_taken_away() {
     let holds = json!([{ "limit": "new/one", "spent_total": 1, "held": 2, "want": 4, "waiting": 4 }]);
     assert_eq!(app.lease(1, 2, holds).await[0]["error"]["code"], json!("limit_unknown"));
     assert_eq!(app.request("DELETE", path, Some("*"), "").await.problem(404).0, "limit_unknown");
-    // One of four came back. What else the old one lent counts: the new one has not all of it.
+    // One of four came back. The rest of the old grant counts: the new limit does not have all of it.
     let again = app.request("PUT", path, None, &limit(20)).await;
     assert_eq!((again.status, again.json()["available"].as_u64()), (StatusCode::CREATED, Some(17)));
 }
 
-/// What a pattern lent by a name is out when that name becomes a limit of its own, which knows nothing of it.
+/// Permits that a pattern lent by a name are still out when that name becomes a limit of its own, which has no record
+/// of them.
 #[tokio::test]
 async fn a_limit_that_a_pattern_stood_for_waits_for_what_is_out() {
     let app = App::new(true);
@@ -109,7 +110,7 @@ async fn a_top_up_is_made_once_however_often_it_is_sent() {
         assert_eq!(reply.json()["topped_up"], json!(topped_up), "{}", reply.text);
         assert_eq!(reply.json()["available"], json!(before + 50));
     }
-    // The bug: another number under the same name was answered as if it had been added.
+    // The bug: another number under the same id was answered as if it had been added.
     let (code, field, detail) = app.post(path, r#"{"permits":60,"id":"ticket-7"}"#).await.problem(409);
     assert_eq!((code.as_str(), field.as_str()), ("id_used", "id"), "{detail}");
     assert!(detail.contains("\"ticket-7\"") && detail.contains("50") && detail.contains("60"), "{detail}");
@@ -174,7 +175,7 @@ async fn what_is_wrong_with_a_limit_is_named_and_nothing_changes() {
     assert_eq!(app.books().await, before);
 }
 
-/// A listener hears what happens from then on, and the end.
+/// A listener hears events from then on, and the end of the stream.
 #[tokio::test]
 async fn who_listens_is_told_what_happens() {
     let app = App::new(true);
@@ -190,7 +191,7 @@ async fn who_listens_is_told_what_happens() {
     assert!(text.len() < 1_000, "{text}");
 }
 
-/// A pause reaches the limits below, and no limit is left below one that is gone.
+/// A pause reaches the limits below, and a limit with others below it cannot be removed.
 #[tokio::test]
 async fn what_is_below_a_paused_limit_is_lent_nothing() {
     let app = App::new(true);
@@ -209,12 +210,12 @@ async fn what_is_below_a_paused_limit_is_lent_nothing() {
     assert_eq!(app.lease(1, 1, ask(0, 0)).await[0]["permits"], json!(4));
     app.post("/v1/limits/vendor/rest/pause", "").await;
     assert_eq!(app.lease(1, 2, ask(1, 0)).await[0]["refused"], json!("paused"));
-    // What was reported and given back counts in both.
+    // Spent and returned permits count in both limits.
     for name in ["below", "vendor/rest"] {
         let pool = app.get(&format!("/v1/limits/{name}/pools")).await.json()["pools"][0].clone();
         assert_eq!((&pool["spent"], &pool["outstanding"]), (&json!(1), &json!(0)), "{name}: {pool}");
     }
-    // Lowered below what is out, a limit keeps those below it from extending what they hold.
+    // A limit that was lowered below what is out keeps the limits below it from extending their leases.
     app.post("/v1/limits/vendor/rest/resume", "").await;
     assert_eq!(app.lease(1, 3, ask(1, 0)).await[0]["permits"], json!(4));
     assert_eq!(
@@ -243,7 +244,7 @@ async fn a_limit_that_is_leased_is_topped_up_where_it_is_leased_from() {
     assert_eq!(shown["upstream"], json!("http://127.0.0.1:9"), "{shown}");
 }
 
-/// What cannot be done for all allocators of a store is done at none of them.
+/// A change that cannot be made for all allocators of a store is made at none of them.
 #[tokio::test]
 async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
     let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
@@ -280,8 +281,8 @@ async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
     }
     let topped = app.request("POST", "/v1/limits/a/top-up", None, r#"{"permits":5}"#).await;
     assert!(topped.problem(422).2.contains("several allocators share"));
-    // It may have been put elsewhere: the allocator does not say that there is none before the store has said
-    // what there is.
+    // The limit may have been put by another allocator: this one does not say "limit unknown" before it has heard from
+    // the store.
     let unknown =
         |session| app.lease(session, 1, json!([{ "limit": "b", "spent_total": 0, "held": 0, "want": 1 }]));
     assert_eq!(unknown(1).await[0]["refused"], json!("other"));

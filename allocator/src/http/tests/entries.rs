@@ -1,10 +1,10 @@
-//! Asks that are wrong, each between others that are not.
+//! Wrong asks, each among good ones.
 
 use super::*;
 use lessor_protocol::wire::code;
 
-/// Sends one ask that is wrong between two that are good, and checks that it gets an error of its own with `code`
-/// and `field`, that the others are answered, and that the books of its pool are untouched. Returns the detail.
+/// Sends a wrong ask between two good ones. Checks that it gets an error with `code` and `field`, that the others are
+/// answered, and that the books of its pool are untouched. Returns the detail.
 async fn entry_refused(ask_body: &str, code: &str, field: &str) -> String {
     let app = App::new(true);
     let good = |key: &str| format!(r#"{{"limit":"export","key":"{key}","spent_total":0,"held":0,"want":1}}"#);

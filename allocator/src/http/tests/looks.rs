@@ -1,4 +1,4 @@
-//! What can be looked at: limits, pools, health and metrics.
+//! Everything that can be read: limits, pools, health and metrics.
 
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,7 +84,7 @@ async fn it_is_ready_once_every_limit_lends_and_until_it_stops() {
     let well = json!({ "ok": true });
     let checks = json!({ "store": well, "config": well, "quarantine": well });
     assert_eq!((ready.status, &ready.json()["checks"]), (StatusCode::OK, &checks));
-    // A file that is refused says why, and what it said before holds.
+    // A refused file says why, and the previous configuration stays in force.
     let reloads = crate::reload::Reloads::new(app.shared.clone());
     reloads.refused(&format!("line 3: limit is 0{}", " ".repeat(10_000)));
     let ready = app.get("/readyz").await;
@@ -113,7 +113,7 @@ async fn it_is_ready_once_every_limit_lends_and_until_it_stops() {
     assert_eq!((&refused[0]["refused"], &refused[0]["permits"]), (&json!("quarantine"), &json!(0)));
 }
 
-/// Metric names with what their lines say: HELP, TYPE, and samples by name and labels.
+/// A scrape: HELP and TYPE of each metric, and the samples by name and labels.
 #[derive(Debug)]
 struct Scrape {
     help: BTreeMap<String, String>,
@@ -202,7 +202,7 @@ async fn metrics_tell_what_happened() {
     assert_eq!(scrape.value("lessor_exchange_seconds_bucket{le=\"+Inf\"}"), 2);
 }
 
-/// A limit that drains, and one that no node wants: how their pools stand, and when each is empty.
+/// The state of pools, and the time until each is empty, of a limit that drains and one that no node wants.
 #[tokio::test]
 async fn it_is_told_how_pools_stand_and_when_the_first_is_empty() {
     let app = App::new(true);
@@ -237,12 +237,12 @@ async fn it_is_told_how_pools_stand_and_when_the_first_is_empty() {
     let state =
         |index: usize| (&pools["pools"][index]["state"], pools["pools"][index]["time_to_empty_ms"].is_u64());
     assert_eq!((state(0), state(1)), ((&json!("drain"), true), (&json!("rich"), false)));
-    // Nothing is lent of it: it does not become less.
+    // Nothing is lent from a paused limit, so it does not drain.
     app.post("/v1/limits/vendor/rest/pause", "{}").await;
     assert!(seconds(&app.scrape().await, "vendor/rest").is_infinite());
 }
 
-/// Seven nodes, one of which has two sessions; then more pools than are looked at for a scrape.
+/// Seven nodes, one of them with two sessions; then more pools than a scrape looks at.
 #[tokio::test]
 async fn nodes_are_ranked_by_what_they_hold_and_not_named() {
     let app = App::of(&CONFIG.replace("keys_max = 2000", "keys_max = 10_000"), true);
@@ -275,7 +275,7 @@ async fn nodes_are_ranked_by_what_they_hold_and_not_named() {
     assert_eq!(ranks(&scrape, "vendor/rest"), ["20", "10", "10", "10", "10", "20"]);
 }
 
-/// Two allocators in one process, as tests and demos have them, count apart.
+/// Two allocators in one process, as in tests and demos, have metrics of their own.
 #[tokio::test]
 async fn servers_in_one_process_do_not_share_metrics() {
     let (busy, idle) = (App::new(true), App::new(true));
@@ -285,8 +285,7 @@ async fn servers_in_one_process_do_not_share_metrics() {
     assert_eq!(idle.scrape().await.value(granted), 0);
 }
 
-/// As many series as there are limits, whichever nodes come: a fleet in full use makes them neither more nor much
-/// longer.
+/// The number of series depends on the limits alone. A fleet in full use makes them neither more nor much longer.
 #[tokio::test]
 async fn ten_thousand_keys_and_a_thousand_nodes_make_no_metrics_of_their_own() {
     const NODES: u64 = 1_000;

@@ -1,4 +1,4 @@
-//! Very many limits, or very large ones: what is shown of them stays small, and takes nothing from exchanges.
+//! Very many limits, or very large ones: answers about them stay small, and do not slow exchanges down.
 
 use super::*;
 use crate::config::limit_from_json;
@@ -34,7 +34,7 @@ async fn limits_that_come_later_are_shown_up_to_a_bound_and_all_others_as_one() 
     assert!(is("lessor_granted_permits_total{limit=\"(others)\"} 6"));
     assert!(is("lessor_pools{limit=\"(others)\"} 800") && is("lessor_pools{limit=\"vendor/rest\"} 1"));
     assert!(is("lessor_asks_total{limit=\"(others)\",outcome=\"granted\"} 2"));
-    // A limit that goes leaves its place to none: its counters must not fall.
+    // A removed limit does not free its place for another one: its counters must not fall.
     app.shared.with(|registry, _| registry.remove("l000"));
     app.shared.with(|registry, _| registry.remove("l999"));
     let text = app.get("/metrics").await.text;

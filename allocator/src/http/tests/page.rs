@@ -1,4 +1,4 @@
-//! The page for operators, what it asks for, and what other web sites must not get.
+//! The page for operators, its requests, and what other web sites must not get.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ async fn every_file_that_the_page_names_is_there_and_nothing_else_is() {
     assert_eq!(app.get("/page/%FF").await.problem(404).0, "not_found");
 }
 
-/// The plot library is as it was published; everything else is ours, and makes no markup of texts.
+/// The plot library is as it was published. All other scripts are ours, and none makes markup of text.
 #[tokio::test]
 async fn no_script_makes_markup_of_text() {
     let app = App::new(true);
@@ -166,7 +166,7 @@ async fn who_holds_and_wants_most_is_shown() {
     }
 }
 
-/// More pools than are looked at in one go.
+/// More pools than are looked at in one step.
 #[tokio::test]
 async fn every_pool_is_looked_at_once() {
     let app = App::new(true);
@@ -186,7 +186,7 @@ async fn every_pool_is_looked_at_once() {
     assert_eq!(keys, ["1499", "499", "999"]);
 }
 
-/// A limit may be called like what is below another one.
+/// A limit may be named like a path below another one.
 #[tokio::test]
 async fn a_limit_called_top_is_itself() {
     let app = App::new(true);

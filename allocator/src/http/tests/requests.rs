@@ -6,9 +6,9 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Posts `body` as an exchange to an allocator that has lent something, and checks that it is refused as a whole
-/// with `status`, `code` and `field`, that the books are untouched and that the next exchange is answered.
-/// Returns the detail.
+/// Posts `body` as an exchange to an allocator that has lent permits. Checks that it is refused as a whole with
+/// `status`, `code` and `field`, that the books are untouched, and that the next exchange is answered. Returns the
+/// detail.
 async fn refused(body: impl Into<Body>, status: u16, code: &str, field: &str) -> String {
     let app = App::new(true);
     app.lease(1, 1, json!([ask(10)])).await;
@@ -96,7 +96,7 @@ async fn a_body_that_is_too_large_is_refused() {
     let key = "k".repeat(1 << 20);
     let ask = format!(r#"{{"limit":"export","key":"{key}","spent_total":0,"held":0,"want":1}}"#);
     refused(format!(r#"{{"node":"a","session":2,"seq":1,"asks":[{ask}]}}"#), 413, "too_large", "").await;
-    // Ten gigabytes are refused by their header: the body would never come.
+    // Ten gigabytes are refused by their header, before any of the body arrives.
     let app = App::new(true);
     let request = Request::post("/v1/leases").header("content-type", "application/json");
     let request = request.header("content-length", "10737418240").body(Body::new(Stuck));
@@ -119,7 +119,7 @@ impl axum::body::HttpBody for Stuck {
     }
 }
 
-/// The clock of the test runs ahead as soon as everybody waits.
+/// The paused clock runs ahead as soon as every task waits.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_is_cut_off() {
     let detail = refused(Body::new(Stuck), 408, "timeout", "").await;
@@ -202,7 +202,7 @@ async fn wrong_goodbyes_are_refused_and_change_nothing() {
     assert_eq!(app.books().await, before);
 }
 
-/// The bug: each of them was told to a whole fleet, and was a line of the log.
+/// The bug: each such event was sent to a whole fleet, and logged.
 #[tokio::test]
 async fn of_many_keys_whose_vendor_refuses_at_once_some_are_told() {
     let app = App::new(true);

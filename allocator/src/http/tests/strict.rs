@@ -1,11 +1,11 @@
-//! What an operator's request must say, and what it must not: fields twice, another host, numbers that do not add up. And
-//! two requests at once.
+//! Strictness towards operators' requests: duplicate fields, foreign hosts, numbers that do not add up, and two
+//! requests at once.
 
 use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// Often enough for two of four to come in the wrong order.
+/// Rounds that are enough for two threads to change the same limit in the wrong order.
 const ROUNDS: u32 = 300;
 
 impl App {
@@ -16,7 +16,8 @@ impl App {
     }
 }
 
-/// The bug: the last of two fields of a name was believed, and a filter before the allocator may go by the first.
+/// The bug: the last of two fields with one name was used, while a filter in front of the allocator may go by the
+/// first.
 #[tokio::test]
 async fn a_field_that_is_there_twice_is_refused_by_its_name() {
     let app = App::new(true);
@@ -27,7 +28,7 @@ async fn a_field_that_is_there_twice_is_refused_by_its_name() {
         ("POST", "/v1/limits/vendor/rest/pause", r#"{"for":"1s","for":"9h"}"#.to_owned(), "for"),
         ("PUT", "/v1/limits/vendor/rest", format!(r#"{{"rules":[{rule}]}}"#), "rules[0].limit"),
         ("PUT", "/v1/limits/new", r#"{"rules":[],"rules":[]}"#.to_owned(), "rules"),
-        // The bug: of two parameters the last one was meant.
+        // The bug: the last of two parameters was used.
         ("DELETE", "/v1/limits/vendor/rest?confirm=false&confirm=true", String::new(), "confirm"),
         ("PUT", "/v1/limits/vendor/rest?dry_run=true&dry_run=false", "{}".to_owned(), "dry_run"),
     ] {
@@ -38,7 +39,7 @@ async fn a_field_that_is_there_twice_is_refused_by_its_name() {
     assert_eq!(app.books().await, before);
 }
 
-/// Three times as much as anything can hold, twice over: no sum may wrap, and no number may leave what JSON keeps exact.
+/// Top-ups of three times the maximum, twice over: no sum may wrap, and no number may leave what JSON keeps exact.
 #[tokio::test]
 async fn top_ups_that_add_up_to_more_than_can_be_said_are_refused() {
     for rule in [
@@ -68,7 +69,8 @@ async fn top_ups_that_add_up_to_more_than_can_be_said_are_refused() {
     }
 }
 
-/// The bug: the allocator was changed under its lock, and what a new life starts from after that.
+/// The bug: the allocator was changed under its lock, but the configuration for a new life only after the lock was
+/// released.
 #[test]
 fn two_puts_at_once_leave_what_a_new_life_starts_from_as_the_allocator_has_it() {
     let app = App::new(true);
@@ -100,7 +102,7 @@ fn two_puts_at_once_leave_what_a_new_life_starts_from_as_the_allocator_has_it() 
     assert!(apart.is_empty(), "{} of {ROUNDS} rounds apart, the first {:?}", apart.len(), apart.first());
 }
 
-/// The bug: a stranger who reached the API had the allocator call any address, and lend what was answered there.
+/// The bug: a stranger who reached the API could make the allocator call any address, and lend what was answered there.
 #[tokio::test]
 async fn a_limit_is_leased_only_from_those_that_the_file_names() {
     const LEASED: &str = "[[limit]]\nname = \"leased\"\nupstream = \"http://centre:7400\"\n";
@@ -119,7 +121,8 @@ async fn a_limit_is_leased_only_from_those_that_the_file_names() {
     assert_eq!(put(&app, "b", "http://third:7400").await.problem(422).1, "upstream");
 }
 
-/// The bug: it was the number of the life, which each answer shows, and a stranger could say goodbye in the name of a region.
+/// The bug: the session was the epoch, which each answer shows, so a stranger could say goodbye in the name of a
+/// region.
 #[test]
 fn the_session_with_those_above_is_no_number_that_is_shown() {
     let config = "[[limit]]\nname = \"leased\"\nupstream = \"http://centre:7400\"\n";
@@ -156,7 +159,8 @@ async fn what_is_sent_to_another_name_changes_nothing() {
     assert_eq!(paused.status, StatusCode::OK);
 }
 
-/// The bug: such a site read what it could not change. Names of the file are right, and probes and nodes come by any name.
+/// The bug: such a site could read, though not change. Names of the file are accepted, and probes and nodes use any
+/// name.
 #[tokio::test]
 async fn what_is_sent_to_another_name_is_not_shown() {
     let app = App::of(&format!("[server]\nhosts = [\"lessor.example.com\"]\n{CONFIG}"), true);
