@@ -1,5 +1,5 @@
-//! The allocator as a service: a function of a listener and of the moment to stop. Binaries and tests own both.
-//! It spawns a task for each connection, and none of them outlives it.
+//! The allocator as a service, which runs on a listener until it is told to stop. Binaries and tests own both. It
+//! spawns a task for each connection; no task outlives the service.
 
 mod budget;
 mod connection;
@@ -37,13 +37,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::interval;
 
-/// How often to look for sessions and pools that no longer matter, and how many are looked at then. A hundred thousand pools
-/// take 20 s; the allocator is busy with it for about a hundredth of its time.
+/// How often to look for sessions and pools that no longer matter, and how many are looked at each time. A hundred
+/// thousand pools take 20 s; the work takes about a hundredth of the allocator's time.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 const SWEEP_STEPS: usize = 500;
 
-/// Connections of operators that are open at once: browsers, commands and Prometheus. They have places of their own, so that nodes
-/// cannot keep them out.
+/// Connections of operators that may be open at once: browsers, commands and Prometheus. They are counted apart, so
+/// that nodes cannot keep operators out.
 const ADMIN_CONNECTIONS_MAX: usize = 256;
 
 /// Why an allocator cannot begin.
@@ -64,15 +64,15 @@ pub enum OpenError {
     /// Its audit log cannot be written.
     #[error("audit.path: {0}")]
     Audit(io::Error),
-    /// The system does not say how much memory it takes.
+    /// A memory bound is configured, and the system does not tell how much memory the process takes.
     #[error(
         "server.memory_max is {0}: this system does not say how much memory a process takes, so leave it out"
     )]
     Memory(u64),
-    /// The token that it shows to others cannot be used.
+    /// The token that it shows to upstreams cannot be used.
     #[error("upstream_auth.token_file: {0}")]
     UpstreamToken(FileError),
-    /// The certificates that it shows to others cannot be used.
+    /// The certificates that it shows to upstreams cannot be used.
     #[error("upstream_tls: {0}")]
     UpstreamTls(TlsError),
 }
@@ -81,26 +81,27 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
-    /// Of its configuration, once they were read.
+    /// The configured certificates, once they were read.
     certificates: Option<Certificates>,
 }
 
 impl Server {
-    /// A new life of the allocator. `fresh` states that no earlier life can have lent anything that is still
-    /// being spent; without it every limit begins in quarantine.
+    /// Makes a new life of the allocator. `fresh` states that no earlier life can have lent permits that are still
+    /// being spent. Without it every limit begins in quarantine.
     pub fn new(config: Config, fresh: bool) -> Self {
         Server { shared: Arc::new(Shared::new(config, fresh)), certificates: None }
     }
 
-    /// A life of the allocator that writes down what it lends to the store of `config`, if that names one, and goes on with
-    /// what an earlier life has written there. `fresh` as for [`Server::new`]: then of that only what operators have decided.
+    /// Makes a life of the allocator that writes its grants to the store of `config`, if that names one, and resumes
+    /// what an earlier life wrote there. With `fresh`, as for [`Server::new`], only the decisions of operators are
+    /// resumed.
     ///
     /// # Errors
     /// If the store or the certificates cannot be used.
     pub fn open(config: Config, fresh: bool) -> Result<Self, OpenError> {
         let (certificates, access) = read_files(&config)?;
         let shared = match config.server.store.clone() {
-            // What is leased from a shared store is in no danger: that counts it until its term is over.
+            // Loans from a shared store are safe: the store counts each of them until its term is over.
             StoreConfig::Memory | StoreConfig::Shared(_) => Arc::new(Shared::new(config, fresh)),
             StoreConfig::Embedded { path } => {
                 let path = path.unwrap_or_else(|| PathBuf::from(StoreConfig::FILE));
@@ -114,8 +115,8 @@ impl Server {
         Ok(Server { shared, certificates: Some(certificates) })
     }
 
-    /// Reads each file that `config` names, as [`Server::open`] does, and makes none. The store is not opened: an allocator may have
-    /// it. Only a file in its place that never was one is refused.
+    /// Reads each file that `config` names, as [`Server::open`] does, and makes none. The store is not opened, because
+    /// an allocator may be using it. Only a file in its place that is no store is refused.
     ///
     /// # Errors
     /// If one of the files cannot be used.
@@ -127,12 +128,12 @@ impl Server {
         Ok(())
     }
 
-    /// The way to it for the watcher of its file.
+    /// Returns the handle by which the watcher of the configuration file changes this allocator.
     pub fn reloads(&self) -> Reloads {
         Reloads::new(self.shared.clone())
     }
 
-    /// Serves on `listener` until `shutdown`. Then it lends no more, finishes what is in flight, and returns
+    /// Serves on `listener` until `shutdown`. Then it lends nothing more, finishes requests in flight, and returns
     /// within five seconds, whatever its peers do.
     ///
     /// # Errors
@@ -145,7 +146,8 @@ impl Server {
         self.run_apart(listener, None, shutdown).await
     }
 
-    /// The same, where operators are served on `admin`, if that is there: `listener` has only what nodes ask for then.
+    /// Serves like [`Server::run`], with operators on `admin` if that is there: `listener` then serves only the
+    /// requests of nodes.
     ///
     /// # Errors
     /// As [`Server::run`].
@@ -163,7 +165,7 @@ impl Server {
             let store = &self.shared.config().server.store;
             self.shared.lets_in(Access::load(auth, store).map_err(io::Error::other)?);
         }
-        // They are looked at for as long as it serves.
+        // Watched for as long as the server runs.
         let mut looks = JoinSet::new();
         looks.spawn(open_secrets::watch(self.shared.clone()));
         looks.spawn(memory::watch(self.shared.clone()));
@@ -187,7 +189,7 @@ impl Server {
         Ok(())
     }
 
-    /// The doors, and a word of each in the log.
+    /// Opens the doors, and logs each of them.
     fn doors(
         &self,
         listener: Listener,
@@ -245,7 +247,8 @@ impl Server {
     }
 }
 
-/// What `config` names besides the store: certificates, tokens, keys, and the folder of the audit log.
+/// Reads the files that `config` names, except the store: certificates, tokens, keys. Checks the folder of the audit
+/// log.
 fn read_files(config: &Config) -> Result<(Certificates, Option<Access>), OpenError> {
     if let Some(max) = config.server.memory_max.filter(|_| memory::resident().is_none()) {
         return Err(OpenError::Memory(max));
@@ -256,14 +259,14 @@ fn read_files(config: &Config) -> Result<(Certificates, Option<Access>), OpenErr
     config.upstream_tls.as_ref().map_or(Ok(()), Tls::check).map_err(OpenError::UpstreamTls)?;
     let token = config.upstream_token.as_ref().map(|file| Token::file(file).shown());
     token.transpose().map_err(OpenError::UpstreamToken)?;
-    // The file itself may still be made.
+    // The audit log itself may not exist yet.
     let folder = config.audit.as_ref().and_then(|audit| audit.path.parent());
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
     folder.map(std::fs::metadata).transpose().map_err(OpenError::Audit)?;
     Ok((certificates, access))
 }
 
-/// What encrypts connections, where they are encrypted.
+/// TLS of the two listeners, where connections are encrypted.
 #[derive(Debug, Default)]
 struct Certificates {
     nodes: Option<Arc<Acceptor>>,

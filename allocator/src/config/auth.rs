@@ -1,4 +1,4 @@
-//! Which identities there are, and what they may do, as it is written. No file is read here.
+//! Identities and their rights, raw → checked. No file is read here.
 
 use super::StoreConfig;
 use super::raw::{RawAudit, RawAuth, RawJwt, RawRole, RawUpstreamAuth};
@@ -9,37 +9,39 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Who is let in, and to what. Without it each peer that reaches an address may do all that is served there.
+/// The identities that are let in, with their rights. Without an [`AuthConfig`] each peer that reaches an address may
+/// do all that is served there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthConfig {
-    /// Where the tokens are; `None` if there are none.
+    /// Where the tokens are kept; `None` if there are none.
     pub tokens: Option<TokensAt>,
-    /// The file of an identity provider's keys, and whose tokens are believed; `None` if no provider's are.
+    /// The file with the keys of an identity provider, and the issuer whose tokens are accepted; `None` without a
+    /// provider.
     pub jwt: Option<(PathBuf, Issuer)>,
-    /// How often each identity may ask, by exchanges in a second.
+    /// Most exchanges of one identity, per second.
     pub exchanges_per_second_max: u32,
     /// The roles, at least one.
     pub roles: Vec<Arc<Role>>,
 }
 
-/// The default of [`AuthConfig::exchanges_per_second_max`]: as often as a few thousand busy nodes ask.
+/// The default of [`AuthConfig::exchanges_per_second_max`]: the rate of a few thousand busy nodes.
 const EXCHANGES_PER_SECOND_MAX: u32 = 10_000;
 
 /// Where tokens are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokensAt {
-    /// In this file.
+    /// In a file.
     File(PathBuf),
-    /// In the store, which several allocators share.
+    /// In the store that several allocators share.
     Store,
 }
 
 impl TokensAt {
-    /// How the store is written. A file of that name is written `./store`.
+    /// The text that means the store. A file of that name is written `./store`.
     pub const STORE: &str = "store";
 
     /// # Errors
-    /// If `text` names nothing, or `store` is not shared.
+    /// If `text` names no file, or is `store` and the store is not shared.
     fn read(text: &str, store: &StoreConfig) -> Result<Self, String> {
         match (text, store) {
             (Self::STORE, StoreConfig::Shared(_)) => Ok(TokensAt::Store),
@@ -51,7 +53,7 @@ impl TokensAt {
         }
     }
 
-    /// The file, if that is where they are.
+    /// Returns the file, if the tokens are in one.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             TokensAt::File(file) => Some(file),
@@ -59,7 +61,7 @@ impl TokensAt {
         }
     }
 
-    /// As it is written.
+    /// Returns the text of the configuration.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match self {
             TokensAt::File(file) => file.to_string_lossy(),
@@ -68,22 +70,22 @@ impl TokensAt {
     }
 }
 
-/// Where decisions are written down.
+/// Where decisions of operators are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditConfig {
-    /// The file that is written now. Older ones have `.1`, `.2` and so on after it.
+    /// The current file. Older ones end in `.1`, `.2` and so on.
     pub path: PathBuf,
-    /// The largest that one of them becomes, in bytes.
+    /// Largest size of a file, in bytes.
     pub bytes_max: u64,
-    /// How many there are.
+    /// Most files.
     pub files_max: u64,
 }
 
-/// The largest file of decisions, and how many there are, where the operator says nothing else.
+/// Defaults of [`AuditConfig::bytes_max`] and [`AuditConfig::files_max`].
 const AUDIT_BYTES_MAX: u64 = 64 << 20;
 const AUDIT_FILES_MAX: u64 = 8;
 
-/// Where decisions are written down, as `raw` says.
+/// Checks where decisions of operators are written.
 pub(super) fn audit(raw: &RawAudit) -> Result<AuditConfig, String> {
     let path = named_file("audit.path", &raw.path)?;
     let number = |key: &str, raw: Option<Count>, default: u64, (least, most): (u64, u64)| {
@@ -93,7 +95,7 @@ pub(super) fn audit(raw: &RawAudit) -> Result<AuditConfig, String> {
         }
         Err(format!("audit.{key} is {number}: use a number from {least} to {most}"))
     };
-    // An entry may have two configurations of a limit.
+    // The lower bound leaves room for an entry, which may hold two configurations of a limit.
     let bytes_max = number("bytes_max", raw.bytes_max, AUDIT_BYTES_MAX, (1 << 20, 1 << 40))?;
     Ok(AuditConfig {
         path,
@@ -102,8 +104,8 @@ pub(super) fn audit(raw: &RawAudit) -> Result<AuditConfig, String> {
     })
 }
 
-/// What `auth` and `roles` come to; `None` if neither is there. Certificates prove identities if `by_certificates`, and `store` may
-/// have tokens.
+/// Checks `auth` and `roles`; `None` if neither is there. `by_certificates` says whether certificates prove identities,
+/// and `store` may keep tokens.
 pub(super) fn auth(
     auth: Option<&RawAuth>,
     roles: &[RawRole],
@@ -148,7 +150,7 @@ fn exchanges_per_second(raw: Option<Count>) -> Result<u32, String> {
         .ok_or_else(|| format!("auth.exchanges_per_second_max is {number}: use a number from 1 to 1000000"))
 }
 
-/// The keys of an identity provider, and whose tokens they sign.
+/// Checks the keys of an identity provider, and the issuer of the tokens that they sign.
 fn jwt(raw: &RawJwt) -> Result<(PathBuf, Issuer), String> {
     let keys = named_file("auth.jwt.keys", &raw.keys)?;
     for (key, text) in [("issuer", &raw.issuer), ("audience", &raw.audience)] {
@@ -159,7 +161,7 @@ fn jwt(raw: &RawJwt) -> Result<(PathBuf, Issuer), String> {
     Ok((keys, Issuer { issuer: raw.issuer.clone(), audience: raw.audience.clone() }))
 }
 
-/// The file of the token that this allocator shows to those that it leases from.
+/// Checks the file of the token that this allocator shows to its upstreams.
 pub(super) fn upstream_token(raw: &RawUpstreamAuth) -> Result<PathBuf, String> {
     named_file("upstream_auth.token_file", &raw.token_file)
 }

@@ -48,7 +48,7 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
     Ok(Config { clocks, server, admin, upstream_tls, upstream_token, audit, auth, limits })
 }
 
-/// The least that memory may be bounded to, in bytes.
+/// Least bound of memory, in bytes.
 const MEMORY_LEAST: u64 = 64 << 20;
 
 fn clocks(raw: Option<Count>) -> Result<ClockBounds, String> {
@@ -121,7 +121,7 @@ fn memory_max(raw: &RawServer) -> Result<Option<u64>, String> {
     }
 }
 
-/// What operators see and change, on an address of its own.
+/// Checks the service for operators, which has an address of its own.
 fn admin(raw: &RawAdmin, server: &ServerConfig) -> Result<AdminConfig, String> {
     let listen = listen("admin.listen", &raw.listen)?;
     if listen.is_taken_by(&server.listen) {
@@ -136,7 +136,7 @@ fn listen(key: &str, said: &str) -> Result<Listen, String> {
     said.parse().map_err(|problem: String| format!("{key} is {said:?}: {problem}"))
 }
 
-/// `name` as a request's `Host` has it, without a port.
+/// Checks a name as the `Host` of a request has it, without a port.
 fn host_name(name: &str) -> Result<String, String> {
     let is_name =
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
@@ -145,18 +145,18 @@ fn host_name(name: &str) -> Result<String, String> {
     is_name.then(|| name.to_ascii_lowercase()).ok_or_else(wrong)
 }
 
-/// One limit, and the text that it stands in.
+/// A limit to check, and the text that it is in.
 struct Check<'a> {
     text: &'a str,
     limit: &'a RawLimit,
-    /// Which one it is there.
+    /// Its index among the limits of the text.
     index: usize,
-    /// Of windows that say none.
+    /// The margin of sliding windows that name none.
     margin: Duration,
 }
 
 impl Check<'_> {
-    /// `problem` with this limit, which begins with the key that is wrong.
+    /// Makes an error of `problem`, which begins with the key that is wrong.
     fn wrong(&self, problem: String) -> ConfigError {
         let offset = place::offset(self.text, &format!("limit[{}].{problem}", self.index));
         ConfigError::at(self.text, offset, format!("limit {:?}: {problem}", self.limit.name))

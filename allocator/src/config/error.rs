@@ -1,11 +1,11 @@
-//! What is wrong with a configuration, in one line: which line, which key, which value, and what would be right.
+//! Errors of a configuration, in one line: the line, the key, the value, and what would be right.
 
 use std::fmt;
 
-/// Characters of a problem that are shown: it is a line of a log, and quotes what it was given.
+/// Longest problem that is shown, in characters: it is a line of a log, and quotes its input.
 const SHOWN_MAX: usize = 1_000;
 
-/// `text` as one line of bounded length, without characters that move a terminal's cursor.
+/// Returns `text` as one line of bounded length, without characters that move a terminal's cursor.
 pub(crate) fn one_line(text: &str) -> String {
     let mut shown: String =
         text.chars().take(SHOWN_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -23,18 +23,18 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// `problem` at byte `offset` of `text`.
+    /// Makes an error of `problem` at byte `offset` of `text`.
     pub(super) fn at(text: &str, offset: usize, problem: impl AsRef<str>) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         ConfigError { line: before.matches('\n').count() + 1, problem: one_line(problem.as_ref()) }
     }
 
-    /// What is wrong, for a text that has no lines of its own.
+    /// Returns the problem without its line, for a text that is no file.
     pub fn problem(&self) -> &str {
         &self.problem
     }
 
-    /// The key that is wrong, as far as it can be told: `rules[0].per`.
+    /// Returns the key that is wrong, if the problem names one: `rules[0].per`.
     pub fn key(&self) -> Option<&str> {
         let (_, rest) = self.problem.split_once("\": ").unwrap_or(("", &self.problem));
         let rest = rest.strip_prefix("limit[0].").unwrap_or(rest);
@@ -43,7 +43,7 @@ impl ConfigError {
         rest.get(..end).filter(|key| !key.is_empty() && key.chars().all(is_key))
     }
 
-    /// The line it is on, counted from one.
+    /// Returns the line of the problem, counted from one.
     pub fn line(&self) -> usize {
         self.line
     }

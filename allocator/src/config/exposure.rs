@@ -1,11 +1,11 @@
-//! Whether an address that is listened on lets in any peer of another machine, or lets others read what is said there.
+//! Finds addresses that let in any peer of another machine, or on which others can read the traffic.
 
 use super::{Config, Listen};
 use lessor_tls::ServerFiles;
 use std::fmt;
 use std::net::SocketAddr;
 
-/// An address that other machines reach, where a peer needs to prove no identity, or proves it in clear. Its `Display` says so.
+/// An address that other machines reach, where peers prove no identity, or prove it in clear. Its `Display` says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposure {
     /// The section of the configuration that has the address.
@@ -13,18 +13,18 @@ pub struct Exposure {
     address: SocketAddr,
     is_encrypted: bool,
     is_authenticated: bool,
-    /// The operator has said `insecure = true`, or peers prove an identity.
+    /// Whether the operator has said `insecure = true`, or peers prove an identity.
     pub is_accepted: bool,
 }
 
 impl Config {
-    /// The exposure of the service for nodes at `listen`; `None` if only this machine reaches it, or peers prove who they are and
-    /// nothing is said in clear.
+    /// Returns the exposure of the service for nodes at `listen`. `None` if only this machine reaches it, or if its
+    /// traffic is encrypted and peers prove their identity.
     pub fn exposure(&self, listen: &Listen) -> Option<Exposure> {
         self.exposed("server", listen, self.server.tls.as_ref(), self.server.insecure)
     }
 
-    /// The same of the service for operators.
+    /// Returns the exposure of the service for operators.
     pub fn admin_exposure(&self, listen: &Listen) -> Option<Exposure> {
         let admin = self.admin.as_ref()?;
         self.exposed("admin", listen, admin.tls.as_ref(), admin.insecure)

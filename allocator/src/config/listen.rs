@@ -7,30 +7,30 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where a server listens. Its `Display` can be read back.
+/// Where a server listens. Its `Display` can be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// An IP address and a port; port 0 is any that is free.
+    /// An IP address and a port; port 0 is any free one.
     Address(SocketAddr),
-    /// The path of a Unix socket. Only this machine reaches it, and there the users that its mode lets in.
+    /// The path of a Unix socket. Only this machine reaches it, and only users that its mode lets in.
     Unix(PathBuf),
 }
 
 impl Listen {
-    /// Whether it is a Unix socket.
+    /// Whether this is a Unix socket.
     pub fn is_unix(&self) -> bool {
         matches!(self, Listen::Unix(_))
     }
 
-    /// Whether two servers cannot listen there at once.
+    /// Whether a second server cannot listen here.
     pub(super) fn is_taken_by(&self, other: &Listen) -> bool {
         let is_any_port = matches!(self, Listen::Address(address) if address.port() == 0);
         self == other && !is_any_port
     }
 
     /// # Errors
-    /// If `section` has certificates, which `is_encrypted` says, and this is a Unix socket: what is said there leaves no machine, and
-    /// is not encrypted.
+    /// If `section` has certificates, as `is_encrypted` says, and this is a Unix socket. Its traffic leaves no machine,
+    /// and is not encrypted.
     pub fn check_tls(&self, section: &str, is_encrypted: bool) -> Result<(), String> {
         match self {
             Listen::Unix(_) if is_encrypted => Err(format!(
@@ -82,7 +82,7 @@ mod tests {
         let admin = config.admin.as_ref().map(|admin| admin.listen.to_string());
         assert_eq!(admin.as_deref(), Some("unix:/run/admin.sock"));
         assert_eq!(Config::parse(&config.to_string()), Ok(config.clone()));
-        // Only this machine reaches them.
+        // Only this machine reaches Unix sockets.
         assert_eq!(config.exposure(&config.server.listen), None);
         assert_eq!(config.admin.as_ref().and_then(|admin| config.admin_exposure(&admin.listen)), None);
     }

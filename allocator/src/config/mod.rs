@@ -1,5 +1,5 @@
-//! What an operator writes: TOML text → raw structs → checked types. The binary parses it before anything is
-//! bound; behind [`Config::parse`] nothing is checked twice. It reads no file and no environment.
+//! The configuration of an operator: TOML text → raw structs → checked types. The binary parses it before anything is
+//! bound; after [`Config::parse`] nothing is checked twice. Nothing here reads a file or the environment.
 
 mod auth;
 mod check;
@@ -37,38 +37,38 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Connections that are open at once, where the operator says nothing else; further ones wait to be accepted.
-/// A node keeps one or two. Each takes a file and some 20 kB: more would need a raised `ulimit -n`.
+/// Default of the connections that are open at once; further ones wait to be accepted. A node keeps one or two. Each
+/// takes a file and some 20 kB: more would need a raised `ulimit -n`.
 pub const CONNECTIONS_MAX: usize = 4_096;
 
-/// Of so many connections those that one address may hold, where the operator says nothing else: three quarters. A fleet behind one
-/// proxy has enough of them, and an address that takes all that it may leaves some for others.
+/// Default of the connections of one address: three quarters of all. A fleet behind one proxy has enough of them, and
+/// an address that takes its whole share leaves some for others.
 pub(crate) fn per_address(connections_max: usize) -> usize {
     connections_max - connections_max / 4
 }
 
-/// By how many times a limit is changed without a confirmation, where the operator says nothing else.
+/// Default factor up to which a limit changes without a confirmation.
 pub const CHANGE_FACTOR_MAX: u64 = 10;
 
-/// Where to listen, where the operator says nothing else: reachable from this machine only.
+/// Default address: reachable from this machine only.
 pub const LISTEN: &str = "127.0.0.1:7400";
 
 /// Everything that an operator decides. Its `Display` prints it as TOML, every default included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The assumption about clocks.
+    /// The bounds that clocks are assumed to keep.
     pub clocks: ClockBounds,
     /// How the service is reached.
     pub server: ServerConfig,
-    /// Where operators see and change it, apart from nodes; `None` if that is where nodes are.
+    /// The separate service for operators; `None` if nodes and operators share an address.
     pub admin: Option<AdminConfig>,
-    /// How allocators with `https://` are asked that limits are leased from; `None` if nothing is said of it.
+    /// TLS towards upstreams with `https://`; `None` if it is not configured.
     pub upstream_tls: Option<Tls>,
-    /// The file of the token that is shown to allocators that limits are leased from; `None` if they are shown none.
+    /// The file of the token that is shown to upstreams; `None` if they are shown none.
     pub upstream_token: Option<PathBuf>,
-    /// Where decisions are written down; `None` leaves it to the log.
+    /// Where decisions of operators are written; `None` leaves them to the log.
     pub audit: Option<AuditConfig>,
-    /// Which identities are let in, and to what; `None` if each peer may do all.
+    /// The identities that are let in, with their rights; `None` if each peer may do all.
     pub auth: Option<AuthConfig>,
     /// The limits, at least one, no two of the same name.
     pub limits: Vec<LimitConfig>,
@@ -77,77 +77,76 @@ pub struct Config {
 /// How the service is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Where the binary listens.
+    /// The address to listen on.
     pub listen: Listen,
-    /// Connections that are open at once.
+    /// Most connections that are open at once.
     pub connections_max: usize,
-    /// Those of one address. Further ones are closed at once.
+    /// Most connections of one address. Further ones are closed at once.
     pub connections_per_address_max: usize,
-    /// Bytes of memory beyond which no key is new; `None` leaves it to the system.
+    /// Memory, in bytes, beyond which no new key is accepted; `None` sets no bound.
     pub memory_max: Option<u64>,
-    /// The name of this allocator at the allocators that it leases from; `None` if none is given: each process has its own
-    /// name then.
+    /// The name of this allocator at its upstreams; `None` gives each process its own name.
     pub node: Option<NodeName>,
-    /// Names with a dot by which operators reach it, in small letters. A change that was sent to another one is not made.
+    /// Names with a dot by which operators reach it, in small letters. Requests under other names are refused.
     pub hosts: BTreeSet<String>,
-    /// Allocators that limits may be leased from which are put over the API, beside those that the file leases limits from.
+    /// Upstreams that limits put over the API may name, besides those that the file leases limits from.
     pub upstreams: BTreeSet<Upstream>,
-    /// The files by which connections are encrypted; `None` if they are not.
+    /// The files of certificates; `None` if connections are not encrypted.
     pub tls: Option<ServerFiles>,
-    /// By how many times an operator may change a limit, up or down, without a confirmation.
+    /// Factor up to which an operator may change a limit, up or down, without a confirmation.
     pub change_factor_max: u64,
-    /// Whether other machines may reach it though it lets in any peer.
+    /// Whether other machines may reach it even if it lets in any peer.
     pub insecure: bool,
-    /// Where pools outlive the process.
+    /// Where the books outlive the process.
     pub store: StoreConfig,
 }
 
-/// Where operators see and change it, apart from nodes.
+/// The separate service for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminConfig {
-    /// Where the binary listens.
+    /// The address to listen on.
     pub listen: Listen,
-    /// The files by which connections are encrypted; `None` if they are not.
+    /// The files of certificates; `None` if connections are not encrypted.
     pub tls: Option<ServerFiles>,
-    /// Whether other machines may reach it though it lets in any peer.
+    /// Whether other machines may reach it even if it lets in any peer.
     pub insecure: bool,
-    /// Whether `/metrics` is here, and not where nodes are.
+    /// Whether `/metrics` is served here instead of with the requests of nodes.
     pub metrics: bool,
 }
 
-/// Where pools outlive the process.
+/// Where the books outlive the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreConfig {
-    /// Nowhere: a new process waits until all that may be out is over.
+    /// Nowhere: a new process waits until all permits that may be out have ended.
     Memory,
-    /// In a file of this process.
+    /// In a file that only this process uses.
     Embedded {
-        /// Which file; `None` leaves it to the program that starts the process.
+        /// The path; `None` leaves it to the program that starts the process.
         path: Option<PathBuf>,
     },
-    /// In a server that several allocators share: all of them lease from it.
+    /// In a server from which several allocators lease.
     Shared(Box<SharedStore>),
 }
 
-/// A store that several allocators share. Two are the same if all but a password is.
+/// A store that several allocators share. Equality ignores the password.
 #[derive(Clone, Debug)]
 pub struct SharedStore {
-    /// Where it is, and what is asked of it.
+    /// The address of the store, and its options.
     pub cells: CellsConfig,
-    /// The file that holds the password, for the program that starts the process; `None` if none was named.
+    /// The file with the password, for the program that starts the process; `None` without one.
     pub password_file: Option<PathBuf>,
-    /// Which configuration this is: of two allocators that say different rules, the one with the higher version is right.
+    /// The version of the configuration. If two allocators have different rules, the higher version wins.
     pub version: u64,
 }
 
 impl StoreConfig {
-    /// All kinds, as they are written.
+    /// All kinds, as in configurations.
     pub const KINDS: [&str; 5] = ["embedded", "memory", "redis", "postgres", "etcd"];
 
     /// The default file.
     pub const FILE: &str = "lessor.redb";
 
-    /// Its word in configurations.
+    /// Returns the kind, as in configurations.
     pub fn kind(&self) -> &'static str {
         match self {
             StoreConfig::Embedded { .. } => Self::KINDS[0],
@@ -158,7 +157,7 @@ impl StoreConfig {
 }
 
 impl Config {
-    /// Reads and checks `text`.
+    /// Parses and checks `text`.
     ///
     /// # Errors
     /// The first thing that is wrong with it, in one line.
@@ -166,8 +165,8 @@ impl Config {
         check::config(text, &raw::read(text)?, SlidingWindow::MARGIN)
     }
 
-    /// The same, with `margin` where the operator says none: that default is the price of a vendor far away, which
-    /// who counts in one place does not pay.
+    /// Parses `text` with `margin` as the default margin of sliding windows. The usual default is meant for a vendor
+    /// far away; a test that counts in one place has no such delay.
     ///
     /// # Errors
     /// As [`Config::parse`].
@@ -176,8 +175,7 @@ impl Config {
     }
 }
 
-/// Reads rules as they are written in JSON: a list of the objects that a configuration has. `margin` is for those
-/// that say none.
+/// Parses rules in JSON: a list of objects as in a configuration. `margin` is the default of windows that name none.
 ///
 /// # Errors
 /// What is wrong with them, beginning with the key.

@@ -1,10 +1,10 @@
-//! One limit as JSON: what the admin API is sent, in the same shape and by the same checks as in the file. Handlers call
-//! it; a name that is in the body must be the one in the path.
+//! One limit as JSON, as the admin API takes it: the same shape and the same checks as in the file. A name in the body
+//! must be the one in the path.
 
 use super::{Config, ConfigError, LimitConfig};
 use serde_json::Value;
 
-/// The limit called `name` that `body` says, which is shaped as a `[[limit]]` is in the file.
+/// Parses the limit `name` from `body`, which has the shape of a `[[limit]]` in the file.
 ///
 /// # Errors
 /// The first thing that is wrong with it.
@@ -18,7 +18,7 @@ pub fn limit_from_json(name: &str, body: &Value) -> Result<LimitConfig, ConfigEr
     if said.as_ref().is_some_and(|said| *said != Value::String(name.to_owned())) {
         return Err(wrong(format!("limit {name:?}: name is another one in the body: leave it out")));
     }
-    // Whether there is such a limit, the allocator knows.
+    // Whether the parent exists is for the allocator to check.
     let parent = match members.remove("parent") {
         None => None,
         Some(Value::String(parent)) => Some(parent),
@@ -26,7 +26,7 @@ pub fn limit_from_json(name: &str, body: &Value) -> Result<LimitConfig, ConfigEr
             return Err(wrong(format!("limit {name:?}: parent is {other}: use the name of a limit")));
         }
     };
-    // A file has no word for nothing.
+    // TOML has no null.
     if let Some((key, _)) = members.iter().find(|(_, value)| has_null(value)) {
         return Err(wrong(format!("limit {name:?}: {key} is null, or holds null: leave that out")));
     }
@@ -68,7 +68,7 @@ rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]"#;
             "rules": [{ "kind": "sliding_window", "limit": 9000, "per": "30s" }] });
         let limits = Config::parse(text).expect("valid").limits;
         assert_eq!(limit_from_json("vendor/rest", &body), Ok(limits[0].clone()));
-        // What is shown can be sent back, and is in a store so.
+        // A limit as it is shown can be sent back; stores keep it in this form.
         let leased =
             Config::parse("[[limit]]\nname = \"vendor/*\"\nkeyed = true\nupstream = \"http://centre:7400\"");
         for limit in limits.iter().chain(&leased.expect("valid").limits) {
@@ -89,7 +89,7 @@ rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]"#;
         assert!(problem.contains("colour"), "{key:?} {problem}");
         assert!(wrong(json!({ "name": "other", "rules": [] })).1.contains("name"));
         assert!(wrong(json!([1])).1.contains("no object"));
-        // The bug: "unsupported unit type", of a field called "unsupported".
+        // The bug: the error was "unsupported unit type", and its key was read as "unsupported".
         for rules in [json!(null), json!([{ "per": null }])] {
             let (key, problem) = wrong(json!({ "shadow": true, "rules": rules }));
             assert_eq!(key.as_deref(), Some("rules"), "{problem}");

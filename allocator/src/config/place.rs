@@ -1,17 +1,18 @@
-//! Where something stands in the text of a configuration, found by the key that a problem with it begins with. Checks
-//! know keys and no places: only who is about to complain looks for one.
+//! Finds where a key stands in the text of a configuration, by the path that a problem begins with. Checks know keys
+//! and no places: only an error looks one up.
 
 use toml::de::{DeTable, DeValue};
 
-/// One step from a value to one inside it.
+/// One step from a value to a value in it.
 #[derive(Debug, PartialEq)]
 enum Step {
     Key(String),
     Index(usize),
 }
 
-/// The offset in `text` of the key that `problem` begins with, as in `limit[0].rules[1].per is zero`, or of as much of it
-/// as is there: of a rule that lacks its `per`, the rule. `override."x"` is the one whose key is that.
+/// Returns the offset in `text` of the key that `problem` begins with, as in `limit[0].rules[1].per is zero`. If part
+/// of the path is missing, the offset is of the part that is there: of a rule without `per`, the rule. `override."x"`
+/// is the override with that key.
 pub(super) fn offset(text: &str, problem: &str) -> usize {
     let Ok(document) = DeTable::parse(text) else { return 0 };
     let (mut place, root) = (0, DeValue::Table(document.into_inner()));
@@ -23,7 +24,7 @@ pub(super) fn offset(text: &str, problem: &str) -> usize {
     place
 }
 
-/// What `step` leads to, and where that stands.
+/// Returns the value that `step` leads to, and its offset.
 fn inside<'a, 'i>(value: &'a DeValue<'i>, step: &Step) -> Option<(usize, &'a DeValue<'i>)> {
     match (value, step) {
         (DeValue::Table(table), Step::Key(name)) => {
@@ -44,7 +45,7 @@ fn inside<'a, 'i>(value: &'a DeValue<'i>, step: &Step) -> Option<(usize, &'a DeV
     }
 }
 
-/// The steps that `problem` begins with.
+/// Parses the path that `problem` begins with.
 fn steps(problem: &str) -> Vec<Step> {
     let (mut steps, mut rest) = (vec![], problem);
     loop {
@@ -60,13 +61,13 @@ fn steps(problem: &str) -> Vec<Step> {
     }
 }
 
-/// `[1]` at the beginning of `text`, and what follows.
+/// Parses `[1]` at the beginning of `text`, and returns the rest.
 fn index(text: &str) -> Option<(Step, &str)> {
     let (number, after) = text.strip_prefix('[')?.split_once(']')?;
     Some((Step::Index(number.parse().ok()?), after))
 }
 
-/// A key at the beginning of `text`, bare or in quotes, and what follows.
+/// Parses a key at the beginning of `text`, bare or in quotes, and returns the rest.
 fn key(text: &str) -> Option<(Step, &str)> {
     if text.starts_with('"') {
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<String>();

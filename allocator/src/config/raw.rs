@@ -1,5 +1,4 @@
-//! The configuration as it is written, before it is checked: the only types here that know serde. They are
-//! read from TOML, and written as TOML by `lessor check` and as JSON by `GET /v1/limits`.
+//! The raw configuration, before it is checked: the only types here that know serde. They are read from TOML.
 
 use super::error::one_line;
 use super::{ConfigError, place};
@@ -8,10 +7,10 @@ use lessor_ledger::rule_text::{Count, RawRule, Timespan};
 use serde::Deserialize;
 use serde_path_to_error::{Path, Segment};
 
-/// Keys of the design that this version does not have. An operator that copies them from there is told so.
+/// Keys of the design that this version does not have. An operator who copies them from there is told so.
 const LATER: [&str; 1] = ["priority"];
 
-/// Keys that have no default, each with an example of what is right.
+/// Keys without a default, each with an example.
 const NEEDED: [(&str, &str); 12] = [
     ("name", "\"vendor/rest\""),
     ("rules", RULES_EXAMPLE),
@@ -160,7 +159,7 @@ pub(super) struct RawStore {
     pub version: Option<Count>,
 }
 
-/// Reads `text` into raw structs. A value of a wrong type is an error that names the line and the key.
+/// Reads `text` into raw structs. A value of a wrong type is an error with the line and the key.
 pub(super) fn read(text: &str) -> Result<RawConfig, ConfigError> {
     let document = toml::Deserializer::parse(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
@@ -178,10 +177,10 @@ pub(super) fn read(text: &str) -> Result<RawConfig, ConfigError> {
     })
 }
 
-/// Characters of a line that are quoted.
+/// Longest quote of a line, in characters.
 const QUOTED_MAX: usize = 200;
 
-/// `line` as it is quoted. What may be the URL of a store, with a password in it, is not.
+/// Quotes `line`. The value is left out if it may be the URL of a store, with a password in it.
 fn quoted(line: &str) -> String {
     let line = line.trim();
     let shown: String = line.chars().take(QUOTED_MAX).collect();
@@ -192,7 +191,7 @@ fn quoted(line: &str) -> String {
     format!("{key} = …")
 }
 
-/// What is wrong with what `key` leads to, of which serde says `said`.
+/// Makes a problem with `key` of the error `said` of serde.
 fn problem(key: &str, said: &str) -> String {
     let last = key.rsplit('.').next().unwrap_or_default();
     if said.starts_with("unknown field") && LATER.contains(&last) {
@@ -214,14 +213,14 @@ pub(super) fn read_rules(text: &str) -> Result<Vec<RawRule>, String> {
     serde_path_to_error::deserialize(document).map_err(|error| {
         let key = key(error.path());
         let error = error.into_inner();
-        // The position in a piece of a line is of no use to an operator.
+        // The position within a piece of a line is of no use to an operator.
         let place = format!(" at line {} column {}", error.line(), error.column());
         let said = error.to_string();
         one_line(&problem(&format!("rules{key}"), said.strip_suffix(&place).unwrap_or(&said)))
     })
 }
 
-/// `path` as an operator would write it.
+/// Formats `path` as operators write it.
 fn key(path: &Path) -> String {
     let mut key = String::new();
     for segment in path {

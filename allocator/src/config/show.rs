@@ -1,5 +1,4 @@
-//! Checked → raw, every default included: what `lessor check` prints and `GET /v1/limits` shows. What it prints
-//! can be read again and means the same.
+//! Checked → raw, every default included, as `lessor check` prints it. The output can be parsed, and means the same.
 
 use super::{AuthConfig, Config, SharedStore, StoreConfig, Upstream};
 use lessor_access::{IdentityPattern, Issuer};
@@ -9,7 +8,7 @@ use lessor_tls::{ServerFiles, Tls};
 use serde::Serialize;
 use std::fmt;
 
-/// A margin of this part of its window is worth a word.
+/// The part of a window from which on its margin is worth a comment.
 const COSTLY_PART: u32 = 20;
 
 impl fmt::Display for Config {
@@ -73,7 +72,7 @@ impl fmt::Display for Config {
     }
 }
 
-/// The names of files alone.
+/// Prints the names of the files.
 fn server_tls(f: &mut fmt::Formatter<'_>, files: &ServerFiles) -> fmt::Result {
     let mut parts = vec![
         format!("certificate = {}", inline(&files.certificate)?),
@@ -133,7 +132,7 @@ fn access(f: &mut fmt::Formatter<'_>, auth: &AuthConfig) -> fmt::Result {
     Ok(())
 }
 
-/// All but a password that may be in its URL.
+/// Prints everything but a password in the URL.
 fn shared_store(f: &mut fmt::Formatter<'_>, shared: &SharedStore) -> fmt::Result {
     line(f, "url", &shared.cells.url.to_string())?;
     if let Some(file) = &shared.password_file {
@@ -194,7 +193,7 @@ fn rules(f: &mut fmt::Formatter<'_>, rules: &[RawRule]) -> fmt::Result {
     writeln!(f, "]")
 }
 
-/// What the margin of a short window costs, as a comment, if that is a twentieth of the limit or more.
+/// Returns a comment with the cost of a short window's margin, if that is a twentieth of the window or more.
 fn cost_of_margin(rule: &RawRule) -> Option<String> {
     let (limit, Timespan(per), Timespan(margin)) = (rule.limit?.0, rule.per?, rule.margin?);
     if margin < per / COSTLY_PART {
@@ -205,7 +204,7 @@ fn cost_of_margin(rule: &RawRule) -> Option<String> {
     Some(format!(" # the margin leaves {left} per {}", span.trim_matches('"')))
 }
 
-/// `name = value`, in one line whatever the value is.
+/// Prints `name = value` in one line, whatever the value is.
 fn line(f: &mut fmt::Formatter<'_>, name: &str, value: &impl Serialize) -> fmt::Result {
     writeln!(f, "{name} = {}", inline(value)?)
 }

@@ -1,4 +1,4 @@
-//! Where pools outlive the process, raw → checked: the kind, and what goes with it.
+//! Where the books outlive the process, raw → checked: the kind of store, and its options.
 
 use super::raw::RawStore;
 use super::{LimitConfig, SharedStore, StoreConfig, Upstream, upstream};
@@ -8,8 +8,8 @@ use lessor_ledger::rule_text::{Count, Timespan};
 use std::path::Path;
 use std::time::Duration;
 
-/// Least and greatest time that a call of a store may be given. Less is shorter than a sync of a disk, and no caller waits
-/// for longer.
+/// Least and greatest time-out of a call to a store. A shorter one is below the sync of a disk, and no caller waits for
+/// longer.
 const TIMEOUT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(10));
 
 pub(super) fn store(raw: &RawStore) -> Result<StoreConfig, String> {
@@ -55,7 +55,7 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
     let Some(url) = &raw.url else {
         return Err(format!("store.url is missing: say for example url = {example:?}"));
     };
-    // Not shown: there may be a password in it.
+    // Not shown: the URL may have a password in it.
     let url: StoreUrl =
         url.parse().map_err(|error| format!("store.url: {error}, for example {example:?}"))?;
     let found = url.kind().name();
@@ -95,7 +95,7 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
         cells.timeout = timeout;
     }
     check_prefix(&cells.prefix).map_err(|error| format!("store.prefix: {error}"))?;
-    // Its files of TLS are read.
+    // Reads the files of TLS.
     Cells::new(&cells).map_err(|error| match error {
         CellsError::Invalid(problem) | CellsError::Unfit(problem) => format!("store.url: {problem}"),
         CellsError::Unreachable(_) | CellsError::Moved { .. } | CellsError::NotDurable(_) => {
@@ -107,12 +107,12 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
 }
 
 impl SharedStore {
-    /// Its kind, as it is written.
+    /// Returns the kind, as in configurations.
     pub(super) fn kind(&self) -> &'static str {
         self.cells.url.kind().name()
     }
 
-    /// Who tells the time that limits in it go by.
+    /// Returns the clock that limits in this store go by.
     pub(crate) fn time_source(&self) -> TimeSource {
         match self.cells.url.has_clock() {
             true => TimeSource::Store,
@@ -120,7 +120,7 @@ impl SharedStore {
         }
     }
 
-    /// All but a password.
+    /// Returns everything but a password.
     fn shown(&self) -> (String, Option<&Path>, &str, u32, bool, Duration, u64) {
         let CellsConfig { url, prefix, replicas, synced, timeout, .. } = &self.cells;
         let file = self.password_file.as_deref();
@@ -137,7 +137,7 @@ impl PartialEq for SharedStore {
 impl Eq for SharedStore {}
 
 impl StoreConfig {
-    /// The version of this configuration, see [`SharedStore::version`]; the first where no other allocator follows it.
+    /// Returns the version of this configuration, see [`SharedStore::version`]; 1 for a store that is not shared.
     pub fn version(&self) -> u64 {
         match self {
             StoreConfig::Shared(shared) => shared.version,
@@ -145,7 +145,7 @@ impl StoreConfig {
         }
     }
 
-    /// The same with the version of `other`, which can change while a server runs.
+    /// Returns this store with the version of `other`: the version may change while a server runs.
     pub(crate) fn as_of(&self, other: &StoreConfig) -> StoreConfig {
         match self {
             StoreConfig::Shared(shared) => {
@@ -155,10 +155,10 @@ impl StoreConfig {
         }
     }
 
-    /// Makes `limit` one that is leased from this store, if several allocators share it and it has its rules here.
+    /// Leases `limit` from this store, if several allocators share it and the limit has its rules here.
     ///
     /// # Errors
-    /// If there is something in it that such a store does not keep; the problem begins with the key.
+    /// If the limit has something that such a store does not keep; the problem begins with the key.
     pub(crate) fn lends(&self, limit: &mut LimitConfig) -> Result<(), String> {
         let StoreConfig::Shared(shared) = self else { return Ok(()) };
         if limit.upstream.is_some() {

@@ -1,4 +1,4 @@
-//! What is understood, and what is refused with which words.
+//! Configurations that are accepted or refused, and the words of each refusal.
 
 mod example;
 mod places;
@@ -49,7 +49,7 @@ fn durations_are_printed_in_the_largest_unit_that_fits() {
     }
 }
 
-/// A window of a tenth of a second with the default margin, which is longer, is no mistake of the operator.
+/// The default margin of a window shorter than itself is no mistake of the operator.
 #[test]
 fn the_default_margin_is_never_longer_than_its_window() {
     let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"sliding_window\", limit = 1, per = \"100ms\" }]";
@@ -58,20 +58,20 @@ fn the_default_margin_is_never_longer_than_its_window() {
     assert_eq!(config.limits[0].rules, [Rule::SlidingWindow(rule)]);
 }
 
-/// Checks that `text` is refused with `expected`, all of it.
+/// Checks that `text` is refused with exactly `expected`.
 #[track_caller]
 fn refused(text: &str, expected: &str) {
     let error = Config::parse(text).expect_err(text).to_string();
     assert_eq!(error, expected, "\n{text}");
 }
 
-/// The same for a limit `a` with `rule`, on line 3.
+/// Checks that a limit `a` with `rule`, on line 3, is refused.
 #[track_caller]
 fn rule_refused(rule: &str, expected: &str) {
     refused(&format!("[[limit]]\nname = \"a\"\nrules = [{{ {rule} }}]"), &format!("line 3: {expected}"));
 }
 
-/// The same for a limit `a` with a good rule and `option`, on line 4.
+/// Checks that a limit `a` with a good rule and `option`, on line 4, is refused.
 #[track_caller]
 fn option_refused(option: &str, expected: &str) {
     let rule = "{ kind = \"fixed_window\", limit = 1, per = \"1s\" }";
@@ -104,16 +104,16 @@ fn what_is_no_configuration_is_refused() {
         "line 2: limit \"a b\": name contains ' ', allowed are A-Z a-z 0-9 . _ : / -",
     );
     refused("[[limit]]\nname = \"a\"\nname = \"a\"", "line 3: duplicate key, in: name = \"a\"");
-    // The bug: it said what the parser calls such a number.
+    // The bug: the error used the parser's name for such a number.
     refused(
         "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 99999999999999999999, per = \"1s\" }]",
         "line 3: limit[0].rules[0].limit: 99999999999999999999 is more than 9007199254740991 (2^53 - 1), the most that can be counted",
     );
-    // A URL of a store may have a password in it.
+    // The URL of a store may have a password in it.
     let quotes = "string values must be quoted, expected literal string, in:";
     refused("[store]\nurl = redis://:s3cret@h", &format!("line 2: {quotes} url = …"));
     refused("store = { url = redis://:s3cret@h }", &format!("line 1: {quotes} store = …"));
-    // What a replay of the fuzz corpus found: a line break of another kind, and a line of any length.
+    // Found by a replay of the fuzz corpus: a bare carriage return, and a line of any length.
     refused(
         "a = b\rlessor: all is well",
         "line 1: carriage return must be followed by newline, expected newline, in: a = b lessor: all is well",
@@ -258,7 +258,7 @@ fn rules_that_promise_nothing_sensible_are_refused() {
     );
 }
 
-/// The design knows more than this version. A reader of the design is told the difference.
+/// The design knows more options than this version. An operator who uses one of them is told so.
 #[test]
 fn what_comes_later_is_said_to_come_later() {
     option_refused("priority = 3", "limit[0].priority is not available in this version: leave it out");

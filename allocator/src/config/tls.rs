@@ -1,10 +1,11 @@
-//! Files of certificates and keys, as they are written. Nothing is read here: a configuration is checked on other machines, too.
+//! Files of certificates and keys, raw → checked. No file is read here: a configuration is checked on other machines,
+//! too.
 
 use super::raw::{RawServerTls, RawTls};
 use lessor_tls::{ServerFiles, Tls};
 use std::path::PathBuf;
 
-/// Those of a server.
+/// Checks the files of a server.
 pub(super) fn server(section: &str, raw: &RawServerTls) -> Result<ServerFiles, String> {
     let file = |key: &str, name: &str| file(&format!("{section}.tls.{key}"), name);
     Ok(ServerFiles {
@@ -14,7 +15,7 @@ pub(super) fn server(section: &str, raw: &RawServerTls) -> Result<ServerFiles, S
     })
 }
 
-/// Those of a client of other allocators.
+/// Checks the files of a client of upstreams.
 pub(super) fn upstream(raw: &RawTls) -> Result<Tls, String> {
     let file = |key: &str, name: &Option<String>| {
         name.as_deref().map(|name| file(&format!("upstream_tls.{key}"), name)).transpose()

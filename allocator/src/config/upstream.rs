@@ -1,12 +1,12 @@
-//! A limit that this allocator leases and lends on: from another allocator, by its address, or from the store that it shares
-//! with others. What such a limit may not say there is here too.
+//! Limits that this allocator leases and lends on: from another allocator, by its address, or from a shared store.
+//! Checks the address, and what the rules of such limits may be.
 
 use super::{LimitConfig, Upstream};
 use axum::http::Uri;
 use lessor_ledger::roots::{TimeSource, stricter};
 use lessor_protocol::unix;
 
-/// The allocator at the address `text`.
+/// Checks `text` as the address of an allocator.
 pub(super) fn address(text: &str) -> Result<Upstream, String> {
     if let Some(socket) = unix::socket(text) {
         let path = socket.map_err(|problem| format!("upstream is {text:?}: {problem}"))?;
@@ -30,7 +30,7 @@ pub(super) fn address(text: &str) -> Result<Upstream, String> {
     }
 }
 
-/// What the rules of a limit in a store that several allocators share may not be.
+/// Returns why a shared store cannot keep the rules of `limit`, if so.
 pub(super) fn unshared(limit: &LimitConfig, source: TimeSource) -> Option<String> {
     let of_all = || limit.overrides.values().flatten().chain(&limit.rules);
     let unkept = of_all().find_map(|rule| stricter(rule, source).err());
@@ -105,7 +105,7 @@ mod tests {
         let error = config(rules, BELOW_MAX + 1).expect_err("too many");
         let words = format!("limit \"a{BELOW_MAX}\": parent is said, as of more than {BELOW_MAX} limits");
         assert!(error.problem().contains(&words), "{}", error.problem());
-        // What is leased from elsewhere is no parent there either.
+        // A limit that is leased from another allocator is no parent there either.
         let error = config("upstream = \"http://centre:7400\"", 1).expect_err("it is not here");
         assert!(error.problem().contains("is leased from http://centre:7400"), "{}", error.problem());
     }

@@ -1,5 +1,5 @@
-//! What one HTTP/2 connection may cost: answers that its peer has not taken, and frames that ask for nothing. HTTP/1 needs none of it:
-//! there an answer is on its way as soon as it is made, and [`super::patience`] bounds that.
+//! Bounds on the cost of one HTTP/2 connection: answers that its peer does not take, and frames that ask for nothing.
+//! HTTP/1 needs no such bounds: an answer is sent as soon as it is made, which [`super::patience`] bounds.
 //!
 //! Time is counted in looks of the connection's task, one every [`LOOK_EVERY`], so a request reads no clock.
 
@@ -14,24 +14,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// How often the task of a connection looks. Half a look is what a deadline is late on average.
+/// Interval of looks. Deadlines are half of it late on average.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Looks until a piece of an answer must have been taken: as long as a write to an HTTP/1 peer may take.
+/// Looks within which a piece of an answer must be taken: as long as a write to an HTTP/1 peer may take.
 const TAKEN_WITHIN: u32 = looks(WRITE_WAIT);
 
-/// Looks without a request after which a connection is asked to end. Clients that ask more rarely pay a handshake each time.
+/// Looks without a request after which a connection is asked to end. A client that asks less often pays a handshake
+/// each time.
 const IDLE_MAX: u32 = looks(Duration::from_secs(60));
 
-/// Looks after which a connection is asked to end whatever it does, so that none is held for ever. Its client opens another.
+/// Looks after which any connection is asked to end, so that none is held for ever. Its client opens another.
 const AGE_MAX: u32 = looks(Duration::from_secs(3_600));
 
-/// Bytes of answers that a connection may leave untaken; a single answer may be larger. Four of a node's largest fit. With more,
-/// each of some thousand peers that do not read would hold megabytes.
+/// Bytes of answers that a connection may leave untaken; a single answer may be larger. Four of the largest answers to
+/// a node fit. With a larger bound, thousands of peers that do not read would hold megabytes each.
 pub(super) const UNTAKEN_MAX: usize = 1 << 20;
 
-/// Frames besides requests and their bodies that a peer may send at once, how many more a look allows, and a request. A client sends
-/// a few at the start, some for each request, and one for each piece of an answer that it takes.
+/// Frames, besides requests and their bodies, that a peer may send at once, and how many more each look and each
+/// request allow. A client sends a few at the start, some for each request, and one for each piece of an answer that it
+/// takes.
 pub(super) const FRAMES_BURST: u32 = 1_000;
 const FRAMES_PER_LOOK: u32 = 200;
 const FRAMES_PER_REQUEST: u32 = 4;
@@ -40,37 +42,37 @@ const fn looks(wait: Duration) -> u32 {
     wait.as_secs().div_ceil(LOOK_EVERY.as_secs()) as u32
 }
 
-/// What one connection has used.
+/// What one connection uses, against its bounds.
 #[derive(Debug)]
 pub(super) struct Budget(Mutex<Used>);
 
 #[derive(Debug)]
 struct Used {
-    /// Whether there was a request.
+    /// Whether a request has come.
     was_asked: bool,
     /// Looks so far.
     looks: u32,
-    /// The look of the last request that came or ended.
+    /// The look at which the last request began or ended.
     busy_at: u32,
-    /// Requests that are not answered whole.
+    /// Requests that are not fully answered.
     requests: usize,
-    /// Pieces of answers that were handed over and not taken, with the look of that time. The numbers rise.
+    /// Pieces of answers that were handed over and not taken, each with the look at which that was. Numbers rise.
     pieces: BTreeMap<u64, u32>,
     next_piece: u64,
-    /// Bytes of answers that are made and not taken.
+    /// Bytes of answers that were made and not taken.
     untaken: usize,
-    /// Frames besides requests that may still come.
+    /// Frames, besides requests, that may still come.
     frames: u32,
 }
 
-/// What a look has found.
+/// Outcome of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The peer does not take what it is sent.
+    /// The peer does not read its answers.
     Unread,
-    /// It was idle, or is old: it should end by itself.
+    /// The connection was idle or is old, and should end by itself.
     Done,
-    /// Neither.
+    /// The connection is within its bounds.
     Fine,
 }
 
@@ -90,7 +92,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A request has come.
+    /// Begins a request.
     pub(super) fn begin(self: &Arc<Self>) -> Begun {
         let mut used = self.used();
         (used.requests, used.busy_at, used.was_asked) = (used.requests + 1, used.looks, true);
@@ -102,7 +104,7 @@ impl Budget {
         self.used().was_asked
     }
 
-    /// Looks after it; to be called every [`LOOK_EVERY`].
+    /// Checks the bounds; to be called every [`LOOK_EVERY`].
     pub(super) fn look(&self) -> Found {
         let mut used = self.used();
         used.looks = used.looks.saturating_add(1);
@@ -115,18 +117,18 @@ impl Budget {
         if is_idle || used.looks > AGE_MAX { Found::Done } else { Found::Fine }
     }
 
-    /// The head of a request has come: other frames go with it.
+    /// Allows the frames that go with a request, whose head has come.
     pub(super) fn request_frame(&self) {
         self.give_frames(FRAMES_PER_REQUEST);
     }
 
-    /// Allows `count` frames more.
+    /// Allows `count` more frames.
     pub(super) fn give_frames(&self, count: u32) {
         let mut used = self.used();
         used.frames = FRAMES_BURST.min(used.frames.saturating_add(count));
     }
 
-    /// Takes `count` frames; whether as many were allowed.
+    /// Takes `count` frames. Returns whether that many were allowed.
     pub(super) fn take_frames(&self, count: u32) -> bool {
         let mut used = self.used();
         let left = used.frames.checked_sub(count);
@@ -135,21 +137,21 @@ impl Budget {
     }
 
     fn used(&self) -> MutexGuard<'_, Used> {
-        // Numbers: no panic elsewhere can have left them half changed.
+        // Plain numbers: no panic elsewhere can have left them half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A request that is not answered whole.
+/// A request that is not fully answered.
 #[derive(Debug)]
 pub(super) struct Begun {
     budget: Arc<Budget>,
-    /// Bytes of its answer that are not handed over.
+    /// Bytes of its answer that are not handed over yet.
     reserved: usize,
 }
 
 impl Begun {
-    /// `response`, counted until its peer has taken it; a refusal in its place if too much is untaken.
+    /// Counts `response` until its peer has taken it. If too much is untaken, a refusal takes its place.
     pub(super) fn answer(mut self, response: Response) -> Response {
         let size = usize::try_from(HttpBody::size_hint(response.body()).lower()).unwrap_or(usize::MAX);
         let response = if self.reserve(size) { response } else { http::answers_untaken() };
@@ -166,7 +168,7 @@ impl Begun {
         true
     }
 
-    /// `bytes`, counted until they are dropped.
+    /// Counts `bytes` until they are dropped.
     fn piece(&mut self, bytes: Bytes) -> Bytes {
         if bytes.is_empty() {
             return bytes;
@@ -213,7 +215,7 @@ impl Drop for Piece {
     }
 }
 
-/// The body of an answer, each piece of which is counted.
+/// The body of an answer, whose pieces are counted.
 #[derive(Debug)]
 struct Counted {
     body: Body,

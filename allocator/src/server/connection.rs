@@ -1,5 +1,5 @@
-//! One connection, from its first byte to its end: by itself, at its peer's wish, when the server stops, or because its peer takes
-//! more than it may.
+//! One connection from its first byte to its end. It ends by itself, at its peer's wish, when the server stops, or
+//! because its peer exceeds a bound.
 
 use super::budget::{Budget, Found, LOOK_EVERY};
 use super::first_head::{FirstHeads, Whole};
@@ -23,30 +23,30 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
-/// How long a connection that was asked to end may take for what it has in flight, while the server goes on.
+/// How long a connection that was asked to end may take to finish requests in flight, while the server goes on.
 const LAST_WAIT: Duration = Duration::from_secs(10);
 
-/// What each connection is served with.
+/// Everything that a connection is served with.
 pub(super) struct Serving {
     pub(super) service: http::Service,
     pub(super) builder: Builder<TokioExecutor>,
-    /// What all peers have sent before their first request is whole.
+    /// Counts bytes that peers send before their first request is whole.
     pub(super) heads: FirstHeads,
-    /// Says that the server stops.
+    /// Changes when the server stops.
     pub(super) stops: watch::Receiver<()>,
 }
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) address: Address,
-    /// From its certificate, if it had to show one.
+    /// The name in its certificate, if it had to show one.
     pub(super) name: Option<PeerName>,
-    /// Whether it has proven an identity.
+    /// Set once the peer has proven an identity.
     pub(super) proven: Proven,
 }
 
-/// Serves what comes on `stream` until it ends.
+/// Serves `stream` until it ends.
 pub(super) async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     serving: Serving,
@@ -66,7 +66,7 @@ pub(super) async fn serve(
         service_fn(move |mut request: Request<Incoming>| {
             spoke.notify_one();
             whole.set();
-            // Of HTTP/1 there is one answer at a time, and a write of it is waited for.
+            // HTTP/1 has one answer at a time, whose write is already bounded.
             let begun = (request.version() == Version::HTTP_2).then(|| budget.begin());
             if let Some(name) = &peer.name {
                 request.extensions_mut().insert(name.clone());
@@ -82,7 +82,7 @@ pub(super) async fn serve(
         })
     };
     let mut connection = pin!(builder.serve_connection(stream, service).into_owned());
-    // The time-outs of hyper begin once it knows which HTTP this is: a peer that does not get that far is ours.
+    // The time-outs of hyper begin once it knows the version of HTTP. The alarm bounds peers that do not get that far.
     let mut alarm = pin!(sleep(HEAD_WAIT));
     let (mut is_silent, mut ends, mut server_stops) = (true, false, false);
     loop {
@@ -93,7 +93,7 @@ pub(super) async fn serve(
                 }
                 return;
             }
-            // An error means that there is no server any more.
+            // An error means that the server is gone.
             _ = stops.changed(), if !server_stops => {
                 server_stops = true;
                 connection.as_mut().graceful_shutdown();

@@ -1,4 +1,4 @@
-//! The addresses that a server listens on: one for nodes, and maybe one for operators. Each has connections of its own.
+//! The addresses that a server listens on: one for nodes, and maybe one for operators. Each has its own connections.
 
 use super::peers::Peers;
 use crate::config::Listen;
@@ -12,46 +12,47 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// How long to wait when there are no files left for another connection. Others will close.
+/// Pause when the process has no files left for another connection. Others will close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long to wait when all places are taken, before a look at those that may make room.
+/// Pause when all places are taken, before the next look for a connection that may make room.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 
-/// An address that is listened on.
+/// A listener with its connections.
 pub(super) struct Door {
     listener: Listener,
     peers: Peers,
     connections_max: usize,
-    /// It has come where all places were taken, and one is made free for it.
+    /// The connection that came while all places were taken, and for which one is being freed.
     waiting: Option<Accepted>,
-    /// For the count of those that were closed at once.
+    /// For the count of connections that were closed at once.
     shared: Arc<Shared>,
 }
 
-/// Connections that are open at once.
+/// Bounds of connections that may be open at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) connections: usize,
-    /// Of one address.
+    /// Connections of one address.
     pub(super) per_address: usize,
 }
 
 impl Bounds {
-    /// At `listen`. All peers of a Unix socket have one address: the bound of all is the bound of each then.
+    /// Makes the bounds at `listen`. All peers of a Unix socket have one address, so only the bound of all applies
+    /// there.
     pub(super) fn new(connections: usize, per_address: usize, listen: &Listen) -> Self {
         Bounds { connections, per_address: if listen.is_unix() { connections } else { per_address } }
     }
 }
 
-/// All of them.
+/// The doors of a server.
 pub(super) struct Doors {
     pub(super) nodes: Door,
     pub(super) admin: Option<Door>,
 }
 
 impl Door {
-    /// Serves a part of `shared`, by certificates if there are any.
+    /// Opens a door to `part` of `shared`, with TLS if `tls` is there.
     pub(super) fn new(
         shared: &Arc<Shared>,
         listener: Listener,
@@ -72,7 +73,7 @@ impl Door {
         tokio::select! {
             Some(()) = self.peers.ended() => {}
             accepted = self.listener.accept(), if is_open => match accepted {
-                // It is served as soon as its place is free.
+                // The connection is served as soon as its place is free.
                 Ok(accepted) if is_full => {
                     self.waiting = Some(accepted);
                     self.peers.make_room();
@@ -80,7 +81,7 @@ impl Door {
                 Ok(accepted) => self.accept(accepted),
                 Err(error) => pause(&error).await,
             },
-            // Some have had their time by then.
+            // By then another connection may have had its time to prove an identity.
             () = sleep(FULL_PAUSE), if !is_open => {}
         }
     }
@@ -131,7 +132,7 @@ impl Doors {
     }
 }
 
-/// Sends what it is given at once: answers are small, and a peer waits for each.
+/// Turns off Nagle's delay: answers are small, and a peer waits for each.
 fn without_delay(stream: TcpStream) -> TcpStream {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot send without delay");
@@ -139,7 +140,7 @@ fn without_delay(stream: TcpStream) -> TcpStream {
     stream
 }
 
-/// Waits, if `error` is about us and not about one peer that gave up.
+/// Waits, unless `error` only says that one peer gave up.
 async fn pause(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if ![ConnectionAborted, ConnectionRefused, ConnectionReset].contains(&error.kind()) {

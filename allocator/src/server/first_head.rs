@@ -1,5 +1,5 @@
-//! What peers send before their first request is whole, in bytes of each address: nothing is known of such a peer, and what it has sent
-//! is kept. A peer whose address has sent too much of that is cut off.
+//! Bounds the bytes that peers send before their first request is whole, for each address. Nothing is known of such a
+//! peer, and its bytes are buffered. A peer whose address has sent too many of them is cut off.
 
 use crate::addresses::{Address, network};
 use crate::places::Places;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Bytes of one address: as many as all of its connections send in heads of usual length, a few times over.
+/// Bytes of one address: what all of its connections send in heads of usual length, a few times over.
 const OF_ADDRESS: usize = 16 << 20;
 
-/// What each address has sent so.
+/// Bytes before first requests, of each address.
 #[derive(Clone, Debug)]
 pub(super) struct FirstHeads(Places<Address>);
 
-/// What a connection has sent so, until its first request is whole.
+/// Bytes of one connection before its first request is whole.
 #[derive(Debug)]
 pub(super) struct FirstHead {
     all: FirstHeads,
@@ -23,37 +23,37 @@ pub(super) struct FirstHead {
     is_whole: Whole,
 }
 
-/// Whether a first request is whole.
+/// Set once a first request is whole.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Whole(Arc<AtomicBool>);
 
 impl Whole {
-    /// It is.
+    /// Records that the request is whole.
     pub(super) fn set(&self) {
-        // Nothing else is read by what this says.
+        // The flag guards no other memory.
         self.0.store(true, Relaxed);
     }
 }
 
 impl FirstHeads {
-    /// None yet.
+    /// Makes an empty count.
     pub(super) fn new() -> Self {
         FirstHeads(Places::new(OF_ADDRESS))
     }
 
-    /// That of another connection of `address`, which ends once it `is_whole`.
+    /// Counts another connection of `address`, until `is_whole` is set.
     pub(super) fn begin(&self, address: Address, is_whole: Whole) -> FirstHead {
         FirstHead { all: self.clone(), address: network(address), bytes: 0, is_whole }
     }
 }
 
 impl FirstHead {
-    /// Its request is whole: what it has sent is not counted any more.
+    /// Whether the first request is whole, so that bytes are not counted any more.
     pub(super) fn is_over(&self) -> bool {
         self.is_whole.0.load(Relaxed)
     }
 
-    /// The peer has sent so many `bytes` more; whether it may go on.
+    /// Counts `bytes` more. Returns whether the peer may go on.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         let may = self.all.0.take(self.address, bytes);
         self.bytes += if may { bytes } else { 0 };

@@ -1,5 +1,5 @@
-//! The frames that an HTTP/2 peer sends, counted as they come in: those that ask for nothing cost the server as much as an answer, and
-//! the peer next to nothing. A peer that sends too many of them is cut off. It changes no byte, and of HTTP/1 it reads none.
+//! Counts the frames that an HTTP/2 peer sends. A frame that asks for nothing costs the server as much as an answer,
+//! and the peer next to nothing: a peer that sends too many is cut off. No byte is changed, and HTTP/1 is not parsed.
 
 use super::budget::Budget;
 use super::first_head::FirstHead;
@@ -9,47 +9,50 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What a connection over HTTP/2 begins with.
+/// The first bytes of a connection over HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes before the payload of a frame: three of its length, its type, its flags, and its stream.
+/// Bytes of a frame's head: three of its length, its type, its flags, and four of its stream.
 const HEAD: usize = 9;
 
-/// Types of frames.
+/// Frame types.
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 
-/// The flag of the last frame of a stream.
+/// Flag of the last frame of a stream.
 const END_STREAM: u8 = 1;
 
-/// Data in smaller frames than this costs more for its frames than for its bytes. The last one of a body may have any size.
+/// Least payload of a data frame, in bytes. A smaller one costs more for its frame than for its bytes. The last frame
+/// of a body may have any size.
 const DATA_MIN: u32 = 256;
 
-/// Bytes to a peer for which it may send a frame: it says of each piece that it has taken it, and small pieces have 4 kB.
+/// Bytes to a peer for which it may send one frame: it acknowledges each piece that it takes, and small pieces have 4
+/// kB.
 const BYTES_PER_FRAME: usize = 1_024;
 
-/// `S`, on which reading fails once the peer has sent too many frames that ask for nothing, or its address too much before a request.
+/// A stream on which reading fails once the peer has sent too many frames that ask for nothing, or its address too many
+/// bytes before a request.
 #[derive(Debug)]
 pub(super) struct Frames<S> {
     stream: S,
     place: Place,
     budget: Arc<Budget>,
-    /// Until its first request is whole.
+    /// Counts bytes until the first request is whole.
     first: Option<FirstHead>,
     /// Bytes written for which no frame was allowed yet.
     written: usize,
 }
 
-/// Where in what the peer says the next byte is.
+/// Position in the peer's bytes.
 #[derive(Debug)]
 enum Place {
-    /// So many bytes of the preface have come.
+    /// This many bytes of the preface have come.
     Preface(usize),
-    /// So many bytes of this head.
+    /// This many bytes of this head have come.
     Head([u8; HEAD], usize),
-    /// So many bytes before the next head.
+    /// This many bytes are left before the next head.
     Payload(usize),
-    /// It is no HTTP/2.
+    /// The peer does not speak HTTP/2.
     Other,
 }
 
@@ -58,13 +61,13 @@ impl<S> Frames<S> {
         Frames { stream, place: Place::Preface(0), budget, first: Some(first), written: 0 }
     }
 
-    /// The peer has sent so many bytes; whether it may, if that is before its first request is whole.
+    /// Counts `count` bytes against the address, if the first request is not whole. Returns whether the peer may go on.
     fn may_send(&mut self, count: usize) -> bool {
         self.first.take_if(|first| first.is_over());
         self.first.as_mut().is_none_or(|first| first.take(count))
     }
 
-    /// The peer has said `bytes`; whether it may go on.
+    /// Parses `bytes` of the peer. Returns whether it may go on.
     fn hear(&mut self, mut bytes: &[u8]) -> bool {
         let mut costly = 0;
         while !bytes.is_empty() {
@@ -112,7 +115,7 @@ impl<S> Frames<S> {
         costly == 0 || self.budget.take_frames(costly)
     }
 
-    /// So many bytes were written.
+    /// Allows frames for `count` bytes that were written.
     fn wrote(&mut self, count: usize) {
         if matches!(self.place, Place::Head(..) | Place::Payload(_)) {
             self.written += count;
@@ -194,7 +197,7 @@ mod tests {
         Frames::new((), Arc::new(Budget::default()), first)
     }
 
-    /// However the bytes are cut into pieces, the same frames are counted.
+    /// The same frames are counted however the bytes are cut into pieces.
     #[test]
     fn frames_that_ask_for_nothing_are_counted_and_requests_are_not() {
         let costly = [(4, 0, 18), (6, 0, 8), (2, 0, 5), (8, 0, 4), (9, 0, 1_000), (DATA, 0, 3)];
@@ -221,7 +224,7 @@ mod tests {
         let mut frames = frames();
         let pings = frame(6, 0, 8).repeat(FRAMES_BURST as usize);
         assert!(frames.hear(PREFACE) && frames.hear(&pings));
-        // What answers them allows a few.
+        // The answers to the pings allow a few more frames.
         (0..FRAMES_BURST).for_each(|_| frames.wrote(17));
         assert!(!frames.hear(&pings[..17 * 20]));
         (0..10).for_each(|_| frames.wrote(100 << 10));

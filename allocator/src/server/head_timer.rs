@@ -1,5 +1,5 @@
-//! The timer for the heads of one connection. A connection waits for the next head after each answer, and nearly always gets it at
-//! once: the timer stays where it is, and looks how far the deadline has moved when it rings.
+//! The timer for the heads of one connection. A connection waits for the next head after each answer, and nearly always
+//! gets it at once. So the timer is not reset each time: when it fires, it checks how far the deadline has moved.
 
 use hyper::rt::{Sleep, Timer};
 use hyper_util::rt::TokioTimer;
@@ -9,14 +9,14 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::sleep_until;
 
-/// What rings, once there was something to wait for.
+/// The one timer, once a deadline was waited for.
 type Bell = Arc<Mutex<Option<Pin<Box<tokio::time::Sleep>>>>>;
 
-/// The timer of one connection. Deadlines must come in order.
+/// The timer of one connection. Deadlines must not go back.
 #[derive(Debug, Default)]
 pub(super) struct HeadTimer(Bell);
 
-/// Waits for one deadline.
+/// A wait for one deadline.
 struct Wait {
     deadline: Instant,
     bell: Bell,

@@ -1,5 +1,5 @@
-//! A stream that does not wait for ever for its peer to read: what one begins to write must be taken in time, or
-//! writing fails and the connection ends. Peers are served through it; reading has limits of its own.
+//! A stream with a write time-out: if a peer does not read what is written in time, writing fails and the connection
+//! ends. Peers are served through it; reading has limits of its own.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// How long it may take until a peer has taken all that is there for it. The largest answers are a few hundred
-/// kilobytes: longer would serve no peer that reads. It would let peers that do not read hold connections, and
-/// answers in memory, that others need.
+/// How long a peer may take to read all that is there for it. The largest answers are a few hundred kilobytes, so a
+/// longer wait would serve no peer that reads. It would let peers that do not read hold connections and answers that
+/// others need.
 pub(super) const WRITE_WAIT: Duration = Duration::from_secs(10);
 
 /// `S`, on which a write that takes longer than [`WRITE_WAIT`] fails.
@@ -27,7 +27,7 @@ impl<S> Patience<S> {
         Patience { stream, ends: None }
     }
 
-    /// `written`, or the end of all patience.
+    /// Returns `written` if it is ready, and an error once the time-out is over.
     fn bounded<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             return written;
@@ -57,7 +57,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
         self.stream.is_write_vectored()
     }
 
-    // Called once everything that there was to write is written.
+    // Hyper flushes after the last byte is written.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         if flushed.is_ready() {

@@ -1,5 +1,5 @@
-//! The connections of a server, each with its own task. The server hands them over as they are accepted, and owns
-//! them: none outlives it, and none can hold it up.
+//! The connections of a server, each with its own task. The server hands them over as they are accepted, and owns them:
+//! none outlives it, and none can hold it up.
 
 #[cfg(test)]
 mod tests;
@@ -21,36 +21,36 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// How long requests that are in flight may take to finish once it stops. With what the process does besides, it
-/// must be gone within five seconds of the signal.
+/// How long requests in flight may take to finish once the server stops. With its other work, the process must be gone
+/// within five seconds of the signal.
 const DRAIN_WAIT: Duration = Duration::from_secs(4);
 
-/// How long the head of a request may take, and a connection may idle. Nodes at work say something every two
-/// seconds at least; longer would let silent peers hold connections that others need.
+/// How long the head of a request may take, and how long a connection may idle. Nodes at work send a request at least
+/// every two seconds. A longer wait would let silent peers hold connections that others need.
 pub(super) const HEAD_WAIT: Duration = Duration::from_secs(10);
 
-/// Bytes of a request's head, or of what is buffered of its body.
+/// Most bytes of a request's head, and of the buffered part of its body.
 const BUFFER_MAX: usize = 64 << 10;
 
-/// Requests at a time on one HTTP/2 connection. A node has one or two in flight.
+/// Most concurrent requests on one HTTP/2 connection. A node has one or two in flight.
 const STREAMS_MAX: u32 = 64;
 
-/// How often an HTTP/2 peer that says nothing is asked whether it is still there.
+/// How often a silent HTTP/2 peer is pinged.
 const PING_EVERY: Duration = Duration::from_secs(20);
 
-/// Of the connections that one address may have, one in so many may be in its handshake. Before that is over, nothing is known of a
-/// peer, and it costs arithmetic. A fleet behind one address that comes at once tries again.
+/// One in this many of an address's connections may be in its handshake. Before a handshake ends, nothing is known of
+/// the peer, and it costs arithmetic. A fleet behind one address that connects at once has to retry.
 const HANDSHAKE_PART: usize = 4;
 
 /// The connections, each with its task.
 pub(super) struct Peers {
     service: http::Service,
     builder: Builder<TokioExecutor>,
-    /// What encrypts them, if they are encrypted.
+    /// The acceptor of TLS connections, if they are encrypted.
     tls: Option<Arc<Acceptor>>,
     /// Connections of each address.
     addresses: Addresses,
-    /// Those of them that are in their handshake.
+    /// Connections of each address that are in their handshake.
     handshakes: Addresses,
     heads: FirstHeads,
     /// Tells connections to finish, and handshakes to end.
@@ -60,7 +60,8 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// None yet. All of them will ask `part` of `shared`, by `tls` if that is there; at most `per_address` of one address.
+    /// Makes an empty set. Its connections ask `part` of `shared`, over `tls` if that is there, and at most
+    /// `per_address` are of one address.
     pub(super) fn new(
         shared: &Arc<Shared>,
         part: http::Part,
@@ -86,8 +87,8 @@ impl Peers {
         }
     }
 
-    /// Serves one more, from `address`. It is closed at once if that address has as many as it may, of connections or of handshakes;
-    /// whether it is served.
+    /// Serves a connection from `address`. It is closed at once if that address has too many connections or handshakes.
+    /// Returns whether it is served.
     pub(super) fn serve(
         &mut self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -107,7 +108,7 @@ impl Peers {
                 let _place = place;
                 let shaken = tokio::select! {
                     shaken = tls.accept(stream) => shaken,
-                    // Nothing was asked for in it yet. An error means that there is no server any more.
+                    // A handshake has asked for nothing yet. An error means that the server is gone.
                     _ = ends.changed() => return number,
                 };
                 drop(handshake);
@@ -136,17 +137,17 @@ impl Peers {
         self.tasks.len()
     }
 
-    /// Whether one whose peer has proven no identity would make room for another one.
+    /// Whether ending a connection whose peer has proven no identity would make room.
     pub(super) fn can_make_room(&mut self) -> bool {
         self.unproven.can_make_room()
     }
 
-    /// Ends the oldest of those.
+    /// Ends the oldest connection whose peer has proven no identity.
     pub(super) fn make_room(&mut self) {
         self.unproven.make_room();
     }
 
-    /// Waits until one has ended; `None` if there is none. Cancel-safe.
+    /// Waits until a connection has ended; `None` if there is none. Cancel-safe.
     pub(super) async fn ended(&mut self) -> Option<()> {
         let ended = self.tasks.join_next().await?;
         self.unproven.end(ended.as_ref().ok().copied());
@@ -170,7 +171,7 @@ impl Peers {
 
 fn builder() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    // Of header fields hyper takes a hundred at most. A bound of our own would cost each request two lists.
+    // Hyper takes at most a hundred header fields. A bound of our own would cost each request two allocations.
     builder.http1().header_read_timeout(HEAD_WAIT).max_buf_size(BUFFER_MAX);
     builder
         .http2()

@@ -1,5 +1,5 @@
-//! Real sockets on port 0: what peers see of the start, of the end, and of limits in between. What they see of
-//! waits is tested without sockets, beside the connections.
+//! Tests over real sockets on port 0: the start, the end, and the limits of connections. Waits are tested without
+//! sockets, beside the connections.
 
 use super::*;
 use std::net::SocketAddr;
@@ -93,7 +93,7 @@ async fn it_serves_until_it_is_stopped() {
     assert_eq!(read_all(&mut node).await, "", "an idle connection is closed");
 }
 
-/// A request that has begun when it stops is answered: that nothing is lent.
+/// A request that has begun when the server stops is answered: nothing is lent.
 #[tokio::test]
 async fn what_is_in_flight_is_finished_and_lent_nothing() {
     let server = Running::start("").await;
@@ -113,8 +113,8 @@ async fn what_is_in_flight_is_finished_and_lent_nothing() {
     server.done.await.expect("it does not panic").expect("it had an address");
 }
 
-/// The whole body is sent before the client looks at an answer, as simple clients do. Without reading the body to
-/// its end the server would reset the connection, and the answer would be lost.
+/// The client sends the whole body before it reads the answer, as simple clients do. If the server did not read the
+/// body to its end, it would reset the connection, and the answer would be lost.
 #[tokio::test]
 async fn a_peer_that_sends_too_much_hears_why() {
     let server = Running::start("").await;
@@ -150,7 +150,7 @@ async fn what_is_no_http_is_refused_and_it_goes_on() {
     server.stop().await;
 }
 
-/// At the bound further connections wait in the backlog; they are served as soon as one of the others ends.
+/// At the bound further connections wait in the backlog, and are served as soon as another one ends.
 #[tokio::test]
 async fn connections_are_bounded() {
     let server = Running::start("[server]\nconnections_max = 1\n").await;
@@ -170,8 +170,8 @@ async fn connections_are_bounded() {
     server.stop().await;
 }
 
-/// The bug: one address held all connections, and newcomers waited. The second of an address is closed at once, one of another
-/// address is served, and so is the next of the first once it has room.
+/// The bug: one address held all connections, and newcomers waited. The second of an address is closed at once, one of
+/// another address is served, and so is the next of the first address once it has room.
 #[tokio::test]
 async fn one_address_leaves_connections_for_others() {
     let server = Running::start("[server]\nconnections_max = 2\nconnections_per_address_max = 1\n").await;
@@ -189,7 +189,7 @@ async fn one_address_leaves_connections_for_others() {
     other.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("it reads");
     assert!(read_one(&mut other).await.contains("\nlessor_connections_refused_total 1\n"));
     drop(first);
-    // Its end may not have been seen yet.
+    // The server may not have seen the end yet.
     let mut third = loop {
         let mut third = server.connect().await;
         if third.write_all(livez).await.is_ok() && third.read_u8().await.is_ok() {

@@ -1,5 +1,5 @@
-//! Connections whose peers have proven no identity. Where all places are taken, they make room for newcomers, the oldest first: so a
-//! flood of strangers keeps out no peer that is known. Where no identity is asked for, none makes room.
+//! Connections whose peers have proven no identity. Where all places are taken, they make room for newcomers, the
+//! oldest first, so that a flood of strangers keeps out no known peer. Where no identity is required, none makes room.
 
 use lessor_protocol::{Clock, Moment};
 use std::collections::BTreeMap;
@@ -9,19 +9,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// How long a peer has for it: the handshake, and its first request.
+/// How long a peer may take to prove an identity: its handshake and its first request.
 const WITHIN: Duration = Duration::from_secs(1);
 
 static CLOCK: Clock = Clock::since_boot();
 
-/// Whether the peer of a connection has proven an identity. Once it has, that stays so.
+/// Set once the peer of a connection has proven an identity, and never reset.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Proven(Arc<AtomicBool>);
 
 impl Proven {
-    /// It has.
+    /// Records that the peer has proven an identity.
     pub(crate) fn set(&self) {
-        // Nothing else is read by what this says.
+        // The flag guards no other memory.
         self.0.store(true, Relaxed);
     }
 
@@ -30,10 +30,10 @@ impl Proven {
     }
 }
 
-/// The connections of one address that is listened on, by number, of which the peers may not have proven anything.
+/// The connections of one door, by number, whose peers may not have proven an identity.
 #[derive(Debug)]
 pub(super) struct Unproven {
-    /// Whether identities are asked for.
+    /// Whether identities are required.
     asks: bool,
     next: u64,
     connections: BTreeMap<u64, Connection>,
@@ -47,25 +47,25 @@ struct Connection {
 }
 
 impl Unproven {
-    /// None yet, of peers that `asks` says are to prove an identity.
+    /// Makes an empty set. `asks` says whether peers have to prove an identity.
     pub(super) fn new(asks: bool) -> Self {
         Unproven { asks, next: 0, connections: BTreeMap::new() }
     }
 
-    /// The number of the next connection.
+    /// Returns the number of the next connection.
     pub(super) fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
-    /// A connection that `task` serves has begun.
+    /// Records that `task` serves a new connection.
     pub(super) fn begin(&mut self, number: u64, proven: Proven, task: AbortHandle) {
         if self.asks {
             self.connections.insert(number, Connection { began: CLOCK.now(), proven, task });
         }
     }
 
-    /// The connection of that number has ended; `None` of one whose task did not get to its end.
+    /// Records that a connection has ended; `None` if its task did not get to its end.
     pub(super) fn end(&mut self, number: Option<u64>) {
         match number {
             Some(number) => _ = self.connections.remove(&number),
@@ -73,7 +73,7 @@ impl Unproven {
         }
     }
 
-    /// The oldest, if it has had its time.
+    /// Returns the oldest unproven connection, if its time is over.
     fn oldest(&mut self) -> Option<u64> {
         while let Some(first) = self.connections.first_entry() {
             if !first.get().proven.is_set() {
@@ -85,12 +85,12 @@ impl Unproven {
         None
     }
 
-    /// Whether one of them would make room.
+    /// Whether an unproven connection can be ended.
     pub(super) fn can_make_room(&mut self) -> bool {
         self.oldest().is_some()
     }
 
-    /// Ends the oldest, if it has had its time.
+    /// Ends the oldest unproven connection, if its time is over.
     pub(super) fn make_room(&mut self) {
         if let Some(connection) = self.oldest().and_then(|number| self.connections.remove(&number)) {
             connection.task.abort();

@@ -1,9 +1,9 @@
-//! The configuration that we ship: what it means, and that what it says of defaults is true.
+//! The shipped configuration: it is understood, and its defaults are the real ones.
 
 use super::*;
 use lessor_ledger::share::Owner;
 
-/// The configuration that we ship.
+/// The shipped configuration.
 const EXAMPLE: &str = include_str!("../../../../lessor.toml");
 
 #[test]
@@ -44,7 +44,7 @@ fn the_shipped_example_is_understood() {
     assert_eq!((api.name.as_str(), api.name.names()), ("api/*", Names::Many { names_max: NAMES_MAX }));
     assert_eq!((api.parent.as_deref(), routes.parent.as_deref()), (Some("routes"), None));
 }
-/// What it prints is a configuration that says the same, so every default in it is the one in force.
+/// The output is a configuration that means the same, so every default in it is the one in force.
 #[test]
 fn what_is_printed_means_the_same() {
     let config = Config::parse(EXAMPLE).expect("we ship it");
@@ -57,7 +57,7 @@ fn what_is_printed_means_the_same() {
     }
 }
 
-/// An operator who leaves the margin out sees what it costs, where that is much.
+/// An operator who leaves the margin out sees its cost, where that is high.
 #[test]
 fn what_the_margin_of_a_short_window_costs_is_said() {
     let printed = |per: &str, margin: &str| {
@@ -77,11 +77,10 @@ fn what_the_margin_of_a_short_window_costs_is_said() {
 #[test]
 fn every_option_of_the_example_is_one_that_exists() {
     let options = EXAMPLE.lines().filter_map(|line| line.strip_prefix("# "));
-    // What is indented has no default: it is tried below.
+    // Indented lines have no default: another test tries them.
     let options =
         options.filter(|line| !line.starts_with(' ') && line.contains(" = ") && !line.contains(". "));
-    // Which file it is depends on where the allocator is started. `memory_max`, `node` and `upstream` have no value
-    // unless an operator gives one.
+    // The path depends on where the allocator is started. `memory_max`, `node` and `upstream` have no default value.
     let without = ["path = ", "memory_max = ", "node = ", "upstream = "];
     let options = options.filter(|line| !without.iter().any(|name| line.starts_with(name)));
     for option in options {
@@ -91,7 +90,7 @@ fn every_option_of_the_example_is_one_that_exists() {
     }
 }
 
-/// Roles as the example shows them, in front of what it has.
+/// The roles of the example, before its other sections.
 #[test]
 fn the_roles_of_the_example_are_understood() {
     let lines = EXAMPLE.lines().filter_map(|line| line.strip_prefix("#     "));

@@ -1,12 +1,12 @@
-//! Every refusal that a configuration can meet, one bad example each: it names the line of the key that is wrong, the
-//! key, the value and what would be right. The line is marked in the example, and never that of the limit's name.
+//! Every refusal of a configuration, with one bad example each: it names the line and the key that are wrong, the
+//! value, and what would be right. The example marks the line, which is never that of the limit's name.
 
 use crate::config::Config;
 
-/// What is wrong with an example, beside the line: key, value, and a hint of what is right.
+/// The words of a refusal besides the line: key, value, and a hint of what is right.
 type Says<'a> = (&'a str, &'a str, &'a str);
 
-/// Checks that `text` is refused at the line that ends in `# <-`, with all of `says`.
+/// Checks that `text` is refused at the line that ends in `# <-`, with all words of a refusal.
 #[track_caller]
 fn refused(text: &str, (key, value, hint): Says<'_>) {
     let error = Config::parse(text).expect_err(text);
@@ -195,7 +195,7 @@ fn what_is_wrong_with_a_rule_is_named() {
     )]);
 }
 
-/// What is not there has no line: that of what lacks it.
+/// A missing key has no line of its own: the error has the line of the table that lacks it.
 #[test]
 fn what_a_rule_lacks_is_named_with_its_rule() {
     for (fields, says) in [

@@ -1,4 +1,4 @@
-//! The options of windows and buckets, and rules of single keys: how each is written and printed, and how it is refused.
+//! Options of windows and buckets, and rules of single keys: how each is parsed, printed and refused.
 
 use super::{SECOND, option_refused, refused, rule_refused};
 use crate::config::Config;
@@ -94,7 +94,7 @@ fn buckets_that_make_no_sense_are_refused_with_what_would_be_right() {
     );
 }
 
-/// Each rule, with what is left out and what is said, comes back as it was.
+/// Each rule is printed and parsed back, with defaults and without.
 #[test]
 fn every_kind_of_rule_is_printed_as_it_means() {
     let zone = |name| Zone::try_new(name).expect("a zone");
@@ -180,7 +180,7 @@ fn overrides_that_make_no_sense_are_refused() {
     );
 }
 
-/// The bug: with fourteen thousand of them, an operator of one limit kept an allocator busy for minutes.
+/// The bug: a limit with fourteen thousand rules, put by an operator of one limit, kept an allocator busy for minutes.
 #[test]
 fn a_limit_has_few_rules() {
     let rule = "{ kind = \"fixed_window\", limit = 1, per = \"1s\" }, ";

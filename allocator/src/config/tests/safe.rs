@@ -1,4 +1,4 @@
-//! What goes on without an allocator, as it is said.
+//! The options of safe shares.
 
 use crate::config::Config;
 use lessor_ledger::share::Safe;

@@ -1,4 +1,4 @@
-//! How far the vendor is believed: as it is said, and what is refused.
+//! How far the vendor's own count is believed: parsing and refusals.
 
 use crate::config::Config;
 use lessor_ledger::share::{Believe, Trust};

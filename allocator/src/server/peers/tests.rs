@@ -1,5 +1,5 @@
-//! Peers that take their time, over pipes in memory. The clock of these tests runs ahead as soon as everybody
-//! waits, so that nothing depends on how busy the machine is, and no wait takes its time.
+//! Slow peers, over pipes in memory. The clock of these tests runs ahead as soon as every task waits, so that nothing
+//! depends on the load of the machine, and no wait takes real time.
 
 mod http2;
 
@@ -17,7 +17,7 @@ name = "vendor/rest"
 rules = [{ kind = "sliding_window", limit = 1000, per = "30s" }]
 "#;
 
-/// Where all of them come from.
+/// The address of all peers.
 const HERE: Address = Address::Ip(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
 
 const LIVEZ: &str = "GET /livez HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -26,10 +26,10 @@ const LIVEZ: &str = "GET /livez HTTP/1.1\r\nhost: a\r\n\r\n";
 const BEGUN: &str =
     "POST /v1/leases HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
 
-/// What a peer may have said before it falls silent.
+/// What a silent peer may have sent before.
 const SILENT: [&str; 4] = ["", "PRI * HT", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET /livez HTTP/1.1\r\nhos"];
 
-/// Bytes that a pipe may hold so that every answer has to wait for its reader.
+/// Capacity of a pipe, in bytes, with which every answer has to wait for its reader.
 const LESS_THAN_AN_ANSWER: usize = 64;
 
 fn peers() -> Peers {
@@ -40,13 +40,13 @@ fn peers_by(tls: Option<Arc<Acceptor>>) -> Peers {
     peers_of(tls, 100)
 }
 
-/// At most `per_address` of one address.
+/// Makes peers with at most `per_address` connections of one address.
 fn peers_of(tls: Option<Arc<Acceptor>>, per_address: usize) -> Peers {
     let shared = Arc::new(Shared::new(Config::parse(CONFIG).expect("valid"), true));
     Peers::new(&shared, http::Part::Whole, tls, per_address)
 }
 
-/// What encrypts connections with throw-away certificates.
+/// Makes an acceptor with throw-away certificates.
 fn acceptor() -> Arc<Acceptor> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let signed = DevCa::try_new().and_then(|ca| ca.sign(Purpose::Server, VALID)).expect("good");
@@ -54,7 +54,7 @@ fn acceptor() -> Arc<Acceptor> {
     Arc::new(Acceptor::load(&ServerFiles { certificate, key, client_ca: None }).expect("good"))
 }
 
-/// A peer that has said `text`.
+/// Connects a peer that has sent `text`.
 async fn peer(peers: &mut Peers, text: &str) -> DuplexStream {
     let (mut peer, ours) = duplex(1 << 16);
     assert!(peers.serve(ours, HERE));
@@ -62,7 +62,7 @@ async fn peer(peers: &mut Peers, text: &str) -> DuplexStream {
     peer
 }
 
-/// All that it still hears until it is cut off.
+/// Reads until the peer is cut off.
 async fn answer_to(mut peer: DuplexStream) -> String {
     let mut bytes = vec![];
     peer.read_to_end(&mut bytes).await.expect("a clean end");
@@ -87,13 +87,13 @@ async fn a_head_of_too_many_fields_is_answered_431() {
     }
 }
 
-/// The bug that must not come: the timer of a connection rings for a head that came long ago.
+/// The bug to prevent: the timer of a connection fires for a head that came long ago.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_says_something_in_time_is_never_cut_off_and_then_is() {
     let mut peers = peers();
     let mut peer = peer(&mut peers, LIVEZ).await;
     for _ in 0..5 {
-        // Each head comes before its own deadline, and after that of the one before last.
+        // Each head comes before its own deadline, and after the deadline of the head before the last one.
         sleep(HEAD_WAIT * 3 / 4).await;
         peer.write_all(LIVEZ.as_bytes()).await.expect("it reads");
     }
@@ -121,7 +121,7 @@ async fn an_idle_connection_is_closed_after_a_while() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
 }
 
-/// Says `pieces`, one a second, and listens at the end.
+/// Sends `pieces`, one a second, then reads to the end.
 async fn say_slowly(mut peer: DuplexStream, pieces: impl Iterator<Item = &[u8]>) -> String {
     for piece in pieces {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -132,7 +132,7 @@ async fn say_slowly(mut peer: DuplexStream, pieces: impl Iterator<Item = &[u8]>)
     answer_to(peer).await
 }
 
-/// A byte a second is not silence; neither before the first request of a connection nor after it.
+/// A byte a second gains no time, neither before the first request of a connection nor after it.
 #[tokio::test(start_paused = true)]
 async fn a_head_that_trickles_gains_no_time_by_it() {
     for before in ["", LIVEZ] {
@@ -154,7 +154,7 @@ async fn a_head_that_trickles_gains_no_time_by_it() {
 /// The bug: an answer that its peer did not read was kept for ever, and the connection with it.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_does_not_read_its_answers_is_cut_off() {
-    // A byte now and then is as good as none.
+    // A byte now and then is no better than none.
     for pause in [WRITE_WAIT * 100, Duration::from_secs(1)] {
         let mut peers = peers();
         let (deaf, ours) = duplex(LESS_THAN_AN_ANSWER);
@@ -172,7 +172,7 @@ async fn a_peer_that_does_not_read_its_answers_is_cut_off() {
     }
 }
 
-/// What one answer has to wait for is not held against the next.
+/// The wait of one answer does not count against the next.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_reads_slowly_has_all_its_answers() {
     let mut peers = peers();
@@ -192,7 +192,7 @@ async fn a_peer_that_reads_slowly_has_all_its_answers() {
     }
 }
 
-/// Whatever its peers hold on to, the server finishes in time, and no peer's task is left.
+/// Whatever its peers do, the server finishes in time, and leaves no task of a peer behind.
 #[tokio::test(start_paused = true)]
 async fn it_finishes_in_time_whatever_its_peers_do() {
     let mut peers = peers();
@@ -200,13 +200,13 @@ async fn it_finishes_in_time_whatever_its_peers_do() {
     for text in SILENT.into_iter().chain([BEGUN, LIVEZ]) {
         held.push(peer(&mut peers, text).await);
     }
-    // Until all of them are where they stay.
+    // Until all of them have come as far as they get.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(peers.count(), held.len());
     timeout(Duration::from_secs(5), peers.finish()).await.expect("in time");
 }
 
-/// A peer that begins a handshake and falls silent holds a place among the connections, but no longer than others do.
+/// A peer that stalls in its handshake holds a connection, but not for longer than others do.
 #[tokio::test(start_paused = true)]
 async fn a_handshake_counts_as_a_connection_and_is_cut() {
     for begun in ["", "\u{16}\u{3}\u{1}\u{2}\u{0}"] {
@@ -222,7 +222,8 @@ async fn a_handshake_counts_as_a_connection_and_is_cut() {
     }
 }
 
-/// The bug: an address could have as many handshakes as connections, and a peer without any right held all of those.
+/// The bug: an address could have as many handshakes as connections, so a peer without any right could hold all of
+/// them.
 #[tokio::test(start_paused = true)]
 async fn one_address_has_few_handshakes_at_a_time() {
     let mut peers = peers_of(Some(acceptor()), 2 * HANDSHAKE_PART);
@@ -240,7 +241,7 @@ async fn one_address_has_few_handshakes_at_a_time() {
     assert!(begin("10.0.0.1").is_some(), "no longer");
 }
 
-/// What is only a handshake when the server stops has asked for nothing: it is not waited for.
+/// A stop does not wait for a handshake, which has asked for nothing.
 #[tokio::test(start_paused = true)]
 async fn a_handshake_does_not_hold_up_a_stop() {
     let mut peers = peers_by(Some(acceptor()));
@@ -251,7 +252,7 @@ async fn a_handshake_does_not_hold_up_a_stop() {
         .expect("long before those that were asked something");
 }
 
-/// Nothing of what it said is answered, and it is not kept waiting.
+/// A peer that speaks no TLS gets no answer, and is not kept waiting.
 #[tokio::test]
 async fn a_peer_that_speaks_no_tls_is_closed_at_once() {
     let mut peers = peers_by(Some(acceptor()));

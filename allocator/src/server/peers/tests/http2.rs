@@ -1,4 +1,5 @@
-//! Peers over HTTP/2, which may ask much at once and take nothing of it. Frames are written by hand, as no client would.
+//! Peers over HTTP/2 that ask for much at once and take nothing of it. Their frames are written by hand, as no client
+//! would.
 
 use super::*;
 use axum::body::{Body, HttpBody};
@@ -17,10 +18,10 @@ const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const WINDOW_UPDATE: u8 = 8;
 
-/// The setting of how much of each answer may come at once: nothing.
+/// The setting of a window in which no byte of an answer may come.
 const NO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
 
-/// More than a connection that only asks may take to end, and less than a silent one is given.
+/// More than a busy connection may take to end, and less than a silent one is given.
 const SOON: Duration = Duration::from_secs(15);
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -38,7 +39,7 @@ fn get(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, 5, stream, &block)
 }
 
-/// A peer that has said `frames` first, and throws away what it hears.
+/// Connects a peer that sends `frames` first, and discards what it receives.
 async fn peer_over_2(peers: &mut Peers, frames: &[Vec<u8>]) -> tokio::io::WriteHalf<DuplexStream> {
     let (peer, ours) = duplex(1 << 16);
     assert!(peers.serve(ours, HERE));
@@ -51,7 +52,8 @@ async fn peer_over_2(peers: &mut Peers, frames: &[Vec<u8>]) -> tokio::io::WriteH
     speaks
 }
 
-/// The bug: answers that their peer allows nothing of were kept for as long as it answered pings, 14 MB of them a connection.
+/// The bug: answers for which the peer allows no byte were kept for as long as it answered pings, 14 MB for each
+/// connection.
 #[tokio::test(start_paused = true)]
 async fn a_peer_over_http_2_that_takes_no_answer_is_cut_off() {
     for path in ["/metrics", "/livez", "/v1/events"] {
@@ -64,7 +66,7 @@ async fn a_peer_over_http_2_that_takes_no_answer_is_cut_off() {
     }
 }
 
-/// A window of a byte now and then is as good as none.
+/// A window of one byte now and then is no better than none.
 #[tokio::test(start_paused = true)]
 async fn a_peer_over_http_2_that_takes_its_answer_byte_by_byte_is_cut_off() {
     let mut peers = peers();
@@ -78,7 +80,7 @@ async fn a_peer_over_http_2_that_takes_its_answer_byte_by_byte_is_cut_off() {
     assert_eq!(timeout(SOON, peers.ended()).await, Ok(Some(())));
 }
 
-/// The bug: each such frame costs the server work, and as many were read as came, a core for each connection.
+/// The bug: each such frame costs the server work, and all that came were read, at a core for each connection.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_frames_that_ask_for_nothing_ends_its_connection() {
     let settings = [0, 3, 0, 0, 0, 100];
@@ -99,7 +101,7 @@ async fn a_flood_of_frames_that_ask_for_nothing_ends_its_connection() {
         assert!(sent < 20_000, "type {kind}: {sent} frames were read");
         assert_eq!(timeout(SOON, peers.ended()).await, Ok(Some(())), "type {kind}");
     }
-    // Data without an end, a byte in each frame.
+    // An endless body with one byte in each frame.
     let mut peers = peers();
     let mut peer = peer_over_2(&mut peers, &[frame(SETTINGS, 0, 0, &[])]).await;
     let mut post = get(1, "/v1/leases");
@@ -112,7 +114,7 @@ async fn a_flood_of_frames_that_ask_for_nothing_ends_its_connection() {
     assert!(sent < 20_000, "{sent} bytes were read");
 }
 
-/// A client as others write it.
+/// Connects an ordinary client.
 async fn client(peers: &mut Peers) -> SendRequest<Body> {
     let (peer, ours) = duplex(1 << 16);
     assert!(peers.serve(ours, HERE));
@@ -131,7 +133,7 @@ async fn asks(client: &mut SendRequest<Body>, path: &str) -> hyper::Result<usize
     Ok(bytes)
 }
 
-/// What no bound may hit: a client that asks as fast as it is answered, and takes all of it.
+/// A client that asks as fast as it is answered, and takes all of it, hits no bound.
 #[tokio::test(start_paused = true)]
 async fn a_client_over_http_2_that_takes_its_answers_has_as_many_as_it_likes() {
     let mut peers = peers();
@@ -156,7 +158,7 @@ async fn a_connection_over_http_2_ends_when_it_was_idle() {
     assert_eq!(timeout(Duration::from_secs(20), peers.ended()).await, Ok(Some(())));
 }
 
-/// It listens, and is never idle.
+/// A listener is never idle.
 #[tokio::test(start_paused = true)]
 async fn no_stream_of_events_and_no_connection_over_http_2_lasts_for_ever() {
     let mut peers = peers();
