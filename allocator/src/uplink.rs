@@ -1,5 +1,6 @@
-//! The task that leases from an upstream: it looks what is due there, asks for all of it in one exchange, and hands what comes
-//! back to the allocator. One for each upstream, and one exchange at a time. It decides nothing about permits.
+//! The task that leases from an upstream. It finds the asks that are due there, sends them in one exchange, and hands
+//! the answer to the allocator. There is one task for each upstream, with one exchange at a time. It decides nothing
+//! about permits.
 
 mod contested;
 mod publish;
@@ -28,19 +29,19 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 use transport::{Transport, TransportError};
 
-/// Asks of nodes come all the time: no more looks than this, whatever nodes want. Where many keys are in use, looks take a
-/// tenth of the time at most, for no node is served meanwhile.
+/// Shortest interval of looks, whatever nodes ask. With many keys in use, looks take at most a tenth of the time,
+/// because no node is served during a look.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 const LOOKS_REST: u32 = 9;
 
-/// Longest time without a look, for what no ask wakes the task for.
+/// Longest interval of looks, for asks that become due without a node.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long it may take to give back what is not lent on, when it stops: as long as connections may take. A store elects another
-/// leader in that time.
+/// How long a stopping allocator tries to return permits that it has not lent on: as long as connections may take to
+/// end. A store elects another leader in that time.
 const FAREWELL_MAX: Duration = Duration::from_secs(4);
 
-/// The tasks of all upstreams. Dropped, they end.
+/// The tasks of all upstreams. They end when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Uplinks {
     known: BTreeSet<Upstream>,
@@ -48,11 +49,11 @@ pub(crate) struct Uplinks {
 }
 
 impl Uplinks {
-    /// Starts what a limit needs that was added since the last call.
+    /// Starts a task for each upstream that is new since the last call.
     pub(crate) fn keep_up(&mut self, shared: &Arc<Shared>) {
         let mut upstreams = shared.beside(|registry, _| registry.upstreams());
         if let StoreConfig::Shared(store) = &shared.config().server.store {
-            // Whatever is leased from there now: others may put a limit that is.
+            // The store always has one: another allocator may put a limit that is leased from there.
             upstreams.insert(Upstream::Store(store.time_source()));
         }
         for upstream in upstreams {
@@ -67,13 +68,13 @@ impl Uplinks {
         }
     }
 
-    /// Waits until all have given back what is not lent on: after the allocator was stopped.
+    /// Waits until all have returned what is not lent on, after the allocator was stopped.
     pub(crate) async fn finish(mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
 }
 
-/// One upstream, and how things stand with it.
+/// One upstream and the connection to it.
 struct Uplink {
     shared: Arc<Shared>,
     upstream: Upstream,
@@ -86,7 +87,7 @@ struct Uplink {
     is_reachable: bool,
 }
 
-/// The way to it.
+/// How an upstream is reached.
 enum Way {
     /// Another allocator.
     Http(Transport),
@@ -119,7 +120,7 @@ impl Uplink {
         })
     }
 
-    /// Until it stops, and has given back what it can.
+    /// Leases until the allocator stops, then returns what it can.
     async fn run(mut self) {
         let shared = self.shared.clone();
         tokio::select! {
@@ -131,8 +132,8 @@ impl Uplink {
         }
     }
 
-    /// Gives back what is not lent on, and tells what was spent, until that is answered. What the upstream was not told of counts as
-    /// spent there, in a long window for long.
+    /// Returns permits that are not lent on, and reports spent ones, until that is answered. Permits that the upstream
+    /// does not hear of count as spent there, in a long window for long.
     async fn farewell(&mut self) {
         loop {
             let rtt = self.connection.rtt();
@@ -151,7 +152,7 @@ impl Uplink {
         }
     }
 
-    /// Until it is dropped.
+    /// Leases until the future is dropped.
     async fn lease(&mut self) {
         loop {
             let (upstream, rtt) = (&self.upstream, self.connection.rtt());
@@ -166,7 +167,7 @@ impl Uplink {
                 let now = self.shared.now();
                 let again = match &self.way {
                     Way::Http(_) => LOOK_AGAIN,
-                    // What others decide is heard of when it signs.
+                    // Signing is also how it hears of the decisions of others.
                     Way::Store(rooted) => rooted.signs_next().since(now),
                 };
                 let wait = due.next.map_or(again, |next| next.since(now)).min(again);
@@ -193,7 +194,7 @@ impl Uplink {
 
     async fn exchange(&mut self, due: &DueAbove) -> Result<(), TransportError> {
         if self.connection.session() != due.session {
-            // The allocator began another one.
+            // The allocator began another session.
             self.connection.begin_session(due.session - 1);
         }
         let Exchange { session, seq, first_sent, patience, .. } = self.connection.begin(self.shared.now());
@@ -260,7 +261,7 @@ impl Uplink {
     async fn failed(&mut self, due: &DueAbove, error: &TransportError) {
         self.metrics.failed();
         self.shared.with(|registry, _| registry.on_failure_above(&due.askers));
-        // Once may be by chance.
+        // A single failure may be chance.
         if matches!(self.way, Way::Store(_)) && !self.is_reachable {
             self.shared.shared_store_status().fell_silent(Some(error.to_string()));
         }
@@ -274,8 +275,9 @@ impl Uplink {
         self.rest(due.session).await;
     }
 
-    /// Asks nothing for as long as the connection says. It signs meanwhile: an allocator that reads the clock of a store less than once a
-    /// second cannot tell for how long no other one has kept the time, and would not begin to.
+    /// Asks nothing for as long as the connection's backoff lasts, but goes on signing. An allocator that reads the
+    /// clock of a store less than once a second cannot tell how long no other one has kept the time, and would not
+    /// begin to keep it.
     async fn rest(&mut self, session: u64) {
         let until = self.connection.quiet_until();
         loop {
@@ -295,7 +297,7 @@ impl Uplink {
     }
 }
 
-/// Draws a number that no other call has drawn or will draw. It tells versions apart, and spreads tasks that wait for the same.
+/// Draws a random number that no other call draws. It tells versions apart, and spreads retries.
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(())

@@ -87,7 +87,7 @@ pub struct ServerConfig {
     pub memory_max: Option<u64>,
     /// The name of this allocator at its upstreams; `None` gives each process its own name.
     pub node: Option<NodeName>,
-    /// Names with a dot by which operators reach it, in small letters. Requests under other names are refused.
+    /// Names with a dot by which operators reach it, in small letters. Their requests under others are refused.
     pub hosts: BTreeSet<String>,
     /// Upstreams that limits put over the API may name, besides those that the file leases limits from.
     pub upstreams: BTreeSet<Upstream>,
@@ -166,7 +166,7 @@ impl Config {
     }
 
     /// Parses `text` with `margin` as the default margin of sliding windows. The usual default is meant for a vendor
-    /// far away; a test that counts in one place has no such delay.
+    /// far away; a replay, which counts in one place, has no such delay.
     ///
     /// # Errors
     /// As [`Config::parse`].

@@ -1,5 +1,5 @@
-//! What happens to a file that is in the way of a store: one that never was a store is told from a damaged one, and what is set aside
-//! overwrites nothing.
+//! Handles a file that is in the way of a store. A damaged store is set aside, under a name that is free. A file that
+//! never was a store is refused.
 
 use super::seal::{self, with_more};
 use std::fs::File;
@@ -7,18 +7,19 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// How files of the library begin. It writes this last when it makes one: after a crash there are zeros in its place.
+/// First bytes of a file of the library, which writes them last when it makes one. After a crash in between there are
+/// zeros instead.
 const MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
 
-/// Stores that are kept aside beside one another. With more, an operator is to look at them first.
+/// Most stores that are kept aside. An operator has to look at them before there are more.
 const ASIDE_MAX: u32 = 1_000;
 
-/// Whether `file`, at `path`, never was a store. Beside a seal it is one with damage where it begins.
+/// Whether `file`, at `path`, never was a store. With a seal beside it, it is a store whose beginning is damaged.
 pub(super) fn is_foreign(file: &File, path: &Path) -> io::Result<bool> {
     Ok(file.metadata()?.is_file() && !begins_as_store(file)? && seal::read(path).is_none())
 }
 
-/// Whether `file` begins as a store does, or as one that a crash left before it was made.
+/// Whether `file` begins as a store does, or as one that a crash left unfinished.
 fn begins_as_store(file: &File) -> io::Result<bool> {
     let mut first = [0; MAGIC.len()];
     let mut read = 0;
@@ -33,7 +34,7 @@ fn begins_as_store(file: &File) -> io::Result<bool> {
     Ok(first[..read] == MAGIC[..read] || first[..read].iter().all(|&byte| byte == 0))
 }
 
-/// The first free name beside `path` for a store that is set aside. None is overwritten that is there already.
+/// Returns the first free name beside `path` for a store that is set aside, so that no file is overwritten.
 pub(super) fn free_name(path: &Path) -> io::Result<PathBuf> {
     let names = (1..=ASIDE_MAX).map(|number| match number {
         1 => with_more(path, ".lost"),

@@ -1,48 +1,48 @@
-//! A store as text, for people and for another machine: JSON that says all that the file does.
+//! A store as JSON, complete, for people and for another machine.
 
 use crate::config::one_line;
 use lessor_ledger::registry::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, Written};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What text of another version says is not guessed at.
+/// Version of the format. Text of another version is refused.
 const FORMAT: u32 = 1;
 
-/// All that is in a store.
+/// Everything in a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dump {
     format: u32,
-    /// The origin of the clock that all moments in it are on, in nanoseconds.
+    /// The origin of the clock of all its moments, in nanoseconds.
     pub origin: u64,
     limits: BTreeMap<String, LimitRow>,
     pools: Vec<Pool>,
-    /// What operators have decided. Text of before it was written down does not say.
+    /// Decisions of operators. Text of earlier versions has none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     decisions: BTreeMap<String, DecisionRow>,
 }
 
-/// A pool, with its place.
+/// A pool with its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pool {
-    /// A list of the limit, the name, and the key.
+    /// A list of the limit, the name and the key, as text.
     place: String,
     row: PoolRow,
 }
 
 impl Dump {
-    /// What was `written`, on a clock of that `origin`.
+    /// Makes a dump of `written`, on a clock with that `origin`.
     pub(super) fn of(written: Written, origin: u64) -> Self {
         let pools = written.pools.into_iter().map(|(place, row)| Pool { place: place.text(), row });
         let (limits, decisions) = (written.limits, written.decisions);
         Dump { format: FORMAT, origin, limits, pools: pools.collect(), decisions }
     }
 
-    /// Reads what was printed as JSON.
+    /// Parses a dump in JSON.
     ///
     /// # Errors
-    /// What is wrong with it, in one line of bounded length.
+    /// If something is wrong with it, in one line of bounded length.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::read(text).map_err(|problem| one_line(&problem))
     }
@@ -55,12 +55,12 @@ impl Dump {
         dump.batch().map(|_| dump.clone())
     }
 
-    /// How many limits, pools, and limits about which something was decided are in it.
+    /// Returns the numbers of limits, of pools, and of limits with decisions.
     pub fn counts(&self) -> [usize; 3] {
         [self.limits.len(), self.pools.len(), self.decisions.len()]
     }
 
-    /// All of it, as the first batch of a store.
+    /// Returns all of it as the first batch of a store.
     pub(super) fn batch(&self) -> Result<Batch, String> {
         let mut batch = Batch { number: 1, is_first: true, ..Batch::default() };
         batch.limits = self.limits.iter().map(|(name, row)| (name.clone(), Some(row.clone()))).collect();

@@ -1,4 +1,4 @@
-//! The store of an allocator that is alone: one file, one writer, and one sync for all that a batch holds. What cannot be
+//! The store of an allocator that is alone: one file, one writer, and one sync for each batch. A store that cannot be
 //! read for certain is set aside, and counts as lost.
 
 use super::dump::Dump;
@@ -26,60 +26,60 @@ const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const LIMITS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("limits");
 const POOLS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("pools");
 
-/// Stores of before it was written down have none.
+/// Missing in stores of earlier versions.
 const DECISIONS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("decisions");
 
-/// The one row of `META`.
+/// Key of the one row of `META`.
 const HEAD: &str = "head";
 
-/// What a file of another version says is not guessed at.
+/// Version of the format. A file of another version is refused.
 const FORMAT: u32 = 1;
 
-/// How far the wall clock may be from where the clock of the last process would have it, in nanoseconds. If it is further,
-/// it was set: fixed windows go by it, and the clock begins anew.
+/// Largest distance, in nanoseconds, of the wall clock from where the clock of the last process would have it. Beyond
+/// it, the wall clock was set: fixed windows go by it, so the clock begins anew.
 const STEP_MAX: u64 = 1_000_000_000;
 
-/// What a store says of itself.
+/// The row of a store about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
     format: u32,
-    /// Tells stores apart.
+    /// A random number that tells stores apart.
     store: u64,
-    /// Batches that are durable.
+    /// Durable batches so far.
     commits: u64,
-    /// The boot in which the last was.
+    /// The boot of the last batch.
     boot: Option<String>,
-    /// The origin of the clock that all moments in it are on, by the disciplined clock that it is steered to.
+    /// The origin of the clock of all moments, on the disciplined clock that it is steered to.
     origin: u64,
-    /// What it showed with the last batch, and the steady clock then. Stores of before it was written down have none: there
-    /// the disciplined one was believed.
+    /// The clock at the last batch: what it showed, and the steady clock, in nanoseconds. Stores of earlier versions
+    /// have none, as they went by the disciplined clock.
     #[serde(default)]
     course: Option<(u64, u64)>,
-    /// Of all rows together: one that is missing, or came from elsewhere, shows.
+    /// Sum over all rows. It shows a row that is missing or came from elsewhere.
     sum: u64,
 }
 
 impl Head {
-    /// The same on a clock that has come there.
+    /// Returns this head on a clock that has come to `course`.
     fn on(self, course: Course) -> Self {
         let at = (course.shown.as_nanos(), course.steady.as_nanos());
         Head { origin: course.aim, course: Some(at), ..self }
     }
 
-    /// Where its clock goes on; as the disciplined one shows it where nothing else is known.
+    /// Returns where the clock goes on. If the head does not say, the clock goes by the disciplined one.
     fn course(&self) -> Course {
         let (shown, steady) = self.course.unwrap_or((self.origin, 0));
         Course { shown: Moment::from_nanos(shown), steady: Moment::from_nanos(steady), aim: self.origin }
     }
 }
 
-/// A database that is closed with care: what a damaged one makes the library do is its own affair.
+/// A database in which a panic of the library does no harm, as a damaged file may cause one.
 #[derive(Debug)]
 struct Guarded(Option<Database>);
 
 impl Guarded {
-    /// Does something with it. A panic is an error like any other.
+    /// Runs `act`. A panic is an error like any other.
     fn with<T>(&self, act: impl FnOnce(&Database) -> Result<T, String>) -> Result<T, String> {
         let database = self.0.as_ref().ok_or("it is closed")?;
         let done = catch_unwind(AssertUnwindSafe(|| act(database)));
@@ -90,12 +90,12 @@ impl Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         let database = self.0.take();
-        // Nothing follows from it: what is durable was so before.
+        // A panic changes nothing: durable batches were durable before.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
     }
 }
 
-/// A store that is open.
+/// An open store.
 #[derive(Debug)]
 pub struct Embedded {
     path: PathBuf,
@@ -104,22 +104,22 @@ pub struct Embedded {
     head: Head,
 }
 
-/// What was found in a store.
+/// The content of a store.
 #[derive(Debug)]
 pub struct Found {
-    /// All that is written down.
+    /// All rows.
     pub written: Written,
-    /// What lies between that and now.
+    /// The time between the last batch and now.
     pub gap: Gap,
 }
 
-/// Why a store is of no use, and what was lent is lost.
+/// Why a store is unusable, so that its books count as lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// There is none: a first start, or it was taken away.
+    /// There is none: a first start, or it was removed.
     #[error("there is none")]
     Gone,
-    /// It is older than the seal beside it says, or has none.
+    /// It is older than the seal beside it, or has no seal.
     #[error("it is older than it should be: put back from a copy?")]
     Older,
     /// It cannot be read for certain.
@@ -128,12 +128,12 @@ pub enum Lost {
 }
 
 impl Embedded {
-    /// Opens the store at `path`, and reads it. One that is of no use is set aside, and a new one is made.
+    /// Opens the store at `path`, and reads it. An unusable store is set aside, and a new one is made.
     ///
     /// # Errors
-    /// If another process has it, it can be neither read nor made, or the file is no store. Such a file is left as it is.
+    /// If another process has it, it can be neither read nor made, or it never was a store and is left as it is.
     pub fn open(path: &Path) -> Result<(Self, Result<Found, Lost>), StoreError> {
-        // A link in place of the seal would be taken for a seal that is gone, and the store for an old one.
+        // A link in place of the seal would count as a missing seal, and the store as an old one.
         file::refuse_link(&seal::beside(path)).map_err(|error| unusable(path, &error))?;
         let lost = match Self::read(path)? {
             Ok((database, head, written)) => {
@@ -154,12 +154,12 @@ impl Embedded {
         Ok((Self::make(path, begin())?, Err(lost)))
     }
 
-    /// The clock that moments in it are on goes on from there.
+    /// Returns where the clock of its moments goes on.
     pub fn course(&self) -> Course {
         self.head.course()
     }
 
-    /// Looks at the store at `path`, and changes nothing.
+    /// Reads the store at `path`, and changes nothing.
     ///
     /// # Errors
     /// If another process has it, or it cannot be read at all.
@@ -167,17 +167,17 @@ impl Embedded {
         Ok(Self::read(path)?.map(|(_, head, written)| Dump::of(written, head.origin)))
     }
 
-    /// Looks whether the file at `path` is something else than a store. It is not opened as one: another process may have it.
+    /// Checks that the file at `path` is a store, without opening it as one: another process may have it.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If the file never was a store.
     pub fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
         let is_foreign = file::open(path, false).and_then(|file| aside::is_foreign(&file, path));
-        // What cannot be looked at is for the start to say.
+        // A file that cannot be read is for the start to report.
         if is_foreign.unwrap_or(false) { Err(StoreError::Foreign(path.to_owned())) } else { Ok(()) }
     }
 
-    /// Makes a store at `path` of `dump`, as one that was written in another boot: how long ago that is, is unknown.
+    /// Makes a store of `dump` at `path`, as if it were of another boot: the time since then is unknown.
     ///
     /// # Errors
     /// If there is a file of that name, or it cannot be made.
@@ -193,7 +193,7 @@ impl Embedded {
         store.commit(&batch, course)
     }
 
-    /// A new store at `path`, with nothing in it, for moments on a clock that goes on from there.
+    /// Makes an empty store at `path`, for moments on a clock that goes on from `course`.
     fn make(path: &Path, course: Course) -> Result<Self, StoreError> {
         let file = file::open(path, true).map_err(|error| unusable(path, &error))?;
         let database = database(file).map_err(|error| cannot_open(path, error))?;
@@ -239,10 +239,10 @@ impl Embedded {
         Ok(if is_behind { Err(Lost::Older) } else { Ok((database, head, written)) })
     }
 
-    /// Makes `batch` durable, as a whole or not at all. Its moments are on a clock that has come there.
+    /// Makes `batch` durable, as a whole or not at all. Its moments are on a clock that has come to `course`.
     ///
     /// # Errors
-    /// If that failed. Whether the batch is there is unknown then; no other batch is to be written to this store.
+    /// If that failed. Then the batch may or may not be there, and no other batch may be written to this store.
     pub fn commit(&mut self, batch: &Batch, course: Course) -> Result<(), StoreError> {
         let head = self.head.clone().on(course);
         let write = |database: &Database| write(database, &head, batch).map_err(|error| error.to_string());
@@ -254,11 +254,11 @@ impl Embedded {
         sealed.map_err(|problem| StoreError::Write { path: self.path.clone(), problem })
     }
 
-    /// Makes a store of `batch` alone, in the place of this one. Nothing is taken over from this one: after an error it is
-    /// unknown which parts of it are on the disk. The moments of `batch` are on a clock that has come there.
+    /// Replaces this store by one of `batch` alone, on a clock that has come to `course`. Nothing is taken over from
+    /// the old file: after an error it is unknown which parts of it are on the disk.
     ///
     /// # Errors
-    /// If that failed. This one is as it was.
+    /// If that failed. This store is unchanged.
     pub fn recreate(&mut self, batch: &Batch, course: Course) -> Result<(), StoreError> {
         let aside = with_more(&self.path, ".new");
         let failed = |error: &dyn std::fmt::Display| StoreError::Write {
@@ -273,7 +273,7 @@ impl Embedded {
         }
         let mut new = Self::make(&aside, course)?;
         new.commit(batch, course)?;
-        // The seal first: a store without its own seal is not believed.
+        // The seal goes first: a store without its own seal counts as lost.
         std::fs::rename(seal::beside(&aside), seal::beside(&self.path)).map_err(|error| failed(&error))?;
         std::fs::rename(&aside, &self.path).map_err(|error| failed(&error))?;
         let folder = seal::folder(&self.path).map_err(|error| failed(&error))?;
@@ -283,12 +283,12 @@ impl Embedded {
     }
 }
 
-/// The database that `file` is, or becomes if it is empty.
+/// Opens the database in `file`, or makes one if it is empty.
 fn database(file: File) -> Result<Database, DatabaseError> {
     Builder::new().create_with_backend(FileBackend::new(file)?)
 }
 
-/// Makes `batch` durable beside what `head` is of, and says what the head is then.
+/// Makes `batch` durable on top of the state of `head`, and returns the new head.
 fn write(database: &Database, head: &Head, batch: &Batch) -> Result<Head, redb::Error> {
     let transaction = database.begin_write()?;
     let mut head = Head { commits: head.commits + 1, ..head.clone() };
@@ -312,9 +312,9 @@ fn write(database: &Database, head: &Head, batch: &Batch) -> Result<Head, redb::
             head.sum ^= packed.map_or(0, |packed| row_sum(name, &packed));
             let version = old.and_then(|old| unpacked::<LimitRow>(name, &old).ok()).map(|old| old.version);
             if row.as_ref().map(|row| row.version) != version {
-                // Whatever is there is of other rules. What is of these comes with them.
+                // The pools that are there belong to other rules. Pools of the new rules come with the batch.
                 let prefix = PoolPlace::prefix(name);
-                // No name of a pool has a character as high as that after its limit.
+                // No name of a pool has so high a character after its limit.
                 let end = format!("{prefix}\u{10ffff}");
                 for old in pools.extract_from_if(prefix.as_str()..end.as_str(), |_, _| true)? {
                     let (place, old) = old?;
@@ -332,7 +332,7 @@ fn write(database: &Database, head: &Head, batch: &Batch) -> Result<Head, redb::
             head.sum ^= old.map_or(0, |old| row_sum(&name, old.value()));
             head.sum ^= packed.map_or(0, |packed| row_sum(&name, &packed));
         }
-        // Most batches hold none.
+        // Most batches hold no decision.
         if !batch.decisions.is_empty() {
             let mut decisions = transaction.open_table(DECISIONS)?;
             for (name, row) in &batch.decisions {
@@ -347,12 +347,12 @@ fn write(database: &Database, head: &Head, batch: &Batch) -> Result<Head, redb::
         }
         transaction.open_table(META)?.insert(HEAD, packed(&head).as_slice())?;
     }
-    // Durable when it returns: that is what redb does unless it is told otherwise.
+    // Durable on return, which is redb's default.
     transaction.commit()?;
     Ok(head)
 }
 
-/// Where the clock is that goes on from where `head` was written, and whether it does.
+/// Returns where the clock continues from `head`. The gap is counted if the clock of the head still runs.
 fn course(head: &Head) -> (Course, Gap) {
     let now = begin();
     let is_same_boot = head.boot.is_some() && head.boot == boot::id();
@@ -366,7 +366,7 @@ fn course(head: &Head) -> (Course, Gap) {
     }
 }
 
-/// All rows of `database`, each of them checked, and all together.
+/// Reads all rows of `database`, and checks each of them and their sum.
 fn rows(database: &Database) -> Result<(Head, Written), String> {
     let error = |error: redb::Error| error.to_string();
     let read = || -> Result<(Option<Vec<u8>>, [Rows; 3]), redb::Error> {
@@ -374,7 +374,7 @@ fn rows(database: &Database) -> Result<(Head, Written), String> {
         let head = transaction.open_table(META)?.get(HEAD)?.map(|head| head.value().to_owned());
         let all = |table: TableDefinition<'_, &str, &[u8]>| -> Result<Rows, redb::Error> {
             let table = match transaction.open_table(table) {
-                // Of before there were any.
+                // Stores of earlier versions have no decisions.
                 Err(TableError::TableDoesNotExist(_)) if table.name() == DECISIONS.name() => {
                     return Ok(vec![]);
                 }
@@ -413,7 +413,7 @@ fn rows(database: &Database) -> Result<(Head, Written), String> {
 
 type Rows = Vec<(String, Vec<u8>)>;
 
-/// A row as it is kept: a checksum, and JSON.
+/// Encodes a row: a checksum, then JSON.
 fn packed(row: &impl Serialize) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, row).expect("rows are plain data");
@@ -430,10 +430,10 @@ fn unpacked<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<T, String> 
     serde_json::from_slice(text).map_err(|error| format!("{name}: {error}"))
 }
 
-/// What a row adds to the sum of all.
+/// Returns the part of a row in the sum of all.
 fn row_sum(name: &str, row: &[u8]) -> u64 {
     let (name, row) = (crc32fast::hash(name.as_bytes()), crc32fast::hash(row));
-    // Two rows that change places would cancel out in a sum of names and of rows.
+    // A plain sum of names and of rows would not show two rows that changed places.
     (u64::from(name) << 32 | u64::from(row)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 

@@ -1,5 +1,5 @@
-//! How the files of a store are opened: by this user alone, and never through a symbolic link. Such a link could lead a
-//! process with more rights to a file of another user.
+//! Opens the files of a store, for this user alone and never through a symbolic link. Such a link could lead a process
+//! with more rights to a file of another user.
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -8,17 +8,17 @@ use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// What others may do with it: nothing.
+/// Access mode: none for other users.
 const MODE: u32 = 0o600;
 
-/// The file at `path`, to read and write; a new one if there is none, and it `may_be_new`.
+/// Opens the file at `path` for reading and writing. If there is none, it is made if it `may_be_new`.
 ///
 /// # Errors
 /// If it is a symbolic link or no regular file, or cannot be opened.
 pub(super) fn open(path: &Path, may_be_new: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(may_be_new).truncate(false).mode(MODE);
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     let file = options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed()).open(path);
     let file = file.map_err(|error| match error.raw_os_error() {
         Some(code) if code == Errno::LOOP.raw_os_error() => link(path),
@@ -30,7 +30,7 @@ pub(super) fn open(path: &Path, may_be_new: bool) -> io::Result<File> {
     }
 }
 
-/// Takes from others what they may do with `file`, which an earlier version may have made for all to read.
+/// Removes the access of other users to `file`, which an earlier version may have made readable for all.
 ///
 /// # Errors
 /// If it is not this user's.

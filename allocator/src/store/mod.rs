@@ -1,5 +1,5 @@
-//! Where pools outlive the process: what is written down of them, in batches, each durable as a whole or not at all. The
-//! allocator makes the batches, the journal hands them over; nothing here knows what a permit is.
+//! Where the books outlive the process: batches of rows, each durable as a whole or not at all. The allocator makes the
+//! batches, and the journal hands them over. Nothing here knows what a permit is.
 
 mod aside;
 mod boot;
@@ -19,13 +19,13 @@ use std::path::PathBuf;
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another process has it.
+    /// Another process has it open.
     #[error("store {}: another process has it open: one allocator at a time", .0.display())]
     Taken(PathBuf),
-    /// The file was never a store. It is not touched.
+    /// The file was never a store. It is left untouched.
     #[error("store {}: this file is no store of Lessor, and is left as it is", .0.display())]
     Foreign(PathBuf),
-    /// There is something of that name which is not ours to replace.
+    /// The path is taken by something that is not ours to replace.
     #[error("store {}: {problem}", .path.display())]
     Unusable {
         /// The file.
@@ -33,7 +33,7 @@ pub enum StoreError {
         /// What is wrong.
         problem: String,
     },
-    /// It could not be written: whether what was to be written is there, is unknown.
+    /// It could not be written: the batch may or may not be there.
     #[error("store {}: cannot write: {problem}", .path.display())]
     Write {
         /// The file.

@@ -1,6 +1,6 @@
-//! A word beside the store about how far it had come. A store that was put back from a copy is behind its seal, or has none:
-//! what was lent since is not in it. The file is synced once, when its store is made. A later write is not: a machine that loses
-//! its power may find the seal as it was before, which says less.
+//! A file beside the store that records how far the store had come. A store that was put back from a copy is behind its
+//! seal, or has none: later grants are missing in it. The seal is synced only when its store is made. After a power cut
+//! an older seal may be found, which is still true.
 
 use super::file;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of it: always the same, so that a write replaces the one before.
+/// Size of the file in bytes. It is constant, so that each write replaces the one before.
 const SIZE: usize = 64;
 
 /// The seal of a store.
@@ -17,26 +17,26 @@ pub(super) struct Seal {
     file: File,
 }
 
-/// The file of the seal of the store at `path`.
+/// Returns the path of the seal of the store at `path`.
 pub(super) fn beside(path: &Path) -> PathBuf {
     with_more(path, ".seal")
 }
 
-/// `path` with `more` at the end of its name.
+/// Appends `more` to the file name of `path`.
 pub(super) fn with_more(path: &Path, more: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(more);
     path.with_file_name(name)
 }
 
-/// The folder that the file at `path` is in.
+/// Opens the folder of the file at `path`.
 pub(super) fn folder(path: &Path) -> io::Result<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))
 }
 
-/// Of which store, and how many commits it had seen, the seal beside `path` says; `None` if there is none, or none that
-/// can be read.
+/// Reads the seal beside `path`: the number of its store, and the commits it has seen. `None` if there is none, or none
+/// that can be read.
 pub(super) fn read(path: &Path) -> Option<(u64, u64)> {
     let mut text = String::new();
     file::open(&beside(path), false).ok()?.take(SIZE as u64).read_to_string(&mut text).ok()?;
@@ -47,7 +47,7 @@ pub(super) fn read(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl Seal {
-    /// That of the store at `path`.
+    /// Opens the seal of the store at `path`.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = file::open(&beside(path), true)?;
         file::keep_to_ourselves(&file)?;
@@ -60,7 +60,7 @@ impl Seal {
         folder(path)?.sync_all()
     }
 
-    /// The store called `store` has seen so many `commits`.
+    /// Records that the store with the number `store` has seen this many `commits`.
     pub(super) fn write(&self, store: u64, commits: u64) -> io::Result<()> {
         let mut bytes = [b' '; SIZE];
         let text = format!("{store:016x} {commits} lessor");

@@ -1,4 +1,4 @@
-//! What is written is found, and nothing else: over restarts, copies that were put back, damage anywhere, and a store that is
+//! Exactly what was written is found: over restarts, copies that were put back, damage anywhere, and a store that is
 //! made anew.
 
 use super::*;
@@ -23,7 +23,7 @@ fn limit_row(version: u64) -> LimitRow {
     LimitRow { version, basis: "{}".to_owned(), past: SavedPast::None, shares: None, longest: None }
 }
 
-/// A pool that has lent `permits`.
+/// Makes the row of a pool that has lent `permits`.
 fn pool_row(permits: u64) -> PoolRow {
     let rule = SlidingWindow::try_new(1_000, Duration::from_secs(30), Duration::ZERO).expect("valid");
     let plan = Plan {
@@ -48,7 +48,7 @@ fn batch(number: u64) -> Batch {
     Batch { number, ..Batch::default() }
 }
 
-/// A store at `path` with two limits, one of which has three pools.
+/// Makes a store at `path` with two limits, one of which has three pools.
 fn filled(path: &Path) -> Embedded {
     let (mut store, found) = Embedded::open(path).expect("it can be made");
     assert_eq!(found.expect_err("there was none"), Lost::Gone);
@@ -60,7 +60,7 @@ fn filled(path: &Path) -> Embedded {
     store
 }
 
-/// Makes `batch` durable, on the clock that the store is on.
+/// Makes `batch` durable, on the store's own clock.
 fn commit(store: &mut Embedded, batch: &Batch) -> Result<(), StoreError> {
     let course = store.course();
     store.commit(batch, course)
@@ -70,7 +70,7 @@ fn reopened(path: &Path) -> Result<Found, Lost> {
     Embedded::open(path).expect("it can be opened").1
 }
 
-/// Simulated allocators keep what they write down as [`Written::apply`] says.
+/// Simulated allocators keep their rows as [`Written::apply`] says.
 #[test]
 fn a_store_has_what_a_batch_says_after_each_kind_of_change() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -89,7 +89,7 @@ fn a_store_has_what_a_batch_says_after_each_kind_of_change() {
             ..batch(1)
         },
         Batch { pools: [pool("a", "x", Some(4)), pool("a", "y", None)].into(), ..batch(2) },
-        // Pools of the version before are of no use.
+        // Pools of an earlier version are dropped.
         Batch { limits: [limit("a", Some(3))].into(), pools: [pool("a", "w", Some(5))].into(), ..batch(3) },
         Batch { limits: [limit("a", Some(3))].into(), decisions: decision(None), ..batch(4) },
         Batch { limits: [limit("b", None)].into(), ..batch(5) },
@@ -131,7 +131,7 @@ fn a_limit_that_goes_takes_its_pools_with_it_and_no_others() {
     let path = folder.path().join("a.redb");
     let mut store = filled(&path);
     let mut more = batch(2);
-    // Names that begin alike, or end in what separates the parts of a name.
+    // Names with a common beginning, or with the separator of names at their end.
     for limit in ["a2", "a\"", "b"] {
         more.pools.insert(place(limit, "x"), Some(pool_row(1)));
     }
@@ -147,7 +147,7 @@ fn a_limit_that_goes_takes_its_pools_with_it_and_no_others() {
     assert_eq!(left, ["a\"", "a2", "b"]);
 }
 
-/// Rows of pools that were not written again are of rules that are no more.
+/// Pools that do not come with a new version of their limit belong to earlier rules.
 #[test]
 fn a_limit_of_another_version_has_no_pool_that_did_not_come_with_it() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -189,7 +189,7 @@ fn what_is_behind_its_seal_or_has_none_is_not_believed() {
     std::fs::copy(&copy, &path).expect("a file");
     assert_eq!(reopened(&path).expect_err("it is put back"), Lost::Older);
     assert!(folder.path().join("a.redb.lost").exists(), "it is kept for an operator to look at");
-    // The same content beside the seal of another store, and beside none.
+    // The same content beside the seal of another store, and without a seal.
     std::fs::copy(&newest, &path).expect("a file");
     assert_eq!(reopened(&path).expect_err("another store was begun"), Lost::Older);
     std::fs::copy(&newest, &path).expect("a file");
@@ -197,7 +197,7 @@ fn what_is_behind_its_seal_or_has_none_is_not_believed() {
     assert_eq!(reopened(&path).expect_err("no seal"), Lost::Older);
 }
 
-/// The bug: without its seal, a store of another boot was believed. A copy on a new host forgot all that was lent since.
+/// The bug: without its seal, a store of another boot was accepted. A copy on a new host had lost all later grants.
 #[test]
 fn a_store_of_another_boot_without_its_seal_is_lost() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -205,7 +205,7 @@ fn a_store_of_another_boot_without_its_seal_is_lost() {
     drop(filled(&path));
     let dump = Embedded::check(&path).expect("it is ours").expect("it is whole");
     for (breaks, says) in [(false, None), (true, Some(Lost::Older))] {
-        // What is imported is of another boot.
+        // An imported store is of another boot.
         Embedded::import(&other, &dump).expect("there is room");
         let seal = seal::beside(&other);
         if breaks {
@@ -244,7 +244,7 @@ fn of_a_store_that_is_damaged_anywhere_nothing_else_than_was_written_is_read() {
             Err(error) => panic!("{what}: {error}"),
         }
     };
-    // Every byte that is not zero has been written.
+    // Every byte that is not zero was written by the store.
     let offsets = (0..good.len()).filter(|&at| good[at] != 0).step_by(29);
     for at in offsets {
         let mut bad = good.clone();
@@ -257,7 +257,8 @@ fn of_a_store_that_is_damaged_anywhere_nothing_else_than_was_written_is_read() {
     assert!(as_it_was > 0 && lost > 20, "{as_it_was} as they were, {lost} lost");
 }
 
-/// The bug: a path that was mistyped took the operator's own configuration away, and wrote over what was set aside before.
+/// The bug: a mistyped path moved the operator's own configuration away, and overwrote a store that was set aside
+/// before.
 #[test]
 fn a_file_that_never_was_a_store_is_left_as_it_is() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -275,7 +276,7 @@ fn a_file_that_never_was_a_store_is_left_as_it_is() {
     }
 }
 
-/// A crash leaves them when a store is made, or a disk that fails: no promise rests on such a file, and it is kept.
+/// A crash while a store is made, or a failing disk, leaves such files: no promise rests on them, and they are kept.
 #[test]
 fn what_is_left_of_a_store_is_set_aside_under_a_name_that_is_free() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -332,7 +333,7 @@ fn what_is_exported_can_be_imported_and_is_of_another_boot_then() {
         (text.replace("[\\\"a\\\"", "[\\\"a"), "which is no pool"),
         (text.replace("\"out\"", "\"owt\""), "owt"),
         ("{".to_owned(), "EOF"),
-        // The fuzzer found that a name was quoted with its line breaks, and whole.
+        // Found by the fuzzer: a name was quoted in full, with its line breaks.
         ("{\"a\\r\\nb\":1}".to_owned(), "unknown field `a  b`"),
         (format!("{{\"{}\":1}}", "a".repeat(5_000)), "unknown field `aaa"),
     ] {
@@ -346,7 +347,7 @@ fn decision_row(name: &str) -> DecisionRow {
     DecisionRow { topped_up: vec![name.to_owned()], ..DecisionRow::default() }
 }
 
-/// Stores have rows that earlier versions wrote.
+/// Stores have rows of earlier versions.
 #[test]
 fn a_suspension_is_written_under_the_name_that_it_always_had() {
     let mut suspension = Suspension::default();
@@ -376,7 +377,7 @@ fn what_was_decided_is_found_and_a_store_of_before_there_was_such_a_thing_is_rea
     drop(store);
     let left = [("b".to_owned(), decision_row("y")), ("c".to_owned(), decision_row("z"))].into();
     assert_eq!(reopened(&path).expect("it is whole").written.decisions, left);
-    // Printed and read again, it says the same.
+    // A dump that is printed and imported means the same.
     let dump = Embedded::check(&path).expect("it can be opened").expect("it is whole");
     let text = serde_json::to_string(&dump).expect("plain data");
     let copy = folder.path().join("b.redb");

@@ -1,10 +1,10 @@
-//! Limits that allocators of one store do not agree about, where no allocator can tell which one is right.
+//! Limits on which the allocators of one store disagree, where none of them can tell which one is right.
 
 use lessor_ledger::roots::{RootError, limit_of};
 use std::collections::BTreeSet;
 
-/// Limits that go by other rules than this configuration says, though under the same version of it, and limits that are below another
-/// one, which it does not say: each was told of once.
+/// Limits that were reported once, for each version of the configuration. `limits` go by other rules in the store under
+/// the same version. `below` are below another limit there, which this configuration does not say.
 #[derive(Debug, Default)]
 pub(super) struct Contested {
     version: u64,
@@ -13,7 +13,7 @@ pub(super) struct Contested {
 }
 
 impl Contested {
-    /// The root `cell` goes by other rules, and the configuration here is of this `version`.
+    /// Reports that the root `cell` goes by other rules, while the configuration here has this `version`.
     pub(super) fn tell(&mut self, cell: &str, version: u64) {
         self.reset_for(version);
         let Some(limit) = limit_of(cell).filter(|limit| !self.limits.contains(*limit)) else { return };
@@ -25,7 +25,7 @@ impl Contested {
         self.limits.insert(limit.to_owned());
     }
 
-    /// Nothing is lent of `limit` for that reason, and the configuration here is of this `version`.
+    /// Reports that nothing is lent from `limit` because of `why`, while the configuration here has this `version`.
     pub(super) fn tell_of_above(&mut self, limit: &str, version: u64, why: &RootError) {
         self.reset_for(version);
         if self.below.insert(limit.to_owned()) {

@@ -1,5 +1,5 @@
-//! The way of a decision of an operator to a store that several allocators share: carries the calls of a [`Publish`] to the store
-//! and back. All allocators follow the decision from there.
+//! Brings a decision of an operator into a shared store: carries the calls of a [`Publish`] to the store and back. All
+//! allocators follow the decision from there.
 
 use super::contested::Contested;
 use super::rooted::{Here, do_call};
@@ -16,13 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Longest that an operator waits for a decision.
+/// Longest wait of an operator for a decision.
 const PUBLISH_MAX: Duration = Duration::from_secs(3);
 
-/// Longest that an operator waits until the head says it, too: all allocators read the overrides themselves now and then.
+/// Longest wait of an operator until the head says so, too: all allocators read the overrides themselves now and then.
 const TELL_MAX: Duration = Duration::from_millis(500);
 
-/// Why nothing was published.
+/// Why a decision was not published.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unpublished {
     /// There is no room for another suspension.
@@ -31,7 +31,7 @@ pub(crate) enum Unpublished {
     /// There is no room for another limit.
     #[error(transparent)]
     OverridesFull(OverridesFull),
-    /// The store does not answer, or not well. Whether it holds the decision is not known.
+    /// The store does not answer, or not well. It may or may not hold the decision.
     #[error("the store that allocators share: {0}")]
     Unreachable(String),
 }
@@ -48,8 +48,11 @@ impl From<PublishError> for Unpublished {
     }
 }
 
-/// Decides about the suspension of `limit` for all allocators, and follows that here at once. Returns whether the pause or block
-/// was there before. A future that is dropped may have decided it.
+/// Decides about the suspension of `limit` for all allocators, and applies it here at once. Returns whether the pause
+/// or block was there before.
+///
+/// # Cancel safety
+/// If the future is dropped, the decision may have been made.
 pub(crate) async fn decide(shared: &Shared, limit: &str, decision: &Decision) -> Result<bool, Unpublished> {
     let mut cells = cells(shared)?;
     let publish = Publish::suspension(limit, decision.clone());
@@ -57,9 +60,11 @@ pub(crate) async fn decide(shared: &Shared, limit: &str, decision: &Decision) ->
     Ok(published?.was_so)
 }
 
-/// Puts the limit called `name` for all allocators, or removes it, if `check` does not object. `check` is asked once the newest
-/// overrides are followed here, and again whenever another allocator was faster. The change is followed here at once. If the
-/// future is dropped it is unknown whether the change was made.
+/// Puts the limit `name` for all allocators, or removes it, unless `check` objects. `check` is called once the newest
+/// overrides are applied here, and again whenever another allocator was faster. The change is applied here at once.
+///
+/// # Cancel safety
+/// If the future is dropped, the change may have been made.
 pub(crate) async fn change<E: From<Unpublished>>(
     shared: &Arc<Shared>,
     name: &str,
@@ -68,7 +73,7 @@ pub(crate) async fn change<E: From<Unpublished>>(
 ) -> Result<(), E> {
     let mut cells = cells(shared)?;
     let published = in_time(carry(&mut cells, shared, Publish::limit(name, put), check)).await?;
-    // It is in the store, and the head is told whether or not the operator still waits for it.
+    // The decision is in the store. The head is told of it even if the operator no longer waits.
     let (shared, limit) = (shared.clone(), name.to_owned());
     let telling = tokio::spawn(async move {
         let tell = carry(&mut cells, &shared, Publish::newest(published.newest), || Ok::<_, Infallible>(()));
@@ -76,7 +81,7 @@ pub(crate) async fn change<E: From<Unpublished>>(
             tracing::debug!(limit, %error, "the store's head does not say yet that a limit was put or removed");
         }
     });
-    // All allocators read the overrides themselves, should that have broken.
+    // Should that fail, all allocators still read the overrides themselves.
     let _ = telling.await;
     Ok(())
 }
@@ -88,16 +93,16 @@ fn cells(shared: &Shared) -> Result<Cells, Unpublished> {
     Cells::new(&store.cells).map_err(|error| Unpublished::Unreachable(error.to_string()))
 }
 
-/// What came of a publication: the outer error is an objection to it.
+/// Outcome of a publication: the outer error is an objection to it.
 type Outcome<E> = Result<Result<Published, PublishError>, E>;
 
-/// The outcome, if it comes while an operator waits.
+/// Returns the outcome, or an error once the operator no longer waits.
 async fn in_time<E: From<Unpublished>>(outcome: impl Future<Output = Outcome<E>>) -> Result<Published, E> {
     let late = |_| Unpublished::Unreachable(TransportError::TimedOut.to_string());
     Ok(timeout(PUBLISH_MAX, outcome).await.map_err(late)??.map_err(Unpublished::from)?)
 }
 
-/// Carries the calls of `publish` to the store and back until it is over, or `check` objects.
+/// Carries the calls of `publish` to the store and back until it is done, or `check` objects.
 async fn carry<E>(
     cells: &mut Cells,
     shared: &Shared,

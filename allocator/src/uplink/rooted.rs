@@ -1,5 +1,5 @@
-//! The way to roots in a store that several allocators share: carries the calls of a [`Member`] to the store and back, and tells
-//! operators what it notices. It answers as an allocator above would.
+//! Leases from roots in a shared store: carries the calls of a [`Member`] to the store and back, and reports what it
+//! notices to operators. It answers as an upstream allocator would.
 
 use super::contested::Contested;
 use super::random;
@@ -22,17 +22,17 @@ use std::time::Duration;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-/// Signatures in a row that come to nothing, until that is no chance: another allocator may be faster, or a call late.
+/// Failed signatures in a row that are no longer chance: another allocator may be faster, or a call late.
 const SILENT_AFTER: u32 = 3;
 
-/// The way to the roots of one store.
+/// The roots of one store.
 pub(super) struct Rooted {
     cells: Cells,
     member: Member,
     contested: Contested,
 }
 
-/// What came of each ask.
+/// Outcome of each ask.
 type Answers = Vec<Option<Result<Reply, RootError>>>;
 
 impl Rooted {
@@ -49,7 +49,7 @@ impl Rooted {
         Ok(Rooted { cells, member, contested: Contested::default() })
     }
 
-    /// One exchange with the roots that `due` asks. Returns also what of each grant is for each guaranteed group.
+    /// Does one exchange with the roots that `due` asks. Also returns the part of each grant for each guaranteed group.
     pub(super) async fn leases(
         &mut self,
         shared: &Shared,
@@ -89,8 +89,8 @@ impl Rooted {
         Ok((LeasesResponse { epoch: 0, session, seq, grants }, groups))
     }
 
-    /// Says that this allocator is there, if it is time to. If that fails again and again the allocator is not reported as
-    /// ready, though there may be nothing to exchange.
+    /// Signs the head, if it is time to. After repeated failures the allocator is reported as not ready, even if there
+    /// is nothing to exchange.
     pub(super) async fn sign(&mut self, shared: &Shared, session: u64) {
         let mut here = Here { shared, due: None, contested: &mut self.contested };
         let Some(first) = self.member.sign(session, shared.now(), &mut here) else { return };
@@ -110,12 +110,12 @@ impl Rooted {
         }
     }
 
-    /// When it is time to say so again.
+    /// Returns when to sign again.
     pub(super) fn signs_next(&self) -> Moment {
         self.member.signs_next()
     }
 
-    /// Says that this allocator is not there any more, if it ever was.
+    /// Takes this allocator's signature off the head, if it is there.
     pub(super) async fn leave(&mut self, shared: &Shared) {
         let mut here = Here { shared, due: None, contested: &mut self.contested };
         let Some(first) = self.member.leave(shared.now(), &mut here) else { return };
@@ -125,8 +125,10 @@ impl Rooted {
     }
 }
 
-/// Carries the calls of `member` to the store and back, from `next` on, until its job is over. Dropped, the job is given up
-/// once the next one begins.
+/// Carries the calls of `member` to the store and back, from `next` on, until its job is done.
+///
+/// # Cancel safety
+/// If the future is dropped, `member` gives the job up once the next one begins.
 async fn carry(
     cells: &mut Cells,
     member: &mut Member,
@@ -171,7 +173,7 @@ pub(super) async fn do_call(cells: &mut Cells, call: Call) -> Result<Said, Cells
     }
 }
 
-/// One batch. Batches of roots are shown as spans.
+/// Swaps one batch. Batches of roots are traced as spans.
 async fn swap(
     cells: &mut Cells,
     timeline: &lessor_ledger::cells::Timeline,
@@ -190,10 +192,10 @@ async fn swap(
     done
 }
 
-/// What a member or a publication knows and does by this allocator.
+/// The allocator, as a member or a publication sees it.
 pub(super) struct Here<'a> {
     pub(super) shared: &'a Shared,
-    /// What is to be asked, in an exchange.
+    /// The asks of an exchange.
     pub(super) due: Option<&'a DueAbove>,
     pub(super) contested: &'a mut Contested,
 }

@@ -1,4 +1,4 @@
-//! The way to an upstream: one request, one answer, bounded in size and time.
+//! HTTP to an upstream: one request, one answer, bounded in size and time.
 
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
@@ -8,13 +8,13 @@ use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse};
 use lessor_tls::{HttpClient, HttpError, Tls, Token};
 use std::time::Duration;
 
-/// More is no answer: as many entries as an exchange may have, each as long as it may be.
+/// Largest answer in bytes: as many entries as an exchange may have, each of the longest kind.
 const BODY_MAX: usize = 4 << 20;
 
-/// What requests over a Unix socket are sent to: a host that an allocator has in any case.
+/// The base of requests over a Unix socket: a host that every allocator accepts.
 const UNIX_BASE: &str = "http://localhost";
 
-/// Characters that are shown of a text that another program wrote.
+/// Longest excerpt of a text that another program wrote, in characters.
 const EXCERPT_MAX: usize = 200;
 
 /// Why there is no answer.
@@ -30,7 +30,7 @@ pub(super) enum TransportError {
     Invalid(String),
 }
 
-/// The way to one upstream.
+/// The connection to one upstream.
 #[derive(Debug)]
 pub(super) struct Transport {
     http: HttpClient,
@@ -39,7 +39,8 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    /// The way to the allocator at `upstream`, by `tls` if that is `https://`, or over its Unix socket. There `token` is shown.
+    /// Makes the connection to the allocator at `upstream`: over `tls` for `https://`, or over its Unix socket.
+    /// Requests show `token`.
     pub(super) fn try_new(
         upstream: &str,
         timeout: Duration,
@@ -51,7 +52,7 @@ impl Transport {
         let base = if socket.is_some() { UNIX_BASE } else { upstream };
         let http = match socket {
             Some(path) => Ok(HttpClient::over_unix(&path, timeout)),
-            // A machine without authorities has none to read.
+            // A plain connection reads no certificate authorities: the machine may have none.
             None => HttpClient::try_new(timeout, upstream.starts_with("https:").then_some(tls)),
         };
         let http = http.and_then(|http| http.with_token(token));
@@ -91,7 +92,7 @@ fn unreachable(error: HttpError) -> TransportError {
     }
 }
 
-/// The beginning of a text that another program wrote, harmless in a log line.
+/// Returns the beginning of a text that another program wrote, safe for a log line.
 pub(super) fn excerpt(text: &str) -> String {
     text.chars().take(EXCERPT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
