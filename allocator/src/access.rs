@@ -1,5 +1,5 @@
-//! Who asks, and what they may do: the tokens and roles in force, and the [`Visitor`] that a request comes from. Where nothing is
-//! configured, each peer may do all. Where something is, what cannot be told is let in to nothing.
+//! Identities and their rights: the tokens and roles in force, and the [`Visitor`] that sends a request. Without a
+//! configuration of identities each peer may do all. With one, a peer that proves no identity may do nothing.
 
 use crate::audit::Origin;
 use crate::cells::CellsError;
@@ -19,10 +19,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// The clock that paces go by.
+/// The clock of paces.
 const CLOCK: Clock = Clock::since_boot();
 
-/// The largest file of tokens, in bytes: as many as there may be take about three million.
+/// Largest file of tokens, in bytes: the most tokens that there may be take about three million.
 const TOKENS_FILE_MAX: u64 = 4 << 20;
 
 /// The tokens and roles in force.
@@ -30,26 +30,26 @@ const TOKENS_FILE_MAX: u64 = 4 << 20;
 pub(crate) struct Access {
     roles: ArcSwap<Vec<Arc<Role>>>,
     tokens: Option<TokensKept>,
-    /// The keys of an identity provider, and whose tokens are believed.
+    /// The keys of an identity provider, and the issuer whose tokens are accepted.
     jwt: Option<(Arc<Reloading<Jwks, FileError>>, Issuer)>,
-    /// How often each identity asks.
+    /// Recent exchanges of each identity.
     paces: Paces,
 }
 
-/// Where the tokens are that it knows.
+/// Where the tokens in force come from.
 #[derive(Clone, Debug)]
 enum TokensKept {
     File(Arc<Reloading<Tokens, FileError>>),
     Store(Arc<StoredTokens>),
 }
 
-/// Why what proves identities cannot be used.
+/// Why tokens or keys cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
-    /// A file.
+    /// A file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The store of tokens.
+    /// The store of tokens cannot be used.
     #[error("tokens is \"store\": {0}")]
     Store(#[from] CellsError),
     /// There is no store that several allocators share.
@@ -73,7 +73,7 @@ impl TokensKept {
         })
     }
 
-    /// Those in force; `None` if they were not read yet.
+    /// Returns the tokens in force; `None` before they were first read.
     fn current(&self) -> Option<Arc<Tokens>> {
         match self {
             TokensKept::File(tokens) => Some(tokens.current()),
@@ -82,43 +82,44 @@ impl TokensKept {
     }
 }
 
-/// The peer that a request comes from, and what it may do.
+/// The sender of a request, with its rights.
 #[derive(Clone, Debug)]
 pub(crate) enum Visitor {
-    /// No identity is asked for: it may do all.
+    /// No identities are configured: it may do all.
     Any,
-    /// One that has proven who it is.
+    /// A sender that has proven an identity.
     Known(Arc<Known>),
 }
 
-/// An identity that was proven.
+/// A proven identity.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) identity: Identity,
     pub(crate) rights: Rights,
     owner: Owner,
-    /// The token that proved it, if one of the file did.
+    /// The token that proved it, if that is a token of the file or the store.
     token: Option<TokenId>,
-    /// When what proved it ends.
+    /// When its proof expires.
     expires: Option<SystemTime>,
     /// Where its request came from.
     pub(crate) origin: Origin,
 }
 
-/// What a request shows of who sent it.
+/// The proofs of identity that a request shows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shown<'a> {
     /// A token.
     pub(crate) token: Option<&'a str>,
-    /// The name in the certificate that its connection was made with.
+    /// The name in the certificate of its connection.
     pub(crate) peer: Option<&'a PeerName>,
 }
 
 impl Access {
-    /// What `config` says, with the tokens and the keys in its files. `store` may have the tokens: [`Access::begin`] reads them.
+    /// Loads the roles of `config`, and the tokens and keys in its files. Tokens in `store` are read later, by
+    /// [`Access::begin`].
     ///
     /// # Errors
-    /// If one of them cannot be used.
+    /// If one of the files cannot be used.
     pub(crate) fn load(config: &AuthConfig, store: &StoreConfig) -> Result<Self, AccessError> {
         let tokens = config.tokens.as_ref().map(|at| TokensKept::load(at, store));
         let jwt = config.jwt.clone().map(|(file, issuer)| {
@@ -134,12 +135,12 @@ impl Access {
         })
     }
 
-    /// From now on there are these roles.
+    /// Replaces the roles.
     pub(crate) fn roles_are(&self, roles: &[Arc<Role>]) {
         self.roles.store(Arc::new(roles.to_vec()));
     }
 
-    /// Reads the tokens in a store once, for no longer than a call of it may take. Until they were read no token is believed.
+    /// Reads the tokens in a store once, within the time-out of a call. Until they were read every token is refused.
     pub(crate) async fn begin(&self) {
         if let Some(TokensKept::Store(tokens)) = &self.tokens {
             tokens.look().await;
@@ -151,7 +152,7 @@ impl Access {
         self.tokens.as_ref().is_some_and(|tokens| tokens.current().is_none())
     }
 
-    /// Looks at the files and the store every so often until it is dropped.
+    /// Rereads the files and the store periodically, until it is dropped.
     pub(crate) fn watch(&self) -> impl Future<Output = ()> + Send + use<> {
         let (tokens, keys) = (self.tokens.clone(), self.jwt.as_ref().map(|(keys, _)| keys.clone()));
         async move {
@@ -171,10 +172,10 @@ impl Access {
         }
     }
 
-    /// The one that `shown` proves, of a request from `origin`: by its token if it shows one, or else by its certificate.
+    /// Identifies the sender of a request from `origin`: by the token that it shows, or else by its certificate.
     ///
     /// # Errors
-    /// If it shows nothing, or nothing that proves anything.
+    /// If the request shows nothing, or nothing that proves an identity.
     pub(crate) fn visitor(&self, shown: Shown<'_>, origin: Origin) -> Result<Visitor, Unproven> {
         let (identity, token, expires) = match shown {
             Shown { token: Some(token), .. } if is_token(token) => {
@@ -191,20 +192,20 @@ impl Access {
             Shown { token: None, peer: None } => return Err(Unproven::Unknown),
         };
         let rights = Rights::of(&identity, &self.roles.load());
-        // The default owner is no identity.
+        // The default owner stands for no identity.
         let owner = Owner(identity.number() | 1);
         Ok(Visitor::Known(Arc::new(Known { identity, rights, owner, token, expires, origin })))
     }
 
-    /// `visitor` begins an exchange.
+    /// Counts an exchange of `visitor`.
     ///
     /// # Errors
-    /// If its identity asks more often than it may: how long it should wait.
+    /// If its identity asks more often than it may. The error is the time to wait.
     pub(crate) fn paced(&self, visitor: &Visitor) -> Result<(), Duration> {
         self.paces.ask(visitor.owner(), CLOCK.now())
     }
 
-    /// `visitor` as it is now, for what takes long; `None` if its token is not good any more.
+    /// Returns `visitor` with its present rights, for requests that last; `None` if its token is no longer valid.
     pub(crate) fn again(&self, visitor: &Visitor) -> Option<Visitor> {
         let Visitor::Known(known) = visitor else { return None };
         if let Some(id) = &known.token {
@@ -219,7 +220,7 @@ impl Access {
 }
 
 impl Visitor {
-    /// The owner of its sessions.
+    /// Returns the owner of its sessions.
     pub(crate) fn owner(&self) -> Owner {
         match self {
             Visitor::Any => Owner::default(),
@@ -227,7 +228,7 @@ impl Visitor {
         }
     }
 
-    /// Whether its rights are such that `may` is true; any may do all.
+    /// Whether `may` is true of its rights, or it may do all.
     pub(crate) fn may(&self, may: impl FnOnce(&Rights) -> bool) -> bool {
         match self {
             Visitor::Any => true,
@@ -245,7 +246,7 @@ impl fmt::Display for Visitor {
     }
 }
 
-/// The largest file of keys, in bytes.
+/// Largest file of keys, in bytes.
 const KEYS_FILE_MAX: u64 = 1 << 20;
 
 fn jwks(file: &Path) -> Result<Jwks, FileError> {

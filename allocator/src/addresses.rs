@@ -1,18 +1,18 @@
-//! How many connections each address holds: one that opens all that there may be leaves none for others.
+//! Bounds the connections of each address: one that opened as many as there may be would leave none for others.
 
 use crate::places::{Place, Places};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Bits of an IPv6 address that a network has; a machine chooses the others as it likes.
+/// Bits of an IPv6 address that identify a network; a machine chooses the others as it likes.
 const NETWORK_BITS: u32 = 64;
 
-/// Where a peer is.
+/// The address of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Address {
-    /// At the other end of a network.
+    /// A peer over a network.
     Ip(IpAddr),
-    /// On this machine, at the other end of a Unix socket. All of those count as one.
+    /// A peer on this machine, over a Unix socket. All of them count as one address.
     Unix,
 }
 
@@ -25,28 +25,28 @@ impl fmt::Display for Address {
     }
 }
 
-/// The places that each address has.
+/// Places taken by each address.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses(Places<Address>);
 
 impl Addresses {
-    /// With `max` places for each of them. As many as have a place are remembered.
+    /// Makes `max` places for each address. Only addresses with a place are remembered.
     pub(crate) fn new(max: usize) -> Self {
         Addresses(Places::new(max))
     }
 
-    /// How many each may have.
+    /// Places that each address may take.
     pub(crate) fn max(&self) -> usize {
         self.0.max()
     }
 
-    /// A place for `address`; `None` if it has as many as it may.
+    /// Takes a place for `address`; `None` if it has as many as it may.
     pub(crate) fn place(&self, address: Address) -> Option<Place<Address>> {
         self.0.place(network(address))
     }
 }
 
-/// What counts as one address: of IPv6 the network, all of whose addresses one machine may use.
+/// Returns what counts as one address: of IPv6 the network, because a machine may use all of its addresses.
 pub(crate) fn network(address: Address) -> Address {
     let Address::Ip(address) = address else { return address };
     Address::Ip(match address.to_canonical() {

@@ -1,5 +1,6 @@
-//! The audit log: each decision of an operator, and requests that were refused for the peer that sent them. One JSON object a line, in a
-//! file that is only appended to, and in the log with the target `audit`. No token, key file or body of a request is ever in it.
+//! The audit log: each decision of an operator, and each request that was refused because of its sender. Entries are
+//! JSON objects, one a line, in an append-only file and in the log with the target `audit`. No entry has a token, a key
+//! file or the body of a request.
 
 use crate::addresses::Address;
 use crate::config::AuditConfig;
@@ -11,65 +12,66 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Opens no link in the place of the file, and waits for no pipe.
+/// Refuses a link in place of the file, and does not block on a pipe.
 const FLAGS: rustix::fs::OFlags = rustix::fs::OFlags::NOFOLLOW.union(rustix::fs::OFlags::NONBLOCK);
 
-/// Refused requests that are written in one second, of peers that prove an identity, and as many of those that prove none. A peer that
-/// is refused all the time must not fill the disk: the others are counted.
+/// Refused requests that are logged per second: this many with a proven identity, and as many without. The others are
+/// counted, so that a peer that is refused all the time cannot fill the disk.
 const REFUSALS_MAX: u64 = 20;
 
-/// They take so large a part of all files in a day, each of the two: refusals push no decision out for months.
+/// The part of the bytes of all files that each kind of refusal may take per day. So refusals push no decision out for
+/// months.
 const REFUSALS_PART: u64 = 256;
 
-/// Bytes that they have in a day in any case.
+/// Bytes per day that each kind of refusal may take in any case.
 const REFUSALS_BYTES: u64 = 64 << 10;
 
-/// What an entry says that was done, where a request was refused.
+/// The action of an entry about a refused request.
 pub(crate) const REFUSED: &str = "refused";
 
-/// Who an entry says that it was, where no identity was proven.
+/// The identity of an entry where none was proven.
 pub(crate) const NO_IDENTITY: &str = "none";
 
 /// Where a request came from.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {
-    /// The address of the peer.
+    /// Address of the peer.
     pub(crate) address: Option<Address>,
-    /// The name of the request, which its answer has, too.
+    /// Name of the request, which its answer repeats.
     pub(crate) request: String,
 }
 
 /// One line of the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// The identity; `any` where none is asked for, and `none` where none was proven.
+    /// The identity; `any` where none is required, and `none` where none was proven.
     pub(crate) who: String,
     pub(crate) origin: Origin,
-    /// What was done, or refused: `put`, `remove`, `top_up`, `pause`, `resume`, `block`, `unblock`, `refused`.
+    /// The action: `put`, `remove`, `top_up`, `pause`, `resume`, `block`, `unblock`, `refused`.
     pub(crate) action: &'static str,
     pub(crate) limit: Option<String>,
-    /// How it was before and is after, and whatever else belongs to the action.
+    /// The state before and after, and other details of the action.
     pub(crate) more: Map<String, Value>,
-    /// Why, in the operator's words.
+    /// The reason, in the operator's words.
     pub(crate) reason: Option<String>,
 }
 
-/// The log.
+/// The audit log.
 #[derive(Debug, Default)]
 pub(crate) struct Audit {
     place: Option<AuditConfig>,
     open: Mutex<Option<File>>,
-    /// Apart from the file: a flood of refusals must not wait for a disk.
+    /// Locked apart from the file: a flood of refusals must not wait for a disk.
     refusals: Mutex<Refusals>,
 }
 
 #[derive(Debug, Default)]
 struct Refusals {
-    /// Of peers that prove an identity.
+    /// Refusals of proven identities.
     known: Flood,
-    /// Of others, which push none of those out.
+    /// Refusals without an identity, counted apart so that they displace no others.
     unknown: Flood,
-    /// Those that were not written.
+    /// Refusals that were not logged.
     omitted: u64,
 }
 
@@ -79,18 +81,18 @@ impl Refusals {
     }
 }
 
-/// How many refusals there were lately, and how long.
+/// The recent rate of refusals of one kind.
 #[derive(Debug, Default)]
 struct Flood {
-    /// The second of the last one, and how many there were in it.
+    /// The second of the last refusal, and the number of refusals in it.
     second: u64,
     count: u64,
-    /// Bytes that were written in the day of that second.
+    /// Bytes logged on the day of that second.
     bytes: u64,
 }
 
 impl Flood {
-    /// One more in `second`. Whether it is to be written, where so many bytes are in a day.
+    /// Counts a refusal in `second`. Returns whether to log it, within `bytes_max` per day.
     fn admits(&mut self, second: u64, bytes_max: u64) -> bool {
         const DAY: u64 = 86_400;
         if self.second / DAY != second / DAY {
@@ -105,12 +107,12 @@ impl Flood {
 }
 
 impl Audit {
-    /// The one that is written to `place`, or only to the log of the process.
+    /// Makes the log in `place`, or only in the log of the process.
     pub(crate) fn new(place: Option<AuditConfig>) -> Self {
         Audit { place, ..Audit::default() }
     }
 
-    /// Opens the file, to find out whether that can be done.
+    /// Opens the file, to check that it can be opened.
     ///
     /// # Errors
     /// If it cannot.
@@ -118,7 +120,7 @@ impl Audit {
         self.place.as_ref().map_or(Ok(()), |place| open(&place.path).map(|_| ()))
     }
 
-    /// Whether a refusal of `who` at `second` is to be written. If not, it is counted.
+    /// Whether to log a refusal of `who` at `second`. If not, it is counted.
     fn admits_refusal_at(&self, who: &str, second: u64) -> bool {
         let bytes = self.place.as_ref().map(|place| place.bytes_max.saturating_mul(place.files_max));
         let bytes = bytes.map_or(u64::MAX, |bytes| (bytes / REFUSALS_PART).max(REFUSALS_BYTES));
@@ -128,12 +130,12 @@ impl Audit {
         is_written
     }
 
-    /// The same now.
+    /// Whether to log a refusal of `who` now. If not, it is counted.
     pub(crate) fn admits_refusal(&self, who: &str) -> bool {
         self.admits_refusal_at(who, wall().as_nanos() / 1_000_000_000)
     }
 
-    /// Writes `entry` down. Writes to the disk: not for a thread that others wait for.
+    /// Writes `entry`. Blocks on the disk: not for a thread that others wait for.
     pub(crate) fn write(&self, entry: &Entry) {
         let omitted = {
             let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,16 +151,16 @@ impl Audit {
         let Some(place) = &self.place else { return };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = append(&mut open, place, &format!("{line}\n")) {
-            // What was decided holds all the same: a full disk must not keep an operator from pausing a limit.
+            // The decision holds all the same: a full disk must not keep an operator from pausing a limit.
             tracing::error!(file = %place.path.display(), %error, "the audit log cannot be written");
             *open = None;
         }
     }
 }
 
-/// Appends `line` to the file that is open, or to the one that is there by now.
+/// Appends `line` to the open file, or to the one that has taken its place.
 fn append(kept: &mut Option<File>, place: &AuditConfig, line: &str) -> io::Result<()> {
-    // Another program may have moved it away to begin a new one.
+    // Another program may have moved the file away to begin a new one.
     let is_there = |file: &File| -> io::Result<bool> {
         let (open, path) = (file.metadata()?, std::fs::symlink_metadata(&place.path));
         Ok(path.is_ok_and(|path| (path.dev(), path.ino()) == (open.dev(), open.ino())))
@@ -206,7 +208,7 @@ impl Entry {
     }
 }
 
-/// The file, for its owner alone. A link in its place is refused.
+/// Opens the file, for its owner alone. A link in its place is refused.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600).custom_flags(FLAGS.bits().cast_signed());
@@ -217,7 +219,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The numbered file before it: the one that is written has none, the oldest has the highest.
+/// Returns the path of a file: the current one has no number, the oldest the highest.
 fn numbered(path: &Path, number: u64) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     if number > 0 {
@@ -226,7 +228,7 @@ fn numbered(path: &Path, number: u64) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Moves each file on by one, and begins a new one. The oldest goes.
+/// Renames each file to the next number, and begins a new one. The oldest is overwritten.
 fn rotate(place: &AuditConfig) -> io::Result<File> {
     for number in (0..place.files_max.saturating_sub(1)).rev() {
         match rename(numbered(&place.path, number), numbered(&place.path, number + 1)) {
@@ -270,7 +272,7 @@ mod tests {
         assert_eq!(written.len(), 2);
         assert_eq!((&written[0]["action"], &written[0]["limit"]), (&json!("pause"), &json!("a\n\"b")));
         assert_eq!(std::fs::metadata(&path).expect("it is there").mode() & 0o777, 0o600);
-        // Moved away by another program, it is begun anew.
+        // A file that another program moved away is begun anew.
         rename(&path, folder.path().join("old")).expect("it is ours");
         audit.write(&entry("block"));
         assert_eq!((lines(&path).len(), lines(&folder.path().join("old")).len()), (1, 2));
@@ -302,14 +304,14 @@ mod tests {
         }
         audit.write(&entry("pause"));
         let written = lines(&folder.path().join("audit.jsonl"));
-        // The flood may go over the edge of some seconds.
+        // The flood may extend over a few seconds.
         assert!(written.len() <= 200, "{}", written.len());
         let omitted: u64 = written.iter().filter_map(|line| line["refusals_omitted"].as_u64()).sum();
         assert_eq!(omitted + written.len() as u64, 10_001);
     }
 
-    /// The bug: who is refused for some hours had the oldest decisions pushed out, and who proves no identity had the refusals of
-    /// those that do left out.
+    /// The bug: a peer that was refused for hours pushed out the oldest decisions, and a peer without an identity kept
+    /// the refusals of proven identities out.
     #[test]
     fn a_flood_of_refusals_that_lasts_pushes_no_decision_out() {
         let folder = tempfile::tempdir().expect("a folder");

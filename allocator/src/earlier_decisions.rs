@@ -1,5 +1,6 @@
-//! The limits of an allocator that goes on with the decisions of an earlier life: those of its file, but for limits that were
-//! put or removed over the API since, as far as they still fit. The start of a server asks; the [`Registry`](lessor_ledger::registry) keeps them.
+//! The limits of an allocator that resumes the decisions of an earlier life: the limits of its file, with those put or
+//! removed over the API since, as far as they still fit. The start of a server calls this; the
+//! [`Registry`](lessor_ledger::registry) keeps the limits.
 
 use crate::config::{LimitConfig, limit_from_json};
 use crate::store::{DecisionRow, PutRow};
@@ -9,22 +10,23 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::slice::from_ref;
 
-/// Limits that are tried one by one, where not all fit the file together. Each is checked with all others.
+/// Most decisions that are tried one by one if they do not fit the file together. Each is checked with all other
+/// limits.
 const TRIED_MAX: usize = 100;
 
-/// A limit that was put or removed over the API, and is what the file says all the same.
+/// A decision about a limit that is dropped, so that the file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dropped {
-    /// Which.
+    /// Name of the limit.
     pub(crate) limit: String,
-    /// Why.
+    /// Why the decision was dropped.
     pub(crate) problem: String,
 }
 
-/// A limit that was put, or `None` of one that was removed.
+/// A limit that was put, or `None` if it was removed.
 type Putting = (String, Option<LimitConfig>);
 
-/// The limits of an allocator whose `file` says those and whose store has `decisions`, and which decisions are dropped.
+/// Returns the limits that follow from `file` and the `decisions` of the store, and the decisions that are dropped.
 pub(crate) fn limits_with_overrides(
     file: &[LimitConfig],
     decisions: &BTreeMap<String, DecisionRow>,
@@ -42,7 +44,7 @@ pub(crate) fn limits_with_overrides(
         return (all.into_values().collect(), dropped);
     }
     let mut left = pending.split_off(pending.len().min(TRIED_MAX));
-    // As long as that brings any further: one may be in the way of another.
+    // Goes on as long as a round adds anything: one decision may be in the way of another.
     while !pending.is_empty() {
         let before = pending.len();
         pending.retain(|putting| match with(&limits, from_ref(putting)) {
@@ -65,7 +67,7 @@ pub(crate) fn limits_with_overrides(
     (limits.into_values().collect(), dropped)
 }
 
-/// The limit that was put, if the file says of it what it said then.
+/// Returns the decided limit, if the file still says the same of it as at the time of the decision.
 fn understood(name: &str, put: &PutRow, file: Option<&LimitConfig>) -> Result<Option<LimitConfig>, String> {
     let read = |value: &Value| limit_from_json(name, value).map_err(|error| error.problem().to_owned());
     if put.file.as_ref().map(read).transpose()?.as_ref() != file {

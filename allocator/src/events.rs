@@ -1,5 +1,5 @@
-//! Tells listeners that something happened to a limit. Handlers and reloads tell, and each listener hears at its own
-//! pace. A listener that does not keep up is told that it lags, and no other task ever waits for it.
+//! Events about limits, for listeners. Handlers and reloads publish them, and each listener hears them at its own pace.
+//! A listener that does not keep up is told that it lags, and no other task ever waits for it.
 
 use crate::addresses::{Address, Addresses};
 use crate::places::{Place, Places};
@@ -11,33 +11,33 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 
-/// Events that wait for the slowest listener. What operators do is rare; a script that changes more limits at once has
-/// every node look at all of them, which costs no more.
+/// Most events that wait for the slowest listener. Operators act rarely. A script that changes more limits at once
+/// makes every node ask for all of them, which costs no more.
 const QUEUE_MAX: usize = 256;
 
-/// Events that are remembered, for people who come to look after something has happened. Names of limits, keys and nodes
-/// make each a few hundred bytes at most.
+/// Events that are remembered, for people who look after the fact. Each has a few hundred bytes at most, for the names
+/// in it.
 const PAST_MAX: usize = 200;
 
-/// Of the connections that may be open, at most this part listens: the others are for asks, which matter.
+/// One in this many connections may listen: the others are for exchanges, which matter more.
 const LISTENER_PART: usize = 2;
 
-/// Of those that may listen, at most this part has one identity, from however many addresses.
+/// One in this many listeners may have the same identity, from however many addresses.
 const IDENTITY_PART: usize = 2;
 
-/// Events of one second that nodes bring about by what they heard of a vendor, and those of one identity. What a node does not hear of
-/// here, it hears at its next ask: a flood of them would have each of a fleet ask all the time, and fill the log.
+/// Most events per second that nodes cause by what they heard of a vendor, in all and for one identity. A node hears of
+/// the others at its next ask. A flood of events would make a whole fleet ask all the time, and fill the log.
 const BY_NODES_MAX: u64 = 128;
 const BY_IDENTITY_MAX: u64 = 32;
 
-/// Those who listen.
+/// The listeners, and the last events.
 #[derive(Debug)]
 pub(crate) struct Events {
     sender: broadcast::Sender<Event>,
     sent: AtomicUsize,
-    /// Listeners so far.
+    /// Listeners begun so far.
     begun: AtomicUsize,
-    /// The newest last.
+    /// The last events, newest last.
     past: Mutex<VecDeque<(Moment, Event)>>,
     by_nodes: Mutex<ByNodes>,
     listeners_max: usize,
@@ -45,28 +45,28 @@ pub(crate) struct Events {
     identities: Places<Owner>,
 }
 
-/// What nodes brought about in one second.
+/// Events caused by nodes in one second.
 #[derive(Debug, Default)]
 struct ByNodes {
     second: u64,
     told: u64,
     of_identities: BTreeMap<Owner, u64>,
-    /// What was not told since something was.
+    /// Events that were not published since the last one that was.
     omitted: u64,
 }
 
-/// Why there is no room for one more that listens, with the bound.
+/// Why there is no room for another listener, with the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// As many listen as may in all.
+    /// The bound of all listeners is reached.
     All(usize),
-    /// As many listen at its address as may.
+    /// The bound of its address is reached.
     Address(usize),
-    /// As many listen that have its identity as may.
+    /// The bound of its identity is reached.
     Identity(usize),
 }
 
-/// One who listens.
+/// A listener.
 #[derive(Debug)]
 pub(crate) struct Listener {
     receiver: broadcast::Receiver<Event>,
@@ -76,8 +76,8 @@ pub(crate) struct Listener {
 }
 
 impl Events {
-    /// Has no listener yet; of `connections_max` connections some may listen, and as large a part of those that one address may have.
-    /// An identity has a part of those that may listen.
+    /// Makes room for listeners: a part of `connections_max` in all, the same part of `per_address` for each address,
+    /// and a part of all listeners for each identity.
     pub(crate) fn new(connections_max: usize, per_address: usize) -> Self {
         let listeners_max = (connections_max / LISTENER_PART).max(1);
         Events {
@@ -92,7 +92,7 @@ impl Events {
         }
     }
 
-    /// Tells everybody who listens what happened at `now`.
+    /// Publishes an event of `now` to all listeners.
     pub(crate) fn tell(&self, now: Moment, event: &Event) {
         self.sent.fetch_add(1, Ordering::Relaxed);
         let mut past = self.past();
@@ -105,7 +105,8 @@ impl Events {
         let _ = self.sender.send(event.clone());
     }
 
-    /// Whether one more is to be told that a node of `owner` brings about at `now`: then, how many were not since the last one.
+    /// Whether to publish an event that a node of `owner` causes at `now`. If so, returns the number of omitted events
+    /// since the last one.
     pub(crate) fn admits(&self, now: Moment, owner: Owner) -> Option<u64> {
         let second = now.as_nanos() / 1_000_000_000;
         let mut by_nodes = self.by_nodes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,27 +124,27 @@ impl Events {
         Some(std::mem::take(&mut by_nodes.omitted))
     }
 
-    /// The last events, the newest last.
+    /// Returns the last events, newest last.
     pub(crate) fn recent(&self) -> Vec<(Moment, Event)> {
         self.past().iter().cloned().collect()
     }
 
     fn past(&self) -> MutexGuard<'_, VecDeque<(Moment, Event)>> {
-        // A list of what was: no panic elsewhere can have left it half changed.
+        // A list of the past: no panic elsewhere can have left it half changed.
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Listens from now on at `address`, if it is known, for `owner`.
+    /// Begins to listen at `address`, if that is known, for `owner`.
     ///
     /// # Errors
-    /// If as many do as may: in all, there, or of that identity.
+    /// If the bound of all listeners, of the address or of the identity is reached.
     pub(crate) fn listen(&self, address: Option<Address>, owner: Owner) -> Result<Listener, Full> {
         if self.listeners() >= self.listeners_max {
             return Err(Full::All(self.listeners_max));
         }
         let at = |address| self.addresses.place(address).ok_or(Full::Address(self.addresses.max()));
         let at_address = address.map(at).transpose()?;
-        // Without identities all listeners would have one.
+        // Without identities all listeners would share one bound.
         let of = |owner| self.identities.place(owner).ok_or(Full::Identity(self.identities.max()));
         let of_identity = Some(owner).filter(|owner| *owner != Owner::NONE).map(of).transpose()?;
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
@@ -151,24 +152,24 @@ impl Events {
         Ok(Listener { receiver, _at_address: at_address, _of_identity: of_identity, number })
     }
 
-    /// How many listen.
+    /// Number of listeners.
     pub(crate) fn listeners(&self) -> usize {
         self.sender.receiver_count()
     }
 
-    /// How many events were sent.
+    /// Number of published events.
     pub(crate) fn sent(&self) -> usize {
         self.sent.load(Ordering::Relaxed)
     }
 }
 
 impl Listener {
-    /// The how many-th it is.
+    /// Number of listeners begun before this one.
     pub(crate) fn number(&self) -> usize {
         self.number
     }
 
-    /// The next event; `None` if there will be none. Cancel-safe.
+    /// Waits for the next event; `None` if there will be none. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         match self.receiver.recv().await {
             Ok(event) => Some(event),
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(events.recent().len(), PAST_MAX);
     }
 
-    /// The bug: one node told a fleet of 17,000 pauses in a second, and wrote each into the log.
+    /// The bug: one node could publish 17,000 pauses in a second to a fleet, and wrote each into the log.
     #[test]
     fn one_identity_brings_few_events_about_and_leaves_room_for_those_of_others() {
         let events = Events::new(4, 3);
@@ -216,7 +217,7 @@ mod tests {
         assert!(listen().is_ok());
     }
 
-    /// The bug: one address listened as often as all may, and no other heard anything.
+    /// The bug: one address held all places of listeners, and no other heard anything.
     #[tokio::test]
     async fn one_address_leaves_places_for_others_that_listen() {
         let events = Events::new(8, 6);
@@ -229,7 +230,7 @@ mod tests {
         assert!(listen(one).is_ok());
     }
 
-    /// The bug: one identity listened from several addresses as often as all may, and no other one heard anything.
+    /// The bug: one identity held all places of listeners, from several addresses, and no other heard anything.
     #[tokio::test]
     async fn one_identity_leaves_places_for_others_that_listen() {
         let events = Events::new(16, 12);

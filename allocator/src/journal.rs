@@ -1,5 +1,6 @@
-//! Hands batches to the store, one at a time, on a thread of its own: what is decided while one is on its way goes into the
-//! next. Exchanges wait here until what they answer is durable. A store that fails lends nothing, and is made anew.
+//! Hands batches to the store, one at a time, on a thread of its own: changes made during a write go into the next
+//! batch. Exchanges wait here until their answers are durable. While the store fails nothing new is lent, and the store
+//! is made anew.
 
 use crate::shared::Shared;
 use crate::store::{Batch, Embedded};
@@ -12,29 +13,29 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long to leave a store alone that failed. A disk that is full is not hurried, and no task waits for longer than that
-/// once there is room.
+/// Retry delay after the store failed. A full disk is not hurried, and no task waits for longer than that once there is
+/// room.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Pools that are copied while no exchange goes on. They take a millisecond or so.
+/// Pools that are copied in one step, while exchanges wait for about a millisecond.
 const POOLS_AT_ONCE: usize = 300;
 
-/// What is durable.
+/// Progress of the journal.
 #[derive(Clone, Debug, Default)]
 struct Done {
-    /// All batches up to this.
+    /// Number of the last durable batch.
     batch: u64,
     /// Why the store fails, if it does.
     failing: Option<Arc<str>>,
-    /// Whether nothing is written any more.
+    /// Whether nothing more is written.
     is_over: bool,
 }
 
-/// What was to be known is not durable, and may never be.
+/// The decision is not durable, and may never be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotDurable;
 
-/// The way to the thread.
+/// The handle of the journal's thread.
 #[derive(Debug)]
 pub(crate) struct Journal {
     wake: SyncSender<()>,
@@ -43,14 +44,14 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Starts to write to `store` what the allocator of `shared` has to write, after this `batch`.
+    /// Starts to write what the allocator of `shared` has to write to `store`. `batch` is the last durable one.
     pub(crate) fn start(shared: &Arc<Shared>, store: Embedded, batch: u64) -> Arc<Self> {
         let (wake, woken) = sync_channel(1);
         let (done, _) = watch::channel(Done { batch, ..Done::default() });
         let journal = Arc::new(Journal { wake, done: done.clone(), thread: Mutex::default() });
         let writer = Writer { shared: Arc::downgrade(shared), store, done, woken };
         let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run());
-        // Without it nothing becomes durable, and nothing is lent.
+        // Without the thread nothing becomes durable, and nothing is lent.
         match thread {
             Ok(thread) => *journal.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread),
             Err(error) => {
@@ -61,9 +62,9 @@ impl Journal {
         journal
     }
 
-    /// There is something to write.
+    /// Wakes the thread: there is something to write.
     pub(crate) fn wake(&self) {
-        // Full: it has been told, and has not looked yet.
+        // Full: the thread has been woken, and has not looked yet.
         let _ = self.wake.try_send(());
     }
 
@@ -81,12 +82,12 @@ impl Journal {
         }
     }
 
-    /// Why the store fails, if it does.
+    /// Returns why the store fails, if it does.
     pub(crate) fn failing(&self) -> Option<String> {
         self.done.borrow().failing.as_deref().map(str::to_owned)
     }
 
-    /// Writes what is left, and ends. Blocks for as long as that takes.
+    /// Writes the rest, and ends the thread. Blocks for as long as that takes.
     pub(crate) fn finish(&self) {
         self.done.send_modify(|done| done.is_over = true);
         self.wake();
@@ -126,8 +127,8 @@ impl Writer {
         }
     }
 
-    /// Leaves the store alone for a while, whichever task wakes it: the tasks that wait are told that it fails. Returns
-    /// whether no task is left that could wake it.
+    /// Waits for the retry delay, whichever task wakes the thread: tasks that wait are told that the store fails.
+    /// Returns whether no task is left that could wake it.
     fn rest(&self) -> bool {
         let clock = Clock::since_boot();
         let until = clock.now() + RETRY;
@@ -142,8 +143,8 @@ impl Writer {
         }
     }
 
-    /// Writes what there is, and says whether that failed. A panic is a failure like any other: what is on the disk is not
-    /// known, and those who wait are not left waiting.
+    /// Writes one batch, and returns whether that failed. A panic is a failure like any other: the state of the disk is
+    /// unknown then, and waiting tasks are told.
     fn write_or_fail(&mut self, shared: &Shared) -> bool {
         let written = catch_unwind(AssertUnwindSafe(|| self.write(shared)));
         written.unwrap_or_else(|_| {
@@ -152,7 +153,7 @@ impl Writer {
         })
     }
 
-    /// Writes what there is, and says whether that failed.
+    /// Writes one batch, and returns whether that failed.
     fn write(&mut self, shared: &Shared) -> bool {
         let is_failing = self.done.borrow().failing.is_some();
         let batch = gathered(shared, is_failing);
@@ -183,7 +184,7 @@ impl Writer {
         }
     }
 
-    /// Tells the tasks that wait before it writes the log: a reader of the log finds it so.
+    /// Tells the waiting tasks before it writes to the log, so that a reader of the log finds them told.
     fn failed(&self, error: &dyn Display) {
         let (mut again, why) = (false, error.to_string());
         self.done.send_modify(|done| again = done.failing.replace(why.into()).is_some());
@@ -193,7 +194,7 @@ impl Writer {
     }
 }
 
-/// What is to be written: all of it to a store that failed. Exchanges go on while pools are copied.
+/// Gathers the next batch, which holds everything if the store failed. Exchanges go on while pools are copied.
 fn gathered(shared: &Shared, is_failing: bool) -> Batch {
     let mut gathering = shared.with(|registry, now| match is_failing {
         true => registry.begin_whole_batch(now),

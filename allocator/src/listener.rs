@@ -1,4 +1,4 @@
-//! What a server accepts connections from: an address, or a Unix socket. Binaries and tests own it.
+//! Listens for the connections of a server: at an address, or on a Unix socket. Binaries and tests own the listener.
 
 mod socket;
 
@@ -9,11 +9,11 @@ use std::io;
 use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixStream};
 
-/// Connections that wait to be accepted: a fleet that is started at once, or that lost its allocator, comes at once. The system
-/// may allow fewer (`net.core.somaxconn`); those beyond it try again after a second.
+/// Most connections that wait to be accepted: a fleet that starts, or that lost its allocator, connects at once. The
+/// system may allow fewer (`net.core.somaxconn`); the rest try again after a second.
 const BACKLOG: u32 = 4_096;
 
-/// Accepts connections for [`Server::run`](crate::Server::run). A Unix socket is removed when it is dropped.
+/// Accepts connections for [`Server::run`](crate::Server::run). Dropping it removes its Unix socket.
 #[derive(Debug)]
 pub struct Listener(Kind);
 
@@ -23,16 +23,18 @@ enum Kind {
     Unix(Socket),
 }
 
-/// A connection that was accepted.
+/// An accepted connection.
 pub(crate) enum Accepted {
     Tcp(TcpStream, SocketAddr),
     Unix(UnixStream),
 }
 
-/// A listener at `listen`. A Unix socket is for its user and its group (mode 0660). One that a dead process left behind is replaced.
+/// Listens at `listen`. A Unix socket is for its user and its group (mode 0660), and replaces one that a dead process
+/// left.
 ///
 /// # Errors
-/// If nothing can listen there; of a Unix socket also if another process listens on it, or something else is at its path.
+/// If nothing can listen there. Of a Unix socket, also if another process listens on it, or something else is at its
+/// path.
 pub fn listen(listen: &Listen) -> io::Result<Listener> {
     match listen {
         Listen::Address(address) => tcp(*address).map(Listener::from),
@@ -42,7 +44,7 @@ pub fn listen(listen: &Listen) -> io::Result<Listener> {
 
 fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // Connections of an earlier life may linger there.
+    // Connections of an earlier life may linger at the address.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -55,7 +57,7 @@ impl From<TcpListener> for Listener {
 }
 
 impl Listener {
-    /// Where it listens, with the port that it has.
+    /// Returns where it listens, with the actual port.
     ///
     /// # Errors
     /// If it has no address.
@@ -66,7 +68,7 @@ impl Listener {
         }
     }
 
-    /// The next connection. Cancel-safe.
+    /// Waits for the next connection. Cancel-safe.
     pub(crate) async fn accept(&self) -> io::Result<Accepted> {
         match &self.0 {
             Kind::Tcp(listener) => listener.accept().await.map(|(stream, from)| Accepted::Tcp(stream, from)),
@@ -76,7 +78,7 @@ impl Listener {
 }
 
 impl Accepted {
-    /// Where its peer is.
+    /// Returns the address of the peer.
     pub(crate) fn address(&self) -> Address {
         match self {
             Accepted::Tcp(_, from) => Address::Ip(from.ip()),

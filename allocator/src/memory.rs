@@ -1,6 +1,6 @@
-//! How much memory this process takes, beside how much it may (`memory_max`): beyond that no key is new, keys have few new sessions,
-//! and keys and sessions that are there go on.
-//! The system says it, so that caches and connections count as pools do.
+//! Memory of this process against its bound, `memory_max`. Beyond the bound no new key is accepted, keys accept few new
+//! sessions, and existing keys and sessions go on. The figure is the system's, so that caches and connections count as
+//! pools do.
 
 use crate::shared::Shared;
 use lessor_ledger::registry::limit::{Memory, MemoryWatch};
@@ -10,15 +10,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::time::interval;
 
-/// How often it looks. Keys that come at the speed of the network take some ten megabytes meanwhile.
+/// Interval of looks. Keys that come at the speed of the network take some ten megabytes in between.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Whether it was short when it was looked at last.
+/// Whether memory was short at the last look.
 #[derive(Debug, Default)]
 pub(crate) struct ShortMemory(AtomicBool);
 
 impl ShortMemory {
-    /// What operators should know, where so many bytes are the most.
+    /// Returns the warning to operators, for a bound of `max` bytes.
     pub(crate) fn warning(&self, max: Option<u64>) -> Option<String> {
         let max = max.filter(|_| self.0.load(Relaxed))?;
         Some(format!(
@@ -27,7 +27,7 @@ impl ShortMemory {
     }
 }
 
-/// How many bytes of memory this process takes; `None` where the system does not say.
+/// Returns the resident memory of this process in bytes; `None` if the system does not tell.
 pub(crate) fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,6 +1,6 @@
-//! What Prometheus sees. Exchanges are counted as they happen; everything about limits comes from the books at
-//! each scrape. Each server has its own recorder: nothing here is global, and only names from the configuration
-//! and from fixed lists become labels.
+//! Metrics for Prometheus. Exchanges are counted as they happen; all figures of limits are read from the books at each
+//! scrape. Each server has its own recorder: nothing here is global. Only names from the configuration and from fixed
+//! lists become labels.
 
 mod limit;
 mod roots;
@@ -28,14 +28,14 @@ pub(crate) use upstream::{Stands, UpstreamMetrics};
 /// How often samples of histograms are folded into their buckets; until then each takes memory of its own.
 pub(crate) const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// From what a loopback exchange of one ask takes to what no node should ever wait.
+/// Buckets in seconds, from a loopback exchange of one ask to more than any node should wait.
 const SECONDS: [f64; 12] =
     [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0];
 
-/// Up to the most that one exchange may hold.
+/// Buckets up to the most asks of one exchange.
 const ASKS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, wire::ASKS_MAX as f64];
 
-/// How a request can end: well, or with one of these problems.
+/// Outcomes of a request: success, or the code of a problem.
 const OUTCOMES: [&str; 12] = [
     "ok",
     "malformed",
@@ -51,19 +51,19 @@ const OUTCOMES: [&str; 12] = [
     "bodies_full",
 ];
 
-/// Why a request can be refused for the peer that sent it.
+/// Reasons to refuse a request because of its sender.
 const REFUSED: [&str; 3] = ["unauthenticated", "forbidden", "too_many_exchanges"];
 
-/// Limits that have series of their own, besides those of the file at the start: each has 39, which are 2 to 7 kB of a scrape by the
-/// length of its name. All others are one more limit, called [`OTHERS`].
+/// Most limits with series of their own, besides those of the file at the start. Each limit has 39 series, which are 2
+/// to 7 kB of a scrape, depending on the length of its name. All others are added up as one limit, [`OTHERS`].
 const NAMED_MAX: usize = 200;
 
-/// No limit can be called so.
+/// The sum of other limits. No limit can have this name.
 const OTHERS: &str = "(others)";
 
 /// The metrics of one server.
 pub(crate) struct Metrics {
-    /// For limits that come later.
+    /// For series of limits that come later.
     recorder: Arc<PrometheusRecorder>,
     handle: PrometheusHandle,
     exchanges: Outcomes,
@@ -84,18 +84,18 @@ pub(crate) struct Metrics {
     reloads: [Counter; 2],
     store: StoreMetrics,
     roots: RootMetrics,
-    /// By name; a limit that went shows zeros.
+    /// By name; a removed limit shows zeros.
     limits: Mutex<BTreeMap<String, LimitMetrics>>,
-    /// How many that may be, [`OTHERS`] not counted.
+    /// Most entries of `limits`, not counting [`OTHERS`].
     named_max: usize,
     upstreams: Mutex<BTreeMap<String, Arc<Mutex<Stands>>>>,
 }
 
-/// Requests of one kind, by how they ended.
+/// Requests of one kind, by outcome.
 pub(crate) struct Outcomes(BTreeMap<&'static str, Counter>);
 
 impl Metrics {
-    /// All of them, at zero, for a server that begins at `now`.
+    /// Registers all metrics, at zero, for a server that begins at `now`.
     pub(crate) fn new(config: &Config, now: Moment) -> Self {
         let recorder = recorder().expect("the buckets are not empty");
         let recorder = Arc::new(recorder);
@@ -108,7 +108,7 @@ impl Metrics {
         gauge!("lessor_start_time_seconds").set(now.as_nanos() as f64 / 1e9);
         let limits = config.limits.iter().map(|limit| limit.name.to_string());
         for upstream in config.limits.iter().filter_map(|limit| limit.upstream.as_ref()) {
-            // The task that leases from there has the same metrics.
+            // The task that leases from there uses the same metrics.
             UpstreamMetrics::new(upstream);
         }
         let wrong = Reason::ALL.into_iter();
@@ -145,14 +145,14 @@ impl Metrics {
         }
     }
 
-    /// Those of an allocator that limits are leased from.
+    /// Registers the metrics of `upstream`.
     pub(crate) fn upstream(&self, upstream: &Upstream) -> UpstreamMetrics {
         let made = metrics::with_local_recorder(&*self.recorder, || UpstreamMetrics::new(upstream));
         self.upstreams().insert(upstream.as_str().to_owned(), made.stands());
         made
     }
 
-    /// How things stand with each allocator that limits are leased from, or were.
+    /// Returns the state of each upstream, present or past.
     pub(crate) fn upstreams_stand(&self) -> Vec<(String, Stands)> {
         let read = |stands: &Mutex<Stands>| *stands.lock().unwrap_or_else(PoisonError::into_inner);
         self.upstreams().iter().map(|(name, stands)| (name.clone(), read(stands))).collect()
@@ -162,49 +162,50 @@ impl Metrics {
         self.upstreams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those of roots in a shared store.
+    /// Metrics of roots in a shared store.
     pub(crate) fn roots(&self) -> &RootMetrics {
         &self.roots
     }
 
-    /// Exchanges, by how they ended.
+    /// Exchanges, by outcome.
     pub(crate) fn exchanges(&self) -> &Outcomes {
         &self.exchanges
     }
 
-    /// Goodbyes, by how they ended.
+    /// Goodbyes, by outcome.
     pub(crate) fn leaves(&self) -> &Outcomes {
         &self.leaves
     }
 
-    /// A request was refused for who sent it: it proved no identity, or had no right.
+    /// Counts a request that was refused because of its sender: it proved no identity, had no right, or asked too
+    /// often.
     pub(crate) fn refused(&self, why: &'static str) {
         self.refused.count(why);
     }
 
-    /// An exchange of `asks` was answered, in `span` from its last byte in to its first byte out.
+    /// Records an exchange of `asks`, answered within `span` from its last byte in to its first byte out.
     pub(crate) fn answered(&self, asks: usize, span: Duration) {
         self.exchange_asks.record(asks as f64);
         self.exchange_seconds.record(span);
     }
 
-    /// So many connections are open.
+    /// Sets the number of open connections.
     pub(crate) fn connections(&self, open: usize) {
         self.connections.set(open as f64);
     }
 
-    /// The process takes so many bytes, and no key is new if that `is_short`.
+    /// Sets the memory of the process in bytes, and whether it `is_short` so that no new key is accepted.
     pub(crate) fn memory(&self, bytes: u64, is_short: bool) {
         self.resident.set(bytes as f64);
         self.is_short.set(f64::from(u8::from(is_short)));
     }
 
-    /// A connection was closed at once: its address has as many as it may.
+    /// Counts a connection that was closed at once, because its address had too many.
     pub(crate) fn connection_refused(&self) {
         self.connections_refused.increment(1);
     }
 
-    /// Takes over what the books of `allocator` say.
+    /// Publishes the figures of the books.
     pub(crate) fn publish(&self, registry: &mut Registry, now: Moment) {
         let ready = !registry.is_stopping() && registry.quarantined(now).is_empty();
         self.ready.set(f64::from(u8::from(ready)));
@@ -238,7 +239,7 @@ impl Metrics {
         }
     }
 
-    /// What the nodes that hold most of each limit hold, of those limits that were looked at.
+    /// Publishes the ranks of the limits that were looked at.
     pub(crate) fn rank(&self, ranks: &BTreeMap<String, Ranks>) {
         let limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         limits.iter().for_each(|(name, limit)| limit.rank(ranks.get(name)));
@@ -250,22 +251,22 @@ impl Metrics {
         self.events.absolute(sent as u64);
     }
 
-    /// The configuration was read again, and is in force or was refused.
+    /// Counts a reload, which was applied or refused.
     pub(crate) fn reloaded(&self, is_good: bool) {
         self.reloads[usize::from(!is_good)].increment(1);
     }
 
-    /// Those of the store.
+    /// Metrics of the store.
     pub(crate) fn store(&self) -> &StoreMetrics {
         &self.store
     }
 
-    /// As text.
+    /// Renders all metrics as text.
     pub(crate) fn render(&self) -> String {
         self.handle.render()
     }
 
-    /// To be called every [`UPKEEP_EVERY`].
+    /// Folds samples into their buckets; to be called every [`UPKEEP_EVERY`].
     pub(crate) fn upkeep(&self) {
         self.handle.run_upkeep();
     }
@@ -276,7 +277,7 @@ impl Outcomes {
         Outcomes(OUTCOMES.map(|outcome| (outcome, counter!(name, "outcome" => outcome))).into())
     }
 
-    /// One more that ended with `outcome`.
+    /// Counts a request with this `outcome`.
     pub(crate) fn count(&self, outcome: &str) {
         if let Some(counter) = self.0.get(outcome) {
             counter.increment(1);
@@ -291,7 +292,7 @@ impl std::fmt::Debug for Metrics {
 }
 
 fn recorder() -> Result<PrometheusRecorder, BuildError> {
-    // Without buckets of its own a histogram would come out as a summary, which cannot be added up.
+    // Without explicit buckets a histogram would become a summary, which cannot be added up.
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full("lessor_exchange_seconds".to_owned()), &SECONDS)?
         .set_buckets_for_metric(Matcher::Full("lessor_store_commit_seconds".to_owned()), &SECONDS)?

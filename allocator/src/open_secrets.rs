@@ -1,4 +1,5 @@
-//! Files of secrets that every user of the machine can read. The log says so when they are read; operators see it as long as it is so.
+//! Files of secrets that every user of the machine can read. The log says so when they are read; operators see a
+//! warning for as long as it is true.
 
 use crate::config::{Config, StoreConfig};
 use crate::shared::Shared;
@@ -8,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often the files are looked at.
+/// Interval of looks.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// A warning for each of them, as they were found last.
+/// Warnings of the last look, one for each file.
 #[derive(Debug, Default)]
 pub(crate) struct OpenSecrets(ArcSwap<Vec<String>>);
 
@@ -21,11 +22,11 @@ impl OpenSecrets {
     }
 }
 
-/// Looks at the files of `shared` every so often until it is dropped.
+/// Checks the files of `shared` periodically, until it is dropped.
 pub(crate) async fn watch(shared: Arc<Shared>) {
     loop {
         let of_files = shared.clone();
-        // A disk may take its time; requests do not wait for it.
+        // Disks may be slow; requests do not wait for them.
         match tokio::task::spawn_blocking(move || found(of_files.config())).await {
             Ok(found) => shared.standing().open_secrets.0.store(Arc::new(found)),
             Err(error) => tracing::error!(%error, "files of secrets cannot be looked at: this is a bug"),
@@ -34,7 +35,7 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
     }
 }
 
-/// A warning for each file of `config` that all can read. Reads the disk.
+/// Returns a warning for each file of `config` that every user can read. Blocks on the disk.
 fn found(config: &Config) -> Vec<String> {
     let open = files(config).into_iter().filter(|(_, file)| lessor_files::is_open_to_all(file));
     let warning = |(key, file): (&str, &Path)| {
@@ -46,7 +47,7 @@ fn found(config: &Config) -> Vec<String> {
     open.map(warning).collect()
 }
 
-/// The files of secrets that `config` names, by their keys.
+/// Returns the files of secrets that `config` names, by their keys.
 fn files(config: &Config) -> Vec<(&'static str, &Path)> {
     let admin = config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
     let upstream = config.upstream_tls.as_ref().and_then(|tls| tls.certificate_files());

@@ -1,13 +1,13 @@
-//! The limits of the file and the overrides of a shared store, as they are read here.
+//! The limits of the file merged with the overrides of a shared store.
 
 use crate::config::{Config, LimitConfig, StoreConfig, limit_from_json};
 use lessor_ledger::overrides::{EffectiveLimits, ReadLimit};
 use serde_json::Value;
 
-/// The limits that hold here.
+/// The limits in force here.
 pub(crate) type Overrides = EffectiveLimits<StoreConfig>;
 
-/// Begins with those of the file `config`.
+/// Begins with the limits of the file `config`.
 pub(crate) fn begin(config: &Config) -> Overrides {
     EffectiveLimits::new(config.server.store.clone(), config.server.store.version(), &config.limits)
 }
@@ -42,7 +42,7 @@ mod tests {
         Some(json!({ "rules": [{ "kind": "sliding_window", "limit": limit, "per": "1s" }] }))
     }
 
-    /// An allocator that does what it is told.
+    /// An allocator that applies all changes.
     struct Follower {
         overrides: Overrides,
         limits: BTreeMap<String, LimitConfig>,
@@ -57,7 +57,7 @@ mod tests {
             self.overrides.file_is(config.server.store.version(), &config.limits);
         }
 
-        /// What it does for all to hold, by name.
+        /// Applies the pending changes, and returns their names.
         fn does(&mut self) -> Vec<String> {
             let changes = self.overrides.changes(&self.limits);
             changes.gone.iter().for_each(|name| _ = self.limits.remove(name));
@@ -67,7 +67,7 @@ mod tests {
             changes.gone.into_iter().map(|name| format!("-{name}")).chain(put).collect()
         }
 
-        /// The limits of each, and by which configuration.
+        /// Returns the ceiling of each limit, and the version it goes by.
         fn limits(&self) -> Vec<(&str, u64, (u64, u64))> {
             let limits = self.limits.iter().map(|(name, limit)| {
                 let version = self.overrides.version_of(name);
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(follower.overrides.follow(&all), Some(vec![]));
         assert_eq!(follower.does(), ["-b", "a", "d"]);
         assert_eq!(follower.limits(), [("a", 20, (1, 1)), ("c", 10, (1, 0)), ("d", 20, (1, 3))]);
-        // The file changes, and says no higher version: the overrides hold on.
+        // The file changes without a higher version: the overrides stay in force.
         follower.file_is(&config(1, &[("a", 30), ("b", 30), ("c", 30)]));
         assert_eq!(follower.does(), ["c"]);
         follower.file_is(&config(2, &[("a", 30), ("b", 30)]));
@@ -118,7 +118,7 @@ mod tests {
         }
         follower.does();
         assert_eq!((follower.limits(), follower.overrides.newest().serial), (vec![("a", 30, (1, 2))], 2));
-        // A store that lost the last one, and was told another since.
+        // A store that lost the last override, and took another one since.
         let other = overrides(&[("a", 1, of(20)), ("a", 1, of(40))]);
         assert_eq!(follower.overrides.follow(&other), Some(vec![]));
         follower.does();

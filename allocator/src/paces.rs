@@ -1,5 +1,5 @@
-//! How often each identity has asked lately. One that asks more often than it may is answered that before its request is read, so
-//! that it costs others little.
+//! Recent exchanges of each identity. An identity that asks more often than it may is refused before its request is
+//! read, so that it costs others little.
 
 use lessor_ledger::share::Owner;
 use lessor_protocol::Moment;
@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What may be asked at once is what may be asked in so long.
+/// An identity may ask at once as often as in this time.
 const BURST: Duration = Duration::from_secs(1);
 
-/// Identities, each part of which is behind a lock of its own.
+/// Parts of the map, each with a lock of its own.
 const PARTS: usize = 16;
 
-/// So many identities of a part are remembered before those are forgotten that have asked for nothing lately.
+/// Identities of a part beyond which idle ones are forgotten.
 const REMEMBERED: usize = 256;
 
-/// The paces of all identities, each of which may ask so often.
+/// The paces of all identities.
 #[derive(Debug)]
 pub(crate) struct Paces {
     interval: Duration,
@@ -24,24 +24,24 @@ pub(crate) struct Paces {
 }
 
 impl Paces {
-    /// Each may ask `per_second` times in a second, at least once.
+    /// Allows each identity `per_second` exchanges per second, at least one.
     pub(crate) fn new(per_second: u32) -> Self {
         Paces { interval: Duration::from_secs(1) / per_second.max(1), parts: Default::default() }
     }
 
-    /// `owner` asks at `now`. Callers without an identity may ask as often as they like.
+    /// Counts an exchange of `owner` at `now`. Callers without an identity are not bounded.
     ///
     /// # Errors
-    /// If it asks too often: how long it should wait.
+    /// If it asks too often. The error is the time to wait.
     pub(crate) fn ask(&self, owner: Owner, now: Moment) -> Result<(), Duration> {
         if owner == Owner::NONE {
             return Ok(());
         }
         let place = usize::try_from((owner.0 >> 1) % PARTS as u64).unwrap_or(0);
-        // Moments: no panic elsewhere can have left them half changed.
+        // Plain moments: no panic elsewhere can have left them half changed.
         let mut known = self.parts[place].lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED && !known.contains_key(&owner) {
-            // Who is not ahead of its pace is as good as one that never asked.
+            // An identity that is not ahead of its pace is like one that never asked.
             known.retain(|_, due| *due > now);
         }
         let due = known.entry(owner).or_insert(now);

@@ -1,16 +1,16 @@
-//! Places of which each holder has a bounded number: one that takes all that there are leaves none for others.
+//! Bounds the places of each holder: one that took all places would leave none for others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many places each holder has taken. One that has none is not remembered.
+/// Places taken by each holder. A holder without places is not remembered.
 #[derive(Clone, Debug)]
 pub(crate) struct Places<K> {
     taken: Arc<Mutex<BTreeMap<K, usize>>>,
     max: usize,
 }
 
-/// A place, until it is dropped.
+/// A place, held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place<K: Ord + Copy> {
     holder: K,
@@ -18,22 +18,22 @@ pub(crate) struct Place<K: Ord + Copy> {
 }
 
 impl<K: Ord + Copy> Places<K> {
-    /// With `max` places for each holder.
+    /// Makes `max` places for each holder.
     pub(crate) fn new(max: usize) -> Self {
         Places { taken: Arc::default(), max }
     }
 
-    /// How many each may have.
+    /// Places that each holder may take.
     pub(crate) fn max(&self) -> usize {
         self.max
     }
 
-    /// A place for `holder`; `None` if it has as many as it may.
+    /// Takes a place for `holder`; `None` if it has as many as it may.
     pub(crate) fn place(&self, holder: K) -> Option<Place<K>> {
         self.take(holder, 1).then(|| Place { holder, places: self.clone() })
     }
 
-    /// Takes `count` more for `holder`; whether it may have so many.
+    /// Takes `count` more places for `holder`. Returns whether it may have that many.
     pub(crate) fn take(&self, holder: K, count: usize) -> bool {
         let mut all = self.lock();
         let before = all.get(&holder).copied().unwrap_or_default();
@@ -44,7 +44,7 @@ impl<K: Ord + Copy> Places<K> {
         sum.is_some()
     }
 
-    /// Gives back `count` that `holder` has taken.
+    /// Gives `count` places of `holder` back.
     pub(crate) fn give_back(&self, holder: K, count: usize) {
         let mut all = self.lock();
         if let Some(taken) = all.get_mut(&holder) {
@@ -61,7 +61,7 @@ impl<K: Ord + Copy> Places<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<K, usize>> {
-        // Numbers: no panic elsewhere can have left them half changed.
+        // Plain numbers: no panic elsewhere can have left them half changed.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

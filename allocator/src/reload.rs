@@ -1,7 +1,7 @@
-//! A file that changed while the server runs. The watcher of the file hands over what it says now. Only limits whose entry is
-//! another than before are touched, so that what was decided over the API since stays. Where allocators share a store, which of
-//! both holds is up to the version of the file. A limit goes only if an operator asked for the reload: a file that is cut off in
-//! the middle is a valid one with fewer limits.
+//! Applies a configuration file that changed while the server runs. Only limits whose entry changed are touched, so
+//! that decisions made over the API since then stay. Where allocators share a store, the version of the file decides
+//! which of both holds. A limit is removed only if an operator asked for the reload: a file that is cut off in the
+//! middle is a valid one with fewer limits.
 
 use crate::config::{Config, LimitConfig, ServerConfig, StoreConfig};
 use crate::shared::Shared;
@@ -10,21 +10,21 @@ use lessor_ledger::registry::Unfit;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Characters of what is wrong with a file that are shown to a client that asks for the health of a server.
+/// Longest problem with a file that health checks show, in characters.
 const PROBLEM_MAX: usize = 500;
 
-/// Limits that a warning names. Its line stays short where a file lost thousands.
+/// Most limits that a warning names, so that its line stays short if a file lost thousands.
 const NAMED_MAX: usize = 10;
 
-/// The way to a server that runs, for the watcher of its file.
+/// The handle of a running server for the watcher of its file.
 #[derive(Clone, Debug)]
 pub struct Reloads {
     shared: Arc<Shared>,
-    /// What the file said when it was last read and good.
+    /// The last good content of the file.
     last: Arc<Mutex<Config>>,
 }
 
-/// What becomes of limits that the file no longer has.
+/// How limits that the file no longer has are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removals {
     /// They are removed: an operator asked for the file to be read.
@@ -33,7 +33,7 @@ pub enum Removals {
     Keep,
 }
 
-/// What came of a file that was read again.
+/// Result of reading a file again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
     /// Limits that were put, new ones among them.
@@ -42,18 +42,18 @@ pub struct Reloaded {
     pub removed: Vec<String>,
     /// Limits that stay though the file no longer has them, see [`Removals::Keep`].
     pub kept: Vec<String>,
-    /// What else has changed, which only a restart brings into force: sections of the file, and keys of none.
+    /// Other changes, which need a restart: sections of the file, and keys outside of sections.
     pub needs_restart: Vec<&'static str>,
 }
 
 impl Reloaded {
-    /// Names the limits that stay though the file no longer has them, and what to do; `None` if there are none.
+    /// Returns a warning about [`Reloaded::kept`], with advice; `None` if there are none.
     pub fn warning(&self) -> Option<String> {
         kept_warning(&self.kept)
     }
 }
 
-/// The warning about limits called `kept` that the file no longer has; `None` if there are none.
+/// Returns a warning about the limits `kept` that the file no longer has; `None` if there are none.
 pub(crate) fn kept_warning(kept: &[String]) -> Option<String> {
     let names: Vec<String> = kept.iter().take(NAMED_MAX).map(|name| format!("{name:?}")).collect();
     let more = match kept.len().saturating_sub(NAMED_MAX) {
@@ -76,16 +76,16 @@ impl Reloads {
         Reloads { shared, last }
     }
 
-    /// The file says `config` now. Limits whose entry changed go on as they are, see
-    /// [`CarryOver::AsIs`](lessor_ledger::CarryOver::AsIs). Limits without an entry go, or stay, as `removals` says. All of them
-    /// wait for a restart if they are to be shared from then on, or no longer.
+    /// Applies the new content of the file. Limits whose entry changed go on as they are, see
+    /// [`CarryOver::AsIs`](lessor_ledger::CarryOver::AsIs). `removals` decides about limits without an entry. If the
+    /// store begins or ceases to be shared, all limits wait for a restart.
     ///
     /// # Errors
-    /// If it does not fit what was put over the API since. Nothing changes then.
+    /// If the file does not fit what was put over the API since. Then nothing changes.
     pub fn reload(&self, config: &Config, removals: Removals) -> Result<Reloaded, Unfit> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let is_sharing = matches!(config.server.store, StoreConfig::Shared(_));
-        // There is no such store before a restart, and limits are not to be lent twice.
+        // The shared store takes effect only after a restart, and limits must not be lent twice.
         let waits = is_sharing != self.shared.is_sharing();
         let kept = match removals {
             Removals::Keep if !waits => self.shared.missing_in(config, &last.limits),
@@ -117,7 +117,7 @@ impl Reloads {
         Ok(done)
     }
 
-    /// Does what is another in `config` than it was.
+    /// Applies the difference between `last` and `config`.
     fn changes(&self, last: &Config, config: &Config) -> Result<Changes, Unfit> {
         let by_name = |config: &Config| -> BTreeMap<String, LimitConfig> {
             config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect()
@@ -134,7 +134,7 @@ impl Reloads {
         Ok(changes)
     }
 
-    /// The file cannot be read, or is wrong, for that reason: everything stays as it is.
+    /// Records that the file cannot be read or is wrong: everything stays as it is.
     pub fn refused(&self, problem: &str) {
         self.shared.metrics().reloaded(false);
         let shown: String = problem.chars().take(PROBLEM_MAX).collect();
@@ -142,7 +142,7 @@ impl Reloads {
     }
 }
 
-/// What a restart brings into force of `config`, besides limits and roles.
+/// Returns what changed in `config`, besides limits and roles, and needs a restart.
 fn needs_restart(last: &Config, config: &Config) -> Vec<&'static str> {
     let ServerConfig {
         listen,
@@ -183,7 +183,8 @@ fn needs_restart(last: &Config, config: &Config) -> Vec<&'static str> {
     changed.into_iter().filter_map(|(name, is_other)| is_other.then_some(name)).collect()
 }
 
-/// Whether identities are proven otherwise than before. Roles are taken over, and files by which they are proven are not.
+/// Whether identities are proven in another way than before. Roles are reloaded; the files that prove identities are
+/// not replaced.
 fn proves_otherwise(last: &Config, config: &Config) -> bool {
     match (&last.auth, &config.auth) {
         (None, None) => false,
@@ -211,7 +212,7 @@ mod tests {
         let shared = Arc::new(Shared::new(config(&[("a", 1), ("b", 2), ("c", 3)]), true));
         let reloads = Reloads::new(shared.clone());
         let other = config(&[("a", 100), ("new", 7)]);
-        // Over the API `a` becomes something else, and one comes that the file never knew.
+        // Over the API `a` is changed, and a limit is put that the file never had.
         for limit in &other.limits {
             shared.with(|registry, now| registry.put(now, limit, CarryOver::AsIs, false)).expect("room");
         }
@@ -228,7 +229,7 @@ mod tests {
         assert_eq!(ceilings, expected);
     }
 
-    /// The bug: a file that was cut off after its second limit took the other limits away.
+    /// The bug: a file that was cut off in the middle removed the limits after the cut.
     #[test]
     fn a_limit_that_the_file_no_longer_has_stays_until_an_operator_asks() {
         let shared = Arc::new(Shared::new(config(&[("a", 1), ("b", 2), ("c", 3)]), true));
@@ -243,7 +244,7 @@ mod tests {
             limits.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Vec<_>>()
         };
         let (less, names) = (config(&[("a", 7)]), vec!["b".to_owned(), "c".to_owned()]);
-        // Looked at twice: what stays is not forgotten by the second look.
+        // Looks twice: the second look still knows of limits that stay.
         for put in [vec!["a".to_owned()], vec![]] {
             let done = reloads.reload(&less, Removals::Keep).expect("room");
             assert_eq!((done.put, done.removed, done.kept), (put, vec![], names.clone()));
@@ -251,11 +252,11 @@ mod tests {
             let warning = kept_warning(&shared.kept_limits()).expect("there is one");
             assert!(warning.contains("lacks \"b\", \"c\":"), "{warning}");
         }
-        // Over the API one of them goes.
+        // One of them is removed over the API.
         assert!(shared.with(|registry, _| registry.remove("c")));
         shared.limit_was_removed("c");
         assert_eq!(shared.kept_limits(), ["b"]);
-        // A file that has it again says nothing new.
+        // The file has it again: nothing changes.
         let done = reloads.reload(&config(&[("a", 7), ("b", 2)]), Removals::Keep).expect("room");
         assert_eq!(done, Reloaded::default());
         assert_eq!((shared.kept_limits(), ceilings()), (vec![], of(&[("a", 7), ("b", 2)])));
@@ -272,7 +273,7 @@ mod tests {
         assert!(warning.len() < 500 && warning.contains("\"vendor/9\" and 9990 more"), "{warning}");
     }
 
-    /// The bug: a file that named another kind of store for a while had its limits taken for those in force.
+    /// The bug: after a file named another kind of store for a while, its limits were taken for those in force.
     #[test]
     fn a_file_that_named_a_shared_store_for_a_while_changes_limits_afterwards() {
         let shared = Arc::new(Shared::new(config(&[("a", 1)]), true));
@@ -286,8 +287,8 @@ mod tests {
         assert_eq!(done.put, ["a"]);
     }
 
-    /// The bug: a file was checked by itself, and not with what came over the API: a limit went that was above another,
-    /// or two were put above each other, and the next ask for one of them never came to an end.
+    /// The bug: a file was checked by itself, and not with the limits put over the API. A limit above another one could
+    /// be removed, or two limits put above each other, and the next ask for one of them never ended.
     #[test]
     fn a_file_that_does_not_fit_what_came_over_the_api_is_refused_whole() {
         let below = |name: &str, parent: &str| {

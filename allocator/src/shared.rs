@@ -1,5 +1,5 @@
-//! The one allocator of a server, with the clock that it goes by and its metrics. What nodes say goes through [`Shared::beside`], many
-//! threads at once; everything else has the allocator alone, in [`Shared::with`]. Either is over before anything waits.
+//! The state of a server: its [`Registry`], with a clock and metrics. Exchanges use the registry through
+//! [`Shared::beside`], many threads at once; all else has it alone, in [`Shared::with`]. Neither is held across a wait.
 
 mod overrides;
 mod served;
@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-/// The allocator, its clock and its metrics.
+/// The registry, its clock and its metrics.
 #[derive(Debug)]
 pub(crate) struct Shared {
     config: Config,
@@ -45,38 +45,38 @@ pub(crate) struct Shared {
     began: Moment,
     /// Counts the exchanges of nodes.
     asked: watch::Sender<u64>,
-    /// The newest of them that is traced.
+    /// The newest exchange that is traced.
     cause: Cause,
-    /// Where there is a store of its own.
+    /// Set with a store of its own.
     journal: OnceLock<Arc<Journal>>,
     shared_store_status: SharedStoreStatus,
     file: Mutex<FileState>,
-    /// Where it lets in any peer of another machine.
+    /// Addresses that let in any peer of another machine.
     exposures: OnceLock<Vec<Exposure>>,
-    /// Who may do what, once that was read.
+    /// Identities and their rights, once they were read.
     access: OnceLock<Access>,
     audit: Audit,
-    /// The limits as they are configured now, for a new life after a panic.
+    /// The limits in force, for a new life after a panic.
     limits: Mutex<BTreeMap<String, LimitConfig>>,
     registry: RwLock<Registry>,
-    /// Whether a panic left its books half written.
+    /// Whether a panic left the books half written.
     is_broken: AtomicBool,
-    /// Whose turn it is to write a long answer.
+    /// Permit to write a long answer, one at a time.
     show: Semaphore,
     bodies: Bodies,
     standing: Standing,
 }
 
-/// What became of the file when it was last read.
+/// The result of reading the file last.
 #[derive(Debug, Default)]
 struct FileState {
-    /// What is wrong with it, if it is: what it said before holds.
+    /// What is wrong with the file, if anything: its previous content stays in force.
     problem: Option<String>,
     /// Limits that stay though the file no longer has them, see [`crate::reload::Removals::Keep`].
     kept: Vec<String>,
 }
 
-/// Says so, if the thread that has it panics. The lock of the registry is let go after that.
+/// Marks the books as broken if its thread panics. It is dropped before the lock of the registry.
 struct Breaks<'a>(&'a AtomicBool);
 
 impl Drop for Breaks<'_> {
@@ -88,7 +88,7 @@ impl Drop for Breaks<'_> {
 }
 
 impl Shared {
-    /// A new life of the allocator. Unless it is `fresh`, an earlier one may have lent until now.
+    /// Makes a new life. Unless it is `fresh`, an earlier one may have lent until now.
     pub(crate) fn new(config: Config, fresh: bool) -> Self {
         let clock = EpochClock::new(begin(), config.clocks);
         let now = clock.now();
@@ -97,8 +97,8 @@ impl Shared {
         Shared::of(config, fresh, clock, registry)
     }
 
-    /// A life of the allocator that writes down what it lends to the store at `path`, and goes on with what is written
-    /// there; unless it is `fresh`, what is lost is waited for. What operators have decided holds in any case.
+    /// Makes a life that writes its grants to the store at `path`, and resumes what is written there. Unless it is
+    /// `fresh`, a lost store means quarantine. Decisions of operators are resumed in any case.
     ///
     /// # Errors
     /// If the store cannot be used.
@@ -190,36 +190,36 @@ impl Shared {
         &self.metrics
     }
 
-    /// Those who listen.
+    /// The listeners, and the last events.
     pub(crate) fn events(&self) -> &Events {
         &self.events
     }
 
-    /// Tells everybody who listens of `event`, and that the same happened to all limits below the one that it is about: who
-    /// waits for one of those waits for this one too.
+    /// Publishes `event`, and the same event for all limits below its limit: a caller that waits for one of those waits
+    /// for this limit, too.
     pub(crate) fn tell(&self, event: &Event) {
         let now = self.now();
         self.events.tell(now, event);
         let (mut reached, mut about) = (BTreeSet::new(), self.below(event.limit.as_deref()));
         while let Some(limit) = about.pop() {
-            // What was decided at several allocators may not fit, and lead in a circle.
+            // Decisions of several allocators may contradict, and lead in a circle.
             if !reached.insert(limit.clone()) {
                 continue;
             }
             about.extend(self.below(Some(&limit)));
-            // Keys there are others.
+            // Limits below have keys of their own.
             self.events.tell(now, &Event { limit: Some(limit), key: None, became: None, ..event.clone() });
         }
     }
 
-    /// The limits right below the one called `name`.
+    /// Returns the limits right below the limit `name`.
     fn below(&self, name: Option<&str>) -> Vec<String> {
         let limits = self.limits();
         let is_below = |below: &&LimitConfig| below.parent.is_some() && below.parent.as_deref() == name;
         limits.values().filter(is_below).map(|below| below.name.to_string()).collect()
     }
 
-    /// From now on nothing is lent, and no listener is told anything.
+    /// Stops lending, and the streams of events.
     pub(crate) fn stop(&self) {
         self.with(|registry, _| registry.stop());
         self.stop.send_replace(true);
@@ -231,40 +231,40 @@ impl Shared {
         let _ = self.stop.subscribe().wait_for(|stopped| *stopped).await;
     }
 
-    /// A node has asked: there may be something to say to those that limits are leased from.
+    /// Wakes the uplinks after an exchange of a node: there may be something to ask upstream.
     pub(crate) fn was_asked(&self) {
-        // Without an uplink there is none that waits for it. One that begins to wait later looks at the registry first.
+        // Without an uplink none waits. One that begins to wait later looks at the registry first.
         if self.asked.receiver_count() > 0 {
             self.asked.send_modify(|asked| *asked = asked.wrapping_add(1));
         }
     }
 
-    /// What was left to be done for the newest exchange of a node.
+    /// Span of the newest exchange that left work for an uplink.
     pub(crate) fn cause(&self) -> &Cause {
         &self.cause
     }
 
-    /// Changes whenever that happens.
+    /// Changes with every call of [`Shared::was_asked`].
     pub(crate) fn asked(&self) -> watch::Receiver<u64> {
         self.asked.subscribe()
     }
 
-    /// A limit goes on as `config`.
+    /// Records that a limit is now `config`, for a new life.
     pub(crate) fn limit_was_put(&self, config: &LimitConfig) {
         self.limits().insert(config.name.to_string(), config.clone());
     }
 
-    /// The limit called `name` is no more.
+    /// Records that the limit `name` is removed, for a new life.
     pub(crate) fn limit_was_removed(&self, name: &str) {
         self.limits().remove(name);
     }
 
     fn limits(&self) -> MutexGuard<'_, BTreeMap<String, LimitConfig>> {
-        // A map of what was configured: no panic elsewhere can have left it half changed.
+        // A map of configurations: no panic elsewhere can have left it half changed.
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The limits that are below others, each with the one above.
+    /// Returns the limits that are below others, each with its parent.
     pub(crate) fn parents(&self) -> BTreeMap<String, String> {
         let limits = self.limits();
         let parents = limits.iter().filter_map(|(name, limit)| Some((name.clone(), limit.parent.clone()?)));
@@ -282,17 +282,17 @@ impl Shared {
         self.began
     }
 
-    /// This instant, on the allocator's clock.
+    /// Returns this instant on the allocator's clock.
     pub(crate) fn now(&self) -> Moment {
         self.clock.now()
     }
 
-    /// Where the allocator's clock is, for a life after this one.
+    /// Returns where the allocator's clock is, for a later life.
     pub(crate) fn course(&self) -> Course {
         self.clock.course()
     }
 
-    /// Waits until what `batch` holds is durable; not at all where there is no such batch. Cancel-safe.
+    /// Waits until `batch` is durable; returns at once if there is none. Cancel-safe.
     ///
     /// # Errors
     /// If the store fails.
@@ -309,26 +309,26 @@ impl Shared {
         self.journal.get().is_some()
     }
 
-    /// Why the store is of no use, if it is.
+    /// Returns why the store is of no use, if so.
     pub(crate) fn store_fails(&self) -> Option<String> {
         let is_unread = self.access().is_some_and(Access::is_unread);
         let unread = is_unread.then(|| "the tokens in it were not read yet: no token is believed".to_owned());
         self.shared_store_status.silence().or(unread).or_else(|| self.journal.get()?.failing())
     }
 
-    /// Why the file is of no use as it was read last, if it is: what it said before holds.
+    /// Returns what was wrong with the file at the last read, if anything: its previous content stays in force.
     pub(crate) fn file_fails(&self) -> Option<String> {
         self.file_state().problem.clone()
     }
 
-    /// Limits that stay though the file no longer has them, unless they were removed over the API since.
+    /// Returns the limits that stay though the file no longer has them, unless they were removed over the API since.
     pub(crate) fn kept_limits(&self) -> Vec<String> {
         let kept = self.file_state().kept.clone();
         let limits = self.limits();
         kept.into_iter().filter(|name| limits.contains_key(name)).collect()
     }
 
-    /// The file was read, and these limits stay though it does not have them; or it is of no use, for that reason.
+    /// Records the result of reading the file: the limits that stay though it does not have them, or its problem.
     pub(crate) fn file_was_read(&self, read: Result<Vec<String>, String>) {
         let mut state = self.file_state();
         match read {
@@ -342,8 +342,8 @@ impl Shared {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Limits of the shared store are suspended so, when it is `there` on its clock, unless later decisions are known. Tasks that
-    /// decide and tasks that read the store come here in any order.
+    /// Applies suspensions of the shared store, unless later ones are known. `there` is the time of the store. Tasks
+    /// that decide and tasks that read the store call this in any order.
     pub(crate) fn follow_suspensions(&self, suspensions: &Suspensions, there: Moment) {
         let mut known = self.shared_store_status.suspensions();
         known.merge(suspensions);
@@ -352,19 +352,19 @@ impl Shared {
         news.iter().for_each(|event| self.tell(event));
     }
 
-    /// What is known of the store that several allocators share.
+    /// The state of the shared store.
     pub(crate) fn shared_store_status(&self) -> &SharedStoreStatus {
         &self.shared_store_status
     }
 
-    /// What there is to write is written, and the store is closed. Blocks for as long as that takes.
+    /// Writes the rest, and closes the store. Blocks for as long as that takes.
     pub(crate) fn close_store(&self) {
         if let Some(journal) = self.journal.get() {
             journal.finish();
         }
     }
 
-    /// Calls `act` with the allocator, now. No other thread uses the allocator meanwhile.
+    /// Calls `act` with the registry, now. No other thread uses the registry meanwhile.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Registry, Moment) -> T) -> T {
         let mut registry = self.alone();
         let _breaks = Breaks(&self.is_broken);
@@ -375,7 +375,7 @@ impl Shared {
         result
     }
 
-    /// Calls `act` with the allocator, now. Other threads that call this use it meanwhile.
+    /// Calls `act` with the registry, now. Other calls of this function may use it at the same time.
     pub(crate) fn beside<T>(&self, act: impl FnOnce(&Registry, Moment) -> T) -> T {
         let mut registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
         while self.is_broken.load(Relaxed) {
@@ -398,9 +398,9 @@ impl Shared {
         }
     }
 
-    /// The allocator, alone. A life begins if the books of the one before are broken.
+    /// Locks the registry for this thread alone. If its books are broken, a new life begins.
     fn alone(&self) -> RwLockWriteGuard<'_, Registry> {
-        // `is_broken` says more: a thread may have panicked in the middle of an exchange beside others.
+        // Poison is not enough: a thread may have panicked in [`Shared::beside`].
         let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
         if self.is_broken.load(Relaxed) {
             self.start_over(&mut registry);
@@ -408,9 +408,9 @@ impl Shared {
         registry
     }
 
-    /// A panic left the books half written, so they are lost: what follows is what follows a crash, a new life
-    /// that begins in quarantine. To go on with such books could lend a permit twice; to give up for good would
-    /// be an outage where a wait of seconds is enough.
+    /// Begins a new life in quarantine, as after a crash: a panic left the books half written, so they are lost. To go
+    /// on with such books could lend a permit twice. To give up for good would be an outage where a wait of seconds is
+    /// enough.
     fn start_over(&self, registry: &mut Registry) {
         let now = self.clock.now();
         let (was_stopping, batches) = (registry.is_stopping(), registry.batches());
@@ -432,7 +432,7 @@ impl Shared {
     }
 }
 
-/// The file `config`, with the limits that operators have put and removed over the API.
+/// Returns the file `config` with the limits that operators have put and removed over the API.
 fn with_overrides(config: &Config, written: &Written) -> Config {
     let (limits, dropped) = limits_with_overrides(&config.limits, &written.decisions);
     for Dropped { limit, problem } in dropped {
@@ -441,7 +441,7 @@ fn with_overrides(config: &Config, written: &Written) -> Config {
     Config { limits, ..config.clone() }
 }
 
-/// A number that no other life of an allocator has, as far as 53 bits of hash can tell.
+/// Draws a random number of 53 bits that tells this life from others.
 fn epoch(now: Moment) -> u64 {
     RandomState::new().hash_one(now) & PERMITS_MAX
 }

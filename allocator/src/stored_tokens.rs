@@ -1,5 +1,5 @@
-//! Tokens in a store that allocators share: one cell, in the text of a file of tokens. Commands change it by compare-and-swap;
-//! each allocator reads it again every so often, in no request's way.
+//! Tokens in a shared store: one cell, in the format of a file of tokens. Commands change it by compare-and-swap. Each
+//! allocator rereads it periodically, apart from requests.
 
 use crate::cells::{Cell, Cells, CellsConfig, CellsError, Swap, Swapped, VALUE_MAX};
 use arc_swap::ArcSwapOption;
@@ -11,25 +11,25 @@ use std::time::{Duration, UNIX_EPOCH};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-/// The cell that has them.
+/// The cell of the tokens.
 const TOKENS: &str = "tokens";
 
-/// How often it is read: a token that is revoked is refused within a second, though a read may take its time.
+/// Interval of reads: a revoked token is refused within a second, even if a read is slow.
 const READ_EVERY: Duration = Duration::from_millis(250);
 
-/// How often a change is tried again that another one came before. Each time another command has done its own.
+/// Attempts at a change that another command preempts. Each time the other command has made progress.
 const CHANGES_MAX: usize = 100;
 
 /// Why tokens in a store could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoredTokensError<E> {
-    /// The store. Nothing was changed.
+    /// The store failed. Nothing was changed.
     #[error(transparent)]
     Store(#[from] CellsError),
-    /// The store, and whether the change was made, or lasts, is not known.
+    /// The store failed, and the change may have been made or not, or may not last.
     #[error("{0}; whether the change was made is not known: list the tokens")]
     Unknown(CellsError),
-    /// What is in the cell is no list of tokens.
+    /// The cell holds no list of tokens.
     #[error("the cell \"tokens\" of the store is no list of tokens: {0}")]
     Broken(String),
     /// The list would not fit into a cell.
@@ -38,12 +38,12 @@ pub enum StoredTokensError<E> {
     /// Other commands were faster each time.
     #[error("other commands changed the tokens each time: try again")]
     Contested,
-    /// The change objects to what is there.
+    /// The change objects to the present tokens.
     #[error("{0}")]
     Refused(E),
 }
 
-/// The tokens in the store of `cells`: none if no command has made any.
+/// Reads the tokens in the store of `cells`; there are none if no command has made any.
 ///
 /// # Errors
 /// If they cannot be read.
@@ -52,14 +52,15 @@ pub async fn read(cells: &mut Cells) -> Result<Tokens, StoredTokensError<Infalli
     parse(found.pop().flatten().as_ref()).map_err(StoredTokensError::Broken)
 }
 
-/// Makes `change` in the tokens of the store of `cells`, and returns what it says. It is asked again whenever another command
-/// was faster, so no change is lost.
+/// Makes `change` in the tokens of the store of `cells`, and returns its result. `change` is called again whenever
+/// another command was faster, so no change is lost.
 ///
 /// # Errors
-/// If `change` objects, the list would be too large, or the store fails. After [`StoredTokensError::Unknown`] the change may be made.
+/// If `change` objects, the list would be too large, or the store fails. After [`StoredTokensError::Unknown`] the
+/// change may have been made.
 ///
 /// # Cancel safety
-/// If the future is dropped, the change may be made.
+/// If the future is dropped, the change may have been made.
 pub async fn change<T, E>(
     cells: &mut Cells,
     mut change: impl FnMut(&mut Tokens) -> Result<T, E>,
@@ -88,7 +89,8 @@ pub async fn change<T, E>(
     Err(StoredTokensError::Contested)
 }
 
-/// A version after `before`. It goes by the calendar, so that a list which is made after a store lost some is newer than those.
+/// Returns a version after `before`. It follows the calendar, so that a list made after a store lost some is newer than
+/// those.
 fn version_after(before: Option<u64>) -> u64 {
     let now = calendar().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
     let now = u64::try_from(now).unwrap_or(0);
@@ -101,33 +103,33 @@ fn parse(cell: Option<&Cell>) -> Result<Tokens, String> {
     Tokens::parse(text).map_err(|error| error.to_string())
 }
 
-/// The tokens of a store as one allocator knows them.
+/// The tokens of a store, as one allocator knows them.
 pub(crate) struct StoredTokens {
-    /// Those in force; `None` until they were read.
+    /// The tokens in force; `None` until they were read.
     current: ArcSwapOption<Tokens>,
-    /// One look at a time.
+    /// Locked for one look at a time.
     looks: Mutex<Looks>,
 }
 
 struct Looks {
     cells: Cells,
-    /// The version of those in force; `None` if there was no list yet.
+    /// Version of the tokens in force; `None` if there was no list yet.
     version: Option<u64>,
     trouble: Trouble,
 }
 
-/// What keeps the newest tokens from being in force.
+/// Why the newest tokens are not in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     None,
     /// The store does not answer, or not well.
     Away,
-    /// What it answers is no list, or none that is newer than the one in force.
+    /// Its answer is no list, or no newer one than the list in force.
     Broken,
 }
 
 impl StoredTokens {
-    /// Those in the store of `config`, which is not asked yet.
+    /// Makes a reader of the tokens in the store of `config`, which is not asked yet.
     ///
     /// # Errors
     /// If `config` cannot be used.
@@ -136,13 +138,13 @@ impl StoredTokens {
         Ok(StoredTokens { current: ArcSwapOption::empty(), looks: Mutex::new(looks) })
     }
 
-    /// Those in force; `None` if they were never read.
+    /// Returns the tokens in force; `None` if they were never read.
     pub(crate) fn current(&self) -> Option<Arc<Tokens>> {
         self.current.load_full()
     }
 
-    /// Reads them, and takes over what is newer. What is no list, or an older one, leaves those from before in force, as does a
-    /// store that does not answer. The log says so once.
+    /// Reads the tokens, and puts a newer list in force. After an older list, a broken one or a silent store the
+    /// present list stays in force. The log says so once.
     pub(crate) async fn look(&self) {
         let mut looks = self.looks.lock().await;
         let (trouble, problem) = match looks.cells.load(&[TOKENS.to_owned()]).await {
@@ -186,7 +188,7 @@ impl StoredTokens {
         Ok(())
     }
 
-    /// Looks at them every so often until it is dropped.
+    /// Looks periodically, until it is dropped.
     pub(crate) async fn watch(self: Arc<Self>) {
         loop {
             sleep(READ_EVERY).await;
@@ -207,7 +209,7 @@ mod tests {
     use crate::cells::{Fault, Memory};
     use lessor_access::SECRET_BYTES;
 
-    /// Adds a token that no other byte makes.
+    /// Adds a token made of `byte`.
     fn add(tokens: &mut Tokens, name: &str, byte: u8) -> Result<String, String> {
         let made = tokens.add(name, None, calendar(), &[byte; SECRET_BYTES]);
         made.map(|made| made.id).map_err(|error| error.to_string())
@@ -288,7 +290,7 @@ mod tests {
         change(&mut cells, |tokens| add(tokens, "a", 1)).await.expect("room");
         tokens.look().await;
         let newest = tokens.looks.lock().await.version.expect("there is one");
-        // Broken, older, gone.
+        // A broken list, older ones, and none.
         for (version, value) in
             [(newest + 1, &b"no list"[..]), (newest - 1, b""), (newest - 1, b" "), (7, b"")]
         {

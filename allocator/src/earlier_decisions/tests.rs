@@ -1,4 +1,4 @@
-//! Decisions are there in the next life, and give way to a file that says something new.
+//! Decisions outlive a restart, and give way to a file with new content.
 
 use super::*;
 use crate::config::Config;
@@ -25,7 +25,7 @@ fn config(limits: &[String]) -> Config {
     Config::parse(&limits.concat()).expect("valid")
 }
 
-/// A life of the registry that writes, by that file.
+/// Begins a life of the registry by that file, with a store.
 fn began(file: &Config) -> Registry {
     let mut registry = Registry::new(&file.limits, file.clocks, Past::None, NOW, 1);
     registry.begin_writing(0);
@@ -42,7 +42,7 @@ fn put_below(registry: &mut Registry, text: String, parent: Option<&str>) {
     registry.put(NOW, &limit, CarryOver::AsIs, false).expect("room");
 }
 
-/// Names and ceilings where the `file` says that, after `written`.
+/// Returns names and ceilings in a life with `file` after `written`, and the decisions that are dropped.
 fn after(file: &Config, written: &Written) -> (Vec<(String, u64)>, Vec<String>) {
     let (limits, dropped) = limits_with_overrides(&file.limits, &written.decisions);
     let known = Config { limits, ..file.clone() };
@@ -70,15 +70,15 @@ fn a_limit_is_what_it_was_put_as_until_the_file_says_something_new_of_it() {
     assert_eq!(batch.decisions.keys().collect::<Vec<_>>(), ["a", "c", "new"]);
     written.apply(&batch);
     assert_eq!(after(&file, &written), (named(&[("a", 100), ("b", 2), ("new", 7)]), vec![]));
-    // Of `b` something was said, and of the others nothing new.
+    // The file says something new of `b`, and nothing new of the others.
     assert_eq!(after(&said(1, 20), &written), (named(&[("a", 100), ("b", 20), ("new", 7)]), vec![]));
     let other = after(&said(10, 2), &written);
     assert_eq!(other, (named(&[("a", 10), ("b", 2), ("new", 7)]), vec!["a".to_owned()]));
-    // What is put as the file says it is nothing beside that.
+    // A limit that is put as the file has it needs no row.
     put(&mut registry, limit("a", 1));
     written.apply(&registry.write_down(NOW));
     assert_eq!(written.decisions.keys().collect::<Vec<_>>(), ["c", "new"]);
-    // The file says it, while it runs.
+    // The file adopts the limits while the registry runs.
     registry.file_says(&config(&[limit("a", 1), limit("b", 2), limit("new", 7)]).limits);
     written.apply(&registry.write_down(NOW));
     assert!(written.decisions.is_empty());
@@ -117,8 +117,7 @@ fn all_that_was_decided_is_written_once_more_by_the_next_life() {
     }
 }
 
-/// The bug: a top-up that a caller sent again, because the allocator had died before it answered, was made
-/// twice.
+/// The bug: a top-up was made twice if the allocator died before its answer and the caller sent it again.
 #[test]
 fn a_top_up_that_is_sent_again_after_a_restart_is_not_made_again() {
     let file = config(&[limit("a", 10)]);
@@ -137,13 +136,14 @@ fn a_top_up_that_is_sent_again_after_a_restart_is_not_made_again() {
     assert_eq!(top_up(&mut next), (Ok(false), Some(15)));
     let by = |registry: &mut Registry| registry.limit("a").expect("it is there").topped_up_as("march");
     assert_eq!(by(&mut next), Some(5));
-    // A store of before permits were written down knows the name.
+    // A store of an earlier version knows the name, but not the permits.
     let mut older = written.clone();
     older.decisions.get_mut("a").expect("it is there").topped_up_by.clear();
     let mut from_older = Registry::restored(&file.limits, file.clocks, &older, Gap::Counted, NOW, 4);
     from_older.take_decisions(&file.limits, &older, Gap::Counted, NOW);
     assert_eq!((by(&mut from_older), top_up(&mut from_older).0), (None, Ok(false)));
-    // Nor in a life that begins because the books broke, though it knows of no permit of it: they may be spent.
+    // The same holds in a life that begins because the books broke, though it has none of the added permits: they may
+    // be spent.
     let mut after = Registry::new(&file.limits, file.clocks, Past::Lost(NOW), NOW, 3);
     after.keep_decisions_of(&mut next, NOW);
     assert_eq!((by(&mut after), top_up(&mut after).0), (Some(5), Ok(false)));
@@ -160,11 +160,11 @@ fn what_does_not_fit_the_file_any_more_is_dropped_and_nothing_else() {
     written.apply(&registry.write_down(NOW));
     let all = named(&[("a", 1), ("b", 20), ("c", 4), ("later", 3), ("new", 2)]);
     assert_eq!(after(&file, &written), (all, vec![]));
-    // `b` is no more, and `new` can do without it, once `later` is there.
+    // `b` is gone. `new` does not need it, once `later` is there.
     let file = config(&[limit("a", 10), limit("c", 30)]);
     let most = named(&[("a", 10), ("c", 4), ("later", 3), ("new", 2)]);
     assert_eq!(after(&file, &written), (most, vec!["a".to_owned()]));
-    // What a version from after this one wrote.
+    // A row of a later version.
     let row = written.decisions.get_mut("c").and_then(|row| row.put.as_mut()).expect("it was put");
     row.limit = Some(serde_json::json!({ "rules": [], "later": 1 }));
     let (_, dropped) = limits_with_overrides(&file.limits, &written.decisions);

@@ -1,5 +1,6 @@
-//! A Unix socket at a path. What a dead process left there is replaced; what a live one listens on, and what is no socket, is left
-//! as it is. A file beside it, locked as long as the process lives, keeps two processes from replacing each other's.
+//! A Unix socket at a path. The socket of a dead process is replaced; the socket of a live one, and anything else, is
+//! left as it is. A lock file beside it, held while the process lives, keeps two processes from replacing each other's
+//! socket.
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -11,29 +12,29 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
 use std::path::{Path, PathBuf};
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
-/// Its user and its group connect.
+/// Access mode: its user and its group may connect.
 const MODE: u32 = 0o660;
 
-/// A socket that is listened on. It is removed when this is dropped, if it is still the one that was made.
+/// A listening socket. Dropping this removes its file, if that is still the one that was made.
 #[derive(Debug)]
 pub(super) struct Socket {
-    // Dropped in this order: it is gone before connections to it are refused, and locked until then.
+    // Dropped in this order: the file goes before connections are refused, and the lock last.
     made: Made,
     listener: UnixListener,
     _lock: Lock,
 }
 
 impl Socket {
-    /// The one at `path`, with so many connections that wait to be accepted.
+    /// Listens at `path`, with at most `backlog` connections that wait to be accepted.
     ///
     /// # Errors
-    /// If another process listens there, something that is no socket is there, or none can be made.
+    /// If another process listens there, something else is there, or no socket can be made.
     pub(super) fn listen(path: &Path, backlog: u32) -> io::Result<Self> {
         let lock = Lock::of(path)?;
         clear(path)?;
         let socket = UnixSocket::new_stream()?;
         socket.bind(path)?;
-        // Until it listens, none can connect: what the umask allows for this moment does not matter.
+        // Before it listens no peer can connect, so the mode that the umask gave it until now does not matter.
         let made = Made::of(path)?;
         Ok(Socket { made, listener: socket.listen(backlog)?, _lock: lock })
     }
@@ -42,7 +43,7 @@ impl Socket {
         &self.made.path
     }
 
-    /// The next connection. Cancel-safe.
+    /// Waits for the next connection. Cancel-safe.
     pub(super) async fn accept(&self) -> io::Result<UnixStream> {
         self.listener.accept().await.map(|(stream, _)| stream)
     }
@@ -52,7 +53,7 @@ fn wrong(kind: ErrorKind, problem: &'static str) -> io::Error {
     io::Error::new(kind, problem)
 }
 
-/// Removes the socket of a dead process at `path`, if one is there.
+/// Removes the socket of a dead process at `path`, if there is one.
 fn clear(path: &Path) -> io::Result<()> {
     let file = match path.symlink_metadata() {
         Ok(file) => file,
@@ -65,7 +66,7 @@ fn clear(path: &Path) -> io::Result<()> {
             "what is there is no socket, and is left as it is: name another path, or remove it",
         ));
     }
-    // One whose peers wait to be accepted would keep this one waiting, too.
+    // Connecting to a socket with a full backlog would block.
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     match connect(&probe, &SocketAddrUnix::new(path)?) {
@@ -80,14 +81,14 @@ fn clear(path: &Path) -> io::Result<()> {
 #[derive(Debug)]
 struct Made {
     path: PathBuf,
-    /// Its device and its number there.
+    /// Its device and its inode.
     id: (u64, u64),
 }
 
 impl Made {
-    /// The one that was just made at `path`; it gets its mode.
+    /// Takes the socket that was just made at `path`, and sets its mode.
     fn of(path: &Path) -> io::Result<Self> {
-        // No link is followed, whatever is there by now.
+        // Follows no link, whatever is at the path by now.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty())?;
         let found = rustix::fs::fstat(&file)?;
@@ -119,7 +120,7 @@ struct Lock {
 }
 
 impl Lock {
-    /// The lock of the socket at `path` is the file beside it with the ending `.lock`.
+    /// Locks the socket at `path` by the file beside it that ends in `.lock`.
     fn of(path: &Path) -> io::Result<Self> {
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
@@ -129,7 +130,7 @@ impl Lock {
         options.write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
         let file = options.open(&path)?;
         let is_taken = match file.try_lock() {
-            // It may have been removed by the process that had it, and made again by another one.
+            // The process that had the lock may have removed its file, and another one made it again.
             Ok(()) => id(&path) != Some(file.metadata().map(|file| (file.dev(), file.ino()))?),
             Err(TryLockError::WouldBlock) => true,
             Err(TryLockError::Error(error)) => return Err(error),
@@ -149,7 +150,7 @@ impl Drop for Lock {
     }
 }
 
-/// The device and the number of what is at `path`, be it a link.
+/// Returns device and inode of what is at `path`; a link is not followed.
 fn id(path: &Path) -> Option<(u64, u64)> {
     path.symlink_metadata().ok().map(|file| (file.dev(), file.ino()))
 }
@@ -178,7 +179,7 @@ mod tests {
         }
     }
 
-    /// The one of a process that died is replaced; the one of a live process is not, even if it accepts no more.
+    /// The socket of a dead process is replaced. The socket of a live process is not, even if its backlog is full.
     #[tokio::test]
     async fn what_a_live_process_listens_on_stays() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -198,14 +199,14 @@ mod tests {
         };
         let socket = Socket::listen(&path, 1).expect("it is stale");
         assert_eq!(refused(&path), "another process listens there", "of a process of its own kind");
-        // Put there since then, it is no more this one's to remove.
+        // A file that was put there since is not removed.
         std::fs::remove_file(&path).expect("it is there");
         std::fs::write(&path, "mine").expect("written");
         drop(socket);
         assert_eq!(std::fs::read_to_string(&path).expect("it is there"), "mine");
     }
 
-    /// Two processes that find the same stale socket at once would replace each other's without it.
+    /// Without the lock, two processes that find a stale socket at once would replace each other's.
     #[tokio::test]
     async fn one_process_at_a_time_makes_a_socket() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -232,7 +233,7 @@ mod tests {
             assert!(at(name).symlink_metadata().is_ok(), "{name}");
         }
         assert!(at("stale").symlink_metadata().is_ok() && !at("nothing").exists());
-        // Nor is a link followed to lock something.
+        // No link is followed for the lock file either.
         symlink(at("file"), at("a.lock")).expect("a link");
         assert!(Socket::listen(&at("a"), 1).is_err());
         assert!(Socket::listen(&at("no/folder"), 1).is_err());

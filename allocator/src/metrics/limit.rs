@@ -1,16 +1,16 @@
-//! What Prometheus sees of one limit: the sums over its pools, as they are at the scrape.
+//! Metrics of one limit: sums over its pools, as they are at the scrape.
 
 use lessor_ledger::registry::limit::{Answered, Disagreed, Figures};
 use lessor_ledger::sizing::Scarcity;
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 
-/// Nodes that are told apart by what they hold of a limit; all others are counted together.
+/// Ranks of single nodes; all other nodes are counted together.
 pub(crate) const PLACES: usize = 5;
 
-/// What the node in each place holds, the first first, and what all others hold.
+/// Permits held by the node of each rank, highest first, and by all others.
 pub(crate) type Ranks = [u64; PLACES + 1];
 
-/// The same in words.
+/// The labels of [`Ranks`].
 const RANKS: [&str; PLACES + 1] = ["1", "2", "3", "4", "5", "rest"];
 
 /// The metrics of one limit.
@@ -45,7 +45,7 @@ pub(super) struct LimitMetrics {
 }
 
 impl LimitMetrics {
-    /// Those of the limit called `name`, at zero.
+    /// Registers the metrics of the limit `name`, at zero.
     pub(super) fn new(name: String) -> Self {
         let outcomes = Answered::default().by_outcome().into_iter();
         let asks = outcomes
@@ -86,7 +86,7 @@ impl LimitMetrics {
         }
     }
 
-    /// The limit is no more. What was counted stays counted.
+    /// Zeroes the gauges of a removed limit. Its counters keep their values.
     pub(super) fn clear(&self) {
         let gauges = [&self.ceiling, &self.available, &self.outstanding, &self.pools, &self.lessees];
         let gauges = gauges.into_iter().chain([&self.quarantine, &self.paused, &self.blocked]);
@@ -95,14 +95,14 @@ impl LimitMetrics {
         self.time_to_empty.set(f64::INFINITY);
     }
 
-    /// Takes over what its nodes hold; `NaN` for a limit that was not looked at.
+    /// Publishes the ranks; `NaN` if the limit was not looked at.
     pub(super) fn rank(&self, ranks: Option<&Ranks>) {
         for (index, gauge) in self.ranks.iter().enumerate() {
             gauge.set(ranks.map_or(f64::NAN, |ranks| ranks[index] as f64));
         }
     }
 
-    /// Takes over `figures`.
+    /// Publishes `figures`.
     pub(super) fn publish(&self, figures: &Figures) {
         let sums = &figures.sums;
         self.ceiling.set(figures.ceiling as f64);
@@ -123,7 +123,7 @@ impl LimitMetrics {
         self.shadow_refused.absolute(sums.shadow_refused);
         self.withheld.set(sums.withheld as f64);
         self.vendor_pauses.set(sums.vendor_pauses as f64);
-        // What is not to be expected takes for ever.
+        // A pool that is not expected to become empty never does.
         let empty = figures.forecast.time_to_empty.map_or(f64::INFINITY, |wait| wait.as_secs_f64());
         self.time_to_empty.set(empty);
         for (gauge, (_, pools)) in self.states.iter().zip(figures.by_standing()) {

@@ -1,5 +1,4 @@
-//! What Prometheus sees of a store that several allocators share: how often it is asked to swap, and how long that takes. Also
-//! how often another allocator was faster.
+//! Metrics of a shared store: how many swaps it does, how long they take, and how often another allocator was faster.
 
 use lessor_ledger::overrides::Version;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
@@ -17,7 +16,7 @@ pub(crate) struct RootMetrics {
 }
 
 impl RootMetrics {
-    /// All of them, at zero.
+    /// Registers all of them, at zero.
     pub(super) fn new() -> Self {
         let swaps = |result: &'static str| counter!("lessor_store_swaps_total", "result" => result);
         RootMetrics {
@@ -31,31 +30,31 @@ impl RootMetrics {
         }
     }
 
-    /// So many swaps were done in `took`, and so many came too late.
+    /// Records a batch that took `took`: swaps that were done, and swaps that came too late.
     pub(crate) fn swapped(&self, done: usize, late: usize, took: Duration) {
         self.done.increment(done as u64);
         self.late.increment(late as u64);
         self.seconds.record(took);
     }
 
-    /// So many allocators have signed lately, this one among them.
+    /// Sets the number of allocators that signed lately, this one among them.
     pub(crate) fn allocators(&self, allocators: usize) {
         self.allocators.set(allocators as f64);
     }
 
-    /// It goes by this configuration.
+    /// Sets the version of the configuration in force.
     pub(crate) fn config_is(&self, version: Version) {
         self.config_version.set(version.file as f64);
         self.config_serial.set(version.serial as f64);
     }
 
-    /// Counts `swaps` of which this allocator does not know whether they were done.
+    /// Counts `swaps` of unknown outcome.
     pub(crate) fn failed(&self, swaps: usize) {
         self.failed.increment(swaps as u64);
     }
 }
 
-/// What they are, for people.
+/// Describes the metrics for `/metrics`.
 pub(super) fn describe() {
     use metrics::{describe_counter, describe_gauge, describe_histogram};
     describe_counter!(

@@ -1,4 +1,4 @@
-//! What Prometheus sees of the store: whether it can be written, how long that takes, and how much it is.
+//! Metrics of the store: whether it can be written, how long that takes, and how much is written.
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(crate) struct StoreMetrics {
 }
 
 impl StoreMetrics {
-    /// All of them, at zero.
+    /// Registers all of them, at zero.
     pub(super) fn new() -> Self {
         StoreMetrics {
             commits: ["ok", "failed"]
@@ -25,7 +25,7 @@ impl StoreMetrics {
         }
     }
 
-    /// A batch with so many `pools` took `span`, and is durable or not.
+    /// Records a batch of `pools` that took `span`, and whether it is durable.
     pub(crate) fn written(&self, pools: usize, span: Duration, is_durable: bool) {
         self.commits[usize::from(!is_durable)].increment(1);
         self.failing.set(f64::from(u8::from(!is_durable)));
@@ -35,13 +35,13 @@ impl StoreMetrics {
         }
     }
 
-    /// So many pools go on from where an earlier life left them.
+    /// Sets the number of pools that resume an earlier life.
     pub(crate) fn restored(&self, pools: usize) {
         self.restored.set(pools as f64);
     }
 }
 
-/// What they are, for people.
+/// Describes the metrics for `/metrics`.
 pub(super) fn describe() {
     use metrics::{describe_counter, describe_gauge, describe_histogram};
     describe_counter!(

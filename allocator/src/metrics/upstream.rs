@@ -1,4 +1,4 @@
-//! What Prometheus sees of an allocator that this one leases from: whether it answers, how fast, and with what.
+//! Metrics of an upstream: whether it answers, how fast, and with what.
 
 use crate::config::Upstream;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
@@ -14,20 +14,20 @@ pub(crate) struct UpstreamMetrics {
     stands: Arc<Mutex<Stands>>,
 }
 
-/// How things stand with an upstream.
+/// The state of an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stands {
     /// It was not asked yet.
     #[default]
     Unasked,
-    /// It answered when it was asked last.
+    /// It answered the last exchange.
     Up,
-    /// It did not.
+    /// It did not answer the last exchange.
     Down,
 }
 
 impl UpstreamMetrics {
-    /// All of them, at zero.
+    /// Registers all of them, at zero.
     pub(crate) fn new(upstream: &Upstream) -> Self {
         let name = || upstream.as_str().to_owned();
         let exchanges = |result: &'static str| counter!("lessor_upstream_exchanges_total", "upstream" => name(), "result" => result);
@@ -40,7 +40,7 @@ impl UpstreamMetrics {
         }
     }
 
-    /// It answered after `took`.
+    /// Records an exchange that was answered after `took`.
     pub(crate) fn exchanged(&self, took: Duration) {
         self.exchanges[0].increment(1);
         self.seconds.record(took);
@@ -48,7 +48,7 @@ impl UpstreamMetrics {
         self.note(Stands::Up);
     }
 
-    /// It did not.
+    /// Records an exchange that was not answered.
     pub(crate) fn failed(&self) {
         self.exchanges[1].increment(1);
         self.up.set(0.0);
@@ -59,18 +59,18 @@ impl UpstreamMetrics {
         *self.stands.lock().unwrap_or_else(PoisonError::into_inner) = stands;
     }
 
-    /// Where it can be read how things stand.
+    /// Returns a handle of the state.
     pub(super) fn stands(&self) -> Arc<Mutex<Stands>> {
         self.stands.clone()
     }
 
-    /// So many answers in it were of no use.
+    /// Counts answers for single pools that were of no use.
     pub(crate) fn unfit(&self, answers: usize) {
         self.unfit.increment(answers as u64);
     }
 }
 
-/// What they are, for people.
+/// Describes the metrics for `/metrics`.
 pub(super) fn describe() {
     use metrics::{describe_counter, describe_gauge, describe_histogram};
     describe_counter!(

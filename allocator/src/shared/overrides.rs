@@ -1,4 +1,4 @@
-//! Limits change here, by the file and by the overrides of a shared store. Tasks that read either come here, in any order.
+//! Changes limits by the file and by the overrides of a shared store. Tasks that read either call this in any order.
 
 use super::Shared;
 use crate::config::{Config, LimitConfig, StoreConfig, Upstream};
@@ -8,17 +8,17 @@ use lessor_protocol::push::{Became, Event, Kind};
 use std::collections::BTreeSet;
 
 impl Shared {
-    /// Whether limits are those of a store that several allocators share.
+    /// Whether several allocators share the store of the limits.
     pub(crate) fn is_sharing(&self) -> bool {
         matches!(self.config.server.store, StoreConfig::Shared(_))
     }
 
-    /// Whether it is known which limits there are.
+    /// Whether all limits are known.
     pub(crate) fn knows_limits(&self) -> bool {
         !self.is_sharing() || self.shared_store_status.has_limits()
     }
 
-    /// Whether the file allows that a limit is leased from `upstream` that is put over the API.
+    /// Whether the file allows a limit that is put over the API to lease from `upstream`.
     pub(crate) fn allows(&self, upstream: &Upstream) -> bool {
         let is_it = |limit: &LimitConfig| limit.upstream.as_ref() == Some(upstream);
         let in_file = || match self.is_sharing() {
@@ -28,7 +28,7 @@ impl Shared {
         self.config.server.upstreams.contains(upstream) || in_file()
     }
 
-    /// Limits become what the overrides of the store say, where neither the file nor an override that is known is newer.
+    /// Applies overrides of the store, unless the file or a known override is newer.
     pub(crate) fn follow_overrides(&self, there: &LimitOverrides) {
         let mut overrides = self.shared_store_status.overrides();
         let unusable = overrides.follow(there);
@@ -60,10 +60,10 @@ impl Shared {
         self.tell_of(&changes, &new);
     }
 
-    /// The file says `config` from now on. Overrides hold on, unless the version of the file is higher than theirs.
+    /// Applies the file `config`. Overrides stay in force, unless the version of the file is higher than theirs.
     ///
     /// # Errors
-    /// If both do not fit together. Nothing changes then.
+    /// If both do not fit together. Then nothing changes.
     pub(crate) fn file_is(&self, config: &Config) -> Result<Changes, Unfit> {
         let mut overrides = self.shared_store_status.overrides();
         let mut next = overrides.clone();
@@ -76,7 +76,7 @@ impl Shared {
         Ok(changes)
     }
 
-    /// The limits that would go if the file said `config`, as they are now, where it said `last` before.
+    /// Returns the limits in force that would go with the file `config`. `last` are the limits of the file before.
     pub(crate) fn missing_in(&self, config: &Config, last: &[LimitConfig]) -> Vec<LimitConfig> {
         if self.is_sharing() {
             let overrides = self.shared_store_status.overrides();
@@ -90,10 +90,10 @@ impl Shared {
         last.iter().filter(is_missing).cloned().collect()
     }
 
-    /// All of these happen in one step, or none. Returns the names of those that are new.
+    /// Applies all changes in one step, or none. Returns the names of limits that are new.
     ///
     /// # Errors
-    /// If they do not fit what there is.
+    /// If they do not fit the other limits.
     pub(crate) fn apply(&self, changes: &Changes) -> Result<BTreeSet<String>, Unfit> {
         let gone: Vec<&str> = changes.gone.iter().map(String::as_str).collect();
         let put: Vec<_> = changes.put.iter().collect();
@@ -106,14 +106,14 @@ impl Shared {
         })
     }
 
-    /// A new life begins with these limits. The caller holds the lock of the allocator under which they changed, so the next change
-    /// comes after.
+    /// Records the changes for a new life. The caller still holds the lock under which the limits changed, so the next
+    /// change comes after.
     fn have_changed(&self, changes: &Changes) {
         changes.gone.iter().for_each(|name| self.limit_was_removed(name));
         changes.put.iter().for_each(|limit| self.limit_was_put(limit));
     }
 
-    /// Listeners hear of each change, of which these limits are `new`.
+    /// Publishes each change. `new` are the limits that did not exist before.
     pub(crate) fn tell_of(&self, changes: &Changes, new: &BTreeSet<String>) {
         let gone = changes.gone.iter().map(|name| (name.as_str(), Some(Became::Gone)));
         let put = changes.put.iter().map(|limit| limit.name.as_str());
@@ -124,7 +124,7 @@ impl Shared {
     }
 }
 
-/// The names of limits that come with `changes`, and are not there yet.
+/// Returns the names of limits that `changes` put, and that do not exist yet.
 fn new(registry: &mut Registry, changes: &Changes) -> BTreeSet<String> {
     let names = changes.put.iter().map(|limit| limit.name.as_str());
     names.filter(|name| registry.limit(name).is_none()).map(str::to_owned).collect()
@@ -173,7 +173,7 @@ mod tests {
         for (name, became) in [("b", Some(Became::Gone)), ("c", Some(Became::New))] {
             assert_eq!(listener.next().await, Some(Event { became, ..Event::of(Kind::Changed, name) }));
         }
-        // Who has read the store before comes late.
+        // A task that read the store earlier comes late.
         shared.follow_overrides(&before);
         assert_eq!(names(&shared), ["a", "c"]);
         let bug = catch_unwind(AssertUnwindSafe(|| shared.with(|_, _| panic!("a bug, for the test"))));
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!((version("a"), version("c")), (Version::of_file(1), Version { file: 1, serial: 2 }));
     }
 
-    /// Two operators, neither of whom could know of the other: the store had lost what the first one had put.
+    /// Two operators who could not know of each other: the store had lost the limit of the first one.
     #[tokio::test]
     async fn what_leads_in_a_circle_lends_nothing_and_keeps_no_caller_waiting() {
         let shared = Shared::new(config(STORE, &[("a", 1), ("b", 1), ("c", 1)]), true);
@@ -211,7 +211,7 @@ mod tests {
         AskBody::of(limit, None, Ask::default())
     }
 
-    /// A file with a higher version drops what was put over the API before. That, too, takes an operator who asks.
+    /// A file with a higher version drops earlier limits of the API. That, too, only happens if an operator asks.
     #[test]
     fn what_a_shared_file_no_longer_has_stays_until_an_operator_asks() {
         let shared = Arc::new(Shared::new(config(STORE, &[("a", 1), ("b", 1)]), true));

@@ -1,4 +1,4 @@
-//! How it is served: which peers are let in, and where their decisions are written down. A server says so once, before its first peer.
+//! How the server is run: the peers that are let in, and where decisions are written. Set once, before the first peer.
 
 use super::Shared;
 use crate::access::Access;
@@ -8,32 +8,32 @@ use crate::http::Bodies;
 use crate::memory::ShortMemory;
 use crate::open_secrets::OpenSecrets;
 
-/// What stands wrong with the machine that it runs on, as it was found last.
+/// Problems of the machine, as found at the last look.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
-    /// Files of secrets that all can read.
+    /// Files of secrets that every user can read.
     pub(crate) open_secrets: OpenSecrets,
     pub(crate) short_memory: ShortMemory,
 }
 
 impl Shared {
-    /// Where it lets in any peer of another machine.
+    /// Addresses that let in any peer of another machine.
     pub(crate) fn exposures(&self) -> &[Exposure] {
         self.exposures.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Who may do what; `None` if no identity is asked for, or what proves one was not read yet.
+    /// Identities and their rights; `None` if no identity is required, or the rights were not read yet.
     pub(crate) fn access(&self) -> Option<&Access> {
         self.access.get()
     }
 
-    /// That is who may do what from now on.
+    /// Sets the identities and their rights.
     pub(crate) fn lets_in(&self, access: Access) {
         // A server serves once.
         let _ = self.access.set(access);
     }
 
-    /// Where decisions are written down.
+    /// The audit log.
     pub(crate) fn audit(&self) -> &Audit {
         &self.audit
     }
@@ -43,12 +43,12 @@ impl Shared {
         &self.bodies
     }
 
-    /// What stands wrong with its machine.
+    /// Problems of the machine.
     pub(crate) fn standing(&self) -> &Standing {
         &self.standing
     }
 
-    /// It serves so from now on.
+    /// Sets the exposed addresses.
     pub(crate) fn is_exposed(&self, exposures: Vec<Exposure>) {
         // A server serves once.
         let _ = self.exposures.set(exposures);

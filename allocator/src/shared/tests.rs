@@ -1,4 +1,4 @@
-//! What is told of limits, as listeners hear it.
+//! Crashes of the core, suspensions of a shared store, and events of limits that are below others.
 
 use super::*;
 use lessor_ledger::overrides::Decision;
@@ -24,8 +24,8 @@ fn a_panic_in_the_core_is_a_crash_and_not_the_end() {
     }
 }
 
-/// One that had the allocator beside others: those that come after it find a new life, and those that have it with it see nothing
-/// of books that are half written.
+/// A panic beside other exchanges: later exchanges find a new life, and concurrent ones see no books that are half
+/// written.
 #[test]
 fn a_panic_in_an_exchange_beside_others_is_a_crash_too() {
     let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
@@ -43,7 +43,7 @@ fn a_panic_in_an_exchange_beside_others_is_a_crash_too() {
     assert_eq!(shared.with(|registry, now| registry.quarantined(now).len()), 1);
 }
 
-/// The head that a task has just read may be older than what an operator has decided meanwhile.
+/// The head that a task has just read may be older than a decision that an operator has made meanwhile.
 #[test]
 fn a_suspension_is_not_undone_by_a_task_that_read_the_store_before() {
     let text = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n\
@@ -67,7 +67,7 @@ fn a_suspension_is_not_undone_by_a_task_that_read_the_store_before() {
     assert!(!is_paused());
 }
 
-/// The store goes on where the books broke: what comes after is durable, and says that all was lost.
+/// The store outlives broken books: later grants are durable, and the store says that the earlier books were lost.
 #[tokio::test]
 async fn a_panic_in_the_core_leaves_a_store_that_is_written() {
     let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1d\" }]";
