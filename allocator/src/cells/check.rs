@@ -1,9 +1,9 @@
-//! What no store is asked to do, whichever it is: all of them take and refuse the same.
+//! Checks of calls, the same for all kinds of stores.
 
 use super::{BATCH_BYTES_MAX, BATCH_MAX, CellsError, NAME_MAX, Swap, VALUE_MAX};
 use std::collections::HashSet;
 
-/// Characters of a prefix.
+/// Longest prefix, in characters.
 const PREFIX_MAX: usize = 32;
 
 pub(crate) fn prefix(prefix: &str) -> Result<(), CellsError> {
@@ -39,7 +39,7 @@ pub(super) fn swaps(swaps: &[Swap]) -> Result<(), CellsError> {
     Ok(())
 }
 
-/// Whether a value may be as long as that, be it on the way there or back.
+/// Checks the length of a value, written or read.
 pub(super) fn value(name: &str, length: usize) -> Result<(), CellsError> {
     if length > VALUE_MAX {
         return Err(CellsError::Invalid(format!(

@@ -1,5 +1,5 @@
-//! Cells in etcd, by its JSON gateway: each a key with its version first. A batch is one transaction, which looks in the same
-//! step whether the store is on the timeline that it was.
+//! Cells in etcd, over its JSON gateway: each is a key whose value begins with the version. A batch is one transaction,
+//! which also checks that the store is still on the same timeline.
 
 mod endpoints;
 mod gateway;
@@ -21,21 +21,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How often the mark of the timeline is looked for that is made if there is none. Each time an operator may delete it.
+/// Attempts to read the mark of the timeline, which is made if there is none. Each time an operator may delete it.
 const MARKS_MAX: usize = 3;
 
-/// Bytes of an answer: of its head, and of each cell. A value may be as long as a server takes it by default, 1.5 MiB, so that
-/// one that is no cell is told by its name.
+/// Largest answer, in bytes: its head, and each cell. A value may have the size that a server accepts by default, 1.5
+/// MiB, so that a value that is no cell is reported by name.
 const ANSWER_MAX: usize = 64 << 10;
 const CELL_ANSWER_MAX: usize = VALUE_MAX * 9 / 4;
 
-/// What all handles on the cells of one etcd share.
+/// The part that all handles on one etcd share.
 struct Shared {
     place: EtcdPlace,
     config: CellsConfig,
     tls: Option<Encryptor>,
     keys: Keys,
-    /// Whether the members that the URL names were compared.
+    /// Whether the members that the URL names were found to be of one cluster.
     are_one: AtomicBool,
     seen: Mutex<Seen>,
 }
@@ -49,7 +49,7 @@ impl Shared {
         what(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How long one member may take until it is connected: there is time for others after one that stands still.
+    /// Longest time to connect to one member: after one that hangs there is time for others.
     fn connect_max(&self) -> Duration {
         match self.place.hosts.len() {
             1 => self.config.timeout,
@@ -65,10 +65,9 @@ impl Shared {
 /// See [`Cells`](super::Cells).
 pub struct Etcd {
     shared: Arc<Shared>,
-    /// What is connected, and has answered all that it was asked.
+    /// The connection, if it has answered everything that it was asked.
     line: Option<Line>,
-    /// Which of the hosts is asked first when it is to be connected: the last one that answered, or the one after the last one
-    /// that did not.
+    /// The host that is tried first on connecting: the last one that answered, or the one after the last that did not.
     endpoint: usize,
 }
 
@@ -105,7 +104,8 @@ impl Etcd {
         Ok(self.load(&[]).await?.0)
     }
 
-    /// Cells of one transaction are of one instant. Of several transactions, the last cell is read last.
+    /// Loads cells. Those of one transaction are of one instant. If there are several transactions, the last cell is
+    /// read last.
     pub(super) async fn load(
         &mut self,
         names: &[String],
@@ -137,7 +137,7 @@ impl Etcd {
         Ok((timeline, cells))
     }
 
-    /// One transaction. It makes the mark of the timeline if there is none.
+    /// Loads cells in one transaction. Makes the mark of the timeline if there is none.
     async fn load_part(&mut self, names: &[String]) -> Result<(Timeline, Vec<Option<Cell>>), CellsError> {
         let txn = self.shared.keys.load(names);
         for _ in 0..MARKS_MAX {
@@ -181,7 +181,7 @@ impl Etcd {
         outcome::of_batch(outcomes.into_iter())
     }
 
-    /// One transaction: what each swap of it answered.
+    /// Does swaps in one transaction, and returns the answer to each.
     async fn swap_part(
         &mut self,
         timeline: &Timeline,
@@ -197,7 +197,7 @@ impl Etcd {
                 None => self.moved(timeline).await,
             });
         }
-        // It has the mark, and may be a copy.
+        // A copy of the store has the same mark.
         if answer.header.cluster_id != cluster {
             return Err(became_another());
         }
@@ -205,7 +205,7 @@ impl Etcd {
         txn::of_swaps(answer.responses, swaps.len())
     }
 
-    /// Says which timeline the store is on, which is not this one.
+    /// Returns an error with the timeline that the store is on, which is not `timeline`.
     async fn moved(&mut self, timeline: &Timeline) -> CellsError {
         match self.load_all(&[]).await {
             Ok((found, _)) if found != *timeline => CellsError::Moved { found },
@@ -214,13 +214,13 @@ impl Etcd {
         }
     }
 
-    /// Puts another mark in the place of one whose store has lost something. From then on no swap of the old timeline is done.
+    /// Replaces the mark of a store that has lost something. From then on no swap of the old timeline is done.
     async fn begin_anew(&mut self) -> Result<(), CellsError> {
         let Some(lost) = self.shared.seen(|seen| seen.lost()) else { return Ok(()) };
         let line = self.connected().await?;
         let cluster = line.cluster;
         self.line = Some(line);
-        // Another cluster may have taken its place: that is another timeline anyway.
+        // Another cluster may have taken the place of that one, which is another timeline anyway.
         if let Some(mark) = seen::mark_of(&lost, cluster) {
             let txn = self.shared.keys.renew_mark(mark, &seen::draw_mark());
             self.exchange(&txn, 0).await?;
@@ -235,15 +235,15 @@ impl Etcd {
         })
     }
 
-    /// The answer to a transaction that reads at most `cells` cells. It is sent once: only where it is known that nothing was
-    /// done it is sent again.
+    /// Sends a transaction that reads at most `cells` cells, and returns the answer. It is sent again only if certainly
+    /// nothing was done.
     async fn exchange(&mut self, txn: &Txn, cells: usize) -> Result<TxnAnswer, CellsError> {
         let body = serde_json::to_vec(txn).map_err(|error| CellsError::Invalid(error.to_string()))?;
         let (body, limit) = (Bytes::from(body), ANSWER_MAX + cells * CELL_ANSWER_MAX);
         let mut is_old = self.line.is_some();
         loop {
             let mut line = self.connected().await?;
-            // Unless it answers, another one is asked next.
+            // If this member does not answer, another one is asked next.
             self.endpoint = line.endpoint + 1;
             match line.ask(&self.shared, TXN, body.clone(), limit).await {
                 Err(Broken::NotSent(_)) if is_old => {
@@ -272,8 +272,8 @@ impl Etcd {
         self.line = Some(line);
     }
 
-    /// The connection that there is, or another one. A connection that was closed while it was unused is no reason to fail:
-    /// nothing was asked over it.
+    /// Returns the present connection, or a new one. A connection that was closed while unused is no error: nothing was
+    /// asked over it.
     async fn connected(&mut self) -> Result<Line, CellsError> {
         match self.line.take().filter(|line| !line.is_over()) {
             Some(line) => Ok(line),

@@ -1,17 +1,18 @@
-//! Cells in this process: what the other stores do, in a map. For tests and simulators, which can make it fail.
+//! Cells in the memory of this process, with the same behaviour as other stores. For tests and simulators, which can
+//! make calls fail.
 
 use super::{Cell, CellsError, Swap, Swapped, Table, Timeline};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What becomes of a call of a [`Memory`] that was told to fail.
+/// The fate of a call of a [`Memory`] that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It goes through.
+    /// The call succeeds.
     None,
-    /// The call is not done, and the caller gets an error that does not say so.
+    /// The call is not done, and the caller gets an error of unknown outcome.
     Lost,
-    /// The call is done, and the caller gets an error that does not say so.
+    /// The call is done, and the caller gets an error of unknown outcome.
     AnswerLost,
 }
 
@@ -25,22 +26,22 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// No cells yet, on a timeline that no other has.
+    /// Makes an empty table, on a timeline of its own.
     pub fn new() -> Self {
         Memory::of(Table::new(Timeline::new(format!("{:016x}", random()))))
     }
 
-    /// These cells.
+    /// Makes a handle on the cells of `table`.
     pub fn of(table: Table) -> Self {
         Memory { table: Arc::new(Mutex::new(table)), faults: None }
     }
 
-    /// The same cells, through a handle whose calls become of what `next` says before each.
+    /// Returns another handle on the same cells. `next` decides the fate of each of its calls.
     pub fn failing(&self, next: impl FnMut() -> Fault + Send + 'static) -> Self {
         Memory { table: Arc::clone(&self.table), faults: Some(Arc::new(Mutex::new(next))) }
     }
 
-    /// Looks at the cells, or does with them what no caller of a store can.
+    /// Calls `look` with the table, which may do what no caller of a store can.
     pub fn with<T>(&self, look: impl FnOnce(&mut Table) -> T) -> T {
         look(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -31,21 +31,21 @@ use lessor_protocol::Moment;
 use lessor_protocol::clock::wall;
 use std::time::Duration;
 
-/// Where cells are, and what is asked of that place.
+/// The store of the cells, and the demands on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellsConfig {
     /// Which store.
     pub url: StoreUrl,
     /// The password, if the URL has none. Never shown.
     pub password: Option<Password>,
-    /// What the names of keys or tables begin with: letters, digits, `_`, `-` and `.`, at most 32 of them.
+    /// Prefix of keys or tables: letters, digits, `_`, `-` and `.`, at most 32 of them.
     pub prefix: String,
-    /// On so many replicas a swap must be before it is done. None may be asked for of etcd, where a majority always has it.
+    /// Replicas that must have a swap before it counts as done. Zero for etcd, where a majority always has it.
     pub replicas: u32,
-    /// Whether it must be synced to a disk before it is done. PostgreSQL and etcd always do that; Redis only if
-    /// it is told to.
+    /// Whether a swap must be synced to a disk before it counts as done. PostgreSQL and etcd always do that; Redis only
+    /// if told to.
     pub synced: bool,
-    /// No call takes longer.
+    /// Time-out of a call.
     pub timeout: Duration,
 }
 
@@ -53,10 +53,10 @@ impl CellsConfig {
     /// The default of `prefix`.
     pub const PREFIX: &str = "lessor";
 
-    /// The default of `timeout`: many round trips across a region, and short beside the terms that wait for it.
+    /// The default of `timeout`: many round trips across a region, and short compared to the terms that wait for it.
     pub const TIMEOUT: Duration = Duration::from_millis(500);
 
-    /// The store at `url`, with the defaults of all else.
+    /// Makes the configuration of the store at `url`, with defaults for all else.
     pub fn new(url: StoreUrl) -> Self {
         CellsConfig {
             url,
@@ -69,8 +69,9 @@ impl CellsConfig {
     }
 }
 
-/// A handle on the cells of a store: one connection (of a cluster, one for each master), one call at a time. It connects when it is used, and again after
-/// each call that failed. A call that was dropped before its end is one that failed: what it asked for may be done.
+/// A handle on the cells of a store, with one connection (to a cluster: one for each master) and one call at a time. It
+/// connects when it is used, and again after a call that failed. A call whose future is dropped counts as failed: it
+/// may have been done.
 #[derive(Debug)]
 pub enum Cells {
     /// In this process.
@@ -86,7 +87,7 @@ pub enum Cells {
 }
 
 impl Cells {
-    /// A handle that is not connected yet.
+    /// Makes a handle that is not connected yet.
     pub fn new(config: &CellsConfig) -> Result<Self, CellsError> {
         check::prefix(&config.prefix)?;
         match &config.url.place {
@@ -98,14 +99,14 @@ impl Cells {
         }
     }
 
-    /// A handle that is connected: the store is there, and fit for what is asked of it.
+    /// Makes a connected handle: the store is there, and fit for the demands on it.
     pub async fn connect(config: &CellsConfig) -> Result<Self, CellsError> {
         let mut cells = Self::new(config)?;
         cells.timeline().await?;
         Ok(cells)
     }
 
-    /// Another handle on the same store, with a connection of its own.
+    /// Makes another handle on the same store, with its own connection.
     pub fn another(&self) -> Self {
         match self {
             Cells::Memory(memory) => Cells::Memory(memory.clone()),
@@ -116,7 +117,7 @@ impl Cells {
         }
     }
 
-    /// Which timeline the store is on.
+    /// Returns the timeline that the store is on.
     pub async fn timeline(&mut self) -> Result<Timeline, CellsError> {
         match self {
             Cells::Memory(memory) => memory.timeline(),
@@ -127,8 +128,8 @@ impl Cells {
         }
     }
 
-    /// What the clock of the store shows, since the epoch. The caller bounds when that was by when it asked and when it
-    /// heard. etcd has none: that is an error ([`StoreUrl::has_clock`]).
+    /// Returns the time of the store's clock, since the epoch. The caller bounds the moment of that reading by when it
+    /// asked and when it heard. etcd has no clock, which is an error ([`StoreUrl::has_clock`]).
     pub async fn time(&mut self) -> Result<Moment, CellsError> {
         let micros = match self {
             Cells::Memory(_) => return Ok(wall()),
@@ -142,7 +143,7 @@ impl Cells {
         Ok(Moment::from_nanos(micros.saturating_mul(1_000)))
     }
 
-    /// The cells of these names, in their order, and the timeline that they are on.
+    /// Loads the cells with these names, in their order, and the timeline that they are on.
     pub async fn load(&mut self, names: &[String]) -> Result<(Timeline, Vec<Option<Cell>>), CellsError> {
         check::names(names)?;
         match self {
@@ -154,8 +155,9 @@ impl Cells {
         }
     }
 
-    /// Does these swaps, in one round trip if no server of a cluster says that a key moved and etcd takes as much in one request, if the store is on this timeline. Each is done as a whole or not at all,
-    /// whatever becomes of the others, in no order that can be relied on.
+    /// Does these swaps, if the store is on this timeline. This takes one round trip, unless a key of a cluster has
+    /// moved, or etcd needs several requests. Each swap is done as a whole or not at all, independently of the others
+    /// and in no certain order.
     pub async fn swap(&mut self, timeline: &Timeline, swaps: &[Swap]) -> Result<Vec<Swapped>, CellsError> {
         check::swaps(swaps)?;
         match self {
@@ -167,7 +169,7 @@ impl Cells {
         }
     }
 
-    /// Makes what the store needs before there can be cells, and says what it made: nothing, if all is there.
+    /// Makes what the store needs before there can be cells. Returns the names of what was made.
     pub async fn migrate(&mut self) -> Result<Vec<String>, CellsError> {
         match self {
             Cells::Memory(_) | Cells::Redis(_) | Cells::Cluster(_) | Cells::Etcd(_) => Ok(vec![]),

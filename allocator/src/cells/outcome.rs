@@ -1,8 +1,8 @@
-//! What came of a batch, of which a part may be done.
+//! The outcome of a batch, which may be done in part.
 
 use super::{CellsError, Swapped};
 
-/// What came of each swap, or why that is not known of all.
+/// Returns the outcome of each swap, or an error if one of them is unknown.
 pub(super) fn of_batch(
     outcomes: impl Iterator<Item = Result<Swapped, CellsError>>,
 ) -> Result<Vec<Swapped>, CellsError> {

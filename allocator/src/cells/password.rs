@@ -1,14 +1,15 @@
-//! The password of a store: a text, or the one line of a file. The file is looked at before each connection. Nothing prints a password.
+//! The password of a store: a text, or the one line of a file, which is checked before each connection. No password is
+//! ever printed.
 
 use lessor_files::{FileError, Reloading};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The largest file of a password, in bytes. None is longer than a line.
+/// Largest file of a password, in bytes: a line is shorter.
 const FILE_MAX: u64 = 4 << 10;
 
-/// A password: nothing prints it. Clones read a file once between them.
+/// A password, which is never printed. Clones share one reading of the file.
 #[derive(Clone)]
 pub struct Password(Source);
 
@@ -19,23 +20,24 @@ enum Source {
 }
 
 impl Password {
-    /// This text.
+    /// Makes a password of `text`.
     pub fn new(text: impl Into<String>) -> Self {
         Password(Source::Text(text.into().into()))
     }
 
-    /// The one line of `file`, now and whenever the file has changed. What is no password then leaves the last one in force, and the
-    /// log says so. Other users should not be able to read the file: if they are, a warning says so.
+    /// Reads the one line of `file`, now and whenever the file changes. If the new content is no password, the last one
+    /// stays in force, and the log says so. A warning is logged if every user of the machine can read the file.
     ///
     /// # Errors
-    /// If the file cannot be read, is no regular file, is larger than 4 KiB, or is not one line. Shows nothing of what is in it.
+    /// If the file cannot be read, is no regular file, is larger than 4 KiB, or is not one line. The error shows
+    /// nothing of the content.
     pub fn file(file: &Path) -> Result<Self, FileError> {
         let (files, file) = (vec![file.to_owned()], file.to_owned());
         let read = Reloading::load("the password of a store", files, Box::new(move || read(&file)))?;
         Ok(Password(Source::File(Arc::new(read))))
     }
 
-    /// The password to say now.
+    /// Returns the password that is in force now.
     ///
     /// # Cancel safety
     /// Nothing is lost if the future is dropped.
@@ -44,14 +46,14 @@ impl Password {
             Source::Text(text) => text.as_ref().to_owned(),
             Source::File(file) => {
                 let looked = file.clone();
-                // A disk may take its time. One that cannot be looked at has the last one.
+                // Disks may be slow. If the file cannot be checked, the last password is used.
                 let _ = tokio::task::spawn_blocking(move || looked.look()).await;
                 file.current().as_ref().clone()
             }
         }
     }
 
-    /// The one that was read last.
+    /// Returns the password that was read last.
     fn last(&self) -> Arc<str> {
         match &self.0 {
             Source::Text(text) => text.clone(),
@@ -60,10 +62,10 @@ impl Password {
     }
 }
 
-/// The line in `file`.
+/// Reads the line in `file`.
 fn read(file: &Path) -> Result<String, FileError> {
     let bytes = lessor_files::read(file, FILE_MAX)?;
-    // What is said of bad UTF-8 shows no byte.
+    // The error of bad UTF-8 shows no byte.
     let text = String::from_utf8(bytes).map_err(|_| FileError::of(file, "it is no UTF-8"))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
@@ -81,7 +83,7 @@ fn read(file: &Path) -> Result<String, FileError> {
     Ok(line.to_owned())
 }
 
-/// Whether they are the same where they were read last.
+/// Passwords are equal if their last readings are.
 impl PartialEq for Password {
     fn eq(&self, other: &Self) -> bool {
         self.last() == other.last()

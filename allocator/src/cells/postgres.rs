@@ -1,5 +1,5 @@
-//! Cells in a table of PostgreSQL: a whole batch is one statement, which looks in the same step whether the server is the
-//! one that it was and keeps what it commits.
+//! Cells in a table of PostgreSQL. A whole batch is one statement, which also checks that the server is still on the
+//! same timeline and keeps what it commits.
 
 mod line;
 mod migrate;
@@ -17,13 +17,13 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
-/// How often a statement is done again that the server undid because it met another one.
+/// Retries of a statement that the server rolled back because of a conflict.
 const UNDONE_MAX: usize = 3;
 
-/// Making a table waits for transactions that read it. No call on a hot path waits for that.
+/// Time-out of a migration: making a table waits for transactions that read it. No call on a hot path waits for that.
 const MIGRATE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What all handles on the cells of one database share.
+/// The part that all handles on one database share.
 struct Shared {
     place: PostgresPlace,
     config: CellsConfig,
@@ -34,7 +34,7 @@ struct Shared {
 /// See [`Cells`](super::Cells).
 pub struct Postgres {
     shared: Arc<Shared>,
-    /// What is connected, and has answered all that it was asked.
+    /// The connection, if it has answered everything that it was asked.
     line: Option<Line>,
 }
 
@@ -84,7 +84,7 @@ impl Postgres {
         .await
     }
 
-    /// What its clock shows, in microseconds since the epoch.
+    /// Returns the time of its clock, in microseconds since the epoch.
     pub(super) async fn time(&mut self) -> Result<u64, CellsError> {
         self.call(async |line, _| {
             let row = line
@@ -101,13 +101,13 @@ impl Postgres {
         timeout(MIGRATE_TIMEOUT, migrate::migrate(&self.shared)).await.map_err(late)?
     }
 
-    /// Does `what` on a connection, in time. One that failed, that was too late, or whose caller went away is dropped with
-    /// whatever it may still answer.
+    /// Calls `what` with a connection, within the time-out. After a failure, a time-out, or a dropped future, the
+    /// connection is dropped with any answer that it may still give.
     async fn call<T>(
         &mut self,
         what: impl AsyncFnOnce(&mut Line, &Shared) -> Result<T, Broken>,
     ) -> Result<T, CellsError> {
-        // A connection that was closed while it was unused is no reason to fail: nothing was asked over it.
+        // A connection that was closed while unused is no error: nothing was asked over it.
         let line = self.line.take().filter(|line| !line.is_over());
         let shared = &self.shared;
         let (line, answer) = timeout(shared.config.timeout, async {
@@ -127,11 +127,11 @@ impl Postgres {
     }
 }
 
-/// Why a statement was not done, or not for sure.
+/// Why a statement was not done, or may not have been.
 enum Broken {
-    /// The server undid it because of what others did meanwhile.
+    /// The server rolled it back because of a conflict.
     Undone(CellsError),
-    /// For another reason.
+    /// Another reason.
     Error(CellsError),
 }
 
@@ -225,7 +225,7 @@ async fn swap(
     if let Some(warning) = line.warning() {
         return Err(CellsError::NotDurable(warning).into());
     }
-    // The statement cannot see a cell that another connection made since it began.
+    // The statement does not see a cell that another connection made after it began.
     let is_unseen = |swap: &&Swap| {
         swap.expected.is_none() && swap.next.is_some() && !outcomes.contains_key(swap.name.as_str())
     };

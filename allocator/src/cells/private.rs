@@ -1,5 +1,5 @@
-//! Private servers for demos and tests: on a free port of loopback, in a given folder, with a password that no other program
-//! knows. A server is gone with its handle. Nothing that serves nodes uses this.
+//! Private servers for demos and tests: on a free port of loopback, in a given folder, with a random password. A server
+//! ends with its handle. Nothing that serves nodes uses this.
 
 mod etcd;
 mod find;
@@ -21,31 +21,31 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// By then a server has begun, or says why not.
+/// Longest start of a server, until it is ready or says why not.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Lines that are kept of what a server says, to be told if it does not begin.
+/// Last lines of a server's output, which are reported if it does not start.
 const LINES_KEPT: usize = 8;
 
-/// The user of a server's own database.
+/// The user of the server's database.
 const USER: &str = "lessor";
 
 /// A setting of a server and its value.
 pub type Setting<'a> = (&'a str, &'a str);
 
-/// A server of one's own. It is killed when this is dropped.
+/// A private server. Dropping this kills it.
 pub struct PrivateServer {
     kind: StoreKind,
     folder: PathBuf,
     port: HeldPort,
     password: String,
     environment: Vec<(OsString, OsString)>,
-    /// Which member of its cluster an etcd is.
+    /// The member of its cluster, if it is an etcd.
     member: Option<etcd::Member>,
     child: Option<Child>,
 }
 
-/// Whether there is a program here that can be such a server.
+/// Whether a program of this kind is installed.
 pub fn is_installed(kind: StoreKind) -> bool {
     match kind {
         StoreKind::Memory => false,
@@ -55,13 +55,13 @@ pub fn is_installed(kind: StoreKind) -> bool {
     }
 }
 
-/// Where a program of PostgreSQL is.
+/// Returns the path of a program of PostgreSQL.
 pub fn postgres_program(name: &str) -> Option<PathBuf> {
     find::postgres(name)
 }
 
 impl PrivateServer {
-    /// A new server with all it writes in this folder, which must be empty and is its own from now on.
+    /// Starts a new server. It keeps all its files in `folder`, which must be empty.
     pub fn start(kind: StoreKind, folder: &Path, settings: &[Setting]) -> io::Result<Self> {
         let password = password();
         match kind {
@@ -76,7 +76,7 @@ impl PrivateServer {
         Self::on_a_free_port(kind, folder, password, settings)
     }
 
-    /// The members of an etcd, one for each of these folders, with all that it writes in it.
+    /// Starts the members of an etcd, one in each of these folders.
     pub fn start_etcd(folders: &[PathBuf], settings: &[Setting]) -> io::Result<Vec<Self>> {
         let password = password();
         let members = etcd::members(folders.len())?;
@@ -87,7 +87,7 @@ impl PrivateServer {
             Ok(server)
         };
         let mut servers = folders.iter().zip(members).map(make).collect::<io::Result<Vec<_>>>()?;
-        // None is ready before most are there.
+        // No member is ready before most have started.
         thread::scope(|scope| {
             let starting = servers.iter_mut().map(|server| scope.spawn(|| server.start_again(settings)));
             let starting: Vec<_> = starting.collect();
@@ -102,7 +102,7 @@ impl PrivateServer {
         Ok(servers)
     }
 
-    /// Does something at an etcd by its JSON gateway, as the user that may do everything.
+    /// Sends a request to the JSON gateway of an etcd, as its root user.
     ///
     /// # Errors
     /// If it does not answer, or refuses.
@@ -110,19 +110,19 @@ impl PrivateServer {
         etcd::tell(self.address(), &self.password, path, body)
     }
 
-    /// Makes a PostgreSQL cluster in this folder, for servers to begin with a copy of. That takes a tenth of the processor time
-    /// of a new cluster; but copies have one password, and are one system on one timeline.
+    /// Makes a PostgreSQL cluster in this folder, as a template for servers. A copy takes a tenth of the processor time
+    /// of a new cluster. But copies have one password, and are one system on one timeline.
     pub fn prepare_postgres(template: &Path) -> io::Result<()> {
         postgres::prepare(template, &password())
     }
 
-    /// A PostgreSQL server that begins with a copy of `template`, with all it writes in this folder.
+    /// Starts a PostgreSQL server with a copy of `template`, and all its files in `folder`.
     pub fn start_postgres_from(template: &Path, folder: &Path, settings: &[Setting]) -> io::Result<Self> {
         let password = postgres::prepare_from(template, folder)?;
         Self::on_a_free_port(StoreKind::Postgres, folder, password, settings)
     }
 
-    /// A replica, or standby, of this server, with all it writes in this folder.
+    /// Starts a replica, or standby, of this server, with all its files in `folder`.
     pub fn replica(&self, folder: &Path, settings: &[Setting]) -> io::Result<Self> {
         let port = self.address().port();
         let master = format!("127.0.0.1 {port}");
@@ -139,7 +139,7 @@ impl PrivateServer {
         Self::on_a_free_port(self.kind, folder, self.password.clone(), &all)
     }
 
-    /// Another server of the same kind and with the same password, which knows nothing of this one. All it writes is in this folder.
+    /// Starts an independent server of the same kind and with the same password, and all its files in `folder`.
     pub fn beside(&self, folder: &Path, settings: &[Setting]) -> io::Result<Self> {
         match self.kind {
             StoreKind::Memory | StoreKind::Redis => {}
@@ -165,7 +165,8 @@ impl PrivateServer {
         Ok(PrivateServer { kind, folder, port, password, environment: vec![], member: None, child: None })
     }
 
-    /// Starts it with these settings, on its port and with what is in its folder. One that runs is killed before.
+    /// Starts the server with these settings, on its port and with the files in its folder. A running one is killed
+    /// first.
     pub fn start_again(&mut self, settings: &[Setting]) -> io::Result<()> {
         self.kill()?;
         let port = self.address().port();
@@ -187,7 +188,7 @@ impl PrivateServer {
             }?;
             command.envs(self.environment.iter().map(|(name, value)| (name, value)));
             match spawn(&mut command, ready) {
-                // What is left of one that was killed goes away by itself.
+                // The remains of a killed one go away by themselves.
                 Err(error) if error.to_string().contains(postgres::STILL_THERE) => {}
                 Err(error) => return Err(error),
                 Ok(child) => {
@@ -198,7 +199,7 @@ impl PrivateServer {
         }
     }
 
-    /// What it has in its environment from its next start on, beside what all have.
+    /// Sets additional environment variables for its next starts.
     pub fn set_environment(&mut self, environment: Vec<(OsString, OsString)>) {
         self.environment = environment;
     }
@@ -217,22 +218,22 @@ impl PrivateServer {
         self.child.as_ref().map(Child::id)
     }
 
-    /// What kind of store it is.
+    /// The kind of store.
     pub fn kind(&self) -> StoreKind {
         self.kind
     }
 
-    /// Where all is that it writes.
+    /// The folder of its files.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    /// The password that lets in.
+    /// Its password.
     pub fn password(&self) -> &str {
         &self.password
     }
@@ -242,7 +243,7 @@ impl PrivateServer {
         self.url_with(&self.password)
     }
 
-    /// The same with another password.
+    /// The URL of its store with another password.
     pub fn url_with(&self, password: &str) -> String {
         let address = self.address();
         match self.kind {
@@ -252,7 +253,7 @@ impl PrivateServer {
         }
     }
 
-    /// The URL of the user that may do everything there.
+    /// The URL of its administrator.
     pub fn admin_url(&self) -> String {
         match self.kind {
             StoreKind::Memory | StoreKind::Redis | StoreKind::Etcd => self.url(),
@@ -263,7 +264,7 @@ impl PrivateServer {
         }
     }
 
-    /// Makes a standby the primary. Redis is told so itself: `REPLICAOF NO ONE`.
+    /// Promotes a standby of PostgreSQL to primary. For Redis, send `REPLICAOF NO ONE` instead.
     pub fn promote(&self) -> io::Result<()> {
         match self.kind {
             StoreKind::Memory | StoreKind::Redis | StoreKind::Etcd => {
@@ -277,10 +278,10 @@ impl PrivateServer {
 impl Drop for PrivateServer {
     fn drop(&mut self) {
         if self.child.is_some() && self.kind == StoreKind::Postgres {
-            // Killed, it would leave a segment of shared memory behind, and the folder may be gone at once.
+            // Killed, it would leave a segment of shared memory behind, and the folder may be removed at once.
             postgres::stop(&self.folder);
         }
-        // No caller is there to hear of an error, and a process that is gone already is no error.
+        // No caller would hear of an error, and a process that is gone already is no error.
         let _ = self.kill();
     }
 }
@@ -328,19 +329,19 @@ enum Line {
     Other(String),
 }
 
-/// Reads what a server says until it ends, so that it never waits for a reader.
+/// Reads the output of a server to its end, so that the server never blocks on it.
 fn listen(pipe: Option<impl Read + Send + 'static>, ready: &'static str, sender: mpsc::Sender<Line>) {
     let Some(pipe) = pipe else { return };
     thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
             let line = if line.contains(ready) { Line::Ready } else { Line::Other(line) };
-            // The receiver is gone once the server began.
+            // The receiver is gone once the server is ready.
             let _ = sender.send(line);
         }
     });
 }
 
-/// Does something that ends by itself, and says what it said if it failed.
+/// Runs a command to its end. The error has its output.
 fn run(command: &mut Command) -> io::Result<()> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {

@@ -1,5 +1,5 @@
-//! Cells in Redis or Valkey: each a string, its version first. One script does the swap of one cell, and looks in the same
-//! step whether the server is the master that it was. Here is the store that is one server.
+//! Cells in one server of Redis or Valkey: each is a string that begins with its version. One script does the swap of
+//! one cell, and also checks that the server is still the same master.
 
 mod answer;
 mod cluster;
@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::time::timeout;
 
-/// What all handles on the cells of one store share.
+/// The part that all handles on one store share.
 struct Shared {
     place: RedisPlace,
     config: CellsConfig,
@@ -33,7 +33,7 @@ impl Shared {
         Ok(Arc::new(Shared { place: place.clone(), config: config.clone(), tls }))
     }
 
-    /// The braces say which part of a key decides where in a cluster it is: all but the prefix.
+    /// Returns the key of a cell. Only the part in braces decides about its slot in a cluster: all but the prefix.
     fn key(&self, name: &str) -> String {
         format!("{}:{{{name}}}", self.config.prefix)
     }
@@ -43,10 +43,10 @@ impl Shared {
     }
 }
 
-/// One server. See [`Cells`](super::Cells).
+/// A handle on one server. See [`Cells`](super::Cells).
 pub struct Redis {
     shared: Arc<Shared>,
-    /// What is connected, and has answered all that it was asked.
+    /// The connection, if it has answered everything that it was asked.
     line: Option<Line>,
 }
 
@@ -69,7 +69,8 @@ impl Redis {
         Ok(self.load(&[]).await?.0)
     }
 
-    /// What is between two looks at the timeline that agree is on it, for no id comes back.
+    /// Loads cells. If the timeline is the same before and after, the cells between are on it, because no id comes
+    /// back.
     pub(super) async fn load(
         &mut self,
         names: &[String],
@@ -115,20 +116,20 @@ impl Redis {
         .await
     }
 
-    /// What its clock shows, in microseconds since the epoch.
+    /// Returns the time of its clock, in microseconds since the epoch.
     pub(super) async fn time(&mut self) -> Result<u64, CellsError> {
         let mut pipeline = Pipeline::with_capacity(1);
         pipeline.cmd("TIME");
         self.call(async |line| line.ask(&pipeline).await?.pop().unwrap_or(Answer::Strange).micros()).await
     }
 
-    /// Does `what` on a connection, in time. One that failed, that was too late, or whose caller went away is dropped with
-    /// whatever it may still answer.
+    /// Calls `what` with a connection, within the time-out. After a failure, a time-out, or a dropped future, the
+    /// connection is dropped with any answer that it may still give.
     async fn call<T>(
         &mut self,
         what: impl AsyncFnOnce(&mut Line) -> Result<T, CellsError>,
     ) -> Result<T, CellsError> {
-        // A connection that was closed while it was unused is no reason to fail: nothing was asked over it.
+        // A connection that was closed while unused is no error: nothing was asked over it.
         let line = self.line.take().filter(|line| !line.is_over());
         let shared = &self.shared;
         let (line, answer) = timeout(shared.config.timeout, async {
@@ -151,12 +152,12 @@ impl Redis {
     }
 }
 
-/// The same error of this server.
+/// Adds the server to `error`.
 fn at(error: CellsError, server: &Address) -> CellsError {
     match error {
         CellsError::Unreachable(why) => CellsError::Unreachable(format!("{server}: {why}")),
         CellsError::NotDurable(why) => CellsError::NotDurable(format!("{server}: {why}")),
-        // It begins with the setting.
+        // The text begins with the setting.
         CellsError::Unfit(why) => CellsError::Unfit(format!("{why} ({server})")),
         CellsError::Moved { .. } | CellsError::Invalid(_) => error,
     }

@@ -1,4 +1,5 @@
-//! TLS to a store, with files that the URL names. Its certificate is always checked, by the authorities of one file or of the machine.
+//! TLS to a store, with files that the URL names. The store's certificate is always checked, by the authorities of a
+//! file or of the machine.
 
 use super::{CellsError, excerpt::excerpt};
 use lessor_tls::{Encryptor, Tls, TlsError};
@@ -9,10 +10,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::client;
 
-/// What makes connections as `tls` says. The files are read now, and looked at again before each connection.
+/// Loads the files of `tls` for connections. The files are checked again before each connection.
 ///
 /// # Errors
-/// If one of them cannot be used: names the option and the file.
+/// If a file cannot be used. The error names the option and the file.
 pub(super) fn encryptor(tls: &Tls) -> Result<Encryptor, CellsError> {
     Encryptor::load(tls.clone()).map_err(|error| {
         let option = match &error {
@@ -28,7 +29,7 @@ pub(super) fn encryptor(tls: &Tls) -> Result<Encryptor, CellsError> {
     })
 }
 
-/// The same for `tokio_postgres`, which begins without TLS on each connection and asks for it then.
+/// TLS for `tokio_postgres`, which begins each connection without it.
 #[derive(Clone)]
 pub(super) struct MakeTls(pub(super) Encryptor);
 

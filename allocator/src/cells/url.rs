@@ -1,4 +1,4 @@
-//! Where a store is, as an operator writes it. Nothing shows the password that may be in it.
+//! The URL of a store, as an operator writes it. A password in it is never shown.
 
 mod etcd;
 mod options;
@@ -15,16 +15,16 @@ use std::fmt;
 use std::str::FromStr;
 use tokio_postgres::config::SslMode;
 
-/// The URL of a store: `redis://`, `rediss://`, `postgres://`, `postgresql://`, `etcd://`, `etcds://`, or `memory:` for cells
-/// that no other process sees and that end with the process.
+/// The URL of a store: `redis://`, `rediss://`, `postgres://`, `postgresql://`, `etcd://`, `etcds://`, or `memory:` for
+/// cells that only this process sees and that end with it.
 #[derive(Clone)]
 pub struct StoreUrl {
-    /// As it was written, with whatever is secret in it.
+    /// The text as written, secrets included.
     text: String,
     pub(super) place: Place,
 }
 
-/// What kind of store a URL is one of.
+/// The kind of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreKind {
     /// In this process.
@@ -38,7 +38,7 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// Its name in configuration.
+    /// Its name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
             StoreKind::Memory => "memory",
@@ -59,7 +59,7 @@ pub(super) enum Place {
 
 #[derive(Clone)]
 pub(super) struct RedisPlace {
-    /// The server, or those that are asked first where the others of a cluster are. At least one.
+    /// The server, or the servers of a cluster that are asked first. At least one.
     pub(super) hosts: Vec<Address>,
     pub(super) is_cluster: bool,
     pub(super) db: i64,
@@ -68,7 +68,7 @@ pub(super) struct RedisPlace {
     pub(super) tls: Option<Tls>,
 }
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Address {
     pub(super) host: String,
@@ -82,7 +82,7 @@ impl fmt::Display for Address {
 }
 
 impl RedisPlace {
-    /// The server, where it is one.
+    /// Returns the server, if it is a single one.
     pub(super) fn first(&self) -> &Address {
         self.hosts.first().expect("a URL names at least one")
     }
@@ -94,18 +94,18 @@ pub(super) struct PostgresPlace {
     pub(super) tls: Option<Tls>,
 }
 
-/// Why a text is no URL of a store. It does not show the text, which may have a password in it.
+/// Why a text is no URL of a store. The text is not shown, because it may have a password in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UrlError(String);
 
-/// Hosts that a URL names of servers that are one store: of those that are down the next one is asked.
+/// Most hosts of one store in a URL. If one is down, the next one is asked.
 const HOSTS_MAX: usize = 32;
 
 const SCHEMES: &str = "redis://, rediss://, postgres://, postgresql://, etcd:// or etcds://";
 
 impl StoreUrl {
-    /// What kind of store it is.
+    /// Returns the kind of the store.
     pub fn kind(&self) -> StoreKind {
         match self.place {
             Place::Memory => StoreKind::Memory,
@@ -120,7 +120,7 @@ impl StoreUrl {
         matches!(&self.place, Place::Redis(place) if place.is_cluster)
     }
 
-    /// Whether the password is in it.
+    /// Whether the URL has a password.
     pub fn has_password(&self) -> bool {
         match &self.place {
             Place::Memory => false,
@@ -130,7 +130,7 @@ impl StoreUrl {
         }
     }
 
-    /// Whether the store has a clock that can be asked for the time: all but etcd have one.
+    /// Whether the store has a clock to ask for the time: all but etcd have one.
     pub fn has_clock(&self) -> bool {
         !matches!(self.place, Place::Etcd(_))
     }
@@ -140,7 +140,7 @@ impl FromStr for StoreUrl {
     type Err = UrlError;
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
-        // A parser quotes what it does not know, whatever that is.
+        // Parsers quote whatever they do not know.
         let place = place(text).map_err(|UrlError(problem)| {
             let hint = if has_bad_port(text) { PORTS } else { "" };
             UrlError(format!("{}{hint}", excerpt(&problem)))
@@ -151,7 +151,7 @@ impl FromStr for StoreUrl {
 
 const PORTS: &str = ": a port is a number from 1 to 65535";
 
-/// Whether what is after a host in `text` is a number, and no port.
+/// Whether a host in `text` is followed by a number that is no port.
 fn has_bad_port(text: &str) -> bool {
     let rest = text.split_once("//").map_or("", |(_, rest)| rest);
     let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
@@ -184,11 +184,11 @@ fn redis(rest: &str, is_encrypted: bool) -> Result<RedisPlace, UrlError> {
     if !options.given.is_empty() {
         return Err(UrlError(format!("the only options of a redis URL are cluster, {OF_TLS}")));
     }
-    // Each host with all else that the URL says.
+    // Each host is parsed with the rest of the URL.
     let rest = options.rest;
     let host = rest.rfind('@').map_or_else(|| if rest.starts_with("//") { 2 } else { 0 }, |at| at + 1);
     let user = &rest[..host];
-    // Each of these would end the host for its parser, which would take what is before it for a host, which is shown.
+    // The parser would end the host at each of these, and show the part of the password before it as the host.
     if user.strip_prefix("//").unwrap_or(user).contains(['/', '?', '#']) {
         return Err(UrlError(
             "a /, ? or # in the password of a redis URL is written as %2F, %3F or %23".to_owned(),
@@ -217,7 +217,7 @@ fn redis(rest: &str, is_encrypted: bool) -> Result<RedisPlace, UrlError> {
     })
 }
 
-/// What a URL with one host says: `before` has the user, and `after` the database.
+/// Parses a URL of one host: `before` has the user, and `after` the database.
 fn one_redis(before: &str, host: &str, after: &str) -> Result<(Address, ConnectionInfo), UrlError> {
     let info = format!("redis:{before}{host}{after}").into_connection_info().map_err(|error| {
         let problem = error.detail().map_or_else(|| error.to_string(), str::to_owned);
@@ -235,18 +235,18 @@ fn no_host() -> UrlError {
 }
 
 fn postgres(rest: &str) -> Result<PostgresPlace, UrlError> {
-    // An `@` in it would be taken for the one before the host, and what follows for a host, which is shown.
+    // An `@` in the option would be taken for the one before the host, and the rest for a host, which is shown.
     if rest.contains("password=") {
         return Err(UrlError(
             "a password is before the host of a URL, or apart from it: no option".to_owned(),
         ));
     }
-    // Without it this would be read as the other form of an address, and an error would quote what is in it.
+    // Without `//` the parser reads another form of address, and quotes it in errors.
     if !rest.starts_with("//") {
         return Err(UrlError("not a postgres URL: its scheme ends with ://".to_owned()));
     }
     let mut options = Options::of(rest);
-    // The first of two would end the password, and what follows would be taken for a host and a database, which are shown.
+    // The parser would end the password at the first `@`, and show the rest of it as a host and a database.
     if options.rest.matches('@').count() > 1 {
         return Err(UrlError("an @ in the password of a postgres URL is written as %40".to_owned()));
     }
@@ -262,7 +262,7 @@ fn postgres(rest: &str) -> Result<PostgresPlace, UrlError> {
     let wrong = |what: &str| UrlError(format!("not a postgres URL: {what}"));
     let url = format!("postgres:{}", options.whole());
     let mut config = url.parse::<tokio_postgres::Config>().map_err(|error| {
-        // Of an option that it does not know it quotes the name, which may be a piece of a password.
+        // The parser quotes the name of an unknown option, which may be a piece of a password.
         let said = error.into_source().map(|source| source.to_string());
         let named = said.filter(|said| said.starts_with("invalid value for option"));
         wrong(&named.unwrap_or_else(|| "it cannot be read, or has an unknown option".to_owned()))
@@ -325,7 +325,7 @@ mod tests {
                 (url.to_string(), format!("{url:?}")),
                 (shown.to_owned(), format!("StoreUrl({shown})"))
             );
-            // The bug: what was shown of a Unix socket could not be read.
+            // The bug: the shown URL of a Unix socket could not be parsed.
             let again: StoreUrl = shown.parse().unwrap_or_else(|error| panic!("{shown}: {error}"));
             assert_eq!(again.to_string(), shown);
         }
@@ -341,7 +341,7 @@ mod tests {
             "redis:s3cret",
             "redis://:s3cret@h/x",
             "redis://:s3/cret@h",
-            // The fuzzer found that a piece of such a password was taken for the host, and shown.
+            // Found by the fuzzer: a piece of such a password was taken for the host, and shown.
             "redis://:a@s3?cret@h",
             "redis://u:7?s3cret@h",
             "redis://u:7/0#s3cret@h",
@@ -355,12 +355,12 @@ mod tests {
             "postgres://u:s3cret@h:x/d",
             "postgres://u:word@s3/cret@h/d",
             "postgres:/u:s3cret@h/d?sslm",
-            // The fuzzer found that such an option was quoted with its line breaks.
+            // Found by the fuzzer: such an option was quoted with its line breaks.
             "postgres://u:s3cret@h/d?a\nlessor: well\r=1",
             "postgres://u:s3cret@h/d?sslmode=prefer",
             "postgres://u:s3cret@h/d?sslrootcert=/ca.pem",
             "postgres://u:s3cret@h/d?port=x",
-            // The fuzzer found that such an option was quoted, whatever its name is.
+            // Found by the fuzzer: the name of any such option was quoted.
             "postgres://u@h/d?s3cret=1",
             "postgres://h/d?application_name=a&s3cret&port=1",
             "postgres://h/d?user=u&password=a@s3cret",

@@ -1,4 +1,4 @@
-//! Which member is asked: the first one that can be used, from a given one on. All that the URL names must be of one cluster.
+//! Chooses the member to ask: the first usable one, from a given one on. All members of the URL must be of one cluster.
 
 use super::Shared;
 use super::line::Line;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::task::JoinSet;
 
-/// A connection to the first member that can be used, of all that the URL names from `first` on, around.
+/// Connects to the first usable member, from `first` on and around.
 pub(super) async fn connect(shared: &Arc<Shared>, first: usize) -> Result<Line, CellsError> {
     let count = shared.place.hosts.len();
     let mut failed = None;
@@ -17,7 +17,7 @@ pub(super) async fn connect(shared: &Arc<Shared>, first: usize) -> Result<Line, 
                 are_one(shared, &line).await?;
                 return Ok(line);
             }
-            // The others are as unfit, or soon will be.
+            // The other members are unfit as well, or soon will be.
             Err(error @ CellsError::Unfit(_)) => return Err(error),
             Err(error) => failed = failed.or(Some(error)),
         }
@@ -25,7 +25,7 @@ pub(super) async fn connect(shared: &Arc<Shared>, first: usize) -> Result<Line, 
     Err(failed.unwrap_or_else(|| shared.no_answer()))
 }
 
-/// Compares the members that answer, once. A change to a wrong one later is seen as a change of the timeline.
+/// Checks once that the members that answer are of one cluster. If a wrong one is asked later, its timeline differs.
 async fn are_one(shared: &Arc<Shared>, line: &Line) -> Result<(), CellsError> {
     if shared.are_one.load(Ordering::Relaxed) {
         return Ok(());
@@ -45,7 +45,7 @@ async fn are_one(shared: &Arc<Shared>, line: &Line) -> Result<(), CellsError> {
                 return Err(CellsError::Unfit(format!("store.url names two clusters: {one}, {other}")));
             }
             Ok(Err(error @ CellsError::Unfit(_))) => return Err(error),
-            // One that is down may be another time.
+            // A member that is down is not checked.
             Ok(Ok(_) | Err(_)) | Err(_) => {}
         }
     }

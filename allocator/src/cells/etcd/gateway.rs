@@ -1,5 +1,5 @@
-//! What the JSON gateway of etcd is told, and what it answers: its field names, bytes as base64, and numbers as texts. Fields
-//! that nothing here reads are left out.
+//! Requests and answers of etcd's JSON gateway, with its field names, bytes as base64, and numbers as text. Fields that
+//! are not needed here are left out.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,12 +7,12 @@ use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 
-/// The paths that are asked.
+/// Paths of the gateway.
 pub(super) const TXN: &str = "/v3/kv/txn";
 pub(super) const STATUS: &str = "/v3/maintenance/status";
 pub(super) const AUTHENTICATE: &str = "/v3/auth/authenticate";
 
-/// Bytes, in base64 on the way.
+/// Bytes, as base64 in JSON.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Bytes(pub(super) Vec<u8>);
 
@@ -29,12 +29,12 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// A number of 64 bits, which is a text on the way.
+/// Deserializes a number of 64 bits, which is text in JSON.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     Cow::<str>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
-/// A transaction: `success` is done if all of `compare` holds, else `failure`.
+/// A transaction: if all of `compare` holds, `success` is done, else `failure`.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Txn {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -45,7 +45,7 @@ pub(super) struct Txn {
     pub(super) failure: Vec<Op>,
 }
 
-/// One comparison of what is at a key with what is given.
+/// A comparison of the value at a key with a given one.
 #[derive(Debug, Serialize)]
 pub(super) struct Compare {
     pub(super) key: Bytes,
@@ -54,7 +54,7 @@ pub(super) struct Compare {
     pub(super) target: Target,
 }
 
-/// How both must compare.
+/// The relation that must hold.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum Relation {
@@ -63,33 +63,33 @@ pub(super) enum Relation {
     Less,
 }
 
-/// What is compared. A comparison of the value of a key that is not there does not hold.
+/// The thing that is compared. A comparison of the value of an absent key does not hold.
 #[derive(Debug, Serialize)]
 #[serde(tag = "target")]
 pub(super) enum Target {
-    /// The revision at which the key was made: 0, of one that is not there.
+    /// The revision at which the key was made: 0 if it is absent.
     #[serde(rename = "CREATE")]
     Create { create_revision: &'static str },
     #[serde(rename = "VALUE")]
     Value { value: Bytes },
 }
 
-/// One thing to do.
+/// One operation.
 #[derive(Debug, Serialize)]
 pub(super) enum Op {
-    /// Reads what is at a key.
+    /// Reads a key.
     #[serde(rename = "request_range")]
     Range { key: Bytes },
     #[serde(rename = "request_put")]
     Put { key: Bytes, value: Bytes },
-    /// Deletes what is at a key.
+    /// Deletes a key.
     #[serde(rename = "request_delete_range")]
     DeleteRange { key: Bytes },
     #[serde(rename = "request_txn")]
     Txn(Txn),
 }
 
-/// Who answered, and when.
+/// The cluster that answered, and its revision.
 #[derive(Debug, Deserialize)]
 pub(super) struct Header {
     #[serde(deserialize_with = "number")]
@@ -99,7 +99,7 @@ pub(super) struct Header {
     pub(super) revision: u64,
 }
 
-/// What came of a transaction.
+/// Outcome of a transaction.
 #[derive(Debug, Deserialize)]
 pub(super) struct TxnAnswer {
     pub(super) header: Header,
@@ -109,7 +109,7 @@ pub(super) struct TxnAnswer {
     pub(super) responses: Vec<OpAnswer>,
 }
 
-/// What came of one within another.
+/// Outcome of a transaction within another one.
 #[derive(Debug, Deserialize)]
 pub(super) struct NestedAnswer {
     #[serde(default)]
@@ -118,7 +118,7 @@ pub(super) struct NestedAnswer {
     pub(super) responses: Vec<OpAnswer>,
 }
 
-/// What came of one thing.
+/// Outcome of one operation.
 #[derive(Debug, Deserialize)]
 pub(super) enum OpAnswer {
     #[serde(rename = "response_range")]
@@ -143,24 +143,24 @@ pub(super) struct KeyValue {
     pub(super) value: Bytes,
 }
 
-/// What a member says of itself.
+/// The status of a member.
 #[derive(Debug, Deserialize)]
 pub(super) struct Status {
     pub(super) header: Header,
     #[serde(default)]
     pub(super) version: String,
-    /// The member that leads: 0 if this one knows of none.
+    /// The id of the leader; 0 if the member knows of none.
     #[serde(default, deserialize_with = "number")]
     pub(super) leader: u64,
-    /// Alarms that were raised, and what else is wrong.
+    /// Alarms that were raised, and other errors.
     #[serde(default)]
     pub(super) errors: Vec<String>,
-    /// Whether it only follows, and answers nothing else.
+    /// Whether the member is a learner, which answers nothing else.
     #[serde(default, rename = "isLearner")]
     pub(super) is_learner: bool,
 }
 
-/// Who asks to be let in.
+/// A user and its password.
 #[derive(Serialize)]
 pub(super) struct Authenticate<'a> {
     pub(super) name: &'a str,
@@ -172,7 +172,7 @@ pub(super) struct Authenticated {
     pub(super) token: String,
 }
 
-/// Why a call was refused: the text, and the number that gRPC has for its kind.
+/// A refusal: its text, and its status code of gRPC.
 #[derive(Debug, Deserialize)]
 pub(super) struct Refused {
     #[serde(rename = "error")]

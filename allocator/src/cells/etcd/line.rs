@@ -1,4 +1,5 @@
-//! A connection to one member, with one request at a time. It says of a request that failed whether anything was done.
+//! A connection to one member, with one request at a time. The error of a failed request says whether anything may have
+//! been done.
 
 use super::Shared;
 use super::gateway::{AUTHENTICATE, Authenticate, Authenticated, Refused, STATUS, Status};
@@ -17,31 +18,33 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// The oldest version that is known to do all that is asked of it.
+/// The oldest supported version.
 const OLDEST: (u32, u32) = (3, 4);
 
-/// Bytes of an answer that has no cells.
+/// Largest answer without cells, in bytes.
 const SMALL_MAX: usize = 64 << 10;
 
-/// What a member says of its kind of error, by numbers of gRPC.
+/// Error codes of members, which are those of gRPC.
 const INVALID_ARGUMENT: u32 = 3;
 const PERMISSION_DENIED: u32 = 7;
 const UNAUTHENTICATED: u32 = 16;
 
-/// Two refusals that have the number of a bad argument: no token was sent, or rights were changed since it was given.
+/// Refusals with the code of a bad argument that mean a missing token: none was sent, or rights were changed since it
+/// was given.
 const NO_TOKEN: [&str; 2] = ["user name is empty", "revision of auth store is old"];
 
-/// A connection. The task that reads and writes ends with it, so that it is closed whatever it still waits for.
+/// A connection. Dropping it ends the task that reads and writes, so that the connection is closed whatever it waits
+/// for.
 pub(super) struct Line {
     sender: SendRequest<Body>,
     driver: JoinHandle<hyper::Result<()>>,
     host: HeaderValue,
-    /// Who asks, once the member wanted to know. A token is not for other connections: a member that has not done as much as
-    /// the one that gave it keeps its caller waiting.
+    /// The token of the user, once the member required one. It is not used on other connections: a member that is
+    /// behind the one that gave it keeps its caller waiting.
     token: Option<HeaderValue>,
-    /// Which of the hosts of the URL it leads to.
+    /// Index of its host in the URL.
     pub(super) endpoint: usize,
-    /// Of which cluster that said it is a member.
+    /// The cluster that the member belongs to.
     pub(super) cluster: u64,
 }
 
@@ -53,13 +56,13 @@ impl Drop for Line {
 
 /// Why a request has no good answer.
 pub(super) enum Broken {
-    /// Nothing of it was sent, as the connection was closed: it says why.
+    /// The connection was closed before anything was sent; the text says why.
     NotSent(String),
-    /// The member does not know who asks. Nothing was done.
+    /// The member requires a token. Nothing was done.
     NotLetIn(String),
-    /// It was refused for another reason. Nothing was done.
+    /// The member refused for another reason. Nothing was done.
     Refused(CellsError),
-    /// Whether it was done, or will be, is not known.
+    /// It is unknown whether the request was or will be done.
     Lost(String),
 }
 
@@ -75,12 +78,13 @@ impl From<Broken> for CellsError {
 }
 
 impl Line {
-    /// Whether it ended by itself.
+    /// Whether the connection ended by itself.
     pub(super) fn is_over(&self) -> bool {
         self.driver.is_finished() || self.sender.is_closed()
     }
 
-    /// A connection to this one of the hosts, which is a member that can be used, in no more time than one member may take.
+    /// Connects to the host with this index, and checks that it is a usable member, within the time that one member may
+    /// take.
     pub(super) async fn open(shared: &Shared, endpoint: usize) -> Result<Self, CellsError> {
         let (address, patience) = (&shared.place.hosts[endpoint], shared.connect_max());
         let opened = timeout(patience, Line::open_at(shared, address, endpoint)).await;
@@ -111,7 +115,8 @@ impl Line {
         Ok(line)
     }
 
-    /// Why it ended before anything was sent, which a member does that takes another certificate: as it says itself, or else `why`.
+    /// Returns why the connection ended before anything was sent, as the member does if it requires another
+    /// certificate. The reason is the connection's, or else `why`.
     async fn ended(&mut self, why: String) -> CellsError {
         CellsError::Unreachable(match (&mut self.driver).await {
             Ok(Err(error)) => causes(&error),
@@ -119,7 +124,8 @@ impl Line {
         })
     }
 
-    /// The answer to `body`, of at most `limit` bytes. A member that does not know who asks is told, and asked again.
+    /// Sends `body`, and returns an answer of at most `limit` bytes. If the member requires a token, signs in and sends
+    /// it again.
     pub(super) async fn ask(
         &mut self,
         shared: &Shared,
@@ -139,7 +145,7 @@ impl Line {
         }
     }
 
-    /// Gets the token that says who asks from now on.
+    /// Gets a token for further requests.
     async fn sign_in(&mut self, name: &str, password: Option<&Password>) -> Result<(), Broken> {
         self.token = None;
         let password = match password {
@@ -152,7 +158,7 @@ impl Line {
             Err(Broken::Refused(CellsError::Unfit(why))) => return Err(Broken::NotLetIn(why)),
             answer => answer?,
         };
-        // What cannot be read is not shown: there may be a token in it.
+        // The answer is not shown: there may be a token in it.
         let strange = || Broken::Lost("no token where one was asked for".to_owned());
         let Authenticated { token } = serde_json::from_slice(&answer).map_err(|_| strange())?;
         let mut token = HeaderValue::from_str(&token).map_err(|_| strange())?;
@@ -171,7 +177,7 @@ impl Line {
         self.sender.ready().await.map_err(|error| Broken::NotSent(causes(&error)))?;
         let response = match self.sender.try_send_request(request).await {
             Ok(response) => response,
-            // It comes back if it was not begun.
+            // The request is returned if it was not begun.
             Err(error) if error.message().is_some() => return Err(Broken::NotSent(causes(error.error()))),
             Err(error) => return Err(lost(error.into_error())),
         };
@@ -185,7 +191,7 @@ fn lost(error: impl Error) -> Broken {
     Broken::Lost(causes(&error))
 }
 
-/// `error` with what caused it, in one line.
+/// Formats `error` with its causes in one line.
 fn causes(error: &dyn Error) -> String {
     let mut said = error.to_string();
     let mut cause = error.source();
@@ -204,10 +210,11 @@ where
     Ok((sender, tokio::spawn(connection)))
 }
 
-/// What the gateway says, in no JSON, of a certificate that names a user where users have passwords.
+/// Beginning of the gateway's error, which is no JSON, about a certificate that names a user where users have
+/// passwords.
 const COMMON_NAME: &[u8] = b"CommonName of client";
 
-/// What an answer says that is not good.
+/// Returns what a failed answer means.
 fn refused(status: StatusCode, body: &[u8]) -> Broken {
     let Ok(Refused { text, code }) = serde_json::from_slice(body) else {
         return match status {
@@ -233,18 +240,18 @@ fn refused(status: StatusCode, body: &[u8]) -> Broken {
             text if text.contains("too many operations") => format!("max-txn-ops is less than 128: {text}"),
             text => text.to_owned(),
         })),
-        // Of a full disk, too: what was asked for may be done before that is said.
+        // This includes a full disk: the request may have been done before such an error.
         _ => Broken::Lost(text),
     }
 }
 
-/// What a member answered, of which only its own kind can be read.
+/// Parses the answer of a member.
 pub(super) fn parsed<T: DeserializeOwned>(answer: &[u8]) -> Result<T, CellsError> {
     serde_json::from_slice(answer)
         .map_err(|error| CellsError::Unreachable(excerpt(&format!("an answer that cannot be read: {error}"))))
 }
 
-/// Whether a member can be used: then, which cluster it is one of.
+/// Checks that a member is usable, and returns its cluster.
 fn check(status: &Status) -> Result<u64, CellsError> {
     let mut parts = status.version.split('.').map(|part| part.parse::<u32>().ok());
     let version = parts.next().flatten().zip(parts.next().flatten());
@@ -266,11 +273,11 @@ fn check(status: &Status) -> Result<u64, CellsError> {
     Ok(status.header.cluster_id)
 }
 
-/// The same error of this member.
+/// Adds the member to `error`.
 pub(super) fn at(error: CellsError, server: &Address) -> CellsError {
     match error {
         CellsError::Unreachable(why) => CellsError::Unreachable(format!("{server}: {why}")),
-        // It begins with the setting.
+        // The text begins with the setting.
         CellsError::Unfit(why) => CellsError::Unfit(format!("{why} ({server})")),
         CellsError::NotDurable(_) | CellsError::Moved { .. } | CellsError::Invalid(_) => error,
     }

@@ -1,5 +1,6 @@
-//! What a handle has seen of its store, and what a timeline is: the cluster and a mark, which is a key that is made once. The id of
-//! a cluster alone is no timeline: a cluster that begins anew at the same addresses has the same one.
+//! The timeline of an etcd, and the revisions seen on it. A timeline is a cluster and a mark, which is a key that is
+//! made once. The id of a cluster alone is not enough: a cluster that begins anew at the same addresses has the same
+//! id.
 
 use crate::cells::{CellsError, Timeline};
 use std::hash::{BuildHasher as _, RandomState};
@@ -7,21 +8,22 @@ use std::hash::{BuildHasher as _, RandomState};
 /// Characters of a mark.
 const MARK: usize = 16;
 
-/// The greatest revision of a timeline. A store whose revision is less later was put back from a copy, with the mark in it.
+/// The greatest revision of a timeline. A store with a lower revision later was put back from a copy, with the mark in
+/// it.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     known: Option<(Timeline, u64)>,
-    /// A timeline that is to end, because its store has lost something.
+    /// A timeline that has to end, because its store has lost something.
     lost: Option<Timeline>,
 }
 
 impl Seen {
-    /// What was seen, before a call is sent.
+    /// Returns the timeline and revision known before a call is sent.
     pub(super) fn known(&self) -> Option<(Timeline, u64)> {
         self.known.clone()
     }
 
-    /// An answer to a call, before which `before` was seen, is of this timeline and revision.
+    /// Records the timeline and revision of an answer. `before` was known when its call was sent.
     pub(super) fn saw(
         &mut self,
         before: Option<(Timeline, u64)>,
@@ -44,12 +46,12 @@ impl Seen {
         Ok(())
     }
 
-    /// A timeline that is to end.
+    /// Returns a timeline that has to end.
     pub(super) fn lost(&self) -> Option<Timeline> {
         self.lost.clone()
     }
 
-    /// This one has ended.
+    /// Records that the timeline `lost` has ended.
     pub(super) fn began_anew(&mut self, lost: &Timeline) {
         if self.lost.as_ref() == Some(lost) {
             (self.known, self.lost) = (None, None);
@@ -57,20 +59,20 @@ impl Seen {
     }
 }
 
-/// The timeline of a cluster that has this mark; `None` if it is no mark.
+/// Returns the timeline of a cluster with this mark; `None` if it is no mark.
 pub(super) fn timeline(cluster: u64, mark: &[u8]) -> Option<Timeline> {
     let mark = str::from_utf8(mark).ok()?;
     let is_mark = mark.len() == MARK && mark.bytes().all(|digit| digit.is_ascii_hexdigit());
     is_mark.then(|| Timeline::new(format!("{cluster:016x}-{mark}")))
 }
 
-/// The mark of a timeline; `None` if the timeline is not one of this cluster.
+/// Returns the mark of a timeline; `None` if the timeline is of another cluster.
 pub(super) fn mark_of(timeline: &Timeline, cluster: u64) -> Option<&str> {
     let (of, mark) = timeline.as_str().split_once('-')?;
     (of == format!("{cluster:016x}")).then_some(mark)
 }
 
-/// A mark that no store has.
+/// Draws a random mark.
 pub(super) fn draw_mark() -> String {
     format!("{:016x}", RandomState::new().hash_one(()))
 }
@@ -84,7 +86,7 @@ mod tests {
         let (one, other) = (Timeline::new("1-a"), Timeline::new("1-b"));
         let mut seen = Seen::default();
         assert_eq!(seen.saw(seen.known(), &one, 7), Ok(()));
-        // A call that was sent before may be heard later.
+        // The answer to an earlier call may arrive later.
         let before = seen.known();
         assert_eq!(seen.saw(before.clone(), &one, 9), Ok(()));
         assert_eq!(seen.saw(before, &one, 8), Ok(()));
@@ -96,7 +98,7 @@ mod tests {
         assert_eq!(seen.lost(), Some(one.clone()));
         seen.began_anew(&one);
         assert_eq!((seen.lost(), seen.known()), (None, None));
-        // Another timeline counts from anywhere.
+        // Another timeline may have any revision.
         assert_eq!(seen.saw(Some((one, 9)), &other, 1), Ok(()));
         assert_eq!(seen.known(), Some((other, 1)));
     }

@@ -1,28 +1,28 @@
-//! The transactions that load and swap cells, and what their answers mean. A cell is a key, and its value is the version, a
-//! mark, and the bytes of the cell.
+//! The transactions that load and swap cells, and their answers. A cell is a key. Its value is the version, a marker
+//! byte, and the bytes of the cell.
 
 use super::gateway::{Bytes, Compare, KeyValue, NestedAnswer, Op, OpAnswer, Relation, Target, Txn};
 use crate::cells::{Cell, CellsError, Swap, Swapped, check};
 
-/// Bytes of a version, and the mark after them. The mark is the middle of three, so that all values of one version are
-/// between two that no cell has: etcd compares values as wholes.
+/// Bytes of a version, and the marker byte after them. The marker is the middle of three values, so that all values of
+/// one version lie between two that no cell has: etcd compares whole values.
 const VERSION: usize = 8;
 const MARK: u8 = 1;
 
-/// Operations on one level of a transaction. etcd allows `max-txn-ops` on all levels together, 128 by default: with this many on
-/// each of two levels, and the two of a swap, it has room for more.
+/// Most operations on one level of a transaction. etcd allows `max-txn-ops`, 128 by default, on all levels together.
+/// With this many on each of two levels, and the two of a swap, there is room left.
 const LEVEL_MAX: usize = 32;
 
-/// Names in one transaction that loads. Levels would save none: etcd takes a transaction with levels for a change.
+/// Most names in one transaction that loads. Levels would not help: etcd treats a transaction with levels as a change.
 pub(super) const LOAD_MAX: usize = 127;
 
-/// Bytes of one transaction. etcd allows `max-request-bytes`, 1.5 MiB by default, of the form that its members have.
+/// Most bytes of one transaction. etcd allows `max-request-bytes`, 1.5 MiB by default, in the encoding of its members.
 const TXN_BYTES_MAX: usize = 1_500_000;
 
-/// Bytes in that form of a swap, beside its value and its key, which is there four times.
+/// Bytes of a swap in that encoding, besides its value and its key, which occurs four times.
 const SWAP_BYTES: usize = 160;
 
-/// What keys are called.
+/// Names of the keys.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     /// The prefix and a slash. No cell has an empty name, so this is also the key of the mark of the timeline.
@@ -42,7 +42,7 @@ impl Keys {
         Bytes(format!("{}{name}", self.prefix).into_bytes())
     }
 
-    /// Reads the mark of the timeline, and then these cells.
+    /// Reads the mark of the timeline, then these cells.
     pub(super) fn load(&self, names: &[String]) -> Txn {
         let keys = [self.mark()].into_iter().chain(names.iter().map(|name| self.cell(name)));
         Txn { success: keys.map(|key| Op::Range { key }).collect(), ..Txn::default() }
@@ -53,12 +53,12 @@ impl Keys {
         Txn { compare: vec![absent(self.mark())], success: vec![self.put_mark(mark)], failure: vec![] }
     }
 
-    /// Puts another mark in the place of `old`.
+    /// Replaces the mark `old`.
     pub(super) fn renew_mark(&self, old: &str, mark: &str) -> Txn {
         Txn { compare: vec![self.is_marked(old)], success: vec![self.put_mark(mark)], failure: vec![] }
     }
 
-    /// Does these swaps if the mark is this one, and reads it if not.
+    /// Does these swaps if the mark is `mark`, and otherwise reads the mark.
     pub(super) fn swap(&self, mark: &str, swaps: &[Swap]) -> Txn {
         let each = swaps.iter().map(|swap| Op::Txn(self.swap_one(swap))).collect();
         Txn {
@@ -68,8 +68,8 @@ impl Keys {
         }
     }
 
-    /// Puts nothing of use at a key that no cell has, because no name has a NUL. When etcd looks whether its quota has room for a
-    /// transaction, it counts what the first level puts, in either branch. Without this all swaps would pass a full quota.
+    /// Puts an empty value at a key that no cell has, because no name has a NUL. Against its quota etcd counts what the
+    /// first level puts, in either branch. Without this operation all swaps would pass a full quota.
     fn put_refuse(&self) -> Op {
         Op::Put { key: self.cell("\0"), value: Bytes::default() }
     }
@@ -105,7 +105,7 @@ impl Keys {
         Op::Put { key: self.mark(), value: Bytes(mark.as_bytes().to_vec()) }
     }
 
-    /// `swaps` in parts, each of which is one transaction.
+    /// Splits `swaps` into parts of one transaction each.
     pub(super) fn parts<'a>(&self, swaps: &'a [Swap]) -> Vec<&'a [Swap]> {
         let (mut parts, mut from, mut bytes) = (vec![], 0, 0);
         for (at, swap) in swaps.iter().enumerate() {
@@ -135,7 +135,7 @@ fn marked(version: u64, mark: u8, value: &[u8]) -> Bytes {
     Bytes(bytes)
 }
 
-/// The same operations in transactions that compare nothing, if they are too many for one level.
+/// Groups operations into nested transactions without comparisons, if they are too many for one level.
 fn in_levels(mut ops: Vec<Op>) -> Vec<Op> {
     if ops.len() <= LEVEL_MAX {
         return ops;
@@ -149,7 +149,7 @@ fn in_levels(mut ops: Vec<Op>) -> Vec<Op> {
     groups
 }
 
-/// What each of `count` swaps answered, out of its level.
+/// Returns the answers to `count` swaps, taken out of their level.
 pub(super) fn of_swaps(answers: Vec<OpAnswer>, count: usize) -> Result<Vec<NestedAnswer>, CellsError> {
     let nested = |answer| match answer {
         OpAnswer::Txn(nested) => Ok(nested),
@@ -166,7 +166,7 @@ pub(super) fn of_swaps(answers: Vec<OpAnswer>, count: usize) -> Result<Vec<Neste
     }
 }
 
-/// What came of the swap of the cell `name`.
+/// Returns the outcome of the swap of the cell `name`.
 pub(super) fn swapped(name: &str, answer: NestedAnswer) -> Result<Swapped, CellsError> {
     if answer.succeeded {
         return Ok(Swapped::Done);
@@ -175,7 +175,7 @@ pub(super) fn swapped(name: &str, answer: NestedAnswer) -> Result<Swapped, Cells
     Ok(Swapped::Other(cell(name, range(found.next())?)?))
 }
 
-/// What is at the key that a transaction read.
+/// Returns the key that an operation read.
 pub(super) fn range(answer: Option<OpAnswer>) -> Result<Option<KeyValue>, CellsError> {
     match answer {
         Some(OpAnswer::Range(range)) => Ok(range.kvs.into_iter().next()),
@@ -183,7 +183,7 @@ pub(super) fn range(answer: Option<OpAnswer>) -> Result<Option<KeyValue>, CellsE
     }
 }
 
-/// The cell `name` that is there.
+/// Decodes the cell `name`.
 pub(super) fn cell(name: &str, found: Option<KeyValue>) -> Result<Option<Cell>, CellsError> {
     let Some(KeyValue { value: Bytes(mut bytes) }) = found else { return Ok(None) };
     let version = bytes.first_chunk::<VERSION>().copied().map(u64::from_be_bytes);
@@ -195,7 +195,7 @@ pub(super) fn cell(name: &str, found: Option<KeyValue>) -> Result<Option<Cell>, 
     Ok(Some(Cell { version, value: bytes }))
 }
 
-/// An answer that the question cannot have.
+/// An answer that does not fit its question.
 pub(super) fn strange() -> CellsError {
     CellsError::Unreachable("an answer that cannot be".to_owned())
 }

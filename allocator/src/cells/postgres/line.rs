@@ -1,4 +1,4 @@
-//! One connection to a server that was found fit for what is asked of it.
+//! A connection to one server that was checked to be fit.
 
 use super::{Shared, migrate};
 use crate::cells::{CellsError, excerpt::excerpt};
@@ -13,8 +13,8 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Statement};
 /// PostgreSQL 14, as a number.
 const OLDEST: i32 = 140_000;
 
-/// What a connection must be like whatever the roles and the database say. A statement whose caller has stopped
-/// waiting does not wait for others. A plan that reads the whole table is right for none of our statements.
+/// Settings of each connection, whatever those of roles and the database are. A statement whose caller has stopped
+/// waiting must not wait for others. A plan that scans the whole table is right for none of our statements.
 const SETTINGS: &str = "\
     SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE, ISOLATION LEVEL READ COMMITTED;
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> 'remote_apply';
@@ -22,11 +22,11 @@ const SETTINGS: &str = "\
 
 type Warning = Arc<Mutex<Option<String>>>;
 
-/// A connection. The task that reads and writes ends with it.
+/// A connection. Dropping it ends the task that reads and writes.
 pub(super) struct Line {
     client: Client,
     driver: JoinHandle<()>,
-    /// What the server said since it was asked to commit something: that it is not on a replica yet, above all.
+    /// The last warning since a commit was asked for, above all that a replica does not have it yet.
     warning: Warning,
     statements: Option<(Statement, Statement)>,
 }
@@ -38,12 +38,12 @@ impl Drop for Line {
 }
 
 impl Line {
-    /// Whether it ended by itself.
+    /// Whether the connection ended by itself.
     pub(super) fn is_over(&self) -> bool {
         self.driver.is_finished()
     }
 
-    /// A connection to cells that are there.
+    /// Connects, and checks that the tables are there.
     pub(super) async fn connect(shared: &Shared) -> Result<Self, CellsError> {
         let mut line = Line::open(shared).await?;
         migrate::check(&line.client, shared).await?;
@@ -54,7 +54,7 @@ impl Line {
         Ok(line)
     }
 
-    /// A connection to a server, whatever is there.
+    /// Connects to a server, with or without tables.
     pub(super) async fn open(shared: &Shared) -> Result<Self, CellsError> {
         let mut config = shared.place.config.clone();
         config.connect_timeout(shared.config.timeout);
@@ -118,7 +118,8 @@ impl Line {
         *self.warning.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// What the server warned of since. It does so before it says that it is done, and is read in that order.
+    /// Returns the server's last warning. The server sends it before the end of the statement, and messages are read in
+    /// order.
     pub(super) fn warning(&self) -> Option<String> {
         self.warning.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -139,7 +140,7 @@ where
     }
 }
 
-/// What an error means. Its details may show values, and are left out.
+/// Returns what an error means. Its details may show values, and are left out.
 pub(super) fn failed(error: &tokio_postgres::Error) -> CellsError {
     let Some(db) = error.as_db_error() else {
         let mut text = error.to_string();

@@ -1,14 +1,14 @@
-//! Makes the tables, one step after the other. The first allocator that comes makes them; one that comes meanwhile waits.
+//! Makes the tables, step by step. The first allocator makes them; others wait meanwhile.
 
 use super::Shared;
 use super::line::{Line, failed};
 use crate::cells::CellsError;
 use tokio_postgres::Client;
 
-/// What made the tables what they are, in order. A step that was ever published is never changed; `CELLS` is the table.
+/// The steps that make the tables, in order. A published step is never changed. `CELLS` stands for the table.
 ///
-/// A cell is written over and over: half of a page is left to its next versions, so that the index is not touched, and the
-/// old ones are cleared away after so many, however few cells there are.
+/// Cells are overwritten all the time. Half of each page is left for their next versions, so that the index need not
+/// change. Old versions are vacuumed after a fixed number of them, however few cells there are.
 const STEPS: [(&str, &str); 1] = [(
     "cells",
     "CREATE TABLE CELLS (
@@ -18,7 +18,7 @@ const STEPS: [(&str, &str); 1] = [(
      ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000)",
 )];
 
-/// Does the steps that were not done yet, and says which. All or none of them: it is one transaction.
+/// Does the steps that were not done yet, and returns their names. All are one transaction.
 pub(super) async fn migrate(shared: &Shared) -> Result<Vec<String>, CellsError> {
     let mut line = Line::open(shared).await?;
     steps(line.client_mut(), shared).await.map_err(|error| failed(&error))
@@ -27,7 +27,7 @@ pub(super) async fn migrate(shared: &Shared) -> Result<Vec<String>, CellsError> 
 async fn steps(client: &mut Client, shared: &Shared) -> Result<Vec<String>, tokio_postgres::Error> {
     let (cells, migrations) = (&shared.statements.cells, &shared.statements.migrations);
     let transaction = client.transaction().await?;
-    // The lock waits for the allocator that makes the tables, which is not to take longer than all of it may.
+    // The lock waits for the allocator that makes the tables, within the time-out of the whole migration.
     transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
     transaction.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[migrations]).await?;
     let table = format!(
@@ -59,7 +59,7 @@ async fn exists(
     client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&table]).await?.try_get(0)
 }
 
-/// Whether the tables are there as we know them, and outlast a crash.
+/// Checks that the tables are as this version knows them, and outlast a crash.
 pub(super) async fn check(client: &Client, shared: &Shared) -> Result<(), CellsError> {
     let (cells, migrations) = (&shared.statements.cells, &shared.statements.migrations);
     let failed = |error: tokio_postgres::Error| failed(&error);
@@ -79,7 +79,7 @@ pub(super) async fn check(client: &Client, shared: &Shared) -> Result<(), CellsE
         (done, _) if done < steps => {
             Err(CellsError::Unfit(format!("{migrations} is at step {done} of {steps}: {run}")))
         }
-        // A newer version may have changed the table in a way that this one does not know.
+        // A newer version may have changed the table in an unknown way.
         (done, _) if done > steps => Err(CellsError::Unfit(format!(
             "{migrations} is at step {done}, and this version knows {steps}: use a newer one"
         ))),

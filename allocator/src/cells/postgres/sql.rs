@@ -1,9 +1,9 @@
-//! The statements, and what their rows say.
+//! The statements, and the meaning of their rows.
 
 use crate::cells::{Cell, CellsError, Timeline, VALUE_MAX};
 use tokio_postgres::Row;
 
-/// What a row of the answer to a swap is about: the server, a swap that was done, a cell that was there instead.
+/// Kinds of rows in the answer to a swap: the server, a done swap (1), or a cell that was there instead.
 pub(super) const HERE: i32 = 0;
 pub(super) const OTHER: i32 = 2;
 
@@ -26,9 +26,9 @@ impl Statements {
              SELECT here.timeline, here.unfit, c.name, c.version, octet_length(c.value) AS length, {value} AS value
              FROM here LEFT JOIN {cells} c ON c.name = ANY ($1::text[])"
         );
-        // `held` has each cell as it is once no other statement may change it. All statements lock cells in one order, so
-        // that no two wait for each other. Cells are made after all that is held, in the same order: a statement that makes
-        // a cell waits only for another that makes one.
+        // `held` has each cell in its state under the lock. All statements lock cells in one order, so that no two wait
+        // for each other. Cells are made after all locks are taken, in the same order: a statement that makes a cell
+        // waits only for another one that makes a cell.
         let swap = format!(
             "WITH here AS MATERIALIZED ({here}),
              asked AS MATERIALIZED (
@@ -71,8 +71,8 @@ impl Statements {
     }
 }
 
-/// Which system it is and on which timeline, and what is wrong with it, if anything: one row. `$2`: how many replicas must
-/// have what is committed. Both statements have the names as `$1`.
+/// Returns the query of one row with the system, its timeline, and what makes it unfit, if anything. `$2` is the number
+/// of replicas that must have a commit. Both statements have the names as `$1`.
 fn here_sql() -> String {
     let must_be = |setting: &str, allowed: &str| {
         format!(
@@ -102,7 +102,7 @@ fn here_sql() -> String {
     )
 }
 
-/// The timeline that a row tells, if the server is fit.
+/// Returns the timeline of a row, if the server is fit.
 pub(super) fn here(row: &Row) -> Result<Timeline, CellsError> {
     let wrong = |error: tokio_postgres::Error| super::line::failed(&error);
     if let Some(unfit) = row.try_get::<_, Option<&str>>("unfit").map_err(wrong)? {
@@ -111,7 +111,7 @@ pub(super) fn here(row: &Row) -> Result<Timeline, CellsError> {
     row.try_get::<_, &str>("timeline").map(Timeline::new).map_err(wrong)
 }
 
-/// The cell that a row tells.
+/// Returns the cell of a row.
 pub(super) fn cell(row: &Row, name: &str) -> Result<Cell, CellsError> {
     let wrong = |error: tokio_postgres::Error| super::line::failed(&error);
     let length: i32 = row.try_get("length").map_err(wrong)?;

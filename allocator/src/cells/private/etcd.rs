@@ -1,4 +1,4 @@
-//! How an etcd of one's own is started: members that know each other, and let in who has the password.
+//! Starts private members of an etcd, which know each other and require a password.
 
 use super::{HeldPort, Setting, find};
 use serde_json::{Value, json};
@@ -8,32 +8,32 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// What it says when it can be used.
+/// Line of output that says that it is ready.
 pub(super) const READY: &str = "serving client traffic";
 
-/// Who may do everything.
+/// The administrator.
 pub(super) const ROOT: &str = "root";
 
-/// No answer takes longer, though there may be no leader yet.
+/// Time-out of an answer, which may have to wait for a leader.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// A variable that lets it run on processors that its makers do not test. It takes its other variables for settings, and does
-/// not start if one is set twice.
+/// A variable that lets etcd run on processors that its makers do not test. etcd takes all of its other variables for
+/// settings, and does not start if a setting is there twice.
 const ARCHITECTURE: &str = "ETCD_UNSUPPORTED_ARCH";
 
-/// All on loopback, and passwords that take little time to check: nothing else is let in here.
+/// Own settings: parseable logs, and passwords that are cheap to check, as only loopback can connect.
 const SETTINGS: [Setting; 3] = [("logger", "zap"), ("log-level", "info"), ("bcrypt-cost", "4")];
 
 /// A member of a cluster.
 pub(super) struct Member {
     name: String,
-    /// Where the others reach it.
+    /// Its address for other members.
     peer: HeldPort,
-    /// All members, and where they are reached.
+    /// All members with their addresses.
     cluster: String,
 }
 
-/// So many members that are to be one cluster.
+/// Makes `count` members of one cluster.
 pub(super) fn members(count: usize) -> io::Result<Vec<Member>> {
     let peers = (0..count).map(|_| HeldPort::any()).collect::<io::Result<Vec<_>>>()?;
     let name = |at: usize| format!("member-{at}");
@@ -74,7 +74,7 @@ pub(super) fn command(
     Ok(command)
 }
 
-/// Lets in only who has this password, from now on and at all members.
+/// Requires this password from now on, at all members.
 pub(super) fn secure(address: SocketAddr, password: &str) -> io::Result<()> {
     for (path, body) in [
         ("/v3/auth/user/add", json!({ "name": ROOT, "password": password })),
@@ -86,14 +86,14 @@ pub(super) fn secure(address: SocketAddr, password: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Does this as the user that may do everything.
+/// Sends a request as the administrator.
 pub(super) fn tell(address: SocketAddr, password: &str, path: &str, body: &str) -> io::Result<String> {
     let who = json!({ "name": ROOT, "password": password }).to_string();
     let let_in: Value = serde_json::from_str(&post(address, "/v3/auth/authenticate", None, &who)?)?;
     post(address, path, let_in["token"].as_str(), body)
 }
 
-/// The answer to one request.
+/// Sends one request, and returns the answer.
 pub(super) fn post(address: SocketAddr, path: &str, token: Option<&str>, body: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;

@@ -1,21 +1,21 @@
-//! Where the programs of servers are: on the path, and where distributions put those that are not for everybody.
+//! Finds the programs of servers: on the path, and in the private folders of distributions.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// `redis-server`, or what came of it.
+/// Returns `redis-server`, or its fork.
 pub(super) fn redis() -> Option<PathBuf> {
     on_path("redis-server").or_else(|| on_path("valkey-server"))
 }
 
-/// A program of PostgreSQL, of the newest version that is here.
+/// Returns a program of PostgreSQL, of the newest installed version.
 pub(super) fn postgres(name: &str) -> Option<PathBuf> {
     let by_config = || {
         let output = Command::new("pg_config").arg("--bindir").output().ok()?;
         let folder = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
         Some(folder.join(name))
     };
-    // Debian's programs on the path are wrappers that look for clusters of the machine: its folders come first.
+    // Debian's programs on the path are wrappers for the clusters of the machine, so its folders come first.
     newest(name).or_else(|| by_config().filter(|path| path.is_file())).or_else(|| on_path(name))
 }
 
@@ -28,7 +28,7 @@ fn newest(name: &str) -> Option<PathBuf> {
     found.into_iter().rev().map(path).find(|path| path.is_file())
 }
 
-/// A program on the path.
+/// Returns a program on the path.
 pub(super) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())

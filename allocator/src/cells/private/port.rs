@@ -1,15 +1,15 @@
-//! A port of loopback that a process keeps for a server it starts, through all of that server's lives.
+//! A port of loopback that a process reserves for a server it starts, over all restarts of that server.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use tokio::net::TcpSocket;
 
-/// A port that a server can listen on, and that the system gives to no other process meanwhile.
+/// A port that a server can listen on, and that the system gives to no other process.
 ///
-/// The system hands a port that was free a moment ago, or that a killed server listened on, to the next connection that asks
-/// for any port. This one is bound all along, by a
-/// socket that does not listen. A server that sets `SO_REUSEADDR`, as axum, Redis, PostgreSQL and what is written in Go do,
-/// can bind it too. Only Linux shares a port so: elsewhere it is let go of at once.
+/// The system hands a port that was just free, or that a killed server used, to the next connection that asks for any
+/// port. This port stays bound, by a socket that does not listen. A server that sets `SO_REUSEADDR`, as axum, Redis,
+/// PostgreSQL and Go programs do, can bind it, too. Only Linux shares a port like that: elsewhere it is released at
+/// once.
 #[derive(Debug)]
 pub struct HeldPort {
     address: SocketAddr,
@@ -17,7 +17,7 @@ pub struct HeldPort {
 }
 
 impl HeldPort {
-    /// Any port that is free.
+    /// Reserves any free port.
     ///
     /// # Errors
     /// If the system has none.
@@ -29,7 +29,7 @@ impl HeldPort {
         Ok(HeldPort { address, _socket: cfg!(target_os = "linux").then_some(socket) })
     }
 
-    /// Where a server on it listens.
+    /// The address of a server on this port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
 
-    /// No other socket has it before a server does. After one did, the system keeps a port for a while by itself.
+    /// No other socket can bind the port before a server does. After that the system itself keeps it for a while.
     #[test]
     #[cfg(target_os = "linux")]
     fn one_server_after_another_listens_on_it_and_no_other_socket_is_given_it() {

@@ -1,4 +1,4 @@
-//! How a PostgreSQL of one's own is made, started and ended. It does not run as root: then another user does it.
+//! Makes, starts and stops a private PostgreSQL. PostgreSQL does not run as root: then another user runs it.
 
 use super::{Setting, USER, find, run};
 use std::io::{self, Write as _};
@@ -7,22 +7,22 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What it says when it can be used.
+/// Line of output that says that it is ready.
 pub(super) const READY: &str = "database system is ready to accept";
 
-/// What it says while processes of one that was killed are still there.
+/// Its error while processes of a killed one are still there.
 pub(super) const STILL_THERE: &str = "is still in use";
 
 /// The file with the password.
 const SECRET: &str = "secret";
 
-/// Who may do everything.
+/// The administrator.
 pub(super) const ADMIN: &str = "postgres";
 
-/// Users that it may run as, if root asks for it.
+/// Users that run it if this process is root.
 const OTHERS: [&str; 2] = ["postgres", "nobody"];
 
-/// A few connections on loopback, in little memory. What makes a commit last is as it always is.
+/// Own settings: few connections on loopback, in little memory. Durability is left at its defaults.
 const SETTINGS: [Setting; 6] = [
     ("listen_addresses", "127.0.0.1"),
     ("unix_socket_directories", ""),
@@ -32,7 +32,7 @@ const SETTINGS: [Setting; 6] = [
     ("wal_receiver_status_interval", "1s"),
 ];
 
-/// Makes a cluster, and in it a user who may do nothing special, with a database of its own.
+/// Makes a cluster, and in it a user without special rights, with its own database.
 pub(super) fn prepare(folder: &Path, password: &str) -> io::Result<()> {
     own(folder)?;
     let secret = secret(folder, password)?;
@@ -84,9 +84,9 @@ pub(super) fn promote(folder: &Path) -> io::Result<()> {
     run(program("pg_ctl")?.arg("promote").arg("-w").arg("-s").arg("-D").arg(data(folder)))
 }
 
-/// Ends it at once, and takes its shared memory with it.
+/// Stops it at once, and removes its shared memory.
 pub(super) fn stop(folder: &Path) {
-    // One that cannot be stopped is killed after this.
+    // If this fails, it is killed afterwards.
     let _ = program("pg_ctl").and_then(|mut stop| {
         run(stop.args(["stop", "-m", "immediate", "-w", "-t", "10", "-s", "-D"]).arg(data(folder)))
     });
@@ -103,7 +103,7 @@ fn secret(folder: &Path, password: &str) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// A program of PostgreSQL, as a user whom it takes.
+/// Returns a command for a program of PostgreSQL, under a user that it accepts.
 fn program(name: &str) -> io::Result<Command> {
     let missing = || io::Error::other("there is no PostgreSQL server here: install it");
     let mut command = Command::new(find::postgres(name).ok_or_else(missing)?);
@@ -127,7 +127,7 @@ fn give(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Who runs it instead of root.
+/// Returns user and group that run it instead of root.
 fn other_user() -> io::Result<Option<(u32, u32)>> {
     if std::fs::metadata("/proc/self")?.uid() != 0 {
         return Ok(None);

@@ -1,14 +1,14 @@
-//! How a Redis of one's own is started.
+//! Starts a private Redis.
 
 use super::{Setting, find};
 use std::io;
 use std::path::Path;
 use std::process::Command;
 
-/// What it says when it can be used.
+/// Line of output that says that it is ready.
 pub(super) const READY: &str = "Ready to accept connections";
 
-/// The defaults: all on loopback, and nothing written unless a caller asks for it.
+/// Own settings: loopback only, and nothing persisted unless the caller asks for it.
 const SETTINGS: [Setting; 4] =
     [("bind", "127.0.0.1"), ("save", ""), ("appendonly", "no"), ("daemonize", "no")];
 
@@ -17,8 +17,7 @@ pub(super) fn command(folder: &Path, port: u16, password: &str, settings: &[Sett
         find::redis().ok_or_else(|| io::Error::other("there is no redis-server here: install it"))?;
     let mut command = Command::new(program);
     command.current_dir(folder).arg("--port").arg(port.to_string()).arg("--dir").arg(folder);
-    // A password on the command line is seen by every user that lists processes. A password in a
-    // file is not.
+    // Every user that lists processes sees a password on the command line, but not one in a file.
     let secret = folder.join("secret.conf");
     std::fs::create_dir_all(folder)?;
     std::fs::write(&secret, format!("requirepass {password}\nmasterauth {password}\n"))?;

@@ -1,15 +1,15 @@
-//! What a server answers, what it says of itself and of its errors, and what follows from it.
+//! Answers and errors of a server, its own description, and their meaning.
 
 use super::Shared;
 use crate::cells::{CellsError, Timeline, excerpt::excerpt};
 use redis::{RedisError, ServerError, ServerErrorKind, Value};
 use std::collections::HashMap;
 
-/// The oldest version that is known to do all that is asked of it, and the first with `WAITAOF`.
+/// The oldest supported version, and the oldest with `WAITAOF`.
 const OLDEST: (u32, u32) = (7, 0);
 const OLDEST_SYNCED: (u32, u32) = (7, 2);
 
-/// An answer, of those that commands of ours have.
+/// An answer of one of the kinds that our commands have.
 pub(super) enum Answer {
     Number(i64),
     Bytes(Vec<u8>),
@@ -35,23 +35,23 @@ impl From<Value> for Answer {
 }
 
 impl Answer {
-    /// Whether it is an error that says that the server does not know the script, and that nothing else was done.
+    /// Whether the server does not know the script. Then nothing else was done.
     pub(super) fn is_forgotten(&self) -> bool {
         matches!(self, Answer::Error(error) if error.kind() == Some(ServerErrorKind::NoScript))
     }
 
-    /// Where the server says that the key is, and whether it is there for this once alone (`ASK`) or for good (`MOVED`).
+    /// Returns the server that has the key, and whether that is for one request (`ASK`) or for good (`MOVED`).
     pub(super) fn elsewhere(&self) -> Option<(bool, &str)> {
         let Answer::Error(error) = self else { return None };
         let is_asking = error.kind() == Some(ServerErrorKind::Ask);
         if !is_asking && error.kind() != Some(ServerErrorKind::Moved) {
             return None;
         }
-        // Before it is the slot.
+        // The slot comes first.
         Some((is_asking, error.details()?.split(' ').nth(1)?))
     }
 
-    /// What is wrong with an answer that the question cannot have, if it is not an error.
+    /// Returns the error of the server, or the error that the answer does not fit its question.
     pub(super) fn failed(self) -> CellsError {
         match self {
             Answer::Error(error) => failed(&error),
@@ -61,7 +61,7 @@ impl Answer {
         }
     }
 
-    /// What a clock shows, in microseconds since the epoch.
+    /// Parses the time of a clock, in microseconds since the epoch.
     pub(super) fn micros(self) -> Result<u64, CellsError> {
         let parts = match self {
             Answer::List(parts) => parts.into_iter().map(Answer::bytes).collect::<Result<Vec<_>, _>>()?,
@@ -84,7 +84,7 @@ impl Answer {
     }
 }
 
-/// What `INFO` said.
+/// The answer to `INFO`.
 pub(super) struct State(HashMap<String, String>);
 
 impl State {
@@ -99,7 +99,7 @@ impl State {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    /// The timeline of a master.
+    /// Returns the timeline, if this is a master.
     pub(super) fn master(&self) -> Result<Timeline, CellsError> {
         match (self.get("role"), self.get("master_replid")) {
             ("master", id) if !id.is_empty() => Ok(Timeline::new(id)),
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    /// Whether it keeps what it is given, as far as it says.
+    /// Checks that the server keeps its data, as far as it says.
     pub(super) fn check(&self, shared: &Shared) -> Result<(), CellsError> {
         match (shared.place.is_cluster, self.get("cluster_enabled")) {
             (true, "1") => {}
@@ -142,7 +142,7 @@ impl State {
     }
 }
 
-/// What an error means that a server answered with.
+/// Returns what an error of a server means.
 pub(super) fn failed(error: &ServerError) -> CellsError {
     let text = excerpt(error.details().unwrap_or_default());
     match error.kind() {

@@ -1,8 +1,9 @@
-//! Cells in a cluster: each on the master that has the slot of its key. A batch goes to all masters that it concerns at once.
+//! Cells in a cluster, each on the master that has the slot of its key. A batch goes to all masters that it concerns at
+//! once.
 //!
-//! A swap tells its master the replication id that is known of it, and the script does nothing on another one. So a master that was
-//! started again or replaced, and may have lost what it had, is noticed by the first call that touches it. A call that touches other
-//! masters alone is done meanwhile on the timeline of before, and loses nothing there. `docs/design/shared-roots.md` says what
+//! A swap names the known replication id of its master, and the script does nothing on another one. So the first call
+//! that touches a restarted or replaced master, which may have lost data, notices that. A call that only touches other
+//! masters is still done on the old timeline, and loses nothing there. `docs/design/shared-roots.md` says what
 //! allocators do about that.
 
 mod lines;
@@ -26,10 +27,10 @@ use std::time::Duration;
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// How often one call follows what moved, or looks again at what changed meanwhile.
+/// How often one call follows moved keys, or looks again at changed masters.
 const ROUNDS_MAX: usize = 6;
 
-/// When a call is over.
+/// The end of a call's time.
 #[derive(Clone, Copy)]
 struct Deadline(Moment);
 
@@ -39,16 +40,16 @@ impl Deadline {
     }
 }
 
-/// A cluster. See [`Cells`](crate::cells::Cells).
+/// A handle on a cluster. See [`Cells`](crate::cells::Cells).
 pub struct Cluster {
     shared: Arc<Shared>,
     lines: Lines,
     known: Option<Arc<Topology>>,
-    /// The timeline that the caller heard of last. The time of another one is not told before that was.
+    /// The timeline that the caller was told last. The time of another timeline is not told before that timeline was.
     told: Option<Timeline>,
-    /// Whether something says that what is known is out of date.
+    /// Whether the known topology may be out of date.
     is_stale: bool,
-    /// Servers that did not answer, and since when they are not asked without need.
+    /// Servers that did not answer, with the moment of that. For a while they are asked last, or not at all.
     silent: BTreeMap<Address, Moment>,
 }
 
@@ -58,14 +59,14 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// Cells of a batch, by their place in it, that one server is asked for. Whether each key is on its way there.
+/// Cells of a batch by the server to ask, as indices. The flag says whether the key is migrating to that server.
 type Parts = BTreeMap<Address, Vec<(usize, bool)>>;
 
 /// A key that is not where it was looked for.
 enum Elsewhere {
-    /// This server says that another one has its slot.
+    /// Its slot has moved to this server.
     Moved(Address),
-    /// The server to which it is on its way.
+    /// It is migrating to this server.
     Asked(Address),
 }
 
@@ -87,8 +88,8 @@ impl Cluster {
         Ok(self.load(&[]).await?.0)
     }
 
-    /// The last cell is read last. All masters are asked for their ids first, so that the timeline is the one of now: two
-    /// allocators that look at the same time see the same.
+    /// Loads cells; the last one is read last. All masters are asked for their ids first, so that the timeline is the
+    /// present one: two allocators that load at the same time see the same timeline.
     pub(in crate::cells) async fn load(
         &mut self,
         names: &[String],
@@ -117,8 +118,8 @@ impl Cluster {
         Err(restless())
     }
 
-    /// Reads the cells at these places, between two looks at each server that agree. The server that says that they are elsewhere
-    /// now, or that is another one, if there is one.
+    /// Reads the cells at these indices, between two readings of each server's id. If a key has moved or an id is
+    /// another one, returns the server to ask about that.
     async fn read(
         &mut self,
         known: &Topology,
@@ -193,7 +194,7 @@ impl Cluster {
         outcome.map_err(|error| error.of_batch(outcomes.contains(&Some(Ok(Swapped::Done)))))
     }
 
-    /// Finds out what comes of each swap, wherever its key is by then.
+    /// Does all swaps, wherever their keys move meanwhile.
     async fn swap_all(
         &mut self,
         timeline: &Timeline,
@@ -219,7 +220,7 @@ impl Cluster {
                     asked.remove(&place);
                     match (elsewhere(&answer, &server)?, &answer) {
                         (Some(Elsewhere::Moved(server)), _) => moved = Some(server),
-                        // That it has the key no more is true of the master that it was, if it is that.
+                        // `ASK` can only be trusted if this master still has its known id: look again.
                         (Some(Elsewhere::Asked(to)), _) => {
                             asked.insert(place, to);
                             has_changed = true;
@@ -243,7 +244,8 @@ impl Cluster {
         Err(self.stale(restless()))
     }
 
-    /// Sends the swaps in `left` to their masters, or to those that they are on their way to, as `asked` says. What each answered.
+    /// Sends the swaps in `left` to their masters, or for those in `asked` to the server that their key migrates to.
+    /// Returns all answers.
     async fn swap_some(
         &mut self,
         known: &Topology,
@@ -277,7 +279,7 @@ impl Cluster {
                 }
                 Err(error) => {
                     let error = self.stale(error);
-                    // What is known least says what is known of the batch.
+                    // The error that says least stands for the batch.
                     let is_worse = worst.is_none() || matches!(error, CellsError::Unreachable(_));
                     worst = if is_worse { Some(error) } else { worst };
                 }
@@ -285,13 +287,13 @@ impl Cluster {
         }
         match worst {
             None => Ok(all),
-            // Of what others were asked meanwhile something may be done.
+            // Swaps on other servers may have been done meanwhile.
             Some(error) => Err(error.of_batch(!all.is_empty() || left.len() < swaps.len())),
         }
     }
 
-    /// What the clock of the timeline shows, in microseconds since the epoch. It fails as a swap does if the timeline is another one
-    /// than the caller heard of: that has another clock.
+    /// Returns the time of the timeline's clock, in microseconds since the epoch. If the timeline is not the one that
+    /// the caller was told last, it fails as a swap does: another timeline has another clock.
     pub(in crate::cells) async fn time(&mut self) -> Result<u64, CellsError> {
         let deadline = self.deadline();
         let mut known = self.known(deadline).await?;
@@ -321,11 +323,11 @@ impl Cluster {
         Deadline(CLOCK.now() + self.shared.config.timeout)
     }
 
-    /// Asks these servers, each once, and remembers which of them did not answer.
+    /// Asks these servers, each once, and records which of them did not answer.
     async fn ask(&mut self, questions: Vec<(Address, Question)>, span: Duration) -> Vec<Answered> {
         let answered = self.lines.ask(&self.shared, questions, span).await;
         for (server, answers) in &answered {
-            // Of servers that it knows, so that there are no more than those.
+            // Only for known servers, so that the map stays bounded.
             let is_known = self.known.as_ref().is_some_and(|known| known.id(server).is_some());
             match answers {
                 Err(CellsError::Unreachable(_)) if is_known => {
@@ -337,20 +339,20 @@ impl Cluster {
         answered
     }
 
-    /// After that error what is known may be out of date.
+    /// Records that the known topology may be out of date after `error`.
     fn stale(&mut self, error: CellsError) -> CellsError {
         self.is_stale = true;
         error
     }
 
-    /// Whether it did not answer a short while ago.
+    /// Whether the server failed to answer a short while ago.
     fn is_silent(&self, server: &Address) -> bool {
         let since = self.silent.get(server);
         since.is_some_and(|since| CLOCK.now().since(*since) < self.shared.config.timeout)
     }
 }
 
-/// Which master has which of these keys.
+/// Groups keys by their masters.
 fn parts(known: &Topology, keys: &BTreeMap<usize, String>) -> Result<Parts, CellsError> {
     let mut parts = Parts::new();
     for (place, key) in keys {
@@ -359,15 +361,15 @@ fn parts(known: &Topology, keys: &BTreeMap<usize, String>) -> Result<Parts, Cell
     Ok(parts)
 }
 
-/// Where `server` says that a key is, if not there.
+/// Returns where `server` says that a key is, if it does not have it.
 fn elsewhere(answer: &Answer, server: &Address) -> Result<Option<Elsewhere>, CellsError> {
     let Some((is_asking, named)) = answer.elsewhere() else { return Ok(None) };
     let named = slots::named(named, server).map_err(|error| at(error, server))?;
-    // Which other slots went with it, the server says that has it now.
+    // The new server also tells about other slots that moved with it.
     Ok(Some(if is_asking { Elsewhere::Asked(named) } else { Elsewhere::Moved(named) }))
 }
 
-/// A key is on its way to a master that has no slot yet, and so no part in the timeline.
+/// A key migrates to a master that has no slot yet, and so no part in the timeline.
 fn no_slot_yet(server: &Address) -> CellsError {
     CellsError::Unreachable(format!("a slot is on its way to {server}, which has none yet"))
 }

@@ -1,4 +1,4 @@
-//! One connection to a server that was found fit for what is asked of it.
+//! A connection to one server that was checked to be fit.
 
 use super::Shared;
 use super::answer::{Answer, State, failed, unreachable};
@@ -12,14 +12,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-/// How often a batch is sent again of which a server forgot the script.
+/// Retries of a batch for which the server had forgotten the script.
 const FORGOTTEN_MAX: usize = 3;
 
-/// A connection. The task that reads and writes ends with it, so that it is closed whatever it still waits for.
+/// A connection. Dropping it ends the task that reads and writes, so that the connection is closed whatever it waits
+/// for.
 pub(super) struct Line {
     connection: MultiplexedConnection,
     driver: JoinHandle<()>,
-    /// By what name the server knows the script.
+    /// Hash by which the server knows the script.
     sha: String,
 }
 
@@ -30,7 +31,7 @@ impl Drop for Line {
 }
 
 impl Line {
-    /// Whether it ended by itself.
+    /// Whether the connection ended by itself.
     pub(super) fn is_over(&self) -> bool {
         self.driver.is_finished()
     }
@@ -64,14 +65,14 @@ impl Line {
         if let Some(password) = shared.place.password.as_ref().or(shared.config.password.as_ref()) {
             info = info.set_password(password.reveal().await);
         }
-        // The caller has one timeout over all that it does.
+        // The caller has one time-out for everything.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
         let (connection, driver) = made.map_err(|error| unreachable(&error))?;
         Ok(Line { connection, driver: tokio::spawn(driver), sha: String::new() })
     }
 
-    /// Answers to all commands, those that are errors too.
+    /// Returns the answers to all commands, errors included.
     pub(super) async fn ask(&mut self, pipeline: &Pipeline) -> Result<Vec<Answer>, CellsError> {
         let count = pipeline.len();
         let answers = self.connection.send_packed_commands(pipeline, 0, count).await;
@@ -86,7 +87,7 @@ impl Line {
         Ok(self.ask(pipeline).await?.pop().unwrap_or(Answer::Strange))
     }
 
-    /// What the script answers to each of these swaps.
+    /// Returns the script's answer to each of these swaps.
     pub(super) async fn swap(&mut self, told: &[Told]) -> Result<Vec<Answer>, CellsError> {
         let mut answers = self.evaluate(told.iter()).await?;
         for _ in 0..FORGOTTEN_MAX {
@@ -120,8 +121,8 @@ impl Line {
         Ok(())
     }
 
-    /// Waits until what was written over this connection is where it was asked to be, for at most half of the timeout.
-    /// A longer wait would end in the timeout of the call, which does not say that the write is not durable.
+    /// Waits until the writes of this connection are as durable as configured, for at most half of the time-out. A
+    /// longer wait would run into the time-out of the call, whose error does not say that the write is not durable.
     pub(super) async fn wait(&mut self, config: &CellsConfig) -> Result<(), CellsError> {
         if config.replicas == 0 && !config.synced {
             return Ok(());
@@ -141,7 +142,7 @@ impl Line {
                 [Answer::Number(_), Answer::Number(replicas)] => replicas,
                 _ => return Err(Answer::Strange.failed()),
             },
-            // What was swapped is swapped: an error here says nothing about that.
+            // The swap itself is done, whatever this error is.
             Answer::Error(error) => return Err(CellsError::NotDurable(failed(&error).to_string())),
             Answer::Bytes(_) | Answer::Strange => return Err(Answer::Strange.failed()),
         };

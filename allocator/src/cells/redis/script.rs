@@ -1,15 +1,15 @@
-//! The script that swaps one cell, what it is told, and what its answers mean. One server and a cluster use it alike.
+//! The script that swaps one cell, its arguments, and its answers. A single server and a cluster use it alike.
 
 use super::Shared;
 use super::answer::{Answer, State};
 use crate::cells::{Cell, CellsError, Swap, Swapped, VALUE_MAX, check};
 use redis::{Arg, Cmd, Pipeline};
 
-/// Does one swap. It touches one key alone, so that a cell may be on any server of a cluster.
+/// Does one swap. It touches one key, so that a cell may be on any server of a cluster.
 ///
-/// A replication id is drawn anew whenever a server starts or becomes a master (and when it has its first replica, which
-/// costs a wait and no promise); a replica shows that of its master. So "this id, and a master" is true of one process for
-/// one span of time, whatever stands between it and us.
+/// A server draws a new replication id when it starts or becomes a master, and also when it has its first replica,
+/// which costs a wait and no promise. A replica shows the id of its master. So "a master with this id" holds for one
+/// process and one span of time, whatever is between it and the client.
 pub(super) const SCRIPT: &str = "\
 local here = redis.call('INFO', 'replication')
 if not string.find(here, 'role:master\\r\\n', 1, true)
@@ -26,15 +26,15 @@ return 1
 /// Bytes of a version before the value.
 pub(super) const VERSION: usize = 8;
 
-/// One swap as the script is told it, and nothing before that.
+/// The arguments of one swap.
 pub(super) struct Told {
     args: Cmd,
-    /// Whether the key is on its way here from the server that has its slot.
+    /// Whether the key migrates to this server from the one that has its slot.
     is_asking: bool,
 }
 
 impl Told {
-    /// `swap`, on the master that has this replication id.
+    /// Makes the arguments of `swap`, on the master with this replication id.
     pub(super) fn new(shared: &Shared, id: &str, swap: &Swap, is_asking: bool) -> Self {
         let expected = swap.expected.map(u64::to_be_bytes);
         let next = swap.next.as_ref().map_or_else(Vec::new, |next| {
@@ -50,7 +50,7 @@ impl Told {
         Told { args, is_asking }
     }
 
-    /// Adds the call of the script that is called `sha`, and says how many answers come before its own.
+    /// Adds a call of the script with the hash `sha`. Returns how many answers come before its own.
     pub(super) fn add_to(&self, pipeline: &mut Pipeline, sha: &str) -> usize {
         if self.is_asking {
             pipeline.cmd("ASKING");
@@ -65,12 +65,12 @@ impl Told {
     }
 }
 
-/// Adds the read of the cell at `key`, and no more of it than a cell may have.
+/// Adds a read of the cell at `key`, of at most the bytes that a cell may have.
 pub(super) fn read(pipeline: &mut Pipeline, key: &str) {
     pipeline.cmd("GETRANGE").arg(key).arg(0).arg(VALUE_MAX + VERSION);
 }
 
-/// What came of the swap of the cell `name`.
+/// Returns the outcome of the swap of the cell `name`.
 pub(super) fn swapped(name: &str, answer: Answer) -> Result<Swapped, CellsError> {
     match answer {
         Answer::Number(1) => Ok(Swapped::Done),
@@ -84,7 +84,7 @@ pub(super) fn swapped(name: &str, answer: Answer) -> Result<Swapped, CellsError>
     }
 }
 
-/// The cell that a server answered with: an empty string is what it says of a key that is not there.
+/// Decodes a cell. The server answers with an empty string for an absent key.
 pub(super) fn cell(name: &str, answer: Answer) -> Result<Option<Cell>, CellsError> {
     let mut bytes = answer.bytes()?;
     let Some(version) = bytes.first_chunk::<VERSION>() else {

@@ -1,4 +1,4 @@
-//! Where an etcd is: its members, and who asks.
+//! The URL of an etcd: its members, and the user.
 
 use super::options::{OF_TLS, Options, tls};
 use super::{Address, HOSTS_MAX, UrlError};
@@ -7,21 +7,21 @@ use lessor_tls::Tls;
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// Where etcd listens for clients, if the URL does not say.
+/// Default port of etcd.
 const PORT: u16 = 2379;
 
-/// The members of one etcd, and the user that asks them.
+/// The members of one etcd, and the user.
 #[derive(Clone)]
 pub(in crate::cells) struct EtcdPlace {
     /// At least one.
     pub(in crate::cells) hosts: Vec<Address>,
-    /// Without one nothing is said of who asks.
+    /// The user; `None` sends no credentials.
     pub(in crate::cells) user: Option<String>,
     pub(in crate::cells) password: Option<Password>,
     pub(in crate::cells) tls: Option<Tls>,
 }
 
-/// What a URL says after its scheme.
+/// Parses the part of a URL after its scheme.
 pub(super) fn place(rest: &str, is_encrypted: bool) -> Result<EtcdPlace, UrlError> {
     let mut options = Options::of(rest);
     let tls = tls(&mut options, is_encrypted, "etcds://, which has TLS")?;
@@ -34,7 +34,7 @@ pub(super) fn place(rest: &str, is_encrypted: bool) -> Result<EtcdPlace, UrlErro
         Some(who) => self::who(who)?,
         None => (None, None),
     };
-    // A path would say nothing.
+    // A path would mean nothing.
     let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
     let hosts: Vec<Address> = hosts.split(',').take(HOSTS_MAX + 1).map(host).collect::<Result<_, _>>()?;
     if hosts.len() > HOSTS_MAX {
@@ -47,7 +47,7 @@ fn wrong(what: &str) -> UrlError {
     UrlError(format!("not an etcd URL: {what}"))
 }
 
-/// The user, and the password if there is one.
+/// Parses the user, and the password if there is one.
 fn who(text: &str) -> Result<(Option<String>, Option<Password>), UrlError> {
     let (user, password) = text.split_once(':').map_or((text, None), |(user, word)| (user, Some(word)));
     let user = decoded(user)?;
@@ -57,7 +57,7 @@ fn who(text: &str) -> Result<(Option<String>, Option<Password>), UrlError> {
     Ok((Some(user), password.map(decoded).transpose()?.map(Password::new)))
 }
 
-/// A text in which `%40` stands for `@`.
+/// Decodes percent-encoding: `%40` stands for `@`.
 fn decoded(text: &str) -> Result<String, UrlError> {
     let bad = || wrong("% is followed by two hexadecimal digits, of UTF-8");
     let mut bytes = Vec::with_capacity(text.len());
@@ -72,7 +72,7 @@ fn decoded(text: &str) -> Result<String, UrlError> {
     String::from_utf8(bytes).map_err(|_| bad())
 }
 
-/// One of the hosts between commas.
+/// Parses one of the hosts between commas.
 fn host(text: &str) -> Result<Address, UrlError> {
     let bad = || wrong("each host is a name or an address, with :PORT if it is not 2379");
     let (host, port) = match text.strip_prefix('[') {
@@ -98,7 +98,7 @@ fn host(text: &str) -> Result<Address, UrlError> {
     Ok(Address { host: host.to_owned(), port })
 }
 
-/// No user, no password, no options.
+/// Shows no user, no password and no options.
 impl fmt::Display for EtcdPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls.is_some() { "etcds" } else { "etcd" };

@@ -1,4 +1,4 @@
-//! The options after the question mark of a URL, and what they say of TLS.
+//! The options after the question mark of a URL, and those of TLS.
 
 use super::UrlError;
 use lessor_tls::Tls;
@@ -6,7 +6,7 @@ use lessor_tls::Tls;
 /// The options of TLS, as errors name them.
 pub(super) const OF_TLS: &str = "sslrootcert, sslcert and sslkey";
 
-/// A URL and the options after its question mark. A password may have one in it, too: that is before the last `@`.
+/// A URL and the options after its question mark. A question mark before the last `@` belongs to a password.
 pub(super) struct Options<'a> {
     pub(super) rest: &'a str,
     pub(super) given: Vec<&'a str>,
@@ -38,10 +38,10 @@ impl<'a> Options<'a> {
     }
 }
 
-/// How TLS is spoken; `None` where it is not. It `needs` something else in the URL.
+/// Takes the options of TLS; `None` if the URL uses none. `needs` names what TLS needs in the URL.
 ///
 /// # Errors
-/// If an option of it is said where it is not spoken, is empty, or lacks its other half.
+/// If an option is there without TLS, is empty, or lacks its counterpart.
 pub(super) fn tls(
     options: &mut Options<'_>,
     is_encrypted: bool,

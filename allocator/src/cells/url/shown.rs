@@ -1,13 +1,13 @@
-//! How the URL of a store is shown: where it is, and no secret. It can be read back.
+//! Shows the URL of a store without secrets. The text can be parsed again.
 
 use super::{Address, Place, StoreUrl};
 use std::fmt;
 use tokio_postgres::config::{Config, Host};
 
-/// Where PostgreSQL listens, if a URL does not say.
+/// Default port of PostgreSQL.
 const POSTGRES_PORT: u16 = 5432;
 
-/// Where it is, put together from what was understood: no user, no password, no options.
+/// Shows where the store is, from the parsed parts: no user, no password, no options.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
@@ -29,7 +29,7 @@ impl fmt::Display for StoreUrl {
     }
 }
 
-/// Its servers, each with its port: names, or else addresses. A Unix socket is its folder.
+/// Formats the servers with their ports: names, or else addresses. A Unix socket is shown as its folder.
 fn hosts(config: &Config) -> String {
     let ports = config.get_ports();
     let port = |index: usize| ports.get(index).or(ports.first()).copied().unwrap_or(POSTGRES_PORT);
@@ -47,7 +47,7 @@ fn hosts(config: &Config) -> String {
     shown.join(",")
 }
 
-/// `text` as a part of a URL: a byte that may mean something there is written as its number.
+/// Percent-encodes `text` as a part of a URL.
 fn escaped(text: &[u8]) -> String {
     let shown = |byte: &u8| match byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {
         true => char::from(*byte).to_string(),

@@ -1,4 +1,4 @@
-//! The connections of a handle to the servers of a cluster, one each, which are asked all at once.
+//! The connections of a handle to the servers of a cluster, one for each, which are asked all at once.
 
 use crate::cells::CellsError;
 use crate::cells::redis::answer::Answer;
@@ -13,24 +13,25 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// What one server is asked.
+/// A request to one server.
 pub(super) enum Question {
-    /// All commands of this, in order.
+    /// All of these commands, in order.
     Look(Pipeline),
-    /// These swaps, and to make what they do as durable as it must be.
+    /// These swaps, and to wait until they are as durable as configured.
     Swap(Vec<Told>),
 }
 
-/// What a server answered.
+/// A server with its answers.
 pub(super) type Answered = (Address, Result<Vec<Answer>, CellsError>);
 
-/// Those that are connected, and have answered all that they were asked.
+/// Connections that have answered everything that they were asked.
 #[derive(Default)]
 pub(super) struct Lines(BTreeMap<Address, Line>);
 
 impl Lines {
-    /// Asks these servers, each once, for no longer than `span`. The answers are in the order of the questions. A connection that
-    /// failed, that was too late, or whose caller went away is dropped with whatever it may still answer; the others are kept.
+    /// Asks these servers, each once and for at most `span`. Answers are in the order of the questions. After a
+    /// failure, a time-out, or a dropped future, a connection is dropped with any answer that it may still give. The
+    /// others are kept.
     pub(super) async fn ask(
         &mut self,
         shared: &Arc<Shared>,
@@ -40,9 +41,9 @@ impl Lines {
         let mut asking = JoinSet::new();
         let mut answered = vec![];
         for (place, (address, question)) in questions.into_iter().enumerate() {
-            // One that was closed while it was unused is no reason to fail: nothing was asked over it.
+            // A connection that was closed while unused is no error: nothing was asked over it.
             let line = self.0.remove(&address).filter(|line| !line.is_over());
-            // Until it answers.
+            // Replaced by the answer.
             answered.push((address.clone(), Err(CellsError::Unreachable("it was not asked".to_owned()))));
             let shared = Arc::clone(shared);
             asking.spawn(async move {
@@ -51,7 +52,7 @@ impl Lines {
             });
         }
         while let Some(one) = asking.join_next().await {
-            // The runtime ends, and with it the caller.
+            // The runtime ends, and the caller with it.
             let Ok((place, (line, answers))) = one else { continue };
             let (address, outcome) = &mut answered[place];
             if let Some(line) = line {
@@ -67,18 +68,18 @@ impl Lines {
         answered
     }
 
-    /// Whether it is connected to this one.
+    /// Whether there is a connection to this server.
     pub(super) fn has(&self, address: &Address) -> bool {
         self.0.contains_key(address)
     }
 
-    /// Keeps the connections to these alone.
+    /// Drops all connections but those to `servers`.
     pub(super) fn keep(&mut self, servers: &[Address]) {
         self.0.retain(|address, _| servers.contains(address));
     }
 }
 
-/// Asks one server. The connection comes back if nothing is left to be read from it.
+/// Asks one server. The connection is returned if no answer is left in it.
 async fn one(
     shared: &Shared,
     address: &Address,

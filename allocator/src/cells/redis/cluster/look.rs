@@ -1,4 +1,4 @@
-//! How a handle finds out where the masters of a cluster are, and which ids they have.
+//! Finds the masters of a cluster, and their ids.
 
 use super::lines::Question;
 use super::slots::Slots;
@@ -11,11 +11,11 @@ use redis::Pipeline;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Masters that are asked where the slots are, before those that the URL names.
+/// Most masters that are asked for the slots, before the hosts of the URL.
 const ASKED_MAX: usize = 4;
 
 impl Cluster {
-    /// What is known, unless something says that it is out of date, and a server that slots have moved.
+    /// Returns the known topology. If it may be out of date, first asks a server whether slots have moved.
     pub(super) async fn known(&mut self, deadline: Deadline) -> Result<Arc<Topology>, CellsError> {
         let Some(known) = self.known.clone() else { return self.look(None, deadline).await };
         if self.is_stale {
@@ -23,13 +23,13 @@ impl Cluster {
             if slots != known.slots {
                 return self.identify(slots, deadline).await;
             }
-            // Which ids its masters have, a swap finds out.
+            // A swap notices masters with new ids.
             self.is_stale = false;
         }
         Ok(known)
     }
 
-    /// Asks a server where the slots are, `first` before others, and all masters for their ids.
+    /// Asks a server for the slots, `first` before others, and all masters for their ids.
     pub(super) async fn look(
         &mut self,
         first: Option<&Address>,
@@ -39,11 +39,11 @@ impl Cluster {
         self.identify(slots, deadline).await
     }
 
-    /// Where the slots are, as the first server says that answers. All handles ask the same ones first, if they can.
+    /// Returns the slots, from the first server that answers. All handles ask the same servers first, if they can.
     async fn slots(&mut self, first: Option<&Address>, deadline: Deadline) -> Result<Slots, CellsError> {
         let clock = self.known.as_ref().map(|known| known.clock.clone());
         let masters = self.known.iter().flat_map(|known| known.slots.masters()).cloned();
-        // Masters that are connected are there, nearly always.
+        // Masters with a connection nearly always answer.
         let (here, others): (Vec<_>, Vec<_>) = masters.partition(|master| self.lines.has(master));
         let some = clock.into_iter().chain(here).chain(others).take(ASKED_MAX);
         let all = first.cloned().into_iter().chain(some).chain(self.shared.place.hosts.iter().cloned());
@@ -57,7 +57,7 @@ impl Cluster {
             let mut slots = Pipeline::with_capacity(1);
             slots.cmd("CLUSTER").arg("SLOTS");
             let question = vec![(server.clone(), Question::Look(slots))];
-            // Each of those that are left can have as long.
+            // The remaining time is shared evenly.
             let answered = self.ask(question, deadline.left() / left).await.pop();
             let Some((_, answer)) = answered else { continue };
             let slots =
@@ -70,9 +70,9 @@ impl Cluster {
         Err(error)
     }
 
-    /// Asks the masters of `slots` for their ids. While no slot has moved, one that does not answer counts with the id that is known:
-    /// a call that touches it finds out. A slot that has moved may have lost cells before that, at a master that the call does not
-    /// touch any more. So then each master must show which id it has.
+    /// Asks the masters of `slots` for their ids. While no slot has moved, a silent master keeps its known id: a call
+    /// that touches it finds out. A slot that has moved may have lost cells before, at a master that the call no longer
+    /// touches. Then each master must tell its id.
     async fn identify(&mut self, slots: Slots, deadline: Deadline) -> Result<Arc<Topology>, CellsError> {
         let mut ids = match &self.known {
             Some(known) if known.slots == slots => known.ids.clone(),
@@ -81,7 +81,7 @@ impl Cluster {
         let masters =
             slots.masters().iter().filter(|master| !ids.contains_key(master) || !self.is_silent(master));
         let masters: Vec<Address> = masters.cloned().collect();
-        // The others are not kept waiting for one whose id is known.
+        // The others do not wait long for a master whose id is known.
         let span = if ids.is_empty() { deadline.left() } else { deadline.left() / 4 };
         let mut info = Pipeline::with_capacity(1);
         info.cmd("INFO").arg("replication");
@@ -104,7 +104,7 @@ impl Cluster {
     }
 }
 
-/// The id of a master that says this of itself. One that says that it is none has been replaced, and not all servers have heard of
+/// Returns the id of a master from its answer. If the server is no master, it was replaced, and not all servers know
 /// that yet.
 pub(super) fn id(answer: Answer, master: &Address) -> Result<String, CellsError> {
     let id = State::of(answer).and_then(|state| state.master());

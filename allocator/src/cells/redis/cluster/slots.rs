@@ -1,30 +1,30 @@
-//! Which slot of a cluster a key is in, and which master has that slot, as a server says it.
+//! Slots of a cluster: the slot of a key, and the master of a slot as a server tells it.
 
 use crate::cells::redis::answer::Answer;
 use crate::cells::url::Address;
 use crate::cells::{CellsError, excerpt::excerpt};
 use std::collections::BTreeMap;
 
-/// Slots of any cluster.
+/// Slots of every cluster.
 const SLOTS: usize = 16_384;
 
-/// Masters of a cluster: as many as its own servers can have.
+/// Most masters of a cluster, which is the bound of Redis itself.
 const MASTERS_MAX: usize = 1_000;
 
-/// What a server says of all slots.
+/// The masters of all slots, as one server tells them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Slots {
-    /// Those that have slots, each once, in order.
+    /// Masters with slots, each once and in order.
     masters: Vec<Address>,
-    /// Of each slot, which of them has it.
+    /// The index of each slot's master.
     owners: Vec<Option<u16>>,
 }
 
 impl Slots {
-    /// Reads what `asked` answered to `CLUSTER SLOTS`.
+    /// Parses the answer of `asked` to `CLUSTER SLOTS`.
     ///
     /// # Errors
-    /// If no such answer can be.
+    /// If it is no such answer.
     pub(super) fn read(answer: Answer, asked: &Address) -> Result<Self, CellsError> {
         let Answer::List(ranges) = answer else { return Err(answer.failed()) };
         let ranges = ranges.into_iter().map(|range| Range::read(range, asked));
@@ -52,10 +52,10 @@ impl Slots {
         &self.masters
     }
 
-    /// The master of the slot of `key`.
+    /// Returns the master of the slot of `key`.
     ///
     /// # Errors
-    /// If none has it.
+    /// If no server has the slot.
     pub(super) fn owner(&self, key: &str) -> Result<&Address, CellsError> {
         let slot = slot_of(key.as_bytes());
         let owner = self.owners.get(usize::from(slot)).copied().flatten();
@@ -65,7 +65,7 @@ impl Slots {
     }
 }
 
-/// Slots that follow each other, and have one master.
+/// Consecutive slots of one master.
 struct Range {
     from: usize,
     to: usize,
@@ -81,7 +81,7 @@ impl Range {
         let mut master = master.into_iter();
         let host = match master.next()? {
             Answer::Bytes(host) => String::from_utf8(host).ok()?,
-            // It does not know by which name it was reached.
+            // The server does not know its own name.
             Answer::Number(_) | Answer::List(_) | Answer::Error(_) | Answer::Strange => String::new(),
         };
         let Answer::Number(port) = master.next()? else { return None };
@@ -95,16 +95,16 @@ fn slot(answer: Answer) -> Option<usize> {
     usize::try_from(slot).ok().filter(|slot| *slot < SLOTS)
 }
 
-/// Where `asked` says that another server is: on its own host if it names none.
+/// Returns another server's address as `asked` tells it: without a host it is on the same host.
 fn place(host: &str, port: u16, asked: &Address) -> Address {
     let host = if host.is_empty() { &asked.host } else { host };
     Address { host: host.to_owned(), port }
 }
 
-/// The server that `MOVED` or `ASK` names.
+/// Parses the server in a `MOVED` or `ASK`.
 ///
 /// # Errors
-/// If that cannot be read.
+/// If it is no address.
 pub(super) fn named(text: &str, asked: &Address) -> Result<Address, CellsError> {
     let read = || {
         let (host, port) = text.rsplit_once(':')?;
@@ -115,7 +115,7 @@ pub(super) fn named(text: &str, asked: &Address) -> Result<Address, CellsError> 
     })
 }
 
-/// The slot of a key: of what is in the first braces that are not empty, or else of all of it.
+/// Returns the slot of a key: of the text in its first braces if that is not empty, or else of the whole key.
 fn slot_of(key: &[u8]) -> u16 {
     let open = key.iter().position(|byte| *byte == b'{').map(|at| at + 1);
     let tag = open.and_then(|open| {
@@ -125,7 +125,7 @@ fn slot_of(key: &[u8]) -> u16 {
     crc16(tag.unwrap_or(key)) % SLOTS as u16
 }
 
-/// The sum that clusters go by: CCITT, from zero, as XMODEM has it.
+/// The checksum of clusters: CRC-16 CCITT, starting from zero, as in XMODEM.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |sum, byte| {
         (0..8).fold(sum ^ (u16::from(*byte) << 8), |sum: u16, _| {

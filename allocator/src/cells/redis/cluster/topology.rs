@@ -1,33 +1,33 @@
-//! What a handle knows of a cluster: the master of each slot, the replication id of each master, and the timeline that follows
-//! from the ids.
+//! The known state of a cluster: the master of each slot, the replication id of each master, and the timeline.
 //!
-//! The timeline of a cluster is the set of the ids of all masters that have slots. An id is drawn at random, and never again, so
-//! the set tells one state of the cluster from each other one in which a server may have lost something. A slot that moves between
-//! two of these masters takes its keys with it, and the set stays.
+//! The timeline is the set of the ids of all masters that have slots. An id is random and never drawn again. So the set
+//! tells one state of the cluster from every other one in which a server may have lost something. A slot that moves
+//! between two of these masters takes its keys with it, and the set stays the same.
 
 use super::slots::Slots;
 use crate::cells::url::Address;
 use crate::cells::{CellsError, Timeline, excerpt::excerpt};
 use std::collections::BTreeMap;
 
-/// Digits of a replication id, each of half a byte.
+/// Hexadecimal digits of a replication id.
 const ID_DIGITS: usize = 40;
 
-/// Which master has which slot, and which id.
+/// The masters, their slots and their ids.
 #[derive(Debug)]
 pub(super) struct Topology {
     pub(super) slots: Slots,
     pub(super) ids: BTreeMap<Address, String>,
     pub(super) timeline: Timeline,
-    /// The master whose clock is the time: it follows from the timeline alone, so all allocators on that go by one clock.
+    /// The master whose clock is used. It follows from the timeline alone, so all allocators on a timeline use one
+    /// clock.
     pub(super) clock: Address,
 }
 
 impl Topology {
-    /// These masters, of which each has an id.
+    /// Makes a topology of masters with ids.
     ///
     /// # Errors
-    /// If that is no cluster that has slots, or an id is none.
+    /// If there is no master with slots, or an id is malformed.
     pub(super) fn new(slots: Slots, ids: BTreeMap<Address, String>) -> Result<Self, CellsError> {
         let first = ids.iter().min_by_key(|(_, id)| *id).map(|(address, _)| address.clone());
         let Some(clock) = first else {
@@ -36,14 +36,14 @@ impl Topology {
         Ok(Topology { timeline: timeline(&ids)?, slots, ids, clock })
     }
 
-    /// The id of a master that has slots.
+    /// Returns the id of a master that has slots.
     pub(super) fn id(&self, address: &Address) -> Option<&str> {
         self.ids.get(address).map(String::as_str)
     }
 }
 
-/// How many ids there are, and all of them in one number, each bit the sum of theirs. Random numbers are told apart by that as well
-/// as by themselves, and however many masters there are, the head has room for it.
+/// Names the set of ids by their number and their exclusive-or. Random ids are told apart by that as well as by
+/// themselves, and the head has room for the name however many masters there are.
 fn timeline(ids: &BTreeMap<Address, String>) -> Result<Timeline, CellsError> {
     let mut all = [0; ID_DIGITS];
     for (address, id) in ids {
