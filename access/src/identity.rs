@@ -1,4 +1,4 @@
-//! The name that a peer has proven, and how.
+//! The identity of a peer: the name that it has proven, and how.
 
 use crate::pattern::Patterns;
 use ring::digest::{Context, SHA256};
@@ -7,7 +7,7 @@ use std::fmt;
 /// How a name was proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// By a certificate, in the handshake of TLS.
+    /// By a certificate, in the TLS handshake.
     Certificate,
     /// By a token that `lessor token new` made.
     Token,
@@ -19,7 +19,7 @@ impl Kind {
     /// All of them.
     pub const ALL: [Kind; 3] = [Kind::Certificate, Kind::Token, Kind::Jwt];
 
-    /// Its word in configurations, logs and answers.
+    /// Returns the word for it in configurations, logs and answers.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Certificate => "certificate",
@@ -29,7 +29,7 @@ impl Kind {
     }
 }
 
-/// A name that was proven. Its `Display` is `token:NAME`, `certificate:NAME` or `jwt:NAME`.
+/// A proven name. Its `Display` is `token:NAME`, `certificate:NAME` or `jwt:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     kind: Kind,
@@ -37,12 +37,12 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The one that has proven `name` in the way of `kind`.
+    /// Makes an identity that has proven `name` in the way of `kind`.
     pub fn new(kind: Kind, name: impl Into<String>) -> Self {
         Identity { kind, name: name.into() }
     }
 
-    /// How it was proven.
+    /// How the name was proven.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -52,7 +52,8 @@ impl Identity {
         &self.name
     }
 
-    /// A number of its own, the same in each process: the first eight bytes of the SHA-256 of all that it says.
+    /// Returns a number of this identity, the same in each process: the first eight bytes of the SHA-256 of its
+    /// `Display`.
     pub fn number(&self) -> u64 {
         let mut hash = Context::new(&SHA256);
         [self.kind.word(), ":", &self.name].iter().for_each(|part| hash.update(part.as_bytes()));
@@ -66,7 +67,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// The identities that have a role: `KIND:NAME`, or `KIND:BEGINNING*`.
+/// A pattern of identities: `KIND:NAME`, or `KIND:BEGINNING*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityPattern {
     kind: Kind,
@@ -74,10 +75,10 @@ pub struct IdentityPattern {
 }
 
 impl IdentityPattern {
-    /// The one that is written as `text`.
+    /// Parses `text`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If it is no pattern. The error says why.
     pub fn try_new(text: &str) -> Result<Self, String> {
         let split = text.split_once(':');
         let kind = split.and_then(|(word, _)| Kind::ALL.into_iter().find(|kind| kind.word() == word));
@@ -88,7 +89,7 @@ impl IdentityPattern {
         Ok(IdentityPattern { kind, names: Patterns::try_new([name])? })
     }
 
-    /// Whether it stands for `identity`.
+    /// Whether the pattern matches `identity`.
     pub fn fits(&self, identity: &Identity) -> bool {
         self.kind == identity.kind && self.names.fit(&identity.name)
     }
@@ -104,7 +105,7 @@ impl fmt::Display for IdentityPattern {
 mod tests {
     use super::*;
 
-    /// What is written down of a key has this number.
+    /// Stores keep this number with keys.
     #[test]
     fn an_identity_has_the_same_number_in_each_process() {
         assert_eq!(Identity::new(Kind::Token, "billing").number(), 0xb004_e119_d77c_3b6d);

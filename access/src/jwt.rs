@@ -1,5 +1,6 @@
-//! Tokens of an identity provider: JSON Web Tokens (RFC 7519) that are signed with a key of a file (JWKS, RFC 7517). Nothing is asked
-//! over the network. Three signatures are known: RS256, ES256 and EdDSA. What says another one, or none, proves nothing.
+//! Tokens of an identity provider: JSON Web Tokens (RFC 7519), signed with a key of a file (JWKS, RFC 7517). Nothing is
+//! asked over the network. Three signatures are known: RS256, ES256 and EdDSA. A token with another signature, or with
+//! none, proves nothing.
 
 use crate::tokens::Unproven;
 use base64::Engine as _;
@@ -10,24 +11,24 @@ use ring::signature::{
 use serde::Deserialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The longest token, in bytes.
+/// Longest token, in bytes.
 const TOKEN_MAX: usize = 8_192;
 
-/// The most keys that one file has.
+/// Most keys of one file.
 const KEYS_MAX: usize = 64;
 
-/// The longest name, in bytes.
+/// Longest name, in bytes.
 const NAME_MAX: usize = 256;
 
-/// How far the calendar of the provider may be from this one.
+/// Largest difference between the provider's calendar and this one.
 const LEEWAY: Duration = Duration::from_secs(30);
 
-/// Whose tokens are believed, and what for.
+/// The issuer whose tokens are accepted, and the audience that they must name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issuer {
-    /// `iss` of each token.
+    /// Required `iss` of a token.
     pub issuer: String,
-    /// One of `aud` of each token.
+    /// Required among the `aud` of a token.
     pub audience: String,
 }
 
@@ -48,16 +49,16 @@ enum Public {
     Ed25519(Vec<u8>),
 }
 
-/// A name that a token proves, and for how long.
+/// A name that a token proves, and until when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// `sub` of the token.
     pub name: String,
-    /// When it ends.
+    /// When the proof expires.
     pub expires: SystemTime,
 }
 
-/// What is wrong with a file of keys.
+/// Why a file of keys cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct JwksError(String);
@@ -85,7 +86,7 @@ struct RawKey {
 struct Header {
     alg: String,
     kid: Option<String>,
-    /// What must be understood, and is not.
+    /// Extensions that must be understood; none is.
     crit: Option<serde_json::Value>,
 }
 
@@ -106,10 +107,10 @@ enum Audience {
 }
 
 impl Jwks {
-    /// Those that are written in `text`. Keys for other purposes, and of kinds that are not known here, are passed over.
+    /// Parses the keys in `text`. Keys for other purposes, and of unknown kinds, are skipped.
     ///
     /// # Errors
-    /// If it is no such file, has no key of a known kind, or has one that is no key.
+    /// If `text` is no JWKS, has no key of a known kind, or has a malformed key.
     pub fn parse(text: &str) -> Result<Self, JwksError> {
         let raw: RawJwks = serde_json::from_str(text).map_err(|error| {
             JwksError(format!("this is no JWKS: line {} column {}", error.line(), error.column()))
@@ -130,10 +131,10 @@ impl Jwks {
         Ok(Jwks(keys))
     }
 
-    /// Whom `token` names, by `issuer` at `now`.
+    /// Verifies `token`, and returns the name that it proves, by `issuer` at `now`.
     ///
     /// # Errors
-    /// If no key here has signed it, it is for others, or not good now.
+    /// If no key here has signed it, it is for another audience, or it is not valid now.
     pub fn subject(&self, token: &str, issuer: &Issuer, now: SystemTime) -> Result<Subject, Unproven> {
         if token.len() > TOKEN_MAX {
             return Err(Unproven::Unknown);
@@ -152,7 +153,7 @@ impl Jwks {
         if !keys.any(|key| key.public.has_signed(signed.as_bytes(), &signature)) {
             return Err(Unproven::Unknown);
         }
-        // Only now is anything of it believed.
+        // The claims are used only after the signature was verified.
         let claims: Claims = part(claims)?;
         let is_for_us = match &claims.aud {
             Audience::One(audience) => *audience == issuer.audience,
@@ -177,7 +178,7 @@ impl Jwks {
 }
 
 impl Key {
-    /// The one that `raw` is; `None` if it is for another purpose, or of a kind that is not known here.
+    /// Parses `raw`; `None` if the key is for another purpose, or of an unknown kind.
     fn of(raw: &RawKey) -> Result<Option<Self>, String> {
         if raw.purpose.as_deref().is_some_and(|purpose| purpose != "sig") {
             return Ok(None);
@@ -204,7 +205,7 @@ impl Key {
 }
 
 impl Public {
-    /// The one word for signatures by it: a token cannot choose another one.
+    /// The only algorithm of this key: a token cannot choose another one.
     fn algorithm(&self) -> &'static str {
         match self {
             Public::Rsa { .. } => "RS256",
@@ -233,10 +234,10 @@ fn part<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, Unproven> {
     serde_json::from_slice(&bytes).map_err(|_| Unproven::Unknown)
 }
 
-/// The instant that `seconds` after the beginning of the epoch is.
+/// Returns the instant `seconds` after the epoch.
 fn instant(seconds: f64) -> Result<SystemTime, Unproven> {
     let since = Duration::try_from_secs_f64(seconds).map_err(|_| Unproven::Unknown)?;
-    // What lies beyond any calendar is no date.
+    // Beyond any calendar.
     if since > Duration::from_secs(1 << 40) { Err(Unproven::Unknown) } else { Ok(UNIX_EPOCH + since) }
 }
 

@@ -1,5 +1,6 @@
-//! Who may do what at an allocator. An [`Identity`] is proven by a token, of its own or of an identity provider, or by a certificate; a [`Role`] gives rights to identities;
-//! [`Rights`] are those of one identity. No IO: texts and random bytes are handed in, and so is the time, which [`calendar`] reads.
+//! Identities and their rights at an allocator. An [`Identity`] is proven by a certificate, or by a token of Lessor or
+//! of an identity provider. A [`Role`] gives rights to identities; [`Rights`] are those of one identity. There is no
+//! IO: texts, random bytes and the time are passed in. [`calendar`] reads the time.
 //!
 //! In reading order: `pattern` (names, and beginnings of names), `identity`, `tokens` (the file of tokens), `jwt`
 //! (tokens of an identity provider), `role`.
@@ -21,7 +22,7 @@ pub use tokens::{
 
 use std::time::SystemTime;
 
-/// The calendar of this machine, by which tokens end.
+/// Returns the time of this machine's calendar, by which tokens expire.
 #[expect(clippy::disallowed_methods, reason = "a token ends by the calendar, as a certificate does")]
 pub fn calendar() -> SystemTime {
     SystemTime::now()

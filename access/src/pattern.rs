@@ -1,4 +1,4 @@
-//! Names, and beginnings of names followed by `*`: what rights are said for.
+//! Patterns of rights: names, and beginnings of names followed by `*`.
 
 use std::fmt;
 
@@ -16,10 +16,10 @@ struct Pattern {
 const PATTERN_MAX: usize = 256;
 
 impl Patterns {
-    /// Those that are written as `texts`. A `*` is at the end of one, or nowhere in it.
+    /// Parses `texts`. A `*` may only be at the end of a pattern.
     ///
     /// # Errors
-    /// What is wrong with the first wrong one, which it begins with.
+    /// If a pattern is wrong. The error begins with the first wrong one, and says why.
     pub fn try_new<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let pattern = |text: &str| {
             let (stem, is_whole) = text.strip_suffix('*').map_or((text, true), |stem| (stem, false));
@@ -36,7 +36,7 @@ impl Patterns {
         texts.into_iter().map(pattern).collect::<Result<_, _>>().map(Patterns)
     }
 
-    /// Whether one of them is `name`, or its beginning.
+    /// Whether a pattern matches `name`.
     pub fn fit(&self, name: &str) -> bool {
         self.0.iter().any(
             |Pattern { stem, is_whole }| {
@@ -45,7 +45,7 @@ impl Patterns {
         )
     }
 
-    /// Whether one of them is the beginning of each name.
+    /// Whether a pattern matches all names.
     pub fn fit_all(&self) -> bool {
         self.0.iter().any(|pattern| pattern.stem.is_empty() && !pattern.is_whole)
     }
@@ -55,7 +55,7 @@ impl Patterns {
         self.0.is_empty()
     }
 
-    /// As they were written.
+    /// The patterns as they were written.
     pub fn texts(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(Pattern::to_string)
     }

@@ -1,5 +1,5 @@
-//! What identities may do. A role gives rights to the identities that it names; an identity has those of all its roles, and none
-//! without a role.
+//! Roles and rights. A role gives rights to the identities that it names. An identity has the rights of all its roles,
+//! and none without a role.
 
 use crate::identity::{Identity, IdentityPattern};
 use crate::pattern::Patterns;
@@ -8,92 +8,92 @@ use std::sync::Arc;
 /// Rights, and the identities that have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Role {
-    /// Its name, for people.
+    /// The name, for people.
     pub name: String,
-    /// Those that have it.
+    /// The identities that have the role.
     pub identities: Vec<IdentityPattern>,
     /// Limits that they may lease from.
     pub lease: Patterns,
-    /// Nodes in whose names they may do so.
+    /// Nodes as which they may lease.
     pub nodes: Patterns,
-    /// Whether what those nodes hear of the vendors of these limits is believed.
+    /// Whether vendor counts that those nodes report for these limits are believed.
     pub observe: bool,
-    /// Limits that they may look at.
+    /// Limits that they may read.
     pub read: Patterns,
-    /// Limits that they may look at, pause, resume, and block nodes from.
+    /// Limits that they may read, pause, resume, and block nodes from.
     pub operate: Patterns,
-    /// The most permits that they may add to a pool of those limits at a time; 0 for none.
+    /// Most permits that they may add to a pool of those limits at a time; 0 for none.
     pub top_up_max: u64,
-    /// Limits that they may look at, operate, make, change and remove, without bounds.
+    /// Limits that they may read, operate, make, change and remove, without bounds.
     pub admin: Patterns,
     /// Whether they may read all metrics.
     pub metrics: bool,
 }
 
-/// What one identity may do.
+/// The rights of one identity.
 #[derive(Clone, Debug, Default)]
 pub struct Rights(Vec<Arc<Role>>);
 
 impl Rights {
-    /// Those of `identity` by `roles`.
+    /// Returns the rights of `identity` by `roles`.
     pub fn of(identity: &Identity, roles: &[Arc<Role>]) -> Self {
         let has = |role: &&Arc<Role>| role.identities.iter().any(|pattern| pattern.fits(identity));
         Rights(roles.iter().filter(has).cloned().collect())
     }
 
-    /// The roles that they come from.
+    /// The roles of the identity.
     pub fn roles(&self) -> &[Arc<Role>] {
         &self.0
     }
 
-    /// Whether a node called `node` may be spoken for.
+    /// Whether it may speak for `node`.
     pub fn may_speak_for(&self, node: &str) -> bool {
         self.0.iter().any(|role| role.nodes.fit(node))
     }
 
-    /// Whether a node called `node` may be spoken for that leases from `limit`: one role must say both.
+    /// Whether it may lease from `limit` as `node`. One role must allow both.
     pub fn may_lease(&self, node: &str, limit: &str) -> bool {
         self.0.iter().any(|role| role.nodes.fit(node) && role.lease.fit(limit))
     }
 
-    /// Whether it is believed what a node called `node` hears of the vendor of `limit`: one role must say so that lets it lease there.
+    /// Whether vendor counts that `node` reports for `limit` are believed. The role must also allow that lease.
     pub fn may_observe(&self, node: &str, limit: &str) -> bool {
         self.0.iter().any(|role| role.observe && role.nodes.fit(node) && role.lease.fit(limit))
     }
 
-    /// Whether `limit` may be leased from, in whatever name: what happens to it may be listened to.
+    /// Whether it may listen to events of `limit`: it may lease from it as any node, or read it.
     pub fn may_hear_of(&self, limit: &str) -> bool {
         self.0.iter().any(|role| role.lease.fit(limit)) || self.may_read(limit)
     }
 
-    /// Whether something may be leased or looked at.
+    /// Whether it may listen to events at all: it may lease from or read some limit.
     pub fn may_hear(&self) -> bool {
         self.0.iter().any(|role| !role.lease.is_empty()) || self.may_look()
     }
 
-    /// Whether `limit` may be looked at.
+    /// Whether it may read `limit`.
     pub fn may_read(&self, limit: &str) -> bool {
         self.0.iter().any(|role| role.read.fit(limit)) || self.may_operate(limit)
     }
 
-    /// Whether each limit may be looked at, whatever its name.
+    /// Whether it may read every limit.
     pub fn may_read_all(&self) -> bool {
         self.0
             .iter()
             .any(|role| [&role.read, &role.operate, &role.admin].iter().any(|limits| limits.fit_all()))
     }
 
-    /// Whether some limit may be looked at, and so the allocator itself.
+    /// Whether it may read some limit, and so the state of the allocator.
     pub fn may_look(&self) -> bool {
         self.0.iter().any(|role| !(role.read.is_empty() && role.operate.is_empty() && role.admin.is_empty()))
     }
 
-    /// Whether `limit` may be paused and resumed, and nodes blocked from it.
+    /// Whether it may pause and resume `limit`, and block nodes from it.
     pub fn may_operate(&self, limit: &str) -> bool {
         self.0.iter().any(|role| role.operate.fit(limit)) || self.may_administer(limit)
     }
 
-    /// The most permits that may be added to a pool of `limit` at a time; `None` if there is no such bound.
+    /// Returns the most permits that it may add to a pool of `limit` at a time; `None` for no bound.
     pub fn top_up_max(&self, limit: &str) -> Option<u64> {
         if self.may_administer(limit) {
             return None;
@@ -102,12 +102,12 @@ impl Rights {
         Some(operates.map(|role| role.top_up_max).max().unwrap_or(0))
     }
 
-    /// Whether `limit` may be made, changed and removed.
+    /// Whether it may make, change and remove `limit`.
     pub fn may_administer(&self, limit: &str) -> bool {
         self.0.iter().any(|role| role.admin.fit(limit))
     }
 
-    /// Whether metrics may be read.
+    /// Whether it may read metrics.
     pub fn may_read_metrics(&self) -> bool {
         self.0.iter().any(|role| role.metrics)
     }

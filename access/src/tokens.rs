@@ -1,5 +1,5 @@
-//! The file of tokens: what of each is kept to recognise it, and none of what proves it. A token is 256 random bits, so a plain
-//! hash of it can neither be turned round nor guessed.
+//! The file of tokens, which has enough of each token to recognise it, but not to show it. A token is made of 256
+//! random bits, so its plain hash can be neither inverted nor guessed.
 
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
@@ -8,27 +8,27 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use subtle::ConstantTimeEq as _;
 
-/// The most tokens that one file has.
+/// Most tokens of one file.
 pub const TOKENS_MAX: usize = 10_000;
 
-/// Random bytes that a token is made of: 4 that name it, and 32 that prove it.
+/// Random bytes of a token: 4 for its id, and 32 that prove it.
 pub const SECRET_BYTES: usize = 36;
 
-/// What a token begins with, so that scanners of sources find one that was left there.
+/// Prefix of each token, by which scanners find tokens that were left in sources.
 const PREFIX: &str = "lessor_";
 
-/// Whether `text` looks like a token of such a file, good or not.
+/// Whether `text` looks like a token of Lessor, valid or not.
 pub fn is_token(text: &str) -> bool {
     text.starts_with(PREFIX)
 }
 
-/// Longest name.
+/// Longest name, in bytes.
 const NAME_MAX: usize = 128;
 
-/// What is said at the top of the file.
+/// First line of the file.
 const HEAD: &str = "# Tokens that `lessor token new` made. A token itself is nowhere: it was shown once.\n";
 
-/// Names a token, in eight hexadecimal digits. It is no secret.
+/// The id of a token: eight hexadecimal digits, which are no secret.
 pub type TokenId = String;
 
 /// A token as its bearer shows it. Its `Debug` shows nothing of it.
@@ -36,7 +36,7 @@ pub type TokenId = String;
 pub struct TokenText(String);
 
 impl TokenText {
-    /// The text: a secret.
+    /// Returns the text: a secret.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -48,14 +48,14 @@ impl fmt::Debug for TokenText {
     }
 }
 
-/// What is kept of a token.
+/// The record of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// The identity that it proves. Several tokens may prove one.
+    /// The identity that the token proves. Several tokens may prove the same one.
     pub name: String,
     /// When it was made.
     pub created: SystemTime,
-    /// When it ends, if it does.
+    /// When it expires; `None` if it never does.
     pub expires: Option<SystemTime>,
     hash: [u8; 32],
 }
@@ -63,22 +63,22 @@ pub struct Token {
 /// A token that was just made.
 #[derive(Clone, Debug)]
 pub struct NewToken {
-    /// Its name in the file.
+    /// Its id in the file.
     pub id: TokenId,
-    /// The token.
+    /// Its text.
     pub text: TokenText,
 }
 
 /// Why a text proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unproven {
-    /// It is no token of this file, or none any more.
+    /// It is no token of this file, or no longer one.
     Unknown,
     /// It has expired.
     Expired,
 }
 
-/// What is wrong with a file of tokens, or with what is to be done to one.
+/// Why a file of tokens, or a change to it, is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TokensError(String);
@@ -106,10 +106,10 @@ struct RawToken {
 }
 
 impl Tokens {
-    /// Those that are written in `text`.
+    /// Parses a file of tokens.
     ///
     /// # Errors
-    /// The first thing that is wrong with it, in one line.
+    /// The first problem, in one line.
     pub fn parse(text: &str) -> Result<Self, TokensError> {
         let raw: RawTokens = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
@@ -144,11 +144,11 @@ impl Tokens {
         Ok(tokens)
     }
 
-    /// Adds a token for `name` that holds from `now`, for as long as `valid` if that is there. It is made of `random` bytes that no
-    /// other process can know.
+    /// Adds a token for `name`. It is valid from `now`, for as long as `valid`, or for ever. The bytes in `random` must
+    /// be unknown to all others.
     ///
     /// # Errors
-    /// If `name` is none, or there are as many tokens as there may be.
+    /// If `name` is malformed, or there are too many tokens.
     pub fn add(
         &mut self,
         name: &str,
@@ -177,7 +177,7 @@ impl Tokens {
         Ok(NewToken { id, text: TokenText(text) })
     }
 
-    /// Takes away the token with the id `which`, or all of the name `which`. Returns their ids.
+    /// Removes the token with the id `which`, or all tokens of the name `which`. Returns their ids.
     pub fn revoke(&mut self, which: &str) -> Vec<TokenId> {
         let gone = |(id, token): (&TokenId, &Token)| (id == which || token.name == which).then(|| id.clone());
         let gone: Vec<_> = self.0.iter().filter_map(gone).collect();
@@ -185,10 +185,10 @@ impl Tokens {
         gone
     }
 
-    /// The token that `text` is, at `now`. Takes as long for a wrong secret as for a right one.
+    /// Finds the token with this text, at `now`. The comparison of the secret takes constant time.
     ///
     /// # Errors
-    /// If it is none of these, or has expired.
+    /// If it is none of these tokens, or has expired.
     pub fn find(&self, text: &str, now: SystemTime) -> Result<(&TokenId, &Token), Unproven> {
         let id = text.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_')).map(|(id, _)| id);
         let (id, token) = id.and_then(|id| self.0.get_key_value(id)).ok_or(Unproven::Unknown)?;
@@ -201,17 +201,17 @@ impl Tokens {
         }
     }
 
-    /// The token with that id.
+    /// Returns the token with this id.
     pub fn get(&self, id: &TokenId) -> Option<&Token> {
         self.0.get(id)
     }
 
-    /// All of them, by id.
+    /// All tokens, by id.
     pub fn iter(&self) -> impl Iterator<Item = (&TokenId, &Token)> {
         self.0.iter()
     }
 
-    /// How many there are.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -222,7 +222,7 @@ impl Tokens {
     }
 }
 
-/// The file, in full.
+/// The file in full.
 impl fmt::Display for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = |time: SystemTime| humantime::format_rfc3339_seconds(time.max(UNIX_EPOCH)).to_string();
@@ -239,7 +239,7 @@ impl fmt::Display for Tokens {
     }
 }
 
-/// What names may be.
+/// The rule for names, as errors state it.
 const NAME_RULE: &str = "use 1 to 128 letters, digits and . _ - / : @";
 
 /// Whether `name` can be the name of a token.
@@ -266,7 +266,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The `N` bytes that `text` is, in small hexadecimal digits.
+/// Parses `N` bytes in lower-case hexadecimal digits.
 fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),

@@ -1,5 +1,6 @@
-//! Files that are read while a process runs: certificates, keys, tokens. [`read`] reads one whole, within a bound. [`Reloading`]
-//! keeps what is made of some and takes over their changes. A [`Token`] is what a client shows of one. An error names the file and shows nothing of what is in it.
+//! Files that are read while a process runs: certificates, keys, tokens. [`read`] reads one as a whole, within a bound.
+//! [`Reloading`] keeps a value that is made of files, and follows their changes. A [`Token`] is shown by a client. An
+//! error names the file, and shows nothing of its content.
 
 mod reloading;
 mod token;
@@ -12,30 +13,30 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Opens without waiting, as a pipe would make the reader do (`O_NONBLOCK` of Linux).
+/// Does not block on opening, as a pipe would (`O_NONBLOCK` of Linux).
 const NONBLOCK: i32 = 0o4000;
 
-/// Users other than the owner and its group may read.
+/// Mode bit by which users other than the owner and its group may read.
 const OTHERS_READ: u32 = 0o004;
 
 /// Why a file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {problem}", file.display())]
 pub struct FileError {
-    /// Which one.
+    /// The file.
     pub file: PathBuf,
-    /// What is wrong with it, without a word of what is in it.
+    /// The problem, without any of the content.
     pub problem: String,
 }
 
 impl FileError {
-    /// `problem` of `file`.
+    /// Makes an error of `problem` with `file`.
     pub fn of(file: &Path, problem: impl ToString) -> Self {
         FileError { file: file.to_owned(), problem: problem.to_string() }
     }
 }
 
-/// What tells two states of a file apart without reading it.
+/// Distinguishes two states of a file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     device: u64,
@@ -45,7 +46,7 @@ pub struct Mark {
     changed: (i64, i64),
 }
 
-/// The mark of what `path` leads to now; `None` if it cannot be seen.
+/// Returns the present mark of the file that `path` leads to; `None` if it cannot be seen.
 pub fn mark(path: &Path) -> Option<Mark> {
     let of = |data: Metadata| Mark {
         device: data.dev(),
@@ -57,7 +58,7 @@ pub fn mark(path: &Path) -> Option<Mark> {
     std::fs::metadata(path).ok().map(of)
 }
 
-/// What is in `file`, which is a regular one of at most `max` bytes. A pipe is no regular file, and is not waited for.
+/// Reads `file`, a regular file of at most `max` bytes. A pipe is refused without waiting for it.
 ///
 /// # Errors
 /// If it cannot be read, is no regular file, or is larger.
@@ -78,7 +79,7 @@ pub fn read(file: &Path, max: u64) -> Result<Vec<u8>, FileError> {
     Ok(bytes)
 }
 
-/// Whether others than the owner of `file` and its group may read it.
+/// Whether users other than the owner of `file` and its group may read it.
 pub fn is_open_to_all(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|data| data.mode() & OTHERS_READ != 0)
 }

@@ -1,5 +1,5 @@
-//! What is made of files that change while it is in use. A change is taken over whole, or not at all: what is broken leaves the
-//! last good one in force. Connections that were made before a change go on.
+//! Values made of files that change while they are in use. A change is taken over as a whole, or not at all: broken
+//! files leave the last good value in force. Connections that were made before a change go on.
 
 use crate::{Mark, mark};
 use arc_swap::ArcSwap;
@@ -9,29 +9,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often the files are looked at: a call of the system for each. Longer, and an operator that has just changed one would wonder;
-/// shorter gains nothing.
+/// Interval of looks, each of which is one system call per file. With a longer one an operator who has just changed a
+/// file would wonder. A shorter one gains nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What came of a look at the files.
+/// Outcome of a look at the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look<E> {
     /// Nothing has changed.
     Same,
-    /// They are in force now.
+    /// The new files are in force.
     Taken,
-    /// They do not go together yet, as halfway through a change of several files. The last good ones stay in force.
+    /// The files do not fit together yet, as halfway through a change of several. The last good value stays in force.
     Unfinished,
-    /// They are broken, and were so at the look before. The last good ones stay in force.
+    /// The files are broken, as at the look before. The last good value stays in force.
     Refused(E),
 }
 
-/// Where the files were, by their marks.
+/// States of the files, by their marks.
 #[derive(Debug)]
 struct Seen<E> {
     good: Vec<Option<Mark>>,
     bad: Option<Vec<Option<Mark>>>,
-    /// What is wrong with `bad`, once that was said.
+    /// The problem with `bad`, once it was reported.
     said: Option<E>,
 }
 
@@ -39,7 +39,7 @@ type Make<T, E> = Box<dyn Fn() -> Result<T, E> + Send + Sync>;
 
 /// A `T` that is made of files.
 pub struct Reloading<T, E> {
-    /// What it is, for logs.
+    /// Its name in logs.
     name: &'static str,
     files: Vec<PathBuf>,
     make: Make<T, E>,
@@ -48,23 +48,23 @@ pub struct Reloading<T, E> {
 }
 
 impl<T: Send + Sync + 'static, E: Clone + Display + Send + 'static> Reloading<T, E> {
-    /// Reads `files` by `make` for the first time. Logs call it `name`.
+    /// Makes the first value of `files` by `make`. Logs call it `name`.
     ///
     /// # Errors
-    /// What `make` says.
+    /// Those of `make`.
     pub fn load(name: &'static str, files: Vec<PathBuf>, make: Make<T, E>) -> Result<Self, E> {
-        // Before they are read: a change in between is found at the first look.
+        // Marked before they are read: the first look finds a change in between.
         let good = files.iter().map(|file| mark(file)).collect();
         let current = ArcSwap::from_pointee(make()?);
         Ok(Reloading { name, files, make, current, seen: Mutex::new(Seen { good, bad: None, said: None }) })
     }
 
-    /// The one in force.
+    /// The value in force.
     pub fn current(&self) -> Arc<T> {
         self.current.load_full()
     }
 
-    /// Takes over what the files say, if they have changed. Reads the disk: not for a thread that others wait for.
+    /// Makes a new value if the files have changed. Blocks on the disk: not for a thread that others wait for.
     pub fn look(&self) -> Look<E> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let marks: Vec<_> = self.files.iter().map(|file| mark(file)).collect();
@@ -96,12 +96,12 @@ impl<T: Send + Sync + 'static, E: Clone + Display + Send + 'static> Reloading<T,
         }
     }
 
-    /// Looks at the files every so often until it is dropped.
+    /// Looks at the files periodically, until it is dropped.
     pub async fn watch(self: Arc<Self>) {
         loop {
             sleep(LOOK_EVERY).await;
             let this = self.clone();
-            // A disk may take its time; requests do not wait for it.
+            // Disks may be slow; requests do not wait for them.
             if let Err(error) = tokio::task::spawn_blocking(move || this.look()).await {
                 tracing::error!(what = self.name, %error, "files cannot be looked at: this is a bug");
             }
@@ -109,7 +109,7 @@ impl<T: Send + Sync + 'static, E: Clone + Display + Send + 'static> Reloading<T,
     }
 }
 
-/// Names the files alone.
+/// Shows only the names of the files.
 impl<T, E> fmt::Debug for Reloading<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reloading")

@@ -1,15 +1,15 @@
-//! The token that a client shows: a text, or what a file or a variable of the environment says. It is read when it is first shown,
-//! and again once it was refused. Neither `Debug` nor an error has any part of it.
+//! The token that a client shows: a text, or the content of a file or of an environment variable. It is read when it is
+//! first shown, and again after a refusal. Neither `Debug` nor an error has any part of it.
 
 use crate::FileError;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The longest token, in bytes.
+/// Longest token, in bytes.
 const TOKEN_MAX: usize = 8_192;
 
-/// A token to show to an allocator. Clones read the source once between them.
+/// A token to show to an allocator. Clones share one reading of the source.
 #[derive(Clone)]
 pub struct Token(Arc<Inner>);
 
@@ -26,17 +26,17 @@ enum Source {
 }
 
 impl Token {
-    /// The token `text`, for as long as this client lives.
+    /// Makes a token of `text`, which never changes.
     pub fn new(text: impl Into<String>) -> Self {
         Token::of(Source::Text, Some(text.into()))
     }
 
-    /// The one in `file`. White space around it is left out.
+    /// Makes a token of the content of `file`, without surrounding white space.
     pub fn file(file: impl Into<PathBuf>) -> Self {
         Token::of(Source::File(file.into()), None)
     }
 
-    /// The one in the variable `name` of the environment.
+    /// Makes a token of the environment variable `name`.
     pub fn env(name: impl Into<String>) -> Self {
         Token::of(Source::Env(name.into()), None)
     }
@@ -45,10 +45,10 @@ impl Token {
         Token(Arc::new(Inner { source, read: Mutex::new(read) }))
     }
 
-    /// The text to show. Reads the disk if it was not shown before.
+    /// Returns the text to show. Blocks on the disk the first time.
     ///
     /// # Errors
-    /// If there is none, or what there is can be no token. The error names the file or the variable.
+    /// If there is no text, or one that cannot be a token. The error names the file or the variable.
     pub fn shown(&self) -> Result<String, FileError> {
         let mut read = self.0.read.lock().unwrap_or_else(PoisonError::into_inner);
         let text = match &*read {
@@ -59,11 +59,11 @@ impl Token {
         Ok(text)
     }
 
-    /// Another text to show, since `refused` was; `None` if the source says the same, or nothing that can be a token. Reads the
-    /// disk.
+    /// Reads another text to show after `refused` was refused; `None` if the source has the same text, or none that can
+    /// be a token. Blocks on the disk.
     pub fn after(&self, refused: &str) -> Option<String> {
         let mut read = self.0.read.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another request may have read it again meanwhile.
+        // Another request may have read it meanwhile.
         if let Some(text) = read.as_ref().filter(|text| *text != refused) {
             return Some(text.clone());
         }
@@ -102,7 +102,7 @@ fn checked(text: &str, source: &Source) -> Result<String, FileError> {
     })
 }
 
-/// Where it comes from alone.
+/// Shows only the source.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Token").field(&self.0.source).finish()

@@ -1,4 +1,4 @@
-//! The client's side of TLS: which authorities it believes, and the certificate that it shows.
+//! The client side of TLS: the authorities that it trusts, and the certificate that it shows.
 
 use crate::file::{self, TlsError};
 use crate::provider;
@@ -12,8 +12,8 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig};
 
-/// How `https://` is spoken: with the authorities that this machine trusts and without a certificate, unless it is said
-/// otherwise. Files are looked at again before each new connection. What is broken then leaves the last good ones in force.
+/// TLS of a client. By default it trusts the authorities of this machine, and shows no certificate. Files are checked
+/// again before each new connection. If they are broken then, the last good ones stay in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
     ca: Option<PathBuf>,
@@ -21,32 +21,32 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// The authorities of this machine, no certificate.
+    /// Trusts the authorities of this machine, and shows no certificate.
     pub fn new() -> Self {
         Tls::default()
     }
 
-    /// Believes only the authorities in `file`, in PEM form.
+    /// Trusts only the authorities in `file`, in PEM form.
     #[must_use]
     pub fn ca(mut self, file: impl Into<PathBuf>) -> Self {
         self.ca = Some(file.into());
         self
     }
 
-    /// Shows the certificate in `certificate`, with those that lead to its authority, to servers that ask for one. `key` has its
-    /// private key. Both are in PEM form, and the key is not encrypted.
+    /// Shows the certificate in `certificate`, with those that lead to its authority, to servers that ask for one.
+    /// `key` has its private key. Both are in PEM form, and the key is not encrypted.
     #[must_use]
     pub fn certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.certificate = Some((certificate.into(), key.into()));
         self
     }
 
-    /// The file of authorities that was named.
+    /// The file of authorities, if one was named.
     pub fn ca_file(&self) -> Option<&Path> {
         self.ca.as_deref()
     }
 
-    /// The files of the certificate and of its key, if there are any.
+    /// The files of the certificate and of its key, if they were named.
     pub fn certificate_files(&self) -> Option<(&Path, &Path)> {
         self.certificate.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()))
     }
@@ -54,24 +54,24 @@ impl Tls {
     /// Reads the files once.
     ///
     /// # Errors
-    /// If one of them cannot be used, or they do not go together.
+    /// If one of them cannot be used, or they do not fit together.
     pub fn check(&self) -> Result<(), TlsError> {
         config(self).map(|_| ())
     }
 }
 
-/// Makes an encrypted stream of each connection to a server. Its files are looked at again before each handshake. What is broken
-/// then leaves the last good ones in force. Clones share what was read.
+/// Encrypts connections to servers. Its files are checked again before each handshake. If they are broken then, the
+/// last good ones stay in force. Clones share what was read.
 #[derive(Clone, Debug)]
 pub struct Encryptor {
     config: Arc<Reloading<ClientConfig, TlsError>>,
 }
 
 impl Encryptor {
-    /// Reads the files of `tls`. A key that every user of the machine can read is a warning.
+    /// Reads the files of `tls`. If every user of the machine can read the key, the log has a warning.
     ///
     /// # Errors
-    /// If one of them cannot be used, or they do not go together.
+    /// If one of them cannot be used, or they do not fit together.
     pub fn load(tls: Tls) -> Result<Self, TlsError> {
         let (certificate, key) = tls.certificate.clone().unzip();
         let files = [tls.ca.clone(), certificate, key].into_iter().flatten().collect();
@@ -79,11 +79,11 @@ impl Encryptor {
         Ok(Encryptor { config: Arc::new(config) })
     }
 
-    /// The handshake with the server on `stream`, whose certificate must be one of `host`: a name, or an address without brackets.
-    /// It waits for as long as the server does: the caller bounds it.
+    /// Does the handshake with the server on `stream`. Its certificate must be valid for `host`: a name, or an address
+    /// without brackets. The caller must bound the time.
     ///
     /// # Errors
-    /// If `host` is none, or the handshake comes to nothing.
+    /// If `host` is malformed, or the handshake fails.
     ///
     /// # Cancel safety
     /// Dropping the future closes the stream.
@@ -94,7 +94,7 @@ impl Encryptor {
         let name = ServerName::try_from(host.to_owned());
         let name = name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let config = self.config.clone();
-        // A disk may take its time; other connections do not wait for it.
+        // Disks may be slow; other connections do not wait for them.
         let config = tokio::task::spawn_blocking(move || {
             config.look();
             config.current()

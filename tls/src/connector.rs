@@ -1,4 +1,4 @@
-//! Makes the connections of an HTTP client: plain, encrypted with the certificates that are in force then, or over a Unix socket.
+//! Makes the connections of an HTTP client: plain, encrypted with the certificates in force, or over a Unix socket.
 
 use crate::client::Encryptor;
 use http::Uri;
@@ -17,18 +17,18 @@ use tower_service::Service;
 
 type Problem = Box<dyn std::error::Error + Send + Sync>;
 
-/// Connects to what a URI names.
+/// Connects to the host of a URI.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     plain: HttpConnector,
     tls: Option<Encryptor>,
-    /// Where it connects, whatever a URI names.
+    /// The Unix socket to connect to, whatever the URI names.
     socket: Option<Arc<Path>>,
     patience: Duration,
 }
 
 impl Connector {
-    /// A connection must be there within `patience`, its handshake included. Without `tls` no `https://` is spoken.
+    /// Makes connections within `patience`, handshakes included. Without `tls`, `https://` is refused.
     pub(crate) fn new(tls: Option<Encryptor>, patience: Duration) -> Self {
         let mut plain = HttpConnector::new();
         plain.set_nodelay(true);
@@ -37,7 +37,7 @@ impl Connector {
         Connector { plain, tls, socket: None, patience }
     }
 
-    /// One that connects to the Unix socket at `path`, in clear.
+    /// Makes plain connections to the Unix socket at `path`.
     pub(crate) fn over_unix(path: &Path, patience: Duration) -> Self {
         Connector { socket: Some(path.into()), ..Connector::new(None, patience) }
     }
@@ -76,7 +76,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// What bytes go over.
+/// A byte stream.
 trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Wire for S {}

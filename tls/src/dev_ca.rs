@@ -1,5 +1,5 @@
-//! A throw-away authority and the certificates that it signs, for a desk and for tests. It must sign nothing that matters: its
-//! key lies beside what it signs.
+//! A throw-away authority with its certificates, for development and tests. It must sign nothing that matters: its key
+//! lies beside its certificates.
 
 use crate::file::TlsError;
 use rcgen::{
@@ -13,27 +13,26 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// What the name of each authority that is made here begins with; the beginning of its public key follows, so that no two are
-/// taken for each other.
+/// Beginning of each authority's name. The beginning of its public key follows, so that no two are confused.
 const NAME: &str = "Lessor development CA";
 
-/// How long certificates hold, unless it is said otherwise: long enough for a project, too short to be forgotten.
+/// Default validity of certificates: long enough for a project, too short to be forgotten.
 pub const VALID: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// Clocks of machines that share a desk differ.
+/// How long before now certificates begin to be valid: the clocks of machines differ.
 const BEFORE: Duration = Duration::from_secs(60 * 60);
 
-/// The name of the client's certificate.
+/// The name in the client's certificate.
 pub const CLIENT: &str = "spiffe://lessor.local/node";
 
-/// An authority.
+/// A certificate authority.
 #[derive(Debug)]
 pub struct DevCa {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
 }
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A server at `localhost`, 127.0.0.1 and ::1.
@@ -52,7 +51,7 @@ pub struct Signed {
 }
 
 impl DevCa {
-    /// A new one.
+    /// Makes a new authority.
     ///
     /// # Errors
     /// If the machine gives no random numbers.
@@ -60,10 +59,10 @@ impl DevCa {
         DevCa::of(KeyPair::generate().map_err(unfit)?)
     }
 
-    /// The one in `folder` if there is one, or else a new one, which is there from now on: `ca.crt` and `ca.key`.
+    /// Opens the authority in `folder`, or makes one there: `ca.crt` and `ca.key`.
     ///
     /// # Errors
-    /// If the folder cannot be used, or holds a key that is none.
+    /// If the folder cannot be used, or its key is malformed.
     pub fn open(folder: &Path) -> Result<Self, TlsError> {
         fs::create_dir_all(folder).map_err(|error| TlsError::of(folder, error))?;
         let file = folder.join("ca.key");
@@ -98,7 +97,7 @@ impl DevCa {
         &self.certificate
     }
 
-    /// Signs a new certificate that holds until `valid` from now.
+    /// Signs a new certificate that is valid for `valid` from now.
     ///
     /// # Errors
     /// If the machine gives no random numbers, or `valid` is beyond all calendars.
@@ -106,7 +105,7 @@ impl DevCa {
         self.sign_until(purpose, now() + valid)
     }
 
-    /// The same, until `end`, which may be over.
+    /// Signs a new certificate that is valid until `end`, which may be past.
     ///
     /// # Errors
     /// As [`DevCa::sign`].
@@ -137,10 +136,10 @@ impl DevCa {
 }
 
 impl Signed {
-    /// Writes `name.crt` and `name.key` into `folder`, each at once. The key is for its owner alone.
+    /// Writes `name.crt` and `name.key` into `folder`, each atomically. The key is for its owner alone.
     ///
     /// # Errors
-    /// If it cannot.
+    /// If a file cannot be written.
     pub fn write(&self, folder: &Path, name: &str) -> Result<(PathBuf, PathBuf), TlsError> {
         let files = (folder.join(format!("{name}.crt")), folder.join(format!("{name}.key")));
         write(&files.0, &self.certificate)?;
@@ -149,18 +148,18 @@ impl Signed {
     }
 }
 
-/// Without the key.
+/// Leaves the key out.
 impl std::fmt::Debug for Signed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Signed").field("certificate", &self.certificate).finish_non_exhaustive()
     }
 }
 
-/// Replaces `file` at once, by one that its owner alone can read.
+/// Replaces `file` atomically, by one that only its owner can read.
 fn write(file: &Path, text: &str) -> Result<(), TlsError> {
     let beside = file.with_extension("new");
     let written = || {
-        // One that an earlier process left behind may be open to others.
+        // A file that an earlier process left behind may be open to others.
         match fs::remove_file(&beside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}

@@ -1,4 +1,4 @@
-//! Certificates and keys in files of PEM form. An error names the file and shows nothing of what a key file holds.
+//! Certificates and keys in PEM files. An error names the file, and shows nothing of a key.
 
 use lessor_files::FileError;
 use std::path::Path;
@@ -6,10 +6,10 @@ use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// The largest file, in bytes. All roots of a machine together take about a quarter of it.
+/// Largest file, in bytes. All roots of a machine together take about a quarter of it.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Why there is no TLS with these files. It names the file, and nothing that is secret.
+/// Why these files cannot be used for TLS. It names the file, and nothing that is secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be used.
@@ -18,7 +18,7 @@ pub enum TlsError {
     /// The machine has no root certificates.
     #[error("this machine has no root certificates: name a file with those of your own authority")]
     NoRoots,
-    /// The files are good, and do not go together.
+    /// The files are good, but do not fit together.
     #[error("{0}")]
     Unfit(String),
 }
@@ -29,7 +29,7 @@ impl TlsError {
     }
 }
 
-/// The certificates in `file`, at least one.
+/// Reads the certificates in `file`, at least one.
 pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let text = bytes(file)?;
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -41,14 +41,14 @@ pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
     Ok(read)
 }
 
-/// The key in `file`.
+/// Reads the key in `file`.
 pub(crate) fn key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    // What the parser says may hold a line of the key.
+    // The parser's error may quote a line of the key.
     let wrong = |_| TlsError::of(file, "there is no private key in PEM form in it that is not encrypted");
     PrivateKeyDer::from_pem_slice(&bytes(file)?).map_err(wrong)
 }
 
-/// The authorities in `file`.
+/// Reads the authorities in `file`.
 pub(crate) fn authorities(file: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file)? {
@@ -57,7 +57,7 @@ pub(crate) fn authorities(file: &Path) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// The authorities that this machine trusts.
+/// Reads the authorities that this machine trusts.
 pub(crate) fn authorities_of_machine() -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

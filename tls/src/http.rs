@@ -1,5 +1,5 @@
-//! HTTP/1.1 to a server by `http://` or `https://`, or over a Unix socket. It keeps connections, follows no redirect, uses no proxy, and bounds each
-//! request in time.
+//! An HTTP/1.1 client for `http://`, `https://`, or a Unix socket. It keeps connections alive, follows no redirect,
+//! uses no proxy, and bounds each request in time.
 
 use crate::client::{Encryptor, Tls};
 use crate::connector::Connector;
@@ -19,13 +19,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
-/// Why there is no answer, or no more of it.
+/// Why there is no answer, or no rest of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
     /// It did not come in time.
     #[error("no answer in time")]
     TimedOut,
-    /// No connection, or it broke. The text is of this machine and of libraries.
+    /// There was no connection, or it broke. The text comes from this machine and its libraries.
     #[error("{0}")]
     Failed(String),
 }
@@ -38,7 +38,7 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// A client whose connections are there within `patience`, or not at all. Without `tls` it speaks `http://` alone.
+    /// Makes a client that connects within `patience`. Without `tls`, `https://` is refused.
     ///
     /// # Errors
     /// If a file of `tls` cannot be used.
@@ -46,8 +46,8 @@ impl HttpClient {
         Ok(HttpClient::by(Connector::new(tls.map(Encryptor::load).transpose()?, patience)))
     }
 
-    /// A client that asks what listens on the Unix socket at `path`, by `http://`. The host of a request is said there, and leads
-    /// nowhere.
+    /// Makes a client of the server on the Unix socket at `path`, which speaks `http://`. The host of a request is
+    /// sent, but not used to connect.
     pub fn over_unix(path: &Path, patience: Duration) -> Self {
         HttpClient::by(Connector::over_unix(path, patience))
     }
@@ -58,8 +58,8 @@ impl HttpClient {
         HttpClient { client: Arc::new(builder.build(connector)), token: None }
     }
 
-    /// Shows `token` with each request. Once it is refused, it is read again; if there is another one then, the request is sent once
-    /// more: what is refused so has changed nothing.
+    /// Shows `token` with each request. After a refusal (401) the token is read again. If it is another one, the
+    /// request is sent once more: the refused one has changed nothing.
     ///
     /// # Errors
     /// If there is no token.
@@ -68,10 +68,10 @@ impl HttpClient {
         Ok(HttpClient { token, ..self })
     }
 
-    /// The answer to `request`, all of which must be there within `patience`.
+    /// Sends `request`, and returns the answer. All of the answer must come within `patience`.
     ///
     /// # Errors
-    /// If none comes.
+    /// If no answer comes.
     ///
     /// # Cancel safety
     /// Dropping the future ends the request; the server may have done what it asks for.
@@ -86,7 +86,7 @@ impl HttpClient {
             return Ok(answer);
         }
         let token = token.clone();
-        // A disk may take its time.
+        // Disks may be slow.
         let again = tokio::task::spawn_blocking(move || token.after(&shown)).await.unwrap_or_default();
         let Some(again) = again else { return Ok(answer) };
         show(&mut request, &again);
@@ -107,10 +107,10 @@ impl HttpClient {
     }
 }
 
-/// What a request says that shows `token`. It is kept out of logs and of tables of headers.
+/// Makes the header that shows `token`. It is marked as sensitive, which keeps it out of logs and header tables.
 ///
 /// # Errors
-/// If `token` has a character that no header has.
+/// If `token` has a character that no header can have.
 fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
     value.set_sensitive(true);
@@ -118,7 +118,7 @@ fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
 }
 
 fn show(request: &mut Request<Bytes>, token: &str) {
-    // A token that was read has no other characters.
+    // A token from its source has only characters of headers.
     if let Ok(value) = bearer(token) {
         request.headers_mut().insert(AUTHORIZATION, value);
     }
@@ -144,10 +144,10 @@ impl Response {
         &self.headers
     }
 
-    /// The next piece of the body; `None` at its end.
+    /// Returns the next piece of the body; `None` at its end.
     ///
     /// # Errors
-    /// If the connection breaks, or it is too late.
+    /// If the connection breaks, or the time of the request is over.
     ///
     /// # Cancel safety
     /// Cancel-safe: no piece is lost.
@@ -161,7 +161,7 @@ impl Response {
             else {
                 return Ok(None);
             };
-            // What is no data is a trailer.
+            // A frame without data holds trailers.
             if let Ok(data) = frame.into_data() {
                 return Ok(Some(data));
             }
@@ -169,13 +169,13 @@ impl Response {
     }
 }
 
-/// What a peer that answers a handshake with anything else most likely is.
+/// Hint for a peer that answers a handshake with something else.
 const NO_TLS: &str = " (the other side may not speak TLS: is it http://?)";
 
-/// The same of one whose answer to a request in clear cannot be read.
+/// Hint for a peer whose answer to a plain request cannot be parsed.
 const MAY_BE_TLS: &str = " (the other side may speak TLS: is it https://?)";
 
-/// `error` with what caused it, in one line, and with what is most likely wrong where one side speaks TLS and the other does not.
+/// Formats `error` with its causes in one line, and with a hint if probably only one side speaks TLS.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let (mut said, mut hint) = (error.to_string(), hint(error));
     let mut cause = error.source();

@@ -1,11 +1,11 @@
-//! TLS of Lessor, for both sides: certificates and keys from files that are looked at again, the handshakes of both sides, and
-//! HTTP to a server by `http://` or `https://`.
+//! TLS of Lessor, for both sides: certificates and keys from files that may change, the handshakes, and an HTTP client.
 //!
-//! One provider of cryptography, `ring`, is named wherever a connection is configured. None is installed for the process, so a
-//! program that links this keeps its own choice.
+//! One provider of cryptography, `ring`, is named wherever a connection is configured. None is installed for the
+//! process, so a program that links this crate keeps its own choice.
 //!
-//! In reading order: `file` (what is read, and what is wrong with it), `peer_name` (the name in a certificate), `server`, `client` and `http`. The feature `dev-ca` adds `dev_ca`, which makes throw-away
-//! certificates. No key, nor any part of one, is in an error, a log or a `Debug`.
+//! In reading order: `file` (reads the files), `peer_name` (the name in a certificate), `server`, `client` and `http`.
+//! The feature `dev-ca` adds `dev_ca`, which makes throw-away certificates. No error, log or `Debug` has any part of a
+//! key.
 
 mod client;
 mod connector;
@@ -28,7 +28,7 @@ pub use server::{Acceptor, HANDSHAKE_WAIT, ServerFiles};
 use std::sync::Arc;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 
-/// What all connections encrypt with.
+/// The cryptography of all connections.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

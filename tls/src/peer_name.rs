@@ -1,19 +1,21 @@
-//! The name of a peer by its certificate. It is read only from a certificate that an authority has vouched for in a handshake.
+//! The name in a peer's certificate. It is read only after a handshake in which an authority vouched for the
+//! certificate.
 
 use std::fmt;
 use std::sync::Arc;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
-/// The longest name, in bytes: no SPIFFE id is longer.
+/// Longest name, in bytes, which is also that of SPIFFE ids.
 const NAME_MAX: usize = 2_048;
 
-/// The name of a peer: the first SPIFFE id of its certificate, or else the first DNS name. Visible ASCII, at most 2048 bytes.
+/// The name of a peer: the first SPIFFE id of its certificate, or else the first DNS name. Visible ASCII, at most 2048
+/// bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerName(Arc<str>);
 
 impl PeerName {
-    /// The one that `certificate` has; `None` if it has no name of either kind.
+    /// Returns the name in `certificate`; `None` if it has no name of either kind.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let certificate = EndEntityCert::try_from(certificate).ok()?;
         let is_shown =
@@ -24,7 +26,7 @@ impl PeerName {
         Some(PeerName(name.into()))
     }
 
-    /// As it is in the certificate.
+    /// The name as it is in the certificate.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! The handshakes of a server. Its files may change while it runs: each handshake goes by those in force when it begins.
+//! The server side of TLS. Its files may change while it runs: each handshake uses those in force when it begins.
 
 use crate::file::{self, TlsError};
 use crate::peer_name::PeerName;
@@ -14,11 +14,11 @@ use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier}
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-/// How long a handshake may take. It is two round trips and some milliseconds of arithmetic; longer would let silent peers hold
-/// connections that others need.
+/// Time-out of a handshake, which is two round trips and some milliseconds of arithmetic. A longer one would let silent
+/// peers hold connections that others need.
 pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 
-/// What is spoken inside, the better first.
+/// Application protocols, by preference.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// The files of a server.
@@ -28,18 +28,19 @@ pub struct ServerFiles {
     pub certificate: PathBuf,
     /// Its private key, in PEM form and not encrypted.
     pub key: PathBuf,
-    /// The authorities of peers, in PEM form. If there are any, a peer needs a certificate that one of them vouches for.
+    /// The authorities of peers, in PEM form. If there are any, a peer needs a certificate that one of them vouches
+    /// for.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Makes an encrypted stream of each connection.
+/// Encrypts accepted connections.
 #[derive(Debug)]
 pub struct Acceptor {
     config: Arc<Reloading<ServerConfig, TlsError>>,
 }
 
 impl Acceptor {
-    /// Reads `files`. A key that every user of the machine can read is a warning.
+    /// Reads `files`. If every user of the machine can read the key, the log has a warning.
     ///
     /// # Errors
     /// If one of them cannot be used.
@@ -51,20 +52,20 @@ impl Acceptor {
         Ok(Acceptor { config: Arc::new(config) })
     }
 
-    /// Looks at the files. Reads the disk: not for a thread that others wait for.
+    /// Checks the files for changes. Blocks on the disk: not for a thread that others wait for.
     pub fn look(&self) -> Look<TlsError> {
         self.config.look()
     }
 
-    /// Looks at the files every so often until it is dropped.
+    /// Checks the files periodically, until it is dropped.
     pub async fn watch(self: Arc<Self>) {
         self.config.clone().watch().await;
     }
 
-    /// The handshake with the peer on `stream`, and its name if it had to show a certificate.
+    /// Does the handshake with the peer on `stream`. Returns its name, too, if it had to show a certificate.
     ///
     /// # Errors
-    /// If it comes to nothing within [`HANDSHAKE_WAIT`].
+    /// If the handshake fails, or takes longer than [`HANDSHAKE_WAIT`].
     pub async fn accept<S>(&self, stream: S) -> io::Result<(TlsStream<S>, Option<PeerName>)>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -101,7 +102,7 @@ fn config(files: &ServerFiles) -> Result<ServerConfig, TlsError> {
     })?;
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     if files.client_ca.is_some() {
-        // A session that goes on would not be asked for its certificate again.
+        // A resumed session would not show its certificate again.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }

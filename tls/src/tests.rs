@@ -1,4 +1,4 @@
-//! Files that change, are broken, or are in another's hands; handshakes that come to nothing; names of peers.
+//! Files that change, are broken, or are readable by others; failed handshakes; names of peers.
 
 use crate::dev_ca::{CLIENT, DevCa, Purpose, VALID};
 use crate::{Acceptor, HANDSHAKE_WAIT, HttpClient, ServerFiles, Tls};
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
-/// A folder with an authority, a server's certificate and a client's.
+/// Makes a folder with an authority, a server's certificate and a client's.
 fn desk() -> (TempDir, DevCa, ServerFiles) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let ca = DevCa::open(folder.path()).expect("a folder to write in");
@@ -38,7 +38,7 @@ fn new_files_are_taken_over_once_they_go_together() {
     assert_eq!(acceptor.look(), Look::Same);
     renew(&ca, &files);
     assert_eq!((acceptor.look(), acceptor.look()), (Look::Taken, Look::Same));
-    // One file after the other: halfway they do not go together, and no operator is bothered with it.
+    // Files change one after the other. Halfway they do not fit together, which is not reported to operators.
     let signed = ca.sign(Purpose::Server, VALID).expect("good");
     fs::write(&files.certificate, &signed.certificate).expect("it is ours");
     assert_eq!(acceptor.look(), Look::Unfinished);
@@ -121,7 +121,7 @@ fn a_peer_is_named_by_its_spiffe_id_or_else_its_host() {
 async fn a_handshake_that_stalls_is_cut() {
     let (_folder, _, files) = desk();
     let acceptor = Acceptor::load(&files).expect("good");
-    // A record of 512 bytes, of which no more comes.
+    // The head of a record of 512 bytes, of which no more comes.
     for begun in ["", "\u{16}\u{3}\u{1}\u{2}\u{0}"] {
         let (mut peer, ours) = duplex(1 << 10);
         peer.write_all(begun.as_bytes()).await.expect("it is read");
@@ -145,7 +145,7 @@ async fn a_peer_that_speaks_no_tls_is_told_so_and_closed() {
     assert_eq!(said.first(), Some(&21), "an alert: {said:?}");
 }
 
-/// The bug: what a library says of bytes that it did not expect is of no help to an operator.
+/// The bug: a library's error about unexpected bytes is of no help to an operator.
 #[tokio::test]
 async fn where_only_one_side_speaks_tls_that_is_said() {
     let (folder, _, _) = desk();

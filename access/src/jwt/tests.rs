@@ -1,4 +1,4 @@
-//! Keys are made here, and sign tokens that are right but for one thing.
+//! Keys are made here, and sign tokens that are correct except for one thing.
 
 use super::*;
 use proptest::prelude::*;
@@ -143,7 +143,7 @@ fn a_token_that_is_wrong_in_one_thing_proves_nothing() {
     }
 }
 
-/// Two fields of one name are no field: which of both is meant?
+/// A field that is there twice is not used: the one that was meant is unknown.
 #[test]
 fn a_claim_that_is_there_twice_proves_nothing() {
     let provider = Provider::new();
