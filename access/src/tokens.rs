@@ -109,7 +109,7 @@ impl Tokens {
     /// Parses a file of tokens.
     ///
     /// # Errors
-    /// The first problem, in one line.
+    /// If `text` is wrong. The error is the first problem, in one line.
     pub fn parse(text: &str) -> Result<Self, TokensError> {
         let raw: RawTokens = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);

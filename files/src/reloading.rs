@@ -51,7 +51,7 @@ impl<T: Send + Sync + 'static, E: Clone + Display + Send + 'static> Reloading<T,
     /// Makes the first value of `files` by `make`. Logs call it `name`.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// If `make` fails.
     pub fn load(name: &'static str, files: Vec<PathBuf>, make: Make<T, E>) -> Result<Self, E> {
         // Marked before they are read: the first look finds a change in between.
         let good = files.iter().map(|file| mark(file)).collect();

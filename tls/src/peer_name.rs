@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
-/// Longest name, in bytes, which is also that of SPIFFE ids.
+/// Longest name, in bytes: no SPIFFE id is longer.
 const NAME_MAX: usize = 2_048;
 
 /// The name of a peer: the first SPIFFE id of its certificate, or else the first DNS name. Visible ASCII, at most 2048

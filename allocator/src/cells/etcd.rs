@@ -104,8 +104,8 @@ impl Etcd {
         Ok(self.load(&[]).await?.0)
     }
 
-    /// Loads cells. Those of one transaction are of one instant. If there are several transactions, the last cell is
-    /// read last.
+    /// Loads cells. The cells of one transaction are of one instant. Of several transactions, the last cell is read
+    /// last.
     pub(super) async fn load(
         &mut self,
         names: &[String],

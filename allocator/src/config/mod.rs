@@ -160,7 +160,7 @@ impl Config {
     /// Parses and checks `text`.
     ///
     /// # Errors
-    /// The first thing that is wrong with it, in one line.
+    /// If `text` is wrong. The error is the first problem, in one line.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         check::config(text, &raw::read(text)?, SlidingWindow::MARGIN)
     }
@@ -178,7 +178,7 @@ impl Config {
 /// Parses rules in JSON: a list of objects as in a configuration. `margin` is the default of windows that name none.
 ///
 /// # Errors
-/// What is wrong with them, beginning with the key.
+/// If a rule is wrong. The error begins with the key.
 pub fn rules_from_json(text: &str, margin: Duration) -> Result<Vec<Rule>, String> {
     let raw = raw::read_rules(text)?;
     if raw.is_empty() {

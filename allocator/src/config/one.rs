@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Parses the limit `name` from `body`, which has the shape of a `[[limit]]` in the file.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// If `body` is wrong. The error is the first problem.
 pub fn limit_from_json(name: &str, body: &Value) -> Result<LimitConfig, ConfigError> {
     let wrong = |problem: String| ConfigError::at("", 0, problem);
     let Value::Object(members) = body else {

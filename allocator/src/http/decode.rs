@@ -229,7 +229,7 @@ fn caller(node: &str, session: u64, seq: u64) -> Result<Caller, Problem> {
 mod tests {
     use super::*;
 
-    /// Names are decoded in place: those of a thousand asks point into the body.
+    /// Names are decoded in place: the names of a thousand asks point into the body.
     #[test]
     fn names_are_lent_by_the_body() {
         let ask = r#"{"limit":"vendor/rest","key":"user 42","spent_total":0,"held":0,"want":1}"#;

@@ -27,7 +27,8 @@ use tokio::time::{Sleep, sleep, timeout};
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// Shortest life of a stream, after which its listener begins another: none is held for ever. Each stream ends up to
-/// [`AGE_SPREAD`] steps of [`AGE_STEP`] later than the one before, so that those of a fleet do not all end at once.
+/// [`AGE_SPREAD`] steps of [`AGE_STEP`] later than the one before, so that the streams of a fleet do not all end at
+/// once.
 const AGE_MIN: Duration = Duration::from_secs(3_000);
 const AGE_STEP: Duration = Duration::from_secs(10);
 const AGE_SPREAD: usize = 60;

@@ -150,9 +150,10 @@ fn answered(shared: &Arc<Shared>, span: &Span, visitor: &Visitor, body: &[u8]) -
     Ok(Answered { body, asks, waits_for })
 }
 
-/// Whether the node wants permits and every answer is empty: no permits, no rate, no error, no operator's decision.
-/// While the store is silent such answers say nothing about the limit, and the node does better to ask another
-/// allocator or use its fallback. A decision of an operator it must hear from this allocator.
+/// Whether the node wants permits and every answer is empty: no permits lent or held, no rate, no error, and no reason
+/// for the refusal. While the store is silent such answers say nothing about the limit. The node does better to ask
+/// another allocator or to use its fallback. A decision of an operator is a reason, which the node must hear from this
+/// allocator.
 fn lends_nothing<'a>(
     mut entries: impl Iterator<Item = &'a Entry<Text<'a>>>,
     grants: &[GrantBody<Text<'_>>],

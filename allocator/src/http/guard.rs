@@ -47,8 +47,8 @@ fn is_of_browser(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| *name == ORIGIN || *name == SEC_FETCH_SITE)
 }
 
-/// Refuses changes on behalf of another site. There may be no password that a browser could be tricked into using. But
-/// the browser may run at a place from which the allocator can be reached and the site cannot.
+/// Refuses changes on behalf of another site. The allocator has no password that a browser could be tricked into using.
+/// But the browser may run at a place from which it reaches the allocator, and the site does not.
 fn cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
     if method.is_safe() || !is_of_browser(headers) {
         return None;

@@ -20,10 +20,10 @@ pub(super) async fn livez() -> Response {
     json(r#"{"status":"alive"}"#.to_owned())
 }
 
-/// `GET /readyz`: no limit is in quarantine here. During a quarantine nodes may and should go on asking: the answers
-/// say how long to wait. But an operator that moves traffic here should keep the old place until then. If the upstream
-/// or a shared store is in quarantine, the old place is no better, and this one is ready. The answer also has each of
-/// the [`checks`].
+/// `GET /readyz`: the allocator is not stopping, its store works, and no limit is in quarantine here. During a
+/// quarantine nodes may and should go on asking: the answers say how long to wait. But an operator that moves traffic
+/// here should keep the old place until then. If the upstream or a shared store is in quarantine, the old place is no
+/// better, and this one is ready. The answer also has each of the [`checks`].
 pub(super) async fn readyz(
     State(shared): State<Arc<Shared>>,
     visitor: Result<Visitor, Problem>,

@@ -7,7 +7,8 @@ use axum::extract::rejection::PathRejection;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_FRAME_OPTIONS};
 use axum::response::{IntoResponse as _, Response};
 
-/// Nothing from elsewhere, nothing inline, in no frame. No script can turn text into markup.
+/// The content security policy: nothing from elsewhere, nothing inline, in no frame. No script can turn text into
+/// markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      form-action 'none'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 

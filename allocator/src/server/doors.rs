@@ -132,7 +132,7 @@ impl Doors {
     }
 }
 
-/// Turns off Nagle's delay: answers are small, and a peer waits for each.
+/// Turns off Nagle's algorithm: answers are small, and a peer waits for each.
 fn without_delay(stream: TcpStream) -> TcpStream {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot send without delay");

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::sleep_until;
 
-/// The one timer, once a deadline was waited for.
+/// The timer of all waits, made by the first of them.
 type Bell = Arc<Mutex<Option<Pin<Box<tokio::time::Sleep>>>>>;
 
 /// The timer of one connection. Deadlines must not go back.

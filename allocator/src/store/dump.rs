@@ -42,7 +42,7 @@ impl Dump {
     /// Parses a dump in JSON.
     ///
     /// # Errors
-    /// If something is wrong with it, in one line of bounded length.
+    /// If `text` is wrong. The error is one line of bounded length.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::read(text).map_err(|problem| one_line(&problem))
     }

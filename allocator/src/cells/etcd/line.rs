@@ -24,7 +24,7 @@ const OLDEST: (u32, u32) = (3, 4);
 /// Largest answer without cells, in bytes.
 const SMALL_MAX: usize = 64 << 10;
 
-/// Error codes of members, which are those of gRPC.
+/// Error codes of members, as in gRPC.
 const INVALID_ARGUMENT: u32 = 3;
 const PERMISSION_DENIED: u32 = 7;
 const UNAUTHENTICATED: u32 = 16;

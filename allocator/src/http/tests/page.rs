@@ -229,7 +229,7 @@ async fn what_happened_lately_is_remembered() {
     assert!(events[0]["ago_ms"].as_u64().is_some_and(|ago| ago < 60_000), "{events}");
     let left = app.get("/v1/limits/vendor/rest").await.json()["paused_ms"].as_u64().expect("it ends");
     assert!((3_500_000..=3_600_000).contains(&left), "{left}");
-    // The bugs: the end of a block looked like the end of a pause, and a limit that is new like one that is gone.
+    // The bugs: the end of a block looked like the end of a pause, and a new limit like one that is gone.
     app.request("DELETE", "/v1/limits/vendor/rest/nodes/a/block", None, "").await;
     let made = r#"{"rules":[{"kind":"fixed_window","limit":1,"per":"1s"}]}"#;
     app.request("PUT", "/v1/limits/made", None, made).await;
