@@ -5,7 +5,7 @@ use super::{Cell, CellsError, Swap, Swapped, Table, Timeline};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The fate of a call of a [`Memory`] that can fail.
+/// Outcome of a call of a [`Memory`] that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The call succeeds.
@@ -36,7 +36,7 @@ impl Memory {
         Memory { table: Arc::new(Mutex::new(table)), faults: None }
     }
 
-    /// Returns another handle on the same cells. `next` decides the fate of each of its calls.
+    /// Returns another handle on the same cells. `next` decides the outcome of each of its calls.
     pub fn failing(&self, next: impl FnMut() -> Fault + Send + 'static) -> Self {
         Memory { table: Arc::clone(&self.table), faults: Some(Arc::new(Mutex::new(next))) }
     }

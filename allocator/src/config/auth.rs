@@ -77,7 +77,7 @@ pub struct AuditConfig {
     pub path: PathBuf,
     /// Largest size of a file, in bytes.
     pub bytes_max: u64,
-    /// Most files.
+    /// Most files that are kept.
     pub files_max: u64,
 }
 

@@ -22,7 +22,7 @@ impl Listen {
         matches!(self, Listen::Unix(_))
     }
 
-    /// Whether a second server cannot listen here.
+    /// Whether a server here would collide with one at `other`.
     pub(super) fn is_taken_by(&self, other: &Listen) -> bool {
         let is_any_port = matches!(self, Listen::Address(address) if address.port() == 0);
         self == other && !is_any_port

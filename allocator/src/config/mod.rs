@@ -1,5 +1,5 @@
-//! The configuration of an operator: TOML text → raw structs → checked types. The binary parses it before anything is
-//! bound; after [`Config::parse`] nothing is checked twice. Nothing here reads a file or the environment.
+//! The configuration of an operator: TOML text → raw structs → checked types. The binary parses it before anything is bound;
+//! after [`Config::parse`] nothing is checked twice. It reads no environment, and no files but those that a store's URL names.
 
 mod auth;
 mod check;

@@ -14,8 +14,8 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-/// The largest body, in bytes. A thousand asks with the longest names are 545 kB (a test measures it), and twice that
-/// leaves room for escapes. A larger one would occupy the allocator for longer than a lease is worth.
+/// The largest body, in bytes. A thousand asks with the longest names are 545 kB, and twice that leaves room for
+/// escapes (a test sends 700 kB). A larger one would occupy the allocator for longer than a lease is worth.
 pub(super) const BODY_MAX: usize = 1 << 20;
 
 /// How many bytes of a body that is too large are read and discarded before the answer. A client that is answered while

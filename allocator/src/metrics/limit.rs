@@ -86,7 +86,7 @@ impl LimitMetrics {
         }
     }
 
-    /// Zeroes the gauges of a removed limit. Its counters keep their values.
+    /// Resets the gauges of a removed limit. Its counters keep their values.
     pub(super) fn clear(&self) {
         let gauges = [&self.ceiling, &self.available, &self.outstanding, &self.pools, &self.lessees];
         let gauges = gauges.into_iter().chain([&self.quarantine, &self.paused, &self.blocked]);
@@ -123,7 +123,7 @@ impl LimitMetrics {
         self.shadow_refused.absolute(sums.shadow_refused);
         self.withheld.set(sums.withheld as f64);
         self.vendor_pauses.set(sums.vendor_pauses as f64);
-        // A pool that is not expected to become empty never does.
+        // Infinite if no pool is expected to become empty.
         let empty = figures.forecast.time_to_empty.map_or(f64::INFINITY, |wait| wait.as_secs_f64());
         self.time_to_empty.set(empty);
         for (gauge, (_, pools)) in self.states.iter().zip(figures.by_standing()) {

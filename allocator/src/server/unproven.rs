@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// How long a peer may take to prove an identity: its handshake and its first request.
+/// How long a peer has to prove an identity, by its handshake and first request, before its connection may make room.
 const WITHIN: Duration = Duration::from_secs(1);
 
 static CLOCK: Clock = Clock::since_boot();

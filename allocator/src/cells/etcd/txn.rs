@@ -175,7 +175,7 @@ pub(super) fn swapped(name: &str, answer: NestedAnswer) -> Result<Swapped, Cells
     Ok(Swapped::Other(cell(name, range(found.next())?)?))
 }
 
-/// Returns the key that an operation read.
+/// Returns the value that an operation read; `None` if there is none.
 pub(super) fn range(answer: Option<OpAnswer>) -> Result<Option<KeyValue>, CellsError> {
     match answer {
         Some(OpAnswer::Range(range)) => Ok(range.kvs.into_iter().next()),

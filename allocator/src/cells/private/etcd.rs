@@ -21,7 +21,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// settings, and does not start if a setting is there twice.
 const ARCHITECTURE: &str = "ETCD_UNSUPPORTED_ARCH";
 
-/// Own settings: parseable logs, and passwords that are cheap to check, as only loopback can connect.
+/// Own settings. Passwords are cheap to check, because only loopback can connect.
 const SETTINGS: [Setting; 3] = [("logger", "zap"), ("log-level", "info"), ("bcrypt-cost", "4")];
 
 /// A member of a cluster.

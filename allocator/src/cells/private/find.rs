@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Returns `redis-server`, or its fork.
+/// Returns `redis-server`, or else `valkey-server`.
 pub(super) fn redis() -> Option<PathBuf> {
     on_path("redis-server").or_else(|| on_path("valkey-server"))
 }
