@@ -107,7 +107,7 @@ impl Flood {
 }
 
 impl Audit {
-    /// Makes the log in `place`, or only in the log of the process.
+    /// Makes a log that is written to `place`, or only to the log of the process.
     pub(crate) fn new(place: Option<AuditConfig>) -> Self {
         Audit { place, ..Audit::default() }
     }
@@ -228,7 +228,7 @@ fn numbered(path: &Path, number: u64) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Renames each file to the next number, and begins a new one. The oldest is overwritten.
+/// Renames each file to the next number, and begins a new one. The oldest is dropped.
 fn rotate(place: &AuditConfig) -> io::Result<File> {
     for number in (0..place.files_max.saturating_sub(1)).rev() {
         match rename(numbered(&place.path, number), numbered(&place.path, number + 1)) {

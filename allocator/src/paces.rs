@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// An identity may ask at once as often as in this time.
+/// Largest burst: exchanges that an identity may do in this time may come at once.
 const BURST: Duration = Duration::from_secs(1);
 
 /// Parts of the map, each with a lock of its own.

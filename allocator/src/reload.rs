@@ -183,8 +183,8 @@ fn needs_restart(last: &Config, config: &Config) -> Vec<&'static str> {
     changed.into_iter().filter_map(|(name, is_other)| is_other.then_some(name)).collect()
 }
 
-/// Whether identities are proven in another way than before. Roles are reloaded; the files that prove identities are
-/// not replaced.
+/// Whether identities are proven in another way than before. Changed roles take effect at once; other files of tokens or
+/// keys do not.
 fn proves_otherwise(last: &Config, config: &Config) -> bool {
     match (&last.auth, &config.auth) {
         (None, None) => false,

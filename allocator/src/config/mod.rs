@@ -1,5 +1,6 @@
-//! The configuration of an operator: TOML text → raw structs → checked types. The binary parses it before anything is bound;
-//! after [`Config::parse`] nothing is checked twice. It reads no environment, and no files but those that a store's URL names.
+//! The configuration of an operator: TOML text → raw structs → checked types. The binary parses it before anything is
+//! bound; after [`Config::parse`] nothing is checked twice. It reads no environment, and no files but those of TLS that
+//! the URL of a store names.
 
 mod auth;
 mod check;
