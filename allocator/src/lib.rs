@@ -1,6 +1,6 @@
-//! The allocator of Lessor: it owns quotas, and lends them to nodes so that in every window all nodes together
-//! admit at most the limit, whatever crashes, is cut off, lost, repeated or late; and so that what is not spent
-//! is back within one lease term. How much is lent, the pure crate [`lessor_ledger`] decides.
+//! The allocator of Lessor. It owns quotas, and lends them to nodes so that in every window all nodes together admit at
+//! most the limit, whatever crashes, is cut off, lost, repeated or late. Permits that are not spent are back within one
+//! lease term. The pure crate [`lessor_ledger`] decides how much is lent.
 //!
 //! ```
 //! use lessor_allocator::Config;
@@ -21,11 +21,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The state of an allocator is a [`Registry`](lessor_ledger::registry): its limits, pools and sessions, without IO. This crate
-//! is the shell around it. In reading order: [`config`] (what an operator decides), `clock` (the clocks of the machine),
-//! `shared` (a lock and a clock), `events` (listeners), [`reload`], `uplink` (what is leased from others), `http` (the routes),
-//! `metrics`, `listener` (where peers come from), and [`server`] (a function of a listener). An allocator has its own [`store`], or
-//! shares one with others: [`cells`], with [roots](lessor_ledger::roots), the pools that it leases from there, and [`stored_tokens`].
+//! The state of an allocator is a [`Registry`](lessor_ledger::registry): its limits, pools and sessions, without IO.
+//! This crate is the shell around it. In reading order: [`config`] (the decisions of the operator), `clock` (the clocks
+//! of the machine), `shared` (a lock and a clock), `events` (listeners), [`reload`], `uplink` (leasing from others),
+//! `http` (the routes), `metrics`, `listener` (accepts peers), and [`server`] (runs it all). An allocator has its own
+//! [`store`], or shares one with others: [`cells`], with [roots](lessor_ledger::roots), the pools that it leases from
+//! there, and [`stored_tokens`].
 
 mod access;
 mod addresses;
