@@ -1,5 +1,5 @@
-//! The books of single rules: what is charged against each promise, and from when it no longer is.
-//! Pools call them, with every permit at every change; they know neither sessions nor leases.
+//! The interface of the books of one rule: which permits are charged against its promise, and when they are let go.
+//! Pools call it for every permit at every change. Books know neither sessions nor leases.
 //!
 //! One principle: **charge a permit from the moment it is lent; let it go only from the last instant at which
 //! it could have been spent.** That instant is the `at` of [`Account::settle`].
@@ -10,125 +10,128 @@ use lessor_protocol::{ClockBounds, Moment};
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// The ends of live leases with the permits that are out on each; soonest first, but for assertions.
+/// Ends of live leases, each with the permits outstanding on it: soonest first for [`Account::ready_at`], in any order
+/// for books that count ahead.
 pub type Ends<'a> = &'a mut dyn Iterator<Item = (Moment, u64)>;
 
-/// What a pool needs of every promise that it keeps. Permits are *outstanding* between [`Account::charge`] and one of
-/// [`Account::settle`] and [`Account::release`]; a caller never ends more than it charged.
+/// What a pool needs of the books of each rule. Permits are *outstanding* from [`Account::charge`] until
+/// [`Account::settle`], [`Account::burn`] or [`Account::release`]. A caller never ends more than it charged.
 pub trait Account: Debug {
     /// Lets time pass up to `now`. Called with every lease end on the way, in order: refill that pauses while
     /// permits are out must not be computed across the instant at which they came back.
     fn advance(&mut self, now: Moment);
 
-    /// Permits that can be lent now.
+    /// Returns the permits that can be lent now.
     fn available(&self) -> u64;
 
     /// Lends `permits`, at most [`Account::available`].
     fn charge(&mut self, permits: u64);
 
-    /// `permits` that were lent were spent, at `at` at the latest; the account has been advanced to `at`.
+    /// Records that `permits` lent were spent, by `at` at the latest. The account has been advanced to `at`.
     fn settle(&mut self, permits: u64, at: Moment);
 
-    /// `permits` are presumed spent: their lease ended without a report at `at`, which the account has been advanced to.
+    /// Presumes `permits` spent: their lease ended without a report at `at`, to which the account has been advanced.
     fn burn(&mut self, permits: u64, at: Moment) {
         self.settle(permits, at);
     }
 
-    /// `permits` that were lent came back unspent.
+    /// Takes back `permits` that were lent and not spent.
     fn release(&mut self, permits: u64);
 
-    /// `permits` that were settled at `at`, because their lease ended without a report, prove unspent after all.
+    /// Records that `permits` burned at `at` prove unspent after all.
     fn credit(&mut self, permits: u64, at: Moment);
 
-    /// When `permits` can be lent if nothing is lent or given back meanwhile and every lease in `ends` burns.
-    /// Never too early; `None` if never.
+    /// Returns when `permits` can be lent if nothing is lent or given back meanwhile and every lease in `ends` burns.
+    /// `None` if never. Never too early, except that calls in flight may end at any moment.
     fn ready_at(&self, permits: u64, ends: Ends<'_>) -> Option<Moment>;
 
-    /// Permits that become available by themselves within `span`, as far as can be told now.
+    /// Returns the permits that become available by themselves within `span`, as far as is known now.
     fn arriving(&self, span: Duration) -> u64;
 
-    /// Permits that it lends in `span` on average for as long as all are wanted.
+    /// Returns the permits lent in `span` on average while all of them are wanted.
     fn sustained(&self, span: Duration) -> u64;
 
-    /// In how long the first permit is wanted that is not there, if nodes take `draw` and what they do not take comes back
-    /// as it always does; `None` if that is not to be expected. For people.
+    /// Forecasts, for people, how long until a permit is missing if nodes take `draw` and permits come back as the rule
+    /// says. `None` if none is expected to be missing.
     fn lasts(&self, draw: Draw) -> Option<Duration>;
 
-    /// The fastest constant rate at which what is left can be lent without running dry, as permits over a span.
-    /// `None` where the rule does not ease off.
+    /// Returns the fastest constant rate at which the permits left can be lent without running out. `None` where the
+    /// rule does not ease off.
     fn pace(&self) -> Option<Pace>;
 
-    /// The instant that no lease may outlive, unless what it holds is charged ahead.
+    /// Returns the instant that no lease may outlive, unless its permits are charged ahead. `None` if there is none.
     fn lease_end(&self) -> Option<Moment>;
 
-    /// Whether it cannot be told from a new one.
+    /// Whether the account cannot be told from a new one.
     fn is_fresh(&self) -> bool;
 
-    /// Whether nothing that it lent keeps anything back now. A new one may have less.
+    /// Whether no earlier grant lessens what the account can lend now. A new bucket may have less: it may begin below
+    /// its capacity.
     fn has_all(&self) -> bool {
         self.is_fresh()
     }
 
-    /// How long after its settlement a permit may still matter.
+    /// Returns how long after its settlement a permit may still matter.
     fn memory(&self) -> Duration;
 
-    /// Permits lent and not yet settled or released, as this account counts them.
+    /// Returns the permits lent and not yet settled or released, as this account counts them.
     fn outstanding(&self) -> u64;
 
-    /// Empties an account that may have forgotten what it lent before `quarantined`. No session can be spending that from then on.
-    /// Returns the first instant from which it may lend again.
+    /// Assumes the worst of grants before `quarantined` that the account may have forgotten; no session can spend them
+    /// from then on. Returns the first instant from which the account may lend again.
     fn forget(&mut self, quarantined: Moment) -> Moment;
 
-    /// Takes over `permits` that were lent before there was such a promise, the last lease of which ends at `until`. The
-    /// account is new: whatever was settled before, it knows nothing of.
+    /// Takes over `permits` lent before the limit had this rule; the last of their leases ends at `until`. The account
+    /// is new and knows of no earlier settlement.
     fn adopt(&mut self, permits: u64, until: Moment);
 
-    /// Permits that are charged beyond what it allows, as there may be once it was changed. While there are, nothing
-    /// that is out is extended: a lease's length later every window holds what it may.
+    /// Returns the permits charged beyond what the rule allows, as there may be after a change. While there are any, no
+    /// lease is extended, so one term later every window holds what it may.
     fn excess(&self) -> u64;
 
-    /// Its own invariant, for assertions.
+    /// Whether the account's own invariant holds, for assertions.
     fn is_sound(&self) -> bool;
 }
 
-/// What the account of a rule does besides: an operator changes it, and it is written down.
+/// What the account of a rule supports besides: changes by an operator, and saving and restoring.
 pub trait RuleAccount: Account {
-    /// Goes on by `rule`, which was changed just now, if it is of the same kind and period; `false` if it is not, and
-    /// nothing changes then. With [`CarryOver::Reset`] only a cap on calls in flight goes on.
+    /// Continues under `rule`, changed just now, if that is of the same kind and period. Otherwise returns `false` and
+    /// changes nothing. With [`CarryOver::Reset`] a pool only lets a cap on calls in flight continue.
     fn change(&mut self, rule: &Rule, clocks: ClockBounds, carry_over: CarryOver) -> bool;
 
-    /// Lets `permits` more be lent, once, beyond what the rule says.
+    /// Allows `permits` more to be lent, once, beyond what the rule says.
     fn top_up(&mut self, permits: u64);
 
-    /// The most that it may be charged as it stands, with what it was topped up. 0 where nothing is topped up.
+    /// Returns the most that may be charged now, top-ups included. 0 where the rule takes no top-up.
     fn most(&self) -> u64;
 
-    /// What is written down of it, but for what is out.
+    /// Returns the state to write down, without outstanding permits.
     fn save(&self) -> Saved;
 
-    /// Takes over what was `saved`, with `out` permits that may be spent until `until`. The account is new, and begins when
-    /// that was written, as far as can be told. `false` if no account of this rule can have been so.
+    /// Restores the state `saved`, with the permits in `out` outstanding until the moment there. The account is new and
+    /// begins when the state was written, as far as is known. Returns `false` if no account of this rule can have been
+    /// in that state.
     fn restore(&mut self, saved: &Saved, since: Since, out: (u64, Moment)) -> bool;
 }
 
-/// What an account does that counts calls in flight.
+/// An account that counts calls in flight.
 pub trait Calls {
-    /// `permits` of those that were settled are in flight, as far as is known. Such a permit was never out of sight: it is
-    /// settled and in flight, or landed, in one step.
+    /// Records that `permits` of the settled ones are in flight. A permit is settled and put in flight, or landed, in
+    /// one step, so none is ever out of sight.
     fn begin(&mut self, permits: u64);
 
-    /// `permits` that were in flight are not any more.
+    /// Records that `permits` are no longer in flight.
     fn finish(&mut self, permits: u64);
 
-    /// Permits that are.
+    /// Returns the permits in flight.
     fn in_flight(&self) -> u64;
 
-    /// The longest that a call may take as a clock of ours shows it, where that is known.
+    /// Returns the longest that a call may take by the allocator's clock, if that is known.
     fn longest(&self) -> Option<Duration>;
 }
 
-/// `part` of `whole`, so many of `of`: rounded up, for it is a charge. Of a limit of 0 nothing says how much a part is:
-/// it stays what it is.
+/// Scales a charge of `part` in `whole` to the same proportion of `of`, rounded up. A `whole` of 0 gives no proportion,
+/// so `part` stays as it is.
 pub(crate) fn scaled_up(part: u64, whole: u64, of: u64) -> u64 {
     if whole == 0 {
         return part;
@@ -147,13 +150,13 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Permits in `span`.
+    /// Returns the permits in `span`, rounded down.
     pub fn within(self, span: Duration) -> u64 {
         let permits = u128::from(self.permits) * span.as_nanos() / u128::from(self.over.max(1));
         u64::try_from(permits).unwrap_or(u64::MAX)
     }
 
-    /// The slower of two.
+    /// Returns the slower of two rates.
     pub fn slower(self, other: Pace) -> Pace {
         let faster = u128::from(self.permits) * u128::from(other.over)
             > u128::from(other.permits) * u128::from(self.over);

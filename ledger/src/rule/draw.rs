@@ -1,24 +1,25 @@
-//! What nodes take of a limit from now on, as far as they say: rules tell by it in how long the first permit is wanted that is
-//! not there. For people; nothing that is lent depends on it.
+//! What nodes take of a limit from now on, as far as they say. Rules forecast from it how long until a permit is
+//! missing. That forecast is for people: no grant depends on it. Pools also compare the demand with what a limit lends
+//! on average.
 
 use lessor_protocol::sizing::PERMIT;
 use std::time::Duration;
 
-/// What is taken from now on.
+/// Permits that nodes take from now on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Draw {
-    /// Permits that are taken at once.
+    /// Permits taken at once.
     pub at_once: u64,
-    /// Permits in 1,000 s from then on.
+    /// Permits per 1,000 s from then on.
     pub demand_milli: u64,
 }
 
-/// The time in which as many permits are taken as `demand_milli` says.
+/// The span over which [`Draw::demand_milli`] counts.
 pub(crate) const THOUSAND_SECONDS: Duration = Duration::from_secs(1_000);
 
 impl Draw {
-    /// For how long `left` permits last if none comes back: until the first is wanted that is not there. `None` if that is
-    /// never.
+    /// Returns how long `left` permits last if none comes back: until the first one is missing. `None` if that never
+    /// happens.
     pub fn lasts(self, left: u64) -> Option<Duration> {
         let Some(rest) = left.checked_sub(self.at_once) else { return Some(Duration::ZERO) };
         let lasts = (u128::from(rest) + 1) * PERMIT;
@@ -26,19 +27,19 @@ impl Draw {
         Some(Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX)))
     }
 
-    /// What is left of it if `milli` permits come back in 1,000 s.
+    /// Returns the draw less `milli` permits per 1,000 s that come back.
     #[must_use]
     pub fn less(self, milli: u64) -> Draw {
         Draw { demand_milli: self.demand_milli.saturating_sub(milli), ..self }
     }
 
-    /// The same with `permits` more at once.
+    /// Returns the draw with `permits` more taken at once.
     #[must_use]
     pub fn and_at_once(self, permits: u64) -> Draw {
         Draw { at_once: self.at_once.saturating_add(permits), ..self }
     }
 
-    /// Both.
+    /// Returns the sum of both draws.
     #[must_use]
     pub fn and(self, other: Draw) -> Draw {
         let demand_milli = self.demand_milli.saturating_add(other.demand_milli);

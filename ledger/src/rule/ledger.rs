@@ -1,4 +1,4 @@
-//! The books of one rule, whichever it is: what all rules do, and what only some of them can do.
+//! The books of one rule of any kind: what all kinds support, and what only some of them do.
 
 use super::Windows;
 use super::{
@@ -9,25 +9,25 @@ use crate::Rule;
 use crate::packed::Carrier;
 use lessor_protocol::{ClockBounds, Moment};
 
-/// The books of one rule. Copying one costs what it remembers.
+/// The books of one rule. A clone costs as much as the books remember.
 #[derive(Clone, Debug)]
 pub enum Ledger {
-    /// Of a sliding window or a sliding log.
+    /// A sliding window or a sliding log.
     Sliding(SlidingLedger),
-    /// Of a fixed window whose boundaries are known ahead.
+    /// A fixed window whose boundaries are known ahead.
     Fixed(FixedLedger),
-    /// Of a fixed window that its first use opens.
+    /// A fixed window that its first use opens.
     FirstUse(FirstUseLedger),
-    /// Of a token bucket.
+    /// A token bucket.
     Bucket(BucketLedger),
-    /// Of the permits of a steady flow.
+    /// The permits of a steady flow.
     Flow(FlowLedger),
-    /// Of a cap on calls in flight.
+    /// A cap on calls in flight.
     Concurrency(ConcurrencyLedger),
 }
 
 impl Ledger {
-    /// The books of `rule`, new at `now`.
+    /// Creates the books of `rule` at `now`.
     pub fn new(rule: &Rule, clocks: ClockBounds, now: Moment) -> Self {
         match rule {
             Rule::SlidingWindow(rule) => Ledger::Sliding(SlidingLedger::new(rule, clocks, now)),
@@ -42,7 +42,7 @@ impl Ledger {
         }
     }
 
-    /// What the books of every rule do.
+    /// Returns the interface of the books of every rule.
     pub fn account(&self) -> &dyn RuleAccount {
         match self {
             Ledger::Sliding(ledger) => ledger,
@@ -54,7 +54,7 @@ impl Ledger {
         }
     }
 
-    /// The same, to be changed.
+    /// Mutable version of [`Ledger::account`].
     pub fn account_mut(&mut self) -> &mut dyn RuleAccount {
         match self {
             Ledger::Sliding(ledger) => ledger,
@@ -66,42 +66,43 @@ impl Ledger {
         }
     }
 
-    /// The books that charge a lease to the next window, too, if these do.
+    /// Returns the books if they charge a lease to the next window, too.
     pub fn ahead(&self) -> Option<&FixedLedger> {
         if let Ledger::Fixed(ledger) = self { Some(ledger) } else { None }
     }
 
-    /// The same, to be changed.
+    /// Mutable version of [`Ledger::ahead`].
     pub fn ahead_mut(&mut self) -> Option<&mut FixedLedger> {
         if let Ledger::Fixed(ledger) = self { Some(ledger) } else { None }
     }
 
-    /// The books that count calls in flight, if these do.
+    /// Returns the books if they count calls in flight.
     pub fn calls(&self) -> Option<&dyn Calls> {
         if let Ledger::Concurrency(ledger) = self { Some(ledger) } else { None }
     }
 
-    /// The same, to be changed.
+    /// Mutable version of [`Ledger::calls`].
     pub fn calls_mut(&mut self) -> Option<&mut dyn Calls> {
         if let Ledger::Concurrency(ledger) = self { Some(ledger) } else { None }
     }
 
-    /// The books that refill, if these do.
+    /// Returns the books if they are those of a token bucket.
     pub fn bucket(&self) -> Option<&BucketLedger> {
         if let Ledger::Bucket(ledger) = self { Some(ledger) } else { None }
     }
 
-    /// The same, to be changed.
+    /// Mutable version of [`Ledger::bucket`].
     pub fn bucket_mut(&mut self) -> Option<&mut BucketLedger> {
         if let Ledger::Bucket(ledger) = self { Some(ledger) } else { None }
     }
 
-    /// The books of a sliding window, if these are.
+    /// Returns the books if they are those of a sliding window or log.
     pub fn sliding(&self) -> Option<&SlidingLedger> {
         if let Ledger::Sliding(ledger) = self { Some(ledger) } else { None }
     }
 
-    /// Carries what it has charged, of which nothing is out; its rule says the rest. False if that cannot be carried.
+    /// Carries what is charged. Nothing may be outstanding, and the rule says the rest. Returns `false` for a steady
+    /// flow, which cannot be carried.
     pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) -> bool {
         match self {
             Ledger::Sliding(ledger) => ledger.carry(carrier),
@@ -114,7 +115,8 @@ impl Ledger {
         true
     }
 
-    /// Until when it lends as much as it does now and is as much like a new one, if nothing is out, and nothing begins or ends.
+    /// Returns until when the books lend as much as now, and are as fresh as now, if nothing is outstanding and nothing
+    /// is lent or settled.
     pub(crate) fn rests_until(&self) -> Moment {
         match self {
             Ledger::Sliding(ledger) => ledger.rests_until(),
@@ -125,7 +127,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a permit that is held unspent is missing later, too: it counts for a window after it was spent.
+    /// Whether a permit held unspent is missing later, too, because it counts for a window from its spend on.
     pub fn counts_from_spend(&self) -> bool {
         matches!(self, Ledger::Sliding(_))
     }

@@ -1,5 +1,6 @@
-//! One promise of a contract: its numbers, which were checked, and its books. Configuration makes rules, pools keep them,
-//! `GET /v1/limits` shows them. A file for each: what the contract says, and what is charged against it from when until when.
+//! The rules of a limit, each one promise of a contract: its checked numbers ([`Rule`]) and its books ([`Ledger`]).
+//! Configuration makes rules, pools keep their books, `GET /v1/limits` shows them. Each file has one rule: what the
+//! contract says, and how long permits are charged against it.
 
 mod account;
 mod calendar;
@@ -42,9 +43,9 @@ use std::time::Duration;
 pub enum Rule {
     /// At most N in any window of length W, aligned or not.
     SlidingWindow(SlidingWindow),
-    /// The same, counted to the spend.
+    /// At most N in any window of length W, with each spend counted apart.
     SlidingLog(SlidingLog),
-    /// At most N in each of the windows that follow each other; two neighbours may meet at their edge.
+    /// At most N in each of the windows that follow each other; two neighbours may give 2N across their boundary.
     FixedWindow(FixedWindow),
     /// At most C + debt + r·T in any interval of length T.
     TokenBucket(TokenBucket),
@@ -55,13 +56,13 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// The most that one call can ever take; a larger call is refused for good.
+    /// Returns the most permits that one call can ever take. A larger call is refused for good.
     pub fn ceiling(&self) -> u64 {
         match self {
             Rule::SlidingWindow(rule) => rule.limit(),
             Rule::SlidingLog(rule) => rule.limit(),
             Rule::FixedWindow(rule) => rule.limit(),
-            // A bucket without room never holds the permit that it takes to go into the red.
+            // A call may go into debt only while the bucket holds a permit, and this bucket never holds one.
             Rule::TokenBucket(rule) if rule.capacity() == 0 => 0,
             Rule::TokenBucket(rule) => rule.capacity() + rule.debt(),
             Rule::LeakyBucket(rule) if rule.refill() == 0 => 0,
@@ -70,17 +71,18 @@ impl Rule {
         }
     }
 
-    /// The steady flow, if it is one. A limit has one at most.
+    /// Returns the steady flow if this rule is one. A limit has at most one.
     pub fn flow(&self) -> Option<&LeakyBucket> {
         if let Rule::LeakyBucket(rule) = self { Some(rule) } else { None }
     }
 
-    /// The longest that a call may take, if it caps what is in flight.
+    /// Returns the longest that a call may take, if this rule caps calls in flight.
     pub fn longest(&self) -> Option<Duration> {
         if let Rule::Concurrency(rule) = self { Some(rule.longest()) } else { None }
     }
 
-    /// The time over which it counts: its window or, of a bucket, how long it takes to fill. `None` if it has none.
+    /// Returns the time over which the rule counts: its window, or how long its bucket takes to fill. `None` if it has
+    /// none.
     pub fn window(&self) -> Option<Duration> {
         let fills = |capacity: u64, refill: u64, per: Duration| {
             let nanos =
@@ -97,7 +99,7 @@ impl Rule {
         }
     }
 
-    /// Its name in configuration, on the wire and in metrics.
+    /// Returns the rule's name in configuration, on the wire and in metrics.
     pub fn kind(&self) -> &'static str {
         match self {
             Rule::SlidingWindow(_) => "sliding_window",
@@ -120,7 +122,8 @@ pub struct RuleError {
     pub problem: String,
 }
 
-/// Longest window or refill period. Everything a contract says in days fits; nanoseconds of it never overflow.
+/// Longest window or refill period: a leap year, so every contract in days, months or a year fits. Its nanoseconds
+/// never overflow.
 pub const PER_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 fn check_permits(field: &'static str, value: u64) -> Result<(), RuleError> {
@@ -146,42 +149,45 @@ fn check_span(field: &'static str, span: Duration, needs: &str) -> Result<(), Ru
     Err(RuleError { field, problem })
 }
 
-/// The books of `rule` if it is a steady flow, new at `now`.
+/// Returns the books of the flow, new at `now`, if `rule` is a steady flow.
 pub fn flow(rule: &Rule, clocks: ClockBounds, now: Moment) -> Option<Flow> {
     rule.flow().map(|rule| Flow::new(rule, clocks, now))
 }
 
-/// Parts of a window, or of the time in which a bucket refills, that a lease lasts. More parts mean more
-/// exchanges; fewer mean that a crash burns, and an idle surplus blocks, a larger share of the limit.
+/// Terms per window, or per refill of an empty bucket. More mean more exchanges; fewer mean that a crash burns, and an
+/// idle surplus blocks, a larger share of the limit.
 const TERM_PARTS: u32 = 30;
 
-/// A part of a steady flow is lent for so many intervals at least, and for so long: most of a turn should be spent
-/// letting calls through, not handing over. A crash loses the rest of it, and a newcomer waits for most of it.
+/// Term of a part of a steady flow, in intervals between permits, but at least [`FLOW_MIN`]. A shorter term spends more
+/// of a turn on handing over instead of letting calls through. A longer one loses more in a crash and keeps a newcomer
+/// waiting.
 const FLOW_INTERVALS: u32 = 4;
 
-/// See [`FLOW_INTERVALS`].
+/// Shortest term of a part of a steady flow, see [`FLOW_INTERVALS`].
 const FLOW_MIN: Duration = Duration::from_millis(500);
 
-/// How long a lease from a pool with `rules` should last: what suits the shortest of them.
+/// Returns the term of leases from a pool with `rules`: what suits the shortest of them, or the steady flow if there is
+/// one.
 pub fn term(rules: &[Rule]) -> Duration {
     let spans = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => rule.per(),
         Rule::SlidingLog(rule) => rule.per(),
         Rule::FixedWindow(rule) => rule.per(),
         Rule::TokenBucket(rule) => full_after(rule.capacity(), rule.refill(), rule.per()),
-        // It has the last word, see below.
+        // A flow decides the term alone, see below.
         Rule::LeakyBucket(_) => Duration::MAX,
         Rule::Concurrency(rule) => rule.longest(),
     });
     let flow = rules.iter().find_map(Rule::flow);
     let interval = flow.map(|rule| rule.interval().unwrap_or(Duration::MAX));
     let flow = interval.map(|interval| interval.saturating_mul(FLOW_INTERVALS).max(FLOW_MIN));
-    // What a bucket holds is lost when its lease ends unheard: one beside a short window must not end as soon as that.
+    // A node's bucket is lost when its lease ends without a report, so a short window beside the flow must not shorten
+    // its term.
     let term = flow.unwrap_or_else(|| spans.min().unwrap_or(Duration::MAX) / TERM_PARTS);
     whole_millis(term.clamp(TERM_MIN, TERM_MAX))
 }
 
-/// How long an empty bucket takes to fill up.
+/// Returns how long an empty bucket takes to fill.
 fn full_after(capacity: u64, refill: u64, per: Duration) -> Duration {
     let full = u128::from(capacity) * per.as_nanos();
     let full = full.checked_div(u128::from(refill)).and_then(|full| u64::try_from(full).ok());

@@ -1,11 +1,12 @@
-//! `sliding_log`: at most N in any window, counted to the spend. What the contract says, checked; it counts nothing.
+//! `sliding_log`: at most N in any window, with each spend counted apart. These are the checked numbers of the
+//! contract; a [`super::SlidingLedger`] keeps the books.
 
 use super::{RuleError, SlidingWindow};
 use std::time::Duration;
 
-/// At most `limit` permits in any window of length `per`, as [`SlidingWindow`] promises it, without its rounding: each
-/// spend counts until exactly `per` after it and not a nanosecond longer. It remembers every one of them, which takes
-/// up to `limit` entries of memory.
+/// At most `limit` permits in any window of length `per`. Unlike a [`SlidingWindow`] it does not round: each spend
+/// counts until the window and its margin are over, to the nanosecond. It remembers every spend, which takes up to
+/// `limit` entries of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingLog {
     window: SlidingWindow,
@@ -30,7 +31,7 @@ impl SlidingLog {
         self.window.per()
     }
 
-    /// What may pass between a spend and the vendor counting it.
+    /// Longest time that may pass between a spend and the vendor's count.
     pub fn margin(&self) -> Duration {
         self.window.margin()
     }

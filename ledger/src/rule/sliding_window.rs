@@ -1,6 +1,6 @@
-//! `sliding_window`: At most N in any window of length W, aligned or not. A permit is charged while it is out, and from its last
-//! possible spend `x` until `x + W'`, where `W' = (W + margin)·(1 + drift)` covers the way to the vendor and a
-//! clock of ours that runs fast.
+//! `sliding_window`: At most N in any window of length W, aligned or not. A permit is charged while it is outstanding,
+//! and from its last possible spend `x` until `x + W'`. `W' = (W + margin)·(1 + drift)` covers the way to the vendor
+//! and an allocator's clock that runs fast.
 //!
 //! Why it holds: take any window and, of the permits spent in it, the one that was lent last. At that instant
 //! all the others were still charged, and the sum was at most N.
@@ -29,8 +29,8 @@ pub struct SlidingWindow {
 }
 
 impl SlidingWindow {
-    /// What may pass between a spend and the vendor counting it, where the operator says nothing else: most
-    /// calls arrive within a quarter of a second of being admitted. More costs that share of the window.
+    /// Default time that may pass between a spend and the vendor's count: most calls arrive within a quarter of a
+    /// second of being admitted. A longer margin costs its share of the window.
     pub const MARGIN: Duration = Duration::from_millis(250);
 
     /// Checks the numbers.
@@ -58,7 +58,7 @@ impl SlidingWindow {
         self.per
     }
 
-    /// What may pass between a spend and the vendor counting it.
+    /// Longest time that may pass between a spend and the vendor's count.
     pub fn margin(&self) -> Duration {
         self.margin
     }
@@ -68,34 +68,36 @@ impl SlidingWindow {
 /// thousandth of the window. More would cost memory (16 bytes each, only while busy), fewer would cost quota.
 const SUB_WINDOWS: u64 = 512;
 
-/// Easing off plans this part of a window ahead, or until the first charge ends. What is left then is spread over so
-/// long: further ahead it would sit unused where permits come back all the time, nearer it would not ease.
+/// Parts of a window, one of which easing off plans ahead, or until the first charge ends if that is later. The permits
+/// left are spread over that time. A longer plan leaves permits unused where others come back all the time; a shorter
+/// one does not ease off.
 const PLAN_PARTS: u64 = 30;
 
-/// Top-ups that count at a time. More than an operator makes in a window by hand; one too many ends the oldest.
+/// Top-ups that count at a time: more than an operator makes by hand in one window. One more drops the one that ends
+/// first.
 const EXTRA_MAX: usize = 64;
 
-/// The books of a sliding window.
+/// The books of a sliding window or log.
 #[derive(Clone, Debug)]
 pub struct SlidingLedger {
     limit: u64,
     /// W in nanoseconds, as the contract says it.
     per: u64,
-    /// Whether it keeps every settlement apart.
+    /// Whether each settlement is kept apart, as in a log.
     is_log: bool,
     /// W' in nanoseconds.
     window: u64,
     /// Length of a sub-window in nanoseconds, at least 1.
     width: u64,
     now: Moment,
-    /// Settled permits by the sub-window at whose end they are let go, soonest first, no two alike.
+    /// Settled permits by the sub-window at whose end they are let go, soonest first, one entry for each sub-window.
     settled: VecDeque<Slot>,
     /// Sum of `settled`.
     settled_sum: u64,
     outstanding: u64,
-    /// Permits on top of the limit, and until when each counts, soonest first.
+    /// Top-ups: when each ends, and its permits, soonest first.
     extra: VecDeque<(Moment, u64)>,
-    /// What was settled until then is charged elsewhere than its instant says, or not at all, and proves nothing later.
+    /// Settlements up to this instant are no longer charged where their instant says, so they cannot be credited.
     since: Moment,
 }
 
@@ -107,16 +109,16 @@ struct Slot {
 }
 
 impl SlidingLedger {
-    /// An empty window at `now`.
+    /// Creates an empty window at `now`.
     pub fn new(rule: &SlidingWindow, clocks: ClockBounds, now: Moment) -> Self {
         let per = rule.per() + rule.margin();
         let ledger = Self::in_parts(SUB_WINDOWS, rule.limit(), per, clocks, now);
         SlidingLedger { per: nanos(rule.per()), ..ledger }
     }
 
-    /// The same for a log: its sub-windows are nanoseconds, so that every settlement is kept apart, but for those of one
-    /// instant. Each is of a permit at least: there are never more of them than the limit. They take 16 bytes each, and
-    /// an ask looks at those that will end within the next term or thirtieth of the window.
+    /// Creates an empty log at `now`. Its sub-windows are nanoseconds, so all settlements are kept apart but those of
+    /// one instant. Each has at least one permit, so there are never more entries than the limit. An entry takes 16
+    /// bytes, and an ask looks at those that end within the next term or thirtieth of the window.
     pub fn log(rule: &SlidingLog, clocks: ClockBounds, now: Moment) -> Self {
         let ledger = Self::in_parts(u64::MAX, rule.limit(), rule.per() + rule.margin(), clocks, now);
         SlidingLedger { per: nanos(rule.per()), is_log: true, ..ledger }
@@ -139,7 +141,7 @@ impl SlidingLedger {
         }
     }
 
-    /// The sub-window whose end is the first one not before `at + W'`.
+    /// Returns the first sub-window that ends no earlier than `at + W'`.
     fn slot_of(&self, at: Moment) -> u64 {
         at.as_nanos().saturating_add(self.window).div_ceil(self.width)
     }
@@ -191,7 +193,7 @@ impl Account for SlidingLedger {
             return;
         }
         let index = self.slot_of(at);
-        // A slot that is gone has let its permits go already.
+        // The permits of a slot that is gone were let go already.
         if let Ok(place) = self.settled.binary_search_by_key(&index, |slot| slot.index) {
             let freed = permits.min(self.settled[place].permits);
             self.settled[place].permits -= freed;
@@ -216,13 +218,13 @@ impl Account for SlidingLedger {
         Pace { permits: self.limit, over: self.window }.within(span)
     }
 
-    /// What was spent comes back a window later: what is spent from now on does so only after what was spent before it.
+    /// Permits spent from now on come back a window later, after all that were spent before.
     fn lasts(&self, draw: Draw) -> Option<Duration> {
         self.lasts_for(draw.and_at_once(self.excess()))
     }
 
-    /// What is left must last until charges end, and what ends must last until more end: the slowest of these, as
-    /// far ahead as it plans.
+    /// The permits left must last until charges end, and each part that is let go must last until more charges end. The
+    /// pace is the slowest of these rates, as far as the plan looks ahead.
     fn pace(&self) -> Option<Pace> {
         let until = |slot: &Slot| nanos(self.end_of(slot.index).since(self.now)).max(1);
         let first = self.settled.front().map_or(self.window, until);
@@ -349,7 +351,8 @@ mod tests {
         assert_eq!(ready(11), None);
     }
 
-    /// A window of a thousand seconds has sub-windows of two: of these three, a sliding window would keep one.
+    /// A window of 1,000 s has sub-windows of about two seconds, so a sliding window would keep one entry instead of
+    /// these three.
     #[test]
     fn a_log_keeps_each_spend_apart_and_to_the_nanosecond() {
         let rule = SlidingLog::try_new(5, Duration::from_secs(1_000), Duration::ZERO).expect("valid");
@@ -367,7 +370,7 @@ mod tests {
         }
     }
 
-    /// Or a session that burns its leases and proves them unspent, again and again, would fill the memory.
+    /// Otherwise a session that burns its leases and proves them unspent, again and again, would fill the memory.
     #[test]
     fn what_is_credited_in_full_is_not_remembered() {
         let rule = SlidingLog::try_new(5, Duration::from_secs(1_000), Duration::ZERO).expect("valid");
@@ -403,7 +406,7 @@ mod tests {
         assert_eq!(ledger.pace(), Some(Pace { permits: 4, over: 512 }));
         ledger.advance(at(500));
         assert_eq!(ledger.pace(), Some(Pace { permits: 4, over: 12 }));
-        // Where something ends all the time, what is left is spread over a thirtieth of a window, 17 ns.
+        // Where charges end all the time, the permits left are spread over a thirtieth of a window, 17 ns.
         let mut trickle = self::ledger(100);
         trickle.charge(60);
         (1..=60).for_each(|nanos| trickle.settle(1, at(nanos)));

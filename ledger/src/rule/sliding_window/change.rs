@@ -1,5 +1,5 @@
-//! A sliding window whose rule is changed, or tried on, or topped up: what becomes of what is charged. The ledger calls
-//! it; nothing here lets a permit go sooner than it would have gone.
+//! Changes and top-ups of a sliding window: what becomes of its charges, and when permits can be lent. No charge ends
+//! sooner than it would have ended.
 
 use super::{SlidingLedger, Slot};
 use crate::CarryOver;
@@ -8,7 +8,7 @@ use lessor_protocol::{Moment, PERMITS_MAX};
 use std::collections::VecDeque;
 
 impl SlidingLedger {
-    /// Goes on by the rule of `fresh`, which has the same window.
+    /// Continues under the rule of `fresh`, whose window has the same length.
     pub(super) fn goes_on_by(&mut self, fresh: SlidingLedger, carry_over: CarryOver) {
         if carry_over == CarryOver::Proportional {
             self.scale(fresh.limit);
@@ -19,8 +19,8 @@ impl SlidingLedger {
         }
     }
 
-    /// Charges for as many permits of `limit` as were charged of the limit before, in parts of it: whatever part of the
-    /// past a window still sees, its sum is rounded up once.
+    /// Scales charges in proportion from the old limit to `limit`. The sum of the newest charges is rounded up at each
+    /// charge, so whatever part of the past a window still sees is rounded up once.
     fn scale(&mut self, limit: u64) {
         let (mut newest, mut scaled) = (0, 0);
         for slot in self.settled.iter_mut().rev() {
@@ -33,8 +33,8 @@ impl SlidingLedger {
         self.since = self.now;
     }
 
-    /// Counts in the sub-windows of `fresh`, whose margin is another. Each permit is charged for as long as the longer
-    /// one of the two says: the way that it may still be on was said before.
+    /// Moves charges to the sub-windows of `fresh`, whose margin differs. Each charge lasts as the longer margin says:
+    /// a call may still be under way that was admitted under the old one.
     fn move_ends(&mut self, fresh: &SlidingLedger) {
         let longer = fresh.window.saturating_sub(self.window);
         let mut settled: VecDeque<Slot> = VecDeque::new();
@@ -49,32 +49,32 @@ impl SlidingLedger {
         (self.settled, self.window, self.width, self.since) = (settled, fresh.window, fresh.width, self.now);
     }
 
-    /// Lets `permits` more be lent for as long as what is spent now is charged.
+    /// Allows `permits` more, for as long as a permit spent now is charged.
     pub(super) fn allow_more(&mut self, permits: u64) {
         let ends = Moment::from_nanos(self.now.as_nanos().saturating_add(self.window));
-        // One that was allowed before the window became shorter may end later.
+        // A top-up from before the window became shorter may end later.
         let place = self.extra.partition_point(|(other, _)| *other <= ends);
         self.extra.insert(place, (ends, permits));
         if self.extra.len() > super::EXTRA_MAX {
-            // The one that ends first makes way: less is allowed than might be.
+            // Drops the top-up that ends first: less is allowed than might be, never more.
             self.extra.pop_front();
         }
     }
 
-    /// What may be charged now.
+    /// Returns the most that may be charged now, top-ups included.
     pub(super) fn allowed(&self) -> u64 {
         self.extra.iter().fold(self.limit, |sum, (_, permits)| sum.saturating_add(*permits)).min(PERMITS_MAX)
     }
 
-    /// Forgets what was allowed on top of the limit and is over.
+    /// Drops the top-ups that have ended.
     pub(super) fn end_extra(&mut self) {
         while self.extra.front().is_some_and(|(ends, _)| *ends <= self.now) {
             self.extra.pop_front();
         }
     }
 
-    /// When `permits` can be lent, if what is settled leaves as it will and `leases` burn, soonest first. What is
-    /// allowed on top of the limit ends on the way.
+    /// Returns when `permits` can be lent if charges end as they will and `leases`, soonest first, burn. Top-ups end on
+    /// the way.
     pub(super) fn free_at(&self, permits: u64, leases: impl Iterator<Item = Slot>) -> Option<Moment> {
         let mut free =
             i128::from(self.allowed()) - i128::from(self.outstanding) - i128::from(self.settled_sum);
@@ -122,7 +122,7 @@ mod tests {
         Moment::from_nanos(SECOND + nanos)
     }
 
-    /// Ten at a time: 4 settled at 0, 2 at 100, 1 is out; it is 200.
+    /// A window of ten, at 200: 4 settled at 0, 2 at 100, and 1 outstanding.
     fn ledger() -> SlidingLedger {
         let Rule::SlidingWindow(rule) = rule(10, 0) else { unreachable!("it is one") };
         let mut ledger = SlidingLedger::new(&rule, clocks(), at(0));
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn in_proportion_the_newest_sums_are_rounded_up() {
-        // A third of the newest 2 is 0.67, of the newest 6 it is 2: one is charged for each.
+        // Three tenths of the newest 2 are 0.6, and of the newest 6 they are 1.8. The sums are rounded up to 1 and 2.
         let mut ledger = ledger();
         assert!(ledger.change(&rule(3, 0), clocks(), CarryOver::Proportional));
         assert_eq!((ledger.available(), available_at(&ledger, 512)), (3 - 1 - 2, 3 - 1 - 1));
@@ -163,8 +163,8 @@ mod tests {
         assert_eq!(ledger.available(), 30 - 1 - 20);
     }
 
-    /// A late report proves that what was settled before the change was not spent. How much of it is charged is not
-    /// known any more.
+    /// A late report proves permits unspent that were settled before the change. How many of them are still charged is
+    /// unknown.
     #[test]
     fn what_was_scaled_is_not_credited() {
         let mut ledger = ledger();
@@ -179,7 +179,7 @@ mod tests {
         assert!(!ledger().change(&Rule::SlidingWindow(longer), clocks(), CarryOver::AsIs));
     }
 
-    /// With a longer margin all stay longer; with a shorter one, those that were on a longer way still do.
+    /// With a longer margin all charges last longer. With a shorter one, those made under the longer margin still do.
     #[test]
     fn another_margin_lets_nothing_go_sooner() {
         let mut ledger = ledger();
@@ -196,7 +196,7 @@ mod tests {
         let mut ledger = ledger();
         ledger.top_up(5);
         assert_eq!([200, 511, 512, 711, 712].map(|nanos| available_at(&ledger, nanos)), [8, 8, 12, 14, 9]);
-        // Ten more than there are: it waits for charges to leave, and not for what ends meanwhile.
+        // More permits than are left wait for charges to end. The top-up that ends meanwhile does not count.
         let ready = |permits| ledger.ready_at(permits, &mut [(at(300), 1)].into_iter());
         assert_eq!([8, 9, 14, 15].map(ready), [Some(at(200)), Some(at(512)), Some(at(612)), None]);
     }

@@ -1,31 +1,33 @@
-//! The even pace of a sliding window of which more is wanted than it has. What was spent in a burst comes back in a burst: it is lent
-//! at the average rate, and what is kept meanwhile is lent while less comes back.
+//! The even pace of a sliding window when nodes want more than it has. Permits spent in a burst come back in a burst.
+//! They are lent at the average rate, and what is kept meanwhile is lent while fewer come back.
 
 use super::SlidingLedger;
 use crate::rule::{Account, Pace};
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
-/// It looks ahead for this part of the window. What is out now comes back in the rest of it, at unknown instants.
+/// Part of the window that a plan looks ahead. Permits outstanding now come back in the rest of the window, at unknown
+/// instants.
 const AHEAD: (u64, u64) = (7, 8);
-/// What comes back sooner than in this part of the window comes too soon to plan for.
+/// Permits that come back within this part of the window (1/32) come too soon to plan for.
 const NEXT: u64 = 32;
-/// What is left beyond what is needed goes out in this part of the window.
+/// Permits left beyond those needed go out within this part of the window (1/64).
 const SURPLUS: u64 = 64;
 /// The fastest pace, in percent of the average.
 const FASTEST_PERCENT: u64 = 110;
-/// A plan is good for this part of the window.
+/// A plan is valid for this part of the window (1/512).
 const PLAN: u32 = 512;
-/// A plan looks at each spend of a log: at no more than this.
+/// Largest limit of a log that is evened out: a plan looks at each of its spends.
 const LOG_MAX: u64 = 16_384;
-/// Sessions ask a shorter window too seldom for its parts.
+/// Shortest window that is evened out: sessions ask a shorter one too seldom for these parts of it.
 const WINDOW_MIN: Duration = Duration::from_secs(5);
-/// Fewer permits are lent one by one, and most of them wait for a call: each that is kept for later is missed.
+/// Smallest limit that is evened out. Fewer permits are lent one by one, and most of them wait for a call, so each one
+/// kept for later is missed.
 const LIMIT_MIN: u64 = 64;
 
 impl SlidingLedger {
-    /// For how long more must be wanted than comes back before it is lent evenly, and how long a plan is good; `None` if the
-    /// window is too short for that, its log too long, or its limit too small.
+    /// Returns how long demand must exceed what comes back until the window is lent evenly, and how long a plan is
+    /// valid. `None` if the window is too short, its log too long, or its limit too small.
     pub fn evens_out(&self) -> Option<(Duration, Duration)> {
         let window = Duration::from_nanos(self.window);
         let is_too_long = self.is_log && self.limit > LOG_MAX;
@@ -33,11 +35,12 @@ impl SlidingLedger {
         is_fit.then_some((window, window / PLAN))
     }
 
-    /// The pace at which it is lent evenly, with `kept` permits kept back: the average of what is left and comes back within a
-    /// window, or the slower one at which it lasts until more comes back. What is left beyond that goes out a little faster.
+    /// Returns the even pace with `kept` permits kept back. It is the average of what is left and comes back within a
+    /// window, or the slower pace at which permits last until more come back. If permits are left beyond that, it is a
+    /// little faster than the average.
     pub fn even_pace(&self, kept: u64) -> Pace {
         let left = self.available().saturating_sub(kept);
-        // What is out comes back after all that it plans for.
+        // Outstanding permits come back later than the plan looks.
         let average = Pace { permits: left + self.settled_sum, over: self.window };
         let (next, end) = (self.window / NEXT, self.window / AHEAD.1 * AHEAD.0);
         let (mut lent, mut lasts, mut needed) = (left, average, 0);
@@ -71,7 +74,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// 512 permits in 512 s, in sub-windows of a second, at `now`.
+    /// A window of 512 permits in 512 s, with sub-windows of a second, at the second `now`.
     fn ledger(now: u64) -> SlidingLedger {
         let rule = SlidingWindow::try_new(512, Duration::from_secs(512), Duration::ZERO).expect("valid");
         SlidingLedger::new(
@@ -81,7 +84,7 @@ mod tests {
         )
     }
 
-    /// A ledger of which as many permits were spent as `spends` says, each at its second.
+    /// A ledger after `spends`: the second of each, and its permits.
     fn spent(spends: &[(u64, u64)]) -> SlidingLedger {
         let mut ledger = ledger(0);
         for &(second, permits) in spends {
@@ -104,7 +107,8 @@ mod tests {
         ledger.advance(Moment::from_nanos(512 * SECOND));
         assert_eq!(ledger.available(), 200);
         let (average, fastest) = (1_000, 1_100);
-        // 200 more come back next, and then 112 in 255 s: 144 of those 200 are needed until then, and nothing of these.
+        // 200 more come back next, and 112 in 256 s. Until then 256 are wanted: those 200 and 56 of what is left. 144
+        // are a surplus.
         assert!((fastest - 1..=fastest).contains(&milli(ledger.even_pace(0))));
         assert_eq!(
             milli(ledger.even_pace(200)),

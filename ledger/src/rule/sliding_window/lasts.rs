@@ -1,4 +1,4 @@
-//! How long what a sliding window has left lasts: what is charged now comes back on the way, each part at its time.
+//! Forecasts how long the permits left in a sliding window last. Charges end meanwhile, each at its time.
 
 use super::{SUB_WINDOWS, SlidingLedger, Slot};
 use crate::rule::{Account, Draw, THOUSAND_SECONDS};
@@ -7,11 +7,11 @@ use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
 impl SlidingLedger {
-    /// In how long the first permit is wanted that is not there if nodes take `draw`.
+    /// Returns how long until the first permit is missing if nodes take `draw`.
     ///
-    /// As far as a window ahead, after which what is taken comes back as it goes: nodes that have enough until then always have.
-    /// Of a log with more entries than another window has parts, those that end later are taken to come back evenly. No exchange
-    /// waits so that people are told a time that is exact to the spend.
+    /// Looks one window ahead. After that, permits come back as they are taken, so nodes that have enough until then
+    /// always have enough. Of a log with more than [`SUB_WINDOWS`] entries, the later ones are taken to come back
+    /// evenly: an exchange should not wait for a forecast that is exact to the spend.
     pub(super) fn lasts_for(&self, draw: Draw) -> Option<Duration> {
         let window = Duration::from_nanos(self.window);
         let (mut left, mut freed) = (self.available(), 0);
@@ -32,7 +32,8 @@ impl SlidingLedger {
         }
     }
 
-    /// The same where `rest` of what is charged comes back evenly after the entries that were looked at, which leave `left`.
+    /// Continues a forecast where `rest` of the charges comes back evenly after the entries that were looked at. Those
+    /// leave `left` permits.
     fn lasts_evenly(&self, draw: Draw, left: u64, rest: u64) -> Option<Duration> {
         let end = |slot: Option<&Slot>| slot.map_or(self.now, |slot| self.end_of(slot.index));
         let (from, until) = (end(self.settled.get(SUB_WINDOWS as usize - 1)), end(self.settled.back()));
@@ -42,7 +43,7 @@ impl SlidingLedger {
         if draw.demand_milli <= milli {
             return None;
         }
-        // Nothing of it comes back before the first of them ends.
+        // None of `rest` comes back before the first of its entries ends.
         let early = u128::from(milli) * from.since(self.now).as_nanos() / THOUSAND_SECONDS.as_nanos();
         let early = u64::try_from(early).unwrap_or(u64::MAX);
         let lasts = draw.and_at_once(early).less(milli).lasts(left)?;

@@ -1,4 +1,4 @@
-//! A sliding window of which nothing is out: what it takes to keep, and until when it stays as it is.
+//! A sliding window with nothing outstanding: how it is packed, and until when it stays as it is.
 
 use super::{SlidingLedger, Slot};
 use crate::packed::Carrier;

@@ -1,4 +1,4 @@
-//! A sliding window as it is written down: what was settled, by the instants at which it is let go.
+//! Saves and restores a sliding window: settled permits by the instants at which they are let go.
 
 use super::{SlidingLedger, Slot};
 use crate::rule::{At, Saved, Since};
@@ -20,7 +20,7 @@ impl SlidingLedger {
         if sum + out > PERMITS_MAX || self::sum(extra).is_none() {
             return false;
         }
-        // Rounded up again: what is restored by the same clock ends at the edge of a sub-window already.
+        // Rounded up again. Ends by the same clock are at the edge of a sub-window already.
         let index = |at| since.moment(at).as_nanos().div_ceil(self.width);
         self.settled = settled.iter().map(|&(at, permits)| Slot { index: index(at), permits }).collect();
         self.extra = extra.iter().map(|&(at, permits)| (since.moment(at), permits)).collect();
@@ -30,7 +30,7 @@ impl SlidingLedger {
     }
 }
 
-/// All permits in `list`; `None` if it is not in order or holds more than there can be.
+/// Returns the sum of the permits in `list`. `None` if it is out of order or holds more than there can be.
 fn sum(list: &[(At, u64)]) -> Option<u64> {
     let is_plausible = |&(at, permits): &(At, u64)| at < Moment::NEVER.into() && permits <= PERMITS_MAX;
     let is_ordered = list.is_sorted_by_key(|(at, _)| *at) && list.iter().all(is_plausible);
