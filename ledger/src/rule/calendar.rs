@@ -1,8 +1,8 @@
-//! Windows as a calendar on the wall shows them, in a time zone: when each begins and ends. `fixed_window` has them;
-//! allocators ask for the next boundary. It counts nothing and reads no clock.
+//! Windows that follow the calendar of a time zone: when each begins and ends. Fixed windows ask for the next boundary.
+//! A calendar counts nothing and reads no clock.
 //!
-//! The clock on the wall is put forward and back. A **day**, **week** or **month** begins at the first instant at which
-//! the local date is that day or a later one, and only once: a day has 23 to 25 hours, a midnight that is skipped is the
+//! The local clock is put forward and back. A **day**, **week** or **month** begins at the first instant at which the
+//! local date is that day or a later one, and only once. A day has 23 to 25 hours, a midnight that is skipped is the
 //! instant of the skip, and of a midnight that comes twice the first one counts. An **hour** or **minute** begins each
 //! time that the clock shows a full one, or skips past one: the hour that comes twice in autumn is two windows.
 
@@ -22,17 +22,17 @@ pub enum Unit {
     Hour,
     /// From midnight to midnight.
     Day,
-    /// From a weekday to the next of its name.
+    /// From a weekday to the same weekday of the next week.
     Week,
-    /// From a day of the month to the same of the next.
+    /// From a day of the month to the same day of the next month.
     Month,
 }
 
 impl Unit {
-    /// All of them.
+    /// All units.
     pub const ALL: [Unit; 5] = [Unit::Minute, Unit::Hour, Unit::Day, Unit::Week, Unit::Month];
 
-    /// Its name in configuration.
+    /// Returns the unit's name in configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Unit::Minute => "minute",
@@ -43,7 +43,7 @@ impl Unit {
         }
     }
 
-    /// The one called `name`.
+    /// Returns the unit called `name`.
     ///
     /// # Errors
     /// If there is none.
@@ -54,7 +54,7 @@ impl Unit {
     }
 }
 
-/// The names that configuration has for the days of a week, from the first one on.
+/// Names of the days of a week in configuration, Monday first.
 const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 
 /// Windows that follow a calendar.
@@ -62,20 +62,20 @@ const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "frid
 pub struct Calendar {
     unit: Unit,
     zone: Zone,
-    /// The day on which a month begins, 1 to 31, or a week, 1 (Monday) to 7. One for all others.
+    /// The day on which a month begins, 1 to 31, or a week, 1 (Monday) to 7. 1 for all other units.
     anchor_day: i8,
 }
 
 impl Calendar {
-    /// Windows of `unit` in `zone`: months from their first day, weeks from Monday.
+    /// Creates windows of `unit` in `zone`: months from their first day, weeks from Monday.
     pub fn new(unit: Unit, zone: Zone) -> Self {
         Calendar { unit, zone, anchor_day: 1 }
     }
 
-    /// Months that begin on day `day`, or on their last day if they have fewer.
+    /// Begins months on day `day`, or on their last day if they have fewer.
     ///
     /// # Errors
-    /// If it is not 1 to 31, or these are not months.
+    /// If `day` is not 1 to 31, or the windows are not months.
     pub fn with_anchor_day(self, day: u64) -> Result<Self, RuleError> {
         let wrong = |problem| Err(RuleError { field: "anchor_day", problem });
         match (self.unit, i8::try_from(day)) {
@@ -86,10 +86,10 @@ impl Calendar {
         }
     }
 
-    /// Weeks that begin on the day called `name`, `"monday"` to `"sunday"`.
+    /// Begins weeks on the day called `name`, `"monday"` to `"sunday"`.
     ///
     /// # Errors
-    /// If there is no such day, or these are not weeks.
+    /// If there is no such day, or the windows are not weeks.
     pub fn with_anchor_weekday(self, name: &str) -> Result<Self, RuleError> {
         let wrong = |problem| Err(RuleError { field: "anchor_day", problem });
         match (self.unit, (1..).zip(WEEKDAYS).find(|(_, known)| *known == name)) {
@@ -106,28 +106,28 @@ impl Calendar {
         format!("is {value}, which means nothing to calendar = {:?}: leave it out", self.unit.name())
     }
 
-    /// What kind of windows these are.
+    /// Returns the unit of the windows.
     pub fn unit(&self) -> Unit {
         self.unit
     }
 
-    /// Whose clock they follow.
+    /// Returns the time zone whose clock the windows follow.
     pub fn zone(&self) -> Zone {
         self.zone
     }
 
-    /// The day on which months begin; `None` if these are not months.
+    /// Returns the day on which months begin. `None` if the windows are not months.
     pub fn anchor_day(&self) -> Option<u64> {
         (self.unit == Unit::Month).then_some(self.anchor_day.unsigned_abs().into())
     }
 
-    /// The name of the day on which weeks begin; `None` if these are not weeks.
+    /// Returns the name of the day on which weeks begin. `None` if the windows are not weeks.
     pub fn anchor_weekday(&self) -> Option<&'static str> {
         let index = usize::from(self.anchor_day.unsigned_abs()) - 1;
         (self.unit == Unit::Week).then(|| WEEKDAYS[index])
     }
 
-    /// The longest that a window can be, where clocks are put back by an hour.
+    /// Returns the longest that a window can be, with the clock put back by an hour.
     pub const fn longest(&self) -> Duration {
         const HOUR: u64 = 60 * 60;
         Duration::from_secs(match self.unit {
@@ -139,12 +139,13 @@ impl Calendar {
         })
     }
 
-    /// What the clock that they follow shows.
+    /// Returns the offsets of the clock that the windows follow.
     fn clock(&self) -> &'static TimeZone {
         self.zone.rules()
     }
 
-    /// When the window that holds `at` ends and the next one begins; `at` counts nanoseconds since the Unix epoch.
+    /// Returns when the window that holds `at` ends and the next one begins. `at` counts nanoseconds since the Unix
+    /// epoch.
     pub fn end_after(&self, at: Moment) -> Moment {
         let at = Timestamp::from_nanosecond(at.as_nanos().into()).expect("584 years fit");
         let end = match self.unit {
@@ -155,19 +156,19 @@ impl Calendar {
         Moment::from_nanos(u64::try_from(end.as_nanosecond()).unwrap_or(u64::MAX))
     }
 
-    /// The first day on which a window begins, and whose beginning is after `at`.
+    /// Returns the beginning of the first window of days, weeks or months that begins after `at`.
     fn day_after(&self, at: Timestamp) -> Timestamp {
         let today = self.clock().to_datetime(at).date();
         let mut day = self.anchor_from(today);
-        // Once on most days. Today's own beginning is over; and where the clock was put back past midnight, so is
-        // tomorrow's.
+        // Once on most days, because today's beginning is over. Where the clock was put back past midnight, tomorrow's
+        // is over, too.
         while self.begins(day) <= at {
             day = self.anchor_from(day.saturating_add(1.day()));
         }
         self.begins(day)
     }
 
-    /// The first day from `day` on, itself included, on which a window begins.
+    /// Returns the first day from `day` on, itself included, on which a window begins.
     fn anchor_from(&self, day: Date) -> Date {
         match self.unit {
             Unit::Month => {
@@ -186,14 +187,14 @@ impl Calendar {
         }
     }
 
-    /// The first instant at which the local date is `day` or a later one.
+    /// Returns the first instant at which the local date is `day` or a later one.
     fn begins(&self, day: Date) -> Timestamp {
         let (zone, midnight) = (self.clock(), day.at(0, 0, 0, 0));
         let instant = |offset: jiff::tz::Offset| offset.to_timestamp(midnight).unwrap_or(Timestamp::MAX);
         match zone.to_ambiguous_timestamp(midnight).offset() {
             AmbiguousOffset::Unambiguous { offset } => instant(offset),
             AmbiguousOffset::Fold { before, .. } => instant(before),
-            // As the old offset has it, midnight is after the skip; as the new one has it, before.
+            // By the old offset midnight is after the skip; by the new offset it is before.
             AmbiguousOffset::Gap { after, .. } => {
                 let skip = zone.following(instant(after)).next();
                 skip.map_or(Timestamp::MAX, |skip| skip.timestamp())
@@ -201,7 +202,7 @@ impl Calendar {
         }
     }
 
-    /// The first instant after `at` at which the clock shows a multiple of `length` seconds, or skips past one.
+    /// Returns the first instant after `at` at which the clock shows a multiple of `length` seconds, or skips past one.
     fn full_after(&self, at: Timestamp, length: i64) -> Timestamp {
         let zone = self.clock();
         let mut from = at;
@@ -214,7 +215,7 @@ impl Calendar {
             let Some(change) = change.filter(|change| *change <= full) else {
                 return full;
             };
-            // What the clock would have shown, and what it shows.
+            // What the clock would have shown at the change, and what it shows.
             let (old, new) = (shown(change, from), shown(change, change));
             let skips = new.div_euclid(length) > (old - 1).div_euclid(length);
             if new.rem_euclid(length) == 0 || skips {

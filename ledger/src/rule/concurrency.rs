@@ -1,9 +1,10 @@
-//! `concurrency`: At most N in flight. A permit is charged while it is lent, and then for as long as its call is in flight: until its
-//! session says that it has ended or, if it says nothing more, until the end of its lease and the longest call after
-//! that. Pools count what each session has in flight (`pool/calls.rs`); here is only the sum.
+//! `concurrency`: At most N in flight. A permit is charged while it is lent, and then while its call is in flight. The
+//! call ends when its session says so. If the session falls silent, the call ends the longest duration of a call after
+//! the lease. Pools count the calls of each session (`pool/calls.rs`); these books have only the sum.
 //!
-//! Why it holds: between two reports a session can only turn what it holds into calls, and calls into nothing, or into
-//! what it holds again. So what was held and in flight at one report bounds what is in flight until the next.
+//! Why it holds: between two reports a session can only turn permits that it holds into calls, and calls into nothing
+//! or into permits that it holds again. So what was held and in flight at one report bounds what is in flight until the
+//! next.
 
 use super::{
     Account, Calls, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_permits, check_span,
@@ -37,14 +38,14 @@ impl Concurrency {
         self.limit
     }
 
-    /// The longest that a call may take. A caller gives its call up by then: a permit whose holder is silent is free so
-    /// long after the end of its lease.
+    /// Longest duration of a call. A caller gives up its call by then: the permit of a silent session is free that long
+    /// after the end of its lease.
     pub fn longest(&self) -> Duration {
         self.longest
     }
 }
 
-/// The books of a cap on what is in flight.
+/// The books of a cap on calls in flight.
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLedger {
     limit: u64,
@@ -56,7 +57,7 @@ pub struct ConcurrencyLedger {
 }
 
 impl ConcurrencyLedger {
-    /// Nothing in flight at `now`.
+    /// Creates books with nothing in flight at `now`.
     pub fn new(rule: &Concurrency, clocks: ClockBounds, now: Moment) -> Self {
         let longest = clocks.stretched(rule.longest());
         ConcurrencyLedger { limit: rule.limit(), longest, now, outstanding: 0, in_flight: 0 }
@@ -92,10 +93,10 @@ impl Account for ConcurrencyLedger {
         self.outstanding -= permits;
     }
 
-    /// What a late report frees was in flight until then, as far as was known: it lands.
+    /// Permits that a late report frees were presumed in flight until then; [`Calls::finish`] frees them.
     fn credit(&mut self, _permits: u64, _at: Moment) {}
 
-    /// Any call may end at any moment: as soon as a session asks.
+    /// Any call may end at any moment, so permits may be there as soon as a session asks.
     fn ready_at(&self, permits: u64, _ends: Ends<'_>) -> Option<Moment> {
         (permits <= self.limit).then_some(self.now)
     }
@@ -104,7 +105,7 @@ impl Account for ConcurrencyLedger {
         0
     }
 
-    /// All of them at once, and again when the longest call has ended: mostly sooner.
+    /// All permits at once, and again when the longest call has ended, or mostly sooner.
     fn sustained(&self, span: Duration) -> u64 {
         Pace { permits: self.limit, over: nanos(self.longest).max(1) }.within(span).max(self.limit)
     }
@@ -134,7 +135,7 @@ impl Account for ConcurrencyLedger {
         self.outstanding
     }
 
-    /// Calls that earlier lives let begin until `quarantined` end so long after it.
+    /// Calls that earlier processes let begin until `quarantined` end by the longest duration after it.
     fn forget(&mut self, quarantined: Moment) -> Moment {
         quarantined + self.longest
     }
@@ -147,14 +148,14 @@ impl Account for ConcurrencyLedger {
         (self.outstanding + self.in_flight).saturating_sub(self.limit)
     }
 
-    /// Only a limit that was lowered may be exceeded: a pool asks what is available before it lends.
+    /// A pool asks what is available before it lends, so only a lowered limit may be exceeded.
     fn is_sound(&self) -> bool {
         true
     }
 }
 
 impl RuleAccount for ConcurrencyLedger {
-    /// What is in flight is in flight, however a balance is carried over.
+    /// Calls in flight stay charged, whatever the carry-over.
     fn change(&mut self, rule: &Rule, clocks: ClockBounds, _carry_over: CarryOver) -> bool {
         let Rule::Concurrency(rule) = rule else { return false };
         let is_same = clocks.stretched(rule.longest()) == self.longest;
@@ -164,7 +165,7 @@ impl RuleAccount for ConcurrencyLedger {
         is_same
     }
 
-    /// Calls come back by themselves: there is nothing to add once.
+    /// Permits come back by themselves as calls end: there is nothing to add once.
     fn top_up(&mut self, _permits: u64) {}
 
     fn most(&self) -> u64 {
@@ -175,7 +176,7 @@ impl RuleAccount for ConcurrencyLedger {
         Saved::InFlight { in_flight: self.in_flight }
     }
 
-    /// Which of them land when, the pool knows.
+    /// The pool knows which of the calls end when.
     fn restore(&mut self, saved: &Saved, _since: Since, (out, _): (u64, Moment)) -> bool {
         let &Saved::InFlight { in_flight } = saved else { return false };
         (self.outstanding, self.in_flight) = (out, in_flight);

@@ -23,7 +23,7 @@ pub struct FirstUseLedger {
     outstanding: u64,
     /// Permits on top of the limit in the window that is open, or else in the next.
     extra: u64,
-    /// Permits that were out before there was this rule, and when the last of their leases ends.
+    /// Permits that were outstanding when these books began, and when the last of their leases ends.
     adopted: (u64, Moment),
 }
 
@@ -32,14 +32,15 @@ pub struct FirstUseLedger {
 struct Open {
     since: Moment,
     ends: Moment,
-    /// Lent in it and not returned.
+    /// Permits lent in it and not returned.
     charged: u64,
-    /// Nothing more is lent in it: it may be over by now, and what is lent would open another one, of which this knows nothing.
+    /// Whether nothing more is lent in it. It may be over by now, and a grant would open another window that these
+    /// books do not know.
     is_shut: bool,
 }
 
 impl FirstUseLedger {
-    /// No window is open at `now`.
+    /// Creates books without an open window at `now`.
     pub fn new(rule: &FixedWindow, now: Moment) -> Self {
         FirstUseLedger {
             limit: rule.limit(),
@@ -52,7 +53,7 @@ impl FirstUseLedger {
         }
     }
 
-    /// What may be charged in a window.
+    /// Returns the most that may be charged in a window.
     fn allowed(&self) -> u64 {
         self.limit.saturating_add(self.extra).min(PERMITS_MAX)
     }
@@ -87,11 +88,11 @@ impl FirstUseLedger {
 impl Account for FirstUseLedger {
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
-        // Leases that end exactly with the window are settled right after this, and belong to none.
+        // Leases that end exactly with the window are settled right after this, and are charged to no other.
         if let Some(open) = self.open.filter(|open| open.ends <= self.now) {
             let (adopted, until) = self.adopted;
             let charged = adopted.min(self.outstanding);
-            // Leases that reach beyond it are charged to another one, which begins where it ended.
+            // Leases that reach beyond the window are charged to another one, which begins where this one ended.
             let next = Open { since: open.ends, ends: self.now + self.per, charged, is_shut: false };
             self.open = (self.now < until && charged > 0).then_some(next);
             self.extra = 0;
@@ -153,7 +154,7 @@ impl Account for FirstUseLedger {
         Pace { permits: self.limit, over: nanos(self.per) }.within(span)
     }
 
-    /// What the next window has is there when it begins.
+    /// The permits of the next window are there when it begins.
     fn lasts(&self, draw: Draw) -> Option<Duration> {
         let ends = self.open.map_or(self.now + self.per, |open| open.ends);
         draw.lasts(self.available()).filter(|lasts| self.now + *lasts < ends)
@@ -168,7 +169,7 @@ impl Account for FirstUseLedger {
         Some(self.open.map_or(self.now + self.per, |open| open.ends))
     }
 
-    /// A window that is open is remembered, also if nothing is charged to it: a new one would end later.
+    /// An open window is remembered even if nothing is charged to it: a new one would end later.
     fn is_fresh(&self) -> bool {
         self.open.is_none() && self.outstanding == 0 && self.extra == 0
     }
@@ -181,7 +182,7 @@ impl Account for FirstUseLedger {
         self.outstanding
     }
 
-    /// Earlier lives may have opened a window as late as `quarantined`.
+    /// Earlier processes may have opened a window as late as `quarantined`.
     fn forget(&mut self, quarantined: Moment) -> Moment {
         quarantined + self.per
     }
@@ -236,8 +237,8 @@ impl RuleAccount for FirstUseLedger {
             return false;
         }
         let began = began.map_or(self.now, |began| since.moment(began));
-        // After an unknown gap the window may be over. It is, for sure, when as long has passed as was left of it, and nothing was lent
-        // meanwhile.
+        // After an unknown gap the window may be over. It is over for sure once as much time has passed as was left of
+        // it, with nothing lent meanwhile.
         let is_shut = is_shut || since.gap == Gap::Unknown;
         self.open =
             open.map(|(ends, charged)| Open { since: began, ends: since.moment(ends), charged, is_shut });
@@ -346,7 +347,8 @@ mod tests {
         assert_eq!(ledger(3, 0).forget(millis(70)), millis(170));
     }
 
-    /// Ten are out for 250 ms when the rule comes to be: each window that they reach is charged for them.
+    /// Ten permits are outstanding for 250 ms when the limit gets this rule. Each window that they reach is charged for
+    /// them.
     #[test]
     fn leases_that_outlive_a_new_window_are_charged_to_the_next() {
         let mut ledger = ledger(12, 1_000);

@@ -3,7 +3,8 @@
 //! ahead of time to the next one. Two neighbouring windows may give 2N across their edge: that is what such a contract
 //! says.
 //!
-//! Leases that were out when the rule came to be may reach further. They are charged to each window that they reach.
+//! Leases that were outstanding when the limit got this rule may reach further. They are charged to each window that
+//! they reach.
 
 use super::{
     Account, Calendar, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_per, check_permits,
@@ -37,12 +38,12 @@ pub enum Windows {
         /// Their length.
         per: Duration,
     },
-    /// As a calendar on the wall shows them.
+    /// Windows that follow a calendar.
     Calendar(Calendar),
 }
 
 impl Windows {
-    /// The name of their anchor in configuration; calendars have none.
+    /// Returns the name of the anchor in configuration. Calendars have none.
     pub const fn anchor(&self) -> Option<&'static str> {
         match self {
             Windows::Epoch { .. } => Some("epoch"),
@@ -51,8 +52,8 @@ impl Windows {
         }
     }
 
-    /// When the window that holds `at` ends, in nanoseconds since the Unix epoch; `None` if that depends on when it
-    /// was opened.
+    /// Returns when the window that holds `at` ends, in nanoseconds since the Unix epoch. `None` if that depends on
+    /// when it was opened.
     pub fn end_after(&self, at: Moment) -> Option<Moment> {
         match self {
             Windows::Epoch { per } => {
@@ -66,10 +67,10 @@ impl Windows {
 }
 
 impl FixedWindow {
-    /// Shorter windows would leave no room for a lease, which may not outlive its window.
+    /// Length of the shortest window: a shorter one would leave no room for a lease.
     pub const PER_MIN: Duration = Duration::from_millis(50);
 
-    /// Windows of length `per` that follow each other from the Unix epoch on.
+    /// Checks the numbers of windows of length `per` that follow each other from the Unix epoch on.
     ///
     /// # Errors
     /// If `limit` is above 2^53 − 1, or `per` is below 50 ms or above 366 days.
@@ -77,7 +78,7 @@ impl FixedWindow {
         Self::of(limit, Windows::Epoch { per })
     }
 
-    /// Windows as `windows` says.
+    /// Checks the numbers of windows as `windows` says.
     ///
     /// # Errors
     /// As [`FixedWindow::try_new`].
@@ -107,7 +108,7 @@ impl FixedWindow {
         self.windows
     }
 
-    /// Length of a window; of a calendar's, the longest that one can be.
+    /// Length of a window; for a calendar, the longest that one can be.
     pub fn per(&self) -> Duration {
         match self.windows {
             Windows::Epoch { per } | Windows::FirstUse { per } => per,
@@ -121,28 +122,28 @@ impl FixedWindow {
 pub struct FixedLedger {
     limit: u64,
     windows: Windows,
-    /// The most that a window lasts, never zero.
+    /// Longest length of a window in this rule, never zero.
     per: Duration,
     now: Moment,
-    /// Leases that ended until then could be spent in windows before the one that holds `now` only, or are charged in part
-    /// only.
+    /// Leases that ended up to this instant cannot be credited: they could be spent in earlier windows only, or are
+    /// charged in part only.
     since: Moment,
     /// The end of the window that holds `now`.
     ends: Moment,
-    /// Lent and not returned, of what could be spent in the window that holds `now`.
+    /// Permits lent and not returned that could be spent in the window that holds `now`.
     charged: u64,
-    /// Of those, not yet settled.
+    /// Permits of `charged` that are not yet settled.
     outstanding: u64,
-    /// Of those, what can be spent in the next window too.
+    /// Permits of `outstanding` that can be spent in the next window too.
     ahead: u64,
     /// Permits on top of the limit in the window that holds `now`.
     extra: u64,
-    /// Permits that were out before there was this rule, and when the last of their leases ends.
+    /// Permits that were outstanding when these books began, and when the last of their leases ends.
     adopted: (u64, Moment),
 }
 
 impl FixedLedger {
-    /// An empty window at `now`.
+    /// Creates an empty window at `now`.
     pub fn new(rule: &FixedWindow, now: Moment) -> Self {
         let windows = rule.windows();
         FixedLedger {
@@ -160,17 +161,17 @@ impl FixedLedger {
         }
     }
 
-    /// What may be charged in this window.
+    /// Returns the most that may be charged in this window.
     fn allowed(&self) -> u64 {
         self.limit.saturating_add(self.extra).min(PERMITS_MAX)
     }
 
-    /// What the next window has left.
+    /// Returns the permits that the next window has left.
     fn left_ahead(&self) -> u64 {
         self.limit.saturating_sub(self.ahead)
     }
 
-    /// The next window begins, or one that nothing was lent for.
+    /// Begins the window that ends at `next`: the one that is charged ahead, or a later one.
     fn cross(&mut self, next: Moment) {
         let (adopted, until) = self.adopted;
         let reaching = if self.ends < until { adopted.min(self.outstanding) } else { 0 };
@@ -181,7 +182,8 @@ impl FixedLedger {
     }
 }
 
-/// The end of the window that holds `at`. Windows that were not opened never end: [`super::FirstUseLedger`] keeps those.
+/// Returns the end of the window that holds `at`. Windows of first use never end here: [`super::FirstUseLedger`] keeps
+/// those.
 fn end_after(windows: &Windows, at: Moment) -> Moment {
     windows.end_after(at).unwrap_or(Moment::NEVER)
 }
@@ -190,7 +192,8 @@ impl Account for FixedLedger {
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
         if self.ends <= self.now {
-            // Leases that end exactly at the boundary are settled right after this, and belong to no window.
+            // Leases that end exactly at the boundary are settled right after this, and are not charged to the new
+            // window.
             self.cross(end_after(&self.windows, self.ends));
         }
         if self.ends <= self.now {
@@ -229,7 +232,7 @@ impl Account for FixedLedger {
         } else if permits <= self.left_ahead() {
             Some(self.ends)
         } else if permits <= self.limit {
-            // What is charged ahead stays charged, whenever it is spent.
+            // Permits charged ahead stay charged, whenever they are spent.
             Some(end_after(&self.windows, self.ends))
         } else {
             None
@@ -244,7 +247,7 @@ impl Account for FixedLedger {
         Pace { permits: self.limit, over: nanos(self.per) }.within(span)
     }
 
-    /// What the next window has is there when it begins.
+    /// The permits of the next window are there when it begins.
     fn lasts(&self, draw: Draw) -> Option<Duration> {
         draw.lasts(self.available()).filter(|lasts| self.now + *lasts < self.ends)
     }
@@ -270,8 +273,8 @@ impl Account for FixedLedger {
         self.outstanding
     }
 
-    /// Whatever earlier lives lent, also ahead, ended by `quarantined`: it was spent in windows up to the one that holds
-    /// that, and the next one is clean. The window after the one in which they died need not be.
+    /// All leases of earlier processes, also those charged ahead, ended by `quarantined`. They were spent in windows up
+    /// to the one that holds `quarantined`, so the next one is clean. The window after the crash need not be.
     fn forget(&mut self, quarantined: Moment) -> Moment {
         end_after(&self.windows, quarantined)
     }
@@ -319,8 +322,8 @@ impl RuleAccount for FixedLedger {
         Saved::Fixed { ends, charged: self.charged, extra: self.extra, since }
     }
 
-    /// Which window it was the calendar says, however long ago that is. What is out may reach into each that begins until
-    /// its end.
+    /// The calendar says which window was saved, however long ago. Outstanding permits may reach into each window that
+    /// begins before their leases end.
     fn restore(&mut self, saved: &Saved, since: Since, (out, until): (u64, Moment)) -> bool {
         let &Saved::Fixed { ends, charged, extra, since: began } = saved else { return false };
         if charged > PERMITS_MAX || extra > PERMITS_MAX || out > charged {
@@ -354,36 +357,36 @@ impl FixedLedger {
         if self.charged == 0 && self.extra == 0 { Moment::NEVER } else { self.ends }
     }
 
-    /// The instant that no lease may outlive at all.
+    /// Returns the instant that no lease may outlive at all.
     pub fn lease_end_ahead(&self) -> Option<Moment> {
         Some(end_after(&self.windows, self.ends))
     }
 
-    /// Permits that a lease until `end` may hold, if it is the lease of a session that holds `own`: permits, and until when.
+    /// Returns the permits that a lease until `end` may hold. Its session already holds `own`: permits, and until when.
     pub fn room_ahead(&self, end: Moment, own: (u64, Moment)) -> u64 {
         let (permits, until) = own;
         let mine = if until > self.ends { permits } else { 0 };
         if end > self.ends { self.left_ahead() + mine } else { u64::MAX }
     }
 
-    /// `permits` that are charged may be spent until `end`. What reaches beyond [`Account::lease_end`] is charged to the next window
-    /// too, until [`FixedLedger::release_ahead`] or until that window has begun.
+    /// Notes that `permits` already charged may be spent until `end`. Beyond [`Account::lease_end`] they are charged to
+    /// the next window too, until [`FixedLedger::release_ahead`] or until that window has begun.
     pub fn charge_ahead(&mut self, permits: u64, end: Moment) {
         self.ahead += if end > self.ends { permits } else { 0 };
     }
 
-    /// `permits` that might have been spent until `end` are spent by now, or will not be.
+    /// Notes that `permits` that could be spent until `end` are spent by now, or never will be.
     pub fn release_ahead(&mut self, permits: u64, end: Moment) {
         self.ahead -= if end > self.ends { permits } else { 0 };
     }
 
-    /// Charges ahead exactly what `ends` says, in any order: leases may reach further than it would have lent for, if they
-    /// were lent before there was this rule.
+    /// Counts anew what is charged ahead, from `ends` in any order. Leases that are older than the rule may reach
+    /// further than it would have lent for.
     pub fn recount_ahead(&mut self, ends: Ends<'_>) {
         self.ahead = ends.filter(|&(end, _)| end > self.ends).map(|(_, permits)| permits).sum();
     }
 
-    /// Whether what it has charged ahead is what `ends` says, for assertions.
+    /// Whether exactly the leases in `ends` are charged ahead, for assertions.
     pub fn is_ahead_of(&self, ends: Ends<'_>) -> bool {
         self.ahead == ends.filter(|&(end, _)| end > self.ends).map(|(_, permits)| permits).sum::<u64>()
     }

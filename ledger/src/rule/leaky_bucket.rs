@@ -1,11 +1,10 @@
-//! `leaky_bucket`: A steady flow: at most b + r·T in any interval T, kept by lending *rates*. Pools call it; it knows neither sessions
-//! nor deadlines, only what is charged for each.
+//! `leaky_bucket`: A steady flow: at most b + r·T in any interval T, kept by lending *rates*. Pools call these books,
+//! which know neither sessions nor deadlines, only what is charged for each.
 //!
-//! Why it holds: what can be spent at an instant is what is in the central bucket and in those of the nodes. The room of
-//! all of them together is b, and all together mint r: the centre what is not lent. So an interval sees what all held
-//! at its start, at most b, and what was minted in it, at most r·T. What a node *may still* go by is charged, which is the
-//! larger of the terms it was told, until it has said which. A bucket that moves takes along what is in it; one that is
-//! lost is lost with what is in it.
+//! Why it holds: permits that can be spent at an instant are in the central bucket and in those of the nodes. All
+//! buckets together have room for b and mint r; the centre mints what is not lent. So an interval sees at most b, held
+//! at its start, and at most r·T, minted in it. A node is charged for the larger of the terms that it *may still* go
+//! by, until it says which one. A bucket that moves takes its permits along; a bucket that is lost is lost with them.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +25,7 @@ pub struct LeakyBucket {
 }
 
 impl LeakyBucket {
-    /// What the burst is where the operator says nothing else: one call at a time is what even spacing means.
+    /// Default burst: even spacing means one call at a time.
     pub const BURST: u64 = 1;
 
     /// Longest interval between two calls: in nanoseconds it must fit a number that every JSON reader keeps exact.
@@ -72,8 +71,8 @@ impl LeakyBucket {
     }
 }
 
-/// Parts that a flow is lent in. Ten thousand sessions still get several each; with more of them a permit, counted in
-/// parts of nanoseconds, would not fit 128 bits.
+/// Parts that the rate of a flow is lent in. Ten thousand sessions still get several each. With many more parts the
+/// largest burst, counted in shares and nanoseconds, would not fit 128 bits.
 pub const SHARES: u64 = 1 << 16;
 
 /// A part of a flow: room in the bucket, in permits, and a share of the rate, of [`SHARES`].
@@ -86,13 +85,13 @@ pub struct Part {
 }
 
 impl Part {
-    /// What a session that may go by either must be charged for.
+    /// Returns the part to charge for a session that may go by either of both.
     pub fn max(self, other: Part) -> Part {
         Part { cap: self.cap.max(other.cap), share: self.share.max(other.share) }
     }
 }
 
-/// How fast a flow is, as the contract says.
+/// The rate of a flow, as the contract says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
     refill: u64,
@@ -101,7 +100,7 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// The part of the whole rate that `demand_milli` permits per 1,000 s are, in parts of 1/[`SHARES`], rounded up.
+    /// Returns the share of the whole rate, of [`SHARES`], that `demand_milli` permits per 1,000 s are, rounded up.
     pub fn share_of(&self, demand_milli: u64) -> u64 {
         // Permits per 1,000 s times nanoseconds: 10^12 of them are a permit.
         const UNIT: u128 = 1_000_000_000_000;
@@ -111,23 +110,23 @@ impl Speed {
     }
 }
 
-/// The books of a steady flow: what is in the central bucket, and what is lent.
+/// The books of a steady flow: the permits in the central bucket, and the parts lent.
 #[derive(Clone, Debug)]
 pub struct Flow {
     burst: u64,
     refill: u64,
     /// Nanoseconds in which `refill` permits may be let through, as the contract says.
     per: u64,
-    /// The same, stretched by the drift: a clock of ours that runs fast must not mint faster than the contract.
+    /// `per` stretched by the drift: an allocator's clock that runs fast must not mint faster than the contract.
     stretched: u64,
     now: Moment,
-    /// What is in the central bucket, in parts of which [`Flow::permit`] are a permit.
+    /// Content of the central bucket, in parts: [`Flow::permit`] of them are a permit.
     level: u128,
     lent: Part,
 }
 
 impl Flow {
-    /// A full bucket at `now`.
+    /// Creates a full bucket at `now`.
     pub fn new(rule: &LeakyBucket, clocks: ClockBounds, now: Moment) -> Self {
         let burst = if rule.refill() == 0 { 0 } else { rule.burst() };
         let mut flow = Flow {
@@ -143,18 +142,19 @@ impl Flow {
         flow
     }
 
-    /// Parts that are one permit: what `refill` permits of a whole rate take to mint, in shares and nanoseconds. At most
-    /// 2^71, so that the largest burst of 2^53 permits fits.
+    /// Returns the parts of one permit: the nanoseconds of a period times all shares. At most 2^71, so that the largest
+    /// burst of 2^53 permits fits.
     fn permit(&self) -> u128 {
         u128::from(self.stretched) * u128::from(SHARES)
     }
 
-    /// The most that may be in the central bucket.
+    /// Returns the most that the central bucket may hold, in parts.
     fn room(&self) -> u128 {
         u128::from(self.burst - self.lent.cap.min(self.burst)) * self.permit()
     }
 
-    /// Lets time pass up to `now`: what is not lent is minted here. Called at every lease end on the way.
+    /// Lets time pass up to `now`: the central bucket mints by the share of the rate that is not lent. Called at every
+    /// lease end on the way.
     pub fn advance(&mut self, now: Moment) {
         let elapsed = u128::from(nanos(now.since(self.now)));
         self.now = self.now.max(now);
@@ -162,22 +162,22 @@ impl Flow {
         self.level = self.level.saturating_add(elapsed.saturating_mul(rate)).min(self.room());
     }
 
-    /// Takes what is in the central bucket, at most `cap` permits, for that of a lease. In parts.
+    /// Takes at most `cap` permits from the central bucket for the bucket of a lease. Returns them in parts.
     pub fn take(&mut self, cap: u64) -> u128 {
         let taken = self.level.min(u128::from(cap) * self.permit());
         self.level -= taken;
         taken
     }
 
-    /// What is charged for a session changes from `before` to `after`; what may be lent more is for the caller to know. What is
-    /// in room that is lent is lost.
+    /// Changes the charge for a session from `before` to `after`; the caller knows how much more may be lent. Content
+    /// of the central bucket beyond its new room is lost.
     pub fn recharge(&mut self, before: Part, after: Part) {
         self.lent.cap = self.lent.cap - before.cap + after.cap;
         self.lent.share = self.lent.share - before.share + after.share;
         self.level = self.level.min(self.room());
     }
 
-    /// What may be lent to a session that is charged for `own` already.
+    /// Returns the part that may be lent to a session that is already charged for `own`.
     pub fn free(&self, own: Part) -> Part {
         Part {
             cap: self.burst.saturating_sub(self.lent.cap - own.cap),
@@ -185,12 +185,13 @@ impl Flow {
         }
     }
 
-    /// All of it, as long as no session has a part: an earlier life may have lent that. Nothing where there is no flow.
+    /// Returns the whole flow as one part, while no session has any: an earlier process may have lent it. Empty where
+    /// nothing flows.
     pub fn whole(&self) -> Part {
         if self.burst == 0 { Part::default() } else { Part { cap: self.burst, share: SHARES } }
     }
 
-    /// `part` came back, with a bucket that held what takes `credit` to mint at an interval of `interval`.
+    /// Takes back `part`, whose bucket held what takes `credit` to mint at a permit per `interval`.
     pub fn give_back(&mut self, part: Part, credit: Duration, interval: Duration) {
         self.recharge(part, Part::default());
         let held = parts(credit, self.permit(), interval);
@@ -198,7 +199,7 @@ impl Flow {
         self.level = self.level.saturating_add(held.min(most)).min(self.room());
     }
 
-    /// `part` is over, and what its bucket held is unknown: it may all have been spent.
+    /// Ends `part`, whose bucket is lost: all that it held may have been spent.
     pub fn lose(&mut self, part: Part) {
         self.recharge(part, Part::default());
     }
@@ -208,7 +209,8 @@ impl Flow {
         self.level = self.level.saturating_add(u128::from(permits) * self.permit()).min(self.room());
     }
 
-    /// The time for one permit at `share`, rounded up; `None` if it is too long to be told.
+    /// Returns the time for one permit at `share`, rounded up. `None` if nothing flows, or the time is above 2^53 − 1
+    /// ns.
     pub fn interval(&self, share: u64) -> Option<Duration> {
         let rate = u128::from(self.refill) * u128::from(share);
         let whole = u128::from(self.per) * u128::from(SHARES);
@@ -217,7 +219,7 @@ impl Flow {
         Some(Duration::from_nanos(interval))
     }
 
-    /// What takes how long to mint at `interval`: `held` parts, rounded down.
+    /// Returns the time that `held` parts take to mint at a permit per `interval`, rounded down.
     pub fn credit(&self, held: u128, interval: Duration) -> Duration {
         // A bucket is at most 2^53 permits of 2^53 ns each: in two steps it fits.
         let permit = self.permit();
@@ -228,32 +230,33 @@ impl Flow {
         Duration::from_nanos(u64::try_from(credit).unwrap_or(u64::MAX).min(PERMITS_MAX))
     }
 
-    /// Permits that are in the central bucket.
+    /// Returns the permits in the central bucket, rounded down.
     pub fn level(&self) -> u64 {
         u64::try_from(self.level / self.permit().max(1)).unwrap_or(u64::MAX)
     }
 
-    /// The same, rounded up.
+    /// Returns the permits in the central bucket, rounded up.
     pub fn level_up(&self) -> u64 {
         u64::try_from(self.level.div_ceil(self.permit().max(1))).unwrap_or(u64::MAX)
     }
 
-    /// How fast it flows.
+    /// Returns the rate of the flow.
     pub fn speed(&self) -> Speed {
         Speed { refill: self.refill, per: self.per }
     }
 
-    /// The most that may be let through at once, by all.
+    /// Returns the permits that all nodes together may let through at once.
     pub fn burst(&self) -> u64 {
         self.burst
     }
 
-    /// Whether it cannot be told from a new one.
+    /// Whether the flow cannot be told from a new one.
     pub fn is_fresh(&self) -> bool {
         self.lent == Part::default() && self.level == self.room()
     }
 
-    /// Earlier lives may have emptied it up to `quarantined`: it is empty then, and refills from there.
+    /// Empties the central bucket as of `quarantined`: earlier processes may have emptied it until then. It refills
+    /// from there.
     pub fn forget(&mut self, quarantined: Moment) {
         let now = self.now;
         self.level = 0;
@@ -261,20 +264,20 @@ impl Flow {
         self.advance(now);
     }
 
-    /// Its own invariant: no more is lent than there is.
+    /// Whether no more is lent than there is, for assertions.
     pub fn is_sound(&self) -> bool {
         self.lent.cap <= self.burst && self.lent.share <= SHARES && self.level <= self.room()
     }
 }
 
-/// `credit / interval` permits of `permit` parts, rounded down.
+/// Returns `credit / interval` permits of `permit` parts each, in parts, rounded down.
 fn parts(credit: Duration, permit: u128, interval: Duration) -> u128 {
     let (credit, interval) = (u128::from(nanos(credit)), u128::from(nanos(interval).max(1)));
     (credit / interval).saturating_mul(permit) + (credit % interval) * permit / interval
 }
 
-/// The permits of a steady flow, which are not what keeps it: they count calls, as those of any limit. Each is worth
-/// a call only together with its time, see [`Flow`].
+/// The permits of a steady flow. They count calls like those of any limit, and do not bound the flow: [`Flow`] says
+/// when each may be spent.
 #[derive(Clone, Debug, Default)]
 pub struct FlowLedger {
     outstanding: u64,
@@ -356,7 +359,7 @@ impl Account for FlowLedger {
 }
 
 impl RuleAccount for FlowLedger {
-    /// What keeps the flow goes on as it is: a limit whose flow is another begins anew.
+    /// The [`Flow`] stays as it is: a limit whose flow changes begins anew.
     fn change(&mut self, rule: &Rule, _terms: ClockBounds, _carry_over: CarryOver) -> bool {
         matches!(rule, Rule::LeakyBucket(_))
     }

@@ -154,8 +154,8 @@ pub fn flow(rule: &Rule, clocks: ClockBounds, now: Moment) -> Option<Flow> {
     rule.flow().map(|rule| Flow::new(rule, clocks, now))
 }
 
-/// Terms per window, or per refill of an empty bucket. More mean more exchanges; fewer mean that a crash burns, and an
-/// idle surplus blocks, a larger share of the limit.
+/// Terms per window, per refill of an empty bucket, or per longest call. More mean more exchanges; fewer mean that a
+/// crash burns, and an idle surplus blocks, a larger share of the limit.
 const TERM_PARTS: u32 = 30;
 
 /// Term of a part of a steady flow, in intervals between permits, but at least [`FLOW_MIN`]. A shorter term spends more

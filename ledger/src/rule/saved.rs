@@ -1,72 +1,72 @@
-//! What a ledger is written down as, and how the moments in it are read again, perhaps by a clock that stood still meanwhile.
-//! Each ledger saves and restores its own; nothing here knows what the numbers mean.
+//! The saved state of a ledger, and how the moments in it are read again, perhaps by a clock that stood still
+//! meanwhile. Each ledger saves and restores its own state; nothing here knows what the numbers mean.
 
 use lessor_protocol::{ClockBounds, Moment};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What a ledger is written down as, but for what is out: its pool knows that.
+/// The saved state of a ledger. Outstanding permits are not in it: the pool knows them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Saved {
-    /// Of a sliding window or log.
+    /// A sliding window or log.
     Sliding {
-        /// When permits that were settled are let go, and how many; soonest first.
+        /// Settled permits: when they are let go, and how many, soonest first.
         settled: Vec<(At, u64)>,
-        /// When what it was topped up with ends, and how much; soonest first.
+        /// Top-ups: when each ends, and its permits, soonest first.
         extra: Vec<(At, u64)>,
-        /// Since when it counts. Books that were written before this was, do not say so.
+        /// Settlements up to this instant cannot be credited. Books of older versions do not say so.
         #[serde(default)]
         since: Option<At>,
     },
-    /// Of a fixed window whose boundaries are known ahead.
+    /// A fixed window whose boundaries are known ahead.
     Fixed {
         /// The end of the window that was open.
         ends: At,
-        /// Charged in it.
+        /// Permits charged in it.
         charged: u64,
-        /// On top of its limit.
+        /// Permits on top of its limit.
         extra: u64,
-        /// Since when it counts. Books that were written before this was, do not say so.
+        /// Settlements up to this instant cannot be credited. Books of older versions do not say so.
         #[serde(default)]
         since: Option<At>,
     },
-    /// Of a window that its first use opens.
+    /// A fixed window that its first use opens.
     FirstUse {
-        /// When the one that was open ends, and what is charged in it.
+        /// The open window: its end, and the permits charged in it.
         open: Option<(At, u64)>,
-        /// When it began. Books that were written before this was, do not say so.
+        /// When that window began. Books of older versions do not say so.
         #[serde(default)]
         since: Option<At>,
-        /// On top of its limit.
+        /// Permits on top of its limit.
         extra: u64,
-        /// Whether nothing more is lent in it.
+        /// Whether nothing more is lent in the open window.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_shut: bool,
     },
-    /// Of a bucket.
+    /// A token bucket.
     Bucket {
-        /// What it held, less what it owed.
+        /// Permits in the bucket, below zero in debt.
         level: i64,
-        /// What it held beyond its capacity.
+        /// Permits by which it may exceed its capacity, since a top-up.
         surplus: u64,
-        /// How far it was with the next permit.
+        /// Progress towards the next permit.
         refill: SavedRefill,
-        /// When it was so far. Books that were written before this was, do not say so.
+        /// The time of that level. Books of older versions do not say so.
         #[serde(default)]
         at: Option<At>,
     },
-    /// Of a cap on what is in flight.
+    /// A cap on calls in flight.
     InFlight {
-        /// How many are: said, or presumed.
+        /// Permits in flight, reported or presumed.
         in_flight: u64,
     },
-    /// Of the calls of a steady flow, see [`super::Flow`] for what keeps it.
+    /// The permits of a steady flow, which need no state. See [`super::Flow`] for its rates.
     Flow {},
 }
 
 impl Saved {
-    /// What was in flight by it, if it counts that.
+    /// Returns the permits in flight, if the ledger counts them.
     pub(crate) fn in_flight(&self) -> Option<u64> {
         match self {
             Saved::InFlight { in_flight } => Some(*in_flight),
@@ -79,15 +79,15 @@ impl Saved {
     }
 }
 
-/// How far a bucket was with its next permit.
+/// Progress of a bucket towards its next permit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SavedRefill {
     /// It refills evenly.
     Even {
-        /// Of a permit that was begun, in the parts that its refill counts in.
+        /// Part of a permit already minted, in the parts that its refill counts in.
         fraction: u64,
-        /// How cold it was, if it warms up: thousandths of a permit, and parts of one.
+        /// Coldness, if the bucket warms up: thousandths of a permit, and parts of one.
         cold: Option<(u64, u64)>,
     },
     /// It refills at intervals.
@@ -103,7 +103,7 @@ pub enum SavedRefill {
 pub struct At(u64);
 
 impl At {
-    /// The same where the clock that shows it is the calendar.
+    /// Returns the moment as it was written, for a clock that writer and reader share, such as the calendar.
     pub fn as_calendar(self) -> Moment {
         Moment::from_nanos(self.0)
     }
@@ -115,31 +115,31 @@ impl From<Moment> for At {
     }
 }
 
-/// The time between what was written and now.
+/// The time between writing and reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gap {
-    /// The same clock went on: moments are what they were.
+    /// The same clock went on, so moments stay what they were.
     Counted,
-    /// How long it was is unknown: the machine was started again, or is another one. What had to last still has to last as long
-    /// from now on.
+    /// Its length is unknown: the machine was started again, or is another one. Whatever had some time left when it was
+    /// written has the same time left now.
     Unknown,
 }
 
-/// How moments that were `written` are read `now`.
+/// How moments of a saved state are read.
 #[derive(Clone, Copy, Debug)]
 pub struct Since {
-    /// What lies between.
+    /// The time between writing and reading.
     pub gap: Gap,
-    /// When it was written.
+    /// When the state was written.
     pub written: At,
-    /// When it is read.
+    /// When the state is read.
     pub now: Moment,
-    /// The assumption about clocks: after a gap it is another one, and may run faster.
+    /// The assumption about clocks: after a gap another clock counts, which may run faster.
     pub clocks: ClockBounds,
 }
 
 impl Since {
-    /// What `at` is on the clock of now.
+    /// Converts `at` to the clock of the reader.
     pub fn moment(self, at: At) -> Moment {
         match (self.gap, at.0.checked_sub(self.written.0)) {
             (Gap::Counted, _) => Moment::from_nanos(at.0),

@@ -1,9 +1,9 @@
-//! `token_bucket`: At most C + D + r·T in any interval T, exactly as one central bucket that may be D in the red. Permits that are out
-//! still take their room: refill pauses while level and outstanding together fill the bucket.
+//! `token_bucket`: At most C + D + r·T in any interval T, exactly as one central bucket with a debt of up to D.
+//! Outstanding permits still take their room: refill pauses while level and outstanding together fill the bucket.
 //!
-//! Why it holds: what can be spent in an interval is what the bucket, its debt and the leases hold at its start, at most
-//! C + D, and what is minted in it, at most r·T (at intervals: what comes at the instants in it). A permit that was
-//! burned made room for another; if it proves unspent later, it is gone all the same.
+//! Why it holds: an interval can spend what bucket, debt and leases hold at its start, at most C + D, and what is
+//! minted in it, at most r·T (at intervals: what comes at the instants in it). A burned permit has made room for
+//! another one, so it is not credited if it proves unspent later.
 
 mod coldness;
 pub(crate) mod refill;
@@ -24,9 +24,10 @@ pub use style::RefillStyle;
 
 /// A bucket of `capacity` permits that gains `refill` permits every `per`.
 ///
-/// It gains them evenly, unless the style is [`RefillStyle::Interval`]. With a `debt` of D it may be in the red. A call is served
-/// if the bucket holds at least one permit and is left with no less than −D. The next call waits until it holds one again. So one
-/// call can take capacity + D, and an interval T sees at most capacity + D + r·T.
+/// It gains them evenly, unless the style is [`RefillStyle::Interval`]. With a `debt` of D its level may fall to −D. A
+/// call is served if the bucket holds at least one permit and is left with no less than −D. The next call waits until
+/// the bucket holds a permit again. So one call can take capacity + D, and an interval T sees at most capacity + D +
+/// r·T.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
     capacity: u64,
@@ -39,7 +40,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A bucket that refills evenly, warm and without debt. Checks the numbers.
+    /// Checks the numbers of a bucket that refills evenly, warm and without debt.
     ///
     /// # Errors
     /// If `capacity`, `refill` or `initial` is above 2^53 − 1, `initial` is above `capacity`, or `per` is zero
@@ -56,26 +57,26 @@ impl TokenBucket {
         Ok(TokenBucket { capacity, refill, per, initial, style, debt: 0, warm_up: None })
     }
 
-    /// The same, refilled in another style.
+    /// Returns the bucket with another refill style.
     ///
     /// # Errors
-    /// If it is to warm up, which needs an even refill.
+    /// If the bucket warms up, which needs an even refill.
     pub fn with_refill_style(self, style: RefillStyle) -> Result<Self, RuleError> {
         TokenBucket { style, ..self }.checked()
     }
 
-    /// The same, which may be `debt` in the red.
+    /// Returns the bucket with a debt of up to `debt`.
     ///
     /// # Errors
-    /// If what one call can take is then above 2^53 − 1, or it is to warm up.
+    /// If one call could then take more than 2^53 − 1, or the bucket warms up.
     pub fn with_debt(self, debt: u64) -> Result<Self, RuleError> {
         TokenBucket { debt, ..self }.checked()
     }
 
-    /// The same, which refills slowly at first.
+    /// Returns the bucket with a refill that is slow at first.
     ///
     /// # Errors
-    /// If it refills at intervals or may be in the red, or what it takes to warm it up is above 2^53 − 1 permits.
+    /// If the bucket refills at intervals or has a debt, or warming it up takes more than 2^53 − 1 permits.
     pub fn with_warm_up(self, warm_up: WarmUp) -> Result<Self, RuleError> {
         TokenBucket { warm_up: Some(warm_up), ..self }.checked()
     }
@@ -127,22 +128,22 @@ impl TokenBucket {
         self.per
     }
 
-    /// What is in the bucket at the start.
+    /// Permits in the bucket at the start.
     pub fn initial(&self) -> u64 {
         self.initial
     }
 
-    /// When it gains what it gains.
+    /// When the bucket gains its permits.
     pub fn refill_style(&self) -> RefillStyle {
         self.style
     }
 
-    /// How far it may be in the red.
+    /// How far below zero the level may go.
     pub fn debt(&self) -> u64 {
         self.debt
     }
 
-    /// Whether and how it warms up.
+    /// How the bucket warms up, if it does.
     pub fn warm_up(&self) -> Option<WarmUp> {
         self.warm_up
     }
@@ -156,18 +157,18 @@ pub struct BucketLedger {
     /// How far below zero the level may go.
     debt: i64,
     now: Moment,
-    /// What is in the bucket; below zero in the red. All counts are below 2^53: neither sign nor sum can overflow.
+    /// Permits in the bucket, below zero in debt. All counts are below 2^53: neither sign nor sum can overflow.
     level: i64,
     refill: Refill,
     outstanding: u64,
-    /// By how much level and outstanding may exceed the capacity, since it was topped up.
+    /// Permits by which level and outstanding may exceed the capacity, since a top-up.
     surplus: u64,
-    /// When it is at the latest, see [`BucketLedger::doubt`].
+    /// The latest that the true time may be, see [`BucketLedger::doubt`].
     latest: Moment,
 }
 
 impl BucketLedger {
-    /// A bucket with its initial level at `now`.
+    /// Creates a bucket with its initial level at `now`.
     pub fn new(rule: &TokenBucket, clocks: ClockBounds, now: Moment) -> Self {
         BucketLedger {
             capacity: rule.capacity(),
@@ -182,12 +183,12 @@ impl BucketLedger {
         }
     }
 
-    /// What the bucket still has room for.
+    /// Returns the permits that the bucket has room for.
     fn room(&self) -> u64 {
         u64::try_from(self.capacity.cast_signed() - self.level - self.outstanding.cast_signed()).unwrap_or(0)
     }
 
-    /// Cuts the level to what there is room for besides what is out: to nothing, or as far into the red as it may be.
+    /// Cuts the level to the room beside outstanding permits, but not below −debt.
     fn cut(&mut self) {
         let most = (self.capacity + self.surplus).cast_signed() - self.outstanding.cast_signed();
         self.level = self.level.min(most.max(-self.debt));
@@ -196,10 +197,10 @@ impl BucketLedger {
         }
     }
 
-    /// A permit leaves it, perhaps as late as it may be now: what a full bucket would not have gained until then, it does not
-    /// gain.
+    /// Delays the refill, because a permit that leaves now may have left as late as `latest`. While the bucket would
+    /// have been full until then, it would have gained nothing.
     fn lag(&mut self) {
-        // Nothing is out when all comes at once, see [`BucketLedger::lease_end_in_doubt`].
+        // At intervals nothing is outstanding when permits come, see [`BucketLedger::lease_end_in_doubt`].
         if self.latest <= self.now || self.refill.next().is_some() {
             return;
         }
@@ -210,7 +211,8 @@ impl BucketLedger {
         self.now = self.now + self.latest.since(full);
     }
 
-    /// `permits` are out no more, and gone: that makes room, but not for what the bucket was topped up with.
+    /// Ends `permits` outstanding that were spent or burned. They make room for the refill, but not beyond the
+    /// capacity: a top-up is used up once.
     fn gone(&mut self, permits: u64) {
         self.outstanding -= permits;
         let sum = self.level + self.outstanding.cast_signed();
@@ -218,12 +220,12 @@ impl BucketLedger {
         self.surplus = self.surplus.min(surplus);
     }
 
-    /// What a bucket with `level` lends: all of it and its debt, but nothing at all while it holds no permit.
+    /// Returns what a bucket with `level` lends: its level and debt, but nothing at all while it holds no permit.
     fn lends(&self, level: i64) -> u64 {
         if level < 1 { 0 } else { (level + self.debt).cast_unsigned() }
     }
 
-    /// Permits that must be minted until it lends `permits`.
+    /// Returns the permits that must be minted until the bucket lends `permits`.
     fn missing(&self, permits: u64) -> u64 {
         let level = permits.cast_signed().saturating_sub(self.debt).max(1);
         if permits == 0 { 0 } else { u64::try_from(level.saturating_sub(self.level)).unwrap_or(0) }
@@ -260,7 +262,7 @@ impl Account for BucketLedger {
     fn release(&mut self, permits: u64) {
         self.outstanding -= permits;
         self.level += permits.cast_signed();
-        // More may have been out than it can hold now.
+        // More may have been outstanding than the bucket can hold now.
         self.cut();
     }
 
@@ -300,7 +302,7 @@ impl Account for BucketLedger {
         self.refill.sustained(span, self.capacity + self.debt.cast_unsigned())
     }
 
-    /// What it goes into the red for goes to one call: who takes one permit after the other is out of them at zero.
+    /// Only one call can use the debt: nodes that take one permit after the other run out at zero.
     fn lasts(&self, draw: Draw) -> Option<Duration> {
         let draw = draw.and_at_once(self.debt.cast_unsigned().min(self.available()));
         let lasts = draw.lasts(self.available())?;
@@ -334,7 +336,8 @@ impl Account for BucketLedger {
         self.outstanding
     }
 
-    /// Earlier lives may have taken all that it lends up to `quarantined`: it refills from there.
+    /// Earlier processes may have taken all that the bucket lends up to `quarantined`, so it refills from −debt from
+    /// then on.
     fn forget(&mut self, quarantined: Moment) -> Moment {
         let now = self.now;
         self.level = -self.debt;
@@ -356,7 +359,7 @@ impl Account for BucketLedger {
 
     fn is_sound(&self) -> bool {
         let sum = self.level + self.outstanding.cast_signed();
-        // Of a bucket that holds no permit nothing is lent, however much is out.
+        // A bucket that holds no permit lends nothing, however much is outstanding.
         (self.level <= 0 || sum <= (self.capacity + self.surplus).cast_signed()) && self.refill.is_sound()
     }
 }
@@ -370,7 +373,7 @@ impl RuleAccount for BucketLedger {
         self.lag();
         let (from, to) = (self.capacity, rule.capacity());
         match carry_over {
-            // What is owed is owed.
+            // A debt stays as it is.
             CarryOver::Proportional if from > 0 && self.level > 0 => {
                 self.level = self.refill.scale(self.level, from, to);
             }
@@ -421,14 +424,16 @@ impl RuleAccount for BucketLedger {
 }
 
 impl BucketLedger {
-    /// The instant that no lease from a root may outlive, where no allocator is sure on which side of it the time is.
+    /// Returns the instant that no lease from a root may outlive, because no allocator is sure on which side of it the
+    /// time is: the next refill at intervals.
     ///
-    /// What is spent before the next permits come must not be taken for spent after that: a full bucket would have gained none.
+    /// A spend on one side of the refill must not be taken for a spend on the other, because a full bucket gains
+    /// nothing at a refill.
     pub fn lease_end_in_doubt(&self) -> Option<Moment> {
         self.refill.next()
     }
 
-    /// Takes the time to be at most `latest`: what is settled now was spent by then.
+    /// Notes that the true time is at most `latest`: permits settled now were spent by then.
     pub fn doubt(&mut self, latest: Moment) {
         self.latest = latest;
     }

@@ -1,19 +1,20 @@
-//! `warm_up`: a bucket that was idle refills slowly at first. What the contract says, checked; it counts nothing.
+//! `warm_up`: a bucket that was idle refills slowly at first. These are the checked numbers of the contract; the
+//! bucket's refill counts.
 
 use super::{PER_MAX, RuleError};
 use std::time::Duration;
 
-/// A cold bucket refills `cold_factor` times more slowly than a warm one, and one that is used without a pause is warm
-/// after `over`: the upper half of the curve of stored permits that Guava's `SmoothWarmingUp` has.
+/// A cold bucket refills `cold_factor` times more slowly than a warm one, and a bucket used without a pause is warm
+/// after `over`. This is the upper half of the curve of stored permits in Guava's `SmoothWarmingUp`.
 ///
-/// Let `i = per / refill` be the time in which a warm bucket gains a permit. **Coldness** is a number of permits between
-/// 0 (warm) and `H = 2·over / (i + cold_factor·i)`, and `H` at the start. While it is `h`, a permit comes every
-/// `i·(1 + (cold_factor − 1)·h/H)`, also the one that is being gained when it changes. Each permit that is spent lowers
-/// it by one, as far as 0; while the bucket is full it rises, from 0 to `H` in `over`. Whatever else of a bucket stays
-/// as it is: a full one gives all that it holds at once, cold or not.
+/// Let `i = per / refill` be the time in which a warm bucket gains a permit. **Coldness** is a number of permits
+/// between 0 (warm) and `H = 2·over / (i + cold_factor·i)`, and starts at `H`. At coldness `h` a permit comes every
+/// `i·(1 + (cold_factor − 1)·h/H)`; a change also applies to the permit that is being gained. Each permit spent lowers
+/// coldness by one, down to 0. While the bucket is full, coldness rises, from 0 to `H` in `over`. All else is as in any
+/// bucket: a full one gives all that it holds at once, cold or not.
 ///
-/// Under leasing a permit is spent when that is reported, not when it is lent nor when its lease ends without a word;
-/// and a bucket is full when nothing is lent. So the refill never runs ahead of the curve of what was spent.
+/// Under leasing a permit counts as spent when its spend is reported, not when it is lent or burned. A bucket counts as
+/// full when nothing is lent. So the refill never runs ahead of the curve of actual spends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarmUp {
     over: Duration,
@@ -21,10 +22,10 @@ pub struct WarmUp {
 }
 
 impl WarmUp {
-    /// How much slower a cold bucket is, where the operator says nothing else: what Guava has.
+    /// Default factor by which a cold bucket is slower, as in Guava.
     pub const COLD_FACTOR: u32 = 3;
 
-    /// A bucket that is slower than that when cold is one that does not start.
+    /// Largest factor: a bucket that is even slower when cold does not start at all.
     pub const COLD_FACTOR_MAX: u32 = 1_000;
 
     /// Checks the numbers.
@@ -51,17 +52,17 @@ impl WarmUp {
         }
     }
 
-    /// How long it takes.
+    /// Time in which a bucket that is used without a pause warms up.
     pub fn over(&self) -> Duration {
         self.over
     }
 
-    /// How many times more slowly a cold bucket refills.
+    /// Factor by which a cold bucket refills more slowly.
     pub fn cold_factor(&self) -> u32 {
         self.cold_factor
     }
 
-    /// `H` in thousandths of a permit, rounded up, for a bucket that gains `refill` permits every `per`.
+    /// Returns `H` in thousandths of a permit, rounded up, for a bucket that gains `refill` permits every `per`.
     pub fn coldest_milli(&self, refill: u64, per: Duration) -> u128 {
         let permits = 2_000 * self.over.as_nanos() * u128::from(refill);
         permits.div_ceil(per.as_nanos().max(1) * u128::from(1 + self.cold_factor))

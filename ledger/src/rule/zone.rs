@@ -1,5 +1,5 @@
-//! A time zone by its IANA name, from the database that is compiled in: what a name means is the same on every machine
-//! that runs this build. Calendar windows ask it for offsets; it knows no rules.
+//! A time zone by its IANA name, from the database that is compiled in: a name means the same on every machine that
+//! runs this build. Calendar windows ask it for offsets; it knows nothing of limits.
 
 use super::RuleError;
 use jiff::tz::TimeZone;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// A time zone. Two are equal if they have the same name.
+/// A time zone. Zones of the same name are equal.
 #[derive(Clone, Copy)]
 pub struct Zone(&'static Known);
 
@@ -16,12 +16,12 @@ struct Known {
     zone: TimeZone,
 }
 
-/// Zones that were asked for. They stay for as long as the process does, so that a rule can be copied like a number:
-/// the database has some 600 names, and no other gets in.
+/// Zones that were asked for. They stay for the life of the process, so that a rule can be copied like a number. The
+/// database bounds them: it has some 600 names.
 static KNOWN: LazyLock<Mutex<BTreeMap<String, &'static Known>>> = LazyLock::new(Mutex::default);
 
 impl Zone {
-    /// The zone called `name`, whatever its letters' case.
+    /// Returns the zone called `name`, in upper or lower case.
     ///
     /// # Errors
     /// If the database does not know it.
@@ -42,12 +42,12 @@ impl Zone {
         Zone::try_new("UTC").expect("every database has it")
     }
 
-    /// Its name.
+    /// Returns the zone's name.
     pub fn name(self) -> &'static str {
         &self.0.name
     }
 
-    /// What the database says of it.
+    /// Returns the zone's entry in the database.
     pub(super) fn rules(self) -> &'static TimeZone {
         &self.0.zone
     }

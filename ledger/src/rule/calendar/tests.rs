@@ -11,8 +11,8 @@ fn moment(text: &str) -> Moment {
     Moment::from_nanos(u64::try_from(timestamp.as_nanosecond()).expect("after 1970"))
 }
 
-/// The boundaries of `calendar` are `expected`: each is the end of what begins at the one before it, and of the last
-/// nanosecond before itself.
+/// Asserts that `expected` are boundaries of `calendar` in a row. Each must end the window that begins at the one
+/// before, also as seen from the nanosecond before its end.
 #[track_caller]
 fn boundaries(calendar: Calendar, expected: &[&str]) {
     for pair in expected.windows(2) {

@@ -48,7 +48,7 @@ fn what_can_be_spent_in_two_windows_is_charged_to_both() {
     ledger.advance(millis(300));
     ledger.settle(3, millis(300));
     assert_eq!((ledger.available(), ledger.outstanding()), (7, 3));
-    // Spent, it stays charged, whenever that was; unspent, it does not.
+    // A spent permit stays charged, whenever it was spent; an unspent one does not.
     ledger.settle(2, millis(310));
     ledger.release(1);
     assert_eq!((ledger.available(), ledger.outstanding()), (8, 0));

@@ -8,7 +8,7 @@ fn millis(millis: u64) -> Moment {
     Moment::from_nanos(millis * 1_000_000)
 }
 
-/// `burst`, and `refill` a second, on perfect clocks.
+/// A flow of `refill` permits a second with `burst`, on clocks without drift.
 fn flow(burst: u64, refill: u64) -> Flow {
     let rule = LeakyBucket::try_new(burst, refill, SECOND).expect("valid");
     Flow::new(&rule, ClockBounds::try_new(0).expect("no drift"), Moment::ORIGIN)

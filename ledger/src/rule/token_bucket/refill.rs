@@ -1,5 +1,5 @@
-//! How a bucket gains permits: evenly, slowly at first, or all at once at intervals. Bucket ledgers let it mint as far
-//! as they have room; it counts no permit that is there already.
+//! How a bucket gains permits: evenly, slowly at first, or all at once at intervals. A bucket's books let the refill
+//! mint as far as they have room, and count the permits.
 
 use super::coldness::Coldness;
 use crate::packed::Carrier;
@@ -8,8 +8,8 @@ use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment};
 use std::time::Duration;
 
-/// What is minted, and when. Nanoseconds in which `refill` permits come are stretched by the drift: a clock of ours that
-/// runs fast must not mint faster than the contract.
+/// What is minted, and when. The period is stretched by the drift: an allocator's clock that runs fast must not mint
+/// faster than the contract.
 #[derive(Clone, Debug)]
 pub(crate) enum Refill {
     Even(Even),
@@ -17,7 +17,7 @@ pub(crate) enum Refill {
 }
 
 impl Refill {
-    /// That of `rule`, which begins at `now`.
+    /// Creates the refill of `rule`, which begins at `now`.
     pub(crate) fn new(rule: &TokenBucket, clocks: ClockBounds, now: Moment) -> Self {
         let (refill, per) = (rule.refill(), nanos(clocks.stretched(rule.per())).max(1));
         match rule.refill_style() {
@@ -31,8 +31,8 @@ impl Refill {
         }
     }
 
-    /// Lets time pass for `elapsed` up to `now`: permits minted, at most `room`. While there is no room and nothing is
-    /// out, the bucket `is_idle`.
+    /// Lets time pass for `elapsed` up to `now`. Returns the permits minted, at most `room`. A bucket without room
+    /// grows colder if it `is_idle`: nothing is outstanding.
     pub(crate) fn advance(&mut self, elapsed: Duration, now: Moment, room: u64, is_idle: bool) -> u64 {
         match self {
             Refill::Even(even) => even.advance(nanos(elapsed), room, is_idle),
@@ -40,7 +40,7 @@ impl Refill {
         }
     }
 
-    /// When the next permits come, if they come all at once.
+    /// Returns when the next permits come, if they come at intervals.
     pub(super) fn next(&self) -> Option<Moment> {
         match self {
             Refill::Even(_) => None,
@@ -48,7 +48,7 @@ impl Refill {
         }
     }
 
-    /// When `missing` more permits will have been minted, if nothing stops the refill.
+    /// Returns when `missing` more permits will have been minted, if nothing stops the refill.
     pub(crate) fn minted_at(&self, now: Moment, missing: u64) -> Option<Moment> {
         match self {
             Refill::Even(even) => even.minted_in(missing).map(|wait| now + Duration::from_nanos(wait)),
@@ -56,7 +56,7 @@ impl Refill {
         }
     }
 
-    /// Permits that are minted within `span` of `now`, if nothing stops the refill.
+    /// Returns the permits minted within `span` of `now`, if nothing stops the refill.
     pub(super) fn within(&self, now: Moment, span: Duration) -> u64 {
         match self {
             Refill::Even(even) => even.permits(even.fraction + even.parts(nanos(span))),
@@ -64,7 +64,7 @@ impl Refill {
         }
     }
 
-    /// Permits that are minted in `span` on average, into a bucket that has room for `room`.
+    /// Returns the permits minted in `span` on average, into a bucket with room for `room`.
     pub(super) fn sustained(&self, span: Duration, room: u64) -> u64 {
         match self {
             Refill::Even(even) => even.permits(even.parts(nanos(span))),
@@ -75,8 +75,8 @@ impl Refill {
         }
     }
 
-    /// Goes on as `other` does, which began just now, if that gains its permits in the same time; `false` if not. A part
-    /// of a permit that was minted stays, unless they come in another way from now on; another curve of warming up begins
+    /// Continues as `other`, which began just now, if both have the same period. Otherwise returns `false`. A part of a
+    /// permit already minted stays, unless permits come in another style from now on. Another warm-up curve begins
     /// cold.
     pub(super) fn goes_on_by(&mut self, other: Refill) -> bool {
         if self.per() != other.per() {
@@ -103,8 +103,8 @@ impl Refill {
         }
     }
 
-    /// `level`, and the part of a permit that was minted since, in proportion: of what held `from`, now of what holds
-    /// `to`. The part is rounded down.
+    /// Returns `level`, scaled in proportion with the part of a permit minted since, from a capacity of `from` to one
+    /// of `to`. The part is rounded down.
     pub(super) fn scale(&mut self, level: i64, from: u64, to: u64) -> i64 {
         // Permits stay below 2^53 and `per` below 2^56: no product leaves 127 bits.
         let (from, to) = (i128::from(from), i128::from(to));
@@ -119,21 +119,21 @@ impl Refill {
         i64::try_from(level).unwrap_or(i64::MAX)
     }
 
-    /// No part of a permit is minted: the bucket is full, or was counted anew.
+    /// Drops the part of a permit already minted: the bucket is full, or was counted anew.
     pub(super) fn begin_permit(&mut self) {
         if let Refill::Even(even) = self {
             even.fraction = 0;
         }
     }
 
-    /// `permits` were spent, for sure.
+    /// Warms the bucket by `permits` reported spent, if it warms up.
     pub(crate) fn spent(&mut self, permits: u64) {
         if let Refill::Even(Even { cold: Some(cold), .. }) = self {
             cold.spent(permits);
         }
     }
 
-    /// It begins anew at `now`.
+    /// Begins anew at `now`.
     pub(super) fn restart(&mut self, now: Moment) {
         match self {
             Refill::Even(even) => {
@@ -144,7 +144,8 @@ impl Refill {
         }
     }
 
-    /// Whether one that begins now mints no later. A full bucket gains nothing from the instants at which it was refilled.
+    /// Whether a full bucket with this refill is as good as new: if it warms up, it must be as cold as a new one.
+    /// Refill instants do not matter, because a full bucket gains nothing from them.
     pub(crate) fn is_fresh(&self) -> bool {
         match self {
             Refill::Even(even) => even.cold.as_deref().is_none_or(Coldness::is_coldest),
@@ -152,7 +153,7 @@ impl Refill {
         }
     }
 
-    /// Carries how far it is.
+    /// Carries the progress of the refill.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         match self {
             Refill::Even(even) => {
@@ -184,7 +185,7 @@ impl Refill {
                     (Some(own), Some(cold)) => {
                         let is_possible = own.restore(*cold);
                         if since.gap == Gap::Unknown {
-                            // For how long it was idle is unknown.
+                            // How long the bucket was idle is unknown.
                             own.freeze();
                         }
                         is_possible
@@ -193,8 +194,8 @@ impl Refill {
                     (Some(_), None) | (None, Some(_)) => false,
                 }
             }
-            // After an unknown gap its instants are others from then on. None is closer to the one before than a whole period: as much
-            // is left until the next as was when it was written.
+            // After an unknown gap the refill instants shift. As much time is left until the next one as when it was
+            // written, so no two are closer than a whole period.
             (Refill::Interval(interval), SavedRefill::Interval { next }) => {
                 interval.next = since.moment(*next);
                 true
@@ -212,14 +213,14 @@ impl Refill {
     }
 }
 
-/// Each permit as soon as its part of the time is over.
+/// Refill that mints each permit as soon as its part of the period is over.
 #[derive(Clone, Debug)]
 pub(crate) struct Even {
     refill: u64,
     per: u64,
     /// What was minted since the last whole permit, in 1/`per` of a permit. Zero while the bucket is full.
     fraction: u128,
-    /// In a box: few buckets warm up.
+    /// Boxed, because few buckets warm up.
     cold: Option<Box<Coldness>>,
 }
 
@@ -235,7 +236,7 @@ impl Even {
             self.fraction = parts % u128::from(self.per);
             return minted;
         }
-        // Full on the way: from then on it was idle.
+        // Full on the way, and idle from then on.
         let full = self.minted_in(room).unwrap_or(elapsed);
         self.fraction = 0;
         self.idle(elapsed.saturating_sub(full), is_idle);
@@ -250,7 +251,7 @@ impl Even {
         }
     }
 
-    /// What is gained in `elapsed` nanoseconds, in 1/`per` of a permit, rounded down.
+    /// Returns what is gained in `elapsed` nanoseconds, in 1/`per` of a permit, rounded down.
     fn parts(&self, elapsed: u64) -> u128 {
         let parts = u128::from(elapsed) * u128::from(self.refill);
         self.cold.as_ref().map_or(parts, |cold| cold.slowed(parts))
@@ -260,7 +261,7 @@ impl Even {
         u64::try_from(parts / u128::from(self.per)).unwrap_or(u64::MAX)
     }
 
-    /// Nanoseconds until `missing` more are minted.
+    /// Returns the nanoseconds until `missing` more permits are minted. `None` if never.
     fn minted_in(&self, missing: u64) -> Option<u64> {
         if self.refill == 0 {
             return None;
@@ -270,7 +271,7 @@ impl Even {
         if self.cold.is_none() {
             return Some(warm);
         }
-        // Rounded as the refill rounds: the first nanosecond at which it has them.
+        // Searches the first nanosecond at which the refill, rounding as it does, has minted them.
         let (mut short, mut enough) = (warm.saturating_sub(1), u64::MAX);
         while short + 1 < enough {
             let middle = short + (enough - short) / 2;
@@ -280,7 +281,7 @@ impl Even {
     }
 }
 
-/// All at once, each time that a whole period is over.
+/// Refill that mints all permits at once, each time that a whole period is over.
 #[derive(Clone, Debug)]
 pub(crate) struct Interval {
     refill: u64,

@@ -1,4 +1,4 @@
-//! A bucket of which nothing is out: what it takes to keep, and until when it stays as it is.
+//! A bucket with nothing outstanding: how it is packed, and until when it stays as it is.
 
 use super::BucketLedger;
 use crate::packed::Carrier;
@@ -14,7 +14,7 @@ impl BucketLedger {
         self.refill.carry(carrier);
     }
 
-    /// See [`crate::rule::Ledger::rests_until`]. One that grows cold is another at each instant.
+    /// See [`crate::rule::Ledger::rests_until`]. A full bucket that grows colder changes at each instant.
     pub(in crate::rule) fn rests_until(&self) -> Moment {
         match self.room() {
             0 if self.refill.is_fresh() => Moment::NEVER,

@@ -2,19 +2,21 @@
 
 use crate::rule::RuleError;
 
-/// When a bucket gains what it gains.
+/// When a bucket gains its permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RefillStyle {
-    /// Evenly: each permit as soon as its part of `per` is over. A full bucket gains nothing, not even a part of one.
+    /// Evenly: each permit as soon as its part of `per` is over. A full bucket gains nothing, not even a part of a
+    /// permit.
     #[default]
     Greedy,
-    /// All `refill` at once at the instants `start + k·per`, k = 1, 2, …, as far as there is room; in between nothing. The start
-    /// is when the bucket was made. One that was forgotten, because it was full and not used, is made anew.
+    /// All `refill` at once at the instants `start + k·per`, k = 1, 2, …, as far as there is room, and nothing in
+    /// between. The start is when the bucket was made. A bucket that was forgotten, because it was full and not used,
+    /// is made anew.
     Interval,
 }
 
 impl RefillStyle {
-    /// Its name in configuration.
+    /// Returns the style's name in configuration.
     pub const fn name(self) -> &'static str {
         match self {
             RefillStyle::Greedy => "greedy",
@@ -22,7 +24,7 @@ impl RefillStyle {
         }
     }
 
-    /// The one called `name`.
+    /// Returns the style called `name`.
     ///
     /// # Errors
     /// If there is none.

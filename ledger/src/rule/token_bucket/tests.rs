@@ -82,7 +82,7 @@ fn rule(capacity: u64, refill: u64) -> TokenBucket {
     TokenBucket::try_new(capacity, refill, Duration::from_secs(1), capacity).expect("valid")
 }
 
-/// What is lent now, spent and reported at once.
+/// Lends `permits` that are spent and reported at once.
 fn spend(bucket: &mut BucketLedger, permits: u64) {
     let now = bucket.now;
     bucket.charge(permits);
@@ -104,7 +104,7 @@ fn what_comes_at_intervals_comes_all_at_once_as_far_as_there_is_room() {
     spend(&mut bucket, 1);
     bucket.advance(millis(10_000));
     assert_eq!(bucket.available(), 10);
-    // What is out takes its room at that instant, and nothing comes later for it.
+    // Outstanding permits take their room at a refill, and nothing comes for them later.
     bucket.charge(10);
     bucket.advance(millis(11_500));
     bucket.settle(10, millis(11_500));
@@ -139,7 +139,7 @@ fn a_bucket_goes_into_the_red_as_far_as_it_may_and_lends_nothing_until_it_is_out
     assert_eq!((bucket.available(), bucket.level), (0, 0), "out of the red, and empty");
     bucket.advance(millis(4_000));
     assert_eq!((bucket.available(), bucket.arriving(Duration::from_secs(1))), (4, 1));
-    // Half of it: what comes back unspent lowers the debt.
+    // Permits that come back unspent lower the debt.
     bucket.charge(4);
     assert_eq!((bucket.available(), bucket.level), (0, -3));
     bucket.release(3);
@@ -161,7 +161,7 @@ fn a_cold_bucket_is_three_times_slower_and_half_the_permits_make_it_twice() {
     assert_eq!(bucket.ready_at(1, &mut [(millis(5), 1_000)].into_iter()), Some(millis(35)), "burned");
     bucket.settle(250, millis(0));
     assert_eq!(next(&bucket), 20, "half of the coldness was spent");
-    // What burns makes room, and nothing warmer.
+    // Burned permits make room, but do not warm the bucket.
     bucket.burn(500, millis(0));
     assert_eq!(next(&bucket), 20);
     bucket.settle(250, millis(0));
@@ -193,7 +193,7 @@ fn a_bucket_that_may_have_been_emptied_starts_empty() {
     assert_eq!(bucket.available(), 1);
 }
 
-/// Twice as fast, twice as large: what is in it stays, what comes at intervals comes at the same instants.
+/// Twice the rate, twice the capacity: the level stays, and refills at intervals keep their instants.
 #[test]
 fn a_bucket_that_is_changed_goes_on_if_it_gains_permits_in_the_same_time() {
     let goes_on = |bucket: &mut BucketLedger, rule: TokenBucket| {
@@ -218,7 +218,7 @@ fn a_bucket_that_is_changed_goes_on_if_it_gains_permits_in_the_same_time() {
     assert_eq!(bucket.available(), 8);
 }
 
-/// What is owed is owed, however little may be owed from now on.
+/// A debt stays as it is, however little debt the new rule allows.
 #[test]
 fn a_bucket_in_the_red_stays_there_when_it_is_changed() {
     for carry_over in [CarryOver::AsIs, CarryOver::Proportional, CarryOver::Additive] {
@@ -234,7 +234,7 @@ fn a_bucket_in_the_red_stays_there_when_it_is_changed() {
     }
 }
 
-/// More is out than it may hold now: nothing is lent and nothing minted until enough of it is gone.
+/// More is outstanding than the bucket may hold now. Nothing is lent and nothing minted until enough of it is gone.
 #[test]
 fn a_bucket_that_is_made_smaller_than_what_is_out_waits_for_it() {
     let mut bucket = ledger(Ok(rule(10, 10)));
@@ -254,7 +254,7 @@ fn a_bucket_that_is_made_smaller_than_what_is_out_waits_for_it() {
     assert_eq!(bucket.available(), 2);
 }
 
-/// An allocator may tell that a permit is gone at a later time than its clock shows.
+/// The true time at which a permit is settled may be later than the allocator's clock shows.
 #[test]
 fn what_a_full_bucket_has_not_gained_until_it_was_told_it_does_not_gain() {
     let ready = |bucket: &BucketLedger, permits| bucket.ready_at(permits, &mut std::iter::empty());
@@ -264,12 +264,12 @@ fn what_a_full_bucket_has_not_gained_until_it_was_told_it_does_not_gain() {
     bucket.doubt(millis(108));
     bucket.settle(1, millis(100));
     assert_eq!(ready(&bucket, 1), Some(millis(1_108)), "both were out: it begins as late as that may be");
-    // It was not full, and would not have been: what it has gained since counts.
+    // The bucket was not full, and would not have been, so what it has gained since counts.
     bucket.advance(millis(1_090));
     bucket.doubt(millis(1_098));
     bucket.settle(1, millis(1_090));
     assert_eq!(ready(&bucket, 1), Some(millis(1_108)));
-    // Full but for 2 ms of a permit: of those 8 it would have gained nothing in 6.
+    // Full but for 2 ms of a permit: in 6 of those 8 ms it would have gained nothing.
     bucket.advance(millis(1_108));
     bucket.charge(1);
     bucket.advance(millis(2_106));
@@ -278,7 +278,7 @@ fn what_a_full_bucket_has_not_gained_until_it_was_told_it_does_not_gain() {
     assert_eq!(ready(&bucket, 1), Some(millis(2_114)));
 }
 
-/// Where it was when it was written down may be ahead.
+/// The time of a bucket may be ahead of the time at which it was written down.
 #[test]
 fn one_that_began_late_goes_on_so() {
     let mut first = bucket(1, 1, 1_000, 1);
