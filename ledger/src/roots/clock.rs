@@ -1,8 +1,9 @@
-//! The time that roots go by: that of the store, as far as an allocator can tell. It asks for it now and then, and knows from
-//! its own clock how long that took and how much has passed since: so the time is in a span, and all allocators that ask the
-//! same store are in it together. Roots go by the early end, which is never ahead of the store.
+//! The time that roots go by: the store's time, as far as an allocator can tell. An allocator asks for it now and then.
+//! From its own clock it knows how long that took and how much has passed since, so it knows a span that the time is
+//! in. The store's time is in the spans of all allocators. Roots go by the early end, which is never ahead of the
+//! store.
 //!
-//! No allocator relies on a store whose clock is set: what it says then fits none of what it said before.
+//! If the clock of a store is set, its answer does not fit earlier ones, and no allocator relies on it.
 
 use super::TimeSource;
 use crate::cells::Timeline;
@@ -15,31 +16,32 @@ const MILLION: u128 = 1_000_000;
 /// What an allocator knows of the time of a store.
 #[derive(Clone, Debug)]
 pub struct RootClock {
-    /// How much the clocks of both may drift apart, in a million.
+    /// Millionths by which one of both clocks may run faster than the other.
     drift_ppm: u32,
     source: TimeSource,
-    /// The server whose time this is.
+    /// The timeline of the server whose time this is.
     timeline: Option<Timeline>,
-    /// It was that time or later at that instant on the own clock.
+    /// A lower bound: the time was the first or later when the own clock showed the second.
     early: Option<(Moment, Moment)>,
-    /// It was that time or earlier.
+    /// An upper bound: the time was the first or earlier when the own clock showed the second.
     late: Option<(Moment, Moment)>,
-    /// After that instant on the own clock nothing is known, where that is said.
+    /// The instant on the own clock from which on nothing is known, if there is one.
     until: Option<Moment>,
 }
 
-/// The store said what cannot be, if it went on as before: its clock was set.
+/// An answer of the store that does not fit earlier ones: its clock was set, or the own clock was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stepped;
 
 impl RootClock {
-    /// One that knows nothing yet of the time of `source`, where either clock may be off by `drift_ppm`.
+    /// Creates a clock that knows nothing yet of the time of `source`. Either clock may be off by `drift_ppm`.
     pub const fn new(drift_ppm: u32, source: TimeSource) -> Self {
         let drift_ppm = apart(drift_ppm);
         RootClock { drift_ppm, source, timeline: None, early: None, late: None, until: None }
     }
 
-    /// Goes by the time of the server of `timeline`. `false` if it went by another one, whose time it forgets: ask again.
+    /// Follows the time of the server of `timeline`. Returns `false` if it followed no server or another one, whose
+    /// time it forgets: then ask again.
     pub fn follow(&mut self, timeline: &Timeline) -> bool {
         if self.timeline.as_ref() == Some(timeline) {
             return true;
@@ -49,12 +51,12 @@ impl RootClock {
         false
     }
 
-    /// Who tells that time.
+    /// Returns the source of the time.
     pub fn source(&self) -> TimeSource {
         self.source
     }
 
-    /// The server whose time it goes by.
+    /// Returns the timeline of the server whose time it follows.
     pub fn timeline(&self) -> Option<&Timeline> {
         self.timeline.as_ref()
     }
@@ -64,10 +66,10 @@ impl RootClock {
         (self.early, self.late, self.until) = (None, None, None);
     }
 
-    /// The store was asked at `asked` on the own clock, answered by `answered`, and said that it was `said`.
+    /// Takes an answer of the store, asked at `asked` on the own clock and answered by `answered`: the time was `said`.
     ///
     /// # Errors
-    /// If that fits nothing of what it said before. It knows nothing of the time then but for this.
+    /// If the answer does not fit earlier ones. Then only this answer is known.
     pub fn on_answer(&mut self, said: Moment, asked: Moment, answered: Moment) -> Result<(), Stepped> {
         let (early, late) = (self.early(answered), self.late(answered));
         let (fresh_early, fresh_late) = (said, self.later((said, asked), answered));
@@ -80,54 +82,54 @@ impl RootClock {
         Ok(())
     }
 
-    /// It was `said` or later at `at` on the own clock, as is known `now`.
+    /// Takes a lower bound, as is known `now`: the time was `said` or later at `at` on the own clock.
     pub(super) fn is_at_least(&mut self, said: Moment, at: Moment, now: Moment) {
         if self.early(now).is_none_or(|early| early <= self.earlier((said, at), now)) {
             self.early = Some((said, at));
         }
     }
 
-    /// It was `said` or earlier at `at` on the own clock, as is known `now`.
+    /// Takes an upper bound, as is known `now`: the time was `said` or earlier at `at` on the own clock.
     pub(super) fn is_at_most(&mut self, said: Moment, at: Moment, now: Moment) {
         if self.late(now).is_none_or(|late| late >= self.later((said, at), now)) {
             self.late = Some((said, at));
         }
     }
 
-    /// Forgets how late it is at least.
+    /// Forgets the lower bound.
     pub(super) fn forget_early(&mut self) {
         self.early = None;
     }
 
-    /// What is known holds no longer than that on the own clock.
+    /// Ends what is known at `until` on the own clock.
     pub(super) fn holds_until(&mut self, until: Moment) {
         self.until = Some(until);
     }
 
-    /// The time at `local` on the own clock, or a little before it; `None` if it cannot be told well enough.
+    /// Returns the time at `local` on the own clock, or a little before it. `None` if it is not known well enough.
     pub fn now(&self, local: Moment) -> Option<Moment> {
         let holds = self.until.is_none_or(|until| local < until);
         let early = self.early(local).filter(|_| holds)?;
         (self.span(local)? <= self.source.span()).then_some(early)
     }
 
-    /// The time at `local` on the own clock, or a little after it, if [`RootClock::now`] can tell. It is no earlier by whichever
-    /// source another allocator goes.
+    /// Returns the time at `local` on the own clock, or a little after it. No allocator takes the time to be later,
+    /// whichever keeper it goes by. `None` if no upper bound is known.
     pub fn latest(&self, local: Moment) -> Option<Moment> {
         Some(self.late(local)? + self.source.step())
     }
 
-    /// In how long a span the time is known to be.
+    /// Returns the length of the span that the time is known to be in.
     pub(super) fn span(&self, local: Moment) -> Option<Duration> {
         Some(self.late(local)?.since(self.early(local)?))
     }
 
-    /// The earliest time that it can be.
+    /// Returns the earliest time that it can be.
     pub(super) fn early(&self, local: Moment) -> Option<Moment> {
         Some(self.earlier(self.early?, local))
     }
 
-    /// The latest time that it can be.
+    /// Returns the latest time that it can be.
     pub(super) fn late(&self, local: Moment) -> Option<Moment> {
         Some(self.later(self.late?, local))
     }
@@ -143,8 +145,8 @@ impl RootClock {
     }
 }
 
-/// By how much, in a million, a clock may run faster than another one, where either may be off by `drift_ppm`. By a little more than both
-/// together: the other one runs slow.
+/// Returns by how many millionths a clock may run faster than another one, where either may be off by `drift_ppm`. That
+/// is a little more than both together, because it is counted on the slow clock.
 const fn apart(drift_ppm: u32) -> u32 {
     let (both, slow) =
         (2 * drift_ppm as u64 * MILLION as u64, (MILLION as u64).saturating_sub(drift_ppm as u64));
@@ -198,7 +200,7 @@ mod tests {
         assert_eq!(clock.now(at(4_000)), None, "by now that may be 16 ms off");
     }
 
-    /// The bug: by twice as much as one clock may be off, the store seemed to be set within minutes, and its time began anew.
+    /// The bug: with twice the drift of one clock, the store seemed to be set within minutes, and its time began anew.
     #[test]
     fn the_fastest_store_beside_the_slowest_allocator_is_not_taken_for_one_whose_clock_is_set() {
         for (own, store) in [(999, 1_001), (1_001, 999)] {

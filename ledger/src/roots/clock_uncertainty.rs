@@ -1,6 +1,7 @@
-//! Rules that hold by the time of the store when they are kept by allocators that are up to [`TimeSource::uncertainty`] behind it: windows let a
-//! permit go that much later, and calls may take as much longer. A bucket waits for itself, see
-//! [`BucketLedger::doubt`](crate::rule::BucketLedger::doubt), but for how warm it is. A steady flow is kept as the bucket that promises as much.
+//! Stricter rules for roots. They hold by the time of the store although the allocators that keep them are up to
+//! [`TimeSource::uncertainty`] behind it: windows let a permit go that much later, and calls may take that much longer.
+//! A bucket waits by itself, see [`BucketLedger::doubt`](crate::rule::BucketLedger::doubt), except for how warm it is.
+//! A steady flow is kept as the bucket that promises as much.
 
 use super::TimeSource;
 use crate::rule::{Concurrency, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WarmUp};
@@ -9,10 +10,10 @@ use lessor_protocol::lease::whole_millis;
 use lessor_protocol::{Answer, Grant};
 use std::time::Duration;
 
-/// `rule`, as a root keeps it in a store whose time comes from `source`.
+/// Returns `rule` as a root keeps it in a store whose time comes from `source`.
 ///
 /// # Errors
-/// If none does; the problem begins with the key.
+/// If no root can keep the rule. The problem begins with the key of the configuration.
 pub fn stricter(rule: &Rule, source: TimeSource) -> Result<Rule, String> {
     let uncertainty = source.uncertainty();
     let of_store = "in a store that several allocators share";
@@ -39,15 +40,16 @@ pub fn stricter(rule: &Rule, source: TimeSource) -> Result<Rule, String> {
     }
 }
 
-/// A flow promises of any interval what a bucket does. Its rates can be lent only by an allocator that hears of all sessions that
-/// hold them, and no allocator does here. Permits are lent instead.
+/// Returns the bucket that promises of any interval what the flow promises. Rates can be lent only by an allocator that
+/// hears of all sessions that hold them, and no allocator does here. Permits are lent instead.
 fn as_bucket(rule: &LeakyBucket) -> Result<Rule, RuleError> {
-    // Of a flow of nothing not even the burst.
+    // A flow of nothing lets not even its burst through.
     let burst = if rule.refill() == 0 { 0 } else { rule.burst() };
     TokenBucket::try_new(burst, rule.refill(), rule.per(), burst).map(Rule::TokenBucket)
 }
 
-/// How fast one that warms up refills depends on how long it was idle, which no allocator knows to the millisecond.
+/// Returns a bucket with `warm_up` that keeps `rule`. Its refill depends on how long it was idle, which no allocator
+/// knows to the millisecond.
 fn warming(rule: &TokenBucket, warm_up: WarmUp, uncertainty: Duration) -> Result<Rule, String> {
     let (capacity, per) = later(rule, uncertainty)?;
     let made = TokenBucket::try_new(capacity, rule.refill(), per, rule.initial().min(capacity));
@@ -55,18 +57,18 @@ fn warming(rule: &TokenBucket, warm_up: WarmUp, uncertainty: Duration) -> Result
     made.map(Rule::TokenBucket).map_err(|error| format!("capacity: {error}"))
 }
 
-/// The capacity and the period of a bucket that holds by the time of the store: it holds less, by what it refills in
-/// `uncertainty`, or each permit takes that much longer, whichever costs less of it.
+/// Returns the capacity and the period of a bucket that keeps `rule` by the time of the store. It holds less, by what
+/// it refills in `uncertainty`, or each permit takes that much longer, whichever loses the smaller share.
 fn later(rule: &TokenBucket, uncertainty: Duration) -> Result<(u64, Duration), String> {
     let (capacity, refill, per) = (u128::from(rule.capacity()), u128::from(rule.refill()), rule.per());
-    // All permits of a period later, by `uncertainty` each.
+    // All permits of a period, each later by `uncertainty`.
     let behind = refill * uncertainty.as_nanos();
     if behind == 0 || capacity == 0 {
         return Ok((rule.capacity(), per));
     }
     let refills = behind.div_ceil(per.as_nanos());
     let longer = per.as_nanos() + behind;
-    // Shares of the whole that are lost: refills of capacity, or behind of longer.
+    // Compares the shares that are lost: `refills` of `capacity`, or `behind` of `longer`.
     let is_less_held = refills * longer <= behind * capacity;
     if is_less_held && refills * 2 <= capacity {
         return Ok((rule.capacity() - u64::try_from(refills).unwrap_or(u64::MAX), per));
@@ -81,7 +83,8 @@ fn later(rule: &TokenBucket, uncertainty: Duration) -> Result<(u64, Duration), S
     ))
 }
 
-/// What a root that goes by an early time answers a session: its lease ends that much sooner than the root takes it to.
+/// Shortens the term in `answer` by `uncertainty`: a root goes by an early time, so it takes the lease to end that much
+/// later than its session.
 pub(super) fn shorter(answer: Answer, uncertainty: Duration) -> Answer {
     match answer {
         Answer::Grant(grant) => {
@@ -114,7 +117,7 @@ mod tests {
             ((100, 1_000, second), (90, 1_000, second)),
             ((1_000, 1_000, second), (990, 1_000, second)),
             ((20, 1_000, second), (10, 1_000, second)),
-            // One of two is half of it, and 10 ms of a second is little.
+            // One permit is half of two, while 10 ms of a second are little.
             ((2, 1, second), (2, 1, second + UNCERTAINTY)),
             ((5, 10, second), (5, 10, second + UNCERTAINTY * 10)),
             ((1, 100, second), (1, 100, second * 2)),

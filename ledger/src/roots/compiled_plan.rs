@@ -1,4 +1,4 @@
-//! What a root is made of, with its rules as they are written in its cell: once for all that is asked of it.
+//! The plan of a root with its rules as they are written in its cell, compiled once for all asks of the root.
 
 use super::TimeSource;
 use crate::Rule;
@@ -16,25 +16,25 @@ pub struct CompiledPlan {
 }
 
 impl CompiledPlan {
-    /// Roots by `plan`, whose rules are kept by the time of `source`.
+    /// Compiles `plan` for roots that go by the time of `source`.
     pub fn new(plan: Plan, source: TimeSource) -> Self {
         let rules = rule_text::write(&plan.rules).into();
         CompiledPlan { plan: Arc::new(plan), rules, source }
     }
 
-    /// What must hold, and how it is shared.
+    /// Returns the plan: the rules that must hold, and how permits are shared.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// Who tells the time that they go by.
+    /// Returns the source of the time that these roots go by.
     pub(super) fn time_source(&self) -> TimeSource {
         self.source
     }
 
-    /// The same, but for the rules, which are those that an allocator wrote. `None` if this version does not know such rules.
+    /// Returns the plan with `rules` as another allocator wrote them. `None` if this version does not know such rules.
     pub(super) fn by(&self, rules: &RawValue) -> Option<Arc<Plan>> {
-        // Nearly always they are the same: reading them would take longer than all the rest.
+        // Nearly always they are the plan's own rules, and to read them would take longer than all the rest.
         if rules.get() == self.rules.get() {
             return Some(self.plan.clone());
         }
@@ -42,7 +42,7 @@ impl CompiledPlan {
         Some(Arc::new(Plan { rules, ..(*self.plan).clone() }))
     }
 
-    /// These `rules` as they are written.
+    /// Returns `rules` as they are written in a cell.
     pub(super) fn written(&self, rules: &[Rule]) -> Arc<RawValue> {
         match rules == self.plan.rules {
             true => self.rules.clone(),

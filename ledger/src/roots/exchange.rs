@@ -1,6 +1,6 @@
-//! One exchange with roots. An allocator that leases asks each root as it would ask an allocator. It believes no answer before
-//! the store says that what was written took the place of what was read. Where another allocator was faster, the root is asked
-//! anew.
+//! One exchange with roots. An allocator that leases asks each root as it would ask an allocator. It believes an answer
+//! only once the store says that the new value took the place of the one that was read. If another allocator was
+//! faster, the root is asked anew.
 //!
 //! It does no IO: a shell carries cells and swaps to the store and back.
 
@@ -11,34 +11,34 @@ use crate::pool::{AskError, GroupAsk, Holder, SafeAsk};
 use lessor_protocol::{Answer, Ask, Grant, Moment};
 use std::time::Duration;
 
-/// The shortest wait that is told: zero would say that there is enough.
+/// Shortest wait in an answer: zero would say that there is enough.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// An ask of a root.
 #[derive(Clone, Debug)]
 pub struct RootAsk {
-    /// Its cell.
+    /// Name of its cell.
     pub name: String,
-    /// What it is made of.
+    /// How the root is made.
     pub spec: RootSpec,
-    /// What is asked.
+    /// The ask of its pool.
     pub ask: Ask,
-    /// What is said of safe shares, where the limit has any.
+    /// The ask for safe shares, if the limit has any.
     pub safe: Option<SafeAsk>,
-    /// What is said of each group for which the limit guarantees something.
+    /// The ask for each group that the limit guarantees something.
     pub groups: Vec<GroupAsk>,
 }
 
-/// What came of an ask of a root.
+/// The outcome of an ask of a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootAnswer {
-    /// Its cell.
+    /// Name of its cell.
     pub name: String,
-    /// What is in there now, as far as this allocator knows.
+    /// The cell's content now, as far as this allocator knows.
     pub cell: Option<Cell>,
-    /// What it answered; `None` if others were faster all the time.
+    /// The root's answer; `None` if other allocators were faster each time.
     pub answer: Option<Result<Reply, RootError>>,
-    /// Whether other rules are asked of it than it goes by, under the same version of the configuration.
+    /// Whether this allocator has other rules than the root goes by, under the same version of the configuration.
     pub is_contested: bool,
 }
 
@@ -53,20 +53,20 @@ pub struct Exchange {
 #[derive(Debug)]
 struct Asking {
     ask: RootAsk,
-    /// What is in its cell, as far as this allocator knows.
+    /// The content of its cell, as far as this allocator knows.
     cell: Option<Cell>,
-    /// What it answers if the swap is done that was asked for, and what is in its cell then.
+    /// The content of its cell and its answer, if the swap on its way is done.
     hopes: Option<(Option<Cell>, Result<Reply, AskError>)>,
-    /// When that was asked, on the own clock.
+    /// When the root was asked, on the own clock.
     asked: Moment,
     answer: Option<Result<Reply, RootError>>,
-    /// Whether it was not there, and this made it.
+    /// Whether the root was not there, and this exchange made it.
     is_made: bool,
     is_contested: bool,
 }
 
 impl Exchange {
-    /// `holder` asks for the `seq`-th time; each ask comes with what is thought to be in its cell.
+    /// Creates the `seq`-th exchange of `holder`. Each ask comes with what is thought to be in its cell.
     pub fn new(holder: Holder, seq: u64, asks: Vec<(RootAsk, Option<Cell>)>) -> Self {
         let asked = Moment::ORIGIN;
         let asking = |(ask, cell)| Asking {
@@ -81,8 +81,8 @@ impl Exchange {
         Exchange { holder, seq, asks: asks.into_iter().map(asking).collect() }
     }
 
-    /// What to swap, at `local` on the own clock; each new cell gets one of the numbers that `draw` draws. None if every ask is
-    /// answered.
+    /// Returns the swaps to do at `local` on the own clock. Each new cell gets a number that `draw` draws. There are
+    /// none if every ask is answered.
     pub fn swaps(
         &mut self,
         head: &Head,
@@ -122,25 +122,25 @@ impl Exchange {
         swaps
     }
 
-    /// How many swaps have been asked for, of which it is not known what came of them.
+    /// Returns the number of swaps whose outcome is not known.
     pub fn waiting(&self) -> usize {
         self.asks.iter().filter(|asking| asking.hopes.is_some()).count()
     }
 
-    /// Whether it has made a root that was not there. Another allocator may have made one before, which went with all that is in the
-    /// store: no such root is believed before another look at the head.
+    /// Whether the exchange has made a root that was not there. Another allocator may have made it before, and lost it
+    /// with the rest of the store. So no such root is believed before another look at the head.
     pub fn has_made(&self) -> bool {
         self.asks.iter().any(|asking| asking.is_made)
     }
 
-    /// The head went, or is another one, since it was looked at first: what was made is not believed.
+    /// Drops the roots that were made: the head is gone, or is another one, since it was first looked at.
     pub fn is_emptied(&mut self) {
         for asking in self.asks.iter_mut().filter(|asking| asking.is_made) {
             (asking.cell, asking.answer) = (None, Some(Err(RootError::Gone)));
         }
     }
 
-    /// What came of those swaps, in their order. How many were too late.
+    /// Takes the outcomes of the swaps, in their order. Returns how many were too late.
     pub fn swapped(&mut self, swapped: Vec<Swapped>) -> usize {
         let mut late = 0;
         let waiting = self.asks.iter_mut().filter(|asking| asking.answer.is_none());
@@ -166,7 +166,7 @@ impl Exchange {
         late
     }
 
-    /// What came of each ask, in their order, at `local` on the own clock.
+    /// Returns the outcome of each ask, in their order, at `local` on the own clock.
     pub fn finish(self, local: Moment) -> Vec<RootAnswer> {
         let answer = |Asking { ask, cell, asked, answer, is_contested, .. }| {
             let (name, ago) = (ask.name, local.since(asked));
@@ -178,7 +178,7 @@ impl Exchange {
     }
 }
 
-/// `answer`, which was written so long `ago`: what it tells to wait is that much shorter by now. Its lease counts from before.
+/// Shortens the waits in `answer`, which was written that long `ago`. Its term stays: the lease counts from before.
 fn sooner(answer: Answer, ago: Duration) -> Answer {
     match answer {
         Answer::Grant(grant) if !grant.ask_after.is_zero() => {

@@ -1,5 +1,6 @@
-//! Which limits of a store are below which, by the newest configuration that any allocator that signed knew. It is in the head.
-//! An allocator that knows less would lend what is below another limit without charging that, and is lent nothing of it.
+//! Which limits of a store are below which, by the newest configuration that any signing allocator knew. The head has
+//! them. An allocator that knows less would lend of a limit without charging the one above, so it is lent nothing of
+//! that limit.
 
 use crate::named::named_for;
 use crate::overrides::Version;
@@ -7,31 +8,32 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// Limits of a store that can be below others: the head is written several times a second.
+/// Most limits of a store that can be below others. All of them are in the head, which is written several times a
+/// second.
 pub const BELOW_MAX: usize = 200;
 
 /// The limits that are below others, each with the one above.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Families {
-    /// By which configuration.
+    /// Version of the configuration that says so.
     version: Version,
     above: BTreeMap<String, String>,
 }
 
-/// What an allocator that asks a root knows of what is above it.
+/// What an allocator that asks a root knows of the limit above.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParentRef {
-    /// What its limit is called, as it is configured.
+    /// Name of the root's limit, as it is configured.
     pub limit: String,
     /// The limit above that.
     pub parent: Option<String>,
-    /// The newest configuration that it knows.
+    /// Version of the newest configuration that the allocator knows.
     pub known: Version,
 }
 
 impl Families {
-    /// Those that an allocator with the configuration `version` knows.
+    /// Creates the families that an allocator with the configuration `version` knows.
     pub fn new(version: Version, above: BTreeMap<String, String>) -> Self {
         Families { version, above }
     }
@@ -41,7 +43,8 @@ impl Families {
         self.above.is_empty()
     }
 
-    /// An allocator knows these: what is newer is right, and of two of the same age all that either says.
+    /// Merges the families that an allocator knows. The newer configuration is right; of two with the same version, all
+    /// entries count.
     pub fn keep(&mut self, known: &Families) {
         match known.version.cmp(&self.version) {
             Ordering::Greater => self.clone_from(known),
@@ -56,13 +59,13 @@ impl Families {
         }
     }
 
-    /// The limit above the one that is called `stored` in its cell, if the allocator that asks, which is `parent_ref`, does not
-    /// know of that.
+    /// Returns the limit above the one that is called `stored` in its cell, if the allocator that asks does not know of
+    /// it. `parent_ref` is what the allocator knows.
     pub fn unknown_to(&self, parent_ref: &ParentRef, stored: &str) -> Option<&str> {
         let limit = match self.version.cmp(&parent_ref.known) {
             Ordering::Less => None,
             Ordering::Equal => Some(parent_ref.limit.clone()),
-            // There it may have fallen to another name.
+            // There the limit may be configured under another name or pattern.
             Ordering::Greater => named_for(&self.above, stored),
         };
         let above = limit.and_then(|limit| self.above.get(&limit)).map(String::as_str);
@@ -97,10 +100,10 @@ mod tests {
             (parent_ref("a", Some("all"), 1), "a", None),
             (parent_ref("a", None, 3), "a", None),
             (parent_ref("b", Some("all"), 1), "b", None),
-            // It falls to a pattern there, and to another one here.
+            // Another pattern matches the name there than here.
             (parent_ref("*", None, 1), "user/7", Some("all")),
             (parent_ref("user/*", Some("all"), 1), "user/7", None),
-            // One that the same configuration does not put below anything.
+            // The same configuration puts this limit below none.
             (parent_ref("user/7", None, 2), "user/7", None),
         ] {
             assert_eq!(known.unknown_to(&parent_ref, stored), above, "{parent_ref:?}, {stored}");

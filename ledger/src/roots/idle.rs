@@ -1,40 +1,41 @@
-//! Roots that this allocator has asked, and that may be of no use any more after a while.
+//! Roots that this allocator has asked, and that may be of no use after a while without asks.
 
 use super::{RootAsk, RootSpec};
 use lessor_protocol::Moment;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// A root is looked at when it was not asked for so long: sessions are remembered nearly as long, and with one it stays.
+/// Time without asks after which a root is looked at. Sessions are remembered for nearly as long, and a root with a
+/// session stays.
 const AFTER: Duration = Duration::from_secs(12);
 
-/// How many are looked at a time: so a flood of new keys leaves no more behind than a store can take away.
+/// Most roots looked at in one go: so a flood of new keys leaves no more behind than a store can take away.
 const BATCH: usize = 500;
 
-/// Roots that are remembered. Each takes some hundred bytes.
+/// Most roots that are remembered. Each takes some hundred bytes.
 const MAX: usize = 200_000;
 
-/// The roots, by when they are to be looked at.
+/// Roots, by when they are to be looked at.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     roots: BTreeMap<String, (RootSpec, Moment)>,
-    /// Each of them once, the first to be looked at first.
+    /// Each root once, the one to be looked at first in front.
     order: VecDeque<(Moment, String)>,
 }
 
 impl Idle {
-    /// Roots are asked at `now`.
+    /// Notes that roots are asked at `now`.
     pub(super) fn used<'a>(&mut self, asks: impl Iterator<Item = &'a RootAsk>, now: Moment) {
         for ask in asks {
             match self.roots.get_mut(&ask.name) {
-                // It is looked at later then.
+                // Its place in `order` is moved once it is due.
                 Some((_, used)) => *used = now,
                 None => self.again(ask.name.clone(), ask.spec.clone(), now),
             }
         }
     }
 
-    /// A root is to be looked at once more.
+    /// Schedules another look at a root.
     pub(super) fn again(&mut self, name: String, spec: RootSpec, now: Moment) {
         if self.roots.len() < MAX {
             self.order.push_back((now + AFTER, name.clone()));
@@ -42,7 +43,7 @@ impl Idle {
         }
     }
 
-    /// Those that were not asked for long enough, and are forgotten here.
+    /// Returns the roots that were not asked for long enough, and forgets them.
     pub(super) fn due(&mut self, now: Moment) -> Vec<(String, RootSpec)> {
         let mut due = vec![];
         for _ in 0..BATCH {

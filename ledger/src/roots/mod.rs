@@ -1,6 +1,6 @@
-//! Limits that several allocators lease from one store: each limit and key has a root pool there, in a cell, and each
-//! allocator is one of its sessions. [`Member`] is what an allocator does with such a store: it says which call comes next, and a shell
-//! carries that to the store and back.
+//! Limits that several allocators lease from one store. Each limit and key has a root pool in a cell there, and each
+//! allocator is one of its sessions. [`Member`] is the allocator's side of such a store: it says which call comes next,
+//! and a shell carries the call to the store and its answer back.
 
 mod clock;
 mod clock_uncertainty;
@@ -28,13 +28,14 @@ pub use root::{Read, Reply, RootError, RootSpec, is_forgettable, read, to_pool};
 pub use time_source::TimeSource;
 pub use watch::{Verdict, Watch};
 
-/// The cell of the head.
+/// Name of the cell of the head.
 pub const HEAD: &str = "head";
 
-/// The cell of the limits that operators have put and removed. No root is called so, nor is the head.
+/// Name of the cell of the limits that operators have put and removed. Neither a root nor the head has this name.
 pub const OVERRIDES: &str = "limits";
 
-/// The cell of the root of a limit, and of a key of it. No two are alike: names of limits have no space.
+/// Returns the name of the cell of a root: that of a limit, or of a key of it. All names differ, because names of
+/// limits have no space.
 pub fn cell_of(limit: &str, key: Option<&str>) -> String {
     match key {
         Some(key) => format!("root {limit} {key}"),
@@ -42,12 +43,12 @@ pub fn cell_of(limit: &str, key: Option<&str>) -> String {
     }
 }
 
-/// Whether the root in that cell is of a key.
+/// Whether the root in `cell` is that of a key.
 pub fn is_of_key(cell: &str) -> bool {
     cell.split(' ').count() > 2
 }
 
-/// The limit whose root that cell is.
+/// Returns the limit whose root is in `cell`.
 pub fn limit_of(cell: &str) -> Option<&str> {
     cell.strip_prefix("root ")?.split(' ').next()
 }

@@ -1,5 +1,5 @@
-//! The root pool of one limit and key, as it is in a cell: read, asked once, and written anew. Whether what is written takes
-//! the place of what was read, the store decides.
+//! The root pool of one limit and key in its cell: it is read, asked once, and written anew. The store decides whether
+//! the new value takes the place of the old one.
 
 use super::clock_uncertainty;
 use super::head::Age;
@@ -18,46 +18,48 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of a root that goes by a file.
+/// Format of a root that goes by a file.
 const FORMAT: u32 = 1;
 
-/// Of one that goes by what was put over the API: who knows only files leaves it alone.
+/// Format of a root that goes by what was put over the API. An allocator that knows only files leaves it alone.
 const FORMAT_DECIDED: u32 = 2;
 
-/// Of one with calls in flight, or that refills at intervals: who knows neither leaves it alone.
+/// Format of a root with calls in flight, or that refills at intervals. An allocator that knows neither leaves it
+/// alone.
 const FORMAT_IN_FLIGHT: u32 = 3;
 
-/// Of one with safe shares.
+/// Format of a root with safe shares.
 const FORMAT_SAFE: u32 = 4;
 
-/// Of one that guarantees something to groups. What cells of yet another version say is not guessed at.
+/// Format of a root that guarantees something to groups. A root of a later format is not guessed at.
 const FORMAT_GROUPS: u32 = 5;
 
-/// What a root is made of, by the configuration of the allocator that asks it.
+/// How a root is made, by the configuration of the allocator that asks it.
 #[derive(Clone, Debug)]
 pub struct RootSpec {
-    /// What must hold, and how it is shared.
+    /// The rules that must hold, and how permits are shared.
     pub compiled: CompiledPlan,
-    /// Which configuration says so: the highest that ever asked a root is the one that it goes by. `None` where the limit was removed.
-    /// Then this says the last of it, a root goes by what others say, and none is made.
+    /// Version of that configuration. A root goes by the highest version that ever asked it. `None` if the limit was
+    /// removed: then this is the last that is known of it. A root goes by what other allocators say, and none is made.
     pub version: Option<Version>,
-    /// What is known of what is above it: an allocator that lends of this one charges that one too.
+    /// The limit above, as far as is known. An allocator that lends of this root charges the one above, too.
     pub parent_ref: ParentRef,
 }
 
-/// The cell of a root.
+/// The content of the cell of a root.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Root<'a> {
     format: u32,
-    /// On the time of which era.
+    /// The era by whose time it was written.
     era: u64,
-    /// By which configuration it goes, and what that says: all others follow.
+    /// Version of the configuration that it goes by, and that all allocators follow. `rules` is what that configuration
+    /// says.
     version: Version,
     #[serde(borrow)]
     rules: &'a RawValue,
     pool: Snapshot,
-    /// Until then calls may go on that were let begin by other rules, of how long they take.
+    /// Until when calls may go on that began under rules with another longest call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     calls_end: Option<At>,
 }
@@ -65,82 +67,83 @@ struct Root<'a> {
 /// Why a root lends nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RootError {
-    /// What was asked cannot be.
+    /// The pool rejects the ask.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// What time it is in the store cannot be told well enough.
+    /// The time of the store is not known well enough.
     #[error("the store is too far away, or too slow, to tell the time by")]
     NoTime,
-    /// It was there, and is not any more: perhaps no allocator needed it, perhaps the store was emptied.
+    /// The root is gone: perhaps no allocator needed it, perhaps the store was emptied.
     #[error("it is gone from the store")]
     Gone,
-    /// It is gone from the store, and so is its limit from the configuration.
+    /// The root is gone from the store, and its limit from the configuration.
     #[error("it is gone from the store, and its limit was removed")]
     Removed,
     /// The head that is known is out of date.
     #[error("the store has begun another time")]
     HeadIsOld,
-    /// Another version wrote it.
+    /// Another version wrote the root.
     #[error("another version wrote it, in a format or by rules that this one does not know")]
     Format,
-    /// The allocator that asks would not charge the one above.
+    /// The allocator that asks would not charge the limit above.
     #[error(
         "the store knows that it is below {0:?}, and this configuration does not say so: if it is not any more, raise store.version"
     )]
     Below(String),
-    /// It has become more than a store keeps.
+    /// The root is larger than a store keeps.
     #[error("it has {0} bytes, of at most {VALUE_MAX}")]
     TooLarge(usize),
 }
 
-/// The root of a key of which nothing matters any more that was lent is taken away though a new one has less: its bucket begins with less
-/// than it holds. Not before it was asked for nothing for so long.
+/// Time without asks after which the root of a key is taken away although a new one has less, because its bucket begins
+/// below its capacity. Nothing that it lent may matter any more.
 const UNUSED_FOR: Duration = Duration::from_secs(2 * 86_400);
 
-/// When to ask again after other allocators were faster all the time.
+/// Retry delay after other allocators were faster each time, or while the head or the time has to be read again.
 const LOST_RETRY: Duration = Duration::from_millis(20);
 
-/// When to ask again while what is in the store is of no use.
+/// Retry delay while the root in the store is of no use.
 const USELESS_RETRY: Duration = Duration::from_secs(1);
 
-/// What an allocator says beside what it asks.
+/// What an allocator says beside its ask.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Beside<'a> {
-    /// Of safe shares, where the limit has any.
+    /// The ask for safe shares, if the limit has any.
     pub safe: Option<SafeAsk>,
-    /// Of each group for which the limit guarantees something.
+    /// The ask for each group that the limit guarantees something.
     pub groups: &'a [GroupAsk],
 }
 
-/// What a root answers.
+/// The answer of a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// To what was asked.
+    /// The answer to the ask.
     pub answer: Answer,
-    /// What the allocator may hand out of safe shares in all, if its limit has any.
+    /// Safe shares that the allocator may hand out in all, if its limit has any.
     pub safe: Option<SafeShare>,
-    /// What of the grant is for each group.
+    /// Permits of the grant that are for each group.
     pub groups: Vec<u64>,
 }
 
 impl Reply {
-    /// `answer`, and nothing beside it.
+    /// Creates a reply of `answer` and nothing beside it.
     pub fn of(answer: Answer) -> Self {
         Reply { answer, safe: None, groups: vec![] }
     }
 }
 
-/// What the pool below hears of what came of its ask: a refusal to come back later where the root could not be asked.
+/// Converts the outcome of an ask for the pool below. It is a refusal with a retry delay where the root could not be
+/// asked.
 ///
 /// # Errors
-/// What was asked cannot be.
+/// If the pool of the root rejected the ask, or the root of a removed limit is gone.
 pub fn to_pool(answer: Option<Result<Reply, RootError>>) -> Result<Reply, AskError> {
     let refusal =
         |retry_after| Reply::of(Answer::Refusal(Refusal { reason: RefusalReason::Other, retry_after }));
     match answer {
         Some(Ok(answer)) => Ok(answer),
         Some(Err(RootError::Ask(error))) => Err(error),
-        // What it held there is known to no root.
+        // No root knows what the pool held there.
         Some(Err(RootError::Removed)) => Err(AskError::LeaseUnknown { spent_total: 0, held: 0 }),
         Some(Err(RootError::HeadIsOld | RootError::Gone | RootError::NoTime)) | None => {
             Ok(refusal(LOST_RETRY))
@@ -151,12 +154,12 @@ pub fn to_pool(answer: Option<Result<Reply, RootError>>) -> Result<Reply, AskErr
     }
 }
 
-/// A root that was asked: what to write, or that nothing need be there, and what it answers once that is done.
+/// A root that was asked. Its answer counts once the new value is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// What to write.
+    /// The value to write; `None` if no root need be there.
     pub value: Option<Vec<u8>>,
-    /// What it answers.
+    /// What the root answers.
     pub answer: Result<Reply, AskError>,
     /// See [`Read::is_contested`].
     pub is_contested: bool,
@@ -167,23 +170,23 @@ pub(super) struct Asked {
 pub struct Read {
     /// Its pool.
     pub pool: Pool,
-    /// By which configuration it goes.
+    /// Version of the configuration that it goes by.
     pub version: Version,
-    /// The time that it is at.
+    /// The time at which it stands.
     pub now: Moment,
     /// When it was written.
     written: Moment,
-    /// When calls have ended that were let begin by other rules.
+    /// When calls that began under other rules have ended.
     calls_end: Moment,
-    /// Whether the configuration of the allocator that reads it says otherwise under the same version. Which is newer cannot be
-    /// told.
+    /// Whether the allocator that reads it has other rules under the same version. It cannot be told which are newer.
     pub is_contested: bool,
 }
 
-/// The pool in `value` at `now`, or later. Where there is none it is new, or what an earlier store lent may still be out.
+/// Reads the pool in `value` at `now`, or later. Without a value the pool is new, or waits because what an earlier
+/// store lent may still be out.
 ///
 /// # Errors
-/// If this one may not go on with it.
+/// If this allocator may not go on with the root.
 pub fn read(spec: &RootSpec, head: &Head, value: Option<&[u8]>, now: Moment) -> Result<Read, RootError> {
     let plan = || spec.compiled.plan().clone();
     let calls_end = Moment::ORIGIN;
@@ -197,7 +200,7 @@ pub fn read(spec: &RootSpec, head: &Head, value: Option<&[u8]>, now: Moment) -> 
     let Some(value) = value else { return begin() };
     let root = match serde_json::from_slice::<Root>(value) {
         Ok(root) if root.format <= FORMAT_GROUPS => root,
-        // What it was is unknown.
+        // What the root was is unknown.
         Err(_) if spec.version.is_none() => return Err(RootError::Removed),
         Err(_) if !is_newer(value) => return Ok(new(Pool::after_loss(plan(), now, now))),
         Ok(_) | Err(_) => return Err(RootError::Format),
@@ -209,7 +212,7 @@ pub fn read(spec: &RootSpec, head: &Head, value: Option<&[u8]>, now: Moment) -> 
             let now = if gap == Gap::Counted { now.max(root.pool.written()) } else { now };
             let mut read = root.thaw(spec, gap, now)?;
             if let Some(lost) = head.lost().filter(|_| !root.pool.has_safe_shares()) {
-                // An allocator that knows of no safe shares may have made it anew.
+                // An allocator that knows of no safe shares may have made the root anew.
                 read.pool.forget_safe_shares(lost);
             }
             Ok(read)
@@ -218,7 +221,8 @@ pub fn read(spec: &RootSpec, head: &Head, value: Option<&[u8]>, now: Moment) -> 
 }
 
 impl Root<'_> {
-    /// `plan`, with the groups of the newer configuration. Of two of the same age those hold that are more.
+    /// Returns `plan` with the groups of the newer configuration. Under the same version, the configuration with more
+    /// groups holds.
     fn groups_known_to(&self, spec: &RootSpec, plan: Arc<Plan>) -> Arc<Plan> {
         let Some(guaranteed) = self.pool.guaranteed() else { return plan };
         let own = &plan.sharing.guaranteed;
@@ -233,7 +237,7 @@ impl Root<'_> {
         Arc::new(Plan { sharing: Sharing { guaranteed, ..plan.sharing.clone() }, ..(*plan).clone() })
     }
 
-    /// It, by the rules of the newer configuration.
+    /// Restores the root by the rules of the newer configuration.
     fn thaw(&self, spec: &RootSpec, gap: Gap, now: Moment) -> Result<Read, RootError> {
         let own = spec.compiled.plan();
         let theirs = spec.compiled.by(self.rules).ok_or(RootError::Format)?;
@@ -252,8 +256,8 @@ impl Root<'_> {
             }
             match goes_on && waits.is_zero() {
                 true => pool.change(own.clone(), CarryOver::AsIs, now),
-                // It has lent nothing yet, or by rules from which these cannot carry on: it waits, and refills by the new rules from
-                // now on.
+                // The pool has lent nothing yet, or the new rules cannot carry on from the old ones. It waits, and
+                // refills by the new rules from now on.
                 false => {
                     let mut anew = Pool::after_others(own.clone(), now, calls_end, now, now);
                     anew.keep_back_shares_of(&pool);
@@ -267,7 +271,7 @@ impl Root<'_> {
     }
 }
 
-/// Asks the root in `value` at `now`, or later, but no later than `latest`.
+/// Asks the root in `value`. The time is `now` or later, but no later than `latest`.
 ///
 /// # Errors
 /// As [`read`].
@@ -294,7 +298,7 @@ pub(super) fn ask(
     Ok(Asked { value: write(&spec.compiled, head, &mut read), answer, is_contested })
 }
 
-/// The cell of what was `read` by `compiled`; `None` if it need not be there.
+/// Returns the value to write for what was `read`, with rules as `compiled`. `None` if no root need be there.
 pub(super) fn write(compiled: &CompiledPlan, head: &Head, read: &mut Read) -> Option<Vec<u8>> {
     if read.is_forgettable() {
         return None;
@@ -315,7 +319,7 @@ pub(super) fn write(compiled: &CompiledPlan, head: &Head, read: &mut Read) -> Op
     Some(serde_json::to_vec(&root).expect("numbers and text"))
 }
 
-/// Whether only a root of [`FORMAT_IN_FLIGHT`] is kept by `rule`.
+/// Whether `rule` needs a root of [`FORMAT_IN_FLIGHT`].
 fn is_new(rule: &Rule) -> bool {
     match rule {
         Rule::Concurrency(_) => true,
@@ -325,20 +329,20 @@ fn is_new(rule: &Rule) -> bool {
 }
 
 impl Read {
-    /// Whether it cannot be told from a new one.
+    /// Whether the root cannot be told from a new one.
     fn is_forgettable(&mut self) -> bool {
         self.calls_end <= self.now && self.pool.is_forgettable(self.now)
     }
 
-    /// Whether it was unused for long, and nothing matters that it lent.
+    /// Whether the root was unused for long, and nothing that it lent matters.
     fn is_unused(&mut self) -> bool {
         let is_long_ago = self.written + UNUSED_FOR <= self.now;
         is_long_ago && self.calls_end <= self.now && self.pool.is_replaceable(self.now)
     }
 }
 
-/// Whether the pool in `value` cannot be told from a new one `now`, or `is_of_key` and was unused for long: it need not be there. A limit
-/// without keys has one cell, and keeps what it has saved up.
+/// Whether the root in `value` may be taken away `now`: it cannot be told from a new one, or it `is_of_key` and was
+/// unused for long. A limit without keys has one cell, and keeps what it has saved up.
 pub fn is_forgettable(spec: &RootSpec, head: &Head, value: &[u8], is_of_key: bool, now: Moment) -> bool {
     let is_past = head.lost().is_none_or(|lost| lost < now);
     let may_go = |mut root: Read| root.is_forgettable() || is_of_key && root.is_unused();

@@ -1,30 +1,30 @@
-//! Who tells what time it is in a store, and how well allocators know it by that.
+//! Sources of the time of a store, and how well allocators know the time from each.
 
 use std::time::Duration;
 
-/// Who tells the time that the roots of a store go by.
+/// The source of the time that the roots of a store go by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TimeSource {
-    /// The store has a clock, and says what it shows.
+    /// The store's own clock.
     #[default]
     Store,
-    /// The store has none. One of the allocators keeps the time and writes it to a cell.
+    /// One of the allocators, which keeps the time and writes it to a cell, because the store has no clock.
     Allocators,
 }
 
 impl TimeSource {
-    /// How far apart two allocators may be about the time. Rules of roots are that much stricter, and leases from there that much
-    /// shorter.
+    /// Returns by how much two allocators may differ about the time. Rules of roots are that much stricter, and leases
+    /// from roots that much shorter.
     pub const fn uncertainty(self) -> Duration {
         match self {
             TimeSource::Store => Duration::from_millis(10),
-            // Two allocators may go by keepers of which one took over from the other.
+            // Two allocators may go by keepers, one of which took over from the other.
             TimeSource::Allocators => self.span().saturating_add(self.step()),
         }
     }
 
-    /// The span in which an allocator must know the time to be. One that cannot tell it so well lends nothing. A round trip must be
-    /// shorter.
+    /// Returns the span in which an allocator must know the time to be. An allocator that knows it less well lends
+    /// nothing. A round trip must be shorter.
     pub const fn span(self) -> Duration {
         match self {
             TimeSource::Store => Duration::from_millis(10),
@@ -32,7 +32,7 @@ impl TimeSource {
         }
     }
 
-    /// How far the time may go back where another one tells it.
+    /// Returns how far the time may go back when another allocator takes over keeping it.
     pub const fn step(self) -> Duration {
         match self {
             TimeSource::Store => Duration::ZERO,

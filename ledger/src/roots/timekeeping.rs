@@ -1,17 +1,19 @@
-//! The time of a store that has no clock. One allocator, the *keeper*, counts it on its own clock, and writes what it is to a cell
-//! a few times a second: a *stamp*. All others follow: what they read bounds the time from below, and from above.
+//! The time of a store that has no clock. One allocator, the *keeper*, counts it on its own clock, and writes it to a
+//! cell a few times a second: a *stamp*. All others follow: the stamps that they read bound the time from below and
+//! from above.
 //!
-//! - From below: at the end of a read it is no earlier than its stamp says.
-//! - From above: a stamp says by when the one before was written. It was not written before a read began that did not show it. So
-//!   a follower that waits for the next stamp reads again and again until that is there, and knows the time then as well as two
-//!   reads and a write are close.
+//! - From below: at the end of a read the time is no earlier than the stamp says.
+//! - From above: a stamp says by when the one before was written. That one was not written before the start of a read
+//!   that did not show it. So a follower that waits for the next stamp reads again and again until the stamp is there.
+//!   Then it knows the time as well as two reads and a write are close.
 //!
-//! What an allocator knows of a keeper holds for a second after it began a read that showed that one. A follower takes over when
-//! it has seen no new stamp for longer than that, and goes on with the earliest time that it can be: the time may go back a little,
-//! and never ahead. So two allocators are never further apart than [`TimeSource::uncertainty`](super::TimeSource::uncertainty).
+//! What an allocator knows of a keeper holds for a second after the start of a read that showed that keeper. A follower
+//! takes over when it has seen no new stamp for longer than that. It goes on with the earliest time that it can be, so
+//! the time may go back a little, and never ahead. So two allocators are never further apart than
+//! [`TimeSource::uncertainty`](super::TimeSource::uncertainty).
 //!
-//! If none is left that knows the time, another *life* of it begins by the calendar of the first that comes, and with it another
-//! era of all roots.
+//! If no allocator is left that knows the time, another *life* of the time begins by the calendar of the first one that
+//! comes, and with it another era of all roots.
 
 use super::{RootClock, SIGN_EVERY};
 use crate::cells::{Cell, Swap};
@@ -20,59 +22,60 @@ use lessor_protocol::moment::nanos;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The cell of the stamp.
+/// Name of the cell of the stamp.
 pub(super) const CLOCK: &str = "clock";
 
-/// What cells of another version say is not guessed at.
+/// Format of a stamp. A stamp of another format is not guessed at.
 const FORMAT: u32 = 1;
 
-/// The keeper writes no stamp sooner after the last one. It does so as it signs.
+/// Shortest time between two stamps. The keeper writes stamps as it signs the head.
 const STAMP_EVERY: Duration = SIGN_EVERY.saturating_sub(Duration::from_millis(50));
 
-/// For so long after an allocator began to read that an allocator keeps the time, it goes by that.
+/// How long an allocator goes by a keeper after the start of a read that showed that keeper.
 const HOLDS: Duration = Duration::from_secs(1);
 
-/// For so long a follower has seen no new stamp when it takes over. No allocator goes by the time of two keepers before by then.
+/// Time without a new stamp after which a follower takes over. By then no allocator goes by the keeper before the one
+/// that is replaced.
 const TAKES_OVER_AFTER: Duration = Duration::from_millis(1_250);
 
-/// For so long an allocator that does not know the time has seen no new stamp when it begins another life of it. Any that knows has
-/// taken over by then.
+/// Time without a new stamp after which an allocator that does not know the time begins another life of it. An
+/// allocator that knows the time has taken over by then.
 const BEGINS_AFTER: Duration = Duration::from_secs(2);
 
-/// A keeper that missed the answers to so many stamps in a row, which were written, leaves the time to others. They cannot come to
-/// know it from stamps of which it learns late that they were written.
+/// Stamps in a row that were written, but whose answers the keeper missed, after which it leaves the time to others.
+/// They cannot come to know the time from stamps that the keeper confirms late.
 const MISSED_MAX: u32 = 2;
 
-/// For so long it writes no stamp then. Any other allocator has taken over by then, or has begun another life.
+/// How long such a keeper writes no stamp. Any other allocator has taken over by then, or has begun another life.
 const RESTS: Duration = Duration::from_secs(3);
 
-/// A follower that knows the time no better than that waits for the next stamp.
+/// Longest span with which a follower is content. If it knows the time less well, it waits for the next stamp.
 const WELL_KNOWN: Duration = Duration::from_millis(16);
 
-/// So long before the next stamp is expected a follower begins to read, and for so long after that it goes on.
+/// How long before the next stamp is expected a follower begins to read, and how long after that it stops.
 const AWAITS: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(50));
 
-/// For so long one that does not know the time reads on: two stamps.
+/// How long an allocator that does not know the time reads on. Two stamps come in that time.
 const LEARNS: Duration = SIGN_EVERY.saturating_mul(3);
 
-/// The keeper's time follows its calendar by no more than that, in a thousandth of a million of what the clocks may drift: an
-/// allocator's clock leaves so much of that.
+/// Fastest slew of the keeper's time towards its calendar, in thousandths of the drift of clocks. An allocator's
+/// steered clock leaves that much of the drift.
 const SLEW: u128 = 9;
 
-/// What the keeper wrote.
+/// What the keeper writes to the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stamp {
     format: u32,
-    /// How long ago something was in another life is unknown. Later lives have higher numbers.
+    /// The life of the time. How long ago another life was is unknown. Later lives have higher numbers.
     life: u64,
     /// The number of the keeper. No allocator keeps the time twice under one number.
     keeper: u64,
-    /// Counts its stamps.
+    /// Counts the stamps of the keeper.
     number: u64,
-    /// What time it was when it was sent.
+    /// The time when the stamp was sent.
     said: u64,
-    /// No later than then the stamp before was in the cell, if the same keeper wrote that.
+    /// The time by which the stamp before was in the cell, if the same keeper wrote that one.
     done: Option<u64>,
 }
 
@@ -93,9 +96,9 @@ impl Stamp {
 /// A read of the cell, with its instants on the own clock.
 #[derive(Debug)]
 pub(super) struct Reading {
-    /// What is in the cell.
+    /// The content of the cell.
     pub cell: Option<Cell>,
-    /// When the first read began, of those one after the other.
+    /// When the first of several consecutive reads began.
     pub began: Moment,
     /// When this one began.
     pub asked: Moment,
@@ -103,14 +106,14 @@ pub(super) struct Reading {
     pub answered: Moment,
 }
 
-/// What an allocator does about the time.
+/// What an allocator does next about the time.
 #[derive(Debug)]
 pub(super) enum Todo {
     /// Goes by what its clock knows.
     Know,
     /// Reads the cell.
     Read,
-    /// Writes the cell; the swap was sent at once.
+    /// Writes the cell; the swap is sent at once.
     Write(Swap),
     /// Lends nothing: the time is not known.
     Wait,
@@ -126,26 +129,27 @@ pub(super) struct Timekeeping {
     life: Option<u64>,
 }
 
-/// What it does as the keeper, or will if its stamp is written.
+/// The state of a keeper, or of an allocator that becomes the keeper if its stamp is written.
 #[derive(Debug)]
 struct Own {
     life: u64,
     keeper: u64,
-    /// It was that time at that instant on the own clock.
+    /// The time, and the instant on the own clock at which it was that time.
     base: (Moment, Moment),
-    /// What is in the cell, as far as it knows: the stamp is written in the place of that.
+    /// Version of the cell, as far as is known: the next stamp takes its place.
     version: Option<u64>,
-    /// Whether that is its own stamp.
+    /// Whether that version is its own stamp.
     is_keeper: bool,
-    /// The last stamp in the cell, when that was sent, and by when it was there.
+    /// Number of its last stamp in the cell. `said` is the time when that was sent, `done` the time by which it was
+    /// there.
     number: u64,
     said: Moment,
     done: Option<Moment>,
     /// The version of the stamp that was sent last.
     sent: u64,
-    /// How many stamps in a row were written whose answers it missed.
+    /// Stamps in a row that were written and whose answers it missed.
     missed: u32,
-    /// It writes no stamp before.
+    /// When it may write a stamp again after it missed too many answers.
     rests_until: Moment,
 }
 
@@ -154,36 +158,36 @@ struct Own {
 struct Seen {
     version: u64,
     stamp: Stamp,
-    /// When the first read was over that showed it.
+    /// When the first read that showed it was over.
     since: Moment,
-    /// When the last read began that showed it.
+    /// When the last read that showed it began.
     read: Moment,
-    /// It was not written before.
+    /// The earliest instant at which it can have been written, if that is known.
     not_before: Option<Moment>,
 }
 
 impl Timekeeping {
-    /// One that knows nothing yet, where the own clock may be off by `drift_ppm`.
+    /// Creates a state that knows nothing yet. The own clock may be off by `drift_ppm`.
     pub(super) fn new(drift_ppm: u32) -> Self {
         Timekeeping { drift_ppm, own: None, seen: None, life: None }
     }
 
-    /// The life of the time that it knows.
+    /// Returns the life of the time that it knows.
     pub(super) fn life(&self) -> Option<u64> {
         self.life
     }
 
-    /// Whether it keeps the time, as far as it knows.
+    /// Whether this allocator keeps the time, as far as it knows.
     pub(super) fn is_keeper(&self) -> bool {
         self.own.as_ref().is_some_and(|own| own.is_keeper)
     }
 
-    /// All that it knows is of another store.
+    /// Forgets all that it knows, which is of another store.
     pub(super) fn forget(&mut self) {
         *self = Timekeeping::new(self.drift_ppm);
     }
 
-    /// What comes first where the time is asked for.
+    /// Returns what comes first when the time is asked for.
     pub(super) fn begin(&mut self, now: Moment, clock: &RootClock, wall: Moment, version: u64) -> Todo {
         match &mut self.own {
             Some(own) if own.is_keeper && own.is_due(now) => {
@@ -195,7 +199,7 @@ impl Timekeeping {
         }
     }
 
-    /// The cell was read. `draw` draws numbers that no other call has drawn.
+    /// Takes a read of the cell, and returns what comes next. `draw` draws numbers that no other call has drawn.
     ///
     /// # Errors
     /// What is wrong with the stamp. Nothing may be lent then.
@@ -219,13 +223,14 @@ impl Timekeeping {
             (self.life, self.seen) = (Some(own.life), None);
             return Ok(self.begin(reading.answered, clock, wall, draw()));
         }
-        // What it sent as a keeper can be written only in the place of what it was sent for.
+        // A stamp that it sent as the keeper can replace only the version for which it was sent.
         self.own.take_if(|own| own.is_keeper || own.version != Some(version));
         let is_new = self.seen.as_ref().is_none_or(|seen| seen.version != version);
         if self.life == Some(stamp.life)
             && clock.late(reading.answered).is_some_and(|late| stamp.said() > late)
         {
-            // The keeper's clock was set ahead, or the own one stood still: what was lent counts as if that were now.
+            // The keeper's clock was set ahead, or the own one stood still: what was lent counts as if it were lent
+            // now.
             clock.forget();
             return Ok(self.write_first(Some(version), stamp.life, wall, reading.answered, draw));
         }
@@ -250,7 +255,7 @@ impl Timekeeping {
         })
     }
 
-    /// The stamp that was sent at `sent` is written, as is known `now`.
+    /// Records that the stamp sent at `sent` is written, as is known `now`.
     pub(super) fn on_written(&mut self, clock: &mut RootClock, sent: Moment, now: Moment) {
         let Some(own) = &mut self.own else { return };
         (own.version, own.is_keeper) = (Some(own.sent), true);
@@ -261,12 +266,12 @@ impl Timekeeping {
         (self.life, self.seen) = (Some(own.life), None);
     }
 
-    /// Whether what it sent is written is not known: it reads before it writes again.
+    /// Records that it is unknown whether the last stamp is written: the allocator reads before it writes again.
     pub(super) fn is_unsure(&mut self) {
         self.own.iter_mut().for_each(|own| own.is_keeper = false);
     }
 
-    /// When a follower would best read next, on the own clock, if that matters.
+    /// Returns when a follower would best read next, on the own clock. `None` if that does not matter.
     pub(super) fn next_read(&self, clock: &RootClock, now: Moment) -> Option<Moment> {
         let (seen, latest) = (self.seen.as_ref()?, clock.late(now)?);
         let is_wanted = clock.span(now).is_some_and(|span| span > WELL_KNOWN);
@@ -283,17 +288,18 @@ impl Timekeeping {
         let before = self.seen.take();
         if let Some(seen) = before.as_ref().filter(|seen| seen.version == version) {
             let Seen { since, read, not_before, .. } = *seen;
-            // While it could not read, the keeper could not write, perhaps.
+            // While this allocator could not read, perhaps the keeper could not write.
             let since = if reading.asked.since(read) > HOLDS { reading.answered } else { since };
             self.seen = Some(Seen { version, stamp, since, read: reading.asked, not_before });
         } else {
             let not_before = before.as_ref().map(|seen| seen.read);
             let is_same = before.as_ref().is_some_and(|seen| seen.stamp.keeper == stamp.keeper);
             if !is_same {
-                // The time of the one before was no earlier than this, so what bounds it from above does so still.
+                // The time of the keeper before was no earlier than the time of this one, so its upper bound still
+                // holds.
                 clock.forget_early();
             }
-            // The stamp before was not there either at that time, unless it is the one that was seen.
+            // The stamp before was not there at that time either, unless it is the one that was seen.
             let follows = before.as_ref().filter(|seen| is_same && seen.stamp.number + 1 == stamp.number);
             let written = follows.map_or(not_before, |seen| seen.not_before);
             if let (Some(done), Some(written)) = (stamp.done, written) {
@@ -303,7 +309,8 @@ impl Timekeeping {
             if clock.early(reading.answered) > clock.late(reading.answered)
                 && clock.late(reading.answered).is_some()
             {
-                // The keeper's clock stood still, or the own one was set ahead. That time is over, and the next two stamps tell anew.
+                // The keeper's clock stood still, or the own one was set ahead. What was known is void, and the next
+                // two stamps tell the time anew.
                 clock.forget();
                 clock.is_at_least(stamp.said(), reading.answered, reading.answered);
             }
@@ -313,7 +320,8 @@ impl Timekeeping {
         clock.holds_until(reading.asked + HOLDS);
     }
 
-    /// Goes on with the time where it is `there`. What was tried before is tried again.
+    /// Takes over as the keeper: goes on with the time, which is `there`. A takeover that was tried before is tried
+    /// again.
     fn take_over(
         &mut self,
         version: u64,
@@ -336,7 +344,7 @@ impl Timekeeping {
         now: Moment,
         mut draw: impl FnMut() -> u64,
     ) -> Todo {
-        // A cell that is gone had a life that began before now.
+        // The life in a cell that is gone began before now.
         let life = (life + 1).max(wall.as_nanos());
         let keeper = draw();
         let own = self.own.get_or_insert_with(|| Own::new(life, keeper, version, wall, now));
@@ -372,7 +380,7 @@ impl Own {
         }
     }
 
-    /// The time at `local` on the own clock.
+    /// Returns the time at `local` on the own clock.
     fn at(&self, local: Moment) -> Moment {
         self.base.0 + local.since(self.base.1)
     }
@@ -381,7 +389,7 @@ impl Own {
         now >= self.rests_until && self.at(now).since(self.said) >= STAMP_EVERY
     }
 
-    /// Goes slowly towards the calendar.
+    /// Moves the time slowly towards the calendar.
     fn follow(&mut self, wall: Moment, drift_ppm: u32, now: Moment) {
         let (there, passed) = (self.at(now), now.since(self.base.1));
         let most = u128::from(nanos(passed)) * u128::from(drift_ppm) * SLEW / 1_000_000_000;
@@ -393,7 +401,7 @@ impl Own {
         self.base = (there, now);
     }
 
-    /// The next stamp, which is sent `now`, in the place of what is in the cell.
+    /// Returns the swap for the next stamp, which is sent `now` and takes the place of what is in the cell.
     fn write(&mut self, version: u64, now: Moment) -> Swap {
         let stamp = Stamp {
             format: FORMAT,
@@ -408,7 +416,7 @@ impl Own {
         Swap { name: CLOCK.to_owned(), expected: self.version, next: Some(Cell { version, value }) }
     }
 
-    /// Its own `stamp` was read: perhaps one that was sent in vain, as it seemed.
+    /// Records that its own `stamp` was read: perhaps one whose answer it missed.
     fn is_written(&mut self, version: u64, stamp: &Stamp, now: Moment) {
         if self.number != stamp.number || self.done.is_none() {
             self.done = Some(self.at(now));
@@ -421,7 +429,7 @@ impl Own {
         (self.number, self.said) = (stamp.number, stamp.said());
     }
 
-    /// The time is known for sure by the keeper, which it was when `asked`.
+    /// Sets `clock` to the exact time, which the keeper knows: the allocator was the keeper when it `asked`.
     fn tell(&self, clock: &mut RootClock, asked: Moment, now: Moment) {
         clock.forget();
         let there = self.at(now);

@@ -1,14 +1,14 @@
-//! Which clock is wrong, where what a store says of the time does not fit what it said before: that of the store, or the
-//! allocator's own, which stood still or was slewed.
+//! Finds out which clock is wrong when the time that a store says does not fit what it said before: the store's clock,
+//! or the allocator's own, which stood still or was slewed.
 //!
-//! An allocator cannot tell by itself. Others that watched the same store can: one that goes on to sign the head of the same era
-//! found that the store's time fits. It holds back until it knows.
+//! An allocator cannot tell by itself, so it holds back until it knows. Others that watched the same store can tell: an
+//! allocator that goes on to sign the head of the same era found that the store's time fits.
 //!
 //! A witness signed the head before the last answer that fitted, so it has watched since before anything was wrong. Its first
 //! signature after that may go by what the store said before. For the second one it asked the store again.
 //!
-//! The head says meanwhile that an allocator is in doubt. A second one that is in doubt then need not wait, and one that starts does
-//! not go by the time.
+//! Meanwhile the head says that an allocator is in doubt. A second allocator in doubt need not wait then, and an
+//! allocator that starts does not go by the time.
 
 use super::{Head, SIGN_EVERY};
 use crate::cells::Timeline;
@@ -16,26 +16,26 @@ use lessor_protocol::Moment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How long to wait for a witness, by the time of the store: each signs so often in it.
+/// How long to wait for a witness, by the time of the store. A witness signs several times in it.
 const PATIENCE: Duration = SIGN_EVERY.saturating_mul(4);
 
 /// Signatures of one witness that clear the store.
 const SIGNATURES: u32 = 2;
 
-/// What an allocator knows of those that watch the time of a store with it.
+/// What an allocator knows of the others that watch the time of a store with it.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     /// Sessions that watched when all was well.
     witnesses: BTreeSet<u64>,
     doubt: Option<Doubt>,
-    /// What the head says since this allocator wrote that it is in doubt.
+    /// The time in the head since this allocator wrote that it is in doubt.
     doubted: Option<Moment>,
 }
 
-/// Since the store said what did not fit.
+/// State of the doubt since the store said a time that did not fit.
 #[derive(Clone, Debug)]
 struct Doubt {
-    /// When that was, by the time of the store.
+    /// When the doubt began, by the time of the store.
     since: Moment,
     /// The last signature of each witness that was seen since then, and how many were new.
     seen: BTreeMap<u64, (Moment, u32)>,
@@ -50,29 +50,30 @@ pub enum Verdict {
     Unknown,
     /// The allocator's own. It knows the time anew.
     Own,
-    /// That of the store: another era begins.
+    /// The store's: another era begins.
     Store,
 }
 
 impl Watch {
-    /// What the store said fits. The allocator of session `own` knew `head` before it asked.
+    /// Records that the store's answer fits. The allocator of session `own` knew `head` before it asked.
     pub fn fits(&mut self, head: Option<&Head>, own: u64, now: Moment) {
         if let (None, Some(head)) = (&self.doubt, head) {
             self.witnesses = head.watchers(now).filter(|session| *session != own).collect();
         }
     }
 
-    /// The store `said` what does not fit. All that was found out since the last time is of no use.
+    /// Records that the store `said` a time that does not fit. What was found out since an earlier misfit is of no use.
     pub fn differs(&mut self, said: Moment) {
         self.doubt = Some(Doubt { since: said, seen: BTreeMap::new() });
     }
 
-    /// Another era began, of which nothing is known yet.
+    /// Forgets everything: another era began, and nothing is known of it yet.
     pub fn forget(&mut self) {
         *self = Watch::default();
     }
 
-    /// Says in `head` that this allocator is in doubt, when the store says that it is `now`. Whether that has to be written.
+    /// Says in `head` that this allocator is in doubt, when the store's clock shows `now`. Returns whether the head has
+    /// to be written.
     pub fn doubts(&mut self, head: &mut Head, now: Moment) -> bool {
         let is_new = head.is_vouched_for(now);
         if is_new {
@@ -82,7 +83,7 @@ impl Watch {
         is_new
     }
 
-    /// Which clock is wrong, as `head` shows, which was read from the store of `timeline` after that said that it is `now`.
+    /// Returns which clock is wrong. `head` was read from the store of `timeline` after its clock showed `now`.
     pub fn judge(&mut self, head: &Head, timeline: &Timeline, now: Moment) -> Verdict {
         let Some(doubt) = &mut self.doubt else { return Verdict::None };
         let mut is_cleared = false;
@@ -95,7 +96,7 @@ impl Watch {
         }
         // Another server has another clock, and no witness signs there.
         let is_other = head.timeline() != *timeline;
-        // Two that are in doubt are right: their clocks do not fail together.
+        // Two allocators in doubt are right: their clocks do not fail together.
         let is_alone = head.is_vouched_for(now) || self.doubted == Some(head.written());
         let is_over = is_other || !is_alone || self.witnesses.is_empty() || now >= doubt.since + PATIENCE;
         let verdict = match (is_cleared, is_over) {
