@@ -1,20 +1,20 @@
-//! How large a call of a store may be: each store takes and refuses the same.
+//! Sizes of the calls of a store: each store takes and refuses the same.
 
 use super::Swap;
 
-/// Bytes of a name: a limit and a key as long as they may be, and room for what tells them apart.
+/// Most bytes of a name: a limit and a key as long as they may be, and room for what tells them apart.
 pub const NAME_MAX: usize = 512;
 
-/// Bytes of a value.
+/// Most bytes of a value.
 pub const VALUE_MAX: usize = 1 << 20;
 
-/// Cells in one call. More would keep a server, which does nothing else meanwhile if it is Redis, for milliseconds.
+/// Most cells in one call. More would keep a server busy for milliseconds, in which Redis does nothing else.
 pub const BATCH_MAX: usize = 1_000;
 
-/// Bytes of all values in one call: what a server and a network can take within a timeout.
+/// Most bytes of all values in one call: what a server and a network can take within a timeout.
 pub const BATCH_BYTES_MAX: usize = 16 << 20;
 
-/// `swaps` in parts that are as large as a call may be: each a call of its own.
+/// Splits `swaps` into parts, each of which is as large as a call may be.
 pub fn batches(swaps: &[Swap]) -> Vec<&[Swap]> {
     let mut batches = vec![];
     let (mut from, mut bytes) = (0, 0);
@@ -33,7 +33,7 @@ pub fn batches(swaps: &[Swap]) -> Vec<&[Swap]> {
 }
 
 impl Swap {
-    /// Bytes of its value.
+    /// Returns the bytes of its value.
     pub fn bytes(&self) -> usize {
         self.next.as_ref().map_or(0, |cell| cell.value.len())
     }

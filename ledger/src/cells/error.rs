@@ -1,15 +1,15 @@
-//! Why there is no answer from a store, told apart by what is known then.
+//! Errors of a store, told apart by what is known of the call.
 
 use super::Timeline;
 
 /// Why a call of a store failed. No text of it shows a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CellsError {
-    /// Not connected, not let in, cut off or too late. Whether a swap was done, or will be, is not known.
+    /// Not connected, not let in, cut off or too late. It is not known whether a swap was done, or will be.
     #[error("the store cannot be reached: {0}")]
     Unreachable(String),
-    /// The store is on another timeline than was expected, and may not have all that it had. Nothing was done there; what
-    /// a batch did before, it did on the one that was expected.
+    /// The store is on another timeline than was expected, and may not have all that it had. Nothing was done there.
+    /// Earlier parts of a batch may have been done on the expected timeline.
     #[error("the store is another one now: it is on {found}")]
     Moved {
         /// The timeline that it is on.
@@ -18,16 +18,17 @@ pub enum CellsError {
     /// Done, but not on as many replicas as was asked for, or not synced: it may be undone.
     #[error("the store did not make it durable: {0}")]
     NotDurable(String),
-    /// It is such that it cannot promise what is asked of it. The text names the setting, and its value. Nothing was done.
+    /// The store is set up so that it cannot promise what is asked of it. The text names the setting and its value.
+    /// Nothing was done.
     #[error("the store is unfit: {0}")]
     Unfit(String),
-    /// A name, a value, a batch or a prefix is not as it must be. Nothing was done.
+    /// A name, a value, a batch or a prefix is invalid. Nothing was done.
     #[error("no store has such cells: {0}")]
     Invalid(String),
 }
 
 impl CellsError {
-    /// The same of a batch of which something was done, or not: then the error may not say that nothing was.
+    /// Returns the error of a batch. If a part of the batch `is_done`, the error may not say that nothing was done.
     pub fn of_batch(self, is_done: bool) -> Self {
         match self {
             CellsError::Unfit(_) | CellsError::Invalid(_) if is_done => {

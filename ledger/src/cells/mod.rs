@@ -1,5 +1,6 @@
-//! Small values, *cells*, in a store that several allocators share: what a call of such a store says and answers. The store
-//! offers one thing: compare-and-swap of a cell by its version, on the timeline that was expected. The IO is the allocator's.
+//! Small values, *cells*, in a store that several allocators share: the calls of such a store and their answers. The
+//! store offers one thing: compare-and-swap of a cell by its version, on the timeline that was expected. The IO is the
+//! allocator's.
 
 mod batch;
 mod error;
@@ -11,7 +12,7 @@ pub use table::Table;
 
 use std::fmt;
 
-/// One value of a store, and the version under which it is there.
+/// A value in a store, and its version.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cell {
     /// A random number that its writer drew, never used again: a cell that was deleted and made anew is another one.
@@ -26,38 +27,39 @@ impl fmt::Debug for Cell {
     }
 }
 
-/// One compare-and-swap: the cell becomes `next` if it is there as `expected`.
+/// A compare-and-swap: the cell becomes `next` if its version is `expected`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swap {
-    /// Which cell: 1 to [`NAME_MAX`] bytes, no NUL among them, and no other swap of the same batch names it.
+    /// Name of the cell: 1 to [`NAME_MAX`] bytes without NUL. No other swap of the same batch names it.
     pub name: String,
-    /// The version that must be there; `None`: there must be no such cell.
+    /// The version that must be there; `None` if there must be no such cell.
     pub expected: Option<u64>,
-    /// What is there then; `None`: nothing.
+    /// The cell that is there afterwards; `None` to remove it.
     pub next: Option<Cell>,
 }
 
-/// What came of a swap.
+/// The outcome of a swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swapped {
     /// It is done.
     Done,
-    /// Nothing was done, for this was there instead, at some instant of the call: go on from it without another round trip.
+    /// Nothing was done, because this was there instead at some instant of the call: go on from it without another
+    /// round trip.
     Other(Option<Cell>),
 }
 
-/// What tells that a store is the one it was: the replication id of Redis, the system and the timeline of PostgreSQL, the
-/// cluster and a mark in etcd. On the same timeline nothing that was done is undone.
+/// The identity of a store: the replication id of Redis, the system and the timeline of PostgreSQL, the cluster and a
+/// mark in etcd. On the same timeline nothing that was done is undone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timeline(String);
 
 impl Timeline {
-    /// The timeline of that name.
+    /// Creates the timeline called `name`.
     pub fn new(name: impl Into<String>) -> Self {
         Timeline(name.into())
     }
 
-    /// Its name, as it can be kept and compared later.
+    /// Returns the name, which can be kept and compared later.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,9 +1,9 @@
-//! A store of cells as a map: what Redis and PostgreSQL do, without IO. Simulators and tests drive it.
+//! A store of cells as a map: what Redis and PostgreSQL do, without IO. Simulators and tests use it.
 
 use super::{Cell, CellsError, Swap, Swapped, Timeline};
 use std::collections::BTreeMap;
 
-/// What a store does, without a network, a clock or random numbers. A clone is a copy, as a replica would be that is behind later.
+/// A store without a network, a clock or random numbers. A clone is a copy, such as a replica that is behind later.
 #[derive(Clone, Debug)]
 pub struct Table {
     timeline: Timeline,
@@ -11,27 +11,27 @@ pub struct Table {
 }
 
 impl Table {
-    /// No cells yet, on this timeline.
+    /// Creates an empty store on `timeline`.
     pub fn new(timeline: Timeline) -> Self {
         Table { timeline, cells: BTreeMap::new() }
     }
 
-    /// The timeline that it is on.
+    /// Returns the timeline that the store is on.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
 
-    /// Goes on, on another timeline: as a store does that was started again, or took over from another one.
+    /// Goes on, on another timeline: as a store that was started again, or took over from another one.
     pub fn move_to(&mut self, timeline: Timeline) {
         self.timeline = timeline;
     }
 
-    /// The cells of these names, in their order.
+    /// Returns the cells of `names`, in their order.
     pub fn load(&self, names: &[String]) -> Vec<Option<Cell>> {
         names.iter().map(|name| self.cells.get(name).cloned()).collect()
     }
 
-    /// Does each of these swaps, or says what is there instead.
+    /// Does each of `swaps`, or says what is there instead.
     pub fn swap(&mut self, timeline: &Timeline, swaps: &[Swap]) -> Result<Vec<Swapped>, CellsError> {
         if *timeline != self.timeline {
             return Err(CellsError::Moved { found: self.timeline.clone() });

@@ -1,6 +1,6 @@
-//! A bucket of permits. Levels are whole permits and an exact remainder, so that no permit is ever a nanosecond early or
-//! late, however often it is looked at; nothing is kept beyond the brim but what it was topped up with. With a debt the
-//! level may be below zero.
+//! A bucket of permits. A level is whole permits and an exact remainder, so no permit is ever a nanosecond early or
+//! late, however often the bucket is looked at. A full bucket keeps no remainder, and nothing beyond its capacity but a
+//! top-up. With a debt the level may be below zero.
 
 use super::Exact;
 use crate::rule::token_bucket::refill::Refill;
@@ -10,43 +10,43 @@ use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::time::Duration;
 
-/// What is in a bucket.
+/// The books of a bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
     rule: TokenBucket,
     /// Nanoseconds in which `refill` permits come, at least 1.
     per: u64,
     now: Moment,
-    /// Below 2^53 either way.
+    /// Permits in the bucket, below 2^53 either way.
     level: i64,
-    /// Whether it keeps a steady flow.
+    /// Whether the bucket keeps a steady flow.
     is_steady: bool,
-    /// By how much the level may exceed the capacity, since it was topped up.
+    /// Permits by which the level may exceed the capacity, since a top-up.
     surplus: u64,
     gain: Gain,
-    /// Taken since it was last full and not given back. Time has made good what was taken before.
+    /// Permits taken since the bucket was last full, and not given back. Time has made good what was taken before.
     taken: u64,
 }
 
-/// How it refills.
+/// How a bucket refills, and how far it is.
 #[derive(Clone, Debug)]
 enum Gain {
     /// Each permit as soon as its part of the time is over.
     Even {
-        /// What has come since the last whole permit, in 1/`per` of a permit: below `per`, and 0 while it is full.
+        /// Gained since the last whole permit, in 1/`per` of a permit: below `per`, and 0 while the bucket is full.
         fraction: u128,
     },
     /// All at once.
     Interval {
-        /// When next.
+        /// When the next permits come.
         next: Moment,
     },
-    /// Slowly at first: as the allocator does, on clocks without drift.
+    /// Slowly at first: as in the allocator, on clocks without drift.
     Warming(Refill),
 }
 
 impl Bucket {
-    /// A bucket at its initial level.
+    /// Creates a bucket at its initial level.
     pub(super) fn new(rule: &TokenBucket, now: Moment) -> Self {
         let per = nanos(rule.per());
         let gain = match (rule.warm_up(), rule.refill_style()) {
@@ -66,8 +66,8 @@ impl Bucket {
         }
     }
 
-    /// A steady flow: a bucket that holds the burst. With a burst of 1 it is full whenever one is there, and keeps no
-    /// remainder: so the next one comes a whole interval after the last, never earlier.
+    /// Creates a steady flow: a bucket that holds the burst. With a burst of 1 the bucket is full whenever a permit is
+    /// there, and keeps no remainder. So the next permit comes a whole interval after the last, never earlier.
     pub(super) fn steady(rule: &LeakyBucket, now: Moment) -> Self {
         // A flow of nothing lets not even its burst through.
         let burst = if rule.refill() == 0 { 0 } else { rule.burst() };
@@ -75,7 +75,7 @@ impl Bucket {
         Bucket { is_steady: true, ..Bucket::new(&bucket.expect("numbers that were checked"), now) }
     }
 
-    /// A new one for `rule`, which is one of the two.
+    /// Creates a bucket for `rule`, which is a token bucket or a steady flow.
     fn fresh(rule: &Rule, now: Moment) -> Self {
         match rule {
             Rule::TokenBucket(rule) => Bucket::new(rule, now),
@@ -95,7 +95,7 @@ impl Bucket {
         self.brim();
     }
 
-    /// Lets flow over what is beyond the brim.
+    /// Drops what is beyond the capacity and its top-up.
     fn brim(&mut self) {
         if self.level >= self.capacity() {
             self.level = self.level.min(self.capacity().saturating_add_unsigned(self.surplus));
@@ -104,7 +104,7 @@ impl Bucket {
         }
     }
 
-    /// What is in it beyond its capacity.
+    /// Returns the permits beyond the capacity.
     fn beyond(&self) -> u64 {
         u64::try_from(self.level - self.capacity()).unwrap_or(0)
     }
@@ -115,7 +115,7 @@ impl Bucket {
         }
     }
 
-    /// Lets the level grow or shrink with the capacity, from `before`, rounded down.
+    /// Scales the level with the capacity, which was `before`, rounded down.
     fn scale(&mut self, before: i64) {
         if before == 0 {
             return;
@@ -162,7 +162,7 @@ impl Exact for Bucket {
     }
 
     fn available(&self) -> u64 {
-        // It takes a permit to go into the red.
+        // A call may go into debt only while the bucket holds a permit.
         if self.level < 1 { 0 } else { self.level.cast_unsigned() + self.rule.debt() }
     }
 
@@ -207,7 +207,7 @@ impl Exact for Bucket {
 
     fn top_up(&mut self, permits: u64) {
         self.level = self.level.saturating_add_unsigned(permits).min(PERMITS_MAX.cast_signed());
-        // A flow stays as even as it is.
+        // A top-up does not make a flow less even.
         self.surplus = if self.is_steady { 0 } else { self.beyond() };
         self.brim();
     }
@@ -222,14 +222,14 @@ impl Exact for Bucket {
             (Gain::Even { .. }, Gain::Even { .. }) | (Gain::Interval { .. }, Gain::Interval { .. }) => {
                 next.gain = self.gain.clone();
             }
-            // As warm as it was, unless another curve is another bucket.
+            // As warm as it was, unless it warms up along another curve: then it begins cold.
             (Gain::Warming(_), Gain::Warming(_)) if is_same_curve(&self.rule, &next.rule) => {
                 next.gain = self.gain.clone();
             }
             (Gain::Even { .. } | Gain::Interval { .. } | Gain::Warming(_), _) => {}
         }
         match carry_over {
-            // What is owed is owed.
+            // A debt stays as it is.
             CarryOver::Proportional if self.level > 0 => next.scale(self.capacity()),
             CarryOver::Additive => {
                 let (level, least) = (self.level + next.capacity() - self.capacity(), self.level.min(0));
@@ -249,7 +249,7 @@ impl Exact for Bucket {
         is_full
             && match &self.gain {
                 Gain::Even { .. } => true,
-                // It refills at the instants that it began with.
+                // A new bucket would refill at other instants.
                 Gain::Interval { .. } => false,
                 Gain::Warming(refill) => refill.is_fresh(),
             }

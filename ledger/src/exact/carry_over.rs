@@ -1,5 +1,5 @@
-//! What becomes of the books when the rules of a limit are changed while it runs. Rules are matched by kind and
-//! period: what has no match starts fresh, and what has lost its match is forgotten.
+//! What becomes of the books when the rules of a limit are changed while it runs. Rules are matched by kind and period.
+//! A rule without a match starts fresh, and books that have lost their match are forgotten.
 
 use super::{Exact, exact};
 use crate::{CarryOver, Rule};
@@ -7,7 +7,7 @@ use lessor_protocol::Moment;
 use std::mem::discriminant;
 use std::time::Duration;
 
-/// The books of `rules`, from those that were kept for `old`.
+/// Returns the books of `rules`, from those that were kept for the `old` rules.
 pub(super) fn carried(
     old: &[(Rule, Box<dyn Exact>)],
     rules: &[Rule],
@@ -25,7 +25,7 @@ pub(super) fn carried(
     next.collect()
 }
 
-/// Whether two rules are of one kind and period. Windows that follow another calendar are other windows.
+/// Whether two rules have the same kind and period. Fixed windows must follow the same epoch or calendar.
 fn is_same(one: &Rule, other: &Rule) -> bool {
     if let (Rule::FixedWindow(one), Rule::FixedWindow(other)) = (one, other) {
         return one.windows() == other.windows();
@@ -33,7 +33,7 @@ fn is_same(one: &Rule, other: &Rule) -> bool {
     discriminant(one) == discriminant(other) && period(one) == period(other)
 }
 
-/// Over what it counts; what is in flight is counted at each instant.
+/// Returns the time over which `rule` counts. Calls in flight are counted at each instant.
 fn period(rule: &Rule) -> Duration {
     match rule {
         Rule::SlidingWindow(rule) => rule.per(),

@@ -1,11 +1,11 @@
-//! Pools above each other, and the line of those that wait in any of them. A call names the lowest pool: its permits are
-//! charged to that one and to all above it, or to none. The caller says what time it is; a time before the latest one
-//! that was said is that one.
+//! Pools above each other, and the line of the calls that wait in any of them. A call names the lowest pool. Its
+//! permits are charged to that pool and to all above it, or to none. The caller says what time it is; a time before the
+//! latest one counts as the latest one.
 //!
-//! An `acquire` that must wait is told at once when its turn comes. Until then its permits are not taken: `served` are the books
-//! of a pool without the calls that wait. `booked` are the books in which all of those calls have been served, so the next call
-//! is decided behind them. All calls share the pool above all others, so there is one line. When something changes (a refund, a
-//! top-up, other rules), all calls that wait are decided anew.
+//! A call of [`Family::acquire`] that must wait is told at once when its turn comes. Until then its permits are not
+//! taken: `served` are the books of a pool without the calls that wait. `booked` are the books in which all of those
+//! calls have been served, so the next call is decided behind them. All calls share the pool above all others, so there
+//! is one line. When something changes (a refund, a top-up, other rules), all calls that wait are decided anew.
 
 use super::books::Books;
 use super::{Admission, Outcome, Verdict};
@@ -14,34 +14,34 @@ use lessor_protocol::Moment;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// All pools that have one above them all.
+/// All pools below one pool, and that pool.
 #[derive(Debug)]
 pub struct Family {
     now: Moment,
-    /// By place; the places of those that went are `free`.
+    /// Pools by place; the places of removed pools are `free`.
     pools: Vec<Option<Pool>>,
     free: Vec<Place>,
-    /// First come, first served, in the order of `turn`.
+    /// Calls that wait: first come, first served, in the order of `turn`.
     line: VecDeque<Waiter>,
     admitted: Vec<(Place, Admission)>,
     gave_up: u64,
 }
 
-/// Where a pool of a family is; it stays there.
+/// The place of a pool in a family, which stays the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(usize);
 
-/// One pool.
+/// A pool of a family.
 #[derive(Debug)]
 struct Pool {
     above: Option<Place>,
-    /// Pools right below it.
+    /// Number of pools right below it.
     below: usize,
-    /// As if all that wait had been served.
+    /// The books as if all calls that wait had been served.
     booked: Books,
-    /// Without the calls that wait; `None` if none waits.
+    /// The books without the calls that wait; `None` if none waits.
     served: Option<Books>,
-    /// How many wait.
+    /// Number of calls that wait.
     waiting: usize,
 }
 
@@ -50,9 +50,9 @@ struct Waiter {
     place: Place,
     since: Moment,
     permits: u64,
-    /// When it is served, as things are.
+    /// When the call is served, as things are.
     turn: Moment,
-    /// When it gives up unless it has been served by then.
+    /// When the call gives up unless it has been served by then.
     patience: Moment,
 }
 
@@ -60,31 +60,31 @@ impl Place {
     /// The pool that a family begins with, above all others.
     pub const FIRST: Place = Place(0);
 
-    /// Counted from 0: no two pools of a family have the same.
+    /// Returns the number of the place, counted from 0. No two pools of a family have the same place.
     pub fn index(self) -> usize {
         self.0
     }
 }
 
-/// A pool that is in no use, through the changes of its limit.
+/// A pool that is not in use. It follows the changes of its limit.
 #[derive(Debug)]
 pub struct Unused {
     books: Books,
 }
 
 impl Unused {
-    /// One with `rules`, fresh at `now`.
+    /// Creates an unused pool with `rules`, fresh at `now`.
     pub fn new(rules: &[Rule], now: Moment) -> Self {
         Unused { books: Books::new(rules, now) }
     }
 
-    /// From `now` on `rules` hold.
+    /// Goes on by `rules` from `now` on.
     pub fn set(&mut self, rules: &[Rule], carry_over: CarryOver, now: Moment) {
         self.books.advance(now);
         self.books.set(rules, carry_over, now);
     }
 
-    /// Whether it cannot be told from a new one at `now`.
+    /// Whether the pool cannot be told from a new one at `now`.
     pub fn is_fresh(&mut self, now: Moment) -> bool {
         self.books.advance(now);
         self.books.is_fresh()
@@ -92,13 +92,13 @@ impl Unused {
 }
 
 impl Family {
-    /// One pool with `rules`, fresh at `now`, at [`Place::FIRST`].
+    /// Creates a family of one pool with `rules`, fresh at `now`, at [`Place::FIRST`].
     pub fn new(rules: &[Rule], now: Moment) -> Self {
         let first = Some(Pool::new(rules, None, now));
         Family { now, pools: vec![first], free: vec![], line: VecDeque::new(), admitted: vec![], gave_up: 0 }
     }
 
-    /// One more, right below that at `above`.
+    /// Adds a pool right below the one at `above`.
     pub fn add(&mut self, above: Place, rules: &[Rule], now: Moment) -> Place {
         self.pool_mut(above).below += 1;
         let pool = Some(Pool::new(rules, Some(above), now.max(self.now)));
@@ -110,13 +110,13 @@ impl Family {
         place
     }
 
-    /// Leaves the pool at `place`, which is new, no more than it would have if it had been there as long as `unused`.
+    /// Limits the pool at `place`, which is new, to what it would have if it had been there as long as `unused`.
     pub fn begin_as(&mut self, place: Place, unused: &mut Unused) {
         unused.books.advance(self.now);
         self.pool_mut(place).booked.begin_as(&unused.books);
     }
 
-    /// The pool at `place` is no more. No pool may be below it, and no call may wait in it.
+    /// Removes the pool at `place`. No pool may be below it, and no call may wait in it.
     pub fn remove(&mut self, place: Place) {
         let pool = self.pools[place.0].take().expect("it is there");
         assert!(pool.below == 0 && pool.waiting == 0, "a pool or call needs it");
@@ -131,7 +131,7 @@ impl Family {
         self.free.len() == self.pools.len()
     }
 
-    /// What [`Family::acquire`] without patience would say; nothing is taken.
+    /// Returns what [`Family::acquire`] with a patience of zero would say, and takes nothing.
     pub fn peek(&mut self, now: Moment, place: Place, permits: u64) -> Outcome {
         self.advance(now, place);
         let verdict = match self.turn(place, permits) {
@@ -142,8 +142,8 @@ impl Family {
         self.outcome(place, verdict)
     }
 
-    /// Takes `permits` as soon as its turn comes, if that is within `patience`; without one it waits for as long as
-    /// it takes. Otherwise nothing is booked. None at all is a probe, and succeeds.
+    /// Takes `permits` as soon as the turn of the call comes, if that is within `patience`; with `None` the call waits
+    /// for as long as it takes. Otherwise nothing is taken. A call for no permits is a probe, and succeeds.
     pub fn acquire(
         &mut self,
         now: Moment,
@@ -167,8 +167,7 @@ impl Family {
         self.outcome(place, Verdict::Served(wait))
     }
 
-    /// `permits` that were taken come back unused, to the pool at `place` and all above it: to each as many as it still
-    /// counts.
+    /// Takes back `permits` unused, in the pool at `place` and all above it: in each as many as it still counts.
     pub fn refund(&mut self, now: Moment, place: Place, permits: u64) -> Outcome {
         self.change(now, |family| {
             family.advance(now, place);
@@ -186,7 +185,7 @@ impl Family {
         self.outcome(place, Verdict::Served(Duration::ZERO))
     }
 
-    /// From now on `rules` hold for the pools at `places`.
+    /// Goes on by `rules` in the pools at `places`, from `now` on.
     pub fn set(&mut self, now: Moment, places: &[Place], rules: &[Rule], carry_over: CarryOver) {
         self.change(now, |family| {
             for &place in places {
@@ -197,7 +196,7 @@ impl Family {
         });
     }
 
-    /// Lets time pass up to `now`: each call whose turn comes is served.
+    /// Lets time pass up to `now`, and serves each call whose turn comes.
     pub fn pass(&mut self, now: Moment) {
         self.now = self.now.max(now);
         while let Some(first) = self.line.front().copied()
@@ -216,17 +215,18 @@ impl Family {
         }
     }
 
-    /// What was admitted since this was last asked, in order, and of which pool.
+    /// Drains the calls admitted since the last call of this, in order, each with its pool.
     pub fn admitted(&mut self) -> std::vec::Drain<'_, (Place, Admission)> {
         self.admitted.drain(..)
     }
 
-    /// Those that were told to wait and, after a change, would have had to wait for too long.
+    /// Returns the number of calls that were told to wait and, after a change, would have had to wait for too long.
     pub fn gave_up(&self) -> u64 {
         self.gave_up
     }
 
-    /// Whether the pool at `place` can go at `now`: it cannot be told from a new one, and no pool or call needs it.
+    /// Whether the pool at `place` can be removed at `now`: it cannot be told from a new one, and no pool or call needs
+    /// it.
     pub fn is_fresh(&mut self, now: Moment, place: Place) -> bool {
         self.advance(now, place);
         let pool = self.pool(place);
@@ -234,7 +234,7 @@ impl Family {
         is_answered && pool.below == 0 && pool.waiting == 0 && pool.booked.is_fresh()
     }
 
-    /// Lets time pass for all, and looks at the pool at `place` and those above it.
+    /// Lets time pass for all, and for the books of the pool at `place` and those above it.
     fn advance(&mut self, now: Moment, place: Place) {
         self.pass(now);
         let now = self.now;
@@ -246,7 +246,8 @@ impl Family {
         Outcome { verdict, remaining: if self.line.is_empty() { left.unwrap_or(0) } else { 0 } }
     }
 
-    /// When a call for `permits` that comes now is served. Where calls wait the pools are not ready before those are served.
+    /// Returns when a call for `permits` that comes now is served. Where calls wait, the pools are not ready before
+    /// those are served.
     fn turn(&self, place: Place, permits: u64) -> Result<Moment, Verdict> {
         if permits == 0 {
             return Ok(self.now);
@@ -259,7 +260,7 @@ impl Family {
         for pool in self.up(place) {
             latest = latest.max(pool.booked.ready_at(permits).ok_or(Verdict::Never)?);
         }
-        // Looked at again, in copies, only where what was allowed may be over by then.
+        // Looks again, in copies, only where a top-up may be over by then.
         while self.up(place).any(|pool| pool.booked.lapse()) {
             let at = latest;
             for pool in self.up(place) {
@@ -272,7 +273,7 @@ impl Family {
         Ok(latest)
     }
 
-    /// Serves `waiter` if its turn has come, or lets it wait.
+    /// Serves `waiter` if its turn has come, or else puts it in the line.
     fn enter(&mut self, waiter: Waiter) {
         if waiter.turn <= self.now {
             self.admit(waiter);
@@ -288,7 +289,7 @@ impl Family {
         self.admitted.push((place, Admission { at, permits, since }));
     }
 
-    /// Changes the books as they are now, and decides anew about all that wait.
+    /// Changes the books as they are without the calls that wait, and decides anew about those.
     fn change(&mut self, now: Moment, change: impl FnOnce(&mut Family)) {
         self.pass(now);
         let line = std::mem::take(&mut self.line);
@@ -313,7 +314,7 @@ impl Family {
         self.pools[place.0].as_mut().expect("it is there")
     }
 
-    /// The pool at `place` and those above it.
+    /// Returns the pool at `place` and those above it.
     fn up(&self, place: Place) -> impl Iterator<Item = &Pool> {
         std::iter::successors(Some(self.pool(place)), |pool| pool.above.map(|above| self.pool(above)))
     }
@@ -333,13 +334,13 @@ impl Pool {
         Pool { above, below: 0, booked: Books::new(rules, now), served: None, waiting: 0 }
     }
 
-    /// One more waits.
+    /// Records that one more call waits.
     fn queue(&mut self) {
         self.waiting += 1;
         self.served.get_or_insert_with(|| self.booked.copy());
     }
 
-    /// One of those that wait has been served.
+    /// Records that one of the calls that wait has been served.
     fn serve(&mut self, turn: Moment, permits: u64) {
         self.waiting -= 1;
         self.served.as_mut().expect("a call waits").take(turn, permits);
@@ -348,7 +349,7 @@ impl Pool {
         }
     }
 
-    /// As if no call waited.
+    /// Goes back to the books without the calls that wait.
     fn clear(&mut self) {
         self.waiting = 0;
         if let Some(served) = self.served.take() {

@@ -1,4 +1,4 @@
-//! At most N in each of the windows that follow each other. What was taken counts until its window ends, and not a
+//! At most N in each of the windows that follow each other. A permit taken counts until its window ends, and not a
 //! nanosecond longer.
 
 use super::Exact;
@@ -6,21 +6,21 @@ use crate::rule::{FixedWindow, scaled_up};
 use crate::{CarryOver, Rule};
 use lessor_protocol::{Moment, PERMITS_MAX};
 
-/// The window that holds the present.
+/// The books of a fixed window: the window that holds `now`.
 #[derive(Clone, Debug)]
 pub(super) struct Fixed {
     rule: FixedWindow,
     now: Moment,
-    /// When it ends; `None` while none is open, before the first use and after the last window.
+    /// When the window ends. `None` while none is open: before the first use, and after the last window.
     end: Option<Moment>,
-    /// Taken in it. Above the limit only after a change.
+    /// Permits taken in the window. Above the limit only after a change.
     counted: u64,
-    /// Permits on top of the limit in it, or in the next one if none is open.
+    /// Permits on top of the limit in the window, or in the next one if none is open.
     extra: u64,
 }
 
 impl Fixed {
-    /// An empty window at `now`.
+    /// Creates an empty window at `now`.
     pub(super) fn new(rule: &FixedWindow, now: Moment) -> Self {
         Fixed { rule: *rule, now, end: rule.windows().end_after(now), counted: 0, extra: 0 }
     }
@@ -81,13 +81,13 @@ impl Exact for Fixed {
         if carry_over == CarryOver::Reset {
             return Box::new(next);
         }
-        // A window that was opened goes on, if it is as long.
+        // A window that first use has opened goes on, if it is as long.
         let opened = self.end.filter(|_| rule.windows() == self.rule.windows());
         Box::new(Fixed { counted, end: next.end.or(opened), extra: self.extra, ..next })
     }
 
     fn is_fresh(&self) -> bool {
-        // One that was opened ends when it ends, whatever is counted in it.
+        // A window that first use has opened ends when it ends, whatever is counted in it.
         self.counted == 0 && self.extra == 0 && self.end == self.rule.windows().end_after(self.now)
     }
 

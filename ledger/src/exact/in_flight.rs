@@ -1,5 +1,5 @@
-//! At most N in flight: a permit is held until it comes back, or until the longest call is over, exactly so long after
-//! it was taken. Those that come back without a name are the oldest, which is when it would have been over first.
+//! At most N in flight: a permit is held until it comes back, or until the longest call is over, that long after it was
+//! taken. Permits that come back are taken for the oldest, whose calls would have been over first.
 
 use super::Exact;
 use super::sliding::Sliding;
@@ -7,12 +7,12 @@ use crate::rule::Concurrency;
 use crate::{CarryOver, Rule};
 use lessor_protocol::Moment;
 
-/// What is in flight.
+/// The books of a cap on calls in flight.
 #[derive(Clone, Debug)]
 pub(super) struct InFlight(Sliding);
 
 impl InFlight {
-    /// Nothing at `now`.
+    /// Creates books with nothing in flight at `now`.
     pub(super) fn new(rule: &Concurrency, now: Moment) -> Self {
         InFlight(Sliding::of(rule.limit(), rule.longest(), now))
     }
@@ -39,10 +39,10 @@ impl Exact for InFlight {
         self.0.refund(permits);
     }
 
-    /// What is in flight is in flight, whatever a top-up adds.
+    /// Calls in flight stay counted, so a top-up adds nothing.
     fn top_up(&mut self, _permits: u64) {}
 
-    /// Nor does it land because the rule was changed.
+    /// Calls in flight stay counted when the rule is changed.
     fn carried(&self, rule: &Rule, _carry_over: CarryOver) -> Box<dyn Exact> {
         let Rule::Concurrency(rule) = rule else {
             unreachable!("rules are matched by kind");

@@ -1,10 +1,10 @@
-//! Limits and keys as a single omniscient limiter would keep them: no leases, no margin for a vendor far away, no
-//! clock drift, no sub-windows, so exact to the nanosecond. `lessor replay` answers with it, and it is what leasing is
-//! measured against. It lends nothing and never runs in a server.
+//! Limits and keys as a single omniscient limiter would keep them: exact to the nanosecond, without leases, a margin
+//! for a vendor far away, clock drift or sub-windows. `lessor replay` answers with it, and leasing is measured against
+//! it. It lends nothing and never runs in a server.
 //!
-//! In reading order: [`limiter`] (one pool), [`family`] (pools above each other, and the line of those that wait), `books`
-//! (several rules), `sliding`, `fixed`, `bucket`, `in_flight` (one kind of rule each), `carry_over` (what becomes of the
-//! books when a rule is changed).
+//! In reading order: [`limiter`] (one pool), [`family`] (pools above each other, and the line of the calls that wait),
+//! `books` (several rules), `sliding`, `fixed`, `bucket`, `in_flight` (one kind of rule each), `carry_over` (what
+//! becomes of the books when a rule is changed).
 
 mod books;
 mod bucket;
@@ -28,25 +28,25 @@ use lessor_protocol::Moment;
 use sliding::Sliding;
 use std::fmt::Debug;
 
-/// What a limiter needs of a rule. What can be taken only grows while time passes without a call, except for what a top-up
-/// allowed and is over.
+/// What a limiter needs of the books of a rule. Without calls, the permits that can be taken only grow, except when a
+/// top-up is over.
 trait Exact: Debug + Send {
     /// Lets time pass up to `now`.
     fn advance(&mut self, now: Moment);
 
-    /// The most that a call could take now.
+    /// Returns the most that a call could take now.
     fn available(&self) -> u64;
 
-    /// The first instant at which `permits` could be taken, not before now; `None` if never.
+    /// Returns the first instant at which `permits` could be taken, not before now. `None` if never.
     fn ready_at(&self, permits: u64) -> Option<Moment>;
 
     /// Takes `permits`, at most [`Exact::available`].
     fn take(&mut self, permits: u64);
 
-    /// `permits` come back unused: those that still count, and no more.
+    /// Takes back `permits` unused: as many as still count.
     fn refund(&mut self, permits: u64);
 
-    /// `permits` more, once, beyond what the rule says.
+    /// Adds `permits` once, beyond what the rule says.
     fn top_up(&mut self, permits: u64);
 
     /// Whether a top-up lets more be taken now than later, even without a call in between.
@@ -54,17 +54,17 @@ trait Exact: Debug + Send {
         false
     }
 
-    /// These books under `rule`, which is of the same kind and period.
+    /// Returns these books under `rule`, which is of the same kind and period.
     fn carried(&self, rule: &Rule, carry_over: CarryOver) -> Box<dyn Exact>;
 
-    /// Whether they cannot be told from new ones.
+    /// Whether the books cannot be told from new ones.
     fn is_fresh(&self) -> bool;
 
-    /// A copy.
+    /// Returns a copy of the books.
     fn copy(&self) -> Box<dyn Exact>;
 }
 
-/// New books for `rule` at `now`.
+/// Creates books for `rule` at `now`.
 fn exact(rule: &Rule, now: Moment) -> Box<dyn Exact> {
     match rule {
         Rule::SlidingWindow(rule) => Box::new(Sliding::new(rule, now)),

@@ -1,5 +1,5 @@
 //! At most N in any window `[t − W, t)`, aligned or not: every admission is kept, with its instant, until exactly W
-//! later. A margin that an operator wrote lengthens W; centrally there is none by default.
+//! later. A margin in the configuration lengthens W.
 
 use super::Exact;
 use crate::rule::{SlidingWindow, scaled_up};
@@ -8,40 +8,40 @@ use lessor_protocol::{Moment, PERMITS_MAX};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The admissions of one window.
+/// The books of a sliding window or log: its admissions.
 #[derive(Clone, Debug)]
 pub(super) struct Sliding {
     limit: u64,
-    /// What was admitted at `t` counts up to `t + window`, and no longer.
+    /// Permits admitted at `t` count up to `t + window`, and no longer.
     window: Duration,
     now: Moment,
-    /// Those that still count, oldest first, no two of the same instant.
+    /// Admissions that still count, oldest first, one entry for each instant.
     admitted: VecDeque<(Moment, u64)>,
-    /// Their sum. Above what is allowed only after a change, or when a top-up is over.
+    /// Sum of `admitted`. Above what is allowed only after a change, or when a top-up is over.
     counted: u64,
-    /// Permits on top of the limit, and until when each counts, soonest first.
+    /// Top-ups: when each ends, and its permits, soonest first.
     extra: VecDeque<(Moment, u64)>,
 }
 
 impl Sliding {
-    /// An empty window of `rule` at `now`.
+    /// Creates an empty window of `rule` at `now`.
     pub(super) fn new(rule: &SlidingWindow, now: Moment) -> Self {
         Sliding::of(rule.limit(), rule.per() + rule.margin(), now)
     }
 
-    /// Up to `limit`, each of which counts for `window`; none yet at `now`.
+    /// Creates an empty window at `now`, of up to `limit` permits that count for `window` each.
     pub(super) fn of(limit: u64, window: Duration, now: Moment) -> Self {
         Sliding { limit, window, now, admitted: VecDeque::new(), counted: 0, extra: VecDeque::new() }
     }
 
-    /// The same under other numbers: what counts for a shorter time may be gone at once.
+    /// Returns these books under other numbers. Permits that count for a shorter time may be gone at once.
     pub(super) fn under(&self, limit: u64, window: Duration) -> Self {
         let mut next = Sliding { limit, window, ..self.clone() };
         next.advance(self.now);
         next
     }
 
-    /// What may be counted now.
+    /// Returns the most that may be counted now, top-ups included.
     fn allowed(&self) -> u64 {
         self.extra.iter().fold(self.limit, |sum, (_, permits)| sum.saturating_add(*permits)).min(PERMITS_MAX)
     }
@@ -63,8 +63,8 @@ impl Sliding {
         }
     }
 
-    /// Lets what is counted grow or shrink from `before` to the present limit, rounded up in sum, and so that what
-    /// is rounded up leaves last.
+    /// Scales the counts in proportion from a limit of `before` to the present one. The sum of the newest counts is
+    /// rounded up at each count, so what rounding adds leaves last.
     fn scale(&mut self, before: u64) {
         let (mut sum, mut scaled) = (0, 0);
         for (_, permits) in self.admitted.iter_mut().rev() {

@@ -1,5 +1,5 @@
-//! The limiter against an oracle that remembers every admission and, asked about an instant, looks through all of
-//! them. It is written without looking at the books, and knows nothing of remainders, levels or lines.
+//! The limiter against an oracle that remembers every admission, and looks through all of them when asked about an
+//! instant. The oracle is written without looking at the books, and knows nothing of remainders, levels or lines.
 
 mod family;
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const MILLI: u64 = 1_000_000;
 
-/// Whether `rule` lets `permits` in at `at`, after what is in `log`, in the order of time.
+/// Whether `rule` lets `permits` in at `at`, after the admissions in `log`, which are in the order of time.
 fn allows(rule: &Rule, log: &[(u64, u64)], at: u64, permits: u64) -> bool {
     let sum = |counts: &dyn Fn(u64) -> bool| -> u64 {
         log.iter().filter(|(then, _)| counts(*then)).map(|(_, permits)| permits).sum()
@@ -28,7 +28,8 @@ fn allows(rule: &Rule, log: &[(u64, u64)], at: u64, permits: u64) -> bool {
             sum(&|then| then + window > at) + permits <= rule.limit()
         }
         // As the textbook has it: each permit moves the time at which the next is due by an interval, and a call may
-        // come so much too early as the burst says. In 1/refill of a nanosecond, which makes every interval whole.
+        // come too early by as many intervals as the burst says. Times are in 1/refill of a nanosecond, which makes
+        // every interval whole.
         Rule::LeakyBucket(rule) => {
             let (interval, refill) = (u128::from(nanos(rule.per())), u128::from(rule.refill()));
             let mut due = 0;
@@ -51,7 +52,8 @@ fn allows(rule: &Rule, log: &[(u64, u64)], at: u64, permits: u64) -> bool {
     }
 }
 
-/// In parts of a permit: what comes in a nanosecond is `refill` of `per`, or all of it at once when `per` is over.
+/// Whether the bucket lets `permits` in, counted in parts of a permit. `refill` parts of `per` come in each nanosecond,
+/// or all of them at once when `per` is over.
 fn bucket_allows(rule: &TokenBucket, log: &[(u64, u64)], at: u64, permits: u64) -> bool {
     let per = i128::from(nanos(rule.per()));
     let (brim, debt) = (i128::from(rule.capacity()) * per, i128::from(rule.debt()) * per);
@@ -62,7 +64,7 @@ fn bucket_allows(rule: &TokenBucket, log: &[(u64, u64)], at: u64, permits: u64) 
     };
     let (mut parts, mut last) = (i128::from(rule.initial()) * per, START);
     for &(then, permits) in log.iter().chain([&(at, permits)]) {
-        // An interval is one refill after the other: what flows over at one is no part of the next.
+        // An interval is one refill after the other: what overflows at one refill is no part of the next.
         parts = brim.min(parts + came(then) - came(last));
         let left = parts - i128::from(permits) * per;
         if permits > 0 && (parts < per || left < -debt) {
@@ -88,7 +90,8 @@ enum Step {
     Peek(u64),
 }
 
-/// Checks that `wait` from `now` is the first instant at which `permits` would be let in behind all in `log`.
+/// Checks that `wait` from `now` is the first instant at which `permits` would be let in behind all admissions in
+/// `log`.
 fn check_turn(rules: &[Rule], log: &[(u64, u64)], now: u64, wait: Duration, permits: u64) {
     if permits == 0 {
         assert_eq!(wait, Duration::ZERO, "a probe does not wait");
@@ -229,8 +232,8 @@ proptest! {
         check(&[one, other, third], steps);
     }
 
-    /// What is given back at once might never have been taken. (A sliding window cannot tell it from what was taken
-    /// before, and lets that go which would have left first.)
+    /// Permits given back at once leave the books as if they had never been taken. (A sliding window cannot tell them
+    /// from permits taken before, and lets those go that would have left first.)
     #[test]
     fn a_refund_at_once_leaves_no_trace(
         rules in prop::collection::vec(prop_oneof![fixed(), bucket()], 1..3), steps in steps(),
@@ -297,7 +300,7 @@ fn a_refund_serves_those_that_wait_sooner_and_new_rules_may_make_them_give_up() 
     limiter.try_acquire(at(0), 3);
     assert_eq!(limiter.acquire(at(10), 2, Some(ns(90))).verdict, Verdict::Served(ns(90)));
     assert_eq!(limiter.acquire(at(10), 1, Some(ns(90))).verdict, Verdict::Served(ns(90)));
-    // Two of three come back: the first that waits takes them, the second still waits until 100.
+    // Two of three come back: the first call that waits takes them, the second still waits until 100.
     assert_eq!(limiter.refund(at(20), 2), Outcome { verdict: AT_ONCE, remaining: 0 });
     let served: Vec<u64> = limiter.admitted().map(|admission| admission.at.as_nanos()).collect();
     assert_eq!(served, [0, 20]);
@@ -422,7 +425,7 @@ fn a_topped_up_bucket_gains_nothing_until_it_has_room() {
     assert_eq!(limiter.peek(at(9_000), 0).remaining, 10, "what it was topped up with was spent");
 }
 
-/// The bug: each rule was asked on its own, and one of them was ready by a top-up that was over when the other was.
+/// The bug: each rule was asked on its own, and one was ready by a top-up that was over when the other was ready.
 #[test]
 fn rules_are_ready_when_all_of_them_are_at_one_instant() {
     let bucket = TokenBucket::try_new(10, 1, ns(13), 10).expect("valid");

@@ -1,10 +1,10 @@
-//! What an allocator does with a store that it shares: a machine that says which call of the store comes next, and is told what
-//! came of it. It decides what to read, what to write and what to believe. A shell carries the calls; a simulator carries the
-//! same calls through virtual time.
+//! The allocator's side of a shared store: a machine that says which call of the store comes next, and is told its
+//! outcome. It decides what to read, what to write and what to believe. A shell carries the calls; a simulator carries
+//! the same calls through virtual time.
 //!
-//! A job is begun by [`Member::ask`], [`Member::sign`] or [`Member::leave`], and goes on by [`Member::on_answer`] until it is
-//! [`Next::Done`]. There is one job at a time: one that begins while another is not over takes its place. A job that is given up
-//! leaves nothing behind that is believed later.
+//! A job is begun by [`Member::ask`], [`Member::sign`] or [`Member::leave`], and goes on by [`Member::on_answer`] until
+//! it is [`Next::Done`]. There is one job at a time: a new job takes the place of one that is not over. A job that is
+//! given up leaves nothing behind that is believed later.
 
 mod ask;
 mod contention;
@@ -30,36 +30,36 @@ use sweep::Sweep;
 
 pub use notice::{MemberError, Notice};
 
-/// How often another allocator may be faster, in one exchange or with one head.
+/// Tries in one exchange or with one head, while other allocators are faster.
 const TRIES: u32 = 6;
 
-/// For so long after it wrote the head an allocator lends by it, where the store is several servers. Another allocator may have
-/// found a loss at a server that this one does not ask.
+/// How long an allocator lends by a head after it wrote that head, where the store is several servers. Another
+/// allocator may have found a loss at a server that this one does not ask.
 const HEAD_HOLDS: Duration = Duration::from_secs(1);
 
-/// So much later than it was found counts a loss there: no allocator lends by the head of before any more, though the clock of that
-/// allocator may be slow by a tenth, and the store's fast by as much.
+/// How much later than it was found a loss there is dated. By then no allocator lends by the head of before, though its
+/// clock may be slow by a tenth, and the store's fast by as much.
 const LOSS_LATER: Duration = Duration::from_millis(1_250);
 
-/// A call of a store. The shell splits one that is larger than a store takes, in order.
+/// A call of a store. The shell splits a call that is larger than a store takes, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// What its clock shows.
+    /// Reads the store's clock.
     Time,
-    /// The cells of these names, and the timeline that they are on. The last is read last.
+    /// Loads the cells of these names, the last one last, and the timeline that they are on.
     Load(Vec<String>),
-    /// These swaps, if it is on this timeline.
+    /// Does these swaps, if the store is on this timeline.
     Swap(Timeline, Vec<Swap>),
 }
 
-/// What a store answers to a [`Call`] of the same kind.
+/// The answer of a store to a [`Call`] of the same kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// What its clock showed.
+    /// The time that its clock showed.
     Time(Moment),
-    /// The cells, in the order of the names.
+    /// The timeline, and the cells in the order of the names.
     Loaded(Timeline, Vec<Option<Cell>>),
-    /// What came of the swaps, in their order.
+    /// The outcomes of the swaps, in their order.
     Swapped(Vec<Swapped>),
 }
 
@@ -68,46 +68,48 @@ pub enum Said {
 pub enum Next {
     /// This call of the store, and [`Member::on_answer`] with its answer.
     Call(Call),
-    /// Nothing: the job is over. What came of each ask of [`Host::asks`], in their order; empty for other jobs. `None`: others
-    /// were faster all the time, or the configuration knows no such root.
+    /// Nothing: the job is over. The outcome of each ask of [`Host::asks`], in their order; empty for other jobs. It is
+    /// `None` if other allocators were faster each time, or the configuration has no such root.
     Done(Result<Vec<Option<Result<Reply, RootError>>>, MemberError>),
 }
 
 /// What a [`Member`] knows and does through the allocator that it belongs to.
 pub trait Host {
-    /// A number that no other call has drawn or will draw.
+    /// Draws a number that no other call has drawn or will draw.
     fn draw(&mut self) -> u64;
-    /// The calendar, as the clock of the machine shows it.
+    /// Returns the calendar, as the clock of the machine shows it.
     fn wall(&self) -> Moment;
     /// Whether an operator said that no allocator has lent anything yet.
     fn is_fresh(&self) -> bool;
-    /// What to ask roots in the exchange that was begun by [`Member::ask`]; `None` where the configuration has no such root.
+    /// Returns what to ask roots in the exchange begun by [`Member::ask`]; `None` where the configuration has no such
+    /// root.
     fn asks(&mut self) -> Vec<Option<RootAsk>>;
-    /// What operators have suspended, as far as is known.
+    /// Returns what operators have suspended, as far as is known.
     fn suspensions(&self) -> Suspensions;
-    /// The newest configuration that is known, and by it the limits that are below others, each with the one above.
+    /// Returns the version of the newest configuration that is known, and its limits that are below others, each with
+    /// the one above.
     fn configuration(&self) -> (Version, BTreeMap<String, String>);
-    /// The limits that operators have put and removed, as far as is known.
+    /// Returns the limits that operators have put and removed, as far as is known.
     fn overrides(&self) -> LimitOverrides;
-    /// Goes by the overrides that the store has, where they are newer.
+    /// Goes by the overrides `there` in the store, where they are newer.
     fn follow_overrides(&mut self, there: &LimitOverrides);
-    /// Goes by the suspensions that the store has, when it is `there` on its clock.
+    /// Goes by the `suspensions` in the store, whose clock shows `there`.
     fn follow_suspensions(&mut self, suspensions: &Suspensions, there: Moment);
-    /// Lends nothing more of what is leased from the store until that answers again.
+    /// Lends nothing more of what is leased from the store until the store answers again.
     fn hold_back(&mut self);
-    /// Tells an operator.
+    /// Tells operators and metrics.
     fn tell(&mut self, notice: Notice);
 }
 
-/// An allocator as one of those that share a store.
+/// One of the allocators that share a store.
 #[derive(Debug)]
 pub struct Member {
     signer: Signer,
     /// What is known of the time of the store, in the era that is known.
     clock: RootClock,
-    /// What is known of that where the store has no clock.
+    /// What is known of the keeper of the time, where the store has no clock.
     timekeeping: Option<Timekeeping>,
-    /// Which clock is wrong if that does not fit.
+    /// Finds out which clock is wrong if the time does not fit.
     watch: Watch,
     era: Option<u64>,
     /// Whether another allocator had written to the store, as far as this one has read.
@@ -115,13 +117,13 @@ pub struct Member {
     /// Whether the clock of the store was found to have been set.
     has_stepped: bool,
     head: Option<(Cell, Head)>,
-    /// When it sent the last swap of the head that was done, on the own clock.
+    /// When the last swap of the head that was done was sent, on the own clock.
     wrote_head: Moment,
-    /// Whether a swap of a root may miss what was lost elsewhere in the store.
+    /// Whether the store is several servers, so that a swap of a root may miss what was lost elsewhere.
     is_on_several: bool,
-    /// What is in cells, as far as this allocator knows.
+    /// The content of the cells of roots, as far as this allocator knows.
     known: BTreeMap<String, Cell>,
-    /// When the head was signed last, on the own clock, and how often in a row that has failed.
+    /// When a signature last succeeded or failed, on the own clock. `failed` counts failures in a row.
     signed: Moment,
     failed: u32,
     /// When this allocator last read the overrides, and in which life of the head.
@@ -135,7 +137,7 @@ pub struct Member {
     tries: u32,
 }
 
-/// What is being done.
+/// The job in progress.
 #[derive(Clone, Copy, Debug)]
 enum Job {
     Ask { rtt: Duration, seq: u64 },
@@ -143,28 +145,29 @@ enum Job {
     Leave,
 }
 
-/// Which answer is awaited, and what it is for.
+/// The answer that is awaited, and what it is for.
 #[derive(Debug)]
 enum Step {
     Nothing,
-    /// The time, which was asked for at that instant on the own clock.
+    /// The time, asked for at this instant on the own clock.
     Time(Moment, AfterTime),
-    /// The cell of the time, which was read first at the first instant, and is read since the second.
+    /// The cell of the time. The first read began at the first instant, this one at the second.
     LoadStamp(Moment, Moment, AfterTime),
-    /// It becomes this allocator's, since the second instant.
+    /// The cell of the time becomes this allocator's stamp. The first read began at the first instant, the swap at the
+    /// second.
     SwapStamp(Moment, Moment, AfterTime),
     /// The head, to go by it.
     LoadHead,
-    /// The head, by an allocator that leaves.
+    /// The head, to take the name of this allocator off it.
     LoadToLeave,
-    /// The head becomes this one. In doubt it is not gone by, even then.
+    /// The head becomes this one. An allocator that is in doubt does not go by it even then.
     SwapHead {
         next: Cell,
         head: Box<Head>,
         is_in_doubt: bool,
         sent: Moment,
     },
-    /// The overrides, before this head is gone by. That began at the instant.
+    /// The overrides, before the allocator goes by this head. The look at them began at the instant.
     LoadOverrides(Cell, Box<Head>, Moment),
     SwapOverrides(Cell, Box<Head>, Moment),
     /// Roots that are not known, and the head after them.
@@ -172,13 +175,13 @@ enum Step {
         names: Vec<String>,
         asks: Vec<Option<RootAsk>>,
     },
-    /// Roots become what they would be after the asks. That began at the instant.
+    /// Roots become what they are after the asks. The call began at the instant.
     SwapRoots {
         exchange: Box<Exchange>,
         places: Vec<bool>,
         began: Moment,
     },
-    /// The head again, for roots were made.
+    /// The head again, because roots were made.
     CheckHead {
         exchange: Box<Exchange>,
         places: Vec<bool>,
@@ -192,15 +195,15 @@ enum Step {
 enum AfterTime {
     LoadHead,
     SignHead,
-    /// The store was on another timeline than the one whose time was known.
+    /// Goes on with the head that was found on another timeline than the one whose time was known.
     Read(Found),
-    /// Its head was of another era.
+    /// Judges the head that was found, which is of another era.
     Judge(Found, Box<Head>),
 }
 
 impl Member {
-    /// One that knows nothing yet of a store whose time comes from `source`. It is called `node`, and its clock and the store's may
-    /// each be off by `drift_ppm`.
+    /// Creates a member that knows nothing yet of its store, whose time comes from `source`. The allocator is called
+    /// `node`, and its clock and the store's may each be off by `drift_ppm`.
     pub fn new(node: String, drift_ppm: u32, source: TimeSource) -> Self {
         Member {
             signer: Signer { session: 0, node },
@@ -225,14 +228,16 @@ impl Member {
         }
     }
 
-    /// The same of a store that is several servers, as a cluster is. Each of them can lose what it has, and a swap notices that of
-    /// its own server alone. So this one lends by a head only for a second after it wrote that.
+    /// Returns the member of a store that is several servers, as a cluster is. Each server can lose what it has, and a
+    /// swap notices a loss of its own server alone. So this member lends by a head only for a second after it wrote
+    /// that head.
     pub fn on_several_servers(mut self) -> Self {
         self.is_on_several = true;
         self
     }
 
-    /// Begins an exchange: the `seq`-th of `session`, whose nodes are `rtt` away. What it asks is [`Host::asks`].
+    /// Begins the `seq`-th exchange of `session`, whose farthest nodes are `rtt` away from the store. [`Host::asks`]
+    /// says what it asks.
     pub fn ask(&mut self, session: u64, seq: u64, rtt: Duration, now: Moment, host: &mut impl Host) -> Next {
         self.begin(session, Job::Ask { rtt, seq }, now);
         match self.head.is_some() && self.head_holds(now) {
@@ -241,7 +246,7 @@ impl Member {
         }
     }
 
-    /// Says that the allocator is there, if it is time to: `None` if it is not. Roots of no use are taken away with it.
+    /// Signs the head, if it is time to; returns `None` if it is not. Also takes away roots that are of no use.
     pub fn sign(&mut self, session: u64, now: Moment, host: &mut impl Host) -> Option<Next> {
         if now < self.signs_next() {
             return None;
@@ -253,15 +258,15 @@ impl Member {
         })
     }
 
-    /// When it is time to sign, on the own clock. A follower of a keeper reads the time as it signs, so it does that when the next
-    /// stamp is expected.
+    /// Returns when it is time to sign, on the own clock. A follower of a keeper reads the time as it signs, so it
+    /// signs when the next stamp is expected.
     pub fn signs_next(&self) -> Moment {
         let stamp = self.timekeeping.as_ref().and_then(|time| time.next_read(&self.clock, self.signed));
         let (least, most) = (self.signed + SIGN_EVERY / 2, self.signed + SIGN_EVERY * 3 / 2);
         stamp.map_or(self.signed + SIGN_EVERY, |stamp| stamp.clamp(least, most))
     }
 
-    /// The store answered, or did not, by `now`.
+    /// Takes the answer of the store, or its failure, at `now`. Returns what the job needs next.
     pub fn on_answer(&mut self, said: Result<Said, CellsError>, now: Moment, host: &mut impl Host) -> Next {
         let step = mem::replace(&mut self.step, Step::Nothing);
         let said = match said {
@@ -316,7 +321,7 @@ impl Member {
         }
     }
 
-    /// The job is given up: no answer comes any more, or it would be too late.
+    /// Gives up the job: no answer comes any more, or it would be too late.
     pub fn give_up(&mut self, now: Moment) {
         let step = mem::replace(&mut self.step, Step::Nothing);
         if let Step::SwapStamp(..) = step {
@@ -328,42 +333,42 @@ impl Member {
         self.forget();
     }
 
-    /// The time of the store at `local` on the own clock, or a little before it, if that is known.
+    /// Returns the time of the store at `local` on the own clock, or a little before it, if that is known.
     pub fn time(&self, local: Moment) -> Option<Moment> {
         self.clock.now(local)
     }
 
-    /// The latest time that another allocator may take it to be at `local` on the own clock, if that is known.
+    /// Returns the latest time that another allocator may take it to be at `local` on the own clock, if that is known.
     pub fn latest(&self, local: Moment) -> Option<Moment> {
         self.clock.latest(local)
     }
 
-    /// The head that it goes by.
+    /// Returns the head that it goes by.
     pub fn head(&self) -> Option<&Head> {
         self.head.as_ref().map(|(_, head)| head)
     }
 
-    /// The server whose time it goes by.
+    /// Returns the timeline of the server whose time it goes by.
     pub fn timeline(&self) -> Option<&Timeline> {
         self.clock.timeline()
     }
 
-    /// When it signed last, on the own clock.
+    /// Returns when its last signature succeeded or failed, on the own clock.
     pub fn signed(&self) -> Moment {
         self.signed
     }
 
-    /// How many signatures in a row came to nothing.
+    /// Returns how many signatures in a row have failed.
     pub fn failed(&self) -> u32 {
         self.failed
     }
 
-    /// Whether the head that is known can still be lent by.
+    /// Whether the allocator may still lend by the head that it knows.
     fn head_holds(&self, now: Moment) -> bool {
         !self.is_on_several || now.since(self.wrote_head) < HEAD_HOLDS
     }
 
-    /// Begins a job; the one before is given up, if it was not over.
+    /// Begins a job, and gives up the one before if it was not over.
     fn begin(&mut self, session: u64, job: Job, now: Moment) {
         if !matches!(self.step, Step::Nothing) {
             self.give_up(now);
@@ -376,7 +381,7 @@ impl Member {
         Next::Call(call)
     }
 
-    /// The head is known, and what it says is followed.
+    /// Goes on with the job, now that the head is known and what it says is followed.
     fn goes_by_head(&mut self, now: Moment, host: &mut impl Host) -> Next {
         match self.job {
             Job::Ask { .. } => self.ask_roots(now, host),
@@ -388,7 +393,7 @@ impl Member {
         }
     }
 
-    /// The job is over, and has come to nothing.
+    /// Ends the job with an error.
     fn fail(&mut self, error: MemberError, now: Moment) -> Next {
         if matches!(self.job, Job::Sign) {
             (self.signed, self.failed) = (now, self.failed.saturating_add(1));
@@ -397,10 +402,10 @@ impl Member {
         Next::Done(Err(error))
     }
 
-    /// The store did not answer the call of `step`.
+    /// Handles the failure of the call of `step`.
     fn failed_at(&mut self, step: Step, error: CellsError, now: Moment, host: &mut impl Host) -> Next {
         if let Step::LoadIdle(sweep) | Step::SwapIdle(sweep) = step {
-            // What is signed is signed.
+            // The head is signed all the same.
             self.keep_all_idle(sweep, now);
             (self.signed, self.head) = (now, None);
             return Next::Done(Ok(vec![]));
@@ -414,7 +419,7 @@ impl Member {
         self.fail(error.into(), now)
     }
 
-    /// What was on its way may be there, or another store.
+    /// Forgets cells and head: a call on its way may have changed them, or it is another store.
     fn forget(&mut self) {
         self.known.clear();
         self.head = None;

@@ -50,7 +50,7 @@ fn holder(who: u64) -> Holder {
     Holder { id: SessionId(who), share: Share::EVEN, rtt: Duration::from_millis(1) }
 }
 
-/// A store, and what all know of it.
+/// A store, and what all allocators know of it.
 struct World {
     table: Table,
     head: Head,
@@ -136,7 +136,7 @@ fn who_is_slower_is_lent_what_is_left() {
     assert!(first.permits + rest <= 100 && pool.view(millis(0)).books.outstanding <= 100);
 }
 
-/// The bug: two allocators found no root. One made it and was lent of it, the store was emptied, and the other one made it anew.
+/// The bug: two allocators found no root. One made it and was lent of it, the store was emptied, and the other made it.
 #[test]
 fn a_root_that_is_made_is_not_believed_where_the_store_was_emptied_before() {
     let (mut world, spec) = (World::new(true), spec(100, 1));
@@ -149,11 +149,11 @@ fn a_root_that_is_made_is_not_believed_where_the_store_was_emptied_before() {
     slow.is_emptied();
     let answer = slow.finish(millis(0)).remove(0);
     assert_eq!((answer.cell, answer.answer), (None, Some(Err(RootError::Gone))));
-    // The head that is made then does not vouch for it, either: it knows nothing of what the first one was lent.
+    // The head that is made then does not vouch for it either: it knows nothing of what the first allocator was lent.
     world.head = Head::begin(2, &Timeline::new("a"), millis(10), false);
     let answer = world.ask(3, 1, 20, &spec, wants(10)).answer.expect("no race was lost").expect("good");
     assert_eq!(answer.answer.permits(), 0, "it waits until what was lent is over");
-    // One that was there is swapped by its version.
+    // A root that was there is swapped by its version.
     let mut world = World::new(true);
     world.lent(2, 1, 0, &spec, wants(10));
     let mut known = world.exchange(1, 1, &spec, wants(10), world.cell());
@@ -176,7 +176,7 @@ fn a_lease_is_told_to_end_sooner_than_the_root_takes_it_to() {
     assert_eq!(out(ends + 15), 0);
 }
 
-/// What an allocator says last of a limit that was removed there, while others go on with it.
+/// The last asks of an allocator for a limit that was removed there, while others go on with it.
 #[test]
 fn an_allocator_whose_limit_was_removed_gives_back_and_neither_makes_nor_changes_a_root() {
     let mut world = World::new(true);
@@ -211,14 +211,14 @@ fn a_bucket_refills_from_when_the_store_had_heard_of_the_permit_for_sure() {
     world.clock.on_answer(millis(12), millis(12), millis(20)).expect("the first");
     let spent = Ask { spent_total: 1, ..wants(1) };
     assert_eq!(world.lent(1, 2, 20, &spec, spent).permits, 0);
-    // It was 12 to 20, so that is over at 1,020: by the clock of an allocator that knows the time there.
+    // The time was 12 to 20, so the refill comes at 1,020, by the clock of an allocator that knows the time.
     world.clock = RootClock::new(0, TimeSource::Store);
     world.clock.on_answer(millis(1_019), millis(1_019), millis(1_019)).expect("the first");
     assert_eq!(world.lent(1, 3, 1_019, &spec, spent).permits, 0);
     assert_eq!(world.lent(1, 4, 1_020, &spec, spent).permits, 1);
 }
 
-/// An allocator that heard the store's clock before knows if it was set. An allocator that did not goes by the last signature.
+/// An allocator that heard the store's clock before knows whether it was set. Any other goes by the last signature.
 #[test]
 fn an_era_is_gone_by_at_first_only_if_an_allocator_has_just_signed_it() {
     let mut head = Head::begin(1, &Timeline::new("a"), millis(0), true);
@@ -231,7 +231,7 @@ fn an_era_is_gone_by_at_first_only_if_an_allocator_has_just_signed_it() {
     }
 }
 
-/// Stores have heads that earlier versions wrote; those have no stamps.
+/// Stores have heads of earlier versions, which have no stamps.
 #[test]
 fn a_head_names_its_suspensions_as_it_always_did() {
     let mut head = Head::begin(1, &Timeline::new("a"), millis(0), true);
@@ -330,7 +330,7 @@ fn other_rules_under_the_same_version_are_not_gone_by_and_are_told_of() {
     assert!(!world.ask(1, 2, 5, &old, wants(1)).is_contested, "and a lower one follows");
 }
 
-/// Two files of one version, and in between an operator: an allocator that has not heard of that follows all the same.
+/// An operator decides between two files. An allocator that has not heard of the decision follows all the same.
 #[test]
 fn what_was_put_over_the_api_holds_until_a_newer_file_says_otherwise() {
     let (mut world, file) = (World::new(true), spec(100, 1));
@@ -354,7 +354,7 @@ fn what_was_put_over_the_api_holds_until_a_newer_file_says_otherwise() {
     assert_eq!(ceiling(1, 5, 35, &put(50, 2, 3)), (40, true), "which of these is newer is unknown");
 }
 
-/// Allocators that know only files wrote a number, and leave alone what they cannot read.
+/// Allocators that know only files write the version as a number, and leave alone what they cannot read.
 #[test]
 fn a_root_that_goes_by_a_file_is_written_as_it_always_was() {
     let mut world = World::new(true);
@@ -373,7 +373,7 @@ fn a_root_that_goes_by_a_file_is_written_as_it_always_was() {
 fn a_root_that_no_store_would_keep_lends_nothing() {
     let (mut world, spec) = (World::new(true), crowded(1_000_000, 1, 10_000));
     assert!(world.ask(1, 1, 0, &spec, wants(1)).answer.is_some());
-    // Nine thousand sessions that hold nothing yet. To ask for each would take a minute, for each ask looks at all of them.
+    // Nine thousand sessions that hold nothing yet. To ask for each takes a minute: each ask looks at all of them.
     let mut root: Value = serde_json::from_slice(&world.cell().expect("it is in use").value).expect("JSON");
     let sessions = root.pointer_mut("/pool/lessees").and_then(Value::as_array_mut).expect("sessions");
     let mut other = sessions[0].clone();
@@ -413,7 +413,7 @@ fn a_head_is_read_as_it_was_written_and_nothing_else_is() {
     assert!(Head::read(b"{}").is_err());
     let newer = String::from_utf8(head.write()).expect("text").replace("\"format\":1", "\"format\":2");
     assert!(Head::read(newer.as_bytes()).is_err_and(|why| why.contains("format 2")));
-    // What knew neither of both, knew of the first file at most.
+    // An allocator that knew of neither field knew the first file at most.
     head.keep_newest(Version::of_file(1));
     let before = String::from_utf8(head.write()).expect("text");
     assert!(!before.contains("newest"), "{before}");

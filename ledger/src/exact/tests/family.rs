@@ -1,4 +1,4 @@
-//! Pools above each other against the same oracle: one log for each pool, and all of them must allow what is charged to
+//! Pools above each other against the same oracle. Each pool has a log, and all of them must allow what is charged to
 //! all of them.
 
 use super::*;
@@ -30,13 +30,14 @@ impl Tree {
         chain.iter().all(|&pool| allows(&self.rules[pool], &self.logs[pool], at, permits))
     }
 
-    /// When the last of those that share a pool with `chain` is served, or `now`.
+    /// Returns when the last call that shares a pool with `chain` is served, or `now`.
     fn tail(&self, chain: &[usize], now: u64) -> u64 {
         let last = |&pool: &usize| self.logs[pool].last().map(|&(at, _)| at);
         chain.iter().filter_map(last).max().map_or(now, |at| at.max(now))
     }
 
-    /// Checks that `wait` from `now` is the first instant at which all of `chain` let `permits` in, behind all others.
+    /// Checks that `wait` from `now` is the first instant at which all pools of `chain` let `permits` in, behind all
+    /// other calls.
     fn check_turn(&self, chain: &[usize], now: u64, wait: Duration, permits: u64) {
         if permits == 0 {
             assert_eq!(wait, Duration::ZERO, "a probe does not wait");
@@ -109,7 +110,7 @@ proptest! {
                 Step::Try(_) | Step::Acquire(..) | Step::Peek(_) => tree.step(now, pool, step),
             }
         }
-        // Each is admitted when it was told, and charged from then on.
+        // Each call is admitted when it was told, and charged from then on.
         tree.family.run_out();
         let mut admitted: Vec<(u64, u64)> = tree.family.admitted()
             .map(|(_, admission)| (admission.at.as_nanos(), admission.permits)).collect();

@@ -1,5 +1,5 @@
-//! An exchange with roots: those that are not known are read, all are asked, and what they would be is written until no other
-//! allocator was faster.
+//! An exchange with roots. Roots that are not known are read, and all are asked. Their new values are written until no
+//! other allocator was faster.
 
 use super::{Call, Host, Job, Member, MemberError, Next, Notice, Step, TRIES};
 use crate::cells::{Cell, Swapped};
@@ -9,11 +9,11 @@ use crate::share::Share;
 use lessor_protocol::Moment;
 use std::time::Duration;
 
-/// Cells that are remembered from one exchange to the next, so that they need not be read before they are written.
+/// Most cells that are remembered from one exchange to the next, so that they need not be read before they are written.
 const REMEMBERED_MAX: usize = 4_096;
 
 impl Member {
-    /// The head is known: asks what the allocator wants to know.
+    /// Asks roots, now that the head is known. Roots that are not known are loaded first.
     pub(super) fn ask_roots(&mut self, now: Moment, host: &mut impl Host) -> Next {
         let asks = host.asks();
         let unknown =
@@ -22,13 +22,13 @@ impl Member {
         if names.is_empty() {
             return self.begin_exchange(asks, now, host);
         }
-        // Read after them: a root that is not there is new only where the head is what it was.
+        // The head is read after the roots: a root that is not there is new only where the head is what it was.
         names.push(HEAD.to_owned());
         let call = Call::Load(names.clone());
         self.call(Step::LoadRoots { names, asks }, call)
     }
 
-    /// These were in the cells of `names`.
+    /// Takes the content of the cells of `names`, and begins the exchange.
     pub(super) fn roots_loaded(
         &mut self,
         names: Vec<String>,
@@ -57,7 +57,7 @@ impl Member {
         self.try_swaps(Box::new(Exchange::new(holder, seq, asks)), places, now, host)
     }
 
-    /// Writes what the roots would be, unless that was tried often enough.
+    /// Writes what the roots are after the asks, unless that was tried often enough.
     fn try_swaps(
         &mut self,
         mut exchange: Box<Exchange>,
@@ -87,7 +87,7 @@ impl Member {
         }
     }
 
-    /// What came of the swaps, which took so long.
+    /// Takes the outcomes of the swaps, and how long their call `took`.
     pub(super) fn roots_swapped(
         &mut self,
         mut exchange: Box<Exchange>,
@@ -103,7 +103,7 @@ impl Member {
         self.try_swaps(exchange, places, now, host)
     }
 
-    /// The exchange is over.
+    /// Ends the exchange, and remembers the cells.
     pub(super) fn finish_asks(
         &mut self,
         exchange: Exchange,

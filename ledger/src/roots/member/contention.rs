@@ -1,33 +1,33 @@
-//! How long it takes until a root is swapped of which other allocators are often faster. An allocator tells roots that it is as far away
-//! as that: its leases last longer then, it asks for more at once, and so all of them ask less often.
+//! How long it takes to swap roots for which other allocators are often faster. An allocator tells roots that it is
+//! that far away. Then its leases last longer, it asks for more at once, and all allocators ask less often.
 
 use lessor_protocol::Moment;
 use std::time::Duration;
 
-/// The part by which each exchange counts.
+/// Inverse weight of one exchange in the average.
 const PART: u32 = 8;
 
-/// The longest that is told: a term is four times as long, and no term is longer than two seconds.
+/// Longest distance that is told: a term is four times as long, and no term is longer than two seconds.
 const MOST: Duration = Duration::from_millis(500);
 
-/// What an allocator has found out about that.
+/// What an allocator has found out about swaps of roots.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Contention {
-    /// Since when it asks, in vain so far.
+    /// Since when it has asked without success.
     since: Option<Moment>,
-    /// How long it took lately.
+    /// How long it took lately to swap roots, on average.
     learnt: Duration,
 }
 
 impl Contention {
-    /// An exchange begins with a store that is `rtt` away. How far away its roots are: as long as it takes to swap them, if that is
-    /// longer.
+    /// Begins an exchange with roots that are `rtt` away. Returns how far away to say that they are: as long as it
+    /// takes to swap them, if that is longer.
     pub(super) fn begins(&mut self, now: Moment, rtt: Duration) -> Duration {
         self.since.get_or_insert(now);
         rtt.max(self.learnt)
     }
 
-    /// It ends, and its roots are swapped, or others were faster each time.
+    /// Ends an exchange. It `is_done` if its roots are swapped; otherwise other allocators were faster each time.
     pub(super) fn ends(&mut self, now: Moment, is_done: bool) {
         if is_done && let Some(since) = self.since.take() {
             self.learnt = self.learnt - self.learnt / PART + now.since(since).min(MOST) / PART;
@@ -45,7 +45,7 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(2);
 
-    /// An exchange that takes from one millisecond to another. How far away it says that roots are.
+    /// Runs an exchange between two instants in milliseconds. Returns how far away it says that roots are.
     fn exchange(contention: &mut Contention, from: u64, to: u64, is_done: bool) -> Duration {
         let told = contention.begins(at(from), RTT);
         contention.ends(at(to), is_done);

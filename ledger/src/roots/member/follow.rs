@@ -1,4 +1,5 @@
-//! What operators have decided at any allocator is followed from the store. A store that lost it is told again.
+//! Follows what operators have decided at any allocator, as the store has it. A store that lost a decision is told
+//! again.
 
 use super::{Call, Host, Member, MemberError, Next, Notice, Step};
 use crate::cells::{Cell, Swap};
@@ -12,10 +13,10 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 impl Member {
-    /// Goes by what operators have decided, before anything is lent by `head`. After an error nothing is.
+    /// Goes by what operators have decided, before anything is lent by `head`. After an error nothing is lent.
     pub(super) fn follow(&mut self, cell: Cell, head: Head, now: Moment, host: &mut impl Host) -> Next {
         let is_known = host.configuration().0.serial >= head.newest().serial;
-        // Of another life: the store may know less than it did.
+        // In another life of the head the store may know less than it did.
         let is_seen =
             self.looked.is_some_and(|(looked, life)| life == head.life() && now < looked + LOOK_EVERY);
         match is_known && is_seen {
@@ -27,7 +28,7 @@ impl Member {
         }
     }
 
-    /// Goes by the overrides that the store has. If the store knows less, it is told.
+    /// Goes by the overrides in the store. If the store knows less than this allocator, it is told.
     pub(super) fn on_overrides(
         &mut self,
         cell: Cell,
@@ -60,7 +61,7 @@ impl Member {
         self.call(Step::SwapOverrides(cell, head, began), Call::Swap(timeline, vec![swap]))
     }
 
-    /// The overrides are followed. They were read from `began` on.
+    /// Goes by `head`, now that the overrides are followed. They were read from `began` on.
     pub(super) fn follow_head(
         &mut self,
         cell: Cell,

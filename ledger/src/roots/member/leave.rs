@@ -1,4 +1,4 @@
-//! The last thing that an allocator says: that it is not there any more.
+//! Leaves the store: an allocator that stops takes its name off the head.
 
 use super::{Call, Host, Job, Member, Next, Step, TRIES};
 use crate::cells::{Cell, Timeline};
@@ -6,7 +6,8 @@ use crate::roots::{HEAD, Head};
 use lessor_protocol::Moment;
 
 impl Member {
-    /// Says that the allocator is not there any more: `None` if it never was. Others that do not hear of it see that it does not sign.
+    /// Takes the allocator's name off the head; returns `None` if it was never there. Allocators that do not see that
+    /// in the head see that it does not sign.
     pub fn leave(&mut self, now: Moment, host: &mut impl Host) -> Option<Next> {
         self.begin(self.signer.session, Job::Leave, now);
         self.era?;
@@ -28,7 +29,8 @@ impl Member {
         self.call(Step::LoadToLeave, Call::Load(vec![HEAD.to_owned()]))
     }
 
-    /// This is in the cell of the head. A head of another timeline is left to those that go on by it.
+    /// Takes the content of the cell of the head. A head of another timeline is left to the allocators that go on by
+    /// it.
     pub(super) fn leave_head(
         &mut self,
         timeline: &Timeline,

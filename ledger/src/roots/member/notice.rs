@@ -1,35 +1,35 @@
-//! What a member tells: why a job came to nothing, and what an operator or a metric hears of.
+//! What a member tells: why a job failed, and what an operator or a metric hears of.
 
 use super::HEAD_HOLDS;
 use crate::cells::{CellsError, Timeline};
 use crate::roots::RootError;
 use std::time::Duration;
 
-/// Why a job came to nothing.
+/// Why a job failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemberError {
-    /// The store does not answer, or not well. Whether it did what it was told is not known.
+    /// The store does not answer, or answers with an error. Whether it did what it was told is not known.
     #[error(transparent)]
     Store(#[from] CellsError),
     /// The time of the store is not known well enough.
     #[error(transparent)]
     Time(RootError),
-    /// Which clock is wrong is not known.
+    /// It is not known which clock is wrong.
     #[error("its clock was set, or that of this machine stood still: it waits until others show which")]
     InDoubt,
     /// Other allocators changed the head with each try.
     #[error("its head changes all the time")]
     Busy,
-    /// The head went while it was used, or another one is there.
+    /// The head went away while it was used, or another one is there.
     #[error("its head is another one now")]
     OtherHead,
     /// Another version wrote the head, or another program.
     #[error("its head is of no use: {0}")]
     Head(String),
-    /// The same of the cell of the limits that operators have put and removed.
+    /// Another version wrote the cell of the limits that operators have put and removed, or another program.
     #[error("the cell of its limits is of no use: {0}")]
     Overrides(String),
-    /// The same of the cell of its time.
+    /// Another version wrote the cell of the time, or another program.
     #[error("the cell of its time is of no use: {0}")]
     Stamp(String),
     /// The head was not signed for so long that another allocator may have found a loss meanwhile.
@@ -59,11 +59,11 @@ pub enum Notice {
     Moved(Timeline, Timeline),
     /// The store had lost what was put and removed over the API, and was told again.
     OverridesRewritten,
-    /// The same, but there is no room for it any more.
+    /// The store lacks what was put and removed over the API, and there is no room for it any more.
     NoRoom,
     /// The root in this cell goes by other rules under the same version of the configuration.
     Contested(String),
-    /// Roots were written, so many of them and so many in vain, and that took so long.
+    /// A call that writes roots was answered.
     Swapped {
         /// Roots that were written.
         done: usize,
@@ -72,6 +72,6 @@ pub enum Notice {
         /// How long the call took.
         took: Duration,
     },
-    /// A call that writes so many roots failed.
+    /// A call that writes this many roots failed.
     NotSwapped(usize),
 }

@@ -1,11 +1,11 @@
-//! The head: read, made or changed where that must be, signed, and written.
+//! Opens the head: it is read, made or changed where that must be, signed, and written.
 
 use super::{AfterTime, Call, Host, Job, LOSS_LATER, Member, MemberError, Next, Notice, Step, TRIES};
 use crate::cells::{Cell, Swap, Swapped, Timeline};
 use crate::roots::{Families, HEAD, Head, RootError, Verdict};
 use lessor_protocol::Moment;
 
-/// The cell of the head as it was found, and on which timeline.
+/// The cell of the head as it was found, and the timeline that it was on.
 #[derive(Debug)]
 pub(super) struct Found {
     timeline: Timeline,
@@ -27,7 +27,7 @@ impl Member {
         self.call(Step::LoadHead, Call::Load(vec![HEAD.to_owned()]))
     }
 
-    /// This is in the cell of the head.
+    /// Takes the content of the cell of the head.
     pub(super) fn read_head(
         &mut self,
         timeline: Timeline,
@@ -47,7 +47,7 @@ impl Member {
         }
     }
 
-    /// Goes by the time of the era of the head. What was known of the time of another era is over.
+    /// Goes by the time of the era of the head. What was known of the time of another era is void.
     pub(super) fn follow_era(
         &mut self,
         found: Found,
@@ -72,7 +72,7 @@ impl Member {
         };
         if let Some(life) = self.life() {
             if head.time().is_some_and(|time| time > life) {
-                // What is known of the time is over.
+                // What is known of the time is void.
                 self.forget_time();
                 return self.fail(MemberError::Time(RootError::NoTime), now);
             }
@@ -87,7 +87,7 @@ impl Member {
         self.ask_time(now, AfterTime::Judge(found, Box::new(head)), host)
     }
 
-    /// Begins another era where that must be, and signs; while it is not known which clock is wrong it does neither.
+    /// Begins another era where that must be, and signs. Does neither while it is not known which clock is wrong.
     pub(super) fn judge(
         &mut self,
         found: Found,
@@ -137,7 +137,7 @@ impl Member {
         self.swap_head(&timeline, cell, head, false, now, host)
     }
 
-    /// The loss that `head` says was found just now, or was dated anew.
+    /// Dates the loss in `head` later, where the store is several servers. It was found just now, or was dated anew.
     fn date_loss(&self, head: &mut Head) {
         if self.is_on_several {
             head.date_loss_later(LOSS_LATER);
@@ -175,7 +175,7 @@ impl Member {
         self.call(step, Call::Swap(timeline.clone(), vec![swap]))
     }
 
-    /// Goes by the head that was written, if it was.
+    /// Takes the outcome of writing the head, and goes by it if it was written.
     pub(super) fn head_swapped(
         &mut self,
         next: Cell,
@@ -198,7 +198,7 @@ impl Member {
         }
     }
 
-    /// The head is this by now.
+    /// Takes another look at the head, of which `cell` is the content now. Goes by it if what was known still holds.
     pub(super) fn goes_on(&mut self, cell: Option<Cell>) -> Result<(), MemberError> {
         let (cell, known) = cell.zip(self.head.take()).ok_or(MemberError::OtherHead)?;
         if cell.version == known.0.version {

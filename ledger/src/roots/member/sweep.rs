@@ -1,4 +1,4 @@
-//! Roots that cannot be told from new ones are taken away: those of keys that no node uses.
+//! Takes away roots that cannot be told from new ones, and those of keys that no node has used for days.
 
 use super::{Call, Member, Next, Step};
 use crate::cells::{Cell, Swap};
@@ -9,12 +9,12 @@ use lessor_protocol::Moment;
 #[derive(Debug)]
 pub(super) struct Sweep {
     due: Vec<(String, RootSpec)>,
-    /// Empty while that is unknown.
+    /// Whether each root of `due` stays. Empty while that is unknown.
     kept: Vec<bool>,
 }
 
 impl Member {
-    /// The head is signed: looks at the roots that were not asked for long enough.
+    /// Looks at the roots that were not asked for long enough, now that the head is signed.
     pub(super) fn sweep(&mut self, now: Moment) -> Next {
         let due = self.idle.due(now);
         if due.is_empty() {
@@ -24,7 +24,7 @@ impl Member {
         self.call(Step::LoadIdle(Sweep { due, kept: vec![] }), Call::Load(names))
     }
 
-    /// This is in their cells. Those of no use are taken away.
+    /// Takes the content of their cells, and takes away the roots that are of no use.
     pub(super) fn idle_loaded(&mut self, mut sweep: Sweep, cells: Vec<Option<Cell>>, now: Moment) -> Next {
         let (Some((_, head)), Some(there)) = (&self.head, self.clock.now(now)) else {
             self.keep_idle(sweep, now);
@@ -48,18 +48,18 @@ impl Member {
         self.call(Step::SwapIdle(sweep), Call::Swap(timeline, swaps))
     }
 
-    /// They are taken away.
+    /// Ends the sweep: the roots are taken away.
     pub(super) fn idle_swapped(&mut self, sweep: Sweep, now: Moment) -> Next {
         self.keep_idle(sweep, now);
         self.has_swept(now)
     }
 
-    /// Whether they are taken away is unknown: looks at all of them again later.
+    /// Schedules another look at all roots of `sweep`: whether they are taken away is unknown.
     pub(super) fn keep_all_idle(&mut self, sweep: Sweep, now: Moment) {
         self.keep_idle(Sweep { kept: vec![], ..sweep }, now);
     }
 
-    /// Looks again later at roots that are still of use, and at all of them where that is unknown.
+    /// Schedules another look at the roots that are still of use, or at all roots where that is unknown.
     fn keep_idle(&mut self, sweep: Sweep, now: Moment) {
         for (at, (name, spec)) in sweep.due.into_iter().enumerate() {
             if sweep.kept.get(at).is_none_or(|is_kept| *is_kept) {

@@ -1,5 +1,4 @@
-//! The time of the store as this allocator knows it: what the store's clock shows, or what the allocator that keeps the time has
-//! written.
+//! The time of the store as this allocator knows it, from the store's clock or from the stamps of the keeper.
 
 use super::super::RootError;
 use super::{AfterTime, Call, Host, Member, MemberError, Next, Notice, Step};
@@ -9,7 +8,7 @@ use crate::roots::timekeeping::{CLOCK, Reading, Timekeeping, Todo};
 use lessor_protocol::Moment;
 
 impl Member {
-    /// Asks what time it is, and then does what comes after.
+    /// Asks for the time, and then does what comes `after`.
     pub(super) fn ask_time(&mut self, now: Moment, after: AfterTime, host: &mut impl Host) -> Next {
         let Some(timekeeping) = &mut self.timekeeping else {
             return self.call(Step::Time(now, after), Call::Time);
@@ -18,7 +17,7 @@ impl Member {
         self.keep_time(todo, now, after, now, host)
     }
 
-    /// The store was asked at `asked`, and `said` what time it is.
+    /// Takes the answer of the store, asked at `asked`: the time was `said`.
     pub(super) fn on_time(
         &mut self,
         said: Moment,
@@ -34,7 +33,7 @@ impl Member {
             }
             Err(Stepped) => {
                 self.watch.differs(said);
-                // What is known of roots goes by what was known of the time.
+                // What is known of roots goes by the time as it was known.
                 self.head = None;
                 host.hold_back();
             }
@@ -42,7 +41,8 @@ impl Member {
         self.time_known(after, now, host)
     }
 
-    /// The cell of the time was read, first at the first instant and last at the second.
+    /// Takes a read of the cell of the time. The first of several reads `began`, and this one was `asked`, at these
+    /// instants.
     pub(super) fn on_stamp(
         &mut self,
         timeline: &Timeline,
@@ -67,7 +67,7 @@ impl Member {
         }
     }
 
-    /// What came of the swap of the cell of the time, which was sent at the second instant.
+    /// Takes the outcome of the swap of the cell of the time, which was sent at `sent`.
     pub(super) fn stamp_swapped(
         &mut self,
         swapped: Vec<Swapped>,
@@ -92,29 +92,30 @@ impl Member {
                 }
                 self.time_known(after, now, host)
             }
-            // Another allocator was faster: this is in the cell since then.
+            // Another allocator was faster: this has been in the cell since then.
             Some(Swapped::Other(cell)) => self.on_stamp(&timeline, cell, (began, sent), after, now, host),
             None => self.fail(MemberError::Mismatch, now),
         }
     }
 
-    /// The life of the time that it knows, where allocators keep that.
+    /// Returns the life of the time that it knows, if allocators keep the time.
     pub fn life(&self) -> Option<u64> {
         self.timekeeping.as_ref().and_then(Timekeeping::life)
     }
 
-    /// Whether it keeps the time, as far as it knows.
+    /// Whether this allocator keeps the time, as far as it knows.
     pub fn keeps_time(&self) -> bool {
         self.timekeeping.as_ref().is_some_and(Timekeeping::is_keeper)
     }
 
-    /// What is known of the time is over.
+    /// Forgets what is known of the time.
     pub(super) fn forget_time(&mut self) {
         self.clock.forget();
         self.timekeeping.iter_mut().for_each(Timekeeping::forget);
     }
 
-    /// Goes by the time of the server of `timeline`. `false` if it went by another one, whose time it forgets.
+    /// Goes by the time of the server of `timeline`. Returns `false` if it went by no server or another one, whose time
+    /// it forgets.
     pub(super) fn goes_by(&mut self, timeline: &Timeline) -> bool {
         let is_same = self.clock.follow(timeline);
         if !is_same {
@@ -123,7 +124,8 @@ impl Member {
         is_same
     }
 
-    /// Another life of the time began. What is known of roots goes by the one before.
+    /// Drops the head and holds back: another life of the time began, and what is known of roots goes by the one
+    /// before.
     fn time_begins(&mut self, host: &mut impl Host) {
         self.head = None;
         host.hold_back();
@@ -150,7 +152,7 @@ impl Member {
         }
     }
 
-    /// What comes after the time.
+    /// Does what comes `after` the time, if that is known by now.
     fn time_known(&mut self, after: AfterTime, now: Moment, host: &mut impl Host) -> Next {
         let Some(there) = self.clock.now(now) else {
             return self.fail(MemberError::Time(RootError::NoTime), now);

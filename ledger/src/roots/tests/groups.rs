@@ -13,8 +13,8 @@ fn guaranteed((groups, version): Configured<'_>) -> RootSpec {
     RootSpec { compiled: CompiledPlan::new(plan, TimeSource::Store), ..spec }
 }
 
-/// What two allocators are lent in ten windows for nodes of the first group of the first one, and for all others. All want ten with
-/// each ask. What they are lent they spend.
+/// Returns what two allocators are lent in ten windows: for nodes of the first group at the first one, and for all
+/// other nodes. All want ten permits with each ask, and spend what they are lent.
 fn lent(configured: [Configured<'_>; 2]) -> [u64; 2] {
     let (mut world, specs) = (World::new(true), configured.map(guaranteed));
     let (mut spent, mut taken, mut lent) = ([0; 2], 0, [0; 2]);
@@ -41,8 +41,8 @@ fn lent(configured: [Configured<'_>; 2]) -> [u64; 2] {
     lent
 }
 
-/// The bug: each time that an allocator with other groups had asked, all buckets were full again. A group was lent nearly all there is, and
-/// all other nodes nothing.
+/// The bug: each time that an allocator with other groups had asked, all buckets were full again. A group was lent
+/// nearly all permits, and all other nodes nothing.
 #[test]
 fn a_group_has_no_more_than_it_is_guaranteed_where_configurations_differ() {
     let alone = lent([(&[50], 1), (&[50], 1)]);
@@ -56,7 +56,7 @@ fn a_group_has_no_more_than_it_is_guaranteed_where_configurations_differ() {
     for other in [(&[40][..], 1), (&[40], 2), (&[], 1), (&[25, 25], 1), (&[25, 25], 2)] {
         judge("the other one", [(&[50], 1), other], 500);
     }
-    // Which of both is right is unknown: it is something between.
+    // Which of both is right is unknown, so the result is something between.
     judge("the other one", [(&[50], 1), (&[90], 1)], 750);
     for other in [&[40][..], &[90], &[], &[25, 25]] {
         judge("the older one", [(&[50], 2), (other, 1)], 500);

@@ -14,7 +14,7 @@ fn by(rule: Rule, version: u64) -> RootSpec {
     RootSpec { compiled: CompiledPlan::new(plan, TimeSource::Store), ..spec(1, version) }
 }
 
-/// At most nine at once, for so many seconds each.
+/// At most nine calls at once, of up to `seconds` each.
 fn cap(seconds: u64, version: u64) -> RootSpec {
     let rule = Concurrency::try_new(9, Duration::from_secs(seconds)).expect("valid");
     by(Rule::Concurrency(rule), version)
@@ -25,8 +25,8 @@ fn runs(spent_total: u64, running: u64, want: u64) -> Ask {
 }
 
 impl World {
-    /// The session that comes first is lent a part at first, and the rest when it asks again. It asks 99 times at most, the last
-    /// time as `seq`.
+    /// Asks until the session holds `permits`: the one that comes first is lent a part, and the rest when it asks
+    /// again. It asks 98 times at most. Returns the last `seq` and grant.
     fn takes(&mut self, who: u64, at: u64, spec: &RootSpec, permits: u64) -> (u64, Grant) {
         let mut held = 0;
         for seq in 1..99 {
@@ -40,7 +40,7 @@ impl World {
         panic!("{held} of {permits}")
     }
 
-    /// Goes by a clock that is exact.
+    /// Goes on with a clock that is exact.
     pub(super) fn at(&mut self, at: u64) {
         self.clock = RootClock::new(0, TimeSource::Store);
         self.clock.on_answer(millis(at), millis(at), millis(at)).expect("the first");
@@ -80,7 +80,7 @@ fn calls_go_on_through_every_change_of_the_cap() {
     let (mut world, long) = (World::new(true), cap(60, 1));
     let (seq, _) = world.takes(1, 0, &long, 6);
     world.lent(1, seq + 1, 10, &long, runs(6, 6, 0));
-    // The cap goes, and comes back for shorter calls. Which session was told what is unknown.
+    // The cap goes, and comes back for shorter calls. It is unknown which session was told what.
     let gone = world.ask(2, 1, 20, &by(rate, 2), wants(9)).answer.expect("no race was lost").expect("good");
     assert_eq!(gone.answer.permits(), 0);
     assert!(world.text().starts_with(r#"{"format":3,"#), "it knows of calls: {}", world.text());
@@ -100,8 +100,9 @@ fn calls_go_on_through_every_change_of_the_cap() {
     assert!(world.lent(3, 6, 63_000, &cap(1, 3), wants(9)).permits > 0);
 }
 
-/// The bug: a root whose bucket begins with less than it holds is never as a new one again, and the cell of each key that was ever used
-/// stayed in the store. That of a limit without keys stays: what it has saved up is lent after days, too.
+/// The bug: a root whose bucket begins below its capacity is never as a new one again, and the cell of each key that
+/// was ever used stayed in the store. The root of a limit without keys stays: what it has saved up is lent after days,
+/// too.
 #[test]
 fn the_root_of_a_bucket_that_begins_with_less_than_it_holds_is_taken_away_after_days() {
     let rule = TokenBucket::try_new(8, 8, SECOND, 4).expect("valid");
@@ -123,9 +124,9 @@ fn no_lease_reaches_over_the_instant_at_which_a_bucket_refills() {
     assert!(world.text().starts_with(r#"{"format":3,"#), "{}", world.text());
     world.at(900);
     let (_, last) = world.takes(2, 900, &spec, 3);
-    // It refills a second after it was made, by the clock of the store.
+    // The bucket refills a second after it was made, by the clock of the store.
     assert!(last.term <= Duration::from_millis(100) - TimeSource::Store.uncertainty(), "{last:?}");
-    // An allocator that is up to 10 ms behind may take it for not over yet, and lends none of what has come.
+    // An allocator that is up to 10 ms behind may take that instant for not over yet, and lends none of the refill.
     world.at(995);
     assert_eq!(world.lent(3, 1, 995, &spec, wants(9)).permits, 0);
     world.at(1_000);
@@ -150,15 +151,15 @@ fn a_steady_flow_is_kept_as_the_bucket_that_promises_as_much() {
 
 const HOUR: u64 = 3_600_000;
 
-/// The bug: after a gap of unknown length, a window was in quarantine for as long as a whole one, however little was left of it.
-/// Now it lends nothing more, and is over when it would have been.
+/// The bug: after a gap of unknown length, a window was in quarantine for as long as a whole one, however little was
+/// left of it. Now it lends nothing more, and ends when it would have ended.
 #[test]
 fn a_window_of_first_use_is_over_when_it_would_have_been_after_an_unknown_gap() {
     let per = Duration::from_millis(HOUR);
     let rule = FixedWindow::of(9, Windows::FirstUse { per }).expect("valid");
     let (mut world, spec) = (World::new(true), by(Rule::FixedWindow(rule), 1));
     let (seq, _) = world.takes(1, 0, &spec, 5);
-    // 50 minutes later it says that all were spent, and a minute after that the store is on another time.
+    // 50 minutes later the session says that all were spent, and a minute after that the store begins another era.
     let later = HOUR / 60 * 50;
     world.at(later);
     world.lent(1, seq + 1, later, &spec, Ask { spent_total: 5, ..wants(0) });
@@ -170,7 +171,7 @@ fn a_window_of_first_use_is_over_when_it_would_have_been_after_an_unknown_gap() 
     };
     let mut lent_at = None;
     for minute in 51..180 {
-        // Nothing of the four that were left: if the window is over by now, they would be of the next one.
+        // None of the four that were left is lent: if the window is over by now, they would be of the next one.
         if !refused(minute * HOUR / 60, minute) {
             lent_at = Some(minute);
             break;
@@ -181,8 +182,8 @@ fn a_window_of_first_use_is_over_when_it_would_have_been_after_an_unknown_gap() 
     assert_eq!(lent_at, Some(61));
 }
 
-/// The bug: each gap of unknown length emptied the bucket, and put off its refill by a whole period. What it held is there, and it
-/// refills after as long as it would have.
+/// The bug: each gap of unknown length emptied the bucket, and put off its refill by a whole period. Now its level
+/// stays, and it refills after as much time as was left.
 #[test]
 fn a_bucket_at_intervals_goes_on_after_unknown_gaps() {
     let day = Duration::from_secs(86_400);
@@ -193,7 +194,7 @@ fn a_bucket_at_intervals_goes_on_after_unknown_gaps() {
     seq += 1;
     world.at(100);
     world.lent(1, seq, 100, &spec, Ask { spent_total: 5, ..wants(0) });
-    // Every three hours its time begins anew. An hour before that it is asked.
+    // Every three hours another era begins. An hour before that the root is asked.
     let (mut levels, mut spent) = (vec![], 0);
     for hour in 1..60 {
         let at = hour * HOUR;
@@ -208,7 +209,7 @@ fn a_bucket_at_intervals_goes_on_after_unknown_gaps() {
         levels.push(lent);
     }
     println!("{levels:?}, {spent} in all");
-    // Three were left, and 8 come every 24 hours that were counted: of each 3 hours at least 2 are.
+    // Three were left, and 8 come every 24 hours that are counted. Of each 3 hours at least 2 are counted.
     assert!((3 + 8..=3 + 2 * 8).contains(&spent), "{spent}");
     assert!(levels.iter().take(24).sum::<u64>() == 3, "{levels:?}");
 }

@@ -1,23 +1,25 @@
-//! A call that takes nearly all there is, of a node whose allocator leases from a root.
+//! A call that takes nearly all permits of a root, made by a node whose allocator leases from it.
 
 use super::*;
 use crate::pool::{GrantOutcome, Pool};
 use std::sync::Arc;
 
-/// Of an exchange with the root.
+/// Round trip of an exchange with the root.
 const RTT: Duration = Duration::from_millis(2);
 
-/// Between two looks of all three, in milliseconds.
+/// Milliseconds between two looks of node, allocator and root.
 const STEP: usize = 5;
 
-/// A node asks so often at least, in milliseconds: before its lease ends.
+/// Longest time between two asks of the node, in milliseconds: it asks before its lease ends.
 const RENEWS: u64 = 100;
 
-/// Less than half of three terms of 161 ms: then a line that stands still may give all back, and this begins anew.
+/// Time in which the call must have its permits, in milliseconds. It is less than half of three terms of 161 ms, after
+/// which a line that stands still may give all back and begin anew.
 const SOON: u64 = 200;
 
-/// The bug: an allocator said of a call that it lacks what it lacked before much had come, which was more than its callers wait for.
-/// The root took that for no call that it can let through. Asks followed each other slowly, and the node gave all back meanwhile.
+/// The bug: an allocator told the root what a call had lacked before much had come, which was more than its callers
+/// waited for. The root took it for a call that it cannot let through. Asks followed each other slowly, and the node
+/// gave all back meanwhile.
 #[test]
 fn a_call_that_takes_nearly_all_of_a_root_has_it_soon() {
     let rule = SlidingWindow::try_new(300, 10 * SECOND, Duration::ZERO).expect("valid");

@@ -23,7 +23,7 @@ fn leave(allocator: &mut Allocator, servers: &mut Servers) {
     allocator.carry(servers, first, millis(300));
 }
 
-/// The bug: what was in the middle of a call forgot the head, and left without a word.
+/// The bug: an allocator in the middle of a call forgot the head, and left without a word.
 #[test]
 fn it_leaves_in_the_middle_of_a_call() {
     let (mut servers, mut east, _) = both();
@@ -39,7 +39,7 @@ fn it_leaves_in_the_middle_of_a_call() {
     assert_eq!(here(&servers), ["2"]);
 }
 
-/// The bug: it did not try again.
+/// The bug: the allocator did not try again.
 #[test]
 fn it_leaves_though_another_one_signed_meanwhile() {
     let (mut servers, mut east, mut west) = both();
@@ -56,7 +56,7 @@ fn one_that_was_never_there_has_nothing_to_say() {
     assert!(east.member.leave(millis(0), &mut east.host).is_none());
 }
 
-/// It wrote the head of another timeline, which is judged by those that go on.
+/// The store is on another timeline than its head, which the allocators that go on judge.
 #[test]
 fn it_writes_no_head_of_another_timeline() {
     let (mut servers, mut east, _) = both();

@@ -1,11 +1,11 @@
-//! A store that is several servers: one of them loses what it has, and an allocator that asks another one does not notice.
+//! A store that is several servers: one loses what it has, and an allocator that asks another one does not notice.
 
 use super::*;
 use crate::cells::CellsError;
 use crate::overrides::{LimitOverrides, Suspensions};
 use std::collections::BTreeMap;
 
-/// Two servers, of which the first has all cells. The second has lost something each time its id changes.
+/// Two servers. The first has all cells, and the second has lost something each time its id changes.
 pub(super) struct Servers {
     pub(super) ids: [u64; 2],
     pub(super) cells: BTreeMap<String, Cell>,
@@ -16,7 +16,7 @@ impl Servers {
         Timeline::new(format!("{}+{}", self.ids[0], self.ids[1]))
     }
 
-    /// A swap looks at the first alone.
+    /// Answers a call. A swap looks at the first server alone.
     pub(super) fn answer(&mut self, call: Call, now: Moment) -> Result<Said, CellsError> {
         match call {
             Call::Time => Ok(Said::Time(now)),
@@ -118,7 +118,7 @@ impl Allocator {
         self.carry(servers, first, millis(at));
     }
 
-    /// What it is lent, and whether it went by the head that it knew.
+    /// Returns what the allocator is lent, and whether it went by the head that it knew.
     fn lent(&mut self, servers: &mut Servers, seq: u64, at: u64, permits: u64) -> (u64, bool) {
         let (now, name) = (millis(at), cell_of("a", None));
         self.host.wall = now;
@@ -130,8 +130,8 @@ impl Allocator {
     }
 }
 
-/// The one that did not notice lends by the head that it wrote for another second, and no longer. The one that did counts the loss as
-/// one that came when that is over.
+/// The allocator that did not notice lends by the head that it wrote for another second, and no longer. The one that
+/// noticed dates the loss to when that second is over.
 #[test]
 fn a_loss_at_a_server_that_is_not_asked_is_waited_out() {
     let mut servers = Servers { ids: [1, 1], cells: BTreeMap::new() };
@@ -141,7 +141,7 @@ fn a_loss_at_a_server_that_is_not_asked_is_waited_out() {
     assert!(west.lent(&mut servers, 1, 0, 10).0 > 0);
     west.sign(&mut servers, 1_000);
     servers.ids[1] = 2;
-    // It asks anew whatever it knew.
+    // The first allocator asks anew whatever it knew.
     east.member.give_up(millis(1_010));
     east.sign(&mut servers, 1_010);
     assert_eq!(east.member.timeline(), Some(&servers.timeline()));
@@ -157,7 +157,7 @@ fn a_loss_at_a_server_that_is_not_asked_is_waited_out() {
     assert!(east.lent(&mut servers, 5_600, 5_600, 50).0 > 0);
 }
 
-/// It reads roots for longer than the head holds.
+/// Reading roots takes longer than the head holds.
 #[test]
 fn a_head_that_was_written_too_long_ago_is_not_lent_by() {
     let mut servers = Servers { ids: [1, 1], cells: BTreeMap::new() };
@@ -179,8 +179,8 @@ fn a_head_that_was_written_too_long_ago_is_not_lent_by() {
     assert_eq!(servers.cells.len(), 1, "the head alone");
 }
 
-/// An allocator that is started as a fresh one has read a stamp of another one, and not yet its head, when the store is emptied. The
-/// other one may have lent.
+/// An allocator that is started as fresh has read a stamp of another one, and not yet its head, when the store is
+/// emptied. The other allocator may have lent.
 #[test]
 fn a_store_is_not_new_to_one_that_has_read_a_stamp_of_another() {
     let mut servers = Servers { ids: [1, 1], cells: BTreeMap::new() };

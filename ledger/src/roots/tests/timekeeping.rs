@@ -1,4 +1,4 @@
-//! Who keeps the time of a store without a clock, and how well the others know it.
+//! The keeper of the time of a store without a clock, and how well the followers know that time.
 
 use crate::cells::{Cell, Swap};
 use crate::roots::timekeeping::{Reading, Timekeeping, Todo};
@@ -6,7 +6,7 @@ use crate::roots::{RootClock, TimeSource};
 use lessor_protocol::Moment;
 use std::time::Duration;
 
-/// What the calendar of the first shows at the start.
+/// What the calendar of the first allocator shows at the start, in milliseconds.
 const CALENDAR: u64 = 1_000_000;
 
 fn at(millis: u64) -> Moment {
@@ -42,7 +42,7 @@ impl Store {
 struct Allocator {
     time: Timekeeping,
     clock: RootClock,
-    /// The calendar at the origin of its own clock.
+    /// The calendar at the origin of its own clock, in milliseconds.
     calendar: u64,
 }
 
@@ -52,8 +52,8 @@ impl Allocator {
         Allocator { time, clock, calendar }
     }
 
-    /// Reads the cell once, which takes a millisecond before `now`; a write that follows takes four, and is done or lost. What is to
-    /// be done after that.
+    /// Reads the cell once, which takes the millisecond before `now`. A write that follows takes 4 ms, and is done or
+    /// its answer is lost. Returns what comes after that.
     fn looks(&mut self, store: &mut Store, now: u64, is_lost: bool) -> &'static str {
         let wall = at(self.calendar + now);
         let mut todo = self.time.begin(at(now - 1), &self.clock, wall, store.draw());
@@ -90,7 +90,7 @@ impl Allocator {
     }
 }
 
-/// A keeper that has written stamps at 0, 250, 500 and 750 ms, and a follower that looked each millisecond.
+/// A keeper that has written stamps at 1, 251, 501 and 751 ms, and a follower that looked each millisecond.
 fn both() -> (Store, Allocator, Allocator) {
     let (mut store, mut keeper, mut follower) =
         (Store::default(), Allocator::new(CALENDAR), Allocator::new(0));
@@ -106,7 +106,8 @@ fn both() -> (Store, Allocator, Allocator) {
 #[test]
 fn a_follower_knows_the_time_as_well_as_reads_and_writes_are_close() {
     let (mut store, keeper, mut follower) = both();
-    // Stamps said 251 and 501; the second was read within 1 ms, and the third said that it was there 4 ms later.
+    // Stamps were written at 251, 501 and 751. The one at 501 was read within 1 ms, and the next one said that it was
+    // there 4 ms later.
     assert_eq!(keeper.says(755), Some(CALENDAR + 755));
     assert_eq!(follower.says(751), Some(CALENDAR + 751), "it is never ahead");
     let latest = follower.clock.latest(at(751)).expect("it is known");
@@ -130,7 +131,7 @@ fn a_newcomer_knows_no_time_before_it_saw_two_stamps() {
 fn what_is_known_holds_for_a_second_and_a_follower_takes_over_after_that() {
     let (mut store, keeper, mut follower) = both();
     assert!(keeper.says(1_750).is_some() && keeper.says(1_752).is_none(), "it was the keeper at 751");
-    // The follower saw the last stamp first at 751.
+    // The follower first saw the last stamp at 751.
     for now in 752..=2_001 {
         assert_eq!(follower.looks(&mut store, now, false), "knows", "at {now}");
     }
@@ -179,7 +180,7 @@ fn a_stamp_whose_answer_was_lost_is_found_and_the_time_goes_on() {
     assert!(early <= Some(CALENDAR + 1_256) && late >= Some(at(CALENDAR + 1_256)), "{early:?}, {late:?}");
 }
 
-/// The bug: it went on to keep the time, and no other allocator came to know it.
+/// The bug: the keeper went on to keep the time, and no other allocator came to know it.
 #[test]
 fn a_keeper_that_misses_the_answers_to_its_stamps_leaves_the_time_to_another() {
     let (mut store, mut keeper, mut newcomer) =
@@ -214,7 +215,7 @@ fn a_keeper_that_misses_answers_and_is_alone_keeps_the_time() {
 fn a_keeper_whose_clock_is_set_ahead_begins_another_life() {
     let (mut store, mut keeper, mut follower) = both();
     let life = keeper.time.life();
-    // Its clock shows 400 ms more.
+    // The keeper's clock shows 400 ms more.
     assert_eq!(keeper.looks(&mut store, 1_401, false), "writes");
     assert_eq!(follower.looks(&mut store, 1_002, false), "writes");
     assert!(follower.time.is_keeper() && follower.time.life() > life);
@@ -223,7 +224,7 @@ fn a_keeper_whose_clock_is_set_ahead_begins_another_life() {
 #[test]
 fn a_keeper_whose_clock_stood_still_is_followed_back() {
     let (mut store, mut keeper, mut follower) = both();
-    // Its clock shows 400 ms less than it was.
+    // The keeper's clock shows 400 ms less than before.
     (752..=1_401).for_each(|now| assert_eq!(follower.looks(&mut store, now, false), "knows", "at {now}"));
     assert_eq!(keeper.looks(&mut store, 1_001, false), "writes");
     assert_eq!(
