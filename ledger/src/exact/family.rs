@@ -14,7 +14,7 @@ use lessor_protocol::Moment;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// All pools below one pool, and that pool.
+/// A pool and all pools below it.
 #[derive(Debug)]
 pub struct Family {
     now: Moment,

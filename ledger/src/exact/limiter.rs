@@ -16,7 +16,7 @@ pub struct Admission {
     pub at: Moment,
     /// Permits that it took.
     pub permits: u64,
-    /// When it came, and began to wait.
+    /// When the call came.
     pub since: Moment,
 }
 

@@ -1,5 +1,5 @@
 //! At most N in any window `[t − W, t)`, aligned or not: every admission is kept, with its instant, until exactly W
-//! later. A margin in the configuration lengthens W.
+//! later. A margin that an operator wrote lengthens W; by default there is none here.
 
 use super::Exact;
 use crate::rule::{SlidingWindow, scaled_up};

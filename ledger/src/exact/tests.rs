@@ -347,7 +347,7 @@ fn check_carry_over(rule: impl Fn(u64) -> Rule, limit: u64, carry_over: CarryOve
 
 #[test]
 fn a_changed_window_carries_what_is_charged() {
-    // Six are used until 100: of 20, of 4, of 5.
+    // Six are charged until 100, of 20 or of 4.
     check_carry_over(window, 20, CarryOver::AsIs, 14, 20);
     check_carry_over(window, 4, CarryOver::AsIs, 0, 4);
     check_carry_over(window, 20, CarryOver::Additive, 14, 20);
@@ -365,7 +365,7 @@ fn a_changed_bucket_carries_its_level() {
     check_carry_over(token_bucket, 3, CarryOver::AsIs, 3, 3);
     check_carry_over(token_bucket, 20, CarryOver::Additive, 14, 15);
     check_carry_over(token_bucket, 7, CarryOver::Additive, 1, 2);
-    // 4 - (10 - 3) is nothing: from 20 on 0.8 come.
+    // 4 - (10 - 3) is below zero, so nothing is left: from 20 on 0.8 come.
     check_carry_over(token_bucket, 3, CarryOver::Additive, 0, 0);
     // 4.2 of 10 are 8.4 of 20, and 9.2 with the 0.8 that come; they are 1.26 of 3, and 2.06.
     check_carry_over(token_bucket, 20, CarryOver::Proportional, 8, 9);

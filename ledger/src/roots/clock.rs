@@ -82,14 +82,14 @@ impl RootClock {
         Ok(())
     }
 
-    /// Takes a lower bound, as is known `now`: the time was `said` or later at `at` on the own clock.
+    /// Takes a lower bound, if it is the better one `now`: the time was `said` or later at `at` on the own clock.
     pub(super) fn is_at_least(&mut self, said: Moment, at: Moment, now: Moment) {
         if self.early(now).is_none_or(|early| early <= self.earlier((said, at), now)) {
             self.early = Some((said, at));
         }
     }
 
-    /// Takes an upper bound, as is known `now`: the time was `said` or earlier at `at` on the own clock.
+    /// Takes an upper bound, if it is the better one `now`: the time was `said` or earlier at `at` on the own clock.
     pub(super) fn is_at_most(&mut self, said: Moment, at: Moment, now: Moment) {
         if self.late(now).is_none_or(|late| late >= self.later((said, at), now)) {
             self.late = Some((said, at));
@@ -101,7 +101,7 @@ impl RootClock {
         self.early = None;
     }
 
-    /// Ends what is known at `until` on the own clock.
+    /// Lets what is known hold no longer than `until` on the own clock.
     pub(super) fn holds_until(&mut self, until: Moment) {
         self.until = Some(until);
     }

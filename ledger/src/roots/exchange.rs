@@ -21,7 +21,7 @@ pub struct RootAsk {
     pub name: String,
     /// How the root is made.
     pub spec: RootSpec,
-    /// The ask of its pool.
+    /// The ask itself.
     pub ask: Ask,
     /// The ask for safe shares, if the limit has any.
     pub safe: Option<SafeAsk>,
@@ -178,7 +178,8 @@ impl Exchange {
     }
 }
 
-/// Shortens the waits in `answer`, which was written that long `ago`. Its term stays: the lease counts from before.
+/// Shortens the waits in `answer`, which was written that long `ago`. The term stays: a lease counts from when it was
+/// asked for.
 fn sooner(answer: Answer, ago: Duration) -> Answer {
     match answer {
         Answer::Grant(grant) if !grant.ask_after.is_zero() => {

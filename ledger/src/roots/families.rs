@@ -1,5 +1,5 @@
 //! Which limits of a store are below which, by the newest configuration that any signing allocator knew. The head has
-//! them. An allocator that knows less would lend of a limit without charging the one above, so it is lent nothing of
+//! them. An allocator that knows less would lend from a limit without charging the one above, so it is lent nothing of
 //! that limit.
 
 use crate::named::named_for;

@@ -1,6 +1,5 @@
-//! The head: what all allocators of a store know together. It says which time the roots are on, whether anything of
-//! them was lost, and which allocators are there. It is one cell, which each allocator reads and signs a few times a
-//! second.
+//! The head: what all allocators of a store know together. It says which time the roots go by, whether anything was
+//! lost, and which allocators are there. It is one cell, which each allocator reads and signs a few times a second.
 
 use super::{Families, TimeSource};
 use crate::cells::Timeline;
@@ -140,7 +139,7 @@ impl Head {
         self.life() == other.life()
     }
 
-    /// Returns the number and the era. While they stay, the store has lost nothing.
+    /// Returns the id and the era. While they stay the same, the store has lost nothing.
     pub fn life(&self) -> (u64, u64) {
         (self.id, self.era)
     }
@@ -222,7 +221,7 @@ impl Head {
         self.signed.iter().map(|(session, signed)| (*session, signed.at.as_calendar()))
     }
 
-    /// Returns when it was found that something may have been lost, on the time of now.
+    /// Returns when it was found that something may have been lost, in the time of this era.
     pub(super) fn lost(&self) -> Option<Moment> {
         self.lost.map(At::as_calendar)
     }
@@ -264,8 +263,8 @@ impl Head {
         self.was_just_signed(now)
     }
 
-    /// Notes that an allocator that watched doubts the time, when the store's clock shows `now`. An allocator that
-    /// starts before the next signature cannot go by that time.
+    /// Notes that a watching allocator doubts the time, when the store's clock shows `now`. An allocator that starts
+    /// before the next signature cannot go by that time.
     pub(super) fn doubt(&mut self, now: Moment) {
         self.now = self.now.as_calendar().min(now).before(WATCHED).into();
     }
@@ -308,7 +307,7 @@ impl Head {
         self.timeline = timeline.as_str().to_owned();
     }
 
-    /// Dates the loss later `by` that much: until then allocators that did not find it may lend by the head of before.
+    /// Dates the loss later, `by` as much: until then allocators that did not find it may lend by the earlier head.
     pub(super) fn date_loss_later(&mut self, by: Duration) {
         self.lost = self.lost.map(|lost| (lost.as_calendar() + by).into());
     }

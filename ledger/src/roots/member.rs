@@ -37,7 +37,7 @@ const TRIES: u32 = 6;
 /// allocator may have found a loss at a server that this one does not ask.
 const HEAD_HOLDS: Duration = Duration::from_secs(1);
 
-/// How much later than it was found a loss there is dated. By then no allocator lends by the head of before, though its
+/// How much later than it was found a loss there is dated. By then no allocator lends by the earlier head, though its
 /// clock may be slow by a tenth, and the store's fast by as much.
 const LOSS_LATER: Duration = Duration::from_millis(1_250);
 

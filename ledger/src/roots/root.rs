@@ -40,9 +40,10 @@ pub struct RootSpec {
     /// The rules that must hold, and how permits are shared.
     pub compiled: CompiledPlan,
     /// Version of that configuration. A root goes by the highest version that ever asked it. `None` if the limit was
-    /// removed: then this is the last that is known of it. A root goes by what other allocators say, and none is made.
+    /// removed: then this spec is the last that is known of it, a root goes by what other allocators say, and none is
+    /// made.
     pub version: Option<Version>,
-    /// The limit above, as far as is known. An allocator that lends of this root charges the one above, too.
+    /// The limit above, as far as is known. An allocator that lends from this root charges the one above, too.
     pub parent_ref: ParentRef,
 }
 
@@ -172,7 +173,7 @@ pub struct Read {
     pub pool: Pool,
     /// Version of the configuration that it goes by.
     pub version: Version,
-    /// The time at which it stands.
+    /// The time that the root is at.
     pub now: Moment,
     /// When it was written.
     written: Moment,

@@ -49,7 +49,7 @@ const MISSED_MAX: u32 = 2;
 /// How long such a keeper writes no stamp. Any other allocator has taken over by then, or has begun another life.
 const RESTS: Duration = Duration::from_secs(3);
 
-/// Longest span with which a follower is content. If it knows the time less well, it waits for the next stamp.
+/// Longest span in which a follower knows the time well. If its span is longer, it waits for the next stamp.
 const WELL_KNOWN: Duration = Duration::from_millis(16);
 
 /// How long before the next stamp is expected a follower begins to read, and how long after that it stops.

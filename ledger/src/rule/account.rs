@@ -108,16 +108,16 @@ pub trait RuleAccount: Account {
     /// Returns the state to write down, without outstanding permits.
     fn save(&self) -> Saved;
 
-    /// Restores the state `saved`, with the permits in `out` outstanding until the moment there. The account is new and
-    /// begins when the state was written, as far as is known. Returns `false` if no account of this rule can have been
-    /// in that state.
+    /// Restores the state `saved`, with `out` permits outstanding until a moment. The account is new and begins when
+    /// the state was written, as far as is known. Returns `false` if no account of this rule can have been in that
+    /// state.
     fn restore(&mut self, saved: &Saved, since: Since, out: (u64, Moment)) -> bool;
 }
 
 /// An account that counts calls in flight.
 pub trait Calls {
-    /// Records that `permits` of the settled ones are in flight. A permit is settled and put in flight, or landed, in
-    /// one step, so none is ever out of sight.
+    /// Records that `permits` of the settled ones are in flight. A permit is settled and its call begun, or already
+    /// ended, in one step, so none goes uncounted.
     fn begin(&mut self, permits: u64);
 
     /// Records that `permits` are no longer in flight.

@@ -1,6 +1,7 @@
-//! `concurrency`: At most N in flight. A permit is charged while it is lent, and then while its call is in flight. The
-//! call ends when its session says so. If the session falls silent, the call ends the longest duration of a call after
-//! the lease. Pools count the calls of each session (`pool/calls.rs`); these books have only the sum.
+//! `concurrency`: At most N in flight. A permit is charged while it is lent, and then while its call is in flight,
+//! until its session says that the call has ended. If the session falls silent, the call counts for the longest
+//! duration of a call after the end of its lease. Pools count the calls of each session (`pool/calls.rs`); these books
+//! have only the sum.
 //!
 //! Why it holds: between two reports a session can only turn permits that it holds into calls, and calls into nothing
 //! or into permits that it holds again. So what was held and in flight at one report bounds what is in flight until the
@@ -105,7 +106,7 @@ impl Account for ConcurrencyLedger {
         0
     }
 
-    /// All permits at once, and again when the longest call has ended, or mostly sooner.
+    /// All permits at once, and again each time that the longest call has ended. Mostly they come back sooner.
     fn sustained(&self, span: Duration) -> u64 {
         Pace { permits: self.limit, over: nanos(self.longest).max(1) }.within(span).max(self.limit)
     }
@@ -135,7 +136,7 @@ impl Account for ConcurrencyLedger {
         self.outstanding
     }
 
-    /// Calls that earlier processes let begin until `quarantined` end by the longest duration after it.
+    /// Calls that earlier processes let begin until `quarantined` end within the longest duration after it.
     fn forget(&mut self, quarantined: Moment) -> Moment {
         quarantined + self.longest
     }

@@ -1,7 +1,7 @@
-//! `fixed_window`: At most N in each of the windows that follow each other without a gap, from an epoch on or by a calendar. A permit is
-//! charged to each window in which it can be spent: the one in which it is lent and, where its lease reaches beyond that,
-//! ahead of time to the next one. Two neighbouring windows may give 2N across their edge: that is what such a contract
-//! says.
+//! `fixed_window`: At most N in each of the windows that follow each other without a gap, from an epoch on or by a
+//! calendar. A permit is charged to each window in which it can be spent: the one in which it is lent and, where its
+//! lease reaches beyond that, ahead of time to the next one. Two neighbouring windows may give 2N across their edge:
+//! that is what such a contract says.
 //!
 //! Leases that were outstanding when the limit got this rule may reach further. They are charged to each window that
 //! they reach.
@@ -122,7 +122,7 @@ impl FixedWindow {
 pub struct FixedLedger {
     limit: u64,
     windows: Windows,
-    /// Longest length of a window in this rule, never zero.
+    /// Longest that a window of this rule lasts, never zero.
     per: Duration,
     now: Moment,
     /// Leases that ended up to this instant cannot be credited: they could be spent in earlier windows only, or are

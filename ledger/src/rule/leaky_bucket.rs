@@ -2,9 +2,10 @@
 //! which know neither sessions nor deadlines, only what is charged for each.
 //!
 //! Why it holds: permits that can be spent at an instant are in the central bucket and in those of the nodes. All
-//! buckets together have room for b and mint r; the centre mints what is not lent. So an interval sees at most b, held
-//! at its start, and at most r·T, minted in it. A node is charged for the larger of the terms that it *may still* go
-//! by, until it says which one. A bucket that moves takes its permits along; a bucket that is lost is lost with them.
+//! buckets together have room for b and mint r; the central one mints the share that is not lent. So an interval sees
+//! at most b, held at its start, and at most r·T, minted in it. A node is charged for the larger of the terms that it
+//! *may still* go by, until it says which one. A bucket that moves takes its permits along; a bucket that is lost loses
+//! them.
 
 #[cfg(test)]
 mod tests;
@@ -85,7 +86,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Returns the part to charge for a session that may go by either of both.
+    /// Returns the part to charge for a session that may go by either part.
     pub fn max(self, other: Part) -> Part {
         Part { cap: self.cap.max(other.cap), share: self.share.max(other.share) }
     }
@@ -185,13 +186,13 @@ impl Flow {
         }
     }
 
-    /// Returns the whole flow as one part, while no session has any: an earlier process may have lent it. Empty where
-    /// nothing flows.
+    /// Returns the whole flow as one part, to be charged while no session has any: an earlier process may have lent it.
+    /// Empty where nothing flows.
     pub fn whole(&self) -> Part {
         if self.burst == 0 { Part::default() } else { Part { cap: self.burst, share: SHARES } }
     }
 
-    /// Takes back `part`, whose bucket held what takes `credit` to mint at a permit per `interval`.
+    /// Takes back `part` with the content of its bucket, which takes `credit` to mint at one permit per `interval`.
     pub fn give_back(&mut self, part: Part, credit: Duration, interval: Duration) {
         self.recharge(part, Part::default());
         let held = parts(credit, self.permit(), interval);
@@ -219,7 +220,7 @@ impl Flow {
         Some(Duration::from_nanos(interval))
     }
 
-    /// Returns the time that `held` parts take to mint at a permit per `interval`, rounded down.
+    /// Returns the time that `held` parts take to mint at one permit per `interval`, rounded down.
     pub fn credit(&self, held: u128, interval: Duration) -> Duration {
         // A bucket is at most 2^53 permits of 2^53 ns each: in two steps it fits.
         let permit = self.permit();

@@ -68,7 +68,7 @@ impl SlidingWindow {
 /// thousandth of the window. More would cost memory (16 bytes each, only while busy), fewer would cost quota.
 const SUB_WINDOWS: u64 = 512;
 
-/// Parts of a window, one of which easing off plans ahead, or until the first charge ends if that is later. The permits
+/// Parts of a window: easing off plans one part ahead, or until the first charge ends if that is later. The permits
 /// left are spread over that time. A longer plan leaves permits unused where others come back all the time; a shorter
 /// one does not ease off.
 const PLAN_PARTS: u64 = 30;

@@ -197,8 +197,8 @@ impl BucketLedger {
         }
     }
 
-    /// Delays the refill, because a permit that leaves now may have left as late as `latest`. While the bucket would
-    /// have been full until then, it would have gained nothing.
+    /// Delays the refill, because a permit that leaves now may have left as late as `latest`. A bucket that would have
+    /// been full before `latest` would have gained nothing in the time between.
     fn lag(&mut self) {
         // At intervals nothing is outstanding when permits come, see [`BucketLedger::lease_end_in_doubt`].
         if self.latest <= self.now || self.refill.next().is_some() {

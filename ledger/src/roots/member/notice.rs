@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Why a job failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemberError {
-    /// The store does not answer, or answers with an error. Whether it did what it was told is not known.
+    /// The store does not answer, or answers with an error, which says what is known of the call.
     #[error(transparent)]
     Store(#[from] CellsError),
     /// The time of the store is not known well enough.

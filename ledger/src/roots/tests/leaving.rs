@@ -56,7 +56,7 @@ fn one_that_was_never_there_has_nothing_to_say() {
     assert!(east.member.leave(millis(0), &mut east.host).is_none());
 }
 
-/// The store is on another timeline than its head, which the allocators that go on judge.
+/// The store is on another timeline than the head. The allocators that go on judge that head.
 #[test]
 fn it_writes_no_head_of_another_timeline() {
     let (mut servers, mut east, _) = both();

@@ -1,5 +1,5 @@
 //! The even pace of a sliding window when nodes want more than it has. Permits spent in a burst come back in a burst.
-//! They are lent at the average rate, and what is kept meanwhile is lent while fewer come back.
+//! They are lent at the average rate, and those kept meanwhile are lent while fewer come back.
 
 use super::SlidingLedger;
 use crate::rule::{Account, Pace};
