@@ -135,9 +135,10 @@ impl Access {
         })
     }
 
-    /// Replaces the roles.
-    pub(crate) fn roles_are(&self, roles: &[Arc<Role>]) {
-        self.roles.store(Arc::new(roles.to_vec()));
+    /// Takes over the roles and the pace of `config`. Other files of tokens or keys need a restart.
+    pub(crate) fn reload(&self, config: &AuthConfig) {
+        self.roles.store(Arc::new(config.roles.clone()));
+        self.paces.set(config.exchanges_per_second_max);
     }
 
     /// Reads the tokens in a store once, within the time-out of a call. Until they were read every token is refused.
@@ -299,7 +300,8 @@ mod tests {
             access.visitor(Shown { token: Some("lessor_07070707_"), peer: None }, Origin::default()).is_err()
         );
         assert!(access.visitor(Shown::default(), Origin::default()).is_err());
-        access.roles_are(&[]);
+        let jwt = None;
+        access.reload(&AuthConfig { tokens: None, jwt, exchanges_per_second_max: 10, roles: vec![] });
         let later = access.again(&visitor).expect("the token is good");
         assert!(!later.may(|rights| rights.may_read("a")), "the role is gone");
         tokens.revoke("ops");

@@ -3,7 +3,9 @@
 
 use lessor_ledger::share::Owner;
 use lessor_protocol::Moment;
+use lessor_protocol::moment::nanos;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,14 +21,21 @@ const REMEMBERED: usize = 256;
 /// The paces of all identities.
 #[derive(Debug)]
 pub(crate) struct Paces {
-    interval: Duration,
+    /// Time between two exchanges of one identity, in nanoseconds.
+    interval: AtomicU64,
     parts: [Mutex<BTreeMap<Owner, Moment>>; PARTS],
 }
 
 impl Paces {
     /// Allows each identity `per_second` exchanges per second, at least one.
     pub(crate) fn new(per_second: u32) -> Self {
-        Paces { interval: Duration::from_secs(1) / per_second.max(1), parts: Default::default() }
+        Paces { interval: AtomicU64::new(interval(per_second)), parts: Default::default() }
+    }
+
+    /// Allows each identity `per_second` exchanges per second from now on, at least one.
+    pub(crate) fn set(&self, per_second: u32) {
+        // The number guards no other memory.
+        self.interval.store(interval(per_second), Ordering::Relaxed);
     }
 
     /// Counts an exchange of `owner` at `now`. Callers without an identity are not bounded.
@@ -46,13 +55,20 @@ impl Paces {
         }
         let due = known.entry(owner).or_insert(now);
         *due = (*due).max(now);
-        let ahead = due.since(now);
-        if ahead + self.interval > BURST {
-            return Err((ahead + self.interval).saturating_sub(BURST));
+        let interval = Duration::from_nanos(self.interval.load(Ordering::Relaxed));
+        // After a slower pace was raised, an identity has no more to wait for than the longest burst.
+        let ahead = due.since(now).min(BURST);
+        if ahead + interval > BURST {
+            return Err((ahead + interval).saturating_sub(BURST));
         }
-        *due = *due + self.interval;
+        *due = now + ahead + interval;
         Ok(())
     }
+}
+
+/// Returns the time between two of `per_second` exchanges, in nanoseconds.
+fn interval(per_second: u32) -> u64 {
+    nanos(Duration::from_secs(1)) / u64::from(per_second.max(1))
 }
 
 #[cfg(test)]
@@ -75,6 +91,19 @@ mod tests {
         assert_eq!(paces.ask(one, millis(100)), Ok(()));
         assert!(paces.ask(one, millis(100)).is_err());
         assert_eq!(paces.ask(Owner::NONE, millis(100)), Ok(()), "of these there may be many");
+    }
+
+    /// The bug: a configuration file that changed the pace took effect only with the next start, and no warning said so.
+    #[test]
+    fn a_new_pace_holds_at_once() {
+        let (paces, one) = (Paces::new(1), Owner(3));
+        assert_eq!(paces.ask(one, millis(0)), Ok(()));
+        assert_eq!(paces.ask(one, millis(0)), Err(Duration::from_secs(1)));
+        paces.set(10);
+        assert_eq!(paces.ask(one, millis(0)), Err(Duration::from_millis(100)));
+        assert_eq!(paces.ask(one, millis(100)), Ok(()));
+        paces.set(2);
+        assert_eq!(paces.ask(one, millis(100)), Err(Duration::from_millis(500)));
     }
 
     #[test]

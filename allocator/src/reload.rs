@@ -106,7 +106,7 @@ impl Reloads {
             kept: names,
         };
         if let (Some(access), Some(auth)) = (self.shared.access(), &config.auth) {
-            access.roles_are(&auth.roles);
+            access.reload(auth);
         }
         if waits {
             config.limits.clone_from(&last.limits);
@@ -142,7 +142,7 @@ impl Reloads {
     }
 }
 
-/// Returns what changed in `config`, besides limits and roles, and needs a restart.
+/// Returns what changed in `config`, besides limits, roles and paces, and needs a restart.
 fn needs_restart(last: &Config, config: &Config) -> Vec<&'static str> {
     let ServerConfig {
         listen,

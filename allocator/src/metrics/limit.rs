@@ -88,7 +88,8 @@ impl LimitMetrics {
 
     /// Resets the gauges of a removed limit. Its counters keep their values.
     pub(super) fn clear(&self) {
-        let gauges = [&self.ceiling, &self.available, &self.outstanding, &self.pools, &self.lessees];
+        let gauges =
+            [&self.ceiling, &self.available, &self.outstanding, &self.in_flight, &self.pools, &self.lessees];
         let gauges = gauges.into_iter().chain([&self.quarantine, &self.paused, &self.blocked]);
         let gauges = gauges.chain([&self.withheld, &self.vendor_pauses]).chain(&self.states);
         gauges.for_each(|gauge| gauge.set(0.0));

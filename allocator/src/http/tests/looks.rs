@@ -309,3 +309,29 @@ async fn ten_thousand_keys_and_a_thousand_nodes_make_no_metrics_of_their_own() {
     assert_eq!(metrics["lessor_pools{limit=\"export\"}"], "10000");
     assert_eq!(metrics["lessor_sessions"], "1000");
 }
+
+/// The bug: what had been in flight of a limit that was removed was shown for ever.
+#[tokio::test]
+async fn of_a_limit_that_is_removed_no_gauge_is_left() {
+    let rule = "kind = \"concurrency\", limit = 10, longest = \"2m\"";
+    let other = "kind = \"fixed_window\", limit = 10, per = \"1s\"";
+    let limit = |name: &str, rule: &str| format!("[[limit]]\nname = \"{name}\"\nrules = [{{ {rule} }}]\n");
+    let app = App::of(&(limit("gone", rule) + &limit("kept", other)), true);
+    let ask = |more: Value| {
+        let mut ask = json!({ "limit": "gone", "spent_total": 0, "held": 0, "want": 1 });
+        ask.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        json!([ask])
+    };
+    app.lease(1, 1, ask(json!({}))).await;
+    app.lease(1, 2, ask(json!({ "spent_total": 1, "held": 0, "running": 1, "want": 0 }))).await;
+    let before = app.scrape().await;
+    assert_eq!(before.value("lessor_in_flight_permits{limit=\"gone\"}"), 1);
+    assert!(app.shared.with(|registry, _| registry.remove("gone")));
+    let after = app.scrape().await;
+    let of_gone = |(name, _): &(&String, &String)| name.contains("limit=\"gone\"");
+    for (name, value) in after.samples.iter().filter(of_gone) {
+        let kind = &after.kind[name.split('{').next().unwrap_or_default()];
+        let is_none = ["0", "inf", "+Inf", "NaN"].contains(&value.as_str());
+        assert!(kind != "gauge" || is_none, "{name} is {value}");
+    }
+}
