@@ -1,40 +1,40 @@
-//! What is due of the sessions of a pool, in the order of time. Pools look at the first with each ask: it is known without a search,
-//! and a single one takes no tree.
+//! Due moments of a pool's sessions, in the order of time. Pools look at the first one with each ask: it is known
+//! without a search, and a single one needs no tree.
 
 use super::family::Place;
 use lessor_protocol::Moment;
 use std::collections::BTreeSet;
 
-/// At most one moment for each session, in order.
+/// Moments in order, at most one for each session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Agenda {
     first: Option<(Moment, Place)>,
-    /// All but the first.
+    /// All moments but the first.
     later: BTreeSet<(Moment, Place)>,
 }
 
 impl Agenda {
-    /// The first moment, and whose it is.
+    /// Returns the first moment and its session.
     pub(super) fn first(&self) -> Option<(Moment, Place)> {
         self.first
     }
 
-    /// The last moment, and whose it is.
+    /// Returns the last moment and its session.
     pub(super) fn last(&self) -> Option<(Moment, Place)> {
         self.later.last().copied().or(self.first)
     }
 
-    /// All of them, the first one first.
+    /// Iterates over all moments in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Moment, Place)> {
         self.first.into_iter().chain(self.later.iter().copied())
     }
 
-    /// How many there are.
+    /// Returns the number of moments.
     pub(super) fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.later.len()
     }
 
-    /// Whether it has all of `moments`, of which none is there twice, and no other.
+    /// Whether the agenda has all of `moments`, which contain no duplicate, and no others.
     pub(super) fn is_of(&self, moments: impl Iterator<Item = (Moment, Place)>) -> bool {
         let (mut count, mut has_all) = (0, true);
         for moment in moments {

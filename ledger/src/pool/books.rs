@@ -6,15 +6,15 @@ use crate::rule::Flow;
 /// Totals since the pool was made. `granted = spent + returned + burned + outstanding` after every change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Books {
-    /// Lent.
+    /// Permits lent.
     pub granted: u64,
-    /// Reported spent.
+    /// Permits reported spent.
     pub spent: u64,
-    /// Came back unspent, or proved unspent after all.
+    /// Permits that came back unspent, or proved unspent after they burned.
     pub returned: u64,
-    /// Presumed spent: the lease ended without a report. A late report moves them to the two above.
+    /// Permits presumed spent, because the lease ended without a report. A late report moves them to `spent` or `returned`.
     pub burned: u64,
-    /// Lent and none of these.
+    /// Permits lent and none of these.
     pub outstanding: u64,
 }
 
@@ -24,7 +24,7 @@ impl Books {
         self.granted == self.spent + self.returned + self.burned + self.outstanding
     }
 
-    /// The sum of two books.
+    /// Returns the sum of two books.
     pub fn plus(self, other: Books) -> Books {
         Books {
             granted: self.granted + other.granted,
@@ -37,7 +37,7 @@ impl Books {
 }
 
 impl Pool {
-    /// The books balance and every rule is within its limit, or there is a bug here.
+    /// Asserts, in debug builds, that the books balance and every rule is within its limit.
     pub(super) fn audit(&self) {
         if !cfg!(debug_assertions) {
             return;

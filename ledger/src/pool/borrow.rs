@@ -1,8 +1,8 @@
-//! What a pool says to the one that it leases from itself, in another allocator, and what it believes of the answer: the
-//! ordinary exchange, with this pool as one session. The uplink drives it with the time as an argument.
+//! The exchange of a pool with the allocator above, from which it leases: its asks, and what it makes of the answers.
+//! It is the ordinary exchange, with this pool as one session. The uplink drives it with the time as an argument.
 //!
-//! It asks for what its own sessions would have in hand, and for a little that is lent on until the next answer. What they hold
-//! is what it holds; what they have spent, it has. Low water and renewals are as for a node.
+//! The pool asks for what its own sessions want in hand, and for a little more to lend on until the next answer. It
+//! reports what its sessions hold as held, and what they have spent as spent. Low water and renewals are as for a node.
 
 mod leaving;
 
@@ -17,73 +17,73 @@ use lessor_protocol::sizing::need;
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, Refusal, RefusalReason, TERM_MAX, TERM_MIN};
 use std::time::Duration;
 
-/// Round trips that what is in hand must outlast before more is asked for, and time for tasks that are late.
+/// Round trips that the permits in hand must outlast, or more are asked for, and time for tasks that are late.
 const LOW_WATER_RTTS: u32 = 3;
 const GUARD: Duration = Duration::from_millis(10);
 
-/// A loan is renewed when this part of its term is left, in percent: what is lent on ends with it at the latest, and so has
-/// that part of its term at least.
+/// Part of its term, in percent, that a loan has left when it is renewed. Leases from it end with the loan at the
+/// latest, so they last at least this part of its term.
 const RENEW_PERCENT: u32 = 50;
 
-/// What has ended is told so often a term: others may wait for it.
+/// Reports in a term of calls that have ended: others may wait for their permits.
 const LANDINGS_PER_TERM: u32 = 4;
 
-/// No rule lets a call take longer.
+/// Longest call that a grant may allow: no rule lets a call take longer.
 const CALL_MAX: Duration = Duration::from_secs(400 * 86_400);
 
-/// The term until a grant says one: short, for no session has anything yet.
+/// Term until the first grant: short, because no session has anything yet.
 const INITIAL_TERM: Duration = Duration::from_millis(100);
 
-/// How long to leave the one above alone after something that is no use.
+/// Pause before the next ask after an answer that is of no use.
 const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest that a refusal is believed.
+/// Longest time for which a refusal is believed.
 const REFUSAL_MAX: Duration = Duration::from_secs(5);
 
-/// When to ask again after an error: there is no such limit above, or no room.
+/// Pause after an error: the allocator above has no such limit, or no room for the pool.
 const REJECTION_PAUSE: Duration = Duration::from_secs(1);
 
-/// How things stand with the one above.
+/// State of the exchange with the allocator above.
 #[derive(Clone, Debug)]
 pub(super) struct Borrower {
-    /// When the last ask was written, and what it said.
+    /// Last ask, with the moment at which it was written.
     asked: Option<(Moment, Ask)>,
-    /// Since when there is something to say that was not asked yet.
+    /// Since when an ask has been due that is not written yet.
     due: Option<Moment>,
-    /// It may arrive, or be answered, still.
+    /// Whether the last ask may still arrive or be answered.
     is_open: bool,
-    /// No answer came to the ask before.
+    /// Whether no answer came to the last ask.
     has_failed: bool,
-    /// The one above has granted anything, were it nothing, since this last began to count from zero.
+    /// Whether the allocator above has answered with a grant since it last did not recognise the pool.
     is_known: bool,
-    /// It was told not to ask sooner.
+    /// Earliest moment for the next ask, as the pool was told.
     not_before: Moment,
-    /// Until when the one above lends nothing, as it said last: it is in quarantine.
+    /// End of the quarantine of the allocator above, as it said last.
     shut_until: Moment,
-    /// Since when it leaves, if it does.
+    /// Since when the pool has been leaving, if it is.
     leaves_since: MaybeMoment,
-    /// How long an exchange takes.
+    /// Round-trip time of an exchange with the allocator above.
     rtt: Duration,
-    /// How long the loan lasts.
+    /// Term of the loan.
     term: Duration,
-    /// For how long to hold permits in advance, here and below.
+    /// How long this pool and its sessions should hold permits in advance.
     horizon: Duration,
-    /// What is in hand and out is nothing that the one above knows: it goes by until its end.
+    /// Whether the allocator above does not know the permits in hand and out, which stay good until the loan ends.
     is_unrecognised: bool,
-    /// What a call below lacks that waits first, and of which session it is, since the last ask: see [`Pool::notes_large`].
+    /// Most permits that any session's first waiting call lacks since the last ask: see [`Pool::notes_large`].
     pub(super) lacks: Option<(Place, u64)>,
-    /// What it lends of safe shares, where a session ever wanted one.
+    /// Loan of safe shares, once a session wanted one.
     safe_loan: Option<Box<SafeLoan>>,
-    /// Of what each guaranteed group has in its root, so much was lent in this session and not given back.
+    /// Permits of each guaranteed group in the root that were lent in this session and not given back.
     pub(super) taken: Vec<u64>,
 }
 
-/// What an answer was worth.
+/// What became of a grant from the allocator above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantOutcome {
-    /// It was believed.
+    /// The pool believed the grant.
     Believed,
-    /// It says what cannot be, or what cannot be lent on: a steady flow.
+    /// The grant answers no open ask, cannot be true, or cannot be lent on, as a steady flow cannot.
     Unfit,
 }
 
@@ -112,32 +112,32 @@ impl Borrower {
         self.safe_loan.get_or_insert_default()
     }
 
-    /// The window by which the one above counts safe shares, as far as it has said.
+    /// Returns the window by which the allocator above counts safe shares, as far as it has said.
     pub(super) fn safe_span(&self) -> Option<Duration> {
         self.safe_loan.as_deref().and_then(SafeLoan::span)
     }
 
-    /// No more safe shares are handed out of what was lent.
+    /// Hands out no more safe shares of what was lent.
     fn forget_safe_loan(&mut self) {
         self.safe_loan.iter_mut().for_each(|loan| loan.forget());
     }
 
-    /// How long a lease from here should last, at most `longest`.
+    /// Returns how long a lease from this pool should last, at most `longest`.
     pub(super) fn lends_for(&self, longest: Duration) -> Duration {
         whole_millis(self.term * RENEW_PERCENT / 100).max(TERM_MIN).min(longest)
     }
 
-    /// For how long those below should hold permits in advance, at most: what they hold is held of the one above.
+    /// Returns how long sessions below should hold permits in advance at most: they hold permits of the allocator above.
     pub(super) fn horizon(&self) -> Duration {
         self.horizon
     }
 
-    /// How long before its end a loan is renewed.
+    /// Returns how long before its end a loan is renewed.
     fn renews_before(&self, rtt: Duration) -> Duration {
         low_span(rtt).max(self.term * RENEW_PERCENT / 100)
     }
 
-    /// `ask` is written at `now`.
+    /// Notes that `ask` is written at `now`.
     fn asks(&mut self, now: Moment, ask: Ask) -> Ask {
         (self.asked, self.is_open) = (Some((now, ask)), true);
         ask
@@ -151,7 +151,7 @@ impl Borrower {
         self.asked.map_or(Moment::ORIGIN, |(at, _)| at)
     }
 
-    /// The one above knows nothing of it, and nothing is out or in hand of `loan`: it counts from zero.
+    /// Counts from zero: the allocator above does not know the pool, and nothing of `loan` is out or in hand.
     fn begins_anew(&mut self, loan: &mut Loan) {
         loan.reset();
         (self.is_unrecognised, self.is_open) = (false, false);
@@ -160,8 +160,8 @@ impl Borrower {
 }
 
 impl Pool {
-    /// When to ask the one above: at once if that is not later than `now`, and never if there is nothing to say. An exchange
-    /// with it takes `rtt`. Of a pool that leases from none: never.
+    /// Returns when to ask the allocator above, where an exchange takes `rtt`: at once if that is not later than `now`.
+    /// [`Moment::NEVER`] if there is nothing to say, or if the pool leases from no allocator.
     pub fn asks_above(&mut self, now: Moment, rtt: Duration) -> Moment {
         let at = self.due_above(now, rtt);
         if let Some(borrower) = &mut self.borrower {
@@ -171,8 +171,8 @@ impl Pool {
         at
     }
 
-    /// By when an ask is to be answered that is due `at`, as [`Pool::asks_above`] said last: one that renews what is lent on when it
-    /// is due, and any other a term after that.
+    /// Returns by when to answer an ask that is due `at`, as [`Pool::asks_above`] said last: a term after it became
+    /// due, or when the loan has to be renewed if that is sooner.
     pub fn late_above(&self, at: Moment, rtt: Duration) -> Moment {
         let (Some(loan), Some(borrower)) = (self.ledgers.loan(), &self.borrower) else {
             return Moment::NEVER;
@@ -199,7 +199,7 @@ impl Pool {
         let tells = loan.has_unreported() || loan.is_in_flight() || says_again;
         let renews = match (is_live, tells) {
             (true, _) => loan.end().before(margin).max(borrower.asked_at() + once),
-            // A term may end with its window, however soon: what was refused before a way to the one above is not said again at once.
+            // A term that ends with its window may be very short. The next report follows the last ask by a round trip at least.
             (false, true) => borrower.asked_at() + borrower.term.max(once),
             (false, false) => Moment::NEVER,
         };
@@ -214,20 +214,21 @@ impl Pool {
         if !is_low {
             return renews;
         }
-        // What was spent since then makes room for more, where it was all there was: a wait that was told did not know of it.
+        // Permits spent since the last ask make room for more, where they were all there was: the wait that was told
+        // did not know of that.
         let reports = loan.is_empty() && loan.has_unreported();
         let soonest = if reports { soonest.min(self.now.max(borrower.asked_at() + once)) } else { soonest };
         soonest.min(renews.max(self.now))
     }
 
-    /// How far away to say that this pool is, where an exchange with the one above takes `rtt`: a lease from there has to
-    /// outlast exchanges with those below, too, and half of it is theirs.
+    /// Returns the distance to report, where an exchange with the allocator above takes `rtt`. A lease from there must
+    /// outlast exchanges with sessions below, too, and half of it is theirs.
     pub fn distance_above(&mut self, rtt: Duration) -> Duration {
         rtt + 2 * self.sessions.distance()
     }
 
-    /// Writes what to say to the one above, and sets aside nothing: it stays true however late it arrives. `None` of a pool
-    /// that leases from none.
+    /// Writes the ask to the allocator above; `None` if the pool leases from none. It sets nothing aside, so the ask
+    /// stays true however late it arrives.
     pub fn ask_above(&mut self, now: Moment, rtt: Duration) -> Option<Ask> {
         self.advance(now);
         let wishes = self.wishes(rtt);
@@ -236,7 +237,7 @@ impl Pool {
         if borrower.is_unrecognised && loan.is_empty() {
             borrower.begins_anew(loan);
         }
-        // A pool that holds less than it might asks for it all the same: the one above knows how much that is by now.
+        // The want goes beyond `hold`: the allocator above knows how much that is by now.
         loan.shed(wishes.target.min(loan.hold()).saturating_sub(loan.out()));
         let want = wishes.target.saturating_sub(loan.free() + loan.out());
         let lacks = borrower.lacks().saturating_sub(loan.free());
@@ -252,7 +253,7 @@ impl Pool {
         Some(borrower.asks(self.now, ask))
     }
 
-    /// The one above answered the ask that was written last, and first sent at `first_sent`, with `grant`.
+    /// Takes `grant`, the answer of the allocator above to the last ask written, which was first sent at `first_sent`.
     pub fn on_grant_above(&mut self, now: Moment, first_sent: Moment, grant: &Grant) -> GrantOutcome {
         self.advance(now);
         let (now, clocks, longest) = (self.now, self.plan.clocks, self.plan.term());
@@ -272,7 +273,7 @@ impl Pool {
             loan.wait_until(borrower.not_before);
             return GrantOutcome::Unfit;
         }
-        // A session that is told to come then finds what comes with the next exchange.
+        // A session that asks then finds the permits of the next exchange.
         let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after) + borrower.rtt;
         loan.came(Came {
             permits: grant.permits,
@@ -296,7 +297,7 @@ impl Pool {
         GrantOutcome::Believed
     }
 
-    /// The one above has said whether it counts what is in flight: then that counts here, too.
+    /// Counts calls in flight if the allocator above does, as its grant says.
     fn count_in_flight(&mut self) {
         let longest = self.ledgers.longest();
         if longest.is_none() && self.longest.is_some() {
@@ -306,7 +307,7 @@ impl Pool {
         self.longest = longest;
     }
 
-    /// The one above lends nothing: what is held goes on until its end.
+    /// Takes a refusal: the allocator above lends nothing, and the loan goes on until its end.
     pub fn on_refusal_above(&mut self, now: Moment, refusal: Refusal) {
         if is_heard(refusal.reason) {
             self.is_heard_above();
@@ -320,13 +321,14 @@ impl Pool {
         self.pause_above(now, refusal.retry_after.clamp(DISPUTE_PAUSE, REFUSAL_MAX), refusal.reason.stops());
     }
 
-    /// There is no such limit above, or no room for this pool: nothing that it gives back is missed there.
+    /// Takes an error: the allocator above has no such limit, or no room for this pool. So nothing that the pool gives
+    /// back is missed there.
     pub fn on_rejection_above(&mut self, now: Moment) {
         self.is_heard_above();
         self.pause_above(now, REJECTION_PAUSE, false);
     }
 
-    /// The one above has heard what was said last, and lends nothing.
+    /// Notes that the allocator above has heard the last report, and lends nothing.
     fn is_heard_above(&mut self) {
         if let (Some(loan), Some(borrower)) = (self.ledgers.loan_mut(), &self.borrower)
             && let Some((_, ask)) = borrower.asked.filter(|_| borrower.is_open)
@@ -335,15 +337,15 @@ impl Pool {
         }
     }
 
-    /// No answer came. It may have been granted something all the same, which the next ask says is not held.
+    /// Notes that no answer came. The ask may have been granted all the same; the next one says that this grant is not held.
     pub fn on_failure_above(&mut self) {
         if let Some(borrower) = &mut self.borrower {
             (borrower.is_open, borrower.has_failed) = (false, true);
         }
     }
 
-    /// The one above does not know what is held here: that goes on until its end, and then this counts from zero. Not after a pause
-    /// the first time: it forgets one that was silent for long.
+    /// Notes that the allocator above does not know the pool. The loan goes on until its end, and then the pool counts
+    /// from zero. The first time there is no pause, for an allocator forgets a pool that was silent for long.
     pub fn on_unrecognised_above(&mut self, now: Moment) {
         let mut pause = DISPUTE_PAUSE;
         if let Some(borrower) = &mut self.borrower {
@@ -356,21 +358,22 @@ impl Pool {
         self.pause_above(now, pause, false);
     }
 
-    /// The clock may have stood still, and then the loan ends later than the one above takes it to: no more of it is lent.
+    /// Lends no more of the loan: the clock may have stood still, and then the loan ends later here than the allocator
+    /// above takes it to.
     pub fn hold_back_above(&mut self, now: Moment) {
         self.advance(now);
         self.ledgers.loan_mut().into_iter().for_each(Loan::hold_back);
         self.borrower.iter_mut().for_each(|borrower| borrower.forget_safe_loan());
     }
 
-    /// Whether there is nothing to say to the one above, and no answer to come.
+    /// Whether there is nothing to say to the allocator above, and no answer to come.
     pub fn rests_above(&self) -> bool {
         let says = |loan: &Loan| loan.has_untold() || loan.has_returned() || loan.is_in_flight();
         let has_said_all = self.ledgers.loan().is_none_or(|loan| loan.is_empty() && !says(loan));
         has_said_all && self.borrower.as_ref().is_none_or(|borrower| !borrower.is_open)
     }
 
-    /// The refusal for a session that holds nothing and is lent nothing, where the one above is in quarantine.
+    /// Returns the refusal for a session that holds nothing and is lent nothing, while the allocator above is in quarantine.
     pub(super) fn refused_above(&self, ask: &Ask, grant: &Grant) -> Option<Refusal> {
         let shut_until = self.borrower.as_ref()?.shut_until;
         let is_for_nothing = (ask.held, grant.permits, grant.rate) == (0, 0, Rate::Free);
@@ -378,13 +381,13 @@ impl Pool {
             .then(|| Refusal { reason: RefusalReason::Quarantine, retry_after: shut_until.since(self.now) })
     }
 
-    /// Whether the one above has lent all that was asked for, and so will again.
+    /// Whether the allocator above lent all that was asked for last, and so is likely to again.
     pub(super) fn is_being_lent(&self) -> bool {
         self.ledgers.loan().is_some_and(Loan::is_ample)
     }
 
-    /// Whether what it has left is all that can be had for now. It is not where nothing is in hand, and the one above may have
-    /// something: that is asked, and has said of nothing that there is none.
+    /// Whether the permits left are all that can be had for now. They are not while none is in hand and the allocator
+    /// above may have some: it was asked, and has not said that there are none.
     pub fn knows_left(&self) -> bool {
         let (Some(loan), Some(borrower)) = (self.ledgers.loan(), &self.borrower) else { return true };
         self.left() > 0 || borrower.has_failed || loan.is_told_to_wait()
@@ -401,14 +404,14 @@ impl Pool {
         }
     }
 
-    /// What those below would have, as they said.
+    /// Returns what the sessions below want, where an exchange with the allocator above takes `rtt`.
     fn wishes(&self, rtt: Duration) -> Wishes {
         Wishes::of(self.sessions.sums(), self.ledgers.loan().map_or(0, Loan::out), rtt)
     }
 }
 
-/// Whether what an ask says is known above that is refused so, or of no use there. One that stops does not look at it, and neither does a
-/// root that others change meanwhile.
+/// Whether the allocator above knows, or has no use for, the report of an ask that was refused for `reason`. An
+/// allocator that stops does not read an ask, and neither does a root that others change meanwhile.
 fn is_heard(reason: RefusalReason) -> bool {
     match reason {
         RefusalReason::Paused | RefusalReason::Blocked | RefusalReason::Quarantine => true,
@@ -416,30 +419,30 @@ fn is_heard(reason: RefusalReason) -> bool {
     }
 }
 
-/// What a pool would say to the one above.
+/// What a pool wants from the allocator above.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wishes {
     demand_milli: u64,
     waiting: u64,
-    /// Permits in hand below which it asks.
+    /// Permits in hand below which the pool asks.
     pub(super) low: u64,
-    /// Permits that it would have, in hand and lent on.
+    /// Permits that the pool wants in all, in hand and lent on.
     pub(super) target: u64,
 }
 
 impl Wishes {
-    /// Those of sessions that say so, while `out` permits are lent to them.
+    /// Returns the wishes of sessions that claim `sums`, while `out` permits are lent to them.
     pub(super) fn of(sums: Sums, out: u64, rtt: Duration) -> Self {
         let Sums { demand_milli, wanted, waiting, .. } = sums;
         let demand_milli = demand_milli.min(PERMITS_MAX);
-        // Renewals from below come all the time: for them something has to be here.
+        // Sessions renew all the time, and some permits must be here for them.
         let low = need(demand_milli, low_span(rtt)).max(u64::from(wanted > out));
         let target = wanted.max(out).saturating_add(low.saturating_mul(2)).min(PERMITS_MAX);
         Wishes { demand_milli, waiting, low, target }
     }
 }
 
-/// How long what is in hand must last, or more is asked for.
+/// Returns how long the permits in hand must last, or more are asked for.
 fn low_span(rtt: Duration) -> Duration {
     rtt * LOW_WATER_RTTS + GUARD
 }

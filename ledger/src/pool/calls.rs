@@ -1,5 +1,5 @@
-//! What one session may have in flight, as far as its pool knows: what it last reported, and orphaned calls of leases that
-//! ended without a report. Sessions keep one of these; it knows neither rules nor other sessions.
+//! Calls that one session may have in flight, as far as its pool knows: those that it reported last, and orphaned calls
+//! of leases that ended without a report. Sessions keep one [`SessionCalls`]; it knows neither rules nor other sessions.
 
 use super::orphaned_calls::OrphanedCalls;
 use super::rare::Usual;
@@ -13,20 +13,20 @@ use std::time::Duration;
 /// Permits of one session that count as in flight.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionCalls {
-    /// Spent or in use without a lease, and in flight by its last report: for as long as it goes on to say so, and then as part of the lease that
-    /// it was made under.
+    /// Permits in flight by the last report, spent or in use without a lease. They count for as long as the session
+    /// goes on to report them, and are orphaned if its lease ends without a report.
     running: u64,
-    /// Of leases that ended without a word, or spent without a word of what has ended.
+    /// Permits of leases that ended without a report, or spent by a session that does not report which calls have ended.
     orphaned: OrphanedCalls,
-    /// Whether some orphaned calls were begun by a session that did not say what is in flight.
+    /// Whether some orphaned calls are not in what the session reports as in flight.
     unsaid: bool,
-    /// Of all that it spent, on calls whose end it will never report.
+    /// Total of permits spent on calls whose end the session will never report.
     unguarded: u64,
-    /// Held and in use by its last report. These are charged as held.
+    /// Permits held and in use by the last report. They are charged as held.
     pub(super) busy: u64,
 }
 
-/// What is written of them.
+/// A [`SessionCalls`] as it is written down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SavedCalls {
@@ -44,7 +44,7 @@ impl Usual for SessionCalls {
 }
 
 impl SessionCalls {
-    /// Carries them.
+    /// Carries all parts.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.number(&mut self.running);
         self.orphaned.carry(carrier);
@@ -53,7 +53,7 @@ impl SessionCalls {
         carrier.number(&mut self.busy);
     }
 
-    /// What is written of them; `None` if there is nothing to keep.
+    /// Returns the calls as they are written down; `None` if there is nothing to keep.
     pub(super) fn save(&self) -> Option<SavedCalls> {
         let saved = SavedCalls {
             running: self.running,
@@ -66,7 +66,7 @@ impl SessionCalls {
         (!is_nothing).then_some(saved)
     }
 
-    /// Reads what was written; `None` if nothing can have been so.
+    /// Restores calls that were written down; `None` if no calls can have been so.
     pub(super) fn restore(saved: &SavedCalls, since: Since) -> Option<Self> {
         let SavedCalls { running, unsaid, unguarded, busy, .. } = *saved;
         let orphaned = OrphanedCalls::restore(&saved.orphaned, since)?;
@@ -75,55 +75,55 @@ impl SessionCalls {
         is_sane.then_some(SessionCalls { running, orphaned, unsaid, unguarded, busy })
     }
 
-    /// The calls of a session that will never report: `running` as long as its lease lasts, and some that are orphaned.
+    /// Returns the calls of a session that will never report: `running` as long as its lease lasts, and some that are orphaned.
     pub(super) fn silent(running: u64, orphaned: OrphanedCalls) -> Self {
         SessionCalls { running, orphaned, ..SessionCalls::default() }
     }
 
-    /// Of leases that ended.
+    /// Returns the calls of leases that ended.
     pub(super) fn orphaned(&self) -> &OrphanedCalls {
         &self.orphaned
     }
 
-    /// Permits that are charged beside those that are outstanding.
+    /// Returns the permits that are charged beside those that are outstanding.
     pub(super) fn charged(&self) -> u64 {
         self.running + self.orphaned.permits()
     }
 
-    /// Permits in flight, for people.
+    /// Returns the permits in flight, for display.
     pub(super) fn in_flight(&self) -> u64 {
         self.charged() + self.busy
     }
 
-    /// Whether a lease is what they are charged under.
+    /// Whether some calls are charged under a lease.
     pub(super) fn are_live(&self) -> bool {
         self.running > 0
     }
 
-    /// Whether they say no more than those of a session that never said anything.
+    /// Whether the calls are no different from those of a session that never reported any.
     pub(super) fn are_blank(&self) -> bool {
         self.charged() == 0 && self.unguarded == 0 && self.busy == 0
     }
 
-    /// When the first orphaned calls expire, if there are any.
+    /// Returns when the first orphaned calls expire, if there are any.
     pub(super) fn next_expiry(&self) -> Option<Moment> {
         self.orphaned.next_expiry()
     }
 
-    /// The lease ended at `end` without a report, and with it the right to spend `burned` permits: all of that, and what
-    /// was running, may be in flight for the `longest` time that a call takes.
+    /// Orphans what was running and the `burned` permits of a lease that ended at `end` without a report. All of it may
+    /// be in flight for the `longest` time that a call takes.
     pub(super) fn end(&mut self, burned: u64, end: Moment, longest: Duration) {
         self.orphaned.add(burned + self.running, end, longest);
         (self.running, self.busy) = (0, 0);
     }
 
-    /// The session begins anew at `now`, and will not say what is in flight of what it had.
+    /// Orphans what was running of a session that begins anew at `now` and will not report those calls any more.
     pub(super) fn orphan_running(&mut self, now: Moment, longest: Duration) {
         self.orphaned.add(self.running, now, longest);
         (self.running, self.unguarded, self.unsaid) = (0, 0, self.orphaned.permits() > 0);
     }
 
-    /// Nothing counts them any more.
+    /// Drops all calls, for nothing counts them any more.
     pub(super) fn forget(&mut self) {
         *self = SessionCalls::default();
     }
@@ -133,12 +133,12 @@ impl SessionCalls {
         self.orphaned.expire(now);
     }
 
-    /// `ask` was settled as `settlement` at `now`. Of the permits that were charged to the session, no more than `room` can
-    /// be in flight. What is spent and not said to have ended, ends within `longest`.
+    /// Takes the report of `ask`, which was settled as `settlement` at `now`. Of the permits that were charged to the
+    /// session, at most `room` can be in flight. Permits that are spent and not reported as ended expire within `longest`.
     ///
-    /// What was in use when the ask was written and is not kept runs for as long as its session says so. What was in hand then
-    /// may have been spent before its lease ended, so it stays orphaned. Nothing else that was orphaned can: whatever the
-    /// session spent, it says whether that is running.
+    /// Permits that were in use when the ask was written and are not kept run for as long as the session says so.
+    /// Permits that were in hand then may have been spent before their lease ended, so as many stay orphaned. No other
+    /// orphaned permit does: the session reports of all that it spent whether it is running.
     pub(super) fn report(
         &mut self,
         ask: &Ask,
@@ -152,7 +152,7 @@ impl SessionCalls {
         let lapsed = (ask.busy - self.busy).min(unkept);
         match ask.running {
             Some(running) => {
-                // What it could not say then is not in what it says now.
+                // Calls that the session could not report then are not in this report, which does not bound them.
                 if !self.unsaid {
                     self.orphaned.cut_to(unkept - lapsed);
                 }

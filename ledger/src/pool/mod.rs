@@ -1,8 +1,8 @@
-//! The books of one limit and key: one pure state machine. Allocators drive it, with the time as an argument;
-//! it does no IO, reads no clock and draws no random number.
+//! The books of one limit and key: one pure state machine. Allocators drive it, with the time as an argument; it does
+//! no IO, reads no clock and draws no random number.
 //!
-//! Everything happens in [`Pool::renew`]: a session says in totals what it spent and what it holds, and is lent
-//! more. What is lent is charged to every rule of the limit at once, or to none.
+//! Everything happens in [`Pool::renew`]: a session reports in totals what it spent and what it holds, and is lent
+//! more. A grant is charged to every rule of the limit, or to none.
 
 mod agenda;
 mod books;
@@ -82,25 +82,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use unspent::Walked;
 
-/// A lease lasts at least this many round trips of its holder: one is gone when it arrives, and the renewal must be
-/// answered before the end. It bounds what distance can do; more would burn more when a node far away dies.
+/// Round trips of its holder that a lease lasts at least: one has passed when the lease arrives, and its renewal must
+/// be answered before the end. A larger number would burn more permits when a distant node dies.
 const RTTS_PER_TERM: u32 = 4;
 
 /// The books of one limit and key.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// Tells it apart from others below the same one.
+    /// Tells the pool apart from other pools below the same pool.
     number: u64,
     plan: Arc<Plan>,
     ledgers: Ledgers,
-    /// Of the rule that is a steady flow.
+    /// State of the rule that is a steady flow, if there is one.
     flow: Option<Box<Flow>>,
-    /// How things stand with the one above, in another allocator.
+    /// Exchange with the allocator above, if the pool leases from one.
     borrower: Option<Box<Borrower>>,
-    /// How long a lease lasts where nothing clips it.
+    /// Length of a lease that nothing clips.
     term: Duration,
     sessions: Sessions,
-    /// The longest that a call may take, where it counts what is in flight.
+    /// Longest time that a call may take; `None` if no rule counts calls in flight.
     longest: Option<Duration>,
     books: Books,
     shadow_refused: u64,
@@ -117,12 +117,12 @@ pub struct Pool {
     now: Moment,
     /// Nothing is granted before this.
     quarantine_until: Moment,
-    /// Until then leases may be out that were lent before there were these rules.
+    /// Until then leases may be out that were lent under earlier rules.
     old_rules_until: Moment,
 }
 
 impl Pool {
-    /// A pool with full buckets and empty windows at `now`.
+    /// Creates a pool with full buckets and empty windows at `now`.
     pub fn new(plan: Arc<Plan>, now: Moment) -> Self {
         let ledgers = Ledgers::of(&plan, now);
         let borrower = plan.is_borrowed.then(|| Box::new(Borrower::new()));
@@ -157,13 +157,14 @@ impl Pool {
         }
     }
 
-    /// A pool whose books may have been lost at `lost`, when an earlier life of the allocator ended at the
-    /// latest. It grants nothing until whatever that life lent has ended and left every window.
+    /// Creates a pool whose books may have been lost at `lost`, the latest moment at which an earlier life of the
+    /// allocator ended. It grants nothing until all that the earlier life lent has ended and left every window.
     pub fn after_loss(plan: Arc<Plan>, lost: Moment, now: Moment) -> Self {
         Pool::after_loss_by(plan, lost, Moment::ORIGIN, now)
     }
 
-    /// The same where the limit goes by `plan` only `since` a moment: what refills by it does so from then on.
+    /// Creates the pool of [`Pool::after_loss`] for a limit that goes by `plan` only `since` a moment: what refills by
+    /// the plan does so from then on.
     pub fn after_loss_by(plan: Arc<Plan>, lost: Moment, since: Moment, now: Moment) -> Self {
         let quarantined = lost + plan.clocks.quarantine();
         let mut pool = Pool::new(plan, now);
@@ -175,13 +176,13 @@ impl Pool {
         pool
     }
 
-    /// Lets time pass. Returns the books as they are then.
+    /// Lets time pass up to `now`, and returns the books as they are then.
     pub fn let_pass(&mut self, now: Moment) -> &Books {
         self.advance(now);
         &self.books
     }
 
-    /// What it looks like at `now`.
+    /// Returns a view of the pool at `now`.
     pub fn view(&mut self, now: Moment) -> PoolView {
         self.advance(now);
         let forecast = self.forecast();
@@ -201,54 +202,55 @@ impl Pool {
         }
     }
 
-    /// The same at the moment until which it has let time pass.
+    /// Returns a view of the pool at the moment up to which it has let time pass.
     pub(crate) fn as_it_looks(&mut self) -> PoolView {
         self.view(self.now)
     }
 
-    /// The most that can ever be lent at once.
+    /// Returns the most permits that can ever be lent at once.
     pub fn ceiling(&self) -> u64 {
         let above = self.ledgers.loan().map_or(u64::MAX, Loan::ceiling);
         self.plan.ceiling().min(above).saturating_sub(self.reserve())
     }
 
-    /// The most one call can ever take.
+    /// Returns the most permits that one call can ever take.
     pub fn call_max(&self) -> u64 {
         self.ceiling().min(self.plan.sharing.lease_max)
     }
 
-    /// What it is made of.
+    /// Returns the plan of the pool.
     pub(crate) fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// What must hold.
+    /// Returns the rules that the pool keeps.
     pub fn rules(&self) -> &[Rule] {
         &self.plan.rules
     }
 
-    /// Whether no allocator is sure on which side of a boundary the time is.
+    /// Whether the pool is a root: the time of its store is inexact, so no allocator is sure on which side of a window
+    /// boundary it is.
     fn is_clock_uncertain(&self) -> bool {
         self.plan.is_root
     }
 
-    /// The instant that no lease may outlive, unless what it holds is charged ahead.
+    /// Returns the instant that no lease may outlive, unless its permits are charged ahead.
     pub(super) fn lease_end(&self) -> Option<Moment> {
         if self.is_clock_uncertain() { self.ledgers.lease_end_in_doubt() } else { self.ledgers.lease_end() }
     }
 
-    /// The instant that no lease may outlive at all. Where no allocator is sure on which side of a boundary the time is, that is
-    /// the next boundary.
+    /// Returns the instant that no lease may outlive even if its permits are charged ahead. Of a root that is the next
+    /// boundary, for no allocator is sure on which side of it the time is.
     pub(super) fn lease_end_ahead(&self) -> Option<Moment> {
         if self.is_clock_uncertain() { self.lease_end() } else { self.ledgers.lease_end_ahead() }
     }
 
-    /// The allocator that tells it something does not know the time well: the true time is at most `latest`.
+    /// Notes that the time of the calling allocator is inexact: the true time is at most `latest`.
     pub fn doubt(&mut self, latest: Moment) {
         self.ledgers.doubt(latest);
     }
 
-    /// Permits that can be lent now.
+    /// Returns the permits that can be lent now, whatever a steady flow has.
     fn left(&self) -> u64 {
         if !self.shut_for_shares().is_zero() {
             return 0;
@@ -257,24 +259,24 @@ impl Pool {
         self.ledgers.available().saturating_sub(kept_back).min(self.eased())
     }
 
-    /// The window of the rule with the least limit, if that has one.
+    /// Returns the window of the rule with the lowest ceiling, if that rule has one.
     pub fn window(&self) -> Option<Duration> {
         let least = self.plan.rules.iter().min_by_key(|rule| rule.ceiling());
         least.and_then(Rule::window)
     }
 
-    /// Permits that could be lent and spent now.
+    /// Returns the permits that could be lent and spent now, a steady flow included.
     fn available(&self) -> u64 {
         let level = self.flow.as_deref().map_or(u64::MAX, Flow::level);
         self.left().min(level.saturating_sub(self.reserve()))
     }
 
-    /// Lets time pass: leases end in order, and at the end of each the rules stand exactly there.
+    /// Lets time pass up to `now`. Leases end in order, and the rules are advanced to the end of each before it burns.
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
         let mut ended = 0;
         let mut last = None;
-        // None comes twice: what is presumed spent is not live. If it did, time would go on all the same.
+        // A burned lease is not live, so none comes twice. If one did, the loop would still end.
         while let Some((end, place)) = self.sessions.expired(self.now).filter(|next| last != Some(*next)) {
             self.expire_calls(end);
             self.expire(place, end);
@@ -299,7 +301,7 @@ impl Pool {
         self.bound_mirrors(ended);
     }
 
-    /// The lease at `place` ends at `end` without a report: all that it holds is presumed spent.
+    /// Burns the lease of `place`, which ended at `end` without a report: its permits are presumed spent.
     fn expire(&mut self, place: Place, end: Moment) {
         let burned = self.sessions.update(place, Session::burn);
         self.ledgers.burn(burned, end);
@@ -322,12 +324,12 @@ impl Pool {
         }
     }
 
-    /// What `place` has in flight was spent at `end` at the latest, and with it `burned` permits perhaps.
+    /// Orphans the calls that `place` has in flight, and perhaps `burned` more permits. All were spent by `end` at the latest.
     fn orphan_calls(&mut self, place: Place, burned: u64, end: Moment) {
         self.update_calls(place, |calls, longest| calls.end(burned, end, longest));
     }
 
-    /// Changes what `place` has in flight, where that counts, and what the ledgers are charged for it.
+    /// Changes the calls in flight of `place`, where they are counted, and charges the ledgers for them.
     fn update_calls(&mut self, place: Place, change: impl FnOnce(&mut SessionCalls, Duration)) {
         let Some(longest) = self.longest else { return };
         let (before, after) = self.sessions.update(place, |session| {

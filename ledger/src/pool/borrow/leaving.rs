@@ -1,21 +1,22 @@
-//! The last that a pool says to the one that it leases from: of an allocator that stops, and of a limit that was removed.
+//! The last reports of a pool to the allocator above, when its own allocator stops or its limit was removed.
 
 use crate::pool::Pool;
 use crate::pool::loan::Loan;
 use lessor_protocol::{Ask, Moment};
 use std::time::Duration;
 
-/// For how long a pool that leaves says so to one that does not answer.
+/// How long a leaving pool keeps reporting to an allocator that does not answer.
 const LEAVES_FOR: Duration = Duration::from_secs(60);
 
 impl Pool {
-    /// When to say the last to the one above: what was spent, and that nothing is held but what is lent on, until that ends. `None` if
-    /// there is nothing to give back or to tell, if the one above knows nothing of it, or if that has not answered for too long.
+    /// Returns when to send a last report to the allocator above: what was spent, and that nothing is held but what is
+    /// lent on, until that ends. `None` if there is nothing to give back or to report, if the allocator above does not
+    /// know the pool, or if it has not answered for too long.
     pub fn leaves_above(&mut self, now: Moment) -> Option<Moment> {
         self.advance(now);
         let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
         let since = borrower.leaves_since.get().unwrap_or_else(|| {
-            // What was told before is no reason to wait.
+            // A wait that was told before does not delay the last report.
             (borrower.leaves_since, borrower.not_before) = (Some(self.now).into(), self.now);
             self.now
         });
@@ -36,14 +37,15 @@ impl Pool {
         says.then(|| borrower.not_before.max(self.now))
     }
 
-    /// Writes what [`Pool::leaves_above`] is about. `None` of a pool that leases from none.
+    /// Writes the last report of [`Pool::leaves_above`]; `None` if the pool leases from no allocator.
     pub fn leave_above(&mut self) -> Option<Ask> {
         let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
         let ((spent_total, held), running) = (loan.report(0), loan.report_in_flight());
         Some(borrower.asks(self.now, Ask { spent_total, held, running, ..Ask::default() }))
     }
 
-    /// Whether the one above was not told all that was spent, and is not any more: if this pool is forgotten, another session has to begin.
+    /// Whether the pool gave up telling the allocator above all that was spent. If such a pool is forgotten, another
+    /// session has to begin.
     pub fn gave_up_above(&self) -> bool {
         self.ledgers.loan().is_some_and(Loan::gave_up)
     }
