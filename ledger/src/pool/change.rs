@@ -1,5 +1,5 @@
-//! A pool whose limit is changed, topped up or tried on while leases are out. Limits call it; it takes back no lease:
-//! what is out stays charged, to every rule there is then, until it ends.
+//! Changes and top-ups of a pool's limit, real or tried on a copy, while leases are out. Limits call this. It takes
+//! back no lease: permits that are out stay charged to every rule that there is then, until they end.
 
 use super::groups::Groups;
 use super::rare::Rare;
@@ -9,9 +9,9 @@ use lessor_protocol::{Moment, PERMITS_MAX};
 use std::sync::Arc;
 
 impl Pool {
-    /// A pool of a limit that went by other rules until `changed`, from which those of `plan` cannot carry on: as
-    /// [`Pool::after_loss`]. If it counts what is in flight, it waits until `calls_end` at least, when those calls have
-    /// ended that the other rules let begin.
+    /// Creates the pool of a limit that went by other rules until `changed`, whose books the rules of `plan` cannot
+    /// carry on. It waits as a pool of [`Pool::after_loss`] does. If it counts calls in flight, it also waits until
+    /// `calls_end`, when the calls that began under the other rules have ended.
     pub fn after_others(
         plan: Arc<Plan>,
         changed: Moment,
@@ -27,11 +27,11 @@ impl Pool {
     }
 
     /// Goes on by `plan` from `now` on. Each rule takes over the balance of the first one of its kind and period, as
-    /// `carry_over` says; one that finds none is new, with all that is out charged to it.
+    /// `carry_over` says. A rule that finds none is new, and all permits that are out are charged to it.
     ///
     /// A window that overlaps the change, or begins before the leases that were out then have ended, may hold up to the
-    /// larger of both limits; every later one holds the new. A rule that is new, or reset, promises something of
-    /// windows that begin at the change or later: it knows nothing of what was spent before.
+    /// larger of both limits. Every later window holds the new limit. A rule that is new or reset promises something
+    /// only of windows that begin at the change or later: it knows nothing of what was spent before.
     pub fn change(&mut self, plan: Arc<Plan>, carry_over: CarryOver, now: Moment) {
         self.advance(now);
         let until = self.sessions.last_expiry().unwrap_or(self.now);
@@ -63,7 +63,7 @@ impl Pool {
         self.audit();
     }
 
-    /// Begins with no more than `unused` has, a pool of the same limit that was there through its changes and lent nothing.
+    /// Begins with no more than `unused` has, a pool of the same limit that went through all its changes and lent nothing.
     pub fn begin_as(&mut self, unused: &mut Pool, now: Moment) {
         unused.advance(now);
         self.advance(now);
@@ -72,12 +72,12 @@ impl Pool {
         self.audit();
     }
 
-    /// Lets `permits` more be lent, once, beyond what the rules say: in windows for as long as what is spent now counts
-    /// in them, in buckets until they are spent. A steady flow fills its bucket, as far as there is room.
+    /// Lets `permits` more be lent once, beyond what the rules say. In a window they last for as long as a spend of now
+    /// counts, in a bucket until they are spent. In a steady flow they fill its bucket, as far as there is room.
     pub fn top_up(&mut self, permits: u64, now: Moment) {
         self.advance(now);
         if self.now < self.quarantine_until && self.plan.opens_windows() {
-            // It may be meant for a window that these books do not know of, and not for the next one.
+            // The top-up may be meant for a window that these books do not know, and not for the next one.
             return;
         }
         self.ledgers.top_up(permits);
@@ -88,7 +88,7 @@ impl Pool {
         self.audit();
     }
 
-    /// The most permits that a top-up at `now` may have: more would be more than anything can hold.
+    /// Returns the most permits that a top-up at `now` may have: with more, some rule would hold more than [`PERMITS_MAX`].
     pub fn top_up_max(&mut self, now: Moment) -> u64 {
         self.advance(now);
         PERMITS_MAX.saturating_sub(self.ledgers.most())

@@ -1,9 +1,9 @@
-//! What a store knows of a pool, and what the pool may lend by that. A [`Checkpoint`] is the pool as it would stand had it lent to
-//! one session all that is out, and a little more: up to a *high-water mark*. While a checkpoint is durable, the pool lends up to
-//! its mark and nothing has to be written. An allocator that finds only the checkpoint takes all of that for spent at its end.
+//! What a store knows of a pool, and what the pool may lend by that. A [`Checkpoint`] is the pool as if one session held all
+//! permits that are out, and a few more, up to a *high-water mark*. While a checkpoint is durable, the pool lends up to its
+//! mark without another write. An allocator that finds only the checkpoint takes all those permits for spent at their end.
 //!
-//! Why it holds: the pool of a checkpoint is one that might have been, with one session in the place of all. Whatever was lent
-//! since was lent below its mark and is spent by the end of that.
+//! Why it holds: the pool of a checkpoint is one that might have been, with one session in the place of all. Each
+//! permit lent since was lent below its mark, and is spent by the end that the checkpoint states.
 
 use super::calls::SessionCalls;
 use super::family::Place;
@@ -23,30 +23,32 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a pool should lend by one checkpoint: what a crash burns beside leases. Shorter means more writes, longer burns more.
+/// How long a pool should lend by one checkpoint. A shorter time means more writes; a longer one burns more in a crash,
+/// beside leases.
 pub const CHECKPOINT_LASTS: Duration = Duration::from_millis(250);
 
-/// The high-water mark is above what is out by at most one in so many of what is left. Where less is left than that, each answer
-/// that lends waits for the disk.
+/// Part of what is left, one in eight, by which the high-water mark is above what is out at most. Where fewer than
+/// eight permits are left, each answer that lends waits for the disk.
 const AHEAD_PART: u64 = 8;
 
-/// The session that holds all that an earlier process lent. No other is ever called that.
+/// Session that holds all that an earlier process lent. No other session has this id.
 const EARLIER: SessionId = SessionId(u64::MAX);
 
 /// A pool as an allocator writes it down for its next process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Checkpoint {
-    /// When.
+    /// When the checkpoint was written.
     written: At,
-    /// What is out, and what may be lent until there is another checkpoint.
+    /// Permits that are out, or may be lent until there is another checkpoint.
     out: u64,
-    /// When the last of that can have been spent: until then nodes go by what they were told, be it of nothing.
+    /// When the last of those can have been spent. Until then nodes go by the deadline that they were told, also of an
+    /// empty lease.
     until: At,
     /// Nothing is granted before this.
     #[serde(rename = "opens")]
     quarantine_until: At,
-    /// In-flight permits of an earlier process, whose sessions never report: when how many expire, soonest first.
+    /// In-flight permits of an earlier process, whose sessions never report: when they expire, soonest first, and how many.
     #[serde(default, rename = "landings", skip_serializing_if = "Vec::is_empty")]
     orphaned: Vec<(At, u64)>,
     /// The books of its rules, in their order.
@@ -55,7 +57,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// What is in flight; `None` if that cannot be. The rules that count it agree, or the books are not gone on with.
+    /// Returns the calls in flight; `None` if they are impossible. Rules that count calls agree on them, or the books
+    /// are not restored.
     fn calls(&self, since: Since) -> Option<SessionCalls> {
         let permits = self.rules.iter().find_map(Saved::in_flight).unwrap_or(0);
         let expiries = &self.orphaned;
@@ -70,17 +73,17 @@ impl Checkpoint {
 /// How much a pool may lend by a checkpoint, once that is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HighWater {
-    /// Which checkpoint of which pool.
+    /// Pool and number of the checkpoint.
     pool: u64,
     number: u64,
-    /// Up to this total of permits that were ever granted.
+    /// Total of permits that the pool may ever have granted.
     granted: u64,
-    /// In leases that end until then.
+    /// Latest end of their leases.
     until: Moment,
 }
 
 impl HighWater {
-    /// What may be lent of both.
+    /// Returns the mark of `other`, lowered to what both marks allow.
     fn within(self, other: HighWater) -> HighWater {
         HighWater { granted: self.granted.min(other.granted), until: self.until.min(other.until), ..other }
     }
@@ -91,22 +94,22 @@ impl HighWater {
 pub(super) struct Checkpoints {
     /// The latest end of any lease that was granted, also of one that holds nothing.
     latest_end: Moment,
-    /// Until then nodes may go by what an earlier life told them.
+    /// Until then nodes may go by deadlines that an earlier process told them.
     earlier: Moment,
     made: Rare<Made>,
 }
 
-/// What is to be known once there is one. Without a store there is none.
+/// What is known once a checkpoint was made. Without a store none is.
 #[derive(Clone, Copy, Debug)]
 struct Made {
-    /// So many were made, or could not be used any more.
+    /// Number of the newest checkpoint, raised by one when the checkpoints that there are become unusable.
     number: u64,
-    /// What it may lend, by the newest that is durable and by all that have been made since: any of those may be the one
-    /// that is found.
+    /// What the pool may lend by the newest durable checkpoint and by all that have been made since: any of those may
+    /// be the one that is found.
     high_water: Option<HighWater>,
-    /// When the newest was made, what had been granted until then, and what it allows beyond that.
+    /// When the newest checkpoint was made, how much had been granted by then, and how much more it allows.
     last: (Moment, u64, u64),
-    /// How long it should last.
+    /// How long the newest checkpoint should last.
     span: Duration,
 }
 
@@ -116,7 +119,7 @@ impl Usual for Made {
 }
 
 impl Made {
-    /// Carries what it is.
+    /// Carries all parts.
     fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.number(&mut self.number);
         carrier.moment(&mut self.last.0);
@@ -138,36 +141,37 @@ impl Made {
 }
 
 impl Checkpoints {
-    /// Carries what they are.
+    /// Carries all parts.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.moment(&mut self.latest_end);
         carrier.moment(&mut self.earlier);
         carrier.rare(&mut self.made, Made::carry);
     }
 
-    /// A lease until `end` is about to be granted.
+    /// Notes that a lease until `end` is about to be granted.
     pub(super) fn on_lease(&mut self, end: Moment) {
         self.latest_end = self.latest_end.max(end);
     }
 
-    /// Until then nodes may go by what an earlier life told them.
+    /// Returns until when nodes may go by deadlines that an earlier process told them.
     pub(super) fn earlier(&self) -> Moment {
         self.earlier
     }
 
-    /// It goes on with a pool that knew of an earlier life until then.
+    /// Goes on from a pool whose nodes may go by deadlines of an earlier process until `earlier`.
     pub(super) fn goes_on(&mut self, earlier: Moment) {
         self.earlier = earlier;
     }
 
-    /// Goes on with the pool that has this `number`, by a checkpoint that allows no more than is `granted`, `until` a moment.
+    /// Goes on as the pool with the number `pool`, by a checkpoint that allows `granted` permits in all, in leases
+    /// until `until`.
     fn resume(&mut self, pool: u64, granted: u64, until: Moment) {
         self.latest_end = until;
         let high_water = Some(HighWater { pool, number: 1, granted, until });
         self.made = Made { number: 1, high_water, ..*Made::USUAL }.into();
     }
 
-    /// The rules are others: by no checkpoint that there is may anything be lent.
+    /// Forgets all checkpoints, because the rules are others: nothing may be lent by those that there are.
     pub(super) fn forget(&mut self) {
         self.made.number += 1;
         self.made.high_water = None;
@@ -175,12 +179,12 @@ impl Checkpoints {
 }
 
 impl Plan {
-    /// Whether a pool of this has checkpoints: not one that lends on what another allocator lends it.
+    /// Whether a pool of this plan has checkpoints. One that leases from another allocator has none.
     pub fn has_checkpoints(&self) -> bool {
         !self.is_borrowed
     }
 
-    /// Whether what is lent first opens a window: then nothing is written down as lent before it is.
+    /// Whether the first grant opens a window. Then nothing is written down as lent before it is.
     pub(super) fn opens_windows(&self) -> bool {
         let opens = |windows| matches!(windows, Windows::FirstUse { .. });
         self.rules.iter().any(|rule| matches!(rule, Rule::FixedWindow(rule) if opens(rule.windows())))
@@ -188,8 +192,8 @@ impl Plan {
 }
 
 impl Pool {
-    /// What is to be written down at `now`, so that for about `span` nothing else has to be; and what may be lent as soon
-    /// as that is durable. `None` where books are not kept, see [`Plan::has_checkpoints`].
+    /// Makes a checkpoint at `now` that should last for about `span`, and the mark up to which the pool may lend as
+    /// soon as it is durable. `None` where books are not kept, see [`Plan::has_checkpoints`].
     pub fn checkpoint(&mut self, now: Moment, span: Duration) -> Option<(Checkpoint, HighWater)> {
         if !self.plan.has_checkpoints() {
             return None;
@@ -221,15 +225,15 @@ impl Pool {
         Some((checkpoint, mark))
     }
 
-    /// The checkpoint that came with `mark` is durable. Of an older one, or another pool, nothing follows.
+    /// Notes that the checkpoint that came with `mark` is durable. A mark of an older one, or of another pool, changes nothing.
     pub fn raise_high_water(&mut self, mark: HighWater) {
         if (mark.pool, mark.number) == (self.number, self.checkpoints.made.number) {
             self.checkpoints.made.high_water = Some(mark);
         }
     }
 
-    /// Whether all that was lent may be known: what was answered since the newest durable checkpoint is below its mark.
-    /// If not, no answer may leave before there is another checkpoint.
+    /// Whether all that was answered is below the mark of the newest durable checkpoint. If not, no answer may leave
+    /// before there is another checkpoint.
     pub fn is_covered(&self) -> bool {
         if !self.plan.has_checkpoints() {
             return true;
@@ -240,13 +244,13 @@ impl Pool {
         }
     }
 
-    /// Whether what is answered now may leave at once.
+    /// Whether an answer of now may leave at once.
     pub fn may_be_known(&self) -> bool {
         self.is_covered()
     }
 
-    /// Whether another checkpoint is worth its write: half of what the last one allows is lent, or it counts as lent what no session
-    /// wants any more.
+    /// Whether another checkpoint is worth its write: half of the permits or of the time that the last one allows is
+    /// used, or it counts permits as lent that no session wants any more.
     pub fn wants_checkpoint(&self) -> bool {
         if !self.is_covered() {
             return true;
@@ -260,13 +264,14 @@ impl Pool {
             || (ahead > 0 && self.checkpoints.latest_end + self.checkpoints.made.span / 2 > mark.until)
     }
 
-    /// Whether there is a checkpoint of it, durable or about to be.
+    /// Whether there is a checkpoint of the pool, durable or about to be.
     pub fn has_checkpoint(&self) -> bool {
         self.checkpoints.made.number > 0
     }
 
-    /// Returns the pool of `checkpoint`, as it stands at `now`; `None` if no pool by this plan can have been so. What was out, or may
-    /// have been lent up to the high-water mark, is taken for spent when the last of that can have been.
+    /// Returns the pool of `checkpoint`, as it stands at `now`; `None` if no pool by this plan can have been so.
+    /// Permits that were out, or may have been lent up to the high-water mark, are taken for spent at the latest
+    /// instant at which they can have been.
     pub fn from_checkpoint(plan: Arc<Plan>, checkpoint: &Checkpoint, gap: Gap, now: Moment) -> Option<Pool> {
         let since = Since { gap, written: checkpoint.written, now, clocks: plan.clocks };
         let (out, until) = (checkpoint.out, since.moment(checkpoint.until));
@@ -274,7 +279,7 @@ impl Pool {
             return None;
         }
         let quarantine_until = since.moment(checkpoint.quarantine_until);
-        // What waits for a quarantine has lent nothing, but a flow may still be that of other rules.
+        // A pool in quarantine has lent nothing, but nodes may still go by a flow of other rules.
         let end = until.max(quarantine_until);
         let mut earlier = Session::new(Share::EVEN, Moment::ORIGIN);
         (earlier.outstanding, earlier.end) = (out, end);
@@ -309,7 +314,7 @@ impl Pool {
         Some(pool)
     }
 
-    /// Orphaned calls of an earlier process: when how many permits expire.
+    /// Returns the orphaned calls of an earlier process: when they expire, and how many permits.
     fn orphaned_earlier(&self) -> Vec<(At, u64)> {
         let earlier = self.sessions.get(Place::own(EARLIER)).into_iter();
         earlier
@@ -318,24 +323,25 @@ impl Pool {
             .collect()
     }
 
-    /// A session that is not known here, and may go by a deadline that an earlier life told it.
+    /// Creates a session that is not known here, and that may go by a deadline that an earlier process told it.
     pub(super) fn newcomer(&self, share: Share) -> Session {
         let mut session = Session::new(share, self.now);
         session.end = self.now.max(self.checkpoints.earlier);
-        // What is wanted must be known above before there is anything to lend.
+        // Where the pool leases, the wants of new sessions count, too: it must report them above before there is
+        // anything to lend.
         session.is_unproven &= !self.plan.is_borrowed;
         session
     }
 
-    /// Permits that will be wanted within `span`, if it goes on as since the last checkpoint, but only a part of what is left: a
-    /// crash burns them.
+    /// Estimates the permits to be lent within `span`, if lending goes on as since the last checkpoint. It is at most a
+    /// part of what is left, because a crash burns them.
     fn to_be_lent(&self, span: Duration) -> u64 {
         if self.now < self.quarantine_until || self.sessions.live() == 0 || self.plan.opens_windows() {
             return 0;
         }
         let (at, granted, ahead) = self.checkpoints.made.last;
         let lent = u128::from(self.books.granted.saturating_sub(granted));
-        // A burst is no rate.
+        // A burst is no rate: it counts as spread over `span` at least.
         let over = self.now.since(at).max(span).as_nanos().max(1);
         let lent = u64::try_from(lent * span.as_nanos() / over).unwrap_or(u64::MAX);
         lent.max(ahead / 2).min(self.left() / AHEAD_PART)

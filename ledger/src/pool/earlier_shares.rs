@@ -1,5 +1,5 @@
-//! Safe shares that no pool knows: other rules of the limit told nodes of them, or an earlier life of the allocator did, and nodes may
-//! go on with them. Pools that are made anew keep back what they allow, until they are over.
+//! Safe shares that no pool knows, but with which nodes may go on: the nodes were told of them under other rules of the
+//! limit, or by an earlier life of the allocator. A new pool keeps back what they allow until they are over.
 
 use super::safe_shares::{Taken, counts_for, counts_longer, safe_span};
 use super::{Plan, Pool};
@@ -8,7 +8,7 @@ use lessor_protocol::{ClockBounds, Moment, SafeShare};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What nodes may go on with, at most.
+/// Upper bound of the safe shares that nodes may go on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EarlierShares {
     permits: u64,
@@ -17,7 +17,7 @@ pub struct EarlierShares {
     over: Moment,
 }
 
-/// The same as it is written down: for how long it goes on is not known then.
+/// An [`EarlierShares`] as it is written down, without its end, which is not known then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedShares {
@@ -27,7 +27,8 @@ pub struct SavedShares {
 }
 
 impl EarlierShares {
-    /// What pools by `plan` may have told nodes of until `now`; `None` if that has none, or the allocator above keeps it back.
+    /// Returns the safe shares that pools by `plan` may have told nodes of until `now`. `None` if the plan has none, or
+    /// if the allocator above keeps them back.
     pub fn of(plan: &Plan, now: Moment) -> Option<Self> {
         let safe = plan.sharing.safe.filter(|_| !plan.is_borrowed)?;
         let span = safe_span(&plan.rules)?;
@@ -35,7 +36,8 @@ impl EarlierShares {
         Some(EarlierShares { permits: plan.sharing.reserve, holders: safe.nodes, span, over })
     }
 
-    /// Both. They are never out together in full: what is told anew has to fit into what no session has.
+    /// Returns the larger of both. They are never out together in full: a share that is told anew has to fit into
+    /// permits that no session has.
     pub fn and(self, other: Self) -> Self {
         EarlierShares {
             permits: self.permits.max(other.permits),
@@ -45,12 +47,12 @@ impl EarlierShares {
         }
     }
 
-    /// Whether any node may still go on with them.
+    /// Whether any node may still go on with these shares.
     pub fn are_out(&self, now: Moment) -> bool {
         now < self.over
     }
 
-    /// As they are written down.
+    /// Returns the shares as they are written down.
     pub fn save(self) -> SavedShares {
         let EarlierShares { permits, holders, span, over: _ } = self;
         SavedShares { permits, holders, span }
@@ -58,7 +60,7 @@ impl EarlierShares {
 }
 
 impl SavedShares {
-    /// Those of an earlier life that ended at `lost` at the latest.
+    /// Returns the shares of an earlier life of the allocator that ended at `lost` at the latest.
     pub fn read(self, lost: Moment, clocks: ClockBounds) -> EarlierShares {
         let SavedShares { permits, holders, span } = self;
         let over = over(lost, SafeShare::LASTS_MAX, span, clocks);
@@ -66,13 +68,14 @@ impl SavedShares {
     }
 }
 
-/// When what was told `until` a moment, in windows of `span`, has left them.
+/// Returns when shares that were told `until` a moment, and last for `lasts`, have left windows of `span`.
 fn over(until: Moment, lasts: Duration, span: Duration, clocks: ClockBounds) -> Moment {
     clocks.grantor_end(until, lasts) + clocks.stretched(span)
 }
 
 impl Pool {
-    /// Nodes may go on with `shares`, of which these books know nothing. Where as much is kept back in any case, they need not know.
+    /// Keeps back permits for `shares`, with which nodes may go on, and of which these books know nothing. Where the
+    /// reserve covers them in any case, there is nothing to do.
     pub fn keep_back(&mut self, shares: EarlierShares) {
         let EarlierShares { permits, holders, span, over } = shares;
         let windows = self.safe_span();
@@ -84,7 +87,7 @@ impl Pool {
         }
     }
 
-    /// It takes the place of `other`, whose safe shares nodes may go on with.
+    /// Keeps back permits for the safe shares of `other`, whose place the pool takes, for nodes may go on with them.
     pub fn keep_back_shares_of(&mut self, other: &Pool) {
         if other.safe_shares.are_free() {
             return;

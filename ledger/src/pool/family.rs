@@ -1,10 +1,10 @@
-//! A pool below others: `user` under `tenant` under `vendor`. A permit is charged to all of them or to none. Limits pass
-//! the pools above one with each exchange; a pool keeps no pointer to another.
+//! A pool below others: `user` under `tenant` under `vendor`. A permit is charged to all of them or to none. Limits
+//! pass the pools above with each exchange; a pool keeps no pointer to another.
 //!
-//! Every ancestor keeps, for each session of a pool below it, a session of its own that mirrors it. The mirror has the same permits
-//! out until the same end, and the same demand. So each ancestor has the ends of all leases below it in its one queue. It is
-//! advanced piecewise over each of these ends, in order, whichever session asks. It shares what it has among all sessions below
-//! it, and its books say what its children lent. A child that burns a lease does so at the instant at which all mirrors did.
+//! Every ancestor keeps, for each session of a pool below it, a session of its own that mirrors it. The mirror has the same
+//! permits out until the same end, and the same demand. So each ancestor has the ends of all leases below it in its one
+//! queue. It is advanced piecewise over each of these ends, in order, whichever session asks. It shares what it has among all
+//! sessions below it, and its books say what its children lent. A child burns a lease at the same instant as all its mirrors.
 
 use super::claims::Age;
 use super::session::Settlement;
@@ -14,71 +14,71 @@ use crate::share::Share;
 use lessor_protocol::{Ask, Grant, InFlight};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Whose lease it is: that of a session with this pool, or with one below it.
+/// Holder of a lease: a session of this pool, or of a pool below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    /// The number of the pool below; 0 for the pool itself.
+    /// Number of the pool below; 0 for the pool itself.
     below: u64,
     session: SessionId,
 }
 
 impl Place {
-    /// That of a session which asks this very pool.
+    /// Returns the place of a session that asks this very pool.
     pub(super) fn own(session: SessionId) -> Self {
         Place { below: 0, session }
     }
 
-    /// That of a session which asks the pool with this number, below.
+    /// Returns the place of a session that asks the pool with the number `pool`, below.
     pub(super) fn below(pool: u64, session: SessionId) -> Self {
         Place { below: pool, session }
     }
 
-    /// Carries it.
+    /// Carries all parts.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.number(&mut self.below);
         carrier.number(&mut self.session.0);
     }
 
-    /// The session.
+    /// Returns the session.
     pub(super) fn session(self) -> SessionId {
         self.session
     }
 
-    /// Whether it mirrors the lease of a pool below.
+    /// Whether the place is that of a mirror, for a lease of a pool below.
     pub(super) fn is_mirror(self) -> bool {
         self.below > 0
     }
 }
 
-/// Tells pools apart to those above them. Nothing but their order depends on it.
+/// Number of the next pool. Pools above tell pools apart by their numbers; nothing but their order depends on it.
 static MADE: AtomicU64 = AtomicU64::new(1);
 
-/// The number of a new pool.
+/// Returns the number of a new pool.
 pub(super) fn number() -> u64 {
     MADE.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A pool above another, nearest first, and what the one who asks counts for there.
+/// A pool above another, with the share that the asking session has there. The nearest pool comes first.
 #[derive(Debug)]
 pub struct Above<'a> {
     /// The pool.
     pub pool: &'a mut Pool,
-    /// From that limit's configuration.
+    /// Share of the session, from that limit's configuration.
     pub share: Share,
 }
 
 impl Pool {
-    /// Whether it knows the mirror `place`. One that was forgotten had nothing out: no settlement concerns it.
+    /// Whether the pool has the mirror `place`. A mirror that was forgotten had nothing out: no settlement concerns it.
     pub(super) fn mirrors(&self, place: Place) -> bool {
         self.sessions.contains(place)
     }
 
-    /// Does to the mirror of `session`, of a pool below, what `settlement` of `ask` did to it. A mirror that was forgotten had
-    /// nothing out, and nothing that burned comes back here any more: it begins anew.
+    /// Applies to the mirror of `session`, of a pool below, what `settlement` of `ask` did to the session. A mirror
+    /// that was forgotten had nothing out, and no burned permits come back here: it begins anew.
     pub(super) fn mirror(&mut self, place: Place, session: &Session, ask: &Ask, settlement: &Settlement) {
         if !self.mirrors(place) {
             let mut newcomer = self.newcomer(*session.share);
-            // It goes by the same deadline here.
+            // The mirror goes by the same deadline as its session.
             newcomer.end = newcomer.end.max(session.end);
             newcomer.is_unproven = session.is_unproven;
             newcomer.spent = session.spent.saturating_sub(settlement.spent + settlement.spent_late);
@@ -89,7 +89,8 @@ impl Pool {
         self.settle_by(place, ask, &known);
     }
 
-    /// The session is a new one to the pool below, which may have forgotten it sooner than what is in flight here ends.
+    /// Orphans the running calls of `place`, whose session is new to the pool below. That pool may have forgotten the
+    /// session before its calls in flight here ended.
     pub(super) fn orphan_running_calls(&mut self, place: Place) {
         if self.sessions.contains(place) {
             let now = self.now;
@@ -103,14 +104,14 @@ impl Pool {
                 (session.seq, session.demand_milli, session.waiting, session.wanted) = (seq, 0, 0, 0);
                 (session.has_left, session.age) = (true, Age::Gone);
             });
-            // It will say no more of what is in flight: that was spent by now.
+            // The session reports no more of what is in flight: that was spent by now.
             self.orphan_calls(place, 0, self.now);
         }
         self.foresee_silence();
     }
 }
 
-/// The least of what two pools grant to the same ask.
+/// Returns the least of what two pools grant to the same ask.
 pub(super) fn least(a: Grant, b: Grant) -> Grant {
     let is_scarce = |grant: Grant| !grant.ask_after.is_zero();
     Grant {
@@ -121,7 +122,7 @@ pub(super) fn least(a: Grant, b: Grant) -> Grant {
         ceiling: a.ceiling.min(b.ceiling),
         ask_after: a.ask_after.max(b.ask_after),
         retry_after: match (is_scarce(a), is_scarce(b)) {
-            // None of one that is scarce means never.
+            // A scarce grant with `None` says never.
             (true, true) => a.retry_after.zip(b.retry_after).map(|(a, b)| a.max(b)),
             (false, _) => b.retry_after,
             (true, false) => a.retry_after,
@@ -132,7 +133,7 @@ pub(super) fn least(a: Grant, b: Grant) -> Grant {
                 longest: a.longest.max(b.longest),
                 hold: a.hold.zip(b.hold).map(|(a, b)| a.min(b)),
             }),
-            // Where something else is promised too, nothing is spent again.
+            // Where another rule is promised, too, no permit is spent again.
             (cap, None) | (None, cap) => cap.map(|cap| InFlight { hold: None, ..cap }),
         },
     }

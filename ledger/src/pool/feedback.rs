@@ -1,8 +1,8 @@
-//! What a pool makes of its vendor's own count, as nodes hear it: it pauses, or lends less, for a while. Pools call it with
-//! each observation and before they lend. It never lends more: no promise depends on it.
+//! What a pool makes of its vendor's own count, as nodes observe it: the pool pauses, or lends less, for a while. Pools
+//! call this with each observation and before they lend. It never makes them lend more, so no promise depends on it.
 //!
-//! Each word is believed for a bounded time, and what follows from it ends by itself. A pause is followed by as much time without
-//! one, whichever node says what. A part of the limit is always left.
+//! Each observation is believed for a bounded time, and its effect ends by itself. A pause is followed by as much time
+//! without one, whichever node reports what. A part of the limit is always left.
 
 use super::rare::{Rare, Usual};
 use super::{Above, Place, Pool, SessionId};
@@ -15,33 +15,34 @@ use lessor_protocol::{Announced, Left, Moment, Observed, Refusal, RefusalReason}
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long to pause where a vendor refuses and does not say for how long: vendors count in whole seconds.
+/// Pause after a refusal of a vendor that does not say for how long: vendors count in whole seconds.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
-/// The vendor's count and ours differ by what was on its way, in percent of the limit: less is no disagreement.
+/// Difference between the vendor's count and ours, in percent of the limit, that is no disagreement: that much may have
+/// been on its way.
 const SLACK_PERCENT: u64 = 1;
 
-/// Nodes are told at most this often that they hold what the vendor has not: each node that hears of it asks.
+/// Shortest time between two notices that nodes hold what the vendor has not: each node that gets one asks.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
-/// What came of an observation.
+/// Effect of an observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObservationEffect {
     /// Calls that the vendor refused, and that were not reported before.
     pub refused: u64,
-    /// Whether it had less left than these books say.
+    /// Whether the vendor had less left than these books say.
     pub had_less: bool,
-    /// Whether it announced less than a rule allows.
+    /// Whether the vendor announced less than a rule allows.
     pub lower: bool,
-    /// Whether it announced more than a rule allows.
+    /// Whether the vendor announced more than a rule allows.
     pub higher: bool,
-    /// Whether nodes are not to spend any more, from now on.
+    /// Whether a pause begins now, in which nodes are not to spend.
     pub pauses: bool,
-    /// Whether nodes hold what the vendor has not, since now.
+    /// Whether nodes hold more than the vendor has left since this observation, and are to be told.
     pub is_over: bool,
 }
 
-/// What is not lent, until when: then it comes back within [`Trust::ease`].
+/// Permits that are not lent until a moment. From then on they come back within [`Trust::ease`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Trim {
     permits: u64,
@@ -63,22 +64,22 @@ impl Trim {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Feedback {
     heard: Rare<Heard>,
-    /// What was lent since it eases in.
+    /// Permits lent since the pool began to ease in.
     eased: u64,
 }
 
-/// What it heard.
+/// What nodes have observed of the vendor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Heard {
     /// Nothing is lent before this.
     paused_until: Moment,
-    /// How long of the time before that it was paused, less what was made good since.
+    /// Total of the pauses up to `paused_until`, less the time without a pause between them.
     paused_for: Duration,
-    /// Since when it eases in.
+    /// When the pool begins to ease in.
     eases_from: Moment,
-    /// What the vendor has less than these books.
+    /// Permits that the vendor has less than these books.
     missing: Trim,
-    /// By how much the vendor announces less than a rule allows.
+    /// Permits that the vendor announces less than a rule allows.
     lowered: Trim,
     /// When nodes were last told that they hold too much.
     notified_at: Moment,
@@ -108,8 +109,8 @@ impl Heard {
     }
 }
 
-/// What is written down of it: until when it was paused and for how long in all, since when it eases in and what was lent
-/// since, and each trim with its end.
+/// A [`Feedback`] as it is written down: until when it pauses and for how long in all, since when it eases in and what
+/// was lent since, and each trim with its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SavedFeedback {
     paused: (At, Duration),
@@ -119,13 +120,13 @@ pub(super) struct SavedFeedback {
 }
 
 impl Feedback {
-    /// Carries what it is.
+    /// Carries all parts.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.rare(&mut self.heard, Heard::carry);
         carrier.number(&mut self.eased);
     }
 
-    /// What is written down of it.
+    /// Returns the feedback as it is written down.
     pub(super) fn save(&self) -> SavedFeedback {
         SavedFeedback {
             paused: (self.heard.paused_until.into(), self.heard.paused_for),
@@ -135,7 +136,7 @@ impl Feedback {
         }
     }
 
-    /// Goes on with what was `saved`.
+    /// Goes on with the feedback that was `saved`.
     pub(super) fn restore(&mut self, saved: &SavedFeedback, since: Since) {
         let trim = |(permits, until)| Trim { permits, until: since.moment(until) };
         let heard = Heard {
@@ -152,7 +153,7 @@ impl Feedback {
         }
     }
 
-    /// Lends nothing for `wait`, as far as there may be pauses. Whether it lent before.
+    /// Lends nothing for `wait`, as far as pauses of `longest` in all allow. Returns whether a pause begins with that.
     fn pause(&mut self, now: Moment, wait: Duration, longest: Duration) -> bool {
         let was_paused = now < self.heard.paused_until;
         let rested = now.since(self.heard.paused_until);
@@ -162,7 +163,7 @@ impl Feedback {
         let longer = wanted.min(longest.saturating_sub(paused_for));
         if longer.is_zero() {
             if !was_paused {
-                // It has been closed for as long as it may be: slowly, then, and without the first permit at once.
+                // The limit has been closed for as long as it may be. It eases in instead, without the first permit at once.
                 (self.heard.eases_from, self.eased) = (now, 1);
             }
             return false;
@@ -173,7 +174,8 @@ impl Feedback {
         !was_paused
     }
 
-    /// The most that may be lent now of `ceiling`, while it eases in: the rate grows evenly, and one permit goes at once.
+    /// Returns the most permits that may be lent now, of a limit of `ceiling`, while the pool eases in. The rate grows
+    /// evenly, and one permit goes at once.
     fn most(&self, now: Moment, ceiling: impl FnOnce() -> u64, ease: Duration) -> u64 {
         if now < self.heard.paused_until {
             return 0;
@@ -182,23 +184,23 @@ impl Feedback {
         if over >= ease || self.heard.eases_from == Moment::ORIGIN {
             return u64::MAX;
         }
-        // In thousandths first: a square of nanoseconds times a limit is more than fits.
+        // In thousandths first: a square of nanoseconds times a limit would not fit.
         let part = u128::from(nanos(over)) * 1_000 / u128::from(nanos(ease));
         let allowed = u128::from(ceiling()) * part * part / 1_000_000;
         u64::try_from(allowed).unwrap_or(u64::MAX).saturating_add(1).saturating_sub(self.eased)
     }
 
     fn withheld(&self, now: Moment, ease: Duration) -> u64 {
-        // Both say the same of a contract that was lowered: it is not taken off twice.
+        // Both trims show a contract that was lowered, and it is not taken off twice.
         self.heard.missing.at(now, ease).max(self.heard.lowered.at(now, ease))
     }
 
-    /// Permits were lent.
+    /// Notes that `permits` were lent.
     pub(super) fn lent(&mut self, permits: u64) {
         self.eased = self.eased.saturating_add(permits);
     }
 
-    /// Whether nothing follows from it any more.
+    /// Whether the feedback has no effect any more.
     fn is_over(&self, now: Moment, trust: Trust) -> bool {
         let ends = self.heard.paused_until + self.heard.paused_for.max(trust.ease);
         now >= ends.max(self.heard.eases_from + trust.ease) && self.withheld(now, trust.ease) == 0
@@ -206,7 +208,8 @@ impl Feedback {
 }
 
 impl Pool {
-    /// Takes in what the vendor told the session `id`. What it said before, or is not known here, changes nothing.
+    /// Takes in what the vendor told the session `id`. An observation that the session reported before, or of a session
+    /// that is not known here, changes nothing.
     pub fn observe(&mut self, now: Moment, id: SessionId, observed: &Observed) -> ObservationEffect {
         self.advance(now);
         let now = self.now;
@@ -216,7 +219,7 @@ impl Pool {
         }
         let refused = self.sessions.update(place, |session| {
             let refused = match session.said.observed {
-                // A session that was forgotten says its whole total again.
+                // A session that was forgotten reports its whole total again.
                 0 => observed.refused_total.min(u64::from(observed.wait.is_some())),
                 _ => observed.refused_total.saturating_sub(session.said.refused),
             };
@@ -239,11 +242,11 @@ impl Pool {
         effect
     }
 
-    /// Compares what the vendor has `left` with what these books say could still be spent: what is left here, and what
-    /// nodes are likely to hold unspent. The newest word counts.
+    /// Compares what the vendor has `left` with what these books say could still be spent: permits left here, and permits
+    /// that nodes are likely to hold unspent. The newest count replaces the one before. Returns whether the vendor has less.
     fn count_of_vendor(&mut self, left: Left, trust: Trust) -> bool {
         if self.ledgers.are_reusable() || self.flow.is_some() {
-            // Such a limit counts no calls, or has none left at any time.
+            // A cap on calls in flight counts no calls, and a steady flow has none left at any time.
             return false;
         }
         let ours = self.ledgers.available().saturating_add(self.unspent());
@@ -261,7 +264,7 @@ impl Pool {
         is_less
     }
 
-    /// Compares what the vendor says that the contract is with the rules: whether it is lower, and higher.
+    /// Compares the contract that the vendor announces with the rules. Returns whether it is lower, and whether it is higher.
     fn contract_of_vendor(&mut self, announced: &[Option<Announced>], trust: Trust) -> (bool, bool) {
         let (mut lower, mut higher) = (false, false);
         let mut lowered = Trim::default();
@@ -278,14 +281,14 @@ impl Pool {
                 }
             }
         }
-        // What is not said any more ends by itself: another node may see another contract.
+        // A contract that is not announced any more ends by itself: another node may see another one.
         if lower && trust.believe == Believe::Trim {
             self.feedback.heard.lowered = lowered;
         }
         (lower, higher)
     }
 
-    /// Permits that are not lent because of what the vendor says. A part of the limit is always left.
+    /// Returns the permits that are not lent because of what the vendor says. A part of the limit is always left.
     pub(super) fn withheld(&self) -> u64 {
         let trust = self.plan.sharing.vendor;
         let withheld = self.feedback.withheld(self.now, trust.ease);
@@ -297,7 +300,7 @@ impl Pool {
         withheld.min(ceiling.saturating_sub(u64::try_from(keep).unwrap_or(u64::MAX)))
     }
 
-    /// The most that may be lent now, as long as it eases in after a pause.
+    /// Returns the most permits that may be lent now, as far as the pool eases in after a pause.
     pub(super) fn eased(&self) -> u64 {
         self.feedback.most(self.now, || self.ceiling(), self.plan.sharing.vendor.ease)
     }
@@ -307,36 +310,36 @@ impl Pool {
         self.withheld() > self.ledgers.available()
     }
 
-    /// Until when it withholds what it does now.
+    /// Returns until when the pool withholds as much as now.
     pub(super) fn withheld_until(&self) -> Moment {
         self.feedback.heard.missing.until.max(self.feedback.heard.lowered.until)
     }
 
-    /// How long nothing is lent because the vendor asked for it.
+    /// Returns how long nothing is lent because the vendor asked for it.
     pub(super) fn vendor_pause(&self) -> Duration {
         self.feedback.heard.paused_until.since(self.now)
     }
 
-    /// What is answered while the vendor of this pool, or of one `above`, asks to be left alone.
+    /// Returns the refusal while the vendor of this pool, or of one `above`, asks to be left alone.
     pub(super) fn refused_by_vendor(&self, above: &[Above<'_>]) -> Option<Refusal> {
         let above = above.iter().map(|above| above.pool.vendor_pause());
         let wait = above.fold(self.vendor_pause(), Duration::max);
         (!wait.is_zero()).then_some(Refusal { reason: RefusalReason::Paused, retry_after: wait })
     }
 
-    /// Whether nothing of what the vendor said matters any more.
+    /// Whether nothing that the vendor said matters any more.
     pub(super) fn vendor_is_content(&self) -> bool {
         self.feedback.is_over(self.now, self.plan.sharing.vendor)
     }
 }
 
-/// The limit and the length of `rule`, if what is kept back of it is missing in every window.
+/// Returns the limit and the window of `rule`, if permits kept back of it are missing in every window.
 fn window(rule: &Rule) -> Option<(u64, Duration)> {
     match rule {
         Rule::SlidingWindow(rule) => Some((rule.limit(), rule.per())),
         Rule::SlidingLog(rule) => Some((rule.limit(), rule.per())),
         Rule::FixedWindow(rule) => Some((rule.limit(), rule.per())),
-        // Of a bucket only the level would be lower, and not the rate.
+        // Permits kept back of a bucket would lower its level, not its rate.
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,
     }
 }

@@ -1,10 +1,10 @@
-//! What of a limit's rules cannot change while permits are out. A change that touches it resets the limit.
+//! The parts of a limit's rules that cannot change while permits are out. A change of one of them resets the limit.
 
 use crate::Rule;
 use crate::rule::LeakyBucket;
 use std::time::Duration;
 
-/// What of some rules cannot become something else while permits are out: a limit whose fixtures change begins anew.
+/// Parts of rules that cannot change while permits are out: a limit whose fixtures change begins anew.
 #[derive(Debug, PartialEq)]
 pub struct Fixtures {
     flows: Vec<LeakyBucket>,
@@ -12,7 +12,7 @@ pub struct Fixtures {
 }
 
 impl Fixtures {
-    /// Those of `rules`.
+    /// Returns the fixtures of `rules`.
     pub fn of(rules: &[Rule]) -> Self {
         let mut fixtures = Fixtures { flows: vec![], longest: vec![] };
         for rule in rules {
@@ -28,7 +28,7 @@ impl Fixtures {
         fixtures
     }
 
-    /// Whether a limit that has these can carry on with `others`.
+    /// Whether a limit with these fixtures can carry on with `others`.
     pub fn go_on_as(&self, others: &Fixtures) -> bool {
         self.flows == others.flows && self.longest == others.longest
     }

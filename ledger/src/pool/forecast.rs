@@ -1,5 +1,5 @@
-//! How a pool stands and when it will be empty, as its last ask found it. For people: limits add it up, nothing that is lent
-//! depends on it.
+//! How scarce the permits of a pool are and when it will be empty, as its last ask found it. For display: limits add
+//! forecasts up, and nothing that is lent depends on them.
 
 use super::Pool;
 use super::family::Place;
@@ -12,39 +12,41 @@ use std::time::Duration;
 /// What the last ask of a pool found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forecast {
-    /// How it stood.
+    /// How scarce permits were.
     pub standing: Scarcity,
-    /// When the first permit is wanted that is not there; `None` if that is not to be expected.
+    /// When the first permit will be wanted that is not there; `None` if that is not to be expected.
     pub empties: Option<Moment>,
-    /// From then on the session that asked last is taken to be gone, and all of it is as if no session had asked.
+    /// End of the forecast. From then on the session that asked last is taken to be gone, and the pool as if no session
+    /// had asked.
     pub until: Moment,
 }
 
 impl Forecast {
-    /// What is still true of it at `now`.
+    /// Returns what is still true of the forecast at `now`.
     #[must_use]
     pub fn at(self, now: Moment) -> Forecast {
         if now < self.until { self } else { Forecast::default() }
     }
 
-    /// In how long the first permit is wanted that is not there: at once if one is by now.
+    /// Returns the time until the first permit is wanted that is not there; zero if one is by now.
     pub fn time_to_empty(self, now: Moment) -> Option<Duration> {
         self.at(now).empties.map(|empties| empties.since(now))
     }
 }
 
 impl Pool {
-    /// What is to be said of it until a session asks again. Where nothing is lent at all, how much there is says nothing.
+    /// Returns the forecast until a session asks again. It is empty where nothing is lent at all, for then the permits
+    /// left say nothing.
     pub(super) fn forecast(&self) -> Forecast {
         let lends = self.now >= self.quarantine_until && self.vendor_pause().is_zero();
         if lends { self.forecast.at(self.now) } else { Forecast::default() }
     }
 
-    /// Remembers what `ask` of `id` found, which was lent what came of `offer`.
+    /// Records what `ask` of `id` found, for which the pool made `offer`.
     pub(super) fn make_forecast(&mut self, id: Place, ask: &Ask, offer: &Offer) {
         let own = draw(ask.demand_milli, ask.waiting, self.sessions[id].outstanding);
         let draw = offer.others.and(own);
-        // On a trickle everybody lacks something; and who was offered nothing wants what is not there.
+        // On a trickle every session lacks something, and a session that was offered nothing wants what is not there.
         let is_scarce = offer.standing == Scarcity::Scarce && (ask.want > 0 || !draw.is_none());
         let lasts = match is_scarce || offer.is_nothing {
             true => Some(Duration::ZERO),
@@ -58,12 +60,12 @@ impl Pool {
         };
     }
 
-    /// It has changed: what was foreseen is not to be expected any more, until a session asks.
+    /// Forgets the forecast until a session asks, because the pool has changed.
     pub(super) fn foresee_nothing(&mut self) {
         self.forecast = Forecast::default();
     }
 
-    /// The same if no session wants anything any more.
+    /// Forgets the forecast if no session wants anything any more.
     pub(super) fn foresee_silence(&mut self) {
         if self.sessions.draws().is_none() {
             self.foresee_nothing();
@@ -71,8 +73,8 @@ impl Pool {
     }
 }
 
-/// What a session takes that tries to spend `demand_milli`. Its callers wait for `waiting` permits, and it has `out` permits for
-/// them.
+/// Returns what a session takes that tries to spend `demand_milli` permits in 1,000 s, and has `out` permits for
+/// callers that wait for `waiting`.
 pub(super) fn draw(demand_milli: u64, waiting: u64, out: u64) -> Draw {
     Draw { at_once: waiting.saturating_sub(out), demand_milli }
 }

@@ -1,5 +1,5 @@
-//! What keeps a session from gaining by greed, while more is wanted than there is: it holds no more than its share without spending it,
-//! and is lent nothing before the end of the wait that it was told. Lending a grant asks both.
+//! Bounds that keep a session from gaining by greed, while more is wanted than there is. It holds no more than its share
+//! without spending it, and is lent nothing before the end of the wait that it was told. Lending a grant checks both.
 
 use super::Pool;
 use super::family::Place;
@@ -7,18 +7,18 @@ use super::lend::millis_above;
 use crate::sizing::{self, Claim, Peers, Supply};
 use std::time::Duration;
 
-/// While more is wanted than there is, a session may hold more than its share for so many terms without spending as much.
+/// Terms for which a session may hold more than its share without spending as much, while more is wanted than there is.
 const HELD_TERMS: u32 = 8;
 
-/// A node may come sooner than it was told by this part of its wait: clocks drift, and less than that.
+/// Part of its wait, a hundredth, by which a node may ask early: clocks drift by less than that.
 const WAIT_SLACK: u32 = 100;
 
-/// And by this: the wire says waits in milliseconds.
+/// Further time by which a node may ask early: the wire carries waits in milliseconds.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 impl Pool {
-    /// How much more `id` may hold, and whether what it holds is hoarded: more than its share, for long, and not spent. Where a
-    /// session spends no less than it holds in a term, that is no bound.
+    /// Returns how many more permits `id` may hold, and whether it hoards: it has long held more than its share without
+    /// spending it. There is no bound for a session that spends as much as it holds within a term.
     pub(super) fn may_hold(
         &self,
         id: Place,
@@ -37,8 +37,8 @@ impl Pool {
         (most.saturating_sub(held), held > most && held_for > self.term * HELD_TERMS)
     }
 
-    /// What is left of the wait that `id` was told with its last answer: an ask before its end gains nothing. An allocator that leases
-    /// from a root does not ask for itself, and the root knows no answers.
+    /// Returns what is left of the wait that `id` was told with its last answer: an ask before its end gains nothing. A
+    /// root tells no wait to keep to: an allocator does not ask it for itself, and the root knows no answers.
     pub(super) fn told_wait(&self, id: Place) -> Option<Duration> {
         let session = &self.sessions[id];
         let told = session.told.answer().grant().map_or(Duration::ZERO, |grant| grant.ask_after);

@@ -1,8 +1,9 @@
-//! What groups of nodes are guaranteed of a limit in a shared store. The root has the buckets ([`Guarantees`]). An allocator says with
-//! its ask what nodes of each group want. The root lends that of the bucket, and the allocator keeps it for the group.
+//! Permits that groups of nodes are guaranteed. Where the limit is in a shared store, its root has the buckets
+//! ([`Guarantees`]). An allocator says with its ask what nodes of each group want. The root lends that of the bucket,
+//! and the allocator keeps it for the group.
 //!
-//! It only ever makes a grant smaller or moves it to another session: no promise depends on it. What is taken of a bucket is said in
-//! totals, so an ask or an answer that is lost takes nothing from a group.
+//! Guarantees only ever make a grant smaller or move it to another session: no promise depends on them. What is taken
+//! of a bucket is said in totals, so an ask or an answer that is lost takes nothing from a group.
 
 use super::borrow::Wishes;
 use super::family::Place;
@@ -15,26 +16,26 @@ use lessor_protocol::{Answer, Ask, Moment};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What an allocator says to a root of one group of its nodes.
+/// What an allocator tells a root of one group of its nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupAsk {
-    /// Permits of the group's bucket that were lent to this allocator since its session began, without what it gave back.
+    /// Permits of the group's bucket that were lent to this allocator since its session began, less those that it gave back.
     pub taken: u64,
-    /// Permits that it wants for the group.
+    /// Permits that the allocator wants for the group.
     pub want: u64,
 }
 
-/// What groups of nodes are guaranteed. Of a root also what allocators have said of them.
+/// Guarantees of a pool's groups. A root also keeps what allocators have told of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Groups {
     pub(super) guarantees: Guarantees,
-    /// The last of each allocator, with what became of that.
+    /// Last word of each allocator, with what it was lent for that.
     said: BTreeMap<SessionId, Vec<GroupAsk>>,
-    /// Of each group, what the allocator that asks now may take of the bucket, and takes.
+    /// Permits of each group's bucket for the allocator that asks now.
     asking: Vec<Part>,
 }
 
-/// What an allocator may take of the bucket of one group.
+/// Permits that an allocator may take of the bucket of one group, and takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Part {
     owed: u64,
@@ -47,7 +48,8 @@ impl Usual for Groups {
 }
 
 impl Groups {
-    /// Those of a pool by `plan`, which keeps `ledgers`, with full buckets. Where it leases from a root they are empty.
+    /// Creates the groups of a pool by `plan`, which keeps `ledgers`. Buckets are full, or empty where the pool leases
+    /// from a root.
     pub(super) fn of(plan: &Plan, ledgers: &Ledgers, now: Moment) -> Rare<Self> {
         let guaranteed = &plan.sharing.guaranteed;
         if guaranteed.is_empty() {
@@ -60,28 +62,29 @@ impl Groups {
         Groups { guarantees, said: BTreeMap::new(), asking: vec![] }.into()
     }
 
-    /// The last that each allocator said.
+    /// Returns the last word of each allocator.
     pub(super) fn said(&self) -> impl Iterator<Item = (SessionId, &[GroupAsk])> {
         self.said.iter().map(|(id, said)| (*id, said.as_slice()))
     }
 
-    /// Goes on with what each allocator `said` last.
+    /// Goes on with the last word of each allocator.
     pub(super) fn goes_on(&mut self, said: BTreeMap<SessionId, Vec<GroupAsk>>) {
         self.said = said;
     }
 }
 
-/// What the sessions of one group would have of what an allocator was lent.
+/// Permits that the sessions of one group want of what an allocator was lent.
 #[derive(Clone, Copy, Debug)]
 struct GroupWish {
-    /// Permits in hand below which more is asked for.
+    /// Permits in hand below which more are asked for.
     low: u64,
-    /// Permits in hand to have.
+    /// Permits wanted in hand.
     target: u64,
 }
 
 impl Pool {
-    /// [`Pool::renew`] of a root, by an allocator that says `groups` of its nodes. Returns also what of the grant is for each group.
+    /// [`Pool::renew`] of a root, by an allocator that tells `groups` of its nodes. Also returns what of the grant is
+    /// for each group.
     ///
     /// # Errors
     /// As [`Pool::renew`]. Nothing changes then.
@@ -101,7 +104,7 @@ impl Pool {
         self.hear_of_groups(holder.id, groups);
         let answer = self.renew(now, holder, seq, ask);
         let parts = std::mem::take(&mut self.groups.asking);
-        // An ask that is not believed, or not yet, says nothing of groups either.
+        // An ask that is not granted says nothing of groups either.
         if !matches!(answer, Ok(Answer::Grant(_))) {
             self.groups = before;
             return answer.map(|answer| (answer, vec![]));
@@ -116,7 +119,8 @@ impl Pool {
         answer.map(|answer| (answer, lent))
     }
 
-    /// What `id` did not take after all goes back into the buckets. What it may take is shared with others that want some.
+    /// Puts back into the buckets what `id` did not take after all. What it may take is shared with other allocators
+    /// that want some.
     fn hear_of_groups(&mut self, id: SessionId, groups: &[GroupAsk]) {
         let is_known = self.sessions.contains(Place::own(id));
         let known = self.groups.said.get(&id).filter(|_| is_known).cloned().unwrap_or_default();
@@ -137,7 +141,8 @@ impl Pool {
         self.groups.asking = groups.map(|group| Part { owed: owed(group), lent: 0 }).collect();
     }
 
-    /// Permits that a session with `share` must leave to others, and those that it may take whatever others want, of `left`.
+    /// Returns the permits that a session with `share` must leave to others, and those of `left` that it may take
+    /// whatever others want.
     pub(super) fn guaranteed_to(&self, share: Share, left: u64) -> (u64, u64) {
         let Groups { guarantees, asking, .. } = &*self.groups;
         if !asking.is_empty() {
@@ -152,18 +157,18 @@ impl Pool {
         (guarantees.kept_from(Some(group)), owed.min(guarantees.part_of(group, left)))
     }
 
-    /// The most that a session of `group` must ever leave to others.
+    /// Returns the most that a session of `group` must ever leave to others.
     pub(super) fn kept_at_most(&self, group: Option<usize>) -> u64 {
         let asking = self.groups.asking.iter().zip(self.groups.guarantees.levels());
         let own = asking.filter(|(part, _)| part.owed > 0).map(|(_, level)| level.most).sum();
         self.groups.guarantees.kept_at_most(group).saturating_sub(own)
     }
 
-    /// `permits` were lent to the session at `place`.
+    /// Takes `permits`, which were lent to the session at `place`, out of the buckets.
     pub(super) fn group_was_lent(&mut self, place: Place, permits: u64) {
         let Some(Groups { guarantees, asking, .. }) = self.groups.unusual() else { return };
         guarantees.lent(self.sessions[place].share.group, permits);
-        // Where it is not enough for all, each group has its part first.
+        // Where the grant is not enough for all groups, each has its part first.
         let mut left = permits;
         for is_first in [true, false] {
             for (group, part) in asking.iter_mut().enumerate() {
@@ -175,7 +180,7 @@ impl Pool {
         }
     }
 
-    /// `permits` came back from a session of `group` unspent.
+    /// Puts `permits`, which came back unspent from a session of `group`, back into its bucket.
     pub(super) fn group_returned(&mut self, group: Option<usize>, permits: u64) {
         if let Some(groups) = self.groups.unusual() {
             groups.guarantees.returned(group, permits);
@@ -183,17 +188,18 @@ impl Pool {
     }
 }
 
-// The side of an allocator.
+// The side of an allocator that leases from a root.
 impl Pool {
-    /// What sessions of `group`, or those of none, would have of what the pool was lent, where an exchange with the root takes `rtt`.
+    /// Returns what sessions of `group`, or of no group, want of what the pool was lent, where an exchange with the
+    /// root takes `rtt`.
     fn group_wish(&self, group: Option<usize>, rtt: Duration) -> GroupWish {
         let sums = self.sessions.sums_of(group);
         let Wishes { low, target, .. } = Wishes::of(sums, sums.out, rtt);
         GroupWish { low, target: target.saturating_sub(sums.out) }
     }
 
-    /// Whether some sessions would have more in hand than others leave them of what is there, where an exchange with the root takes
-    /// `rtt`.
+    /// Whether what other groups leave of the `free` permits is too little for some sessions, where an exchange with
+    /// the root takes `rtt`.
     pub(super) fn are_groups_low(&self, free: u64, rtt: Duration) -> bool {
         let groups = self.groups.guarantees.levels().len();
         let is_low = |group: Option<usize>| {
@@ -204,7 +210,8 @@ impl Pool {
         groups > 0 && (0..groups).map(Some).chain([None]).any(is_low)
     }
 
-    /// What it says of groups to its root, with `ask`. Of what it keeps for them, what they do not want goes back.
+    /// Returns what the pool tells its root of groups, with `ask`. Permits that it keeps for a group and that this does
+    /// not want go back.
     pub fn ask_groups_above(&mut self, ask: &Ask, rtt: Duration) -> Vec<GroupAsk> {
         let groups = self.groups.guarantees.levels().len();
         let (Some(loan), false) = (self.ledgers.loan(), groups == 0) else { return vec![] };
@@ -229,7 +236,7 @@ impl Pool {
         asks.collect()
     }
 
-    /// Of what its root has lent just now, so much is for each group: no more than `permits` in all.
+    /// Keeps for each group its part of what the root has `lent` just now, no more than `permits` in all.
     pub fn on_groups_above(&mut self, lent: &[u64], permits: u64) {
         let Some(borrower) = &mut self.borrower else { return };
         let mut left = permits;

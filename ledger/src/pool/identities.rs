@@ -1,7 +1,7 @@
-//! What identities take of a pool. An identity may be lent all that is left beyond what others are expected to want until there is more,
-//! and its share of the limit by weighted max-min in any case. New sessions together are lent a small part until they have said what
-//! became of it. So an identity gains nothing by making up sessions, and nothing by keeping silent about what it was lent. It only
-//! ever makes a grant smaller: no promise depends on it.
+//! What identities take of a pool. An identity may be lent all that is left beyond what others are expected to want
+//! until there is more, and in any case its share of the limit by weighted max-min. Its new sessions together are lent
+//! a small part until they have reported what became of it. So an identity gains nothing by making up sessions, or by
+//! keeping silent about what it was lent. This only ever makes a grant smaller: no promise depends on it.
 
 use super::Pool;
 use super::family::Place;
@@ -15,25 +15,26 @@ use lessor_protocol::sizing::PERMIT;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// How many others a newcomer looks at, to make room.
+/// Other identities that a new one looks at to make room.
 const LOOKED_AT: usize = 3;
 
-/// What identities have taken.
+/// What each identity has taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Takings(Rare<BTreeMap<Owner, Taking>>);
 
-/// What one identity has taken. It fades, as what the limit counts does: of what was taken a span ago, about a third is left.
+/// What one identity has taken. It fades as what the limit counts does: of permits taken a span ago, about a third is
+/// left at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taking {
-    /// In parts of a permit, without what came back.
+    /// Permits taken, less those that came back, in parts of a permit.
     taken: u128,
-    /// What new sessions were lent of it that have not said what became of it.
+    /// Parts of a permit lent to new sessions that have not reported what became of them.
     unproven: u128,
     at: Moment,
 }
 
 impl Taking {
-    /// Lets time pass, where the limit lends as much as it has in `span`.
+    /// Fades up to `now`, where the limit lends as much as it has in `span`.
     fn fade(&mut self, now: Moment, span: Duration) {
         let (elapsed, span) = (u128::from(nanos(now.since(self.at))), u128::from(nanos(span)));
         let left = |parts: u128| {
@@ -50,13 +51,13 @@ impl Taking {
 }
 
 impl Takings {
-    /// How many identities are remembered.
+    /// Returns how many identities are remembered.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// What `owner` has taken by `now`.
+    /// Returns what `owner` has taken by `now`.
     fn of(&self, owner: Owner, now: Moment, span: Duration) -> Taking {
         let known = self.0.get(&owner).copied();
         let mut taking = known.unwrap_or(Taking { at: now, ..Taking::default() });
@@ -75,8 +76,8 @@ impl Takings {
         change(taking);
     }
 
-    /// Forgets those next to `owner` that have taken nothing lately. A newcomer looks at a few, whose numbers come in no order: so there are
-    /// not many more than have taken anything lately, and none of them pays for all.
+    /// Forgets identities next to `owner` that have taken nothing lately. A new identity looks at a few, and their
+    /// numbers come in no order. So not many more are kept than have taken something lately, and no new one pays for all.
     fn make_room(&mut self, owner: Owner, now: Moment, span: Duration) {
         let next = self.0.range(owner..).chain(self.0.range(..owner)).take(LOOKED_AT);
         let is_over = |taking: &Taking| {
@@ -90,7 +91,7 @@ impl Takings {
         }
     }
 
-    /// Carries them.
+    /// Carries all identities.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.rare(&mut self.0, carry_all);
     }
@@ -109,13 +110,14 @@ fn carry_all(takings: &mut BTreeMap<Owner, Taking>, carrier: &mut Carrier<'_>) {
 }
 
 impl Pool {
-    /// In so long the limit lends as much as it has, and what was taken fades.
+    /// Returns the time in which the limit lends as much as it has, and in which takings fade.
     fn identity_span(&self) -> Duration {
         self.ledgers.span(self.plan.ceiling())
     }
 
-    /// The most that the session `id` may be lent of `supply` for its identity's sake. Where permits are not spent for good (`is_spent`),
-    /// only what it has not accounted for counts; where what there will be is up to the allocator above, nothing does.
+    /// Returns the most that the session `id` may be lent of `supply` for its identity's sake. Where permits are not
+    /// spent for good (`is_spent`), only the bound on new sessions counts. A pool that leases sets no bound, for what
+    /// there will be is up to the allocator above.
     pub(super) fn identity_may_take(
         &self,
         id: Place,
@@ -134,7 +136,7 @@ impl Pool {
         let most = part.map_or(u64::MAX, |millionths| {
             let all = u128::from(self.ceiling());
             let fair = (all * u128::from(millionths)).div_ceil(MILLION.into()).max(1);
-            // What others are expected to want until there is more.
+            // Permits that others are expected to want until there are more.
             let until = self.lease_end().map_or(span, |end| end.since(now).min(span));
             let kept = all.saturating_sub(fair) * u128::from(nanos(until));
             let kept = kept.div_ceil(u128::from(nanos(span)).max(1));
@@ -149,7 +151,7 @@ impl Pool {
         most.min(sizing::newcomers_part(others.count(), unproven, supply))
     }
 
-    /// `permits` were lent to the session `id`.
+    /// Notes that `permits` were lent to the session `id`.
     pub(super) fn identity_was_lent(&mut self, id: Place, permits: u64) {
         let session = &self.sessions[id];
         let (owner, is_unproven) = (session.share.owner, session.is_unproven);
@@ -163,7 +165,8 @@ impl Pool {
         });
     }
 
-    /// `permits` came back from a session of `owner`, and it has said what became of `proven`, which it was lent when it was new.
+    /// Notes that `permits` came back from a session of `owner`, and that it has reported what became of `proven`
+    /// permits, which it was lent when it was new.
     pub(super) fn identity_has_said(&mut self, owner: Owner, permits: u64, proven: u64) {
         if (permits == 0 && proven == 0) || owner == Owner::NONE || self.plan.is_borrowed {
             return;

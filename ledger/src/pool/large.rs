@@ -1,5 +1,5 @@
-//! Calls that take much of what a limit has. While a pool eases off, credit is kept for a term only, and no such call would ever be let
-//! through, though there is enough for it.
+//! Calls that take a large part of a limit. While a pool eases off, credit is kept for a term only, and no such call
+//! would ever be let through, although there is enough for it.
 
 use super::Pool;
 use super::family::Place;
@@ -9,13 +9,14 @@ use lessor_protocol::Ask;
 use std::time::Duration;
 
 impl Pool {
-    /// For how long credit is saved up for `id` while the pool eases off: it asks once in its term, which is longer than others where
-    /// it is far away.
+    /// Returns how long credit is saved up for `id` while the pool eases off. A session asks once in its term, which is
+    /// longer than others if it is far away.
     pub(super) fn saves_for(&self, id: Place) -> Duration {
         self.term.max(self.sessions[id].term)
     }
 
-    /// What `ask` lacks for a call that waits, if that is more than `pace` ever saves up, and all of it is there.
+    /// Returns what `ask` lacks for its first waiting call, if that call takes more than `pace` ever saves up and all
+    /// that it lacks is there.
     pub(super) fn lacks_for_large(&self, id: Place, ask: &Ask, pace: Option<Pace>) -> u64 {
         let lacks = ask.largest.saturating_sub(ask.held);
         let is_large = pace.is_some_and(|pace| ask.largest > credit_max(pace, self.saves_for(id)));
@@ -23,9 +24,9 @@ impl Pool {
         if is_large && waits && self.left() >= lacks { lacks } else { 0 }
     }
 
-    /// `ask` of `id` was answered with `granted` permits. What the call still lacks that waits first there is lacking here too, where
-    /// this pool leases: the one above is told with the next ask. What a session said before is not so any more: much may have come
-    /// since, and a call that seems to lack more than its callers wait for is let through by no pool.
+    /// Notes what the first waiting call of `id` still lacks after `ask` was answered with `granted` permits. A pool
+    /// that leases lacks that, too, and reports it with its next ask. It replaces what the session said before, for
+    /// much may have come since, and no pool lets a call through that seems to lack more than its callers wait for.
     pub(super) fn notes_large(&mut self, id: Place, ask: &Ask, granted: u64) {
         let Some(borrower) = self.borrower.as_mut() else { return };
         let large = if ask.waiting > 0 { ask.largest } else { 0 };

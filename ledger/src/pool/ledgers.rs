@@ -1,5 +1,5 @@
-//! All rules of one limit as one: a permit is charged to every one of them, or to none. Pools keep one of these;
-//! it knows nothing of sessions, and never lends what one of its rules cannot.
+//! All rules of one limit as one: a permit is charged to every one of them, or to none. Pools keep one [`Ledgers`]; it
+//! knows nothing of sessions, and never lends what one of its rules cannot.
 
 use super::Plan;
 use super::loan::Loan;
@@ -16,28 +16,28 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Ledgers {
     rules: Vec<Ledger>,
-    /// What the pool was itself lent, if it leases from one above in another allocator.
+    /// Loan of the pool, if it leases from an allocator above.
     loan: Option<Box<Loan>>,
 }
 
 impl Ledgers {
-    /// Full buckets and empty windows at `now`.
+    /// Creates ledgers with full buckets and empty windows at `now`.
     pub(super) fn new(rules: &[Rule], clocks: ClockBounds, now: Moment) -> Self {
         Ledgers { rules: rules.iter().map(|rule| Ledger::new(rule, clocks, now)).collect(), loan: None }
     }
 
-    /// The same of `plan`, with nothing lent from above if it leases from there.
+    /// Creates the ledgers of `plan`, with an empty loan if the pool leases from an allocator above.
     pub(super) fn of(plan: &Plan, now: Moment) -> Self {
         let loan = plan.is_borrowed.then(|| Box::new(Loan::new(now)));
         Ledgers { loan, ..Ledgers::new(&plan.rules, plan.clocks, now) }
     }
 
-    /// What the pool was itself lent.
+    /// Returns the loan of the pool, if it leases.
     pub(super) fn loan(&self) -> Option<&Loan> {
         self.loan.as_deref()
     }
 
-    /// The same, to be changed.
+    /// Returns the loan, to be changed.
     pub(super) fn loan_mut(&mut self) -> Option<&mut Loan> {
         self.loan.as_deref_mut()
     }
@@ -52,13 +52,13 @@ impl Ledgers {
         self.rules.iter_mut().map(|ledger| ledger.account_mut() as &mut dyn Account).chain(loan)
     }
 
-    /// Those that count calls in flight.
+    /// Iterates over accounts that count calls in flight.
     fn calls(&self) -> impl Iterator<Item = &dyn Calls> {
         let loan = self.loan.as_deref().into_iter().map(|loan| loan as &dyn Calls);
         self.rules.iter().filter_map(Ledger::calls).chain(loan)
     }
 
-    /// Those that charge a lease to the next window, too.
+    /// Iterates over ledgers that charge a lease to the next window, too.
     fn ahead(&self) -> impl Iterator<Item = &FixedLedger> {
         self.rules.iter().filter_map(Ledger::ahead)
     }
@@ -67,11 +67,12 @@ impl Ledgers {
         self.rules.iter_mut().filter_map(Ledger::ahead_mut)
     }
 
-    /// When they may lend again, if they may have forgotten what was lent before `quarantined`. They count `since` a moment.
+    /// Empties the accounts, which may have forgotten what was lent before `quarantined`. Returns when all of them may
+    /// lend again. What refills does so `since` a moment, if that is later.
     pub(super) fn forget(&mut self, quarantined: Moment, since: Moment) -> Moment {
         let opens = self.all_mut().map(|ledger| {
             let opens = ledger.forget(quarantined);
-            // What waits for nothing to leave a window refills.
+            // An account that opens at once waits for nothing to leave a window: it refills.
             if opens == quarantined && since > opens { ledger.forget(since) } else { opens }
         });
         let opens = opens.max();
@@ -85,7 +86,7 @@ impl Ledgers {
         }
     }
 
-    /// A lease with `permits` ended without a word at `end`: they were spent then at the latest.
+    /// Burns the `permits` of a lease that ended without a report at `end`: they were spent then at the latest.
     pub(super) fn burn(&mut self, permits: u64, end: Moment) {
         for ledger in self.all_mut() {
             ledger.advance(end);
@@ -93,7 +94,7 @@ impl Ledgers {
         }
     }
 
-    /// Permits that every rule can lend now.
+    /// Returns the permits that every rule can lend now.
     pub(super) fn available(&self) -> u64 {
         self.all().map(|ledger| ledger.available()).min().unwrap_or(0)
     }
@@ -106,28 +107,28 @@ impl Ledgers {
         }
     }
 
-    /// `permits` that were lent were spent, at `at` at the latest.
+    /// Settles `permits` that were lent as spent, at `at` at the latest.
     pub(super) fn settle(&mut self, permits: u64, at: Moment) {
         for ledger in self.all_mut() {
             ledger.settle(permits, at);
         }
     }
 
-    /// `permits` that were lent came back unspent.
+    /// Releases `permits` that were lent and came back unspent.
     pub(super) fn release(&mut self, permits: u64) {
         for ledger in self.all_mut() {
             ledger.release(permits);
         }
     }
 
-    /// `permits` that burned at `at` prove unspent after all.
+    /// Credits `permits` that burned at `at` and prove unspent after all.
     pub(super) fn credit(&mut self, permits: u64, at: Moment) {
         for ledger in self.all_mut() {
             ledger.credit(permits, at);
         }
     }
 
-    /// What is in flight became `after`, where it was `before`.
+    /// Changes the permits in flight from `before` to `after`.
     pub(super) fn begin(&mut self, before: u64, after: u64) {
         let loan = self.loan.as_deref_mut().into_iter().map(|loan| loan as &mut dyn Calls);
         for calls in self.rules.iter_mut().filter_map(Ledger::calls_mut).chain(loan) {
@@ -136,26 +137,26 @@ impl Ledgers {
         }
     }
 
-    /// Permits in flight, by each rule that counts that; `None` if they do not agree.
+    /// Returns the permits in flight, by each rule that counts them; `None` if the rules disagree.
     pub(super) fn in_flight(&self) -> Option<u64> {
         let mut counts = self.calls().map(|calls| calls.in_flight());
         let first = counts.next().unwrap_or(0);
         counts.all(|count| count == first).then_some(first)
     }
 
-    /// The longest that a call may take, where some rule counts what is in flight: each of those says so for all calls.
+    /// Returns the longest time that a call may take, if a rule counts calls in flight: each such rule says so for all calls.
     pub(super) fn longest(&self) -> Option<Duration> {
         self.calls().filter_map(|calls| calls.longest()).min()
     }
 
-    /// Whether a permit can be spent again when its call ends: nothing is promised but what is in flight.
+    /// Whether a permit can be spent again when its call ends: all rules cap calls in flight, and nothing else.
     pub(super) fn are_reusable(&self) -> bool {
         let loan = self.loan().is_none_or(Loan::is_reusable);
         loan && self.rules.iter().all(|ledger| ledger.calls().is_some())
     }
 
-    /// When `permits` can be lent if nothing is lent or given back meanwhile and all leases burn, whose `ends` come
-    /// with the permits that are out on each, soonest first; `None` if never.
+    /// Returns when `permits` can be lent if nothing is lent or given back meanwhile and all leases burn; `None` if
+    /// never. `ends` are the ends of these leases with the permits that are out on each, soonest first.
     pub(super) fn ready_at<Ends: Iterator<Item = (Moment, u64)>>(
         &self,
         now: Moment,
@@ -166,43 +167,44 @@ impl Ledgers {
         ready.reduce(|a, b| Some(a?.max(b?))).unwrap_or(Some(now)).map(|ready| ready.max(now))
     }
 
-    /// Permits that every rule can lend within `span`: what is left, and what comes back by itself.
+    /// Returns the permits that every rule can lend within `span`: those left, and those that come back by themselves.
     pub(super) fn within(&self, span: Duration) -> u64 {
         let by_then = |ledger: &dyn Account| ledger.available().saturating_add(ledger.arriving(span));
         self.all().map(by_then).min().unwrap_or(0)
     }
 
-    /// In how long the first permit is wanted that one of them cannot lend, if nodes take `draw`; `None` if that is not to be
-    /// expected.
+    /// Returns the time until the first permit is wanted that some rule cannot lend, if nodes take `draw`; `None` if
+    /// that is not to be expected.
     pub(super) fn lasts(&self, draw: Draw) -> Option<Duration> {
         self.all().filter_map(|ledger| ledger.lasts(draw)).min()
     }
 
-    /// Whether a permit that is held unspent is missing later, too, to any of them.
+    /// Whether a permit that is held unspent is missing later, too, to some rule.
     pub(super) fn count_from_spend(&self) -> bool {
         self.rules.iter().any(Ledger::counts_from_spend)
     }
 
-    /// Whether what a lease held unspent at its end is there again once its session says so. A bucket may have been full meanwhile.
+    /// Whether permits that a lease held unspent at its end are there again once its session reports them. A bucket may
+    /// have been full meanwhile.
     pub(super) fn take_back(&self) -> bool {
         self.rules.iter().all(|ledger| ledger.bucket().is_none())
     }
 
-    /// Permits that they lend in `span` on average for as long as all are wanted.
+    /// Returns the permits that all rules lend in `span` on average, for as long as all are wanted.
     pub(super) fn sustained(&self, span: Duration) -> u64 {
         self.all().map(|ledger| ledger.sustained(span)).min().unwrap_or(0)
     }
 
-    /// How long they take to lend `permits` when all are wanted, on average.
+    /// Returns how long the rules take to lend `permits` on average, when all are wanted.
     pub(super) fn span(&self, permits: u64) -> Duration {
-        // So long that rounding does not show for one permit a year.
+        // Long enough that rounding does not show for one permit a year.
         const LONG: Duration = Duration::from_secs(100 * 366 * 86_400);
         let span = LONG.as_nanos() * u128::from(permits) / u128::from(self.sustained(LONG).max(1));
         Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX))
     }
 
-    /// Those of `rules` that are below their low-water mark, with `kept` permits kept back. Where one has little left, others may have
-    /// much.
+    /// Iterates over the ledgers of `rules` that are below their low-water mark, with `kept` permits kept back. Where
+    /// one has little left, others may have much.
     fn low(&self, rules: &[Rule], kept: u64) -> impl Iterator<Item = &Ledger> {
         let is_low = move |(ledger, rule): &(&Ledger, &Rule)| {
             let left = ledger.account().available().saturating_sub(kept);
@@ -212,43 +214,43 @@ impl Ledgers {
         self.rules.iter().zip(rules).filter(is_low).map(|(ledger, _)| ledger)
     }
 
-    /// The rate at which what is left lasts, where one of `rules` eases off.
+    /// Returns the pace at which what is left lasts, where one of `rules` is low and eases off.
     pub(super) fn low_pace(&self, rules: &[Rule], kept: u64) -> Option<Pace> {
         self.low(rules, kept).filter_map(|ledger| ledger.account().pace()).reduce(Pace::slower)
     }
 
-    /// Whether one of `rules` that is spent evenly is low.
+    /// Whether one of `rules` that is lent evenly is low.
     pub(super) fn evens_out_low(&self, rules: &[Rule], kept: u64) -> bool {
         let mut sliding = self.low(rules, kept).filter_map(Ledger::sliding);
         sliding.any(|ledger| ledger.evens_out().is_some())
     }
 
-    /// For how long more must be wanted than comes back until it is lent evenly, and how long a plan for that is good; `None` where no
-    /// rule is spent evenly.
+    /// Returns for how long more must be wanted than comes back until permits are lent evenly, and how long a plan for
+    /// that is good. `None` where no rule is lent evenly.
     pub(super) fn evens_out(&self) -> Option<(Duration, Duration)> {
         self.rules.iter().filter_map(Ledger::sliding).filter_map(SlidingLedger::evens_out).max()
     }
 
-    /// The pace at which they are lent evenly, with `kept` permits kept back.
+    /// Returns the slowest pace of the rules that are lent evenly, with `kept` permits kept back.
     pub(super) fn even_pace(&self, kept: u64) -> Option<Pace> {
         let sliding = self.rules.iter().filter_map(Ledger::sliding);
         let even = sliding.filter(|ledger| ledger.evens_out().is_some());
         even.map(|ledger| ledger.even_pace(kept)).reduce(Pace::slower)
     }
 
-    /// The instant that no lease may outlive, unless what it holds is charged ahead.
+    /// Returns the instant that no lease may outlive, unless its permits are charged ahead.
     pub(super) fn lease_end(&self) -> Option<Moment> {
         self.all().filter_map(|ledger| ledger.lease_end()).min()
     }
 
-    /// The same of a root.
+    /// Returns [`Ledgers::lease_end`] of a root, whose leases do not outlive the next refill at intervals either.
     pub(super) fn lease_end_in_doubt(&self) -> Option<Moment> {
         let at_refill =
             self.rules.iter().filter_map(Ledger::bucket).filter_map(BucketLedger::lease_end_in_doubt);
         at_refill.chain(self.lease_end()).min()
     }
 
-    /// The instant that no lease may outlive at all.
+    /// Returns the instant that no lease may outlive even if its permits are charged ahead.
     pub(super) fn lease_end_ahead(&self) -> Option<Moment> {
         let by_rule = self.rules.iter().filter_map(|ledger| match ledger.ahead() {
             Some(ledger) => ledger.lease_end_ahead(),
@@ -257,38 +259,38 @@ impl Ledgers {
         by_rule.chain(self.loan().and_then(Account::lease_end)).min()
     }
 
-    /// Permits that a lease until `end` may hold, of a session that holds `own`: permits, and until when.
+    /// Returns the permits that a lease until `end` may hold, of a session that holds `own`: permits, and until when.
     pub(super) fn room_ahead(&self, end: Moment, own: (u64, Moment)) -> u64 {
         self.ahead().map(|ledger| ledger.room_ahead(end, own)).min().unwrap_or(u64::MAX)
     }
 
-    /// `permits` that are charged may be spent until `end`.
+    /// Charges `permits` ahead, which may be spent until `end`.
     pub(super) fn charge_ahead(&mut self, permits: u64, end: Moment) {
         self.ahead_mut().for_each(|ledger| ledger.charge_ahead(permits, end));
     }
 
-    /// `permits` that might have been spent until `end` are spent by now, or will not be.
+    /// Releases `permits` that were charged ahead until `end`, for they are spent by now or will not be.
     pub(super) fn release_ahead(&mut self, permits: u64, end: Moment) {
         self.ahead_mut().for_each(|ledger| ledger.release_ahead(permits, end));
     }
 
-    /// Whether none can be told from a new one.
+    /// Whether no account can be told from a new one.
     pub(super) fn is_fresh(&self) -> bool {
         self.all().all(|ledger| ledger.is_fresh())
     }
 
-    /// Whether nothing that was lent keeps anything back in any of them.
+    /// Whether nothing that was lent keeps anything back in any account.
     pub(super) fn have_all(&self) -> bool {
         self.all().all(|ledger| ledger.has_all())
     }
 
-    /// How long after its settlement a permit may still matter.
+    /// Returns how long after its settlement a permit may still matter.
     pub(super) fn memory(&self) -> Duration {
         self.all().map(|ledger| ledger.memory()).max().unwrap_or_default()
     }
 
-    /// Goes on by `rules`, each of which takes over the balance of the first one of its kind and period as `carry_over` says.
-    /// One that finds none is new, with the `out` permits charged to it whose leases end at `until`.
+    /// Goes on by `rules`. Each takes over the balance of the first one of its kind and period, as `carry_over` says. A
+    /// rule that finds none is new, and the `out` permits are charged to it whose leases end at `until`.
     pub(super) fn change(
         &mut self,
         rules: &[Rule],
@@ -299,7 +301,7 @@ impl Ledgers {
         let mut before = std::mem::take(&mut self.rules);
         for rule in rules {
             let place = match carry_over {
-                // What is in flight cannot be forgotten.
+                // Calls in flight cannot be forgotten.
                 CarryOver::Reset => before.iter_mut().position(|ledger| {
                     ledger.calls().is_some() && ledger.account_mut().change(rule, clocks, carry_over)
                 }),
@@ -318,7 +320,7 @@ impl Ledgers {
         }
     }
 
-    /// Each takes the place of the one of `unused` if that has less. Nothing is out of either.
+    /// Replaces each ledger by the one of `unused` if that has less. Nothing is out of either.
     pub(super) fn begin_as(&mut self, unused: &Ledgers) {
         for (own, unused) in self.rules.iter_mut().zip(&unused.rules) {
             if unused.account().available() < own.account().available() {
@@ -327,59 +329,59 @@ impl Ledgers {
         }
     }
 
-    /// Lets `permits` more be lent, once.
+    /// Lets `permits` more be lent once.
     pub(super) fn top_up(&mut self, permits: u64) {
         for ledger in &mut self.rules {
             ledger.account_mut().top_up(permits);
         }
     }
 
-    /// The most that any of them may be charged, see [`RuleAccount::most`](crate::rule::RuleAccount::most).
+    /// Returns the most that any ledger may be charged, see [`RuleAccount::most`](crate::rule::RuleAccount::most).
     pub(super) fn most(&self) -> u64 {
         self.rules.iter().map(|ledger| ledger.account().most()).max().unwrap_or(0)
     }
 
-    /// Permits that are charged beyond what a rule allows, the most of any.
+    /// Returns the permits that are charged beyond what a rule allows, the most of any.
     pub(super) fn excess(&self) -> u64 {
         self.all().map(|ledger| ledger.excess()).max().unwrap_or(0)
     }
 
-    /// It may be as late as `latest`, see [`BucketLedger::doubt`].
+    /// Notes that the true time is at most `latest`, see [`BucketLedger::doubt`].
     pub(super) fn doubt(&mut self, latest: Moment) {
         self.rules.iter_mut().filter_map(Ledger::bucket_mut).for_each(|bucket| bucket.doubt(latest));
     }
 
-    /// What is written down of them; `None` of a pool that leases from another allocator.
+    /// Returns the books as they are written down; `None` if the pool leases from another allocator.
     pub(super) fn save(&self) -> Option<Vec<Saved>> {
         self.loan.is_none().then(|| self.rules.iter().map(|ledger| ledger.account().save()).collect())
     }
 
-    /// They take over what was `saved`, with `out` permits that may be spent until an instant; `false` if that cannot be.
+    /// Takes over the books that were `saved`, with `out` permits that may be spent until an instant; `false` if that cannot be.
     pub(super) fn restore(&mut self, saved: &[Saved], since: Since, out: (u64, Moment)) -> bool {
         let is_each = self.rules.len() == saved.len() && self.loan.is_none();
         let mut each = self.rules.iter_mut().zip(saved);
         is_each && each.all(|(ledger, saved)| ledger.account_mut().restore(saved, since, out))
     }
 
-    /// Carries them, of which nothing is out; false if that cannot be.
+    /// Carries all ledgers, of which nothing is out; `false` if that cannot be.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) -> bool {
         self.loan.is_none() && self.rules.iter_mut().all(|ledger| ledger.carry(carrier))
     }
 
-    /// Until when they lend as much as now and are as much like new ones, see [`Ledger::rests_until`].
+    /// Returns until when the ledgers lend as much as now and are as much like new ones, see [`Ledger::rests_until`].
     pub(super) fn rests_until(&self) -> Moment {
         self.rules.iter().map(Ledger::rests_until).min().unwrap_or(Moment::NEVER)
     }
 
-    /// Each knows anew what may be spent beyond its window, by the `ends` of what is out.
+    /// Counts anew what may be spent beyond each window, by the `ends` of leases that are out.
     pub(super) fn recount_ahead<Ends: Iterator<Item = (Moment, u64)>>(&mut self, ends: impl Fn() -> Ends) {
         for ledger in self.ahead_mut() {
             ledger.recount_ahead(&mut ends());
         }
     }
 
-    /// Every rule is within its limit and knows of all that is `outstanding`, and until when that may be spent, or there is
-    /// a bug here.
+    /// Asserts, in debug builds, that every rule is within its limit and knows of all `outstanding` permits and until
+    /// when they may be spent.
     pub(super) fn audit<Ends: Iterator<Item = (Moment, u64)>>(
         &self,
         outstanding: u64,

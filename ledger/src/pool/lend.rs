@@ -15,40 +15,42 @@ use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, TERM_MAX};
 use std::time::Duration;
 
-/// A session may want more than its share of what a sliding window gives on average. It then holds permits for this part of a term
-/// only, even while there are plenty. Each permit counts for a window after it was *spent*, and so was held at the cost of the
-/// next one.
+/// Part of a term, a sixteenth, for which a session holds permits if it wants more than its share of what a sliding
+/// window gives on average, even while there are plenty. Such a window counts a permit from its *spend*, so the time
+/// for which it was held is lost.
 const GREEDY_PART: u32 = 16;
 
-/// But not for less than this: what a short window loses, it loses to the way there and back.
+/// Lower bound of the time by [`GREEDY_PART`]: on a short window the round trip loses more than the hoarding.
 const GREEDY_MIN: Duration = Duration::from_millis(60);
 
-/// Who cannot be here before a window begins is to ask at once. Zero would say that permits are not scarce.
+/// Wait of a node that could not be back before the next window begins. Zero would say that permits are not scarce.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// More is still wanted than comes back if that was not so for less than this: demand is an average over a second at most.
+/// Pauses of excess demand that are shorter than this do not count: demand is an average over a second at most.
 const EXCESS_PAUSE: Duration = Duration::from_secs(2);
 
-/// What one pool would lend.
+/// The grant that one pool would make if it were alone.
 pub(super) struct Offer {
     permits: u64,
     state: State,
     pace: Option<Pace>,
-    /// Whether it should hold little, for others want what it would sit on.
+    /// Whether the session should hold little, because others want what it would hold unspent.
     is_greedy: bool,
-    /// Whether it has held more than its share for long without spending it: its lease is not extended.
+    /// Whether the lease is not extended: the session has long held more than its share unspent, or leaves its permits
+    /// to callers that wait.
     is_hoarded: bool,
-    /// What is left of the wait that it was told, if others share.
+    /// Rest of the wait that the session was told, if others share.
     wait: Option<Duration>,
-    /// How much it should have in hand and in use, where permits are spent again.
+    /// Permits that the session should have in hand and in use, where permits are spent again.
     hold: Option<u64>,
-    /// How the whole pool stands, whether a session wants what is not there, and what other sessions take: for people.
+    /// For display: how scarce the permits of the whole pool are, whether the session wants some that are not there,
+    /// and what other sessions take.
     pub(super) standing: Scarcity,
     pub(super) is_nothing: bool,
     pub(super) others: Draw,
 }
 
-/// One of the pools that lend the same permits, the session there, and what this pool would lend.
+/// One of the pools that lend the same permits, with the place of the session there and the pool's offer.
 struct Link<'a> {
     pool: &'a mut Pool,
     place: Place,
@@ -63,7 +65,7 @@ impl Link<'_> {
 
 impl Pool {
     /// Sizes a grant, charges it here and in all pools `above`, where the session is `mirror`, and dates the lease that
-    /// holds it. What each of them would lend is sized as if it were alone, and the least is lent.
+    /// holds it. Each pool sizes its offer as if it were alone, and the least is lent.
     pub(super) fn lend(
         &mut self,
         id: Place,
@@ -80,7 +82,8 @@ impl Pool {
         lend(&mut std::iter::once(own).chain(above).collect::<Vec<_>>(), ask, newcomer)
     }
 
-    /// What it would lend, if it were alone: permits that are spent again, or for good, or that are of a steady flow.
+    /// Sizes the grant that the pool would make if it were alone. Permits are spent again (`is_reusable`), for good
+    /// (`is_spent`), or are of a steady flow.
     fn offer(
         &mut self,
         id: Place,
@@ -91,7 +94,7 @@ impl Pool {
         self.note_excess(self.sessions.draws().and(Draw { at_once: 0, demand_milli: ask.demand_milli }));
         let (supply, pace) = self.supply(id);
         let mut asker = self.asker(id, ask);
-        // That of the whole pool: who comes first does not see who comes later.
+        // This is the scarcity of the whole pool: a session of high priority does not see lower ones.
         let standing = Scarcity::of(self.sessions.claims().needs() + u128::from(asker.claim.need), supply);
         let (others, supply, owed) = self.peers(asker.claim.share, supply);
         let first =
@@ -100,7 +103,8 @@ impl Pool {
         let yields = is_spent && self.yields(id);
         asker.want = wants.min(self.identity_may_take(id, others, supply, is_spent));
         asker.want = if yields { asker.want.min(ask.waiting) } else { asker.want };
-        // What a group is guaranteed goes before the share of an identity, but not for sessions that it may have made up.
+        // The guarantee of a group goes before the share of an identity, but not for sessions that the identity may
+        // have made up.
         let owed = owed.min(if self.sessions[id].is_unproven { asker.want } else { wants });
         let (Sized { permits, state }, hold) = match is_reusable {
             true => self.share_in_flight(id, asker, supply.left),
@@ -116,12 +120,12 @@ impl Pool {
         let large = if is_reusable { 0 } else { self.lacks_for_large(id, ask, pace) };
         let permits = permits.max(large.min(asker.want)).min(may_hold).max(owed);
         let standing = if is_reusable { state.into() } else { standing };
-        // What is on its way from above is here before an operator has looked.
+        // Permits on their way from the allocator above are here before an operator has looked.
         let is_ample = self.ledgers.loan().is_some_and(Loan::is_ample);
         let is_nothing = permits == 0 && asker.want > 0 && !is_ample;
         let wait = if is_spent && others.count() > 0 { self.told_wait(id) } else { None };
         let permits = if wait.is_some() { 0 } else { permits };
-        // What a group is guaranteed is lent all the same, and not for nothing.
+        // Guaranteed permits are lent all the same, and then the lease is extended: they are not lent for nothing.
         let gives_back = yields && ask.waiting == 0 && self.ledgers.take_back();
         let is_hoarded = (is_hoarded || gives_back) && permits == 0;
         if is_spent {
@@ -131,11 +135,12 @@ impl Pool {
         Offer { permits, state, pace, is_greedy, is_hoarded, wait, hold, standing, is_nothing, others: draws }
     }
 
-    /// Where a permit is spent again when its call ends, no permit comes back by being spent. The first session would keep all
-    /// permits, so each session is told how many to hold: its share of all there are. `left` can be lent to `id` now.
+    /// Sizes a grant where a permit is spent again when its call ends. No permit comes back by being spent, so the
+    /// first session would keep all of them. Each session is told how many to hold: its share of all there are. `left`
+    /// permits can be lent to `id` now.
     fn share_in_flight(&self, id: Place, asker: Asker, left: u64) -> (Sized, Option<u64>) {
         let (share, wanted) = (asker.claim.share, self.sessions.wanted());
-        // Those that come first have what they want, those that come later are not seen.
+        // Sessions of higher priority have what they want; those of lower priority are not seen.
         let first = u64::try_from(wanted.before(share.priority).needs).unwrap_or(u64::MAX);
         let kept = self.sessions[id].outstanding;
         let own = of_all(share, kept.saturating_add(asker.want));
@@ -155,7 +160,7 @@ impl Pool {
         (Sized { permits, state }, Some(hold))
     }
 
-    /// When to ask again, and when there will be a permit, if `permits` are less than wanted.
+    /// Returns how long to wait until the next ask, and until there is a permit, if fewer `permits` are lent than wanted.
     fn chance(&self, id: Place, ask: &Ask, permits: u64, offer: &Offer) -> (Duration, Option<Duration>) {
         if let Some(wait) = offer.wait {
             return (wait, Some(wait));
@@ -167,12 +172,12 @@ impl Pool {
         if scarce { self.next_chance(id, offer.pace) } else { (Duration::ZERO, None) }
     }
 
-    /// How long a lease that holds `permits` should last. While most of the pool is there, what a slow user holds may last as
-    /// long as it takes. Each renewal is an exchange, and a surplus of that size hurts no session.
+    /// Returns how long a lease that holds `permits` should last. While at least half of the pool is left, that of a slow
+    /// user may last until its permits are spent. Each renewal is an exchange, and a surplus of that size hurts no session.
     fn worth(&self, id: Place, ask: &Ask, permits: u64, state: State) -> Duration {
         let term = self.sessions[id].term;
         let plenty = state == State::Abundant && self.left().saturating_mul(2) >= self.ceiling();
-        // Where they are spent again they do not become fewer: others would wait as long as it lasts.
+        // Permits that are spent again do not become fewer: others would wait for as long as the lease lasts.
         if !plenty || ask.waiting > 0 || self.ledgers.are_reusable() {
             return term;
         }
@@ -181,7 +186,7 @@ impl Pool {
         whole_millis(lasts.clamp(term, self.plan.sharing.term_max))
     }
 
-    /// For how long a session should hold permits in advance.
+    /// Returns how long a session should hold permits in advance.
     fn horizon(&self, id: Place, offer: &Offer) -> Duration {
         let term = self.sessions[id].term;
         let above = self.borrower.as_deref().map_or(Duration::MAX, Borrower::horizon);
@@ -210,8 +215,8 @@ impl Pool {
                 session.lent = now;
             }
             if !term.is_zero() {
-                // Never earlier than before: until the node hears of it, the old end is the one it goes by. Also of a lease
-                // that holds nothing: the node goes by that end with what it is lent next.
+                // Never earlier than before: until the node hears of the new end, it goes by the old one. So it does
+                // with a lease that holds nothing: it goes by that end with the permits that it is lent next.
                 session.end = session.end.max(end);
             }
             (session.outstanding, session.end)
@@ -222,8 +227,7 @@ impl Pool {
         self.ledgers.charge_ahead(outstanding, end);
     }
 
-    /// How long a lease of `term` that is made now may last where nothing is charged ahead: zero if none would end in
-    /// time.
+    /// Returns how long a lease of `term` that is made now may last without being charged ahead; zero if none would end in time.
     fn term(&self, term: Duration) -> Duration {
         self.clipped(term, self.lease_end())
     }
@@ -232,8 +236,8 @@ impl Pool {
         term.min(end.map_or(Duration::MAX, |end| self.plan.clocks.term_until(self.now, end)))
     }
 
-    /// The most that `id` may hold: all there is if its lease ends with the window, and what the next window has room for
-    /// if it reaches beyond it, or would have to. A steady flow is never lent ahead.
+    /// Returns the most that `id` may hold: all there is if its lease ends with the window, and what the next window
+    /// has room for if the lease reaches beyond it, or would have to. A steady flow is never lent ahead.
     fn most(&self, id: Place, is_paced: bool) -> u64 {
         let session = &self.sessions[id];
         let outlives = self.lease_end().is_some_and(|end| session.end > end);
@@ -244,39 +248,39 @@ impl Pool {
         if is_paced || ahead.is_zero() { 0 } else { self.room(id, ahead) }
     }
 
-    /// How long a lease of `term` may last that holds `held`. It lasts until the window ends, or into the next one as far as that
-    /// has room for all of it. Then no session has to ask anew just because a window is over.
+    /// Returns how long a lease of `term` that holds `held` may last: into the next window if that has room for all of
+    /// `held`, and otherwise until the window ends. So no session has to ask anew just because a window is over.
     fn reach(&self, id: Place, held: u64, term: Duration) -> Duration {
         let ahead = self.clipped(term, self.lease_end_ahead());
         if held <= self.room(id, ahead) { ahead } else { self.term(term) }
     }
 
-    /// The most that the lease of `id` may hold once it is renewed for `term`, for the sake of the window that it reaches.
-    /// What is kept back in one window is kept back in the next, for whatever is out was lent beside it.
+    /// Returns the most that the lease of `id` may hold once it is renewed for `term`, by the room of the window that it
+    /// reaches. What is kept back in one window is kept back in the next, because all that is out was lent beside it.
     fn room(&self, id: Place, term: Duration) -> u64 {
         let session = &self.sessions[id];
         let end = self.plan.clocks.grantor_end(self.now, term).max(session.end);
         self.ledgers.room_ahead(end, (session.outstanding, session.end))
     }
 
-    /// Whether the lease of `id` ends after the last instant for which a rule may lend: it was lent before there was
-    /// that rule. Its node would spend until then what it is lent now.
+    /// Whether the lease of `id` ends after the last instant for which a rule may lend, because it is older than that
+    /// rule. Its node would spend until then what it is lent now.
     fn outlives(&self, id: Place) -> bool {
         self.lease_end_ahead().is_some_and(|end| self.sessions[id].end > end)
     }
 
-    /// Permits that must be there beyond what the session wants: the reserve, and what is kept for others.
+    /// Returns the permits that must be there beyond what the session wants: the reserve, and those kept for others.
     fn kept_back(&self, id: Place) -> u64 {
         let kept = self.kept_at_most(self.sessions[id].share.group);
         kept.min(self.ceiling().saturating_sub(1)) + self.reserve()
     }
 
-    /// What can be shared out now, and the pace at which if the pool eases off.
+    /// Returns what can be shared out now, and the pace at which, if the pool eases off or lends evenly.
     fn supply(&mut self, id: Place) -> (Supply, Option<Pace>) {
         let (left, term, saved_for) = (self.left(), self.term, self.saves_for(id));
         let kept_back = self.reserve().saturating_add(self.withheld());
         let even = self.even_pace(kept_back);
-        // While it eases in, what there will be is what there is.
+        // While the pool eases in, no more will be there than is now.
         let most = self.eased();
         let within = |span| self.ledgers.within(span).saturating_sub(kept_back).min(most).max(left);
         let rules = &self.plan.rules;
@@ -292,9 +296,9 @@ impl Pool {
             Some(pace) => {
                 let left = self.pacer.lendable(self.now, left, pace, saved_for);
                 let within_term = left.saturating_add(pace.within(term));
-                // What an even pace keeps for later is there for a session that wants little.
+                // Permits that an even pace keeps for later are there for a session that wants little.
                 let stock = if is_even { stock } else { left };
-                // What eases off is a trickle, however full.
+                // A pool that eases off is a trickle, however full.
                 Supply { left, stock, soon: left, within_term, sustained, term, poll }
             }
             None => {
@@ -306,12 +310,13 @@ impl Pool {
         (supply, pace)
     }
 
-    /// For how long more must be wanted than comes back until it is lent evenly, and how long a plan for that is good.
+    /// Returns for how long more must be wanted than comes back until the pool lends evenly, and how long a plan for
+    /// that is good.
     fn evens_out(&self) -> Option<(Duration, Duration)> {
         self.ledgers.evens_out().filter(|_| self.plan.ease_off)
     }
 
-    /// The pace of a limit of which more has been wanted than it has for a whole window.
+    /// Returns the even pace, if more has been wanted than the limit has for a whole window.
     fn even_pace(&mut self, kept_back: u64) -> Option<Pace> {
         let (window, plan) = self.evens_out()?;
         let (ledgers, now) = (&self.ledgers, self.now);
@@ -330,34 +335,35 @@ impl Pool {
         }
     }
 
-    /// When to ask again, and when there will be a permit, for a session that got less than it wanted.
+    /// Returns how long to wait until the next ask, and until there is a permit, for a session that got less than it wanted.
     fn next_chance(&self, id: Place, pace: Option<Pace>) -> (Duration, Option<Duration>) {
         let term = self.sessions[id].term;
         let paced = pace.map_or(Duration::ZERO, |pace| self.pacer.wait(pace));
         let ready = self.lends_at(id);
-        // What is on its way from above is here soon.
+        // Permits on their way from the allocator above are here soon.
         let poll = if self.is_being_lent() { POLL_MIN } else { poll(term) };
         let retry_after = ready.map(|ready| ready.since(self.now).max(paced).max(poll));
-        // Others may give back sooner: no session waits longer than a term to look. No allocator swaps a root just before there
-        // is something.
+        // Others may give permits back sooner: no session waits longer than a term to look. In a root it is a poll
+        // more, so that no allocator swaps the root just before there is something.
         let soon = (term.max(poll) + poll * u32::from(self.plan.is_root)).min(TERM_MAX);
         let ask_after = retry_after.filter(|wait| *wait <= soon).unwrap_or(term.max(poll));
         (self.in_time(id, ready, ask_after), retry_after)
     }
 
-    /// `wait` or, where a window is about to begin that has permits for `id`, which is `ready` for it then, a wait after
-    /// which its next ask is here just then: it is counted from when this answer is there, and the ask takes its way too.
+    /// Returns `wait` or, where a window is about to begin that has permits for `id`, a wait after which its next ask
+    /// is here just then. `ready` is when there are permits for `id`. The wait is counted from when this answer is
+    /// there, and the ask takes its way, too.
     fn in_time(&self, id: Place, ready: Option<Moment>, wait: Duration) -> Duration {
         let (Some(begins), Some(ready)) = (self.lease_end(), ready) else { return wait };
         let (left, rtt) = (begins.since(self.now), self.sessions[id].rtt);
-        // There may be something before, or at least the time to come again.
+        // There may be a permit before, or at least the time to come again.
         let is_sooner = wait + if ready < begins { rtt } else { 2 * rtt } < left;
         // No session is told to wait for longer than any lease lasts.
         let just_then = left.saturating_sub(rtt).clamp(AT_ONCE, TERM_MAX);
         if is_sooner || ready > begins { wait } else { just_then }
     }
 
-    /// When there will be a permit for `id`: what is not lent because of the vendor comes back by itself.
+    /// Returns when there will be a permit for `id`: those that are not lent because of the vendor come back by themselves.
     fn lends_at(&self, id: Place) -> Option<Moment> {
         let (kept, withheld) = (self.kept_back(id) + 1, self.withheld());
         let ready = self.ready_at(kept)?;
@@ -368,22 +374,22 @@ impl Pool {
         Some(ready.max(beside.min(self.withheld_until())))
     }
 
-    /// When every rule can lend `permits`, if nothing is lent or given back meanwhile; `None` if never.
+    /// Returns when every rule can lend `permits`, if nothing is lent or given back meanwhile; `None` if never.
     fn ready_at(&self, permits: u64) -> Option<Moment> {
         self.ledgers.ready_at(self.now, permits, || self.sessions.leases())
     }
 }
 
-/// A grant of `chain` to `ask`, of a `newcomer` or not, that is charged to all of it.
+/// Makes a grant of `chain` to `ask`, of a `newcomer` or not, and charges it to all pools of the chain.
 fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
     let kept = chain[0].pool.sessions[chain[0].place].outstanding;
-    // What is out beyond a limit that was lowered ends by itself, at the end of its lease.
+    // Permits out beyond a limit that was lowered end by themselves, at the end of their lease.
     let is_over = chain.iter().any(|link| link.pool.ledgers.excess() > 0 || link.pool.is_over());
     let fits = !is_over && chain.iter().all(|link| !link.pool.outlives(link.place));
     let (rate, flow) = lend_rate(chain, ask, is_over);
     let most = chain.iter().map(|link| link.pool.most(link.place, flow.is_some())).min().unwrap_or(0);
     let is_reusable = chain.iter().all(|link| link.pool.ledgers.are_reusable());
-    // Sessions take turns of a flow.
+    // Sessions take a steady flow by turns.
     let is_spent = !is_reusable && flow.is_none();
     for link in chain.iter_mut() {
         link.offer = Some(link.pool.offer(link.place, ask, newcomer, (is_reusable, is_spent)));
@@ -419,23 +425,23 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
     }
 }
 
-/// Lends a part of the steady flow that one of `chain` may have: what that is, which of them it is, and how long the
-/// lease lasts: as long as suits the flow, as far as all rules let it. While more `is_over` a limit than it allows, none
-/// begins.
+/// Lends a part of the steady flow that one pool of `chain` may have. Returns the part, the index of that pool, and how
+/// long the lease lasts: as long as suits the flow, as far as all rules let it. While more `is_over` a limit than it
+/// allows, no lease begins.
 fn lend_rate(chain: &mut [Link<'_>], ask: &Ask, is_over: bool) -> (Rate, Option<(usize, Duration)>) {
     let Some(index) = chain.iter().position(|link| link.pool.flow.is_some()) else {
         return (Rate::Free, None);
     };
     let suits = chain[index].pool.sessions[chain[index].place].term;
     let term = chain.iter().map(|link| link.pool.term(suits)).min().unwrap_or_default();
-    // What is told without a lease would be charged for ever.
+    // A rate that is told without a lease would be charged for ever.
     let term = if is_over { Duration::ZERO } else { term };
     let Link { pool, place, .. } = &mut chain[index];
     let (rate, term) = pool.lend_rate(*place, ask, term);
     (rate, Some((index, term)))
 }
 
-/// `span` in whole milliseconds, as the wire carries it, and not shorter.
+/// Returns `span` in whole milliseconds, as the wire carries it, and not shorter.
 pub(super) fn millis_above(span: Duration) -> Duration {
     Duration::from_millis(millis_up(span))
 }

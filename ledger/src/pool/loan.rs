@@ -1,83 +1,85 @@
-//! What a pool may lend on of what it was itself lent, by the allocator above: a ledger beside those of its rules. The pool
-//! charges it as any of them; what it says to the one above, and hears, is in `borrow.rs`.
+//! The loan of a pool: permits that the allocator above lent it to lend on. It is a ledger beside those of the pool's
+//! rules, which the pool charges as any of them. What the pool tells the allocator above, and hears, is in `borrow.rs`.
 //!
-//! Where the one above counts what is in flight, what the nodes here have in flight is what this pool has: it says so, and goes on
-//! to lease for as long as there is any.
+//! Where the allocator above counts calls in flight, the calls of the nodes here are those of this pool: it reports
+//! them, and goes on to lease for as long as there are any.
 //!
-//! Whatever a node may spend was lent for at least as long by the one above, so its end is the end of every lease from here.
-//! A crash needs no quarantine: the one above takes all for spent, and what comes after begins with nothing.
+//! Each permit that a node may spend was lent for at least as long by the allocator above, so no lease from here
+//! outlives the loan. A crash needs no quarantine: the allocator above takes the whole loan for spent, and the next
+//! process begins with nothing.
 
 use crate::rule::{Account, Calls, Draw, Ends, Pace, THOUSAND_SECONDS};
 use lessor_protocol::{InFlight, Moment, PERMITS_MAX};
 use std::time::Duration;
 
-/// What came in this span tells what will come.
+/// Span whose arrivals tell what will come.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// What a pool was lent.
+/// A loan of the allocator above.
 #[derive(Clone, Debug)]
 pub(super) struct Loan {
     now: Moment,
     /// Permits in hand: neither lent on nor spent.
     free: u64,
-    /// Permits that are lent on.
+    /// Permits lent on.
     out: u64,
-    /// Of those, how many the one above did not extend. While there are any, nothing that is out is extended.
+    /// Permits of `out` that the allocator above did not extend. While there are any, nothing that is out is extended.
     unkept: u64,
-    /// Permits spent since it began to count, or taken for spent.
+    /// Permits spent, or taken for spent, since the loan began to count.
     spent: u64,
-    /// The most of that which was ever reported, and when that was. It never falls.
+    /// Highest total of spent permits that was reported, and when the last report was. The total never falls.
     reported: u64,
     reported_at: Moment,
-    /// The most of it that the one above is known to have heard of.
+    /// Highest total of spent permits that the allocator above is known to have heard of.
     told: u64,
-    /// Whether it was never told that, and is not told any more.
+    /// Whether the allocator above was not told all that was spent, and will not be.
     gave_up: bool,
-    /// Permits that the one above has lent since it began to count, as far as is known here: by the last ask that was answered, and by
-    /// those without an answer at most.
+    /// Permits that the allocator above has lent since the loan began to count: by the last ask that was answered, and
+    /// at most by those without an answer.
     lent: u64,
     may_be_lent: u64,
-    /// The same before the last ask was written.
+    /// `may_be_lent` before the last ask was written.
     might_be_lent: u64,
-    /// Spent, and in flight as far as is known here.
+    /// Permits spent and in flight, as far as is known here.
     in_flight: u64,
-    /// Of those, what the one above does not know of: others have to wait for it there.
+    /// Permits of `in_flight` that the allocator above does not know: others have to wait for them there.
     unknown: u64,
-    /// What was reported of it last, and what may count above: what was reported before, until that is answered.
+    /// Permits in flight by the last report, and permits that may count above: those of earlier reports, too, until the
+    /// last one is answered.
     reported_in_flight: u64,
     counted: u64,
-    /// The cap on that above, if there is one.
+    /// Cap on calls in flight above, if there is one.
     cap: Option<InFlight>,
     /// Nothing may be spent from this instant on.
     end: Moment,
-    /// The most that one call can ever take, as far as was told.
+    /// Most permits that one call can ever take, as far as was told.
     ceiling: u64,
-    /// When there may be more.
+    /// When there may be more permits.
     chance: Moment,
-    /// Whether all that was asked for came last time.
+    /// Whether the last grant met all that was asked for.
     is_ample: bool,
-    /// What came since a moment, and in the span before.
+    /// Start of a [`RECENT`] span, permits that came since then, and permits that came in the span before.
     came: (Moment, u64, u64),
 }
 
-/// What the one above granted.
+/// A grant of the allocator above.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Came {
     pub permits: u64,
-    /// Permits that were lent so far, with those.
+    /// Permits lent so far, these included.
     pub lent: u64,
-    /// Permits that are not extended.
+    /// Held permits that are not extended.
     pub unkept: u64,
     pub end: Moment,
     pub ceiling: u64,
     pub chance: Moment,
     pub is_ample: bool,
-    /// What is told of a cap on what is in flight.
+    /// Cap on calls in flight, if there is one.
     pub cap: Option<InFlight>,
 }
 
 impl Loan {
-    /// Nothing was lent.
+    /// Creates a loan of nothing.
     pub(super) fn new(now: Moment) -> Self {
         Loan {
             now,
@@ -121,29 +123,29 @@ impl Loan {
         self.ceiling
     }
 
-    /// Whether all that was asked for came last time.
+    /// Whether the last grant met all that was asked for.
     pub(super) fn is_ample(&self) -> bool {
         self.is_ample
     }
 
-    /// Whether the one above has said that there is nothing more for now.
+    /// Whether the allocator above has said that there is nothing more for now.
     pub(super) fn is_told_to_wait(&self) -> bool {
         !self.is_ample && self.chance > self.now
     }
 
-    /// Whether there is something that was spent, or has ended, and not reported.
+    /// Whether some spends, or ends of calls, are not reported yet.
     pub(super) fn has_unreported(&self) -> bool {
         self.spent > self.reported || self.has_finished()
     }
 
-    /// Whether there is something that was spent, or has ended, and that the one above may not know. What it lent counts as unspent there
-    /// if this pool is forgotten, and then counts from zero.
+    /// Whether the allocator above may not know of some spends or ends of calls. They would count as unspent there if
+    /// this pool were forgotten, and then counted from zero.
     pub(super) fn has_untold(&self) -> bool {
         self.spent > self.told || self.has_finished()
     }
 
-    /// Whether the one above may hold permits for lent that are neither here nor spent: it takes them for spent once that has ended,
-    /// until it is told.
+    /// Whether the allocator above may take permits for lent that are neither here nor spent. It takes them for spent
+    /// once the loan has ended, until it is told.
     pub(super) fn has_returned(&self) -> bool {
         self.lent.saturating_add(self.may_be_lent) > self.spent + self.free + self.out
     }
@@ -153,12 +155,13 @@ impl Loan {
         self.cap.is_some() && self.known_in_flight() < self.counted
     }
 
-    /// Whether what was lent may be in flight, as is known above: it counts there as long as this goes on to say so.
+    /// Whether permits may be in flight that the allocator above knows of: they count there for as long as the pool
+    /// goes on to report them.
     pub(super) fn is_in_flight(&self) -> bool {
         self.cap.is_some() && self.known_in_flight() > 0
     }
 
-    /// What is in flight of what the one above knows.
+    /// Returns the permits in flight that the allocator above knows of.
     fn known_in_flight(&self) -> u64 {
         self.in_flight - self.unknown
     }
@@ -168,30 +171,31 @@ impl Loan {
         self.cap.is_some_and(|cap| cap.hold.is_some())
     }
 
-    /// The most to have in hand and out, where permits are spent again.
+    /// Returns the most permits to have in hand and out, where permits are spent again.
     pub(super) fn hold(&self) -> u64 {
         self.cap.and_then(|cap| cap.hold).unwrap_or(PERMITS_MAX)
     }
 
-    /// The clock by which it ends may be late: what is in hand goes back, and nothing that is out is extended.
+    /// Gives back what is in hand and extends nothing that is out: the clock by which the loan ends may be late.
     pub(super) fn hold_back(&mut self) {
         self.shed(0);
         self.unkept = self.out;
     }
 
-    /// Takes out what is in hand beyond `keep`: it is given back.
+    /// Takes out the permits in hand beyond `keep`: they are given back.
     pub(super) fn shed(&mut self, keep: u64) {
         self.free = self.free.min(keep);
     }
 
-    /// What was spent and what is held, for an ask that wants `want`. It stays true however late it arrives.
+    /// Returns the permits spent and held, for an ask that wants `want`. The report stays true however late it arrives.
     pub(super) fn report(&mut self, want: u64) -> (u64, u64) {
         (self.reported, self.reported_at) = (self.reported.max(self.spent), self.now);
         (self.might_be_lent, self.may_be_lent) = (self.may_be_lent, self.may_be_lent.max(want));
         (self.reported, self.free + self.out)
     }
 
-    /// What is in flight, for an ask, where the one above counts that. Whatever ends first was unknown there.
+    /// Returns the permits in flight for an ask, where the allocator above counts them. Calls that are unknown there
+    /// count as the first to end.
     pub(super) fn report_in_flight(&mut self) -> Option<u64> {
         self.cap?;
         self.reported_in_flight = self.known_in_flight();
@@ -199,35 +203,35 @@ impl Loan {
         Some(self.reported_in_flight)
     }
 
-    /// The last report was answered: the one above has lent so many in all.
+    /// Notes that the last report was answered: the allocator above has lent `lent` permits in all.
     pub(super) fn on_report_answered(&mut self, lent: u64) {
         (self.lent, self.may_be_lent) = (lent, 0);
         (self.told, self.gave_up) = (self.reported, false);
         self.counted = self.reported_in_flight;
     }
 
-    /// The one above is told nothing more: only once nothing is out or in hand.
+    /// Tells the allocator above nothing more: only once nothing is out or in hand.
     pub(super) fn give_up(&mut self) {
         self.gave_up |= self.has_untold();
         (self.told, self.lent, self.may_be_lent, self.counted) = (self.spent, self.spent, 0, 0);
     }
 
-    /// Whether the one above was not told all, and is not any more.
+    /// Whether the allocator above was not told all that was spent, and will not be.
     pub(super) fn gave_up(&self) -> bool {
         self.gave_up
     }
 
-    /// The one above has not looked at the last report, and so it has lent nothing by that.
+    /// Notes that the allocator above has not looked at the last report, and so has lent nothing by it.
     pub(super) fn on_report_lost(&mut self) {
         self.may_be_lent = self.might_be_lent;
     }
 
-    /// Of `all` that is in flight or in use, what counts as held here.
+    /// Returns how many of `all` permits in flight or in use count as held here.
     pub(super) fn busy_of(&self, all: u64) -> u64 {
         all.saturating_sub(self.in_flight)
     }
 
-    /// The one above has granted something.
+    /// Takes a grant of the allocator above.
     pub(super) fn came(&mut self, came: Came) {
         let dropped = came.unkept.min(self.free);
         self.free = self.free - dropped + came.permits;
@@ -243,7 +247,7 @@ impl Loan {
         }
     }
 
-    /// There will be none before `chance`.
+    /// Notes that no permits come before `chance`.
     pub(super) fn wait_until(&mut self, chance: Moment) {
         (self.chance, self.is_ample) = (chance, false);
     }
@@ -260,7 +264,7 @@ impl Loan {
         self.free == 0 && self.out == 0
     }
 
-    /// Its term is over: what is in hand may not be spent any more. What is out ended before.
+    /// Drops the permits in hand, which may not be spent any more: the term is over. Leases from the loan ended before.
     fn lapse(&mut self) {
         self.free = 0;
     }
@@ -273,10 +277,10 @@ impl Loan {
         }
     }
 
-    /// Permits that come in `span` if it goes on as in the last [`RECENT`].
+    /// Returns the permits that come in `span`, if it goes on as in the last [`RECENT`].
     fn coming(&self, span: Duration) -> u64 {
         if self.is_ample {
-            // Whatever is wanted.
+            // All that is wanted comes.
             return PERMITS_MAX;
         }
         let (since, came, before) = self.came;
@@ -286,7 +290,7 @@ impl Loan {
         u64::try_from(coming).unwrap_or(u64::MAX)
     }
 
-    /// Permits that are out are not any more.
+    /// Takes `permits` off those that are out.
     fn back(&mut self, permits: u64) {
         self.out -= permits;
         self.unkept = self.unkept.min(self.out);
@@ -316,7 +320,7 @@ impl Account for Loan {
     }
 
     fn release(&mut self, permits: u64) {
-        // Those that the one above did not extend come back first: they are not there any more.
+        // Permits that the allocator above did not extend come back first: they are not there any more.
         let unkept = self.unkept.min(permits);
         self.out -= permits;
         self.unkept -= unkept;
@@ -327,7 +331,7 @@ impl Account for Loan {
     }
 
     fn credit(&mut self, permits: u64, at: Moment) {
-        // What was reported stays so, and in the place of nothing that was spent since: that is charged from later on.
+        // A reported total stays as it is. A credit must not hide what was spent since, which is charged from later on.
         if at > self.reported_at {
             self.spent -= permits.min(self.spent - self.reported);
         }
@@ -348,7 +352,7 @@ impl Account for Loan {
         self.coming(span)
     }
 
-    /// Whatever is wanted comes, or as much as came lately.
+    /// Forever where all that is wanted comes; otherwise by what came lately.
     fn lasts(&self, draw: Draw) -> Option<Duration> {
         if self.is_ample { None } else { draw.less(self.coming(THOUSAND_SECONDS)).lasts(self.free) }
     }

@@ -1,5 +1,5 @@
 //! Permits of one session that are presumed in flight, because the end of their calls is never reported. Each is presumed so for
-//! as long as a call may take. `calls.rs` counts what one session has in flight; this file knows when which of it expires.
+//! as long as a call may take. `calls.rs` counts what one session has in flight; this file knows when orphaned permits expire.
 
 use crate::packed::Carrier;
 use crate::rule::{At, Since};
@@ -7,8 +7,8 @@ use lessor_protocol::Moment;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Permits that were spent within this part of the longest call expire together. As many entries at most are kept, and no session
-/// waits longer than so much more.
+/// Permits that were spent within this part of the longest call, a sixteenth, expire together. So about 16 entries are
+/// kept at most, and no permit counts for longer than a sixteenth more.
 const PARTS: u32 = 16;
 
 /// Permits whose calls are orphaned, soonest to expire first.
@@ -27,31 +27,31 @@ struct Expiry {
 }
 
 impl OrphanedCalls {
-    /// None.
+    /// No orphaned calls.
     pub(super) const NONE: OrphanedCalls = OrphanedCalls { expiries: VecDeque::new() };
 
-    /// Those that expire as `expiries` say, soonest first.
+    /// Returns orphaned calls that expire as `expiries` say, soonest first.
     pub(super) fn of(expiries: impl Iterator<Item = (Moment, u64)>) -> Self {
         let expiries = expiries.map(|(at, permits)| Expiry { permits, first: at, at });
         OrphanedCalls { expiries: expiries.collect() }
     }
 
-    /// When how many of them expire, soonest first.
+    /// Iterates over when permits expire and how many, soonest first.
     pub(super) fn expiries(&self) -> impl Iterator<Item = (Moment, u64)> {
         self.expiries.iter().map(|expiry| (expiry.at, expiry.permits))
     }
 
-    /// How many there are.
+    /// Returns the number of permits.
     pub(super) fn permits(&self) -> u64 {
         self.expiries.iter().map(|expiry| expiry.permits).sum()
     }
 
-    /// When the first of them expire, if there are any.
+    /// Returns when the first permits expire, if there are any.
     pub(super) fn next_expiry(&self) -> Option<Moment> {
         self.expiries.front().map(|expiry| expiry.at)
     }
 
-    /// Carries them.
+    /// Carries all entries.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         let blank = Expiry { permits: 0, first: Moment::ORIGIN, at: Moment::ORIGIN };
         carrier.list(
@@ -65,13 +65,14 @@ impl OrphanedCalls {
         );
     }
 
-    /// What is written of them: how many expire together, when the first of those could have, and when they do.
+    /// Returns the calls as they are written down: how many permits expire together, when the first of those could
+    /// have, and when they do.
     pub(super) fn save(&self) -> Vec<(u64, At, At)> {
         let save = |expiry: &Expiry| (expiry.permits, expiry.first.into(), expiry.at.into());
         self.expiries.iter().map(save).collect()
     }
 
-    /// Reads what was written; `None` if nothing can have been so.
+    /// Restores calls that were written down; `None` if no calls can have been so.
     pub(super) fn restore(saved: &[(u64, At, At)], since: Since) -> Option<Self> {
         let is_sane = saved.iter().all(|(permits, first, at)| *permits > 0 && first <= at)
             && saved.is_sorted_by_key(|(_, _, at)| *at)
@@ -84,14 +85,14 @@ impl OrphanedCalls {
         is_sane.then(|| OrphanedCalls { expiries: saved.iter().map(expiry).collect() })
     }
 
-    /// `permits` were spent by `at` on calls that take the `longest` time at most.
+    /// Adds `permits` that were spent by `at` on calls that take the `longest` time at most.
     pub(super) fn add(&mut self, permits: u64, at: Moment, longest: Duration) {
         if permits == 0 {
             return;
         }
         let expires = at + longest;
         match self.expiries.back_mut() {
-            // Never sooner than those before.
+            // No entry expires sooner than the one before.
             Some(last) if expires.since(last.first) <= longest / PARTS => {
                 (last.permits, last.at) = (last.permits + permits, last.at.max(expires));
             }
@@ -102,14 +103,14 @@ impl OrphanedCalls {
         }
     }
 
-    /// Forgets those that expire by `now`.
+    /// Forgets permits that expire by `now`.
     pub(super) fn expire(&mut self, now: Moment) {
         while self.next_expiry().is_some_and(|expires| expires <= now) {
             self.expiries.pop_front();
         }
     }
 
-    /// No more than `most` of them can still be in flight: those that expire last.
+    /// Keeps `most` permits at most, those that expire last: no more can still be in flight.
     pub(super) fn cut_to(&mut self, most: u64) {
         let mut surplus = self.permits().saturating_sub(most);
         while let Some(first) = self.expiries.front_mut()

@@ -1,5 +1,5 @@
-//! What pools that are made now have to wait for: what an earlier life of the allocator, or other rules of the limit, let
-//! begin and the books do not know. Limits keep one; it knows no pool.
+//! What a new pool has to wait for: leases and calls that its books do not know, of an earlier life of the allocator or
+//! of other rules of the limit. Limits keep one [`Past`]; it holds no pool.
 
 use super::{Plan, Pool};
 use crate::rule::{At, Gap, Since};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What may go on that the books do not know.
+/// What may still go on, unknown to the books.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Past {
     /// Nothing: no session can be spending what was lent.
@@ -16,25 +16,25 @@ pub enum Past {
     None,
     /// An earlier life of the allocator ended at this moment at the latest, and its books are lost.
     Lost(Moment),
-    /// The limit went by other rules, from which those of now cannot carry on.
+    /// The limit went by other rules, whose books the rules of now cannot carry on.
     Other {
-        /// Until this moment.
+        /// When the limit ceased to go by them.
         until: Moment,
-        /// Until then calls may go on that were let begin while something counted them.
+        /// Until then calls may go on that began while a rule counted them.
         calls_end: Moment,
     },
 }
 
 impl Past {
-    /// What comes after the limit went by rules until `now` that let calls take up to `longest`, where they counted them, and by
-    /// other rules before those.
+    /// Returns the past of a limit that went by rules until `now`, and before those had the past `self`. The rules let
+    /// calls take up to `longest`, where they counted them.
     pub fn after(self, longest: Option<Duration>, clocks: ClockBounds, now: Moment) -> Past {
-        // What is out now may be spent on a call until its lease ends.
+        // Permits that are out now may be spent on a call until their lease ends.
         let own = longest.map_or(now, |longest| now + clocks.quarantine() + clocks.stretched(longest));
         Past::Other { until: now, calls_end: own.max(self.calls_end()) }
     }
 
-    /// What comes after both.
+    /// Returns a past that waits for both.
     pub fn and(self, other: Past) -> Past {
         match (self, other) {
             (Past::None, past) | (past, Past::None) => past,
@@ -49,7 +49,7 @@ impl Past {
         }
     }
 
-    /// When calls have ended that were let begin, and counted, before there were these rules.
+    /// Returns when all calls have ended that began, and were counted, before there were these rules.
     pub fn calls_end(self) -> Moment {
         match self {
             Past::None | Past::Lost(_) => Moment::ORIGIN,
@@ -57,17 +57,18 @@ impl Past {
         }
     }
 
-    /// A pool that is made at `now`.
+    /// Creates a pool at `now` that waits for this past.
     pub fn pool(self, plan: &Arc<Plan>, now: Moment) -> Pool {
         self.pool_by(plan, Moment::ORIGIN, now)
     }
 
-    /// The same where the limit goes by `plan` only `since` a moment, and lent nothing by any other since this.
+    /// Creates the pool of [`Past::pool`] for a limit that goes by `plan` only `since` a moment, and has lent nothing
+    /// by other rules since this past.
     pub fn pool_by(self, plan: &Arc<Plan>, since: Moment, now: Moment) -> Pool {
         let plan = plan.clone();
         match self {
             Past::None => Pool::new(plan, now),
-            // The allocator that lent what was lost counts it until it is over.
+            // The allocator above counts what was lost until it is over.
             Past::Lost(_) if plan.is_borrowed => Pool::new(plan, now),
             Past::Lost(lost) => Pool::after_loss_by(plan, lost, since, now),
             Past::Other { until, calls_end } => Pool::after_others(plan, until, calls_end, since, now),
@@ -75,7 +76,7 @@ impl Past {
     }
 }
 
-/// What pools that are made anew have to wait for, as it is written down.
+/// A [`Past`] as it is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SavedPast {
@@ -93,7 +94,7 @@ pub enum SavedPast {
 }
 
 impl Past {
-    /// As it is written down.
+    /// Returns the past as it is written down.
     pub fn save(self) -> SavedPast {
         match self {
             Past::None => SavedPast::None,
@@ -106,7 +107,7 @@ impl Past {
 }
 
 impl SavedPast {
-    /// Reads what was written down. Where the gap since then is unknown, it counts as written now.
+    /// Reads a past that was written down. Where the gap since then is unknown, it counts as written now.
     pub fn read(self, gap: Gap, clocks: ClockBounds, now: Moment) -> Past {
         let (SavedPast::Lost(at) | SavedPast::Other { until: at, .. }) = self else { return Past::None };
         let since = Since { gap, written: at, now, clocks };

@@ -1,4 +1,4 @@
-//! What a pool is made of, who asks it, what it looks like, and why it refuses to believe an ask.
+//! What a pool is made of, the session that asks it, a view of it, and why it refuses to believe an ask.
 
 use super::{Books, Forecast, SessionId};
 use crate::Rule;
@@ -10,36 +10,37 @@ use std::time::Duration;
 /// What a pool is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What must hold, all of it.
+    /// Rules of the limit, all of which must hold.
     pub rules: Vec<Rule>,
-    /// Whether it lends on what another allocator lends it, see [`super::Pool::ask_above`].
+    /// Whether the pool lends on what another allocator lends it, see [`super::Pool::ask_above`].
     pub is_borrowed: bool,
-    /// Whether it is the root of a limit that several allocators lease from a store, whose time is not exact: it is not sure on which
-    /// side of a boundary of windows it is then, and no lease reaches beyond one.
+    /// Whether the pool is the root of a limit that several allocators lease from a store. The time of a store is
+    /// inexact: near a boundary of windows it is not sure on which side it is, so no lease reaches beyond one.
     pub is_root: bool,
     /// The assumption about clocks.
     pub clocks: ClockBounds,
-    /// Whether it eases off below its low-water mark.
+    /// Whether the pool eases off below its low-water mark.
     pub ease_off: bool,
-    /// Most sessions it remembers.
+    /// Most sessions that the pool remembers.
     pub lessees_max: usize,
-    /// What is kept back, and what bounds leases.
+    /// What is kept back and for which sessions, and what bounds leases.
     pub sharing: Sharing,
 }
 
 impl Plan {
-    /// How long a lease lasts where nothing clips it.
+    /// Returns the length of a lease that nothing clips.
     pub fn term(&self) -> Duration {
         term(&self.rules).clamp(self.sharing.term_min, self.sharing.term_max)
     }
 
-    /// The most that its rules ever lend at once; all there is if another allocator says how much that is.
+    /// Returns the most permits that the rules ever lend at once. Without rules it is [`PERMITS_MAX`] where another
+    /// allocator says how much there is, and 0 otherwise.
     pub(super) fn ceiling(&self) -> u64 {
         let ceiling = self.rules.iter().map(Rule::ceiling).min();
         ceiling.unwrap_or(if self.is_borrowed { PERMITS_MAX } else { 0 })
     }
 
-    /// The longest that a call may take, where some rule counts what is in flight: each of those says so for all calls.
+    /// Returns the longest time that a call may take, if a rule counts calls in flight: each such rule says so for all calls.
     pub fn longest(&self) -> Option<Duration> {
         self.rules.iter().filter_map(Rule::longest).min()
     }
@@ -51,26 +52,26 @@ pub enum AskError {
     /// A newer ask was answered already.
     #[error("seq {seq} is older than {last}, which was answered already")]
     Stale {
-        /// The one given.
+        /// Sequence number of the ask.
         seq: u64,
-        /// The newest one.
+        /// Newest number that was answered.
         last: u64,
     },
     /// The session has said goodbye.
     #[error("this session has said goodbye: begin another one")]
     Left,
-    /// More than was ever granted, or less spent than before.
+    /// The ask reports more than was ever granted, or less spent than before.
     #[error(
         "spent_total {spent_total} with held {held} cannot be: {spent} was reported before and {out} is unaccounted for"
     )]
     Totals {
-        /// The total given.
+        /// Total that the ask reports as spent.
         spent_total: u64,
-        /// The holding given.
+        /// Permits that the ask reports as held.
         held: u64,
-        /// The highest total before.
+        /// Highest total reported before.
         spent: u64,
-        /// Granted and neither reported spent nor returned.
+        /// Permits granted and neither reported spent nor returned.
         out: u64,
     },
     /// The session is not known here and does not start at zero.
@@ -78,31 +79,31 @@ pub enum AskError {
         "this session is not known here, but says it has spent {spent_total} and holds {held}: start again from 0"
     )]
     LeaseUnknown {
-        /// The total given.
+        /// Total that the ask reports as spent.
         spent_total: u64,
-        /// The holding given.
+        /// Permits that the ask reports as held.
         held: u64,
     },
-    /// As many sessions as it may remember.
+    /// The pool has as many sessions as it may remember.
     #[error("the pool has {max} sessions, as many as it may remember; old ones go on")]
     Full {
-        /// How many that is.
+        /// Number of sessions.
         max: usize,
     },
 }
 
-/// Who asks.
+/// The session that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The session.
+    /// Id of the session.
     pub id: SessionId,
-    /// What it counts for, from the limit's configuration.
+    /// How the session shares, from the limit's configuration.
     pub share: Share,
-    /// How long an exchange takes from where it is, as it says.
+    /// Round-trip time of its exchanges, as the node reports it.
     pub rtt: Duration,
 }
 
-/// A look at a pool.
+/// A view of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolView {
     /// Permits that can be lent now.
@@ -111,28 +112,28 @@ pub struct PoolView {
     pub over: u64,
     /// Permits that are not lent because of what the vendor says.
     pub withheld: u64,
-    /// How long nothing is lent because the vendor asked for it.
+    /// Time for which nothing is lent because the vendor asked for it.
     pub vendor_pause: Duration,
-    /// The totals.
+    /// Totals of the pool.
     pub books: Books,
-    /// Permits whose calls are in flight, said or presumed; only of limits that cap that.
+    /// Permits whose calls are in flight, reported or presumed; only of limits that cap calls in flight.
     pub in_flight: u64,
     /// Permits that nodes let pass in shadow mode, where they would have refused.
     pub shadow_refused: u64,
-    /// Sessions that it remembers.
+    /// Sessions that the pool remembers.
     pub sessions: u64,
-    /// How long it stays in quarantine.
+    /// Time for which the pool stays in quarantine.
     pub quarantine: Duration,
-    /// How long it lends nothing because nodes may go on with safe shares that its rules cannot count.
+    /// Time for which the pool lends nothing, because nodes may go on with safe shares that its rules cannot count.
     pub shut: Duration,
-    /// How it stands and when it will be empty, as far as it was asked lately.
+    /// How scarce permits are and when the pool will be empty, as far as it was asked lately.
     pub forecast: Forecast,
-    /// In how long it will be empty by that; `None` if that is not to be expected.
+    /// Time until the pool is empty by the forecast; `None` if that is not to be expected.
     pub time_to_empty: Option<Duration>,
 }
 
 impl PoolView {
-    /// For how long it lends nothing, for whichever reason.
+    /// Returns how long the pool lends nothing, in quarantine or because of safe shares. A pause for the vendor does not count.
     pub fn lends_nothing(&self) -> Duration {
         self.quarantine.max(self.shut)
     }

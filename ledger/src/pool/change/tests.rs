@@ -51,14 +51,14 @@ fn renew(pool: &mut Pool, millis: u64, seq: u64, (spent_total, held, want): (u64
     answer.grant().expect("it is open")
 }
 
-/// A pool of 100 of which 20 are out to session 1 for a second.
+/// Returns a pool of 100 permits, 20 of which are out to session 1 for a second.
 fn lent(rule: Rule) -> Pool {
     let mut pool = Pool::new(plan(vec![rule]), at(0));
     assert_eq!(renew(&mut pool, 0, 1, (0, 0, 20)).permits, 20);
     pool
 }
 
-/// The demand of every mode: what is out is charged to whatever there is afterwards.
+/// Required of every mode: permits that are out are charged to all rules that there are afterwards.
 #[test]
 fn what_is_out_stays_charged_however_it_is_carried_over() {
     for carry_over in CarryOver::ALL {
@@ -74,7 +74,7 @@ fn what_is_out_stays_charged_however_it_is_carried_over() {
     }
 }
 
-/// Lowered below what is out: nothing is lent, and nothing is extended, until what is out has ended by itself.
+/// A limit that is lowered below what is out lends and extends nothing until the leases that are out have ended.
 #[test]
 fn leases_beyond_a_lowered_limit_end_and_are_not_extended() {
     let mut pool = lent(sliding(100));
@@ -84,13 +84,13 @@ fn leases_beyond_a_lowered_limit_end_and_are_not_extended() {
     assert_eq!((grant.kept, grant.permits, grant.term), (20, 0, Duration::ZERO));
     assert_eq!(pool.view(at(1_000)).books.outstanding, 20, "a lease of a second, and the slack");
     assert_eq!(pool.view(at(1_001)).books.burned, 20);
-    // All of it proves unspent: there is room again.
+    // All burned permits prove unspent: there is room again.
     assert_eq!(renew(&mut pool, 1_100, 3, (0, 0, 2)).permits, 2);
     assert_eq!(pool.view(at(1_100)).over, 0);
 }
 
-/// A lease that was lent without windows may be spent beyond the edge of one that came later: it is charged on both
-/// sides of the edge, and nothing more is lent to its holder until it is over.
+/// A lease that was lent without windows may be spent beyond the edge of a window that came later. It is charged on
+/// both sides of the edge, and nothing more is lent to its holder until the lease is over.
 #[test]
 fn a_new_window_charges_old_leases_on_both_sides_of_its_edge() {
     let mut pool = lent(sliding(100));
@@ -114,7 +114,7 @@ fn a_rule_that_is_gone_charges_nothing_and_one_that_is_kept_goes_on() {
     assert_eq!(pool.view(at(30)).available, 40);
 }
 
-/// By kind: a window counts more for as long as a spend counts, a bucket until it is spent, also beyond its capacity.
+/// A window keeps a top-up for as long as a spend counts, a bucket until it is spent, also beyond its capacity.
 #[test]
 fn a_top_up_is_lent_once_and_beyond_the_limit() {
     for rule in [sliding(20), bucket(20), fixed(20, 10_000)] {
@@ -149,7 +149,7 @@ fn while_nothing_is_lent_reports_count_and_old_grants_are_not_told_again() {
 
 #[test]
 fn buckets_carry_over_what_is_in_them() {
-    // 60 of 100 are left, none is out; a half, and twice as much.
+    // 60 of 100 permits are left and none is out. The capacity is halved, or doubled.
     for (carry_over, half, double) in [
         (CarryOver::AsIs, 50, 60),
         (CarryOver::Proportional, 30, 120),

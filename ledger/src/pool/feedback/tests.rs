@@ -1,4 +1,4 @@
-//! What a pool does about its vendor's count, one word after another, worked out by hand.
+//! Tests of what a pool does about its vendor's count, one observation after another, worked out by hand.
 
 use super::*;
 use crate::pool::{Holder, Plan, SessionId};
@@ -29,7 +29,7 @@ fn pool_of(rule: Rule, trust: Trust) -> Pool {
     Pool::new(Arc::new(plan), millis(0))
 }
 
-/// 1,000 in 30 s, of which `A` has been lent a few.
+/// Returns a pool of 1,000 permits in 30 s, of which `A` was lent ten.
 fn pool(trust: Trust) -> Pool {
     let rule = SlidingWindow::try_new(1_000, 30 * SECOND, Duration::ZERO).expect("valid");
     let mut pool = pool_of(Rule::SlidingWindow(rule), trust);
@@ -37,7 +37,7 @@ fn pool(trust: Trust) -> Pool {
     pool
 }
 
-/// How many `holder`, who holds nothing, is lent of `want`; or how long it is to wait.
+/// Returns how many of `want` permits are lent to `holder`, which holds nothing, or how long it is to wait.
 fn ask(pool: &mut Pool, at: u64, holder: Holder, seq: u64, want: u64) -> Result<u64, Duration> {
     let ask = Ask { want, waiting: want, ..Ask::default() };
     match pool.renew(millis(at), holder, seq, ask).expect("a good ask") {
@@ -65,7 +65,7 @@ fn a_vendor_that_refuses_is_left_alone_for_as_long_as_it_says_and_no_longer() {
     assert_eq!((effect.refused, effect.pauses), (1, true));
     assert_eq!(ask(&mut pool, 200, A, 2, 10), Err(Duration::from_millis(1_900)));
     assert_eq!(pool.view(millis(200)).available, 0);
-    // Said again by the same session it is no news; by another, it is the same pause.
+    // An observation that the session repeats is no news.
     assert_eq!(pool.observe(millis(900), A.id, &refused(1, 2 * SECOND)), ObservationEffect::default());
     assert_eq!(ask(&mut pool, 1_000, A, 3, 10), Err(Duration::from_millis(1_100)));
     assert_eq!(ask(&mut pool, 2_100, A, 4, 1), Ok(1));
@@ -102,8 +102,7 @@ fn old_refusals_of_a_session_that_was_forgotten_are_no_news() {
     assert_eq!((effect.refused, effect.pauses), (1, true));
 }
 
-/// However often it is said, and by however many: at most as long as configured in a row, and no more than half of the
-/// time.
+/// However often a vendor's refusal is reported, a limit is closed for `longest` in a row at most, and for half of the time.
 #[test]
 fn no_node_can_close_a_limit_for_more_than_half_of_the_time() {
     let mut pool = pool(Trust { longest: 10 * SECOND, ..Trust::default() });
@@ -116,7 +115,7 @@ fn no_node_can_close_a_limit_for_more_than_half_of_the_time() {
             false => (closed, row) = (closed + 1, row + 1),
         }
         longest_row = longest_row.max(row);
-        // It stays known.
+        // The session stays known.
         let _ = ask(&mut pool, at, A, step + 1, 0);
     }
     assert!((100..=101).contains(&longest_row), "10 s in a row: {longest_row}");
@@ -160,7 +159,7 @@ fn a_contract_that_is_lower_is_kept_and_one_that_is_higher_only_counted() {
     let effect = pool.observe(millis(0), A.id, &announced(2, 500, window));
     assert_eq!((effect.lower, effect.higher), (true, false));
     assert_eq!(pool.view(millis(0)).available, 490);
-    // What a limit of another window means here is unknown.
+    // What a contract with another window means here is unknown.
     let effect = pool.observe(millis(0), A.id, &announced(3, 1, Some(SECOND)));
     assert_eq!((effect.lower, effect.higher), (false, false));
     assert_eq!(pool.view(millis(29_999)).available, 490, "as long as such a window lasts");
@@ -175,7 +174,7 @@ fn nodes_are_told_once_that_they_hold_what_the_vendor_has_not() {
     let _ = ask(&mut pool, 1, B, 2, 0);
     assert!(lent > 100);
     for seq in 3..20 {
-        // It holds all that it can.
+        // B holds all that it can.
         let held = pool.view(millis(2)).books.outstanding - 10;
         let ask = Ask { held, want: 900, waiting: 900, ..Ask::default() };
         pool.renew(millis(2), B, seq, ask).expect("a good ask");

@@ -1,4 +1,4 @@
-//! What a loan says to the one above, and what it makes of the answers.
+//! Tests of what a loan reports to the allocator above, and what it makes of the answers.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn at(nanos: u64) -> Moment {
     Moment::from_nanos(nanos)
 }
 
-/// The bug: an allocator panicked where the one above took back more than it granted.
+/// The bug: an allocator panicked where the allocator above took back more than it granted.
 #[test]
 fn an_answer_may_take_back_more_than_it_grants() {
     let mut loan = Loan::new(at(0));
@@ -32,7 +32,7 @@ fn an_answer_may_take_back_more_than_it_grants() {
     );
 }
 
-/// The bug: what was told as spent in one window, and was not, was taken off what was spent in the next one.
+/// The bug: permits that were reported as spent in one window, and were not, were taken off what was spent in the next one.
 #[test]
 fn what_was_told_as_spent_hides_nothing_that_is_spent_later() {
     let mut loan = Loan::new(at(0));

@@ -1,5 +1,4 @@
-//! What a pool has to lend after a change or a top-up, against what one central limiter has, which `lessor replay`
-//! answers with: whatever becomes of both, they agree.
+//! Tests that a pool has as much to lend after changes and top-ups as one central limiter, which `lessor replay` uses.
 
 use crate::exact::{Limiter, Verdict};
 use crate::pool::ledgers::Ledgers;
@@ -9,7 +8,7 @@ use lessor_protocol::{ClockBounds, Moment};
 use proptest::prelude::*;
 use std::time::Duration;
 
-/// Where all of it begins: in no first window, at no edge.
+/// Nanoseconds at which every run begins: in no first window, at no edge.
 const START: u64 = 1_000_003;
 
 const AT_ONCE: Verdict = Verdict::Served(Duration::ZERO);
@@ -22,7 +21,7 @@ enum Step {
     Change(CarryOver, Vec<Rule>),
 }
 
-/// Both do `steps`; what a pool lends is spent at once.
+/// Does `steps` to a pool and to a central limiter. Permits that the pool lends are spent at once.
 fn check(rules: &[Rule], steps: Vec<Step>) {
     let mut now = Moment::from_nanos(START);
     let clocks = ClockBounds::try_new(0).expect("no drift");
@@ -53,8 +52,8 @@ fn check(rules: &[Rule], steps: Vec<Step>) {
     }
 }
 
-/// Takes `permits` by the fewest calls: one may not take more than a limit holds by itself, topped up or not, and where a
-/// bucket may go into the red it is the last that does.
+/// Takes `permits` one by one, until one call can take the rest: it may not take more than a limit holds by itself,
+/// topped up or not. Where a bucket may go into debt, only the last call does that.
 fn take(limiter: &mut Limiter, now: Moment, permits: u64) {
     for left in (1..=permits).rev() {
         match limiter.try_acquire(now, left).verdict {
@@ -66,10 +65,10 @@ fn take(limiter: &mut Limiter, now: Moment, permits: u64) {
     }
 }
 
-/// Some of the same few kinds and periods each time, so that a change mostly finds its rule. A sub-window of a window
-/// so short is a nanosecond: nothing is rounded.
+/// Generates rules of a few kinds and periods, so that a change mostly finds its rule. Their windows are so short that
+/// a sub-window is a nanosecond and nothing is rounded.
 fn rule(debt: std::ops::Range<u64>) -> impl Strategy<Value = Rule> {
-    // Of nothing no call may take anything, topped up or not.
+    // From a limit of 0 no call may take anything, topped up or not.
     let limit = 1u64..12;
     let (short, long) = (Duration::from_nanos(100), Duration::from_nanos(400));
     let per = prop_oneof![3 => Just(short), 1 => Just(long)];
@@ -99,7 +98,7 @@ fn rule(debt: std::ops::Range<u64>) -> impl Strategy<Value = Rule> {
     ]
 }
 
-/// None may go into the red: beside another rule no single call may do what many small leases may.
+/// Generates rules none of which may go into debt: beside another rule, no single call may do what many small leases may.
 fn rules() -> impl Strategy<Value = Vec<Rule>> {
     prop::collection::vec(rule(0..1), 1..4)
 }
@@ -125,7 +124,7 @@ proptest! {
         check(&rules, steps);
     }
 
-    /// Of one rule alone, each change is one that it goes on by.
+    /// With one rule alone, each change is one that the rule takes over.
     #[test]
     fn they_agree_on_the_same_rule_with_other_numbers(
         first in rule(0..6), steps in steps(), others in prop::collection::vec(rule(0..6), 200),
