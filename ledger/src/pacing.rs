@@ -1,7 +1,7 @@
-//! Easing off: below its low-water mark a windowed pool lends what is left at the rate that lasts, so that
-//! traffic slows down rather than stopping dead. While more is wanted than a sliding window has, for longer than the window, it
-//! lends evenly at any level: what was spent in a burst does not come back and go out in a burst again. Pools call it; it never
-//! lends more than there is.
+//! Paces of lending. Below its low-water mark a windowed pool *eases off*: it lends what is left at the rate that
+//! lasts, so that traffic slows down rather than stopping dead. While more is wanted than a sliding window has, for
+//! longer than the window, it lends evenly at any level. So permits that were spent in a burst do not come back and go
+//! out in a burst again. Pools call this; it never lends more than there is.
 
 use crate::packed::Carrier;
 use crate::rule::{At, Pace, Since};
@@ -10,23 +10,24 @@ use lessor_protocol::{Moment, PERMITS_MAX};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Below this part of what a limit allows, in percent, it eases off. A higher mark would slow down traffic
-/// that a short burst alone brought there; a lower one leaves little to pace.
+/// Part of what a limit allows, in percent, below which a pool eases off. A higher mark would slow down traffic after a
+/// short burst alone; a lower one leaves little to pace.
 pub const LOW_WATER_PERCENT: u64 = 10;
 
 /// Parts of a permit in which credit is counted.
 const NANO: u128 = 1_000_000_000;
 
-/// What may be lent at the planned rate: credit that grows with time and shrinks with grants, and what came back of those.
+/// What may be lent at the planned pace: credit that grows with time and shrinks with grants, and permits that were
+/// lent and came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacer {
-    /// Above low water: no plan.
+    /// No pace: all that is left may be lent.
     Free,
-    /// Below it.
+    /// Lending at a pace: below low water, or evenly.
     Easing {
         /// Billionths of a permit that may be lent now.
         credit: u128,
-        /// Permits that were lent by that and came back unspent: they may be lent again.
+        /// Permits that were lent by credit and came back unspent: they may be lent again.
         back: u64,
         /// When `credit` was counted.
         at: Moment,
@@ -34,7 +35,7 @@ pub enum Pacer {
 }
 
 impl Pacer {
-    /// Carries what it is.
+    /// Carries all parts.
     pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         let mut eases = match *self {
             Pacer::Free => None,
@@ -48,9 +49,9 @@ impl Pacer {
         *self = eases.map_or(Pacer::Free, |(credit, back, at)| Pacer::Easing { credit, back, at });
     }
 
-    /// Permits that may be lent now, out of `left`. Credit is kept for at most `term`, or it would become the
-    /// very burst that easing off is to avoid; but always for one permit, or a slow pace would never lend. What came back is beside
-    /// that: a session that calls seldom gives back most of what it is lent, and no credit grew in the place of that.
+    /// Returns the permits that may be lent now, out of `left`. Credit is kept for at most `term`, or it would become the very
+    /// burst that a pace is to avoid; but always for one permit, or a slow pace would never lend. Permits that came back count
+    /// beside that: a session that calls seldom gives back most of what it is lent, and no credit grew in the place of that.
     pub fn lendable(&mut self, now: Moment, left: u64, pace: Pace, term: Duration) -> u64 {
         let per_term = credit_of_term(pace, term);
         let (credit, back) = match *self {
@@ -63,7 +64,7 @@ impl Pacer {
         u64::try_from(credit / NANO).unwrap_or(u64::MAX).saturating_add(back).min(left)
     }
 
-    /// `permits` were lent.
+    /// Takes `permits` that were lent off credit and off permits that came back.
     pub fn lent(&mut self, permits: u64) {
         if let Pacer::Easing { credit, back, .. } = self {
             let by_credit = u64::try_from(*credit / NANO).unwrap_or(u64::MAX).min(permits);
@@ -73,14 +74,14 @@ impl Pacer {
         }
     }
 
-    /// `permits` of those came back unspent.
+    /// Notes that `permits` of those lent came back unspent.
     pub fn returned(&mut self, permits: u64) {
         if let Pacer::Easing { back, .. } = self {
             *back = back.saturating_add(permits);
         }
     }
 
-    /// How long until the next permit may be lent at `pace`; zero if one may be lent now.
+    /// Returns how long until the next permit may be lent at `pace`; zero if one may be lent now.
     pub fn wait(&self, pace: Pace) -> Duration {
         let Pacer::Easing { credit, back: 0, .. } = *self else {
             return Duration::ZERO;
@@ -98,21 +99,22 @@ impl Pacer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Excess {
     seen: Option<Seen>,
-    /// The even pace, and when it was planned.
+    /// Even pace, and when it was planned.
     planned: Option<(Pace, Moment)>,
 }
 
-/// More is wanted.
+/// Excess demand that was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     since: Moment,
-    /// When that was seen last.
+    /// When excess was seen last.
     last: Moment,
-    /// Whether little was left at some time since then. What sessions only say that they want slows down no others.
+    /// Whether little was left at some time since `since`. Demand that sessions only claim slows down no others.
     was_low: bool,
 }
 
-/// What is written down of it: since when more is wanted, when that was seen last, and the even pace with the moment of its plan.
+/// An [`Excess`] as it is written down: since when more is wanted, when that was seen last, and the even pace with the
+/// moment of its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedExcess {
@@ -124,10 +126,10 @@ pub struct SavedExcess {
 }
 
 impl Excess {
-    /// No more is wanted.
+    /// No more is wanted than a limit sustains.
     pub(crate) const NONE: Excess = Excess { seen: None, planned: None };
 
-    /// Carries what it is.
+    /// Carries all parts.
     pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         let blank = Seen { since: Moment::ORIGIN, last: Moment::ORIGIN, was_low: false };
         carrier.option(
@@ -151,7 +153,7 @@ impl Excess {
         );
     }
 
-    /// An ask finds that more is wanted than comes back, or not. For less than `pause` it may be not so.
+    /// Notes whether an ask finds that more is wanted than comes back. Excess goes on through pauses of `pause` at most.
     pub fn see(&mut self, now: Moment, is_excess: bool, pause: Duration) {
         let goes_on = self.seen.filter(|seen| now.since(seen.last) <= pause);
         self.seen = match goes_on {
@@ -160,21 +162,21 @@ impl Excess {
         };
     }
 
-    /// Little is left.
+    /// Notes that little is left.
     pub fn found_low(&mut self) {
         if let Some(seen) = &mut self.seen {
             seen.was_low = true;
         }
     }
 
-    /// What is written down of it; `None` if no more is wanted.
+    /// Returns the excess as it is written down; `None` if no more is wanted.
     pub fn save(&self) -> Option<SavedExcess> {
         let Seen { since, last, was_low } = self.seen?;
         let plan = self.planned.map(|(pace, at)| (pace.permits, pace.over, at.into()));
         Some(SavedExcess { since: since.into(), last: last.into(), was_low, plan })
     }
 
-    /// Goes on with what was written down. A plan that no window can have had is made anew.
+    /// Goes on with an excess that was written down. A plan that no window can have had is made anew.
     pub fn restore(saved: Option<SavedExcess>, since: Since) -> Self {
         let moment = |at: At| since.moment(at).min(since.now);
         let seen = |saved: SavedExcess| Seen {
@@ -188,12 +190,12 @@ impl Excess {
         Excess { seen: saved.map(seen), planned }
     }
 
-    /// Whether it has been so for as long as `window`, and little was left meanwhile.
+    /// Whether more has been wanted for as long as `window`, and little was left meanwhile.
     pub fn is_steady(&self, now: Moment, window: Duration) -> bool {
         self.seen.is_some_and(|seen| seen.was_low && now.since(seen.since) >= window)
     }
 
-    /// The even pace: what `plan` returns, unless one was planned less than `every` ago.
+    /// Returns the even pace: what `plan` returns, unless one was planned less than `every` ago.
     pub fn pace(&mut self, now: Moment, every: Duration, plan: impl FnOnce() -> Pace) -> Pace {
         let planned = self.planned.filter(|(_, at)| now.since(*at) < every);
         let (pace, at) = planned.unwrap_or_else(|| (plan(), now));
@@ -202,7 +204,7 @@ impl Excess {
     }
 }
 
-/// The most that is ever lent at once at `pace`.
+/// Returns the most permits that credit ever saves up at `pace`.
 pub fn credit_max(pace: Pace, term: Duration) -> u64 {
     u64::try_from(credit_of_term(pace, term) / NANO).unwrap_or(u64::MAX)
 }
@@ -211,7 +213,7 @@ fn credit_of_term(pace: Pace, term: Duration) -> u128 {
     accrued(pace, term).max(NANO)
 }
 
-/// Billionths of a permit that `pace` yields in `span`.
+/// Returns the billionths of a permit that `pace` yields in `span`.
 fn accrued(pace: Pace, span: Duration) -> u128 {
     u128::from(pace.permits) * NANO * u128::from(nanos(span)) / u128::from(pace.over)
 }

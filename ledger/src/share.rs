@@ -1,5 +1,5 @@
-//! What part of a pool is for whom: priorities, guaranteed minimums, a reserve, bounds on leases. Pools ask it before
-//! they size a grant. It only ever makes a grant smaller or moves it to another session: no promise depends on it.
+//! How a pool is divided among sessions: priorities, guaranteed minimums, a reserve, bounds on leases. Pools ask this
+//! before they size a grant. It only ever makes a grant smaller or moves it to another session: no promise depends on it.
 
 mod guarantees;
 mod trust;
@@ -28,20 +28,20 @@ pub struct Sharing {
     pub term_min: Duration,
     /// See `term_min`.
     pub term_max: Duration,
-    /// Permits in each window that a group of nodes has for itself; together no more than the limit.
+    /// Permits in each window that each group of nodes has for itself; together no more than the limit.
     pub guaranteed: Vec<u64>,
     /// How far the vendor's own count is believed.
     pub vendor: Trust,
-    /// Who may spend of the reserve while no allocator answers.
+    /// Sessions that may spend of the reserve while no allocator answers.
     pub safe: Option<Safe>,
 }
 
 /// Sessions that may go on with a part of the reserve while no allocator answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Safe {
-    /// So many at most, at least one.
+    /// Most sessions that may go on; at least one.
     pub nodes: u64,
-    /// For so long after the last answer, [`lessor_protocol::SafeShare::LASTS_MAX`] at most.
+    /// How long after the last answer they may, [`lessor_protocol::SafeShare::LASTS_MAX`] at most.
     pub lasts: Duration,
 }
 
@@ -64,42 +64,42 @@ impl Default for Sharing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u64);
 
-/// An identity leaves others one in so many places.
+/// Part of the places, a tenth, that an identity leaves to others.
 const IDENTITY_LEAVES: usize = 10;
 
 impl Owner {
-    /// How many of `max` places one identity may have.
+    /// Returns how many of `max` places one identity may have.
     pub(crate) fn most_of(max: usize) -> usize {
         max - max / IDENTITY_LEAVES
     }
 
-    /// The owner of sessions of which no identity is known.
+    /// Owner of sessions whose identity is not known.
     pub const NONE: Owner = Owner(0);
 }
 
-/// What a session counts for, from the limit's configuration and its identity.
+/// How a session shares, by the limit's configuration and its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Its weight among its like, at least 1.
+    /// Weight among sessions of its priority, at least 1.
     pub weight: u64,
-    /// A session with a higher priority comes first.
+    /// Priority: sessions with a higher one come first.
     pub priority: u64,
-    /// Which of the guaranteed groups it belongs to.
+    /// Guaranteed group that the session belongs to, if any.
     pub group: Option<usize>,
-    /// Identities share by weighted max-min, and the sessions of each share its part.
+    /// Identity of the session. Identities share by weighted max-min, and the sessions of each share its part.
     pub owner: Owner,
 }
 
 impl Share {
-    /// The share of a session of which the configuration says nothing.
+    /// Share of a session of which the configuration says nothing.
     pub const EVEN: Share = Share { weight: 1, priority: 0, group: None, owner: Owner::NONE };
 }
 
-/// What of `supply` is left to share for a session that others come `before`. What those lack is kept for them, and claims of
-/// lower priorities are not seen at all.
+/// Returns what is left of `supply` for a session after those of higher priorities, which claim `before`. What these
+/// lack is kept for them, and claims of lower priorities are not seen at all.
 pub fn after(before: Before, supply: Supply) -> Supply {
     let lacking = u64::try_from(before.lacking).unwrap_or(u64::MAX);
-    // What they go on spending is no more there for others than what they lack now.
+    // Permits that these sessions go on spending are no more there for others than those that they lack now.
     let spent = |span: Duration| {
         let permits = before.mean.saturating_mul(nanos(span).into()) / u128::from(nanos(supply.term).max(1));
         u64::try_from(permits.div_ceil(PERMIT)).unwrap_or(u64::MAX)

@@ -1,5 +1,5 @@
-//! How big a grant is: arithmetic on needs, shares and what is left. Pools call it once an ask, with the [`Claims`] of all others.
-//! An answer never depends on the order in which those were made.
+//! Sizes of grants: arithmetic on needs, shares and what is left. Pools call this once an ask, with the [`Claims`] of
+//! all other sessions. An answer never depends on the order in which claims were made.
 
 mod by_share;
 mod claims;
@@ -15,39 +15,39 @@ use std::time::Duration;
 pub use claims::{Before, Claim, Claims, Name, Peers};
 pub(crate) use ranked::{Entry, Ranked};
 
-/// Who asks, and how it stands.
+/// The session that asks: what it wants, what it claims, and when it was last served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
-    /// What it asks for.
+    /// Permits that the session asks for.
     pub want: u64,
-    /// Its claim.
+    /// Claim of the session.
     pub claim: Claim,
-    /// Time since it last got something, at most a term.
+    /// Time since the session last got something, at most a term.
     pub since: Duration,
 }
 
-/// What is to be shared when a session asks.
+/// Permits to be shared when a session asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Supply {
     /// Permits that can be lent now.
     pub left: u64,
     /// Permits that are there, some of which are kept for later.
     pub stock: u64,
-    /// Permits that come back by themselves before those who found too few ask again.
+    /// Permits that come back by themselves before sessions that found too few ask again.
     pub soon: u64,
-    /// Permits that can be lent within a term: those that are left, and what comes back by itself.
+    /// Permits that can be lent within a term: those that are left, and those that come back by themselves.
     pub within_term: u64,
     /// Permits that can be lent in a term on average, for as long as all are wanted.
     pub sustained: u64,
-    /// The term.
+    /// Length of a term.
     pub term: Duration,
     /// The time between two asks of a session that found too few.
     pub poll: Duration,
 }
 
 impl Supply {
-    /// What is left of it where `permits` are kept for others, who may be lent what is kept for later. What can be lent now can be
-    /// lent within a term.
+    /// Returns what is left of the supply where `permits` are kept for others, who may be lent what is kept for later.
+    /// Permits that can be lent now can be lent within a term.
     #[must_use]
     pub fn less(self, permits: u64) -> Supply {
         let stock = self.stock.saturating_sub(permits);
@@ -57,32 +57,33 @@ impl Supply {
     }
 }
 
-/// A newcomer without history gets at most this part of an even share at once: enough to start on, and too
+/// Part of an even share, a quarter, that a session without history gets at once at most: enough to start on, and too
 /// little to hurt if it turns out to need nothing. Its second lease is sized by what it really did.
 const NEWCOMER_PART: u64 = 4;
 
-/// All newcomers of one identity together are lent at most this part until they have said what became of it.
+/// Part of what can be lent within a term, a twentieth, that all new sessions of one identity are lent together at most
+/// until they have reported what became of it.
 const NEWCOMERS_PART: u64 = 20;
 
-/// One newcomer of an identity is lent at most this part of what is left of that.
+/// Part of the rest of that, an eighth, that one new session of an identity is lent at most.
 const NEWCOMERS_AT_ONCE: u64 = 8;
 
-/// Parts of an identity are told in millionths.
+/// Unit in which parts of an identity are told: millionths.
 pub const MILLION: u32 = 1_000_000;
 
-/// A pool that drains lends at most this part of what is left to all, for the time that it lasts: so leases grow
-/// shorter as it empties, and hardly anything is out when it is empty.
+/// Part of what is left, a half, that a draining pool lends to all sessions at most, for the time that it lasts. So
+/// leases grow shorter as the pool empties, and hardly anything is out when it is empty.
 const DRAIN_PART: u64 = 2;
 
-/// What is held and not spent lacks in later terms: so much of what others need in each of so many is none of it.
+/// A session that holds permits without spending them may hold its share of what is left after others spent for this many terms.
 const HELD_APART: u64 = 4;
 
-/// How many permits to lend. No session gets more than it wants, and:
+/// Sizes a grant. No session gets more than it wants, and:
 ///
 /// - While the supply covers every need for a term, a want is met, up to half of what is left.
 /// - A pool that **drains** gives all sessions the same time to spend: what is left, halved, in proportion to needs.
-/// - A pool that lives on a **trickle**, on what comes back, shares that by weighted max-min. A session that needs less than
-///   the water level gets its need in full, and what it is owed is kept for it. The others accrue the level over time.
+/// - A pool that lives on a **trickle**, on what comes back, shares that by weighted max-min. A session that needs less
+///   than the water level gets its need in full, and what it is owed is kept for it. The others accrue the level over time.
 ///
 /// Each session gets something while something is left that is not owed to another session, unless it asks too soon.
 pub fn grant<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> Sized {
@@ -99,30 +100,30 @@ pub fn grant<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> Siz
     Sized { permits: asker.want.min(share), state }
 }
 
-/// A grant and what decided it.
+/// A grant, and the state of the pool that decided it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sized {
     /// Permits to lend.
     pub permits: u64,
-    /// How the pool stands.
+    /// State of the pool.
     pub state: State,
 }
 
-/// How a pool stands.
+/// How scarce the permits of a pool are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Every need for a term can be met.
     Abundant,
-    /// Not so, and what is left counts for more than what comes back.
+    /// Not every need can be met, and more is left than comes back before the next ask.
     Draining {
-        /// How long what is lent now should last.
+        /// Time for which permits that are lent now should last.
         lasts: Duration,
     },
-    /// What comes back is all there is.
+    /// Not every need can be met, and permits that come back are all there is.
     Scarce,
 }
 
-/// The same in a word.
+/// A [`State`] without its figures, for metrics and pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scarcity {
     /// See [`State::Abundant`].
@@ -135,10 +136,10 @@ pub enum Scarcity {
 }
 
 impl Scarcity {
-    /// All there are.
+    /// All values.
     pub const ALL: [Scarcity; 3] = [Scarcity::Abundant, Scarcity::Draining, Scarcity::Scarce];
 
-    /// That of a pool of which all that share in it need `needs` for a term.
+    /// Classifies a pool whose sessions need `needs` permits in a term.
     pub fn of(needs: u128, supply: Supply) -> Self {
         if needs <= u128::from(supply.within_term) {
             Scarcity::Abundant
@@ -149,7 +150,7 @@ impl Scarcity {
         }
     }
 
-    /// Its stable word.
+    /// Returns its stable word.
     pub fn word(self) -> &'static str {
         match self {
             Scarcity::Abundant => "rich",
@@ -169,15 +170,15 @@ impl From<State> for Scarcity {
     }
 }
 
-/// How long what is left lasts, halved, and what brings `asker` to that. A session that says that it needs more than there is gets
-/// no more for that.
+/// Returns how long half of what is left lasts, and the permits that let `asker` last as long. A session that says that
+/// it needs more than there is gets no more for that.
 fn drain_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> (Duration, u64) {
     let most = supply.within_term;
     let own = u128::from(asker.claim.need.min(most));
     let needs = others.needs_at_most(most) + own;
     let left = u128::from(supply.left / DRAIN_PART);
     let lasts = u128::from(nanos(supply.term)) * left / needs;
-    // By need, but no identity by more than its share.
+    // In proportion to needs, but an identity gets its share at most.
     let target = match others.are_of_others(asker.claim.share.owner) {
         true => others.level(asker.claim, most).share(asker.claim) / PERMIT * left / u128::from(most.max(1)),
         false => own * left / needs,
@@ -187,19 +188,19 @@ fn drain_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> (
     (lasts, target.saturating_sub(asker.claim.holds).max(1))
 }
 
-/// What `asker` may have of the little that is left, while more trickles in.
+/// Returns what `asker` may have of the little that is left, while more trickles in.
 fn trickle_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> u64 {
     let (mean, weight) = (asker.claim.mean, u128::from(asker.claim.share.weight));
-    // What comes back now may be less than the average: a session that wants much less than the average is served all the same.
+    // Less may come back now than on average: a session that wants much less than the average is served all the same.
     let modest = Modest {
         level: others.level(asker.claim, supply.within_term),
         average: others.level(asker.claim, supply.sustained),
     };
     let gaps = others.gaps(asker.claim, &modest);
-    // What is kept for later is there for it, too.
+    // Permits that are kept for later are there for such a session, too.
     let most = if modest.is_small(mean, weight) { supply.stock } else { supply.left };
     let free = most.min(supply.stock.saturating_sub(gaps.owed));
-    // In permits first, rounded down: a part of a permit is there sooner or later. Where some are kept for later it is there now.
+    // Rounded down: a part of a permit is there sooner or later. Where some permits are kept for later it is there now.
     let share = modest.level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
     let accrued = share * u128::from(nanos(asker.since.min(supply.term)));
     let is_in_time = asker.since >= supply.poll;
@@ -214,7 +215,7 @@ fn trickle_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) ->
     if gap <= free {
         return gap;
     }
-    // Not all gaps can be filled: the small ones first, with what is there and what comes until all have asked.
+    // Not all gaps can be filled: small ones come first, with what is there and what comes until all have asked.
     let part = gaps.part(supply.left.saturating_add(supply.soon), weight);
     accrued.max(part.min(gap)).min(most)
 }
@@ -224,16 +225,17 @@ pub fn is_greedy<I: Name>(claim: Claim, others: Peers<'_, I>, sustained: u64) ->
     !others.level(claim, sustained).covers(claim.mean, claim.share.weight.into())
 }
 
-/// What `asker` may have of `supply` by weighted max-min, in whole permits; `None` if everybody may have what they want.
+/// Returns what `asker` may have of `supply` by weighted max-min, in whole permits; `None` if every session may have
+/// what it wants.
 pub fn even_share<I: Name>(asker: Claim, others: Peers<'_, I>, supply: u64) -> Option<u64> {
     let level = others.level(asker, supply);
     let share = u64::try_from(level.share(asker) / PERMIT).unwrap_or(u64::MAX);
     (!level.meets_all()).then_some(share)
 }
 
-/// The most that a session with `claim` may hold of `supply` permits without spending them: its share by weighted max-min, where what
-/// others spend in four terms is theirs, and one at least. `None` if it claims no more than its share, or if no other session
-/// claims more than its own.
+/// Returns the most that a session with `claim` may hold of `supply` permits without spending them: its share by
+/// weighted max-min after others have spent for four terms, and one at least. `None` if it claims no more than its
+/// share, or if no other session claims more than its own.
 pub fn may_hold<I: Name>(claim: Claim, others: Peers<'_, I>, supply: u64) -> Option<u64> {
     let (level, weight) = (others.level(claim, supply), u128::from(claim.share.weight));
     if level.covers(claim.mean, weight) || !level.is_contended(weight) {
@@ -243,13 +245,14 @@ pub fn may_hold<I: Name>(claim: Claim, others: Peers<'_, I>, supply: u64) -> Opt
     Some(u64::try_from(share).unwrap_or(u64::MAX).saturating_mul(HELD_APART).max(1))
 }
 
-/// The most that a session without history is lent, whatever it says it wants: `waiting` callers are real.
+/// Returns the most that a session without history is lent, whatever it says it wants: its `waiting` callers are real.
 pub fn newcomer_cap(waiting: u64, sessions: u64, supply: Supply) -> u64 {
     (supply.within_term / (NEWCOMER_PART * (sessions + 1))).max(waiting).max(1)
 }
 
-/// The most that a session without history is lent for its identity's sake, whose sessions without history have `unproven` permits,
-/// beside so many `sessions`: a part of what these may have together, so that many that begin at once all have something.
+/// Returns the most that a session without history is lent for its identity's sake, beside `sessions` others. All
+/// sessions of the identity without history have `unproven` permits. Each gets a part of what these may have together,
+/// so that many that begin at once all have something.
 pub fn newcomers_part(sessions: u64, unproven: u64, supply: Supply) -> u64 {
     let all = newcomer_cap(0, sessions, supply).min(supply.within_term / NEWCOMERS_PART).max(1);
     all.saturating_sub(unproven).div_ceil(NEWCOMERS_AT_ONCE)

@@ -1,9 +1,9 @@
-//! The clock that an allocator goes by: spans as the hardware measures them, windows as the calendar has them. The shell
-//! (`clock`) reads the clocks of the machine and hands them in.
+//! The clock that an allocator goes by: spans as the hardware measures them, windows as the calendar has them. The
+//! shell (`clock`) reads the clocks of the machine and hands them in.
 //!
-//! Leases, windows and buckets are *spans*, and need a clock whose rate is within the drift of real time: the steady one.
-//! Fixed windows begin when those of the vendor do, today and in a year: hardware that is off by 50 ppm is off by four
-//! seconds after a day, so that they need the disciplined clock, which a daemon slews as fast as it likes. This clock
+//! Leases, windows and buckets are *spans*, and need a clock whose rate is within the drift of real time: the steady
+//! one. Fixed windows begin when those of the vendor do, today and in a year. Hardware that is off by 50 ppm is off by
+//! four seconds after a day, so they need the disciplined clock, which a daemon slews as fast as it likes. This clock
 //! goes at the rate of the hardware, and is *steered* towards the disciplined clock by a part of the drift at most.
 
 use lessor_protocol::clock::Instants;
@@ -12,69 +12,70 @@ use lessor_protocol::{ClockBounds, Moment};
 
 const MILLION: u64 = 1_000_000;
 
-/// Of the drift, in percent, what is left to steering; hardware may have the other half. Both in a row come to
-/// `(1 + 0.49·d)·(1 + 0.5·d) ≤ 1 + d` for all `d` up to four percent, and above that [`STEER_PPM_MAX`] is less.
+/// Part of the drift, in percent, that is left to steering; hardware may have the other half. Both together come to `(1
+/// + 0.49·d)·(1 + 0.5·d) ≤ 1 + d` for all `d` up to four percent, and above that [`STEER_PPM_MAX`] is less.
 const STEER_PERCENT: u64 = 49;
 
-/// The most to steer by, in parts per million, whatever drift is allowed for: as fast as the kernel lets a daemon set the
-/// frequency for good. More would follow slews.
+/// Most to steer by, in parts per million, whatever drift is allowed for: as fast as the kernel lets a daemon set the
+/// frequency for good. A larger value would follow slews.
 const STEER_PPM_MAX: u64 = 490;
 
-/// Where a clock has come to, for one that goes on from there: in this process, or in another of the same boot.
+/// State of a clock, for one that goes on from there: in this process, or in another of the same boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Course {
-    /// What it showed last.
+    /// What the clock showed last.
     pub shown: Moment,
-    /// The steady clock then.
+    /// Reading of the steady clock then.
     pub steady: Moment,
-    /// What it shows when the disciplined clock shows zero, in nanoseconds, once it has come to where it is steered to.
+    /// Nanoseconds by which the clock, once it is where it is steered to, is ahead of the disciplined clock.
     pub aim: u64,
 }
 
 impl Course {
-    /// The course of a clock that shows `shown` now, and is aimed where it is.
+    /// Returns the course of a clock that shows `shown` now, and is where it is steered to.
     pub fn at(shown: Moment, now: Instants) -> Self {
         let aim = shown.as_nanos().saturating_sub(now.disciplined.as_nanos());
         Course { shown, steady: now.steady, aim }
     }
 }
 
-/// The clock.
+/// The clock of an allocator.
 ///
-/// Between any two readings it moves by what the steady clock does, within `± limit_ppm` of that and a nanosecond: so with
-/// hardware within half of the drift its rate is within the drift of real time, whatever the disciplined clock does.
+/// Between any two readings it moves by what the steady clock does, within `± limit_ppm` of that and a nanosecond. So
+/// with hardware within half of the drift its rate is within the drift of real time, whatever the disciplined clock does.
 #[derive(Clone, Copy, Debug)]
 pub struct Steering {
     limit_ppm: u64,
     course: Course,
-    /// Parts of a million of a nanosecond by which it may be steered yet: less than one nanosecond.
+    /// Millionths of a nanosecond by which the clock may be steered yet: less than one nanosecond.
     left: u64,
 }
 
 impl Steering {
-    /// A clock that goes on from `course`.
+    /// Creates a clock that goes on from `course`.
     pub fn new(course: Course, clocks: ClockBounds) -> Self {
         let limit_ppm = (u64::from(clocks.drift_ppm()) * STEER_PERCENT / 100).min(STEER_PPM_MAX);
         Steering { limit_ppm, course, left: 0 }
     }
 
-    /// What it shows at `now`, which is no earlier instant than the last.
+    /// Returns what the clock shows at `now`, which is no earlier instant than the last.
     pub fn show(&mut self, now: Instants) -> Moment {
         let Course { shown, steady, aim } = self.course;
         let gone = nanos(now.steady.since(steady));
         let ahead = shown.as_nanos().saturating_add(gone);
         let aimed = now.disciplined.as_nanos().saturating_add(aim);
-        // A span of 2^54 ns is half a year without a reading: then it is steered by less than it might be.
+        // The product saturates only after half a year (2^54 ns) or more without a reading: then the clock is steered
+        // by less than it might be.
         let may = gone.saturating_mul(self.limit_ppm).saturating_add(self.left);
         let most = may / MILLION;
         let shown = Moment::from_nanos(aimed.clamp(ahead.saturating_sub(most), ahead.saturating_add(most)));
-        // What is not used is not saved up, but for the part that could not be used.
+        // Steering that is not used is not saved up, but for the part that could not be used.
         self.left = may % MILLION;
         self.course = Course { shown, steady: steady.max(now.steady), aim };
         shown
     }
 
-    /// Where it had come to when it was read last.
+    /// Returns the course of the clock as of its last reading.
     pub fn course(&self) -> Course {
         self.course
     }

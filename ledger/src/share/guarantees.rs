@@ -1,16 +1,17 @@
-//! What is kept for the guaranteed groups of one pool.
+//! Permits kept for the guaranteed groups of one pool.
 
 use crate::packed::Carrier;
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
-/// Each group has a bucket of what it may still take. Others leave that much, also while the group is idle. A bucket is full again
-/// after a window, or, where the pool leases from a root, has what the root lends for the group.
+/// A bucket for each group, with the permits that the group may still take. Others leave that many, also while the group is
+/// idle. A bucket is full again after a window or, where the pool leases from a root, has what the root lends for the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guarantees {
     levels: Vec<Level>,
-    /// A window, or the time in which the limit refills; zero where no bucket fills by itself.
+    /// Nanoseconds in which a bucket fills: a window, or the time in which the limit refills. Zero where no bucket
+    /// fills by itself.
     span: u64,
     now: Moment,
 }
@@ -18,38 +19,38 @@ pub struct Guarantees {
 /// The bucket of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// What fills up again.
+    /// Permits up to which the bucket fills.
     pub most: u64,
-    /// What is in it.
+    /// Permits in the bucket.
     pub permits: u64,
-    /// Of the next permit, in parts of the span.
+    /// Part of the next permit, in parts of the span.
     fraction: u128,
 }
 
 impl Level {
-    /// One that has `permits` of `most`.
+    /// Creates a bucket that has `permits` of `most`.
     pub fn new(most: u64, permits: u64) -> Self {
         Level { most, permits, fraction: 0 }
     }
 }
 
 impl Guarantees {
-    /// Those of a limit that guarantees nothing to any group.
+    /// Guarantees of a limit that guarantees nothing to any group.
     pub const NONE: Self = Guarantees { levels: vec![], span: 0, now: Moment::ORIGIN };
 
-    /// Full ones at `now`, of a limit that lends as much as it has in `span`.
+    /// Creates full buckets at `now`, of a limit that lends as much as it has in `span`.
     pub fn new(guaranteed: &[u64], span: Duration, now: Moment) -> Self {
         let levels = guaranteed.iter().map(|&most| Level::new(most, most));
         Guarantees { levels: levels.collect(), span: nanos(span).max(1), now }
     }
 
-    /// Empty ones, which do not fill by themselves.
+    /// Creates empty buckets, which do not fill by themselves.
     pub fn borrowed(guaranteed: &[u64], now: Moment) -> Self {
         let levels = guaranteed.iter().map(|&most| Level::new(most, 0));
         Guarantees { levels: levels.collect(), span: 0, now }
     }
 
-    /// Carries how full each is; the plan of the pool says the rest.
+    /// Carries how full each bucket is; the plan of the pool says the rest.
     pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.moment(&mut self.now);
         carrier.number(&mut self.span);
@@ -59,14 +60,14 @@ impl Guarantees {
         }
     }
 
-    /// What each bucket fills up to and has, as it is written down.
+    /// Returns what each bucket fills up to and has, as it is written down.
     pub(crate) fn save(&self) -> impl Iterator<Item = [u64; 3]> {
         let part = |fraction| u64::try_from(fraction).unwrap_or(u64::MAX);
         self.levels.iter().map(move |level| [level.most, level.permits, part(level.fraction)])
     }
 
-    /// Goes on with what was `saved` of them. Where that is by another configuration, a bucket has what it had, and no more than it fills up
-    /// to; one that was not there is full.
+    /// Goes on with the buckets that were `saved`. Where those are of another configuration, a bucket has what it had,
+    /// and no more than it fills up to. One that was not there is full.
     pub(crate) fn restore(&mut self, saved: &[[u64; 3]]) {
         let whole = self.span.saturating_sub(1);
         for (level, &[most, permits, fraction]) in self.levels.iter_mut().zip(saved) {
@@ -75,7 +76,7 @@ impl Guarantees {
         }
     }
 
-    /// Lets time pass.
+    /// Lets time pass up to `now`: buckets fill.
     pub fn advance(&mut self, now: Moment) {
         let (elapsed, span) = (u128::from(nanos(now.since(self.now))), u128::from(self.span));
         self.now = self.now.max(now);
@@ -90,7 +91,7 @@ impl Guarantees {
         }
     }
 
-    /// The bucket of each group.
+    /// Returns the bucket of each group.
     pub fn levels(&self) -> &[Level] {
         &self.levels
     }
@@ -99,24 +100,25 @@ impl Guarantees {
         self.levels.get_mut(group?)
     }
 
-    /// Permits that a session of `group` must leave to others.
+    /// Returns the permits that a session of `group` must leave to others.
     pub fn kept_from(&self, group: Option<usize>) -> u64 {
         let others = self.levels.iter().enumerate().filter(|(index, _)| Some(*index) != group);
         others.map(|(_, level)| level.permits).sum()
     }
 
-    /// The most that this can ever be.
+    /// Returns the most that [`Guarantees::kept_from`] can ever be.
     pub fn kept_at_most(&self, group: Option<usize>) -> u64 {
         let others = self.levels.iter().enumerate().filter(|(index, _)| Some(*index) != group);
         others.map(|(_, level)| level.most).sum()
     }
 
-    /// Permits that `group` may take whatever others want.
+    /// Returns the permits that `group` may take whatever others want.
     pub fn owed(&self, group: Option<usize>) -> u64 {
         group.and_then(|group| self.levels.get(group)).map_or(0, |level| level.permits)
     }
 
-    /// What there is for `group` of what is `left`. Where that is less than all buckets have, each has its part.
+    /// Returns the permits that there are for `group` of those `left`. Where fewer are left than all buckets have, each
+    /// group has its part.
     pub fn part_of(&self, group: usize, left: u64) -> u64 {
         let all: u64 = self.levels.iter().map(|level| level.permits).fold(0, u64::saturating_add);
         let own = self.owed(Some(group));
@@ -127,21 +129,21 @@ impl Guarantees {
         u64::try_from(part).unwrap_or(u64::MAX).max(left.saturating_sub(all - own))
     }
 
-    /// `permits` were lent to `group`.
+    /// Takes `permits` that were lent to `group` out of its bucket.
     pub fn lent(&mut self, group: Option<usize>, permits: u64) {
         if let Some(level) = self.level_mut(group) {
             level.permits = level.permits.saturating_sub(permits);
         }
     }
 
-    /// `permits` came back from `group` unspent.
+    /// Puts `permits` that came back from `group` unspent into its bucket.
     pub fn returned(&mut self, group: Option<usize>, permits: u64) {
         if let Some(level) = self.level_mut(group) {
             level.permits = level.permits.saturating_add(permits).min(level.most.max(level.permits));
         }
     }
 
-    /// The one above has lent `permits` for `group`.
+    /// Puts `permits` that the root has lent for `group` into its bucket.
     pub fn came(&mut self, group: usize, permits: u64) {
         if let Some(level) = self.level_mut(Some(group)) {
             level.permits = level.permits.saturating_add(permits);

@@ -1,4 +1,4 @@
-//! What is kept for whom, worked out by hand.
+//! Tests of what is kept for which sessions, worked out by hand.
 
 use super::*;
 use crate::sizing::{Asker, Claim, Claims, grant};
@@ -15,7 +15,7 @@ fn supply(left: u64) -> Supply {
     Supply { left, stock: left, soon: 0, within_term: left, sustained: 100, term: TERM, poll: TERM / 4 }
 }
 
-/// What a session that needs 50 gets of 100 beside `others`.
+/// Returns what a session that needs 50 permits gets of 100 beside `others`.
 fn granted(priority: u64, others: Vec<Claim>) -> u64 {
     let mut claims = Claims::default();
     others.into_iter().enumerate().for_each(|(id, claim)| claims.insert(id, claim));

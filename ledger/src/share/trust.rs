@@ -5,14 +5,14 @@ use std::time::Duration;
 /// How far a vendor's word is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trust {
-    /// What is done about it. Whatever that is, it is counted.
+    /// What is done about the vendor's word. It is counted in any case.
     pub believe: Believe,
-    /// The longest that one word is believed, and the longest pause. A vendor whose day is used up says so again after
-    /// each; longer, and a node that lies has more to say.
+    /// Longest time for which one word is believed, and longest pause. A vendor whose day is used up says so again
+    /// after each pause. With a longer time, a node that lies has more effect.
     pub longest: Duration,
     /// The part of the limit that is lent however little the vendor says is left, in percent, from 1 to 100.
     pub keep_percent: u64,
-    /// How long it takes until as much is lent as before.
+    /// Time after a pause or a trim until as much is lent as before.
     pub ease: Duration,
 }
 
@@ -23,16 +23,16 @@ pub enum Believe {
     Off,
     /// Nothing is lent for as long as the vendor asks to be left alone.
     Pause,
-    /// And no more is lent than it has left, or says that the contract is.
+    /// As [`Believe::Pause`], and no more is lent than the vendor has left, or says that the contract is.
     Trim,
 }
 
 impl Believe {
-    /// All, with their words.
+    /// All values, with their words in configurations.
     pub const ALL: [(&'static str, Believe); 3] =
         [("off", Believe::Off), ("pause", Believe::Pause), ("trim", Believe::Trim)];
 
-    /// Its word in configurations.
+    /// Returns its word in configurations.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, it)| *it == self).expect("all are listed").0
     }

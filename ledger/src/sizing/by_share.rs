@@ -1,4 +1,4 @@
-//! Claims in the order in which they are full as water rises over them: by what each wants for its weight.
+//! Claims in the order in which they are full as a water level rises over them: by what each wants for its weight.
 
 use super::Claim;
 use super::level::Level;
@@ -6,7 +6,7 @@ use super::ranked::{Entry, Ranked};
 use std::cmp::Ordering;
 use std::fmt::Debug;
 
-/// A claim in that order: of a session, or of an identity.
+/// A claim of a session, or of an identity, in that order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ByShare<I> {
     pub(super) id: I,
@@ -15,13 +15,13 @@ pub(super) struct ByShare<I> {
     pub(super) gap: u64,
 }
 
-/// What such claims add up to.
+/// Sum of such claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ShareSum {
     pub(super) mean: u128,
     pub(super) weight: u128,
     pub(super) gap: u128,
-    /// The weight of those that have a gap.
+    /// Weight of the claims that have a gap.
     pub(super) lacking: u128,
 }
 
@@ -30,12 +30,12 @@ impl<I> ByShare<I> {
         ByShare { id, mean: claim.mean, weight: claim.share.weight.max(1), gap: claim.gap() }
     }
 
-    /// Which of two is full first.
+    /// Compares two claims: the first one to be full is less.
     fn ratio_to<J>(&self, other: &ByShare<J>) -> Ordering {
         if self.weight == other.weight {
             return self.mean.cmp(&other.mean);
         }
-        // What comes to one weight, in whole parts, and what is left: that is less than the weight, so the products fit.
+        // First the whole parts for a weight of one, then the rests: these are less than the weights, so the products fit.
         let (own, others) = (u128::from(self.weight), u128::from(other.weight));
         let rests = || (self.mean % own * others).cmp(&(other.mean % others * own));
         (self.mean / own).cmp(&(other.mean / others)).then_with(rests)
@@ -49,7 +49,7 @@ impl<I> ByShare<I> {
 }
 
 impl<I: Copy + Ord + Debug> Ranked<ByShare<I>> {
-    /// How high `level` stands, which is over all of these but `aside`, and over `own`, once those have had theirs that are full.
+    /// Returns how high `level` stands over all of these claims but `aside`, and over `own`, once the full ones have had theirs.
     pub(super) fn pour(&self, aside: Option<&ByShare<I>>, own: &ByShare<()>, level: Level) -> Level {
         let full = self.beginning(aside, |entry, before| {
             let before = if own.ratio_to(entry).is_lt() { ShareSum::join(before, own.sum()) } else { before };
@@ -64,7 +64,7 @@ impl<I: Copy + Ord + Debug> Ranked<ByShare<I>> {
 }
 
 impl Level {
-    /// What is left above claims that are full.
+    /// Returns the level above claims that are `full`; `None` if it does not reach so high.
     fn less(self, full: ShareSum) -> Option<Level> {
         let parts = self.parts.checked_sub(full.mean)?;
         Some(Level { parts, weights: self.weights.checked_sub(full.weight)? })

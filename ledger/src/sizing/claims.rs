@@ -1,5 +1,5 @@
-//! What sessions claim of a pool, as sums and orders that are changed when one session changes. A grant is sized by these in a
-//! time that grows with the logarithm of the number of sessions; the reference that walks them all is in the tests.
+//! Claims of sessions on a pool, as sums and orders that change when one session changes. They size a grant in a time
+//! that grows with the logarithm of the number of sessions. The reference that walks all sessions is in the tests.
 
 use super::MILLION;
 use super::by_share::ByShare;
@@ -13,29 +13,29 @@ use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::fmt::Debug;
 
-/// One session that shares in a pool.
+/// The claim of one session that shares in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// What it spends in a term on average, and what is queueing, in parts of a permit
-    /// ([`PERMIT`](lessor_protocol::sizing::PERMIT) to one): what its share is measured by.
+    /// Permits spent in a term on average, and those queueing, in parts of a permit
+    /// ([`PERMIT`](lessor_protocol::sizing::PERMIT) to one). Shares are measured by this.
     pub mean: u128,
-    /// The same with its safety stock, in permits: what it would hold.
+    /// Permits that the session would hold: the mean with its safety stock.
     pub need: u64,
-    /// What it must hold to get by until it has asked a few times, when permits are scarce.
+    /// Permits that the session must hold to get by for a few polls, when permits are scarce.
     pub bare: u64,
-    /// What it counts for, from the limit's configuration.
+    /// Share of the session, from the limit's configuration.
     pub share: Share,
-    /// What it still has of that, as far as can be told.
+    /// Permits that the session still holds, as far as can be told.
     pub holds: u64,
 }
 
 impl Claim {
-    /// What it lacks when permits are scarce.
+    /// Returns the permits that the session lacks when permits are scarce.
     pub(super) fn gap(self) -> u64 {
         self.bare.saturating_sub(self.holds)
     }
 
-    /// What it lacks of its need.
+    /// Returns the permits that the session lacks of its need.
     fn lacking(self) -> u64 {
         self.need.saturating_sub(self.holds)
     }
@@ -48,11 +48,11 @@ impl<I: Copy + Ord + Debug> Name for I {}
 
 /// The claims of all sessions that share in a pool. `I` names a session.
 ///
-/// The claim of a session that asks is set aside: it keeps its place in the orders, and is none of those that share. So a session
-/// that claims the same with each ask moves nothing.
+/// The claim of a session that asks is set aside: it keeps its place in the orders, and does not count among the
+/// others. So a session that claims the same with each ask moves nothing.
 #[derive(Clone, Debug)]
 pub struct Claims<I: Name> {
-    /// Those with any claim, the highest priority first.
+    /// Priorities with any claim, the highest first.
     classes: Vec<Class<I>>,
     /// How many claims each guaranteed group has.
     groups: BTreeMap<usize, u64>,
@@ -65,18 +65,18 @@ struct Class<I: Name> {
     priority: u64,
     by_share: Shares<I>,
     by_need: Ranked<ByNeed<I>>,
-    /// What they lack of their needs.
+    /// Permits that these sessions lack of their needs.
     lacking: u128,
 }
 
 /// What sessions of higher priorities claim together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Before {
-    /// What they need.
+    /// Permits needed in a term.
     pub needs: u128,
-    /// What they lack of that.
+    /// Permits lacking of those needs.
     pub lacking: u128,
-    /// What they spend in a term on average, in parts of a permit.
+    /// Permits spent in a term on average, in parts of a permit.
     pub mean: u128,
 }
 
@@ -87,7 +87,7 @@ impl<I: Name> Default for Claims<I> {
 }
 
 impl<I: Name> Claims<I> {
-    /// None.
+    /// Creates an empty set of claims.
     pub const fn new() -> Self {
         Claims { classes: vec![], groups: BTreeMap::new(), aside: None }
     }
@@ -120,7 +120,7 @@ impl<I: Name> Claims<I> {
         }
     }
 
-    /// Sets the `claim` of the session `id` aside, which was inserted as it is, until that session is inserted or dropped.
+    /// Sets the `claim` of the session `id` aside, which was inserted as it is, until the session is inserted again or dropped.
     pub fn set_aside(&mut self, id: I, claim: Claim) {
         if let Some((other, before)) = self.aside.replace((id, claim)) {
             self.remove(other, before);
@@ -152,7 +152,7 @@ impl<I: Name> Claims<I> {
         }
     }
 
-    /// The session `id` claims `after` where it claimed `before`, and was not set aside.
+    /// Puts `after` in the place of `before`, the claim of the session `id`, which is not set aside.
     pub fn replace(&mut self, id: I, before: Claim, after: Claim) {
         if before == after {
             return;
@@ -172,18 +172,18 @@ impl<I: Name> Claims<I> {
         class.lacking = class.lacking - u128::from(before.lacking()) + u128::from(after.lacking());
     }
 
-    /// What all of them need.
+    /// Returns what all sessions need.
     pub fn needs(&self) -> u128 {
         self.classes.iter().map(|class| self.within(class).need_sum().need).sum()
     }
 
-    /// How many claims `group` has.
+    /// Returns how many claims `group` has.
     pub fn members(&self, group: usize) -> u64 {
         let aside = self.aside.filter(|(_, claim)| claim.share.group == Some(group));
         self.groups.get(&group).copied().unwrap_or(0) - u64::from(aside.is_some())
     }
 
-    /// What sessions claim that come before those of `priority`.
+    /// Returns what sessions of higher priorities than `priority` claim together.
     pub fn before(&self, priority: u64) -> Before {
         let classes = self.classes.iter().take_while(|class| class.priority > priority);
         classes.map(|class| self.within(class)).fold(Before::default(), |sum, peers| Before {
@@ -193,7 +193,7 @@ impl<I: Name> Claims<I> {
         })
     }
 
-    /// The claims of `priority`.
+    /// Returns the claims of `priority`.
     pub fn peers(&self, priority: u64) -> Peers<'_, I> {
         let class = self.classes.iter().find(|class| class.priority == priority);
         class.map_or(Peers { class: None, aside: None }, |class| self.within(class))
@@ -204,7 +204,7 @@ impl<I: Name> Claims<I> {
         Peers { class: Some(class), aside: aside.map(|(id, claim)| Aside::new(id, claim)) }
     }
 
-    /// Every claim is that of one of `all`, or there is a bug here.
+    /// Asserts, in debug builds, that the claims are those of `all`.
     pub fn audit(&self, all: impl Iterator<Item = (I, Claim)>) {
         let mut other = Claims::default();
         all.for_each(|(id, claim)| other.insert(id, claim));
@@ -241,22 +241,22 @@ impl<I: Name> Aside<I> {
 }
 
 impl<I: Name> Peers<'_, I> {
-    /// How many there are.
+    /// Returns how many claims there are.
     pub fn count(self) -> u64 {
         self.need_sum().count
     }
 
-    /// What they need.
+    /// Returns what the sessions need together.
     pub(super) fn needs(self) -> u128 {
         self.need_sum().need
     }
 
-    /// Whether any is of another identity than `owner`.
+    /// Whether any claim is of another identity than `owner`.
     pub(super) fn are_of_others(self, owner: Owner) -> bool {
         self.class.is_some_and(|class| class.by_share.are_of_others(owner))
     }
 
-    /// What they need if none of them needs more than `most`.
+    /// Returns what the sessions need together if none of them needs more than `most`.
     pub(super) fn needs_at_most(self, most: u64) -> u128 {
         let Some(class) = self.class else { return 0 };
         let aside = self.aside.as_ref().map(|aside| &aside.by_need);
@@ -264,7 +264,7 @@ impl<I: Name> Peers<'_, I> {
         small.need + u128::from(self.count() - small.count) * u128::from(most)
     }
 
-    /// How high `supply` permits stand over them and the claim `own`.
+    /// Returns how high `supply` permits stand over these claims and the claim `own`.
     pub(super) fn level(self, own: Claim, supply: u64) -> Levels {
         match self.class {
             Some(class) => class.by_share.level(self.aside_by_share(), own, supply),
@@ -272,13 +272,13 @@ impl<I: Name> Peers<'_, I> {
         }
     }
 
-    /// What those lack that are modest, when permits are scarce, as far as that is kept from the claim `own`.
+    /// Returns what modest sessions lack when permits are scarce, as far as that is kept from the claim `own`.
     pub(super) fn gaps(self, own: Claim, modest: &Modest) -> Gaps {
         self.class.map_or(Gaps::default(), |class| class.by_share.gaps(self.aside_by_share(), own, modest))
     }
 
-    /// The part of `supply` permits that the identity of `own` may have if it wants them all, by weighted max-min, in millionths; `None`
-    /// where no other identity claims any, or there are none.
+    /// Returns the part of `supply` permits, in millionths, that the identity of `own` may have by weighted max-min if
+    /// it wants them all. `None` where no other identity claims any, or there are none.
     pub fn part_of_identity(self, own: Share, supply: u64) -> Option<u32> {
         let part = self.class?.by_share.part_of_identity(self.aside_by_share(), own, supply)?;
         let millionths = part.saturating_mul(MILLION.into()).checked_div(u128::from(supply) * PERMIT);
@@ -312,7 +312,7 @@ struct ByNeed<I> {
     need: u64,
 }
 
-/// What such claims add up to.
+/// Sum of such claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct NeedSum {
     count: u64,

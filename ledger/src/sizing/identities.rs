@@ -1,6 +1,6 @@
-//! Claims by identity: identities share by weighted max-min, and the sessions of each share its part in the same way. So an identity
-//! with a thousand sessions gets no more than one with a single session. While all claims are those of one identity they are kept
-//! as one.
+//! Claims by identity: identities share by weighted max-min, and the sessions of each share its part in the same way.
+//! So an identity with a thousand sessions gets no more than one with a single session. While all claims are of one
+//! identity, they are kept in one order.
 
 use super::Claim;
 use super::by_share::{ByShare, ShareSum};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// All claims of one priority.
 #[derive(Clone, Debug)]
 pub(super) struct Shares<I: Name> {
-    /// Those of the first identity, while there is no other.
+    /// Claims of the first identity, while there is no other.
     sole: Sessions<I>,
     owner: Owner,
     several: Option<Box<Several<I>>>,
@@ -33,29 +33,29 @@ struct Sessions<I: Name> {
     count: u64,
 }
 
-/// The claims of the identity that asks, but for the session that does.
+/// The claims of the identity that asks, but for the session that asks.
 struct Beside<'a, I: Name> {
     sessions: Option<&'a Sessions<I>>,
-    /// That session, which is one of them.
+    /// Claim of the session that asks, which is one of `sessions`.
     aside: Option<&'a ByShare<I>>,
-    /// What the others add up to, and how many they are.
+    /// Sum and number of the other claims.
     sum: ShareSum,
     count: u64,
 }
 
-/// What the modest lack, and what a session may have of what there is if that does not fill all gaps.
+/// What modest sessions lack, and what a session may have of permits that do not fill all gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gaps {
-    /// What is kept for them.
+    /// Permits kept for modest sessions.
     pub(super) owed: u64,
-    /// The weight of those that lack anything beside the identity that asks, and its own, where there are several.
+    /// Where there are several identities: the weight of the others that lack anything, and of the one that asks.
     identities: Option<(u128, u128)>,
-    /// The same of the sessions beside the one that asks.
+    /// Weight of the sessions beside the one that asks that lack anything.
     lacking: u128,
 }
 
 impl Gaps {
-    /// The part of `permits` that comes to a session of this `weight`.
+    /// Returns the part of `permits` that comes to a session of this `weight`.
     pub(super) fn part(&self, permits: u64, weight: u128) -> u64 {
         let part = |of: u128, lacking: u128, weight: u128| of * weight / (lacking + weight).max(1);
         let of = self.identities.map_or(permits.into(), |(lacking, own)| part(permits.into(), lacking, own));
@@ -75,7 +75,8 @@ impl<I: Name> Default for Shares<I> {
     }
 }
 
-/// All that the sessions of `owner` claim, `count` of them, as one claim. More sessions give it no more weight.
+/// Returns all that the sessions of `owner` claim, `count` of them, as one claim. Its weight is their average: more
+/// sessions give it no more weight.
 fn whole<J>(owner: J, sum: ShareSum, count: u64) -> ByShare<J> {
     let weight = u64::try_from(sum.weight.div_ceil(u128::from(count.max(1)))).unwrap_or(u64::MAX);
     ByShare {
@@ -97,14 +98,14 @@ impl<I: Name> Sessions<I> {
         self.count -= 1;
     }
 
-    /// What they claim but for `aside`, and how many they are.
+    /// Returns the sum of the claims but for `aside`, and how many they are.
     fn without(&self, aside: Option<&ByShare<I>>) -> (ShareSum, u64) {
         (self.claims.sum_without(aside), self.count - u64::from(aside.is_some()))
     }
 }
 
 impl<I: Name> Several<I> {
-    /// Changes the claims of `owner`, and what they are as one.
+    /// Changes the claims of `owner`, and its claim as one identity.
     fn change(&mut self, owner: Owner, change: impl FnOnce(&mut Sessions<I>)) {
         let sessions = self.sessions.entry(owner).or_default();
         let as_one = |sessions: &Sessions<I>| whole(owner, sessions.claims.sum(), sessions.count);
@@ -125,13 +126,13 @@ impl<I: Name> Several<I> {
         }
     }
 
-    /// The claim of the identity `owner` as it is kept, with what is set aside.
+    /// Returns the claim of the identity `owner` as it is kept, with what is set aside.
     fn kept(&self, owner: Owner) -> Option<ByShare<Owner>> {
         let sessions = self.sessions.get(&owner)?;
         Some(whole(owner, sessions.claims.sum(), sessions.count))
     }
 
-    /// The claims of `owner` but for `aside`, which may be one of them.
+    /// Returns the claims of `owner` but for `aside`, which may be one of them.
     fn beside<'a>(&'a self, owner: Owner, aside: Option<(Owner, &'a ByShare<I>)>) -> Beside<'a, I> {
         let aside = aside.filter(|(of, _)| *of == owner).map(|(_, aside)| aside);
         let sessions = self.sessions.get(&owner);
@@ -154,7 +155,7 @@ impl<I: Name> Several<I> {
         Levels { identities: Some(OfIdentity { level, mean, weight }), within }
     }
 
-    /// The level over all identities, where `owner` claims `identity`.
+    /// Returns the level over all identities, where `owner` claims `identity`.
     fn over_identities(&self, owner: Owner, identity: &ByShare<()>, supply: u64) -> Level {
         let kept = self.kept(owner);
         let others = self.identities.sum_without(kept.as_ref());
@@ -182,21 +183,21 @@ impl<I: Name> Several<I> {
     fn part_of_identity(&self, aside: Option<(Owner, &ByShare<I>)>, own: Share, supply: u64) -> Option<u128> {
         let Beside { sum, count, .. } = self.beside(own.owner, aside);
         let all = ShareSum { weight: sum.weight + u128::from(own.weight.max(1)), ..sum };
-        // It wants more than there is.
+        // The identity wants more than there is.
         let identity = ByShare { mean: u128::MAX, ..whole((), all, count + 1) };
         self.over_identities(own.owner, &identity, supply).at(identity.weight.into())
     }
 }
 
 impl<I: Name> Sessions<I> {
-    /// What those lack that are modest.
+    /// Returns what modest sessions lack.
     fn gaps(&self, aside: Option<&ByShare<I>>, modest: &Modest) -> ShareSum {
         self.claims.beginning(aside, |entry, _| modest.is(entry.mean, entry.weight.into()))
     }
 }
 
 impl<I: Name> Shares<I> {
-    /// Whether there is none.
+    /// Whether there is no claim.
     pub(super) fn is_empty(&self) -> bool {
         match &self.several {
             Some(several) => several.sessions.is_empty(),
@@ -204,7 +205,7 @@ impl<I: Name> Shares<I> {
         }
     }
 
-    /// Whether any is of another identity than `owner`.
+    /// Whether any claim is of another identity than `owner`.
     pub(super) fn are_of_others(&self, owner: Owner) -> bool {
         match &self.several {
             Some(several) => several.sessions.keys().any(|other| *other != owner),
@@ -237,7 +238,7 @@ impl<I: Name> Shares<I> {
         }
     }
 
-    /// Puts `claim` in the place of `before`, which is there, of the same session of `owner`, and has the same rank.
+    /// Puts `claim` in the place of `before`, a claim of the same session of `owner` that is there and has the same rank.
     pub(super) fn replace(&mut self, owner: Owner, before: &ByShare<I>, claim: ByShare<I>) {
         match &mut self.several {
             Some(several) => several.change(owner, |sessions| sessions.claims.replace(before, claim)),
@@ -245,7 +246,7 @@ impl<I: Name> Shares<I> {
         }
     }
 
-    /// What they spend in a term on average.
+    /// Returns what the sessions spend in a term on average, in parts of a permit.
     pub(super) fn mean(&self) -> u128 {
         match &self.several {
             Some(several) => several.identities.sum().mean,
@@ -253,7 +254,7 @@ impl<I: Name> Shares<I> {
         }
     }
 
-    /// What those of each identity add up to.
+    /// Returns, for each identity, the sum and number of its claims.
     pub(super) fn sums(&self) -> Vec<(Owner, ShareSum, u64)> {
         let sum = |owner: Owner, sessions: &Sessions<I>| (owner, sessions.claims.sum(), sessions.count);
         match &self.several {
@@ -262,7 +263,7 @@ impl<I: Name> Shares<I> {
         }
     }
 
-    /// How high `supply` permits stand over them, but for `aside`, and the claim `own`.
+    /// Returns how high `supply` permits stand over the claims but for `aside`, and over the claim `own`.
     pub(super) fn level(&self, aside: Option<(Owner, &ByShare<I>)>, own: Claim, supply: u64) -> Levels {
         if let Some(several) = &self.several {
             return several.level(aside, own, supply);
@@ -306,7 +307,7 @@ impl<I: Name> Shares<I> {
         }
     }
 
-    /// The only identity, as one of several: none of its sessions is looked at.
+    /// Returns the only identity as one of several, without a look at its sessions.
     fn as_one_of_several(&self) -> Several<I> {
         let mut several = Several { identities: Ranked::default(), sessions: BTreeMap::new() };
         several.identities.insert(whole(self.owner, self.sole.claims.sum(), self.sole.count));

@@ -3,22 +3,22 @@
 use super::Claim;
 use lessor_protocol::sizing::PERMIT;
 
-/// When little comes back, a claim to at most five sevenths of the average share comes first. A larger part would let claims to just
-/// less than a share leave nothing to claims to just more.
+/// Part of the average share, five sevenths, up to which a claim comes first when little comes back. A larger part
+/// would let claims to just less than a share leave nothing to claims to just more.
 const MODEST_PART: (u128, u128) = (5, 7);
 
-/// How high a supply stands that is poured over all claims: the level rises alike for each, by weight, and a claim that is full
-/// drinks no more. In parts of a permit per weight, as a fraction.
+/// Water level of a supply that is poured over all claims. It rises alike for each, by weight, and a claim that is full
+/// takes no more. A fraction, in parts of a permit per weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Level {
-    /// What is left for the claims that are not full.
+    /// Parts of a permit left for the claims that are not full.
     pub(super) parts: u128,
-    /// Of the claims that are not full; zero if all are.
+    /// Weights of the claims that are not full; zero if all are.
     pub(super) weights: u128,
 }
 
 impl Level {
-    /// Of `supply` permits, before any of the claims is full, which have these `weights` together.
+    /// Returns the level of `supply` permits over claims with these `weights` together, before any of them is full.
     pub(super) fn of(supply: u64, weights: u128) -> Self {
         Level { parts: u128::from(supply) * PERMIT, weights }
     }
@@ -33,27 +33,28 @@ impl Level {
         mean.saturating_mul(self.weights) <= self.parts.saturating_mul(weight)
     }
 
-    /// Whether it would be met in full if it were larger by the inverse of `part`.
+    /// Whether a claim to `mean` parts would be met in full if it were larger by the inverse of `part`.
     fn covers_part(self, part: (u128, u128), mean: u128, weight: u128) -> bool {
         let mean = mean.saturating_mul(part.1);
         mean.saturating_mul(self.weights) <= self.parts.saturating_mul(part.0).saturating_mul(weight)
     }
 
-    /// What a claim gets that is not met in full, or could get beside those that are not, in parts of a permit.
+    /// Returns what a claim of this `weight` gets that is not met in full, or could get beside others that are not, in
+    /// parts of a permit. `None` if all claims are met.
     pub(super) fn at(self, weight: u128) -> Option<u128> {
         (self.parts * weight).checked_div(self.weights)
     }
 }
 
-/// The level over identities, and within that of the session that asks.
+/// The level over identities, and over the sessions of the identity that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Levels {
-    /// Where there are several.
+    /// The level over identities, where there are several.
     pub(super) identities: Option<OfIdentity>,
     pub(super) within: Level,
 }
 
-/// The level over identities, and what the one of them claims that asks.
+/// The level over identities, with the claim of the identity that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OfIdentity {
     pub(super) level: Level,
@@ -62,7 +63,7 @@ pub(super) struct OfIdentity {
 }
 
 impl Levels {
-    /// Over one claim alone.
+    /// Returns the level over one claim alone.
     pub(super) fn of_one(own: Claim, supply: u64) -> Self {
         let weight = u128::from(own.share.weight.max(1));
         let level = Level::of(supply, weight);
@@ -83,8 +84,8 @@ impl Levels {
         self.within.covers(mean, weight)
     }
 
-    /// Whether it would be met in full if it were larger by the inverse of the part of the modest. An identity of which all sessions
-    /// have what they want says that for all of them.
+    /// Whether a claim to `mean` parts would be met in full if it were larger by the inverse of [`MODEST_PART`]. Where
+    /// all sessions of an identity have what they want, the claim of the identity decides for all of them.
     fn covers_modest(self, mean: u128, weight: u128) -> bool {
         match self.identities.filter(|_| self.within.meets_all()) {
             Some(own) => own.level.covers_part(MODEST_PART, own.mean, own.weight),
@@ -92,12 +93,12 @@ impl Levels {
         }
     }
 
-    /// Whether a claim beside one of this `weight` is not met in full, which is not.
+    /// Whether another claim is not met in full, beside one of this `weight` that is not.
     pub(super) fn is_contended(self, weight: u128) -> bool {
         self.within.weights > weight || self.identities.is_some_and(|own| own.level.weights > own.weight)
     }
 
-    /// What `claim` gets, in parts of a permit.
+    /// Returns what `claim` gets, in parts of a permit.
     pub(super) fn share(self, claim: Claim) -> u128 {
         let weight = u128::from(claim.share.weight);
         let is_full = self.within.covers(claim.mean, weight);
@@ -105,23 +106,23 @@ impl Levels {
     }
 }
 
-/// Which claims come first when permits are scarce: those that are met in full by what comes within a term, or would be by far by what
-/// comes on average. None is modest that claims more for its weight than one that is not.
+/// Tells which claims are modest, and so come first when permits are scarce: those that are met in full by what comes within
+/// a term, or would be by far by what comes on average. No modest claim is larger for its weight than one that is not modest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Modest {
-    /// By what comes within a term.
+    /// Levels by what comes within a term.
     pub(super) level: Levels,
-    /// By what comes on average.
+    /// Levels by what comes on average.
     pub(super) average: Levels,
 }
 
 impl Modest {
-    /// Whether a session is modest, of the identity that asks.
+    /// Whether a session of the identity that asks is modest.
     pub(super) fn is(&self, mean: u128, weight: u128) -> bool {
         self.level.covers(mean, weight) || self.is_small(mean, weight)
     }
 
-    /// Whether it wants much less than the average.
+    /// Whether a session of the identity that asks wants much less than the average share.
     pub(super) fn is_small(&self, mean: u128, weight: u128) -> bool {
         self.average.covers_modest(mean, weight)
     }

@@ -1,26 +1,27 @@
-//! Entries in order, with a sum over each beginning of that order: adding, removing and finding how far a sum reaches each take
-//! time that grows with the logarithm of how many there are. It knows nothing of what entries mean.
+//! Entries in order, with a sum over each beginning of that order. Adding, removing and finding how far a sum reaches
+//! take time that grows with the logarithm of the number of entries. It knows nothing of what entries mean.
 //!
-//! It is a treap: a search tree by rank, a heap by a number that is drawn for each entry, and each node has the sum of all below.
+//! It is a treap: a search tree by rank, and a heap by a number that is made up for each entry. Each node has the sum
+//! of all below.
 
 use std::cmp::Ordering;
 use std::fmt::{self, Debug};
 
-/// What has a place in an order, and adds up.
+/// A value that has a place in an order, and adds up.
 pub(crate) trait Entry: Copy + Debug {
-    /// What entries add up to.
+    /// Sum of entries.
     type Sum: Copy + Debug + Default;
 
-    /// Which of two comes first. No two entries that are kept are equal.
+    /// Compares two entries by which comes first. No two entries that are kept are equal.
     fn rank(&self, other: &Self) -> Ordering;
 
-    /// What it adds.
+    /// Returns what the entry adds to a sum.
     fn sum(&self) -> Self::Sum;
 
-    /// Both.
+    /// Returns the sum of both.
     fn join(one: Self::Sum, other: Self::Sum) -> Self::Sum;
 
-    /// The first without the other, which is a part of it.
+    /// Returns the sum `all` without `part`, which is a part of it.
     fn less(all: Self::Sum, part: Self::Sum) -> Self::Sum;
 }
 
@@ -29,7 +30,7 @@ pub(crate) trait Entry: Copy + Debug {
 pub(crate) struct Ranked<E: Entry> {
     nodes: Vec<Node<E>>,
     root: Link,
-    /// The first of the nodes that are not used: each has the next one to its left.
+    /// First unused node. Each unused node has the next one to its left.
     free: Link,
     drawn: u64,
 }
@@ -42,9 +43,9 @@ const NONE: Link = Link::MAX;
 #[derive(Clone)]
 struct Node<E: Entry> {
     entry: E,
-    /// Of the entry, and of all below.
+    /// Sum of the entry and of all below.
     sum: E::Sum,
-    /// None below has a larger one.
+    /// Place in the heap: no node below has a larger weight.
     weight: u32,
     left: Link,
     right: Link,
@@ -56,7 +57,7 @@ impl<E: Entry> Default for Ranked<E> {
     }
 }
 
-/// What it holds, whichever way it came to that.
+/// Shows the entries in order, whichever way they came.
 impl<E: Entry> Debug for Ranked<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = f.debug_list();
@@ -74,12 +75,12 @@ impl<E: Entry> Debug for Ranked<E> {
 }
 
 impl<E: Entry> Ranked<E> {
-    /// Whether there is none.
+    /// Whether there is no entry.
     pub(crate) fn is_empty(&self) -> bool {
         self.root == NONE
     }
 
-    /// The sum of all.
+    /// Returns the sum of all entries.
     pub(crate) fn sum(&self) -> E::Sum {
         self.sum_of(self.root)
     }
@@ -112,13 +113,14 @@ impl<E: Entry> Ranked<E> {
         debug_assert!(false, "{before:?} is not there");
     }
 
-    /// The sum of all but `aside`, which is one of them.
+    /// Returns the sum of all entries but `aside`, which is one of them.
     pub(crate) fn sum_without(&self, aside: Option<&E>) -> E::Sum {
         aside.map_or(self.sum(), |aside| E::less(self.sum(), aside.sum()))
     }
 
-    /// The sum of the longest beginning that holds, without `aside`, which is one of the entries: `holds` is asked of an entry and
-    /// the sum of all before it but `aside`. It holds of none after one of which it does not.
+    /// Returns the sum of the longest beginning for which `holds` is true, without `aside`, which is one of the
+    /// entries. `holds` is called with an entry and the sum of all before it but `aside`. After the first entry for
+    /// which it is false, it must be false for all.
     pub(crate) fn beginning(&self, aside: Option<&E>, holds: impl Fn(&E, E::Sum) -> bool) -> E::Sum {
         let (mut at, mut before) = (self.root, E::Sum::default());
         let mut has_aside = false;
@@ -151,7 +153,7 @@ impl<E: Entry> Ranked<E> {
         self.node(at).map_or_else(E::Sum::default, |node| node.sum)
     }
 
-    /// A node for `entry` that is in no tree.
+    /// Makes a node for `entry` that is in no tree.
     fn make(&mut self, entry: E) -> Link {
         self.drawn += 1;
         let node = Node { entry, sum: entry.sum(), weight: scattered(self.drawn), left: NONE, right: NONE };
@@ -173,14 +175,14 @@ impl<E: Entry> Ranked<E> {
         }
     }
 
-    /// The sum at `at` is that of what is below by now.
+    /// Computes the sum at `at` anew from what is below.
     fn sum_up(&mut self, at: Link) {
         let Node { entry, left, right, .. } = &self.nodes[at as usize];
         let below = E::join(self.sum_of(*left), self.sum_of(*right));
         self.nodes[at as usize].sum = E::join(entry.sum(), below);
     }
 
-    /// Puts `node` into the tree at `at`. Returns the root of that.
+    /// Puts `node` into the tree at `at`. Returns the root of the tree.
     fn put(&mut self, at: Link, node: Link) -> Link {
         let own = &self.nodes[node as usize];
         let (entry, weight) = (own.entry, own.weight);
@@ -196,13 +198,13 @@ impl<E: Entry> Ranked<E> {
             true => self.nodes[at as usize].left = self.put(left, node),
             false => self.nodes[at as usize].right = self.put(right, node),
         }
-        // What changes is known: what is beside the way down is not read.
+        // The change of the sum is known: nodes beside the way down are not read.
         let sum = &mut self.nodes[at as usize].sum;
         *sum = E::join(*sum, entry.sum());
         at
     }
 
-    /// Takes `entry` out of the tree at `at`. Returns the root of that.
+    /// Takes `entry` out of the tree at `at`. Returns the root of the tree.
     fn take(&mut self, at: Link, entry: &E) -> Link {
         let Some(&Node { entry: here, left, right, .. }) = self.node(at) else {
             debug_assert!(false, "{entry:?} is not there");
@@ -221,7 +223,7 @@ impl<E: Entry> Ranked<E> {
         at
     }
 
-    /// The tree at `at` as two: what comes before `entry`, and the rest.
+    /// Splits the tree at `at` into two: what comes before `entry`, and the rest.
     fn split(&mut self, at: Link, entry: &E) -> (Link, Link) {
         let Some(&Node { entry: here, left, right, .. }) = self.node(at) else { return (NONE, NONE) };
         let halves = match here.rank(entry).is_lt() {
@@ -240,7 +242,7 @@ impl<E: Entry> Ranked<E> {
         halves
     }
 
-    /// The trees at `left` and `right` as one: all of the first comes before all of the second.
+    /// Merges the trees at `left` and `right`, where all of the first comes before all of the second.
     fn merge(&mut self, left: Link, right: Link) -> Link {
         let (Some(one), Some(other)) = (self.node(left), self.node(right)) else {
             return if left == NONE { right } else { left };
@@ -259,7 +261,7 @@ impl<E: Entry> Ranked<E> {
     }
 }
 
-/// `number` with its bits scattered: a tree stays shallow whatever the order in which entries come.
+/// Returns `number` with its bits scattered: a tree stays shallow whatever the order in which entries come.
 fn scattered(number: u64) -> u32 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);

@@ -1,4 +1,4 @@
-//! Shares worked out by hand, and laws that hold for all.
+//! Tests of sizing: shares worked out by hand, and laws that hold for all claims.
 
 use super::level::{Level, Levels, OfIdentity};
 use super::*;
@@ -27,7 +27,7 @@ fn all_of(claims: &[Claim]) -> Claims<usize> {
     all
 }
 
-/// What `asker` is granted beside `others`: the same as by the reference.
+/// Returns what `asker` is granted beside `others`, which must be the same as by the reference.
 fn granted(asker: Asker, others: &[Claim], supply: Supply) -> Sized {
     let given = grant(asker, all_of(others).peers(asker.claim.share.priority), supply);
     assert_eq!(given, walk::grant(asker, others, supply));
@@ -75,7 +75,7 @@ fn a_draining_pool_gives_everybody_the_same_time() {
     // What it holds already counts.
     let holder = Claim { holds: 180, ..large };
     assert_eq!(granted(asker(holder), &[small], supply(500)).permits, 7);
-    // Who says that it needs a thousand times what there is gets as much as if it said all that there is.
+    // A session that says that it needs a thousand times what there is gets as much as if it said all that there is.
     let (absurd, greedy) = (claim(500_000), claim(500));
     assert_eq!(granted(asker(absurd), &[large], supply(500)), granted(asker(greedy), &[large], supply(500)));
 }
@@ -163,8 +163,8 @@ fn weights_tilt_the_shares() {
     assert_eq!((level.share(heavy), level.share(light)), (300 * PERMIT, 100 * PERMIT));
 }
 
-/// The bug: what others lack was taken off what a term brings, though it is kept for later. Nothing seemed to come in a term that
-/// had permits at once, and a division by that nothing ended the process.
+/// The bug: what others lack was taken off what a term brings, though it is kept for later. A term that had permits at
+/// once seemed to bring none, and a division by zero ended the process.
 #[test]
 fn what_is_kept_for_others_leaves_what_can_be_lent_now() {
     let evened_out = Supply { stock: 100, within_term: 10, ..supply(5) };
@@ -203,7 +203,7 @@ proptest! {
         }
     }
 
-    /// Whatever the modest lack is there for them, however often and in whatever order the others ask.
+    /// What modest sessions lack is there for them, however often a greedy session asks.
     #[test]
     fn what_is_owed_is_never_lent_to_the_greedy(left in 0u64..1_000, modest in 1u64..50, asks in 1usize..50) {
         let (modest, greedy) = (claim(modest), claim(100_000));
@@ -233,8 +233,8 @@ proptest! {
         }
     }
 
-    /// Sessions come, change and go in any order, and ask: what is sized by sums is what the reference finds by looking at each, but
-    /// for the one that asks.
+    /// Sessions come, change and go in any order, and ask. Grants that are sized by sums are those of the reference,
+    /// which looks at each session but the one that asks.
     #[test]
     fn what_is_sized_by_sums_is_what_a_walk_finds(
         steps in prop::collection::vec((0usize..40, any_claim(), any::<bool>()), 1..200), own in any_claim(),
@@ -278,7 +278,7 @@ proptest! {
         let peers: Vec<Claim> = claims.into_iter().filter(|claim| claim.share.priority == priority).collect();
         prop_assert_eq!(all.peers(priority).count(), peers.len() as u64);
         for (left, soon, more, sustained, since) in supplies {
-            // In every other one a part is kept for later.
+            // In every other supply a part is kept for later.
             let stock = left + more * (soon % 2);
             let within_term = left + soon + more;
             let supply = Supply { left, stock, soon, within_term, sustained, term: TERM, poll: POLL };

@@ -1,4 +1,4 @@
-//! How fast the clock of an allocator goes, and where to.
+//! Tests of how fast the clock of an allocator goes, and where to.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const HOUR: u64 = 3_600_000_000_000;
 
-/// A machine whose disciplined clock runs so many parts per million faster than its steady one.
+/// A machine with a steady clock and a disciplined one, which may run faster or slower.
 #[derive(Clone, Copy)]
 struct Machine {
     steady: u64,
@@ -36,8 +36,8 @@ fn begin(clocks: ClockBounds) -> (Machine, Steering) {
 }
 
 proptest! {
-    /// Between any two readings its rate is within the limit of the hardware's: with hardware at the edge of its half, within
-    /// the drift of real time.
+    /// Between any two readings the rate of the clock is within the limit of the hardware's rate. With hardware at the
+    /// edge of its half, it is within the drift of real time.
     #[test]
     fn no_slew_moves_it_faster_than_it_is_steered(
         steps in prop::collection::vec((0u64..1_000_000_000, -1_000_000i64..1_000_000), 1..100),
@@ -89,7 +89,7 @@ fn readings_a_nanosecond_apart_steer_it_as_those_a_second_apart_do() {
 #[test]
 fn it_comes_back_to_where_it_is_aimed_once_a_slew_is_over() {
     let (mut machine, mut clock) = begin(ClockBounds::default());
-    // A second, in twelve.
+    // The disciplined clock gains a second in twelve.
     clock.show(machine.run(12_000_000_000, 83_333));
     let lag = |machine: Machine, shown: Moment| (machine.disciplined + (1 << 60) - 9_000) - shown.as_nanos();
     assert!(lag(machine, clock.show(machine.now())) > 990_000_000);

@@ -1,4 +1,4 @@
-//! The reference: the same formulas, for which every claim is looked at, at each ask. Written for clearness, not for speed.
+//! The reference: the same formulas, which look at every claim at each ask. Written for clearness, not for speed.
 
 use super::*;
 
@@ -79,7 +79,7 @@ fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     accrued.max(u64::try_from(part).unwrap_or(u64::MAX).min(gap)).min(most)
 }
 
-/// What each identity claims: its mean, its weight and its gap.
+/// Returns what each identity claims: its mean, its weight and its gap.
 fn identities(claims: &[&Claim]) -> Vec<(u128, u128, u64)> {
     let mut owners: Vec<Owner> = claims.iter().map(|claim| claim.share.owner).collect();
     owners.sort_unstable();
@@ -96,7 +96,7 @@ fn identities(claims: &[&Claim]) -> Vec<(u128, u128, u64)> {
     owners.into_iter().map(of).collect()
 }
 
-/// How high `supply` stands over `others` and `own`: over identities, and over the sessions of its own.
+/// Returns how high `supply` stands over `others` and `own`: over identities, and over the sessions of its own.
 pub(super) fn levels(others: &[Claim], own: Claim, supply: u64) -> Levels {
     let parts = u128::from(supply) * PERMIT;
     let claim = |claim: &Claim| (claim.mean, u128::from(claim.share.weight));
@@ -114,8 +114,8 @@ pub(super) fn levels(others: &[Claim], own: Claim, supply: u64) -> Levels {
     Levels { identities: Some(OfIdentity { level: over, mean, weight }), within: level(sessions(), parts) }
 }
 
-/// How high `parts` stand over claims of a mean and a weight: they are full one after the other, the one with the least mean for its
-/// weight first.
+/// Returns how high `parts` stand over claims of a mean and a weight. Claims are filled one after the other, the one
+/// with the least mean for its weight first.
 fn level(mut claims: Vec<(u128, u128)>, parts: u128) -> Level {
     claims.sort_by(|(one, weight), (other, others)| (one * others).cmp(&(other * weight)));
     let mut level = Level { parts, weights: claims.iter().map(|(_, weight)| weight).sum() };
@@ -129,7 +129,7 @@ fn level(mut claims: Vec<(u128, u128)>, parts: u128) -> Level {
     level
 }
 
-/// What sessions claim that come before those of `priority`.
+/// Returns what sessions of higher priorities than `priority` claim together.
 pub(super) fn before(claims: &[Claim], priority: u64) -> Before {
     let mut before = Before::default();
     for claim in claims.iter().filter(|claim| claim.share.priority > priority) {
