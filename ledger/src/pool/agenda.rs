@@ -1,5 +1,5 @@
-//! Due moments of a pool's sessions, in the order of time. Pools look at the first one with each ask: it is known
-//! without a search, and a single one needs no tree.
+//! Due moments of a pool's sessions, in time order. Pools look at the first one with each ask, so it is kept apart:
+//! finding it takes no search, and a single moment needs no tree.
 
 use super::family::Place;
 use lessor_protocol::Moment;

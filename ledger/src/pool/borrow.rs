@@ -1,8 +1,8 @@
-//! The exchange of a pool with the allocator above, from which it leases: its asks, and what it makes of the answers.
-//! It is the ordinary exchange, with this pool as one session. The uplink drives it with the time as an argument.
+//! The exchange of a pool with the allocator above, from which it leases: the asks it writes and how it applies the
+//! answers. It is the ordinary exchange, with this pool as one session. The uplink drives it with the time as an argument.
 //!
 //! The pool asks for what its own sessions want in hand, and for a little more to lend on until the next answer. It
-//! reports what its sessions hold as held, and what they have spent as spent. Low water and renewals are as for a node.
+//! reports what its sessions hold as held, and what they have spent as spent. Low water and renewals work as for a node.
 
 mod leaving;
 
@@ -17,27 +17,27 @@ use lessor_protocol::sizing::need;
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, Refusal, RefusalReason, TERM_MAX, TERM_MIN};
 use std::time::Duration;
 
-/// Round trips that the permits in hand must outlast, or more are asked for, and time for tasks that are late.
+/// Round trips that the permits in hand must outlast, plus time for tasks that are late; with less, the pool asks for more.
 const LOW_WATER_RTTS: u32 = 3;
 const GUARD: Duration = Duration::from_millis(10);
 
-/// Part of its term, in percent, that a loan has left when it is renewed. Leases from it end with the loan at the
-/// latest, so they last at least this part of its term.
+/// Part of its term, in percent, that is left when a loan is renewed. Leases from the loan end with it at the latest,
+/// so they last at least this part of its term.
 const RENEW_PERCENT: u32 = 50;
 
-/// Reports in a term of calls that have ended: others may wait for their permits.
+/// Reports of ended calls in a term: other pools may wait for those permits.
 const LANDINGS_PER_TERM: u32 = 4;
 
-/// Longest call that a grant may allow: no rule lets a call take longer.
+/// Longest call that a grant may state: no rule allows longer ones.
 const CALL_MAX: Duration = Duration::from_secs(400 * 86_400);
 
-/// Term until the first grant: short, because no session has anything yet.
+/// Term until the first grant: short, because no session holds anything yet.
 const INITIAL_TERM: Duration = Duration::from_millis(100);
 
-/// Pause before the next ask after an answer that is of no use.
+/// Shortest pause after a refusal, and the pause after a lease that was not recognised.
 const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
 
-/// Longest time for which a refusal is believed.
+/// Longest time for which a refusal is believed, and the pause after an unfit grant.
 const REFUSAL_MAX: Duration = Duration::from_secs(5);
 
 /// Pause after an error: the allocator above has no such limit, or no room for the pool.
@@ -46,9 +46,9 @@ const REJECTION_PAUSE: Duration = Duration::from_secs(1);
 /// State of the exchange with the allocator above.
 #[derive(Clone, Debug)]
 pub(super) struct Borrower {
-    /// Last ask, with the moment at which it was written.
+    /// Last ask, with the moment when it was written.
     asked: Option<(Moment, Ask)>,
-    /// Since when an ask has been due that is not written yet.
+    /// When the next ask became due, if it is due and not written yet.
     due: Option<Moment>,
     /// Whether the last ask may still arrive or be answered.
     is_open: bool,
@@ -56,34 +56,34 @@ pub(super) struct Borrower {
     has_failed: bool,
     /// Whether the allocator above has answered with a grant since it last did not recognise the pool.
     is_known: bool,
-    /// Earliest moment for the next ask, as the pool was told.
+    /// Earliest moment of the next ask, as the last answer said.
     not_before: Moment,
     /// End of the quarantine of the allocator above, as it said last.
     shut_until: Moment,
-    /// Since when the pool has been leaving, if it is.
+    /// When the pool began to leave, if it has.
     leaves_since: MaybeMoment,
     /// Round-trip time of an exchange with the allocator above.
     rtt: Duration,
     /// Term of the loan.
     term: Duration,
-    /// How long this pool and its sessions should hold permits in advance.
+    /// Time for which this pool and its sessions should hold permits in advance.
     horizon: Duration,
-    /// Whether the allocator above does not know the permits in hand and out, which stay good until the loan ends.
+    /// Whether the allocator above does not know the loan, which stays good until its end.
     is_unrecognised: bool,
-    /// Most permits that any session's first waiting call lacks since the last ask: see [`Pool::notes_large`].
+    /// Largest number of permits that a session's first waiting call lacks, since the last ask: see [`Pool::notes_large`].
     pub(super) lacks: Option<(Place, u64)>,
-    /// Loan of safe shares, once a session wanted one.
+    /// Safe shares lent to this pool; made when a session first wants one.
     safe_loan: Option<Box<SafeLoan>>,
-    /// Permits of each guaranteed group in the root that were lent in this session and not given back.
+    /// Permits of each guaranteed group that the root lent in this session and that were not given back.
     pub(super) taken: Vec<u64>,
 }
 
-/// What became of a grant from the allocator above.
+/// How a grant of the allocator above was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantOutcome {
-    /// The pool believed the grant.
+    /// The pool applied the grant.
     Believed,
-    /// The grant answers no open ask, cannot be true, or cannot be lent on, as a steady flow cannot.
+    /// The grant answers no open ask, is impossible, or is a steady flow, which cannot be lent on.
     Unfit,
 }
 
@@ -112,12 +112,12 @@ impl Borrower {
         self.safe_loan.get_or_insert_default()
     }
 
-    /// Returns the window by which the allocator above counts safe shares, as far as it has said.
+    /// Returns the window by which the allocator above counts safe shares, if it has said.
     pub(super) fn safe_span(&self) -> Option<Duration> {
         self.safe_loan.as_deref().and_then(SafeLoan::span)
     }
 
-    /// Hands out no more safe shares of what was lent.
+    /// Stops handing out safe shares from what was lent.
     fn forget_safe_loan(&mut self) {
         self.safe_loan.iter_mut().for_each(|loan| loan.forget());
     }
@@ -137,7 +137,7 @@ impl Borrower {
         low_span(rtt).max(self.term * RENEW_PERCENT / 100)
     }
 
-    /// Notes that `ask` is written at `now`.
+    /// Records that `ask` is written at `now`.
     fn asks(&mut self, now: Moment, ask: Ask) -> Ask {
         (self.asked, self.is_open) = (Some((now, ask)), true);
         ask
@@ -151,7 +151,7 @@ impl Borrower {
         self.asked.map_or(Moment::ORIGIN, |(at, _)| at)
     }
 
-    /// Counts from zero: the allocator above does not know the pool, and nothing of `loan` is out or in hand.
+    /// Starts counting from zero. The allocator above does not know the session, and nothing of `loan` is out or in hand.
     fn begins_anew(&mut self, loan: &mut Loan) {
         loan.reset();
         (self.is_unrecognised, self.is_open) = (false, false);
@@ -171,8 +171,8 @@ impl Pool {
         at
     }
 
-    /// Returns by when to answer an ask that is due `at`, as [`Pool::asks_above`] said last: a term after it became
-    /// due, or when the loan has to be renewed if that is sooner.
+    /// Returns when an ask that is due `at` ([`Pool::asks_above`]) should be answered at the latest: a term after it
+    /// became due, or when the loan must be renewed if that is sooner.
     pub fn late_above(&self, at: Moment, rtt: Duration) -> Moment {
         let (Some(loan), Some(borrower)) = (self.ledgers.loan(), &self.borrower) else {
             return Moment::NEVER;
@@ -199,7 +199,7 @@ impl Pool {
         let tells = loan.has_unreported() || loan.is_in_flight() || says_again;
         let renews = match (is_live, tells) {
             (true, _) => loan.end().before(margin).max(borrower.asked_at() + once),
-            // A term that ends with its window may be very short. The next report follows the last ask by a round trip at least.
+            // A term that ends with its window may be very short: wait for a round trip at least before reporting again.
             (false, true) => borrower.asked_at() + borrower.term.max(once),
             (false, false) => Moment::NEVER,
         };
@@ -214,15 +214,15 @@ impl Pool {
         if !is_low {
             return renews;
         }
-        // Permits spent since the last ask make room for more, where they were all there was: the wait that was told
-        // did not know of that.
+        // Permits spent since the last ask make room for more where they were all there was. The wait in the last
+        // answer did not know of them.
         let reports = loan.is_empty() && loan.has_unreported();
         let soonest = if reports { soonest.min(self.now.max(borrower.asked_at() + once)) } else { soonest };
         soonest.min(renews.max(self.now))
     }
 
-    /// Returns the distance to report, where an exchange with the allocator above takes `rtt`. A lease from there must
-    /// outlast exchanges with sessions below, too, and half of it is theirs.
+    /// Returns the round trip to report above, where an exchange takes `rtt`. The loan must outlast exchanges with
+    /// sessions below, too, and half of its term is theirs.
     pub fn distance_above(&mut self, rtt: Duration) -> Duration {
         rtt + 2 * self.sessions.distance()
     }
@@ -237,7 +237,7 @@ impl Pool {
         if borrower.is_unrecognised && loan.is_empty() {
             borrower.begins_anew(loan);
         }
-        // The want goes beyond `hold`: the allocator above knows how much that is by now.
+        // `want` may exceed `hold`: the allocator above knows how much that is by now.
         loan.shed(wishes.target.min(loan.hold()).saturating_sub(loan.out()));
         let want = wishes.target.saturating_sub(loan.free() + loan.out());
         let lacks = borrower.lacks().saturating_sub(loan.free());
@@ -253,7 +253,7 @@ impl Pool {
         Some(borrower.asks(self.now, ask))
     }
 
-    /// Takes `grant`, the answer of the allocator above to the last ask written, which was first sent at `first_sent`.
+    /// Applies `grant`, the answer of the allocator above to the last ask, which was first sent at `first_sent`.
     pub fn on_grant_above(&mut self, now: Moment, first_sent: Moment, grant: &Grant) -> GrantOutcome {
         self.advance(now);
         let (now, clocks, longest) = (self.now, self.plan.clocks, self.plan.term());
@@ -273,7 +273,7 @@ impl Pool {
             loan.wait_until(borrower.not_before);
             return GrantOutcome::Unfit;
         }
-        // A session that asks then finds the permits of the next exchange.
+        // A session that asks at `chance` finds the permits of the next exchange.
         let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after) + borrower.rtt;
         loan.came(Came {
             permits: grant.permits,
@@ -297,7 +297,7 @@ impl Pool {
         GrantOutcome::Believed
     }
 
-    /// Counts calls in flight if the allocator above does, as its grant says.
+    /// Counts calls in flight if the allocator above does, as its last grant says.
     fn count_in_flight(&mut self) {
         let longest = self.ledgers.longest();
         if longest.is_none() && self.longest.is_some() {
@@ -307,7 +307,7 @@ impl Pool {
         self.longest = longest;
     }
 
-    /// Takes a refusal: the allocator above lends nothing, and the loan goes on until its end.
+    /// Applies a refusal: the allocator above lends nothing, and the loan lasts until its end.
     pub fn on_refusal_above(&mut self, now: Moment, refusal: Refusal) {
         if is_heard(refusal.reason) {
             self.is_heard_above();
@@ -321,14 +321,14 @@ impl Pool {
         self.pause_above(now, refusal.retry_after.clamp(DISPUTE_PAUSE, REFUSAL_MAX), refusal.reason.stops());
     }
 
-    /// Takes an error: the allocator above has no such limit, or no room for this pool. So nothing that the pool gives
-    /// back is missed there.
+    /// Applies an error: the allocator above has no such limit, or no room for the pool. So it misses nothing that the
+    /// pool gives back.
     pub fn on_rejection_above(&mut self, now: Moment) {
         self.is_heard_above();
         self.pause_above(now, REJECTION_PAUSE, false);
     }
 
-    /// Notes that the allocator above has heard the last report, and lends nothing.
+    /// Notes that the allocator above has read the last report and lends nothing.
     fn is_heard_above(&mut self) {
         if let (Some(loan), Some(borrower)) = (self.ledgers.loan_mut(), &self.borrower)
             && let Some((_, ask)) = borrower.asked.filter(|_| borrower.is_open)
@@ -337,15 +337,15 @@ impl Pool {
         }
     }
 
-    /// Notes that no answer came. The ask may have been granted all the same; the next one says that this grant is not held.
+    /// Notes that no answer came. The ask may still have been granted; the next ask does not claim that grant as held.
     pub fn on_failure_above(&mut self) {
         if let Some(borrower) = &mut self.borrower {
             (borrower.is_open, borrower.has_failed) = (false, true);
         }
     }
 
-    /// Notes that the allocator above does not know the pool. The loan goes on until its end, and then the pool counts
-    /// from zero. The first time there is no pause, for an allocator forgets a pool that was silent for long.
+    /// Notes that the allocator above does not know the session. The loan lasts until its end, and then the pool counts
+    /// from zero. The first time there is no pause: an allocator forgets a session that was silent for long.
     pub fn on_unrecognised_above(&mut self, now: Moment) {
         let mut pause = DISPUTE_PAUSE;
         if let Some(borrower) = &mut self.borrower {
@@ -358,15 +358,14 @@ impl Pool {
         self.pause_above(now, pause, false);
     }
 
-    /// Lends no more of the loan: the clock may have stood still, and then the loan ends later here than the allocator
-    /// above takes it to.
+    /// Stops lending from the loan: if the clock stood still, the loan ends later here than for the allocator above.
     pub fn hold_back_above(&mut self, now: Moment) {
         self.advance(now);
         self.ledgers.loan_mut().into_iter().for_each(Loan::hold_back);
         self.borrower.iter_mut().for_each(|borrower| borrower.forget_safe_loan());
     }
 
-    /// Whether there is nothing to say to the allocator above, and no answer to come.
+    /// Whether the pool has nothing to tell the allocator above, and expects no answer.
     pub fn rests_above(&self) -> bool {
         let says = |loan: &Loan| loan.has_untold() || loan.has_returned() || loan.is_in_flight();
         let has_said_all = self.ledgers.loan().is_none_or(|loan| loan.is_empty() && !says(loan));
@@ -381,13 +380,13 @@ impl Pool {
             .then(|| Refusal { reason: RefusalReason::Quarantine, retry_after: shut_until.since(self.now) })
     }
 
-    /// Whether the allocator above lent all that was asked for last, and so is likely to again.
+    /// Whether the allocator above met the last ask in full, and so will probably do so again.
     pub(super) fn is_being_lent(&self) -> bool {
         self.ledgers.loan().is_some_and(Loan::is_ample)
     }
 
-    /// Whether the permits left are all that can be had for now. They are not while none is in hand and the allocator
-    /// above may have some: it was asked, and has not said that there are none.
+    /// Whether the permits left are all that can be had now. Not so while none is in hand and the allocator above may
+    /// have some: it is asked, and has not said that there are none.
     pub fn knows_left(&self) -> bool {
         let (Some(loan), Some(borrower)) = (self.ledgers.loan(), &self.borrower) else { return true };
         self.left() > 0 || borrower.has_failed || loan.is_told_to_wait()
@@ -410,8 +409,8 @@ impl Pool {
     }
 }
 
-/// Whether the allocator above knows, or has no use for, the report of an ask that was refused for `reason`. An
-/// allocator that stops does not read an ask, and neither does a root that others change meanwhile.
+/// Whether the allocator above has read, or has no use for, the report of an ask refused for `reason`. An allocator
+/// that stops does not read an ask, and neither does a root that others change meanwhile.
 fn is_heard(reason: RefusalReason) -> bool {
     match reason {
         RefusalReason::Paused | RefusalReason::Blocked | RefusalReason::Quarantine => true,
@@ -426,23 +425,23 @@ pub(super) struct Wishes {
     waiting: u64,
     /// Permits in hand below which the pool asks.
     pub(super) low: u64,
-    /// Permits that the pool wants in all, in hand and lent on.
+    /// Permits that the pool wants, in hand and lent on together.
     pub(super) target: u64,
 }
 
 impl Wishes {
-    /// Returns the wishes of sessions that claim `sums`, while `out` permits are lent to them.
+    /// Returns the wishes of sessions with these `sums`, while `out` permits are lent to them.
     pub(super) fn of(sums: Sums, out: u64, rtt: Duration) -> Self {
         let Sums { demand_milli, wanted, waiting, .. } = sums;
         let demand_milli = demand_milli.min(PERMITS_MAX);
-        // Sessions renew all the time, and some permits must be here for them.
+        // Sessions renew all the time, so some permits must be in hand.
         let low = need(demand_milli, low_span(rtt)).max(u64::from(wanted > out));
         let target = wanted.max(out).saturating_add(low.saturating_mul(2)).min(PERMITS_MAX);
         Wishes { demand_milli, waiting, low, target }
     }
 }
 
-/// Returns how long the permits in hand must last, or more are asked for.
+/// Returns how long the permits in hand must last; with less, the pool asks for more.
 fn low_span(rtt: Duration) -> Duration {
     rtt * LOW_WATER_RTTS + GUARD
 }

@@ -1,5 +1,5 @@
-//! Calls that one session may have in flight, as far as its pool knows: those that it reported last, and orphaned calls
-//! of leases that ended without a report. Sessions keep one [`SessionCalls`]; it knows neither rules nor other sessions.
+//! Calls that one session may have in flight, as far as its pool knows: those it last reported, and orphaned calls of
+//! leases that ended without a report. Each session keeps one [`SessionCalls`]; it knows neither rules nor other sessions.
 
 use super::orphaned_calls::OrphanedCalls;
 use super::rare::Usual;
@@ -13,12 +13,12 @@ use std::time::Duration;
 /// Permits of one session that count as in flight.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionCalls {
-    /// Permits in flight by the last report, spent or in use without a lease. They count for as long as the session
-    /// goes on to report them, and are orphaned if its lease ends without a report.
+    /// Permits in flight by the last report, spent or in use without a lease. They count while the session keeps
+    /// reporting them, and are orphaned if its lease ends without a report.
     running: u64,
     /// Permits of leases that ended without a report, or spent by a session that does not report which calls have ended.
     orphaned: OrphanedCalls,
-    /// Whether some orphaned calls are not in what the session reports as in flight.
+    /// Whether some orphaned calls are missing from what the session reports as in flight.
     unsaid: bool,
     /// Total of permits spent on calls whose end the session will never report.
     unguarded: u64,
@@ -26,7 +26,7 @@ pub(super) struct SessionCalls {
     pub(super) busy: u64,
 }
 
-/// A [`SessionCalls`] as it is written down.
+/// [`SessionCalls`] as they are written down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SavedCalls {
@@ -44,7 +44,7 @@ impl Usual for SessionCalls {
 }
 
 impl SessionCalls {
-    /// Carries all parts.
+    /// Carries every field.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.number(&mut self.running);
         self.orphaned.carry(carrier);
@@ -66,7 +66,7 @@ impl SessionCalls {
         (!is_nothing).then_some(saved)
     }
 
-    /// Restores calls that were written down; `None` if no calls can have been so.
+    /// Restores `saved` calls; `None` if they are impossible.
     pub(super) fn restore(saved: &SavedCalls, since: Since) -> Option<Self> {
         let SavedCalls { running, unsaid, unguarded, busy, .. } = *saved;
         let orphaned = OrphanedCalls::restore(&saved.orphaned, since)?;
@@ -75,17 +75,17 @@ impl SessionCalls {
         is_sane.then_some(SessionCalls { running, orphaned, unsaid, unguarded, busy })
     }
 
-    /// Returns the calls of a session that will never report: `running` as long as its lease lasts, and some that are orphaned.
+    /// Returns the calls of a session that never reports: `running` ones until its lease ends, and `orphaned` ones.
     pub(super) fn silent(running: u64, orphaned: OrphanedCalls) -> Self {
         SessionCalls { running, orphaned, ..SessionCalls::default() }
     }
 
-    /// Returns the calls of leases that ended.
+    /// Returns the orphaned calls.
     pub(super) fn orphaned(&self) -> &OrphanedCalls {
         &self.orphaned
     }
 
-    /// Returns the permits that are charged beside those that are outstanding.
+    /// Returns the permits charged beside the outstanding ones.
     pub(super) fn charged(&self) -> u64 {
         self.running + self.orphaned.permits()
     }
@@ -100,7 +100,7 @@ impl SessionCalls {
         self.running > 0
     }
 
-    /// Whether the calls are no different from those of a session that never reported any.
+    /// Whether the calls cannot be told from those of a session that never reported any.
     pub(super) fn are_blank(&self) -> bool {
         self.charged() == 0 && self.unguarded == 0 && self.busy == 0
     }
@@ -110,20 +110,20 @@ impl SessionCalls {
         self.orphaned.next_expiry()
     }
 
-    /// Orphans what was running and the `burned` permits of a lease that ended at `end` without a report. All of it may
-    /// be in flight for the `longest` time that a call takes.
+    /// Orphans the running calls and the `burned` permits of a lease that ended at `end` without a report. All of them
+    /// may be in flight for the `longest` time that a call takes.
     pub(super) fn end(&mut self, burned: u64, end: Moment, longest: Duration) {
         self.orphaned.add(burned + self.running, end, longest);
         (self.running, self.busy) = (0, 0);
     }
 
-    /// Orphans what was running of a session that begins anew at `now` and will not report those calls any more.
+    /// Orphans the running calls of a session that starts over at `now` and no longer reports them.
     pub(super) fn orphan_running(&mut self, now: Moment, longest: Duration) {
         self.orphaned.add(self.running, now, longest);
         (self.running, self.unguarded, self.unsaid) = (0, 0, self.orphaned.permits() > 0);
     }
 
-    /// Drops all calls, for nothing counts them any more.
+    /// Drops all calls, because no rule counts them any more.
     pub(super) fn forget(&mut self) {
         *self = SessionCalls::default();
     }
@@ -133,12 +133,12 @@ impl SessionCalls {
         self.orphaned.expire(now);
     }
 
-    /// Takes the report of `ask`, which was settled as `settlement` at `now`. Of the permits that were charged to the
+    /// Applies the report of `ask`, which was settled as `settlement` at `now`. Of the permits that were charged to the
     /// session, at most `room` can be in flight. Permits that are spent and not reported as ended expire within `longest`.
     ///
     /// Permits that were in use when the ask was written and are not kept run for as long as the session says so.
     /// Permits that were in hand then may have been spent before their lease ended, so as many stay orphaned. No other
-    /// orphaned permit does: the session reports of all that it spent whether it is running.
+    /// orphaned permits stay: the session reports whether what it spent is still running.
     pub(super) fn report(
         &mut self,
         ask: &Ask,
@@ -152,7 +152,7 @@ impl SessionCalls {
         let lapsed = (ask.busy - self.busy).min(unkept);
         match ask.running {
             Some(running) => {
-                // Calls that the session could not report then are not in this report, which does not bound them.
+                // This report leaves out calls that the session could not report then, so it does not bound them.
                 if !self.unsaid {
                     self.orphaned.cut_to(unkept - lapsed);
                 }

@@ -1,5 +1,5 @@
-//! Changes and top-ups of a pool's limit, real or tried on a copy, while leases are out. Limits call this. It takes
-//! back no lease: permits that are out stay charged to every rule that there is then, until they end.
+//! Changes and top-ups of a pool's limit, real or tried on a copy, while leases are out. Limits call this. It takes no
+//! lease back: outstanding permits stay charged to every rule of the new plan until they end.
 
 use super::groups::Groups;
 use super::rare::Rare;
@@ -9,9 +9,9 @@ use lessor_protocol::{Moment, PERMITS_MAX};
 use std::sync::Arc;
 
 impl Pool {
-    /// Creates the pool of a limit that went by other rules until `changed`, whose books the rules of `plan` cannot
-    /// carry on. It waits as a pool of [`Pool::after_loss`] does. If it counts calls in flight, it also waits until
-    /// `calls_end`, when the calls that began under the other rules have ended.
+    /// Creates the pool of a limit that had other rules until `changed`, whose books `plan` cannot carry on. It waits
+    /// like a pool of [`Pool::after_loss`]. If it counts calls in flight, it also waits until `calls_end`, when calls
+    /// that began under the other rules have ended.
     pub fn after_others(
         plan: Arc<Plan>,
         changed: Moment,
@@ -26,12 +26,12 @@ impl Pool {
         pool
     }
 
-    /// Goes on by `plan` from `now` on. Each rule takes over the balance of the first one of its kind and period, as
-    /// `carry_over` says. A rule that finds none is new, and all permits that are out are charged to it.
+    /// Switches to `plan` at `now`. Each rule takes over the balance of the first old rule of its kind and period, as
+    /// `carry_over` says. A rule that finds none is new, and all outstanding permits are charged to it.
     ///
     /// A window that overlaps the change, or begins before the leases that were out then have ended, may hold up to the
-    /// larger of both limits. Every later window holds the new limit. A rule that is new or reset promises something
-    /// only of windows that begin at the change or later: it knows nothing of what was spent before.
+    /// larger of both limits. Every later window holds the new limit. A rule that is new or reset covers only windows
+    /// that begin at the change or later: it knows nothing of what was spent before.
     pub fn change(&mut self, plan: Arc<Plan>, carry_over: CarryOver, now: Moment) {
         self.advance(now);
         let until = self.sessions.last_expiry().unwrap_or(self.now);
@@ -63,7 +63,8 @@ impl Pool {
         self.audit();
     }
 
-    /// Begins with no more than `unused` has, a pool of the same limit that went through all its changes and lent nothing.
+    /// Lowers the balance of this new pool to that of `unused`, a pool of the same limit that went through its changes
+    /// and lent nothing.
     pub fn begin_as(&mut self, unused: &mut Pool, now: Moment) {
         unused.advance(now);
         self.advance(now);
@@ -72,12 +73,12 @@ impl Pool {
         self.audit();
     }
 
-    /// Lets `permits` more be lent once, beyond what the rules say. In a window they last for as long as a spend of now
-    /// counts, in a bucket until they are spent. In a steady flow they fill its bucket, as far as there is room.
+    /// Allows `permits` more to be lent once, beyond what the rules say. In a window they last for as long as a spend
+    /// made now counts, in a bucket until they are spent. In a steady flow they fill its bucket, as far as there is room.
     pub fn top_up(&mut self, permits: u64, now: Moment) {
         self.advance(now);
         if self.now < self.quarantine_until && self.plan.opens_windows() {
-            // The top-up may be meant for a window that these books do not know, and not for the next one.
+            // The top-up may be meant for a window that these books do not know, rather than for the next one.
             return;
         }
         self.ledgers.top_up(permits);
@@ -88,7 +89,7 @@ impl Pool {
         self.audit();
     }
 
-    /// Returns the most permits that a top-up at `now` may have: with more, some rule would hold more than [`PERMITS_MAX`].
+    /// Returns the most permits that a top-up at `now` may have: no rule can hold more than [`PERMITS_MAX`].
     pub fn top_up_max(&mut self, now: Moment) -> u64 {
         self.advance(now);
         PERMITS_MAX.saturating_sub(self.ledgers.most())

@@ -1,9 +1,9 @@
-//! What a store knows of a pool, and what the pool may lend by that. A [`Checkpoint`] is the pool as if one session held all
-//! permits that are out, and a few more, up to a *high-water mark*. While a checkpoint is durable, the pool lends up to its
-//! mark without another write. An allocator that finds only the checkpoint takes all those permits for spent at their end.
+//! Checkpoints of a pool in a store, and how much the pool may lend by them. A [`Checkpoint`] is the pool as if one session
+//! held all outstanding permits and a few more, up to a *high-water mark*. While a checkpoint is durable, the pool lends up to
+//! its mark without another write. An allocator that finds only the checkpoint counts all those permits as spent at their end.
 //!
-//! Why it holds: the pool of a checkpoint is one that might have been, with one session in the place of all. Each
-//! permit lent since was lent below its mark, and is spent by the end that the checkpoint states.
+//! Why it holds: the pool of a checkpoint is one that might have existed, with one session in place of all. Each permit
+//! lent since was lent below the mark, and is spent by the end that the checkpoint states.
 
 use super::calls::SessionCalls;
 use super::family::Place;
@@ -27,8 +27,8 @@ use std::time::Duration;
 /// beside leases.
 pub const CHECKPOINT_LASTS: Duration = Duration::from_millis(250);
 
-/// Part of what is left, one in eight, by which the high-water mark is above what is out at most. Where fewer than
-/// eight permits are left, each answer that lends waits for the disk.
+/// Part of what is left, one in eight, by which the high-water mark may exceed what is out. If fewer than eight permits
+/// are left, each answer that lends waits for the disk.
 const AHEAD_PART: u64 = 8;
 
 /// Session that holds all that an earlier process lent. No other session has this id.
@@ -40,15 +40,15 @@ const EARLIER: SessionId = SessionId(u64::MAX);
 pub struct Checkpoint {
     /// When the checkpoint was written.
     written: At,
-    /// Permits that are out, or may be lent until there is another checkpoint.
+    /// Outstanding permits, and those that may be lent before the next checkpoint.
     out: u64,
-    /// When the last of those can have been spent. Until then nodes go by the deadline that they were told, also of an
-    /// empty lease.
+    /// Latest instant at which one of them can be spent. Until then nodes go by deadlines that they were told, even of
+    /// an empty lease.
     until: At,
     /// Nothing is granted before this.
     #[serde(rename = "opens")]
     quarantine_until: At,
-    /// In-flight permits of an earlier process, whose sessions never report: when they expire, soonest first, and how many.
+    /// In-flight permits of an earlier process, whose sessions never report: expiry and number, soonest first.
     #[serde(default, rename = "landings", skip_serializing_if = "Vec::is_empty")]
     orphaned: Vec<(At, u64)>,
     /// The books of its rules, in their order.
@@ -57,7 +57,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Returns the calls in flight; `None` if they are impossible. Rules that count calls agree on them, or the books
+    /// Returns the calls in flight; `None` if they are impossible. All rules that count calls must agree, or the books
     /// are not restored.
     fn calls(&self, since: Since) -> Option<SessionCalls> {
         let permits = self.rules.iter().find_map(Saved::in_flight).unwrap_or(0);
@@ -76,14 +76,14 @@ pub struct HighWater {
     /// Pool and number of the checkpoint.
     pool: u64,
     number: u64,
-    /// Total of permits that the pool may ever have granted.
+    /// Total that the pool may ever have granted.
     granted: u64,
-    /// Latest end of their leases.
+    /// Latest end of the leases that hold these permits.
     until: Moment,
 }
 
 impl HighWater {
-    /// Returns the mark of `other`, lowered to what both marks allow.
+    /// Returns what both marks allow, as a mark of the pool and checkpoint of `other`.
     fn within(self, other: HighWater) -> HighWater {
         HighWater { granted: self.granted.min(other.granted), until: self.until.min(other.until), ..other }
     }
@@ -94,18 +94,17 @@ impl HighWater {
 pub(super) struct Checkpoints {
     /// The latest end of any lease that was granted, also of one that holds nothing.
     latest_end: Moment,
-    /// Until then nodes may go by deadlines that an earlier process told them.
+    /// End of deadlines that an earlier process told nodes.
     earlier: Moment,
     made: Rare<Made>,
 }
 
-/// What is known once a checkpoint was made. Without a store none is.
+/// State once a checkpoint was made; without a store none is.
 #[derive(Clone, Copy, Debug)]
 struct Made {
-    /// Number of the newest checkpoint, raised by one when the checkpoints that there are become unusable.
+    /// Number of the newest checkpoint. It also rises when all checkpoints become unusable.
     number: u64,
-    /// What the pool may lend by the newest durable checkpoint and by all that have been made since: any of those may
-    /// be the one that is found.
+    /// What the pool may lend by the newest durable checkpoint and all made since: a crash may leave any of them.
     high_water: Option<HighWater>,
     /// When the newest checkpoint was made, how much had been granted by then, and how much more it allows.
     last: (Moment, u64, u64),
@@ -119,7 +118,7 @@ impl Usual for Made {
 }
 
 impl Made {
-    /// Carries all parts.
+    /// Carries every field.
     fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.number(&mut self.number);
         carrier.moment(&mut self.last.0);
@@ -141,7 +140,7 @@ impl Made {
 }
 
 impl Checkpoints {
-    /// Carries all parts.
+    /// Carries every field.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.moment(&mut self.latest_end);
         carrier.moment(&mut self.earlier);
@@ -153,25 +152,24 @@ impl Checkpoints {
         self.latest_end = self.latest_end.max(end);
     }
 
-    /// Returns until when nodes may go by deadlines that an earlier process told them.
+    /// Returns the end of deadlines that an earlier process told nodes.
     pub(super) fn earlier(&self) -> Moment {
         self.earlier
     }
 
-    /// Goes on from a pool whose nodes may go by deadlines of an earlier process until `earlier`.
+    /// Takes over the end of earlier deadlines from the pool that this one continues.
     pub(super) fn goes_on(&mut self, earlier: Moment) {
         self.earlier = earlier;
     }
 
-    /// Goes on as the pool with the number `pool`, by a checkpoint that allows `granted` permits in all, in leases
-    /// until `until`.
+    /// Resumes the pool numbered `pool` from a checkpoint that allows `granted` permits in all, in leases that end by `until`.
     fn resume(&mut self, pool: u64, granted: u64, until: Moment) {
         self.latest_end = until;
         let high_water = Some(HighWater { pool, number: 1, granted, until });
         self.made = Made { number: 1, high_water, ..*Made::USUAL }.into();
     }
 
-    /// Forgets all checkpoints, because the rules are others: nothing may be lent by those that there are.
+    /// Makes all checkpoints unusable, because the rules have changed.
     pub(super) fn forget(&mut self) {
         self.made.number += 1;
         self.made.high_water = None;
@@ -179,12 +177,12 @@ impl Checkpoints {
 }
 
 impl Plan {
-    /// Whether a pool of this plan has checkpoints. One that leases from another allocator has none.
+    /// Whether a pool of this plan has checkpoints. A pool that leases from another allocator has none.
     pub fn has_checkpoints(&self) -> bool {
         !self.is_borrowed
     }
 
-    /// Whether the first grant opens a window. Then nothing is written down as lent before it is.
+    /// Whether the first grant opens a window. Then no grant is written down before it is made.
     pub(super) fn opens_windows(&self) -> bool {
         let opens = |windows| matches!(windows, Windows::FirstUse { .. });
         self.rules.iter().any(|rule| matches!(rule, Rule::FixedWindow(rule) if opens(rule.windows())))
@@ -192,8 +190,8 @@ impl Plan {
 }
 
 impl Pool {
-    /// Makes a checkpoint at `now` that should last for about `span`, and the mark up to which the pool may lend as
-    /// soon as it is durable. `None` where books are not kept, see [`Plan::has_checkpoints`].
+    /// Makes a checkpoint at `now` that should last for about `span`, and the mark that applies once it is durable.
+    /// `None` where books are not kept, see [`Plan::has_checkpoints`].
     pub fn checkpoint(&mut self, now: Moment, span: Duration) -> Option<(Checkpoint, HighWater)> {
         if !self.plan.has_checkpoints() {
             return None;
@@ -225,15 +223,15 @@ impl Pool {
         Some((checkpoint, mark))
     }
 
-    /// Notes that the checkpoint that came with `mark` is durable. A mark of an older one, or of another pool, changes nothing.
+    /// Applies `mark`, whose checkpoint is durable now. A mark of an older checkpoint, or of another pool, changes nothing.
     pub fn raise_high_water(&mut self, mark: HighWater) {
         if (mark.pool, mark.number) == (self.number, self.checkpoints.made.number) {
             self.checkpoints.made.high_water = Some(mark);
         }
     }
 
-    /// Whether all that was answered is below the mark of the newest durable checkpoint. If not, no answer may leave
-    /// before there is another checkpoint.
+    /// Whether all grants are within the mark of the newest durable checkpoint. If not, no answer may leave before
+    /// another checkpoint is durable.
     pub fn is_covered(&self) -> bool {
         if !self.plan.has_checkpoints() {
             return true;
@@ -244,7 +242,7 @@ impl Pool {
         }
     }
 
-    /// Whether an answer of now may leave at once.
+    /// Whether an answer made now may leave at once.
     pub fn may_be_known(&self) -> bool {
         self.is_covered()
     }
@@ -264,14 +262,13 @@ impl Pool {
             || (ahead > 0 && self.checkpoints.latest_end + self.checkpoints.made.span / 2 > mark.until)
     }
 
-    /// Whether there is a checkpoint of the pool, durable or about to be.
+    /// Whether the pool has a checkpoint, durable or about to be.
     pub fn has_checkpoint(&self) -> bool {
         self.checkpoints.made.number > 0
     }
 
-    /// Returns the pool of `checkpoint`, as it stands at `now`; `None` if no pool by this plan can have been so.
-    /// Permits that were out, or may have been lent up to the high-water mark, are taken for spent at the latest
-    /// instant at which they can have been.
+    /// Returns the pool of `checkpoint` as it stands at `now`; `None` if no pool of this plan can have had it. Permits
+    /// that were out, or may have been lent up to the high-water mark, count as spent at the latest possible instant.
     pub fn from_checkpoint(plan: Arc<Plan>, checkpoint: &Checkpoint, gap: Gap, now: Moment) -> Option<Pool> {
         let since = Since { gap, written: checkpoint.written, now, clocks: plan.clocks };
         let (out, until) = (checkpoint.out, since.moment(checkpoint.until));
@@ -279,7 +276,7 @@ impl Pool {
             return None;
         }
         let quarantine_until = since.moment(checkpoint.quarantine_until);
-        // A pool in quarantine has lent nothing, but nodes may still go by a flow of other rules.
+        // A pool in quarantine has lent nothing, but nodes may still go by the flow of earlier rules.
         let end = until.max(quarantine_until);
         let mut earlier = Session::new(Share::EVEN, Moment::ORIGIN);
         (earlier.outstanding, earlier.end) = (out, end);
@@ -314,7 +311,7 @@ impl Pool {
         Some(pool)
     }
 
-    /// Returns the orphaned calls of an earlier process: when they expire, and how many permits.
+    /// Returns expiry and number of the orphaned calls of an earlier process.
     fn orphaned_earlier(&self) -> Vec<(At, u64)> {
         let earlier = self.sessions.get(Place::own(EARLIER)).into_iter();
         earlier
@@ -323,25 +320,24 @@ impl Pool {
             .collect()
     }
 
-    /// Creates a session that is not known here, and that may go by a deadline that an earlier process told it.
+    /// Creates a session that is not known here and may go by a deadline that an earlier process told it.
     pub(super) fn newcomer(&self, share: Share) -> Session {
         let mut session = Session::new(share, self.now);
         session.end = self.now.max(self.checkpoints.earlier);
-        // Where the pool leases, the wants of new sessions count, too: it must report them above before there is
-        // anything to lend.
+        // A pool that leases must report the wants of new sessions before it has anything to lend them.
         session.is_unproven &= !self.plan.is_borrowed;
         session
     }
 
-    /// Estimates the permits to be lent within `span`, if lending goes on as since the last checkpoint. It is at most a
-    /// part of what is left, because a crash burns them.
+    /// Estimates the permits to lend within `span` at the rate since the last checkpoint. Only a part of what is left,
+    /// because a crash burns them.
     fn to_be_lent(&self, span: Duration) -> u64 {
         if self.now < self.quarantine_until || self.sessions.live() == 0 || self.plan.opens_windows() {
             return 0;
         }
         let (at, granted, ahead) = self.checkpoints.made.last;
         let lent = u128::from(self.books.granted.saturating_sub(granted));
-        // A burst is no rate: it counts as spread over `span` at least.
+        // A burst is not a rate: it is averaged over `span` at least.
         let over = self.now.since(at).max(span).as_nanos().max(1);
         let lent = u64::try_from(lent * span.as_nanos() / over).unwrap_or(u64::MAX);
         lent.max(ahead / 2).min(self.left() / AHEAD_PART)

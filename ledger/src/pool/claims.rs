@@ -1,4 +1,4 @@
-//! Claims of sessions on a pool: what each needs and holds, how much it counts, and which of them share.
+//! Claims of sessions on a pool: what each needs, holds and weighs, and which of them share.
 //! [`super::sessions::Sessions`] keeps all claims as sums; lending sizes a grant by them.
 
 use super::Pool;
@@ -15,41 +15,42 @@ use std::time::Duration;
 /// Permits that a session may want beyond what demand and queue explain: a first lease, and a spare permit.
 const UNEXPLAINED: u64 = 8;
 
-/// Polls for which the permits that a session holds should last when permits are scarce.
+/// Number of polls for which a session's permits should last when permits are scarce.
 const BARE_POLLS: u32 = 8;
 
 /// Asks of a node in a term when permits are scarce. More polls find permits sooner, fewer cost less. All nodes ask
-/// equally often, so that shares do not depend on who asks more.
+/// equally often, so that shares do not depend on the number of asks.
 const POLLS_PER_TERM: u32 = 4;
 
 /// Shortest time between two asks when permits are scarce.
 pub(super) const POLL_MIN: Duration = Duration::from_millis(10);
 
-/// Polls after its ask, beside a round trip, for which permits that are owed to a session are kept. By then the session
+/// Number of polls, plus a round trip, for which permits owed to a session are kept after its ask. By then the session
 /// has asked again, has enough, or is gone. A longer time would leave nothing to lend to other sessions.
 const KEPT_POLLS: u32 = 6;
 
-/// Terms after its last ask for which a session shares. A session that holds or wants permits asks at least once a term.
+/// Number of terms for which a session shares after its last ask. A session that holds or wants permits asks at least
+/// once a term.
 const ACTIVE_TERMS: u32 = 3;
 
-/// How long after its last ask a session still claims something.
+/// How a session's claim shrinks with the time since its last ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ages {
     /// Length of a lease that nothing clips.
     term: Duration,
 }
 
-/// How long ago a session asked, as far as that changes what it claims.
+/// How long ago a session asked, as far as its claim depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Age {
-    /// The session asks now: its own ask sizes it, and it is none of the others.
+    /// The session asks now: it is sized by that ask and is not one of the others.
     Asking,
-    /// The session shares, and permits that are owed to it are kept.
+    /// The session shares, and permits owed to it are kept.
     #[default]
     Fresh,
     /// The session shares, and nothing is kept for it.
     Silent,
-    /// The session does not share any more.
+    /// The session no longer shares.
     Gone,
 }
 
@@ -69,7 +70,7 @@ impl Ages {
         self.term * ACTIVE_TERMS
     }
 
-    /// Returns how long permits that are owed to a session are kept, beside a round trip.
+    /// Returns how long permits owed to a session are kept, not counting its round trip.
     fn kept(&self) -> Duration {
         KEPT_POLLS * poll(self.term)
     }
@@ -85,13 +86,13 @@ impl Ages {
         }
     }
 
-    /// Returns the claim of `session` as one of the others, if it has any.
+    /// Returns the claim of `session` while another one asks, if it has any.
     pub(super) fn claim(&self, session: &Session) -> Option<Claim> {
         if !session.shares() {
             return None;
         }
         let claim = self.claim_to(session.demand_milli, session.waiting);
-        // The session has spent since its ask: half of what it spends in the time until a session that found too few asks again.
+        // The session has spent since its last ask: on average half of what it spends in a poll.
         let holds = match session.outstanding {
             0 => 0,
             out => out.saturating_sub(need(session.demand_milli, poll(self.term) / 2)),
@@ -105,7 +106,7 @@ impl Ages {
         (session.shares() && session.wanted > 0).then(|| of_all(*session.share, session.wanted))
     }
 
-    /// Returns the claim of a session that holds nothing, with this demand, and a queue on top.
+    /// Returns the claim of a session that holds nothing and has this demand and queue.
     fn claim_to(&self, demand_milli: u64, queue: u64) -> Claim {
         Claim {
             mean: mean(demand_milli, self.term).saturating_add(u128::from(queue) * PERMIT),
@@ -128,7 +129,7 @@ pub(super) fn of_all(share: Share, wanted: u64) -> Claim {
 }
 
 impl Session {
-    /// Whether the session shares with one that asks. A session that has never reported what became of a grant keeps
+    /// Whether the session shares with one that asks. A session that has not yet accounted for its first grant keeps
     /// nothing from others.
     pub(super) fn shares(&self) -> bool {
         matches!(self.age, Age::Fresh | Age::Silent) && !self.is_unproven
@@ -146,15 +147,15 @@ impl Pool {
         self.sessions.ages().active()
     }
 
-    /// Returns what the session `id` wants and claims by `ask`, and when it was last lent something.
+    /// Builds the [`Asker`] for `ask` of the session `id`.
     pub(super) fn asker(&self, id: Place, ask: &Ask) -> Asker {
         let session = &self.sessions[id];
         let kept = session.outstanding;
-        // A want that demand and queue do not explain is a need all the same: no session gets more by saying less.
+        // A want that demand and queue do not explain is still a need: no session gets more by saying less.
         let explained =
             need(ask.demand_milli, session.term).saturating_add(ask.waiting).saturating_add(UNEXPLAINED);
         let unexplained = ask.want.saturating_add(kept).saturating_sub(explained);
-        // Permits in hand do not count where callers wait in spite of them.
+        // Permits in hand do not count if callers wait in spite of them.
         let holds = if ask.waiting > 0 { 0 } else { kept };
         let queue = ask.waiting.saturating_add(unexplained);
         let claim = self.sessions.ages().claim_to(ask.demand_milli, queue);
@@ -165,11 +166,11 @@ impl Pool {
         }
     }
 
-    /// Returns the claims that a session with `share` shares with, the supply that is shared, and the permits that are
-    /// owed to the session in any case.
+    /// Returns the claims that a session with `share` shares with, the supply to share, and the permits owed to the
+    /// session in any case.
     pub(super) fn peers(&self, share: Share, supply: Supply) -> (Peers<'_, Place>, Supply, u64) {
         let claims = self.sessions.claims();
-        // Guaranteed permits are there also while the rest is lent at a pace.
+        // Guaranteed permits can be lent even while the rest is lent at a pace.
         let is_all_for_all = self.groups.is_usual();
         let (kept, owed) = if is_all_for_all { (0, 0) } else { self.guaranteed_to(share, self.left()) };
         let supply = supply.less(kept);

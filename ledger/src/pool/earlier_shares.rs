@@ -1,5 +1,5 @@
-//! Safe shares that no pool knows, but with which nodes may go on: the nodes were told of them under other rules of the
-//! limit, or by an earlier life of the allocator. A new pool keeps back what they allow until they are over.
+//! Safe shares that no pool knows. Nodes were told of them under other rules of the limit, or by an earlier life of the
+//! allocator, and may still use them. A new pool keeps back what they allow until they are over.
 
 use super::safe_shares::{Taken, counts_for, counts_longer, safe_span};
 use super::{Plan, Pool};
@@ -8,7 +8,7 @@ use lessor_protocol::{ClockBounds, Moment, SafeShare};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Upper bound of the safe shares that nodes may go on with.
+/// Upper bound of the safe shares that nodes may still use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EarlierShares {
     permits: u64,
@@ -27,7 +27,7 @@ pub struct SavedShares {
 }
 
 impl EarlierShares {
-    /// Returns the safe shares that pools by `plan` may have told nodes of until `now`. `None` if the plan has none, or
+    /// Returns the safe shares that pools of `plan` may have told nodes of until `now`. `None` if the plan has none, or
     /// if the allocator above keeps them back.
     pub fn of(plan: &Plan, now: Moment) -> Option<Self> {
         let safe = plan.sharing.safe.filter(|_| !plan.is_borrowed)?;
@@ -36,8 +36,8 @@ impl EarlierShares {
         Some(EarlierShares { permits: plan.sharing.reserve, holders: safe.nodes, span, over })
     }
 
-    /// Returns the larger of both. They are never out together in full: a share that is told anew has to fit into
-    /// permits that no session has.
+    /// Combines both by their maximum. They are never out together in full: a new share has to fit into permits that no
+    /// session has.
     pub fn and(self, other: Self) -> Self {
         EarlierShares {
             permits: self.permits.max(other.permits),
@@ -47,7 +47,7 @@ impl EarlierShares {
         }
     }
 
-    /// Whether any node may still go on with these shares.
+    /// Whether any node may still use these shares.
     pub fn are_out(&self, now: Moment) -> bool {
         now < self.over
     }
@@ -68,14 +68,14 @@ impl SavedShares {
     }
 }
 
-/// Returns when shares that were told `until` a moment, and last for `lasts`, have left windows of `span`.
+/// Returns when shares that last for `lasts`, and were told no later than `until`, have left windows of `span`.
 fn over(until: Moment, lasts: Duration, span: Duration, clocks: ClockBounds) -> Moment {
     clocks.grantor_end(until, lasts) + clocks.stretched(span)
 }
 
 impl Pool {
-    /// Keeps back permits for `shares`, with which nodes may go on, and of which these books know nothing. Where the
-    /// reserve covers them in any case, there is nothing to do.
+    /// Keeps back permits for `shares`, which nodes may still use and of which these books know nothing. Nothing
+    /// changes if the reserve covers them anyway.
     pub fn keep_back(&mut self, shares: EarlierShares) {
         let EarlierShares { permits, holders, span, over } = shares;
         let windows = self.safe_span();
@@ -87,7 +87,7 @@ impl Pool {
         }
     }
 
-    /// Keeps back permits for the safe shares of `other`, whose place the pool takes, for nodes may go on with them.
+    /// Keeps back permits for the safe shares of `other`, which this pool replaces and whose shares nodes may still use.
     pub fn keep_back_shares_of(&mut self, other: &Pool) {
         if other.safe_shares.are_free() {
             return;

@@ -23,17 +23,17 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Returns the place of a session that asks this very pool.
+    /// Returns the place of a session that asks this pool itself.
     pub(super) fn own(session: SessionId) -> Self {
         Place { below: 0, session }
     }
 
-    /// Returns the place of a session that asks the pool with the number `pool`, below.
+    /// Returns the place of a session that asks the pool numbered `pool` below.
     pub(super) fn below(pool: u64, session: SessionId) -> Self {
         Place { below: pool, session }
     }
 
-    /// Carries all parts.
+    /// Carries every field.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.number(&mut self.below);
         carrier.number(&mut self.session.0);
@@ -44,13 +44,13 @@ impl Place {
         self.session
     }
 
-    /// Whether the place is that of a mirror, for a lease of a pool below.
+    /// Whether the place mirrors the lease of a pool below.
     pub(super) fn is_mirror(self) -> bool {
         self.below > 0
     }
 }
 
-/// Number of the next pool. Pools above tell pools apart by their numbers; nothing but their order depends on it.
+/// Number of the next pool. It tells pools apart in the pools above them; nothing but their order depends on it.
 static MADE: AtomicU64 = AtomicU64::new(1);
 
 /// Returns the number of a new pool.
@@ -73,8 +73,8 @@ impl Pool {
         self.sessions.contains(place)
     }
 
-    /// Applies to the mirror of `session`, of a pool below, what `settlement` of `ask` did to the session. A mirror
-    /// that was forgotten had nothing out, and no burned permits come back here: it begins anew.
+    /// Applies `settlement` of `ask` to the mirror of `session`, which asks a pool below. A forgotten mirror had
+    /// nothing out, and burned permits no longer come back here: it starts over.
     pub(super) fn mirror(&mut self, place: Place, session: &Session, ask: &Ask, settlement: &Settlement) {
         if !self.mirrors(place) {
             let mut newcomer = self.newcomer(*session.share);
@@ -90,7 +90,7 @@ impl Pool {
     }
 
     /// Orphans the running calls of `place`, whose session is new to the pool below. That pool may have forgotten the
-    /// session before its calls in flight here ended.
+    /// session before its calls in flight here end.
     pub(super) fn orphan_running_calls(&mut self, place: Place) {
         if self.sessions.contains(place) {
             let now = self.now;
@@ -104,14 +104,14 @@ impl Pool {
                 (session.seq, session.demand_milli, session.waiting, session.wanted) = (seq, 0, 0, 0);
                 (session.has_left, session.age) = (true, Age::Gone);
             });
-            // The session reports no more of what is in flight: that was spent by now.
+            // The session no longer reports its calls in flight: they were spent by now.
             self.orphan_calls(place, 0, self.now);
         }
         self.foresee_silence();
     }
 }
 
-/// Returns the least of what two pools grant to the same ask.
+/// Combines what two pools grant to the same ask: the lesser in every respect.
 pub(super) fn least(a: Grant, b: Grant) -> Grant {
     let is_scarce = |grant: Grant| !grant.ask_after.is_zero();
     Grant {
@@ -122,7 +122,7 @@ pub(super) fn least(a: Grant, b: Grant) -> Grant {
         ceiling: a.ceiling.min(b.ceiling),
         ask_after: a.ask_after.max(b.ask_after),
         retry_after: match (is_scarce(a), is_scarce(b)) {
-            // A scarce grant with `None` says never.
+            // `None` of a scarce grant means never.
             (true, true) => a.retry_after.zip(b.retry_after).map(|(a, b)| a.max(b)),
             (false, _) => b.retry_after,
             (true, false) => a.retry_after,
@@ -133,7 +133,7 @@ pub(super) fn least(a: Grant, b: Grant) -> Grant {
                 longest: a.longest.max(b.longest),
                 hold: a.hold.zip(b.hold).map(|(a, b)| a.min(b)),
             }),
-            // Where another rule is promised, too, no permit is spent again.
+            // Where another rule is promised too, no permit is spent again.
             (cap, None) | (None, cap) => cap.map(|cap| InFlight { hold: None, ..cap }),
         },
     }

@@ -1,8 +1,8 @@
-//! What a pool makes of its vendor's own count, as nodes observe it: the pool pauses, or lends less, for a while. Pools
-//! call this with each observation and before they lend. It never makes them lend more, so no promise depends on it.
+//! How a pool uses its vendor's own count, as nodes observe it: it pauses, or lends less, for a while. Pools call this
+//! with each observation and before they lend. It never makes them lend more, so no promise depends on it.
 //!
 //! Each observation is believed for a bounded time, and its effect ends by itself. A pause is followed by as much time
-//! without one, whichever node reports what. A part of the limit is always left.
+//! without one, whatever nodes report. A part of the limit is always left.
 
 use super::rare::{Rare, Usual};
 use super::{Above, Place, Pool, SessionId};
@@ -15,14 +15,13 @@ use lessor_protocol::{Announced, Left, Moment, Observed, Refusal, RefusalReason}
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Pause after a refusal of a vendor that does not say for how long: vendors count in whole seconds.
+/// Pause after a refusal that states no wait: vendors count in whole seconds.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
-/// Difference between the vendor's count and ours, in percent of the limit, that is no disagreement: that much may have
-/// been on its way.
+/// Difference between the vendor's count and ours that is no disagreement, in percent of the limit: calls may be on their way.
 const SLACK_PERCENT: u64 = 1;
 
-/// Shortest time between two notices that nodes hold what the vendor has not: each node that gets one asks.
+/// Shortest time between two notices that nodes hold more than the vendor has left: each node that gets one asks.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
 /// Effect of an observation.
@@ -36,13 +35,13 @@ pub struct ObservationEffect {
     pub lower: bool,
     /// Whether the vendor announced more than a rule allows.
     pub higher: bool,
-    /// Whether a pause begins now, in which nodes are not to spend.
+    /// Whether a pause begins now, in which nodes must not spend.
     pub pauses: bool,
-    /// Whether nodes hold more than the vendor has left since this observation, and are to be told.
+    /// Whether nodes are to be told now that they hold more than the vendor has left.
     pub is_over: bool,
 }
 
-/// Permits that are not lent until a moment. From then on they come back within [`Trust::ease`].
+/// Permits that are not lent until a moment, after which they come back within [`Trust::ease`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Trim {
     permits: u64,
@@ -120,7 +119,7 @@ pub(super) struct SavedFeedback {
 }
 
 impl Feedback {
-    /// Carries all parts.
+    /// Carries every field.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.rare(&mut self.heard, Heard::carry);
         carrier.number(&mut self.eased);
@@ -136,7 +135,7 @@ impl Feedback {
         }
     }
 
-    /// Goes on with the feedback that was `saved`.
+    /// Restores `saved` feedback.
     pub(super) fn restore(&mut self, saved: &SavedFeedback, since: Since) {
         let trim = |(permits, until)| Trim { permits, until: since.moment(until) };
         let heard = Heard {
@@ -153,7 +152,7 @@ impl Feedback {
         }
     }
 
-    /// Lends nothing for `wait`, as far as pauses of `longest` in all allow. Returns whether a pause begins with that.
+    /// Pauses lending for `wait`, as far as pauses of `longest` in all allow. Returns whether a pause begins.
     fn pause(&mut self, now: Moment, wait: Duration, longest: Duration) -> bool {
         let was_paused = now < self.heard.paused_until;
         let rested = now.since(self.heard.paused_until);
@@ -163,7 +162,7 @@ impl Feedback {
         let longer = wanted.min(longest.saturating_sub(paused_for));
         if longer.is_zero() {
             if !was_paused {
-                // The limit has been closed for as long as it may be. It eases in instead, without the first permit at once.
+                // The limit has been closed for as long as it may be. Lending eases in instead, without one permit at once.
                 (self.heard.eases_from, self.eased) = (now, 1);
             }
             return false;
@@ -174,8 +173,8 @@ impl Feedback {
         !was_paused
     }
 
-    /// Returns the most permits that may be lent now, of a limit of `ceiling`, while the pool eases in. The rate grows
-    /// evenly, and one permit goes at once.
+    /// Returns the most permits of `ceiling` that may be lent now while the pool eases in. The rate grows evenly, and
+    /// one permit may go at once.
     fn most(&self, now: Moment, ceiling: impl FnOnce() -> u64, ease: Duration) -> u64 {
         if now < self.heard.paused_until {
             return 0;
@@ -184,14 +183,14 @@ impl Feedback {
         if over >= ease || self.heard.eases_from == Moment::ORIGIN {
             return u64::MAX;
         }
-        // In thousandths first: a square of nanoseconds times a limit would not fit.
+        // In thousandths: a square of nanoseconds times a limit would overflow.
         let part = u128::from(nanos(over)) * 1_000 / u128::from(nanos(ease));
         let allowed = u128::from(ceiling()) * part * part / 1_000_000;
         u64::try_from(allowed).unwrap_or(u64::MAX).saturating_add(1).saturating_sub(self.eased)
     }
 
     fn withheld(&self, now: Moment, ease: Duration) -> u64 {
-        // Both trims show a contract that was lowered, and it is not taken off twice.
+        // Both trims reflect a lowered contract, which must not be taken off twice.
         self.heard.missing.at(now, ease).max(self.heard.lowered.at(now, ease))
     }
 
@@ -208,8 +207,8 @@ impl Feedback {
 }
 
 impl Pool {
-    /// Takes in what the vendor told the session `id`. An observation that the session reported before, or of a session
-    /// that is not known here, changes nothing.
+    /// Applies what the vendor told the session `id`. An observation that was reported before, or of an unknown
+    /// session, changes nothing.
     pub fn observe(&mut self, now: Moment, id: SessionId, observed: &Observed) -> ObservationEffect {
         self.advance(now);
         let now = self.now;
@@ -246,7 +245,7 @@ impl Pool {
     /// that nodes are likely to hold unspent. The newest count replaces the one before. Returns whether the vendor has less.
     fn count_of_vendor(&mut self, left: Left, trust: Trust) -> bool {
         if self.ledgers.are_reusable() || self.flow.is_some() {
-            // A cap on calls in flight counts no calls, and a steady flow has none left at any time.
+            // A cap counts calls in flight only, and a steady flow never has any left.
             return false;
         }
         let ours = self.ledgers.available().saturating_add(self.unspent());
@@ -281,7 +280,7 @@ impl Pool {
                 }
             }
         }
-        // A contract that is not announced any more ends by itself: another node may see another one.
+        // A contract that is no longer announced ends by itself: another node may see another one.
         if lower && trust.believe == Believe::Trim {
             self.feedback.heard.lowered = lowered;
         }
@@ -300,7 +299,7 @@ impl Pool {
         withheld.min(ceiling.saturating_sub(u64::try_from(keep).unwrap_or(u64::MAX)))
     }
 
-    /// Returns the most permits that may be lent now, as far as the pool eases in after a pause.
+    /// Returns the most permits that may be lent now while the pool eases in after a pause.
     pub(super) fn eased(&self) -> u64 {
         self.feedback.most(self.now, || self.ceiling(), self.plan.sharing.vendor.ease)
     }
@@ -333,13 +332,13 @@ impl Pool {
     }
 }
 
-/// Returns the limit and the window of `rule`, if permits kept back of it are missing in every window.
+/// Returns the limit and window of `rule`, if permits kept back from it are missing in every window.
 fn window(rule: &Rule) -> Option<(u64, Duration)> {
     match rule {
         Rule::SlidingWindow(rule) => Some((rule.limit(), rule.per())),
         Rule::SlidingLog(rule) => Some((rule.limit(), rule.per())),
         Rule::FixedWindow(rule) => Some((rule.limit(), rule.per())),
-        // Permits kept back of a bucket would lower its level, not its rate.
+        // Permits kept back from a bucket would lower its level, not its rate.
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,
     }
 }

@@ -1,10 +1,10 @@
-//! The parts of a limit's rules that cannot change while permits are out. A change of one of them resets the limit.
+//! Parts of a limit's rules that cannot change while permits are out. A change of one of them resets the limit.
 
 use crate::Rule;
 use crate::rule::LeakyBucket;
 use std::time::Duration;
 
-/// Parts of rules that cannot change while permits are out: a limit whose fixtures change begins anew.
+/// Parts of rules that cannot change while permits are out: a limit whose fixtures change starts over.
 #[derive(Debug, PartialEq)]
 pub struct Fixtures {
     flows: Vec<LeakyBucket>,

@@ -1,5 +1,5 @@
-//! How scarce the permits of a pool are and when it will be empty, as its last ask found it. For display: limits add
-//! forecasts up, and nothing that is lent depends on them.
+//! How scarce the permits of a pool are and when it will be empty, as its last ask found. For display: limits add
+//! forecasts up, and no grant depends on them.
 
 use super::Pool;
 use super::family::Place;
@@ -14,29 +14,27 @@ use std::time::Duration;
 pub struct Forecast {
     /// How scarce permits were.
     pub standing: Scarcity,
-    /// When the first permit will be wanted that is not there; `None` if that is not to be expected.
+    /// When a permit will first be wanted that is not there; `None` if that is not expected.
     pub empties: Option<Moment>,
-    /// End of the forecast. From then on the session that asked last is taken to be gone, and the pool as if no session
-    /// had asked.
+    /// End of the forecast: from then on the last session that asked counts as gone, as if none had asked.
     pub until: Moment,
 }
 
 impl Forecast {
-    /// Returns what is still true of the forecast at `now`.
+    /// Returns the forecast if it still holds at `now`, and an empty one otherwise.
     #[must_use]
     pub fn at(self, now: Moment) -> Forecast {
         if now < self.until { self } else { Forecast::default() }
     }
 
-    /// Returns the time until the first permit is wanted that is not there; zero if one is by now.
+    /// Returns the time until a permit is first wanted that is not there; zero if one is by now.
     pub fn time_to_empty(self, now: Moment) -> Option<Duration> {
         self.at(now).empties.map(|empties| empties.since(now))
     }
 }
 
 impl Pool {
-    /// Returns the forecast until a session asks again. It is empty where nothing is lent at all, for then the permits
-    /// left say nothing.
+    /// Returns the current forecast. It is empty while the pool lends nothing at all, because what is left then says nothing.
     pub(super) fn forecast(&self) -> Forecast {
         let lends = self.now >= self.quarantine_until && self.vendor_pause().is_zero();
         if lends { self.forecast.at(self.now) } else { Forecast::default() }
@@ -60,12 +58,12 @@ impl Pool {
         };
     }
 
-    /// Forgets the forecast until a session asks, because the pool has changed.
+    /// Drops the forecast until the next ask, because the pool has changed.
     pub(super) fn foresee_nothing(&mut self) {
         self.forecast = Forecast::default();
     }
 
-    /// Forgets the forecast if no session wants anything any more.
+    /// Drops the forecast if no session wants anything any more.
     pub(super) fn foresee_silence(&mut self) {
         if self.sessions.draws().is_none() {
             self.foresee_nothing();
@@ -73,7 +71,7 @@ impl Pool {
     }
 }
 
-/// Returns what a session takes that tries to spend `demand_milli` permits in 1,000 s, and has `out` permits for
+/// Returns what a session takes that tries to spend `demand_milli` permits per 1,000 s, and has `out` permits for
 /// callers that wait for `waiting`.
 pub(super) fn draw(demand_milli: u64, waiting: u64, out: u64) -> Draw {
     Draw { at_once: waiting.saturating_sub(out), demand_milli }

@@ -1,5 +1,5 @@
-//! Forgets sessions, mirrors and whole pools that make no difference any more. Sweeps do this, and so does an ask that
-//! comes to a full pool. A session that is forgotten has nothing live; at most it loses the credit of a late report.
+//! Forgetting sessions, mirrors and whole pools that make no difference any more. Sweeps do this, and so does an ask
+//! that comes to a full pool. A forgotten session has nothing live; at most it loses the credit of a late report.
 
 use super::family::Place;
 use super::session::Session;
@@ -10,15 +10,15 @@ use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
-/// Shortest time for which a session is remembered. One that is forgotten must start again from zero, which costs its
-/// node an exchange: not each time that a user pauses for a few seconds. A longer time would keep more pools of keys.
+/// Shortest time for which a session is remembered. A forgotten session must start from zero, which costs its node an
+/// exchange; a user's pause of a few seconds should not. A longer time would keep more pools of keys.
 const REMEMBERED_MIN: Duration = Duration::from_secs(10);
 
-/// Sessions of one identity that a pool takes in even where memory is short: keys in use go on with other nodes, too.
+/// Sessions of one identity that a pool admits even when memory is short: keys in use must work on other nodes, too.
 const ADMITTED_IN_NEED: usize = 4;
 
-/// Mirrors that are looked at for each one that comes or burns, while too many have nothing live. With more than one, a
-/// flood cannot outrun the reviews; a larger number makes a new mirror dearer.
+/// Mirrors reviewed for each one that comes or burns, while too many have nothing live. With more than one, a flood
+/// cannot outrun the reviews; a larger number makes each new mirror dearer.
 const LOOKS_FOR_MIRROR: usize = 8;
 
 impl Pool {
@@ -29,7 +29,7 @@ impl Pool {
     }
 
     /// Forgets sessions that can make no difference any more. Returns whether nothing that the pool lent matters any
-    /// more. Where a bucket begins with less than it holds, a new pool has less than this one.
+    /// more. A new pool may have less than this one: a bucket may begin with less than it holds.
     pub fn is_replaceable(&mut self, now: Moment) -> bool {
         self.is_done(now) && self.ledgers.have_all()
     }
@@ -39,8 +39,8 @@ impl Pool {
     fn is_done(&mut self, now: Moment) -> bool {
         self.advance(now);
         self.forget_idle(self.memory(), self.brief_memory());
-        // From this pool a session would get its last grant again for its last ask, and its deadline of an earlier
-        // process would hold. From a new pool it would not.
+        // With this pool, a session gets its last grant again for a repeated ask, and goes by deadlines of an earlier
+        // process. With a new pool it would not.
         let is_quiet =
             self.now >= self.quarantine_until.max(self.checkpoints.earlier()) && self.sessions.is_empty();
         is_quiet && self.safe_shares.are_free() && self.is_fresh_beside_rules()
@@ -51,14 +51,14 @@ impl Pool {
         self.ledgers.memory().max(self.brief_memory())
     }
 
-    /// Returns how long a session that has used nothing is remembered, however long the windows are. So asks for
-    /// made-up keys that spend nothing are forgotten within seconds.
+    /// Returns how long a session that has used nothing is remembered, whatever the windows. So asks for made-up keys
+    /// that spend nothing are forgotten within seconds.
     pub(super) fn brief_memory(&self) -> Duration {
         self.active().max(REMEMBERED_MIN)
     }
 
     /// Forgets own sessions with nothing live that have said nothing for `memory`, or for `brief` if they have used nothing. A
-    /// late copy of an old ask then counts as that of a new session: it starts at zero or is refused, and its grant is charged.
+    /// late copy of an old ask then comes from an unknown session: it starts at zero or is refused, and its grant is charged.
     pub(super) fn forget_idle(&mut self, memory: Duration, brief: Duration) {
         let ago = |span| self.now.as_nanos().checked_sub(nanos(span)).map(Moment::from_nanos);
         let (long_ago, lately) = (ago(memory), ago(brief));
@@ -66,21 +66,21 @@ impl Pool {
         lately.into_iter().for_each(|then| self.sessions.forget_unused(then));
     }
 
-    /// Forgets own sessions with nothing live that do not ask any more: all they lose is the credit of a late report.
+    /// Forgets own sessions with nothing live that no longer ask: all they lose is the credit of a late report.
     pub fn forget_spare(&mut self, now: Moment) {
         self.advance(now);
         self.forget_idle(self.active(), self.active());
     }
 
-    /// Whether the session of `holder` is known, or is admitted even where memory is short.
+    /// Whether the session of `holder` is known, or is admitted even when memory is short.
     pub fn is_open_in_need(&self, holder: Holder) -> bool {
         let owner = holder.share.owner;
         let known = if owner == Owner::NONE { self.sessions.own() } else { self.sessions.of(owner) };
         known < ADMITTED_IN_NEED || self.sessions.contains(Place::own(holder.id))
     }
 
-    /// Forgets the mirrors whose review is due. Of a blank mirror only its demand matters, for as long as it shares:
-    /// its session is known to the pool below, and the next ask there makes the mirror anew.
+    /// Forgets mirrors whose review is due. Only the demand of a blank mirror matters, while it shares: the pool below
+    /// knows its session, whose next ask makes the mirror anew.
     pub(super) fn forget_mirrors(&mut self) {
         while let Some((reviewed, place)) = self.sessions.next_review()
             && reviewed <= self.now
@@ -89,9 +89,9 @@ impl Pool {
         }
     }
 
-    /// Forgets mirrors with nothing live while such sessions, the pool's own included, are more than the pool may have
-    /// of its own. `many` have just come, or just burned. What forgotten mirrors burned stays spent here. Mirrors with
-    /// something live hold permits of this pool, which bounds them.
+    /// Forgets mirrors with nothing live while there are more such sessions, own ones included, than the pool may have
+    /// of its own. `many` have just come or burned. What forgotten mirrors burned stays spent here. Live mirrors hold
+    /// permits of this pool, which bounds them.
     pub(super) fn bound_mirrors(&mut self, many: usize) {
         for _ in 0..LOOKS_FOR_MIRROR * many {
             let Some((_, first)) = self.sessions.next_review() else { break };
@@ -109,8 +109,8 @@ impl Pool {
         self.sessions.insert(place, mirror);
     }
 
-    /// Forgets the mirror `place` if nothing of it is live or in flight. With `spans`, it must also have been silent for
-    /// the first of them if it is blank, and for the second if not. A mirror that is not forgotten is reviewed later.
+    /// Forgets the mirror `place` if nothing of it is live or in flight. With `spans`, it must also have been silent
+    /// for the first span if it is blank, and for the second otherwise. A mirror that is kept is reviewed later.
     fn review(&mut self, place: Place, spans: Option<(Duration, Duration)>) {
         let active = self.active();
         let mirror = &self.sessions[place];

@@ -82,8 +82,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use unspent::Walked;
 
-/// Round trips of its holder that a lease lasts at least: one has passed when the lease arrives, and its renewal must
-/// be answered before the end. A larger number would burn more permits when a distant node dies.
+/// Shortest lease, in round trips of its holder: one has passed when the lease arrives, and the renewal must be
+/// answered before the lease ends. A larger value would burn more permits when a distant node dies.
 const RTTS_PER_TERM: u32 = 4;
 
 /// The books of one limit and key.
@@ -163,8 +163,7 @@ impl Pool {
         Pool::after_loss_by(plan, lost, Moment::ORIGIN, now)
     }
 
-    /// Creates the pool of [`Pool::after_loss`] for a limit that goes by `plan` only `since` a moment: what refills by
-    /// the plan does so from then on.
+    /// [`Pool::after_loss`] for a limit whose `plan` took effect only at `since`: what refills by the plan does so from then on.
     pub fn after_loss_by(plan: Arc<Plan>, lost: Moment, since: Moment, now: Moment) -> Self {
         let quarantined = lost + plan.clocks.quarantine();
         let mut pool = Pool::new(plan, now);
@@ -176,7 +175,7 @@ impl Pool {
         pool
     }
 
-    /// Lets time pass up to `now`, and returns the books as they are then.
+    /// Advances the pool to `now` and returns its books.
     pub fn let_pass(&mut self, now: Moment) -> &Books {
         self.advance(now);
         &self.books
@@ -202,7 +201,7 @@ impl Pool {
         }
     }
 
-    /// Returns a view of the pool at the moment up to which it has let time pass.
+    /// Returns a view of the pool at the last moment that it was advanced to.
     pub(crate) fn as_it_looks(&mut self) -> PoolView {
         self.view(self.now)
     }
@@ -228,8 +227,8 @@ impl Pool {
         &self.plan.rules
     }
 
-    /// Whether the pool is a root: the time of its store is inexact, so no allocator is sure on which side of a window
-    /// boundary it is.
+    /// Whether the pool is a root. The time of its store is inexact, so no allocator knows for sure on which side of a
+    /// window boundary it is.
     fn is_clock_uncertain(&self) -> bool {
         self.plan.is_root
     }
@@ -239,8 +238,8 @@ impl Pool {
         if self.is_clock_uncertain() { self.ledgers.lease_end_in_doubt() } else { self.ledgers.lease_end() }
     }
 
-    /// Returns the instant that no lease may outlive even if its permits are charged ahead. Of a root that is the next
-    /// boundary, for no allocator is sure on which side of it the time is.
+    /// Returns the instant that no lease may outlive even if its permits are charged ahead. For a root this is the next
+    /// boundary, because no allocator knows for sure on which side of it the time is.
     pub(super) fn lease_end_ahead(&self) -> Option<Moment> {
         if self.is_clock_uncertain() { self.lease_end() } else { self.ledgers.lease_end_ahead() }
     }
@@ -271,12 +270,12 @@ impl Pool {
         self.left().min(level.saturating_sub(self.reserve()))
     }
 
-    /// Lets time pass up to `now`. Leases end in order, and the rules are advanced to the end of each before it burns.
+    /// Advances the pool to `now`. Leases expire in order, and the rules are advanced to the end of each lease before it burns.
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
         let mut ended = 0;
         let mut last = None;
-        // A burned lease is not live, so none comes twice. If one did, the loop would still end.
+        // A burned lease is not live, so none comes twice. If one did, the filter would end the loop.
         while let Some((end, place)) = self.sessions.expired(self.now).filter(|next| last != Some(*next)) {
             self.expire_calls(end);
             self.expire(place, end);
@@ -324,12 +323,13 @@ impl Pool {
         }
     }
 
-    /// Orphans the calls that `place` has in flight, and perhaps `burned` more permits. All were spent by `end` at the latest.
+    /// Orphans the calls in flight of `place`, and `burned` permits that may be in flight too. All were spent by `end`
+    /// at the latest.
     fn orphan_calls(&mut self, place: Place, burned: u64, end: Moment) {
         self.update_calls(place, |calls, longest| calls.end(burned, end, longest));
     }
 
-    /// Changes the calls in flight of `place`, where they are counted, and charges the ledgers for them.
+    /// Changes the calls in flight of `place`, where they are counted, and charges the difference to the ledgers.
     fn update_calls(&mut self, place: Place, change: impl FnOnce(&mut SessionCalls, Duration)) {
         let Some(longest) = self.longest else { return };
         let (before, after) = self.sessions.update(place, |session| {

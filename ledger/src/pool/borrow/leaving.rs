@@ -9,14 +9,14 @@ use std::time::Duration;
 const LEAVES_FOR: Duration = Duration::from_secs(60);
 
 impl Pool {
-    /// Returns when to send a last report to the allocator above: what was spent, and that nothing is held but what is
-    /// lent on, until that ends. `None` if there is nothing to give back or to report, if the allocator above does not
-    /// know the pool, or if it has not answered for too long.
+    /// Returns when to send a last report to the allocator above: what was spent, and that only permits lent on are
+    /// held, until they end. `None` if nothing is left to return or report, if the allocator above does not know the
+    /// session, or if it has not answered for too long.
     pub fn leaves_above(&mut self, now: Moment) -> Option<Moment> {
         self.advance(now);
         let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
         let since = borrower.leaves_since.get().unwrap_or_else(|| {
-            // A wait that was told before does not delay the last report.
+            // A wait that was told earlier does not delay the last report.
             (borrower.leaves_since, borrower.not_before) = (Some(self.now).into(), self.now);
             self.now
         });
@@ -44,8 +44,8 @@ impl Pool {
         Some(borrower.asks(self.now, Ask { spent_total, held, running, ..Ask::default() }))
     }
 
-    /// Whether the pool gave up telling the allocator above all that was spent. If such a pool is forgotten, another
-    /// session has to begin.
+    /// Whether the pool gave up telling the allocator above all that was spent. If it is forgotten then, a new session
+    /// has to begin.
     pub fn gave_up_above(&self) -> bool {
         self.ledgers.loan().is_some_and(Loan::gave_up)
     }

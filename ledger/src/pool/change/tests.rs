@@ -58,7 +58,7 @@ fn lent(rule: Rule) -> Pool {
     pool
 }
 
-/// Required of every mode: permits that are out are charged to all rules that there are afterwards.
+/// In every mode, outstanding permits are charged to whatever rules follow.
 #[test]
 fn what_is_out_stays_charged_however_it_is_carried_over() {
     for carry_over in CarryOver::ALL {
@@ -74,7 +74,7 @@ fn what_is_out_stays_charged_however_it_is_carried_over() {
     }
 }
 
-/// A limit that is lowered below what is out lends and extends nothing until the leases that are out have ended.
+/// A limit lowered below what is out lends and extends nothing until the outstanding leases have ended.
 #[test]
 fn leases_beyond_a_lowered_limit_end_and_are_not_extended() {
     let mut pool = lent(sliding(100));
@@ -90,7 +90,7 @@ fn leases_beyond_a_lowered_limit_end_and_are_not_extended() {
 }
 
 /// A lease that was lent without windows may be spent beyond the edge of a window that came later. It is charged on
-/// both sides of the edge, and nothing more is lent to its holder until the lease is over.
+/// both sides of the edge, and its holder is lent nothing more until the lease is over.
 #[test]
 fn a_new_window_charges_old_leases_on_both_sides_of_its_edge() {
     let mut pool = lent(sliding(100));
@@ -167,7 +167,7 @@ fn buckets_carry_over_what_is_in_them() {
     }
 }
 
-/// What is tried on a copy does not change the pool.
+/// A change of a copy does not change the pool.
 #[test]
 fn a_copy_is_a_pool_of_its_own() {
     let mut pool = lent(sliding(100));

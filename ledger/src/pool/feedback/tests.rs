@@ -1,4 +1,4 @@
-//! Tests of what a pool does about its vendor's count, one observation after another, worked out by hand.
+//! Tests of how a pool reacts to its vendor's count, with figures worked out by hand.
 
 use super::*;
 use crate::pool::{Holder, Plan, SessionId};
@@ -65,7 +65,7 @@ fn a_vendor_that_refuses_is_left_alone_for_as_long_as_it_says_and_no_longer() {
     assert_eq!((effect.refused, effect.pauses), (1, true));
     assert_eq!(ask(&mut pool, 200, A, 2, 10), Err(Duration::from_millis(1_900)));
     assert_eq!(pool.view(millis(200)).available, 0);
-    // An observation that the session repeats is no news.
+    // The same session says it again: no news.
     assert_eq!(pool.observe(millis(900), A.id, &refused(1, 2 * SECOND)), ObservationEffect::default());
     assert_eq!(ask(&mut pool, 1_000, A, 3, 10), Err(Duration::from_millis(1_100)));
     assert_eq!(ask(&mut pool, 2_100, A, 4, 1), Ok(1));
@@ -102,7 +102,7 @@ fn old_refusals_of_a_session_that_was_forgotten_are_no_news() {
     assert_eq!((effect.refused, effect.pauses), (1, true));
 }
 
-/// However often a vendor's refusal is reported, a limit is closed for `longest` in a row at most, and for half of the time.
+/// However often refusals are reported, a limit is closed for at most `longest` in a row, and for half of the time.
 #[test]
 fn no_node_can_close_a_limit_for_more_than_half_of_the_time() {
     let mut pool = pool(Trust { longest: 10 * SECOND, ..Trust::default() });

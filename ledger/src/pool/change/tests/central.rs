@@ -1,4 +1,5 @@
-//! Tests that a pool has as much to lend after changes and top-ups as one central limiter, which `lessor replay` uses.
+//! Compares what a pool can lend after changes and top-ups with one central limiter, which `lessor replay` uses. They
+//! agree after every step.
 
 use crate::exact::{Limiter, Verdict};
 use crate::pool::ledgers::Ledgers;
@@ -8,7 +9,7 @@ use lessor_protocol::{ClockBounds, Moment};
 use proptest::prelude::*;
 use std::time::Duration;
 
-/// Nanoseconds at which every run begins: in no first window, at no edge.
+/// Start of every run, in nanoseconds: not in the first window, and at no edge.
 const START: u64 = 1_000_003;
 
 const AT_ONCE: Verdict = Verdict::Served(Duration::ZERO);
@@ -21,7 +22,7 @@ enum Step {
     Change(CarryOver, Vec<Rule>),
 }
 
-/// Does `steps` to a pool and to a central limiter. Permits that the pool lends are spent at once.
+/// Applies `steps` to a pool and to a central limiter. Permits that the pool lends are spent at once.
 fn check(rules: &[Rule], steps: Vec<Step>) {
     let mut now = Moment::from_nanos(START);
     let clocks = ClockBounds::try_new(0).expect("no drift");
@@ -52,8 +53,8 @@ fn check(rules: &[Rule], steps: Vec<Step>) {
     }
 }
 
-/// Takes `permits` one by one, until one call can take the rest: it may not take more than a limit holds by itself,
-/// topped up or not. Where a bucket may go into debt, only the last call does that.
+/// Takes `permits` one by one until a single call can take the rest. A call may not take more than the limit itself
+/// holds, topped up or not. Where a bucket may go into debt, only the last call does.
 fn take(limiter: &mut Limiter, now: Moment, permits: u64) {
     for left in (1..=permits).rev() {
         match limiter.try_acquire(now, left).verdict {
@@ -98,7 +99,7 @@ fn rule(debt: std::ops::Range<u64>) -> impl Strategy<Value = Rule> {
     ]
 }
 
-/// Generates rules none of which may go into debt: beside another rule, no single call may do what many small leases may.
+/// Generates rules without debt: beside another rule, no single call may do what many small leases may.
 fn rules() -> impl Strategy<Value = Vec<Rule>> {
     prop::collection::vec(rule(0..1), 1..4)
 }
@@ -124,7 +125,7 @@ proptest! {
         check(&rules, steps);
     }
 
-    /// With one rule alone, each change is one that the rule takes over.
+    /// With a single rule, every change is one that the rule carries over.
     #[test]
     fn they_agree_on_the_same_rule_with_other_numbers(
         first in rule(0..6), steps in steps(), others in prop::collection::vec(rule(0..6), 200),
