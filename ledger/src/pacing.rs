@@ -1,7 +1,7 @@
-//! Paces of lending. Below its low-water mark a windowed pool *eases off*: it lends what is left at the rate that
-//! lasts, so that traffic slows down rather than stopping dead. While more is wanted than a sliding window has, for
-//! longer than the window, it lends evenly at any level. So permits that were spent in a burst do not come back and go
-//! out in a burst again. Pools call this; it never lends more than there is.
+//! Pacing of grants. Below its low-water mark a windowed pool *eases off*: it lends what is left at a rate that lasts,
+//! so that traffic slows down rather than stopping dead. If more is wanted than a sliding window has, for longer than
+//! the window, the pool lends evenly at any level, so that a burst does not come back and go out as a burst again.
+//! Pools call this; it never lends more than there is.
 
 use crate::packed::Carrier;
 use crate::rule::{At, Pace, Since};
@@ -17,8 +17,7 @@ pub const LOW_WATER_PERCENT: u64 = 10;
 /// Parts of a permit in which credit is counted.
 const NANO: u128 = 1_000_000_000;
 
-/// What may be lent at the planned pace: credit that grows with time and shrinks with grants, and permits that were
-/// lent and came back.
+/// What may be lent at the planned pace: credit that grows with time and shrinks with grants, and permits that came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacer {
     /// No pace: all that is left may be lent.
@@ -27,7 +26,7 @@ pub enum Pacer {
     Easing {
         /// Billionths of a permit that may be lent now.
         credit: u128,
-        /// Permits that were lent by credit and came back unspent: they may be lent again.
+        /// Permits lent by credit that came back unspent: they may be lent again.
         back: u64,
         /// When `credit` was counted.
         at: Moment,
@@ -35,7 +34,7 @@ pub enum Pacer {
 }
 
 impl Pacer {
-    /// Carries all parts.
+    /// Carries every field.
     pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         let mut eases = match *self {
             Pacer::Free => None,
@@ -49,9 +48,9 @@ impl Pacer {
         *self = eases.map_or(Pacer::Free, |(credit, back, at)| Pacer::Easing { credit, back, at });
     }
 
-    /// Returns the permits that may be lent now, out of `left`. Credit is kept for at most `term`, or it would become the very
-    /// burst that a pace is to avoid; but always for one permit, or a slow pace would never lend. Permits that came back count
-    /// beside that: a session that calls seldom gives back most of what it is lent, and no credit grew in the place of that.
+    /// Returns the permits that may be lent now, out of `left`. Credit is kept for at most `term`, or it would become
+    /// the very burst that pacing avoids; but always for one permit, or a slow pace would never lend. Permits that came
+    /// back are added: a session that calls seldom gives back most of its permits, and no credit grew in their place.
     pub fn lendable(&mut self, now: Moment, left: u64, pace: Pace, term: Duration) -> u64 {
         let per_term = credit_of_term(pace, term);
         let (credit, back) = match *self {
@@ -64,7 +63,7 @@ impl Pacer {
         u64::try_from(credit / NANO).unwrap_or(u64::MAX).saturating_add(back).min(left)
     }
 
-    /// Takes `permits` that were lent off credit and off permits that came back.
+    /// Takes lent `permits` off credit, and off permits that came back.
     pub fn lent(&mut self, permits: u64) {
         if let Pacer::Easing { credit, back, .. } = self {
             let by_credit = u64::try_from(*credit / NANO).unwrap_or(u64::MAX).min(permits);
@@ -74,7 +73,7 @@ impl Pacer {
         }
     }
 
-    /// Notes that `permits` of those lent came back unspent.
+    /// Notes that `permits` came back unspent.
     pub fn returned(&mut self, permits: u64) {
         if let Pacer::Easing { back, .. } = self {
             *back = back.saturating_add(permits);
@@ -107,13 +106,13 @@ pub struct Excess {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     since: Moment,
-    /// When excess was seen last.
+    /// When excess was last seen.
     last: Moment,
     /// Whether little was left at some time since `since`. Demand that sessions only claim slows down no others.
     was_low: bool,
 }
 
-/// An [`Excess`] as it is written down: since when more is wanted, when that was seen last, and the even pace with the
+/// [`Excess`] as it is written down: since when more is wanted, when that was last seen, and the even pace with the
 /// moment of its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,7 +128,7 @@ impl Excess {
     /// No more is wanted than a limit sustains.
     pub(crate) const NONE: Excess = Excess { seen: None, planned: None };
 
-    /// Carries all parts.
+    /// Carries every field.
     pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         let blank = Seen { since: Moment::ORIGIN, last: Moment::ORIGIN, was_low: false };
         carrier.option(
@@ -153,7 +152,7 @@ impl Excess {
         );
     }
 
-    /// Notes whether an ask finds that more is wanted than comes back. Excess goes on through pauses of `pause` at most.
+    /// Notes at an ask whether more is wanted than comes back. Excess goes on through pauses of up to `pause`.
     pub fn see(&mut self, now: Moment, is_excess: bool, pause: Duration) {
         let goes_on = self.seen.filter(|seen| now.since(seen.last) <= pause);
         self.seen = match goes_on {
@@ -176,7 +175,7 @@ impl Excess {
         Some(SavedExcess { since: since.into(), last: last.into(), was_low, plan })
     }
 
-    /// Goes on with an excess that was written down. A plan that no window can have had is made anew.
+    /// Restores `saved` excess. A plan that no window can have had is dropped.
     pub fn restore(saved: Option<SavedExcess>, since: Since) -> Self {
         let moment = |at: At| since.moment(at).min(since.now);
         let seen = |saved: SavedExcess| Seen {
@@ -204,7 +203,7 @@ impl Excess {
     }
 }
 
-/// Returns the most permits that credit ever saves up at `pace`.
+/// Returns the most permits that are ever saved up, and so lent at once, at `pace`.
 pub fn credit_max(pace: Pace, term: Duration) -> u64 {
     u64::try_from(credit_of_term(pace, term) / NANO).unwrap_or(u64::MAX)
 }

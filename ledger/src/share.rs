@@ -1,5 +1,5 @@
-//! How a pool is divided among sessions: priorities, guaranteed minimums, a reserve, bounds on leases. Pools ask this
-//! before they size a grant. It only ever makes a grant smaller or moves it to another session: no promise depends on it.
+//! How a pool is divided among sessions: priorities, guaranteed minimums, a reserve, bounds on leases. Pools use this
+//! before they size a grant. It only makes a grant smaller or moves it to another session, so no promise depends on it.
 
 mod guarantees;
 mod trust;
@@ -32,16 +32,16 @@ pub struct Sharing {
     pub guaranteed: Vec<u64>,
     /// How far the vendor's own count is believed.
     pub vendor: Trust,
-    /// Sessions that may spend of the reserve while no allocator answers.
+    /// Sessions that may spend from the reserve while no allocator answers.
     pub safe: Option<Safe>,
 }
 
 /// Sessions that may go on with a part of the reserve while no allocator answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Safe {
-    /// Most sessions that may go on; at least one.
+    /// Number of such sessions, at least one.
     pub nodes: u64,
-    /// How long after the last answer they may, [`lessor_protocol::SafeShare::LASTS_MAX`] at most.
+    /// Time after the last answer for which they may, at most [`lessor_protocol::SafeShare::LASTS_MAX`].
     pub lasts: Duration,
 }
 
@@ -64,7 +64,7 @@ impl Default for Sharing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u64);
 
-/// Part of the places, a tenth, that an identity leaves to others.
+/// Part of a pool's places, a tenth, that an identity leaves to others.
 const IDENTITY_LEAVES: usize = 10;
 
 impl Owner {
@@ -73,11 +73,11 @@ impl Owner {
         max - max / IDENTITY_LEAVES
     }
 
-    /// Owner of sessions whose identity is not known.
+    /// Owner of sessions whose identity is unknown.
     pub const NONE: Owner = Owner(0);
 }
 
-/// How a session shares, by the limit's configuration and its identity.
+/// How a session shares: by the limit's configuration, and its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Weight among sessions of its priority, at least 1.
@@ -91,15 +91,15 @@ pub struct Share {
 }
 
 impl Share {
-    /// Share of a session of which the configuration says nothing.
+    /// Share of a session that the configuration does not mention.
     pub const EVEN: Share = Share { weight: 1, priority: 0, group: None, owner: Owner::NONE };
 }
 
-/// Returns what is left of `supply` for a session after those of higher priorities, which claim `before`. What these
-/// lack is kept for them, and claims of lower priorities are not seen at all.
+/// Returns what is left of `supply` for a session after those of higher priority, which claim `before`. What they lack
+/// is kept for them, and claims of lower priority are not seen at all.
 pub fn after(before: Before, supply: Supply) -> Supply {
     let lacking = u64::try_from(before.lacking).unwrap_or(u64::MAX);
-    // Permits that these sessions go on spending are no more there for others than those that they lack now.
+    // What those sessions go on spending is not there for others, and neither is what they lack now.
     let spent = |span: Duration| {
         let permits = before.mean.saturating_mul(nanos(span).into()) / u128::from(nanos(supply.term).max(1));
         u64::try_from(permits.div_ceil(PERMIT)).unwrap_or(u64::MAX)

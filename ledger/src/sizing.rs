@@ -1,5 +1,5 @@
-//! Sizes of grants: arithmetic on needs, shares and what is left. Pools call this once an ask, with the [`Claims`] of
-//! all other sessions. An answer never depends on the order in which claims were made.
+//! Sizing of grants: arithmetic on needs, shares and what is left. Pools call this once an ask, with the [`Claims`] of
+//! all other sessions. The result never depends on the order in which claims were made.
 
 mod by_share;
 mod claims;
@@ -46,8 +46,8 @@ pub struct Supply {
 }
 
 impl Supply {
-    /// Returns what is left of the supply where `permits` are kept for others, who may be lent what is kept for later.
-    /// Permits that can be lent now can be lent within a term.
+    /// Returns the supply without `permits` that are kept for others. They come out of what is kept for later first.
+    /// What can be lent now can be lent within a term.
     #[must_use]
     pub fn less(self, permits: u64) -> Supply {
         let stock = self.stock.saturating_sub(permits);
@@ -57,25 +57,26 @@ impl Supply {
     }
 }
 
-/// Part of an even share, a quarter, that a session without history gets at once at most: enough to start on, and too
-/// little to hurt if it turns out to need nothing. Its second lease is sized by what it really did.
+/// Part of an even share, a quarter, that a session without history gets at first: enough to start on, and too little
+/// to hurt if it needs nothing. Its second lease is sized by what it really did.
 const NEWCOMER_PART: u64 = 4;
 
-/// Part of what can be lent within a term, a twentieth, that all new sessions of one identity are lent together at most
-/// until they have reported what became of it.
+/// Part of a term's supply, a twentieth, that all new sessions of one identity are lent together until they have
+/// reported what became of it.
 const NEWCOMERS_PART: u64 = 20;
 
-/// Part of the rest of that, an eighth, that one new session of an identity is lent at most.
+/// Part of the rest of that, an eighth, that one new session of an identity is lent.
 const NEWCOMERS_AT_ONCE: u64 = 8;
 
-/// Unit in which parts of an identity are told: millionths.
+/// Unit of the parts of identities: millionths.
 pub const MILLION: u32 = 1_000_000;
 
-/// Part of what is left, a half, that a draining pool lends to all sessions at most, for the time that it lasts. So
-/// leases grow shorter as the pool empties, and hardly anything is out when it is empty.
+/// Part of what is left, one half, that a draining pool lends to all sessions for the time that it lasts. So leases
+/// grow shorter as the pool empties, and hardly anything is out when it is empty.
 const DRAIN_PART: u64 = 2;
 
-/// A session that holds permits without spending them may hold its share of what is left after others spent for this many terms.
+/// Number of terms of others' spending that come first: a session that holds permits without spending them may hold its
+/// share of what is left after that.
 const HELD_APART: u64 = 4;
 
 /// Sizes a grant. No session gets more than it wants, and:
@@ -170,15 +171,15 @@ impl From<State> for Scarcity {
     }
 }
 
-/// Returns how long half of what is left lasts, and the permits that let `asker` last as long. A session that says that
-/// it needs more than there is gets no more for that.
+/// Returns how long half of what is left lasts, and the permits that let `asker` last as long. A session that claims to
+/// need more than there is gets no more for it.
 fn drain_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> (Duration, u64) {
     let most = supply.within_term;
     let own = u128::from(asker.claim.need.min(most));
     let needs = others.needs_at_most(most) + own;
     let left = u128::from(supply.left / DRAIN_PART);
     let lasts = u128::from(nanos(supply.term)) * left / needs;
-    // In proportion to needs, but an identity gets its share at most.
+    // In proportion to needs, but an identity gets at most its share.
     let target = match others.are_of_others(asker.claim.share.owner) {
         true => others.level(asker.claim, most).share(asker.claim) / PERMIT * left / u128::from(most.max(1)),
         false => own * left / needs,
@@ -191,16 +192,16 @@ fn drain_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> (
 /// Returns what `asker` may have of the little that is left, while more trickles in.
 fn trickle_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> u64 {
     let (mean, weight) = (asker.claim.mean, u128::from(asker.claim.share.weight));
-    // Less may come back now than on average: a session that wants much less than the average is served all the same.
+    // Less may come back now than on average. A session that wants much less than the average is served all the same.
     let modest = Modest {
         level: others.level(asker.claim, supply.within_term),
         average: others.level(asker.claim, supply.sustained),
     };
     let gaps = others.gaps(asker.claim, &modest);
-    // Permits that are kept for later are there for such a session, too.
+    // Permits that are kept for later are there for such a session too.
     let most = if modest.is_small(mean, weight) { supply.stock } else { supply.left };
     let free = most.min(supply.stock.saturating_sub(gaps.owed));
-    // Rounded down: a part of a permit is there sooner or later. Where some permits are kept for later it is there now.
+    // Rounded down, because a part of a permit is there sooner or later. If permits are kept for later it is there now.
     let share = modest.level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
     let accrued = share * u128::from(nanos(asker.since.min(supply.term)));
     let is_in_time = asker.since >= supply.poll;
@@ -245,14 +246,14 @@ pub fn may_hold<I: Name>(claim: Claim, others: Peers<'_, I>, supply: u64) -> Opt
     Some(u64::try_from(share).unwrap_or(u64::MAX).saturating_mul(HELD_APART).max(1))
 }
 
-/// Returns the most that a session without history is lent, whatever it says it wants: its `waiting` callers are real.
+/// Returns the most that a session without history is lent, whatever it asks for. Its `waiting` callers are taken for real.
 pub fn newcomer_cap(waiting: u64, sessions: u64, supply: Supply) -> u64 {
     (supply.within_term / (NEWCOMER_PART * (sessions + 1))).max(waiting).max(1)
 }
 
-/// Returns the most that a session without history is lent for its identity's sake, beside `sessions` others. All
-/// sessions of the identity without history have `unproven` permits. Each gets a part of what these may have together,
-/// so that many that begin at once all have something.
+/// Returns the most that a session without history is lent because of its identity, beside `sessions` others. The
+/// identity's new sessions have `unproven` permits. Each gets a part of what they may have together, so that many that
+/// begin at once all get something.
 pub fn newcomers_part(sessions: u64, unproven: u64, supply: Supply) -> u64 {
     let all = newcomer_cap(0, sessions, supply).min(supply.within_term / NEWCOMERS_PART).max(1);
     all.saturating_sub(unproven).div_ceil(NEWCOMERS_AT_ONCE)

@@ -12,27 +12,27 @@ use lessor_protocol::{ClockBounds, Moment};
 
 const MILLION: u64 = 1_000_000;
 
-/// Part of the drift, in percent, that is left to steering; hardware may have the other half. Both together come to `(1
-/// + 0.49·d)·(1 + 0.5·d) ≤ 1 + d` for all `d` up to four percent, and above that [`STEER_PPM_MAX`] is less.
+/// Part of the drift, in percent, that is left to steering; hardware may have the other half. Together they make `(1 +
+/// 0.49·d)·(1 + 0.5·d) ≤ 1 + d` for all `d` up to four percent. Above that [`STEER_PPM_MAX`] is less.
 const STEER_PERCENT: u64 = 49;
 
 /// Most to steer by, in parts per million, whatever drift is allowed for: as fast as the kernel lets a daemon set the
 /// frequency for good. A larger value would follow slews.
 const STEER_PPM_MAX: u64 = 490;
 
-/// State of a clock, for one that goes on from there: in this process, or in another of the same boot.
+/// Reading of a clock from which another one goes on, in this process or in another of the same boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Course {
     /// What the clock showed last.
     pub shown: Moment,
     /// Reading of the steady clock then.
     pub steady: Moment,
-    /// Nanoseconds by which the clock, once it is where it is steered to, is ahead of the disciplined clock.
+    /// Nanoseconds by which the clock is ahead of the disciplined clock once it is where it is steered to.
     pub aim: u64,
 }
 
 impl Course {
-    /// Returns the course of a clock that shows `shown` now, and is where it is steered to.
+    /// Returns the course of a clock that shows `shown` now and is where it is steered to.
     pub fn at(shown: Moment, now: Instants) -> Self {
         let aim = shown.as_nanos().saturating_sub(now.disciplined.as_nanos());
         Course { shown, steady: now.steady, aim }
@@ -47,7 +47,7 @@ impl Course {
 pub struct Steering {
     limit_ppm: u64,
     course: Course,
-    /// Millionths of a nanosecond by which the clock may be steered yet: less than one nanosecond.
+    /// Steering left over from the last reading, in millionths of a nanosecond: less than one nanosecond.
     left: u64,
 }
 
@@ -58,18 +58,18 @@ impl Steering {
         Steering { limit_ppm, course, left: 0 }
     }
 
-    /// Returns what the clock shows at `now`, which is no earlier instant than the last.
+    /// Returns what the clock shows at `now`, which must not be earlier than the last reading.
     pub fn show(&mut self, now: Instants) -> Moment {
         let Course { shown, steady, aim } = self.course;
         let gone = nanos(now.steady.since(steady));
         let ahead = shown.as_nanos().saturating_add(gone);
         let aimed = now.disciplined.as_nanos().saturating_add(aim);
-        // The product saturates only after half a year (2^54 ns) or more without a reading: then the clock is steered
-        // by less than it might be.
+        // The product saturates only after half a year (2^54 ns) or more without a reading: steering is less than it
+        // might be then.
         let may = gone.saturating_mul(self.limit_ppm).saturating_add(self.left);
         let most = may / MILLION;
         let shown = Moment::from_nanos(aimed.clamp(ahead.saturating_sub(most), ahead.saturating_add(most)));
-        // Steering that is not used is not saved up, but for the part that could not be used.
+        // Unused steering is not saved up, except for the part below a nanosecond that could not be used.
         self.left = may % MILLION;
         self.course = Course { shown, steady: steady.max(now.steady), aim };
         shown

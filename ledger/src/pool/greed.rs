@@ -1,5 +1,5 @@
-//! Bounds that keep a session from gaining by greed, while more is wanted than there is. It holds no more than its share
-//! without spending it, and is lent nothing before the end of the wait that it was told. Lending a grant checks both.
+//! Bounds on greedy sessions, while more is wanted than there is. A session holds no more than its share without
+//! spending it, and is lent nothing before the wait that it was told is over. Lending checks both.
 
 use super::Pool;
 use super::family::Place;
@@ -7,10 +7,11 @@ use super::lend::millis_above;
 use crate::sizing::{self, Claim, Peers, Supply};
 use std::time::Duration;
 
-/// Terms for which a session may hold more than its share without spending as much, while more is wanted than there is.
+/// Number of terms for which a session may hold more than its share without spending as much, while more is wanted than
+/// there is.
 const HELD_TERMS: u32 = 8;
 
-/// Part of its wait, a hundredth, by which a node may ask early: clocks drift by less than that.
+/// Part of its wait, a hundredth, by which a node may ask early: clocks drift by less.
 const WAIT_SLACK: u32 = 100;
 
 /// Further time by which a node may ask early: the wire carries waits in milliseconds.
@@ -18,7 +19,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 
 impl Pool {
     /// Returns how many more permits `id` may hold, and whether it hoards: it has long held more than its share without
-    /// spending it. There is no bound for a session that spends as much as it holds within a term.
+    /// spending it. A session that spends as much as it holds within a term is not bounded.
     pub(super) fn may_hold(
         &self,
         id: Place,
@@ -37,8 +38,8 @@ impl Pool {
         (most.saturating_sub(held), held > most && held_for > self.term * HELD_TERMS)
     }
 
-    /// Returns what is left of the wait that `id` was told with its last answer: an ask before its end gains nothing. A
-    /// root tells no wait to keep to: an allocator does not ask it for itself, and the root knows no answers.
+    /// Returns the rest of the wait that `id` was told with its last answer: an ask before its end gains nothing. A
+    /// root enforces no wait: allocators ask it for their nodes, and it keeps no answers.
     pub(super) fn told_wait(&self, id: Place) -> Option<Duration> {
         let session = &self.sessions[id];
         let told = session.told.answer().grant().map_or(Duration::ZERO, |grant| grant.ask_after);

@@ -1,9 +1,9 @@
-//! Permits that groups of nodes are guaranteed. Where the limit is in a shared store, its root has the buckets
-//! ([`Guarantees`]). An allocator says with its ask what nodes of each group want. The root lends that of the bucket,
-//! and the allocator keeps it for the group.
+//! Permits guaranteed to groups of nodes. If the limit is in a shared store, its root has the buckets ([`Guarantees`]).
+//! An allocator says with its ask what nodes of each group want. The root lends that from the bucket, and the allocator
+//! keeps it for the group.
 //!
-//! Guarantees only ever make a grant smaller or move it to another session: no promise depends on them. What is taken
-//! of a bucket is said in totals, so an ask or an answer that is lost takes nothing from a group.
+//! Guarantees only make a grant smaller or move it to another session, so no promise depends on them. What is taken
+//! from a bucket is reported in totals, so a lost ask or answer takes nothing from a group.
 
 use super::borrow::Wishes;
 use super::family::Place;
@@ -16,7 +16,7 @@ use lessor_protocol::{Answer, Ask, Moment};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What an allocator tells a root of one group of its nodes.
+/// Report of an allocator to a root on one group of its nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupAsk {
     /// Permits of the group's bucket that were lent to this allocator since its session began, less those that it gave back.
@@ -25,17 +25,17 @@ pub struct GroupAsk {
     pub want: u64,
 }
 
-/// Guarantees of a pool's groups. A root also keeps what allocators have told of them.
+/// Guarantees of a pool's groups. A root also keeps the reports of allocators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Groups {
     pub(super) guarantees: Guarantees,
-    /// Last word of each allocator, with what it was lent for that.
+    /// Last report of each allocator, updated by what it was lent.
     said: BTreeMap<SessionId, Vec<GroupAsk>>,
     /// Permits of each group's bucket for the allocator that asks now.
     asking: Vec<Part>,
 }
 
-/// Permits that an allocator may take of the bucket of one group, and takes.
+/// Permits of one group's bucket that an allocator may take, and takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Part {
     owed: u64,
@@ -48,8 +48,7 @@ impl Usual for Groups {
 }
 
 impl Groups {
-    /// Creates the groups of a pool by `plan`, which keeps `ledgers`. Buckets are full, or empty where the pool leases
-    /// from a root.
+    /// Creates the groups of a pool with this `plan` and `ledgers`. Buckets are full, or empty if the pool leases from a root.
     pub(super) fn of(plan: &Plan, ledgers: &Ledgers, now: Moment) -> Rare<Self> {
         let guaranteed = &plan.sharing.guaranteed;
         if guaranteed.is_empty() {
@@ -62,18 +61,18 @@ impl Groups {
         Groups { guarantees, said: BTreeMap::new(), asking: vec![] }.into()
     }
 
-    /// Returns the last word of each allocator.
+    /// Returns the last report of each allocator.
     pub(super) fn said(&self) -> impl Iterator<Item = (SessionId, &[GroupAsk])> {
         self.said.iter().map(|(id, said)| (*id, said.as_slice()))
     }
 
-    /// Goes on with the last word of each allocator.
+    /// Restores the last report of each allocator.
     pub(super) fn goes_on(&mut self, said: BTreeMap<SessionId, Vec<GroupAsk>>) {
         self.said = said;
     }
 }
 
-/// Permits that the sessions of one group want of what an allocator was lent.
+/// Permits that the sessions of one group want from an allocator's loan.
 #[derive(Clone, Copy, Debug)]
 struct GroupWish {
     /// Permits in hand below which more are asked for.
@@ -83,8 +82,8 @@ struct GroupWish {
 }
 
 impl Pool {
-    /// [`Pool::renew`] of a root, by an allocator that tells `groups` of its nodes. Also returns what of the grant is
-    /// for each group.
+    /// [`Pool::renew`] of a root, for an allocator that reports `groups` of its nodes. Also returns the part of the
+    /// grant for each group.
     ///
     /// # Errors
     /// As [`Pool::renew`]. Nothing changes then.
@@ -104,7 +103,7 @@ impl Pool {
         self.hear_of_groups(holder.id, groups);
         let answer = self.renew(now, holder, seq, ask);
         let parts = std::mem::take(&mut self.groups.asking);
-        // An ask that is not granted says nothing of groups either.
+        // An ask that is not granted changes nothing about groups.
         if !matches!(answer, Ok(Answer::Grant(_))) {
             self.groups = before;
             return answer.map(|answer| (answer, vec![]));
@@ -119,7 +118,7 @@ impl Pool {
         answer.map(|answer| (answer, lent))
     }
 
-    /// Puts back into the buckets what `id` did not take after all. What it may take is shared with other allocators
+    /// Puts back into the buckets what `id` did not take after all, and finds what it may take beside other allocators
     /// that want some.
     fn hear_of_groups(&mut self, id: SessionId, groups: &[GroupAsk]) {
         let is_known = self.sessions.contains(Place::own(id));
@@ -164,7 +163,7 @@ impl Pool {
         self.groups.guarantees.kept_at_most(group).saturating_sub(own)
     }
 
-    /// Takes `permits`, which were lent to the session at `place`, out of the buckets.
+    /// Takes `permits` that were lent to the session at `place` out of the buckets.
     pub(super) fn group_was_lent(&mut self, place: Place, permits: u64) {
         let Some(Groups { guarantees, asking, .. }) = self.groups.unusual() else { return };
         guarantees.lent(self.sessions[place].share.group, permits);
@@ -180,7 +179,7 @@ impl Pool {
         }
     }
 
-    /// Puts `permits`, which came back unspent from a session of `group`, back into its bucket.
+    /// Puts `permits` that came back unspent from a session of `group` back into its bucket.
     pub(super) fn group_returned(&mut self, group: Option<usize>, permits: u64) {
         if let Some(groups) = self.groups.unusual() {
             groups.guarantees.returned(group, permits);
@@ -190,16 +189,15 @@ impl Pool {
 
 // The side of an allocator that leases from a root.
 impl Pool {
-    /// Returns what sessions of `group`, or of no group, want of what the pool was lent, where an exchange with the
-    /// root takes `rtt`.
+    /// Returns what sessions of `group`, or of no group, want from the loan, where an exchange with the root takes `rtt`.
     fn group_wish(&self, group: Option<usize>, rtt: Duration) -> GroupWish {
         let sums = self.sessions.sums_of(group);
         let Wishes { low, target, .. } = Wishes::of(sums, sums.out, rtt);
         GroupWish { low, target: target.saturating_sub(sums.out) }
     }
 
-    /// Whether what other groups leave of the `free` permits is too little for some sessions, where an exchange with
-    /// the root takes `rtt`.
+    /// Whether the `free` permits that other groups leave are too few for some sessions, where an exchange with the
+    /// root takes `rtt`.
     pub(super) fn are_groups_low(&self, free: u64, rtt: Duration) -> bool {
         let groups = self.groups.guarantees.levels().len();
         let is_low = |group: Option<usize>| {
@@ -210,8 +208,8 @@ impl Pool {
         groups > 0 && (0..groups).map(Some).chain([None]).any(is_low)
     }
 
-    /// Returns what the pool tells its root of groups, with `ask`. Permits that it keeps for a group and that this does
-    /// not want go back.
+    /// Writes the report of the pool's groups to its root, with `ask`. Permits that are kept for a group and that it
+    /// does not want go back.
     pub fn ask_groups_above(&mut self, ask: &Ask, rtt: Duration) -> Vec<GroupAsk> {
         let groups = self.groups.guarantees.levels().len();
         let (Some(loan), false) = (self.ledgers.loan(), groups == 0) else { return vec![] };
@@ -236,7 +234,7 @@ impl Pool {
         asks.collect()
     }
 
-    /// Keeps for each group its part of what the root has `lent` just now, no more than `permits` in all.
+    /// Keeps for each group its part of what the root has just `lent`, no more than `permits` in all.
     pub fn on_groups_above(&mut self, lent: &[u64], permits: u64) {
         let Some(borrower) = &mut self.borrower else { return };
         let mut left = permits;

@@ -1,7 +1,7 @@
 //! What identities take of a pool. An identity may be lent all that is left beyond what others are expected to want
-//! until there is more, and in any case its share of the limit by weighted max-min. Its new sessions together are lent
-//! a small part until they have reported what became of it. So an identity gains nothing by making up sessions, or by
-//! keeping silent about what it was lent. This only ever makes a grant smaller: no promise depends on it.
+//! until there is more, and in any case its share of the limit by weighted max-min. Its new sessions are lent only a
+//! small part together until they have reported what became of it. So an identity gains nothing by making up sessions,
+//! or by keeping silent about its grants. This only makes a grant smaller: no promise depends on it.
 
 use super::Pool;
 use super::family::Place;
@@ -15,15 +15,15 @@ use lessor_protocol::sizing::PERMIT;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Other identities that a new one looks at to make room.
+/// Number of other identities that a new one looks at to make room.
 const LOOKED_AT: usize = 3;
 
 /// What each identity has taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Takings(Rare<BTreeMap<Owner, Taking>>);
 
-/// What one identity has taken. It fades as what the limit counts does: of permits taken a span ago, about a third is
-/// left at most.
+/// What one identity has taken. It fades as the limit's own count does: of permits taken a span ago, at most about a
+/// third is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taking {
     /// Permits taken, less those that came back, in parts of a permit.
@@ -34,7 +34,7 @@ struct Taking {
 }
 
 impl Taking {
-    /// Fades up to `now`, where the limit lends as much as it has in `span`.
+    /// Fades the taking up to `now`, where the limit lends its ceiling in `span`.
     fn fade(&mut self, now: Moment, span: Duration) {
         let (elapsed, span) = (u128::from(nanos(now.since(self.at))), u128::from(nanos(span)));
         let left = |parts: u128| {
@@ -76,8 +76,8 @@ impl Takings {
         change(taking);
     }
 
-    /// Forgets identities next to `owner` that have taken nothing lately. A new identity looks at a few, and their
-    /// numbers come in no order. So not many more are kept than have taken something lately, and no new one pays for all.
+    /// Forgets identities next to `owner` that have taken nothing lately. A new identity looks at only a few, whose
+    /// numbers come in no order. So few more are kept than have taken something lately, and no single one pays for all.
     fn make_room(&mut self, owner: Owner, now: Moment, span: Duration) {
         let next = self.0.range(owner..).chain(self.0.range(..owner)).take(LOOKED_AT);
         let is_over = |taking: &Taking| {
@@ -110,14 +110,14 @@ fn carry_all(takings: &mut BTreeMap<Owner, Taking>, carrier: &mut Carrier<'_>) {
 }
 
 impl Pool {
-    /// Returns the time in which the limit lends as much as it has, and in which takings fade.
+    /// Returns the time in which the limit lends its ceiling, and in which takings fade.
     fn identity_span(&self) -> Duration {
         self.ledgers.span(self.plan.ceiling())
     }
 
-    /// Returns the most that the session `id` may be lent of `supply` for its identity's sake. Where permits are not
-    /// spent for good (`is_spent`), only the bound on new sessions counts. A pool that leases sets no bound, for what
-    /// there will be is up to the allocator above.
+    /// Returns the most that the session `id` may be lent of `supply` because of its identity. If permits are not spent
+    /// for good (`is_spent`), only the bound on new sessions applies. A pool that leases sets no bound, because its
+    /// future supply is up to the allocator above.
     pub(super) fn identity_may_take(
         &self,
         id: Place,
@@ -151,7 +151,7 @@ impl Pool {
         most.min(sizing::newcomers_part(others.count(), unproven, supply))
     }
 
-    /// Notes that `permits` were lent to the session `id`.
+    /// Records that `permits` were lent to the session `id`.
     pub(super) fn identity_was_lent(&mut self, id: Place, permits: u64) {
         let session = &self.sessions[id];
         let (owner, is_unproven) = (session.share.owner, session.is_unproven);
@@ -165,8 +165,8 @@ impl Pool {
         });
     }
 
-    /// Notes that `permits` came back from a session of `owner`, and that it has reported what became of `proven`
-    /// permits, which it was lent when it was new.
+    /// Records that `permits` came back from a session of `owner`, and that it has accounted for `proven` permits,
+    /// which it was lent when it was new.
     pub(super) fn identity_has_said(&mut self, owner: Owner, permits: u64, proven: u64) {
         if (permits == 0 && proven == 0) || owner == Owner::NONE || self.plan.is_borrowed {
             return;

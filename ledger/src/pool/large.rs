@@ -1,5 +1,5 @@
-//! Calls that take a large part of a limit. While a pool eases off, credit is kept for a term only, and no such call
-//! would ever be let through, although there is enough for it.
+//! Calls that take a large part of a limit. While a pool eases off, credit is kept for one term only, so such a call
+//! would never get through although there is enough for it.
 
 use super::Pool;
 use super::family::Place;
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 impl Pool {
     /// Returns how long credit is saved up for `id` while the pool eases off. A session asks once in its term, which is
-    /// longer than others if it is far away.
+    /// longer if the session is far away.
     pub(super) fn saves_for(&self, id: Place) -> Duration {
         self.term.max(self.sessions[id].term)
     }
 
-    /// Returns what `ask` lacks for its first waiting call, if that call takes more than `pace` ever saves up and all
+    /// Returns what `ask` lacks for its first waiting call, if the call is larger than `pace` ever saves up and all
     /// that it lacks is there.
     pub(super) fn lacks_for_large(&self, id: Place, ask: &Ask, pace: Option<Pace>) -> u64 {
         let lacks = ask.largest.saturating_sub(ask.held);
@@ -25,8 +25,8 @@ impl Pool {
     }
 
     /// Notes what the first waiting call of `id` still lacks after `ask` was answered with `granted` permits. A pool
-    /// that leases lacks that, too, and reports it with its next ask. It replaces what the session said before, for
-    /// much may have come since, and no pool lets a call through that seems to lack more than its callers wait for.
+    /// that leases reports the largest lack with its next ask. A session's earlier lack is replaced: much may have come
+    /// since, and no pool lets a call through that seems to lack more than its callers wait for.
     pub(super) fn notes_large(&mut self, id: Place, ask: &Ask, granted: u64) {
         let Some(borrower) = self.borrower.as_mut() else { return };
         let large = if ask.waiting > 0 { ask.largest } else { 0 };

@@ -1,5 +1,5 @@
-//! All rules of one limit as one: a permit is charged to every one of them, or to none. Pools keep one [`Ledgers`]; it
-//! knows nothing of sessions, and never lends what one of its rules cannot.
+//! All rules of one limit as one: a permit is charged to every one of them, or to none. Each pool keeps one
+//! [`Ledgers`]; it knows nothing of sessions, and never lends what one of its rules cannot.
 
 use super::Plan;
 use super::loan::Loan;
@@ -37,7 +37,7 @@ impl Ledgers {
         self.loan.as_deref()
     }
 
-    /// Returns the loan, to be changed.
+    /// Returns the loan for changes.
     pub(super) fn loan_mut(&mut self) -> Option<&mut Loan> {
         self.loan.as_deref_mut()
     }
@@ -68,25 +68,25 @@ impl Ledgers {
     }
 
     /// Empties the accounts, which may have forgotten what was lent before `quarantined`. Returns when all of them may
-    /// lend again. What refills does so `since` a moment, if that is later.
+    /// lend again. Rules that refill do so from `since` on, if that is later.
     pub(super) fn forget(&mut self, quarantined: Moment, since: Moment) -> Moment {
         let opens = self.all_mut().map(|ledger| {
             let opens = ledger.forget(quarantined);
-            // An account that opens at once waits for nothing to leave a window: it refills.
+            // An account that opens at once has no window to wait for: it refills.
             if opens == quarantined && since > opens { ledger.forget(since) } else { opens }
         });
         let opens = opens.max();
         opens.unwrap_or(quarantined)
     }
 
-    /// Lets time pass up to `now`; between lease ends only, see [`Ledgers::burn`].
+    /// Advances all accounts to `now`; only between lease ends, see [`Ledgers::burn`].
     pub(super) fn advance(&mut self, now: Moment) {
         for ledger in self.all_mut() {
             ledger.advance(now);
         }
     }
 
-    /// Burns the `permits` of a lease that ended without a report at `end`: they were spent then at the latest.
+    /// Burns the `permits` of a lease that ended without a report at `end`, by which they were spent at the latest.
     pub(super) fn burn(&mut self, permits: u64, end: Moment) {
         for ledger in self.all_mut() {
             ledger.advance(end);
@@ -107,21 +107,21 @@ impl Ledgers {
         }
     }
 
-    /// Settles `permits` that were lent as spent, at `at` at the latest.
+    /// Settles lent `permits` as spent, at `at` at the latest.
     pub(super) fn settle(&mut self, permits: u64, at: Moment) {
         for ledger in self.all_mut() {
             ledger.settle(permits, at);
         }
     }
 
-    /// Releases `permits` that were lent and came back unspent.
+    /// Releases lent `permits` that came back unspent.
     pub(super) fn release(&mut self, permits: u64) {
         for ledger in self.all_mut() {
             ledger.release(permits);
         }
     }
 
-    /// Credits `permits` that burned at `at` and prove unspent after all.
+    /// Credits `permits` that burned at `at` and proved unspent after all.
     pub(super) fn credit(&mut self, permits: u64, at: Moment) {
         for ledger in self.all_mut() {
             ledger.credit(permits, at);
@@ -144,7 +144,7 @@ impl Ledgers {
         counts.all(|count| count == first).then_some(first)
     }
 
-    /// Returns the longest time that a call may take, if a rule counts calls in flight: each such rule says so for all calls.
+    /// Returns the longest time that a call may take, if a rule counts calls in flight. Each such rule bounds all calls.
     pub(super) fn longest(&self) -> Option<Duration> {
         self.calls().filter_map(|calls| calls.longest()).min()
     }
@@ -156,7 +156,7 @@ impl Ledgers {
     }
 
     /// Returns when `permits` can be lent if nothing is lent or given back meanwhile and all leases burn; `None` if
-    /// never. `ends` are the ends of these leases with the permits that are out on each, soonest first.
+    /// never. `ends` are the ends of these leases with the permits out on each, soonest first.
     pub(super) fn ready_at<Ends: Iterator<Item = (Moment, u64)>>(
         &self,
         now: Moment,
@@ -173,18 +173,18 @@ impl Ledgers {
         self.all().map(by_then).min().unwrap_or(0)
     }
 
-    /// Returns the time until the first permit is wanted that some rule cannot lend, if nodes take `draw`; `None` if
-    /// that is not to be expected.
+    /// Returns the time until a permit is first wanted that some account cannot lend, if nodes take `draw`; `None` if
+    /// that is not expected.
     pub(super) fn lasts(&self, draw: Draw) -> Option<Duration> {
         self.all().filter_map(|ledger| ledger.lasts(draw)).min()
     }
 
-    /// Whether a permit that is held unspent is missing later, too, to some rule.
+    /// Whether a permit that is held unspent is missing later too, to some rule.
     pub(super) fn count_from_spend(&self) -> bool {
         self.rules.iter().any(Ledger::counts_from_spend)
     }
 
-    /// Whether permits that a lease held unspent at its end are there again once its session reports them. A bucket may
+    /// Whether permits left unspent at the end of a lease are there again once its session reports them. A bucket may
     /// have been full meanwhile.
     pub(super) fn take_back(&self) -> bool {
         self.rules.iter().all(|ledger| ledger.bucket().is_none())
@@ -225,8 +225,8 @@ impl Ledgers {
         sliding.any(|ledger| ledger.evens_out().is_some())
     }
 
-    /// Returns for how long more must be wanted than comes back until permits are lent evenly, and how long a plan for
-    /// that is good. `None` where no rule is lent evenly.
+    /// Returns for how long more must be wanted than comes back before permits are lent evenly, and how long a plan for
+    /// that holds. `None` where no rule is lent evenly.
     pub(super) fn evens_out(&self) -> Option<(Duration, Duration)> {
         self.rules.iter().filter_map(Ledger::sliding).filter_map(SlidingLedger::evens_out).max()
     }
@@ -243,7 +243,7 @@ impl Ledgers {
         self.all().filter_map(|ledger| ledger.lease_end()).min()
     }
 
-    /// Returns [`Ledgers::lease_end`] of a root, whose leases do not outlive the next refill at intervals either.
+    /// Returns [`Ledgers::lease_end`] of a root, whose leases also end by the next refill at intervals.
     pub(super) fn lease_end_in_doubt(&self) -> Option<Moment> {
         let at_refill =
             self.rules.iter().filter_map(Ledger::bucket).filter_map(BucketLedger::lease_end_in_doubt);
@@ -259,17 +259,17 @@ impl Ledgers {
         by_rule.chain(self.loan().and_then(Account::lease_end)).min()
     }
 
-    /// Returns the permits that a lease until `end` may hold, of a session that holds `own`: permits, and until when.
+    /// Returns the permits that a lease until `end` may hold, for a session that holds `own`: permits, and until when.
     pub(super) fn room_ahead(&self, end: Moment, own: (u64, Moment)) -> u64 {
         self.ahead().map(|ledger| ledger.room_ahead(end, own)).min().unwrap_or(u64::MAX)
     }
 
-    /// Charges `permits` ahead, which may be spent until `end`.
+    /// Charges `permits` ahead: they may be spent until `end`.
     pub(super) fn charge_ahead(&mut self, permits: u64, end: Moment) {
         self.ahead_mut().for_each(|ledger| ledger.charge_ahead(permits, end));
     }
 
-    /// Releases `permits` that were charged ahead until `end`, for they are spent by now or will not be.
+    /// Releases `permits` charged ahead until `end`: they are spent by now, or never will be.
     pub(super) fn release_ahead(&mut self, permits: u64, end: Moment) {
         self.ahead_mut().for_each(|ledger| ledger.release_ahead(permits, end));
     }
@@ -279,7 +279,7 @@ impl Ledgers {
         self.all().all(|ledger| ledger.is_fresh())
     }
 
-    /// Whether nothing that was lent keeps anything back in any account.
+    /// Whether no account still keeps permits back for what was lent.
     pub(super) fn have_all(&self) -> bool {
         self.all().all(|ledger| ledger.has_all())
     }
@@ -289,8 +289,8 @@ impl Ledgers {
         self.all().map(|ledger| ledger.memory()).max().unwrap_or_default()
     }
 
-    /// Goes on by `rules`. Each takes over the balance of the first one of its kind and period, as `carry_over` says. A
-    /// rule that finds none is new, and the `out` permits are charged to it whose leases end at `until`.
+    /// Switches to `rules`. Each takes over the balance of the first old rule of its kind and period, as `carry_over`
+    /// says. A rule that finds none is new, and is charged the `out` permits, whose leases end by `until`.
     pub(super) fn change(
         &mut self,
         rules: &[Rule],
@@ -301,7 +301,7 @@ impl Ledgers {
         let mut before = std::mem::take(&mut self.rules);
         for rule in rules {
             let place = match carry_over {
-                // Calls in flight cannot be forgotten.
+                // A reset keeps calls in flight, which cannot be forgotten.
                 CarryOver::Reset => before.iter_mut().position(|ledger| {
                     ledger.calls().is_some() && ledger.account_mut().change(rule, clocks, carry_over)
                 }),
@@ -320,7 +320,7 @@ impl Ledgers {
         }
     }
 
-    /// Replaces each ledger by the one of `unused` if that has less. Nothing is out of either.
+    /// Replaces each ledger by that of `unused` if it has less. Nothing is out of either.
     pub(super) fn begin_as(&mut self, unused: &Ledgers) {
         for (own, unused) in self.rules.iter_mut().zip(&unused.rules) {
             if unused.account().available() < own.account().available() {
@@ -329,7 +329,7 @@ impl Ledgers {
         }
     }
 
-    /// Lets `permits` more be lent once.
+    /// Allows `permits` more to be lent once.
     pub(super) fn top_up(&mut self, permits: u64) {
         for ledger in &mut self.rules {
             ledger.account_mut().top_up(permits);
@@ -341,7 +341,7 @@ impl Ledgers {
         self.rules.iter().map(|ledger| ledger.account().most()).max().unwrap_or(0)
     }
 
-    /// Returns the permits that are charged beyond what a rule allows, the most of any.
+    /// Returns the permits charged beyond what a rule allows, the most of any rule.
     pub(super) fn excess(&self) -> u64 {
         self.all().map(|ledger| ledger.excess()).max().unwrap_or(0)
     }
@@ -356,14 +356,14 @@ impl Ledgers {
         self.loan.is_none().then(|| self.rules.iter().map(|ledger| ledger.account().save()).collect())
     }
 
-    /// Takes over the books that were `saved`, with `out` permits that may be spent until an instant; `false` if that cannot be.
+    /// Restores `saved` books, with `out` permits that may be spent until an instant; `false` if that is impossible.
     pub(super) fn restore(&mut self, saved: &[Saved], since: Since, out: (u64, Moment)) -> bool {
         let is_each = self.rules.len() == saved.len() && self.loan.is_none();
         let mut each = self.rules.iter_mut().zip(saved);
         is_each && each.all(|(ledger, saved)| ledger.account_mut().restore(saved, since, out))
     }
 
-    /// Carries all ledgers, of which nothing is out; `false` if that cannot be.
+    /// Carries all ledgers, of which nothing is out; `false` if that is impossible.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) -> bool {
         self.loan.is_none() && self.rules.iter_mut().all(|ledger| ledger.carry(carrier))
     }
@@ -373,15 +373,14 @@ impl Ledgers {
         self.rules.iter().map(Ledger::rests_until).min().unwrap_or(Moment::NEVER)
     }
 
-    /// Counts anew what may be spent beyond each window, by the `ends` of leases that are out.
+    /// Recounts what may be spent beyond each window, by the `ends` of outstanding leases.
     pub(super) fn recount_ahead<Ends: Iterator<Item = (Moment, u64)>>(&mut self, ends: impl Fn() -> Ends) {
         for ledger in self.ahead_mut() {
             ledger.recount_ahead(&mut ends());
         }
     }
 
-    /// Asserts, in debug builds, that every rule is within its limit and knows of all `outstanding` permits and until
-    /// when they may be spent.
+    /// Asserts, in debug builds, that every rule is within its limit and counts all `outstanding` permits and their ends.
     pub(super) fn audit<Ends: Iterator<Item = (Moment, u64)>>(
         &self,
         outstanding: u64,

@@ -15,18 +15,17 @@ use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, TERM_MAX};
 use std::time::Duration;
 
-/// Part of a term, a sixteenth, for which a session holds permits if it wants more than its share of what a sliding
-/// window gives on average, even while there are plenty. Such a window counts a permit from its *spend*, so the time
-/// for which it was held is lost.
+/// Part of a term, a sixteenth, for which a session holds permits if it wants more than its average share of a sliding window,
+/// even while there are plenty. Such a window counts a permit from its *spend*, so the time for which it was held is lost.
 const GREEDY_PART: u32 = 16;
 
-/// Lower bound of the time by [`GREEDY_PART`]: on a short window the round trip loses more than the hoarding.
+/// Lower bound of the time by [`GREEDY_PART`]: on a short window the round trip costs more than the hoarding.
 const GREEDY_MIN: Duration = Duration::from_millis(60);
 
 /// Wait of a node that could not be back before the next window begins. Zero would say that permits are not scarce.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// Pauses of excess demand that are shorter than this do not count: demand is an average over a second at most.
+/// Longest pause in which excess demand still counts as going on: demand is an average over at most a second.
 const EXCESS_PAUSE: Duration = Duration::from_secs(2);
 
 /// The grant that one pool would make if it were alone.
@@ -43,14 +42,14 @@ pub(super) struct Offer {
     wait: Option<Duration>,
     /// Permits that the session should have in hand and in use, where permits are spent again.
     hold: Option<u64>,
-    /// For display: how scarce the permits of the whole pool are, whether the session wants some that are not there,
-    /// and what other sessions take.
+    /// For display: the scarcity of the whole pool, whether the session wants permits and is offered none, and what
+    /// other sessions take.
     pub(super) standing: Scarcity,
     pub(super) is_nothing: bool,
     pub(super) others: Draw,
 }
 
-/// One of the pools that lend the same permits, with the place of the session there and the pool's offer.
+/// One of the pools that lend the same permits, with the session's place there and the pool's offer.
 struct Link<'a> {
     pool: &'a mut Pool,
     place: Place,
@@ -82,8 +81,8 @@ impl Pool {
         lend(&mut std::iter::once(own).chain(above).collect::<Vec<_>>(), ask, newcomer)
     }
 
-    /// Sizes the grant that the pool would make if it were alone. Permits are spent again (`is_reusable`), for good
-    /// (`is_spent`), or are of a steady flow.
+    /// Sizes the grant that the pool would make alone. Permits are spent again (`is_reusable`), for good (`is_spent`),
+    /// or belong to a steady flow.
     fn offer(
         &mut self,
         id: Place,
@@ -94,7 +93,7 @@ impl Pool {
         self.note_excess(self.sessions.draws().and(Draw { at_once: 0, demand_milli: ask.demand_milli }));
         let (supply, pace) = self.supply(id);
         let mut asker = self.asker(id, ask);
-        // This is the scarcity of the whole pool: a session of high priority does not see lower ones.
+        // Scarcity of the whole pool: a session of high priority does not see lower ones.
         let standing = Scarcity::of(self.sessions.claims().needs() + u128::from(asker.claim.need), supply);
         let (others, supply, owed) = self.peers(asker.claim.share, supply);
         let first =
@@ -103,8 +102,7 @@ impl Pool {
         let yields = is_spent && self.yields(id);
         asker.want = wants.min(self.identity_may_take(id, others, supply, is_spent));
         asker.want = if yields { asker.want.min(ask.waiting) } else { asker.want };
-        // The guarantee of a group goes before the share of an identity, but not for sessions that the identity may
-        // have made up.
+        // A group's guarantee goes before the share of an identity, but not for sessions that the identity may have made up.
         let owed = owed.min(if self.sessions[id].is_unproven { asker.want } else { wants });
         let (Sized { permits, state }, hold) = match is_reusable {
             true => self.share_in_flight(id, asker, supply.left),
@@ -120,12 +118,12 @@ impl Pool {
         let large = if is_reusable { 0 } else { self.lacks_for_large(id, ask, pace) };
         let permits = permits.max(large.min(asker.want)).min(may_hold).max(owed);
         let standing = if is_reusable { state.into() } else { standing };
-        // Permits on their way from the allocator above are here before an operator has looked.
+        // Permits on their way from the allocator above arrive before an operator has looked.
         let is_ample = self.ledgers.loan().is_some_and(Loan::is_ample);
         let is_nothing = permits == 0 && asker.want > 0 && !is_ample;
         let wait = if is_spent && others.count() > 0 { self.told_wait(id) } else { None };
         let permits = if wait.is_some() { 0 } else { permits };
-        // Guaranteed permits are lent all the same, and then the lease is extended: they are not lent for nothing.
+        // Guaranteed permits are lent all the same. The lease is extended then, or they would be lent for nothing.
         let gives_back = yields && ask.waiting == 0 && self.ledgers.take_back();
         let is_hoarded = (is_hoarded || gives_back) && permits == 0;
         if is_spent {
@@ -172,7 +170,7 @@ impl Pool {
         if scarce { self.next_chance(id, offer.pace) } else { (Duration::ZERO, None) }
     }
 
-    /// Returns how long a lease that holds `permits` should last. While at least half of the pool is left, that of a slow
+    /// Returns how long a lease that holds `permits` should last. While at least half of the pool is left, the lease of a slow
     /// user may last until its permits are spent. Each renewal is an exchange, and a surplus of that size hurts no session.
     fn worth(&self, id: Place, ask: &Ask, permits: u64, state: State) -> Duration {
         let term = self.sessions[id].term;
@@ -215,8 +213,8 @@ impl Pool {
                 session.lent = now;
             }
             if !term.is_zero() {
-                // Never earlier than before: until the node hears of the new end, it goes by the old one. So it does
-                // with a lease that holds nothing: it goes by that end with the permits that it is lent next.
+                // Never earlier than before: until the node hears of the new end, it goes by the old one. Even an empty
+                // lease counts: the node goes by its end with the next permits.
                 session.end = session.end.max(end);
             }
             (session.outstanding, session.end)
@@ -227,7 +225,7 @@ impl Pool {
         self.ledgers.charge_ahead(outstanding, end);
     }
 
-    /// Returns how long a lease of `term` that is made now may last without being charged ahead; zero if none would end in time.
+    /// Returns how long a lease of `term` made now may last without being charged ahead; zero if none would end in time.
     fn term(&self, term: Duration) -> Duration {
         self.clipped(term, self.lease_end())
     }
@@ -236,8 +234,8 @@ impl Pool {
         term.min(end.map_or(Duration::MAX, |end| self.plan.clocks.term_until(self.now, end)))
     }
 
-    /// Returns the most that `id` may hold: all there is if its lease ends with the window, and what the next window
-    /// has room for if the lease reaches beyond it, or would have to. A steady flow is never lent ahead.
+    /// Returns the most that `id` may hold: no bound if its lease ends with the window, and otherwise what the next
+    /// window has room for. A steady flow is never lent ahead.
     fn most(&self, id: Place, is_paced: bool) -> u64 {
         let session = &self.sessions[id];
         let outlives = self.lease_end().is_some_and(|end| session.end > end);
@@ -249,13 +247,13 @@ impl Pool {
     }
 
     /// Returns how long a lease of `term` that holds `held` may last: into the next window if that has room for all of
-    /// `held`, and otherwise until the window ends. So no session has to ask anew just because a window is over.
+    /// `held`, otherwise until the window ends. So no session has to ask just because a window is over.
     fn reach(&self, id: Place, held: u64, term: Duration) -> Duration {
         let ahead = self.clipped(term, self.lease_end_ahead());
         if held <= self.room(id, ahead) { ahead } else { self.term(term) }
     }
 
-    /// Returns the most that the lease of `id` may hold once it is renewed for `term`, by the room of the window that it
+    /// Returns the most that the lease of `id` may hold once it is renewed for `term`, limited by the window that it
     /// reaches. What is kept back in one window is kept back in the next, because all that is out was lent beside it.
     fn room(&self, id: Place, term: Duration) -> u64 {
         let session = &self.sessions[id];
@@ -263,24 +261,24 @@ impl Pool {
         self.ledgers.room_ahead(end, (session.outstanding, session.end))
     }
 
-    /// Whether the lease of `id` ends after the last instant for which a rule may lend, because it is older than that
-    /// rule. Its node would spend until then what it is lent now.
+    /// Whether the lease of `id` ends after the last instant for which a rule may lend, because it is older than the
+    /// rule. Its node would spend new permits until that end.
     fn outlives(&self, id: Place) -> bool {
         self.lease_end_ahead().is_some_and(|end| self.sessions[id].end > end)
     }
 
-    /// Returns the permits that must be there beyond what the session wants: the reserve, and those kept for others.
+    /// Returns the permits that must be left beyond what the session wants: the reserve, and those kept for others.
     fn kept_back(&self, id: Place) -> u64 {
         let kept = self.kept_at_most(self.sessions[id].share.group);
         kept.min(self.ceiling().saturating_sub(1)) + self.reserve()
     }
 
-    /// Returns what can be shared out now, and the pace at which, if the pool eases off or lends evenly.
+    /// Returns what can be shared now, and the pace if the pool eases off or lends evenly.
     fn supply(&mut self, id: Place) -> (Supply, Option<Pace>) {
         let (left, term, saved_for) = (self.left(), self.term, self.saves_for(id));
         let kept_back = self.reserve().saturating_add(self.withheld());
         let even = self.even_pace(kept_back);
-        // While the pool eases in, no more will be there than is now.
+        // While the pool eases in after a pause, no more will be there than is now.
         let most = self.eased();
         let within = |span| self.ledgers.within(span).saturating_sub(kept_back).min(most).max(left);
         let rules = &self.plan.rules;
@@ -310,8 +308,8 @@ impl Pool {
         (supply, pace)
     }
 
-    /// Returns for how long more must be wanted than comes back until the pool lends evenly, and how long a plan for
-    /// that is good.
+    /// Returns for how long more must be wanted than comes back before the pool lends evenly, and how long a plan for
+    /// that holds.
     fn evens_out(&self) -> Option<(Duration, Duration)> {
         self.ledgers.evens_out().filter(|_| self.plan.ease_off)
     }
@@ -340,30 +338,29 @@ impl Pool {
         let term = self.sessions[id].term;
         let paced = pace.map_or(Duration::ZERO, |pace| self.pacer.wait(pace));
         let ready = self.lends_at(id);
-        // Permits on their way from the allocator above are here soon.
+        // Permits on their way from the allocator above arrive soon.
         let poll = if self.is_being_lent() { POLL_MIN } else { poll(term) };
         let retry_after = ready.map(|ready| ready.since(self.now).max(paced).max(poll));
-        // Others may give permits back sooner: no session waits longer than a term to look. In a root it is a poll
-        // more, so that no allocator swaps the root just before there is something.
+        // Others may give permits back sooner, so no session waits longer than a term to look. For a root it is a poll
+        // longer, so that no allocator swaps the root just before there is something.
         let soon = (term.max(poll) + poll * u32::from(self.plan.is_root)).min(TERM_MAX);
         let ask_after = retry_after.filter(|wait| *wait <= soon).unwrap_or(term.max(poll));
         (self.in_time(id, ready, ask_after), retry_after)
     }
 
-    /// Returns `wait` or, where a window is about to begin that has permits for `id`, a wait after which its next ask
-    /// is here just then. `ready` is when there are permits for `id`. The wait is counted from when this answer is
-    /// there, and the ask takes its way, too.
+    /// Returns `wait`, or a wait that brings the next ask of `id` here just as a window begins that has permits for it. `ready`
+    /// is when there are permits for `id`. The wait counts from the arrival of this answer, and the ask takes its way too.
     fn in_time(&self, id: Place, ready: Option<Moment>, wait: Duration) -> Duration {
         let (Some(begins), Some(ready)) = (self.lease_end(), ready) else { return wait };
         let (left, rtt) = (begins.since(self.now), self.sessions[id].rtt);
-        // There may be a permit before, or at least the time to come again.
+        // There may be a permit before, or at least time to ask again.
         let is_sooner = wait + if ready < begins { rtt } else { 2 * rtt } < left;
         // No session is told to wait for longer than any lease lasts.
         let just_then = left.saturating_sub(rtt).clamp(AT_ONCE, TERM_MAX);
         if is_sooner || ready > begins { wait } else { just_then }
     }
 
-    /// Returns when there will be a permit for `id`: those that are not lent because of the vendor come back by themselves.
+    /// Returns when there will be a permit for `id`. Permits withheld because of the vendor come back by themselves.
     fn lends_at(&self, id: Place) -> Option<Moment> {
         let (kept, withheld) = (self.kept_back(id) + 1, self.withheld());
         let ready = self.ready_at(kept)?;
@@ -380,16 +377,16 @@ impl Pool {
     }
 }
 
-/// Makes a grant of `chain` to `ask`, of a `newcomer` or not, and charges it to all pools of the chain.
+/// Makes a grant of all pools of `chain` to `ask`, which may come from a `newcomer`, and charges it to each of them.
 fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
     let kept = chain[0].pool.sessions[chain[0].place].outstanding;
-    // Permits out beyond a limit that was lowered end by themselves, at the end of their lease.
+    // Permits out beyond a lowered limit end by themselves, with their lease.
     let is_over = chain.iter().any(|link| link.pool.ledgers.excess() > 0 || link.pool.is_over());
     let fits = !is_over && chain.iter().all(|link| !link.pool.outlives(link.place));
     let (rate, flow) = lend_rate(chain, ask, is_over);
     let most = chain.iter().map(|link| link.pool.most(link.place, flow.is_some())).min().unwrap_or(0);
     let is_reusable = chain.iter().all(|link| link.pool.ledgers.are_reusable());
-    // Sessions take a steady flow by turns.
+    // Sessions share a steady flow by turns.
     let is_spent = !is_reusable && flow.is_none();
     for link in chain.iter_mut() {
         link.offer = Some(link.pool.offer(link.place, ask, newcomer, (is_reusable, is_spent)));
@@ -425,9 +422,8 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
     }
 }
 
-/// Lends a part of the steady flow that one pool of `chain` may have. Returns the part, the index of that pool, and how
-/// long the lease lasts: as long as suits the flow, as far as all rules let it. While more `is_over` a limit than it
-/// allows, no lease begins.
+/// Lends a part of the steady flow, if a pool of `chain` has one. Returns the part, the index of that pool, and how long
+/// the lease lasts: as long as suits the flow, as far as all rules allow. While a limit `is_over`, no lease begins.
 fn lend_rate(chain: &mut [Link<'_>], ask: &Ask, is_over: bool) -> (Rate, Option<(usize, Duration)>) {
     let Some(index) = chain.iter().position(|link| link.pool.flow.is_some()) else {
         return (Rate::Free, None);
@@ -441,7 +437,7 @@ fn lend_rate(chain: &mut [Link<'_>], ask: &Ask, is_over: bool) -> (Rate, Option<
     (rate, Some((index, term)))
 }
 
-/// Returns `span` in whole milliseconds, as the wire carries it, and not shorter.
+/// Rounds `span` up to whole milliseconds, as the wire carries it.
 pub(super) fn millis_above(span: Duration) -> Duration {
     Duration::from_millis(millis_up(span))
 }

@@ -1,18 +1,18 @@
 //! The loan of a pool: permits that the allocator above lent it to lend on. It is a ledger beside those of the pool's
-//! rules, which the pool charges as any of them. What the pool tells the allocator above, and hears, is in `borrow.rs`.
+//! rules, and is charged like them. The exchange with the allocator above is in `borrow.rs`.
 //!
-//! Where the allocator above counts calls in flight, the calls of the nodes here are those of this pool: it reports
-//! them, and goes on to lease for as long as there are any.
+//! Where the allocator above counts calls in flight, the pool reports the calls of its nodes as its own, and goes on
+//! leasing while there are any.
 //!
 //! Each permit that a node may spend was lent for at least as long by the allocator above, so no lease from here
-//! outlives the loan. A crash needs no quarantine: the allocator above takes the whole loan for spent, and the next
+//! outlives the loan. A crash needs no quarantine: the allocator above counts the whole loan as spent, and the next
 //! process begins with nothing.
 
 use crate::rule::{Account, Calls, Draw, Ends, Pace, THOUSAND_SECONDS};
 use lessor_protocol::{InFlight, Moment, PERMITS_MAX};
 use std::time::Duration;
 
-/// Span whose arrivals tell what will come.
+/// Span by whose arrivals later ones are predicted.
 const RECENT: Duration = Duration::from_secs(1);
 
 /// A loan of the allocator above.
@@ -25,40 +25,39 @@ pub(super) struct Loan {
     out: u64,
     /// Permits of `out` that the allocator above did not extend. While there are any, nothing that is out is extended.
     unkept: u64,
-    /// Permits spent, or taken for spent, since the loan began to count.
+    /// Permits spent, or counted as spent, since the loan began to count.
     spent: u64,
-    /// Highest total of spent permits that was reported, and when the last report was. The total never falls.
+    /// Highest total of spent permits that was reported, which never falls, and when the last report was written.
     reported: u64,
     reported_at: Moment,
-    /// Highest total of spent permits that the allocator above is known to have heard of.
+    /// Highest total of spent permits that the allocator above is known to have read.
     told: u64,
-    /// Whether the allocator above was not told all that was spent, and will not be.
+    /// Whether the pool gave up telling the allocator above all that was spent.
     gave_up: bool,
-    /// Permits that the allocator above has lent since the loan began to count: by the last ask that was answered, and
-    /// at most by those without an answer.
+    /// Permits lent by the allocator above since the loan began to count: by the last answered ask, and at most by
+    /// unanswered ones.
     lent: u64,
     may_be_lent: u64,
     /// `may_be_lent` before the last ask was written.
     might_be_lent: u64,
     /// Permits spent and in flight, as far as is known here.
     in_flight: u64,
-    /// Permits of `in_flight` that the allocator above does not know: others have to wait for them there.
+    /// Permits of `in_flight` that the allocator above does not know for this session: others wait for them there.
     unknown: u64,
-    /// Permits in flight by the last report, and permits that may count above: those of earlier reports, too, until the
-    /// last one is answered.
+    /// Permits in flight by the last report, and permits that may count above: the most of all reports since the last answer.
     reported_in_flight: u64,
     counted: u64,
     /// Cap on calls in flight above, if there is one.
     cap: Option<InFlight>,
     /// Nothing may be spent from this instant on.
     end: Moment,
-    /// Most permits that one call can ever take, as far as was told.
+    /// Most permits that one call can ever take, as the last grant said.
     ceiling: u64,
     /// When there may be more permits.
     chance: Moment,
-    /// Whether the last grant met all that was asked for.
+    /// Whether the last grant met its ask in full.
     is_ample: bool,
-    /// Start of a [`RECENT`] span, permits that came since then, and permits that came in the span before.
+    /// Start of the current [`RECENT`] span, permits that came in it, and permits that came in the span before.
     came: (Moment, u64, u64),
 }
 
@@ -66,7 +65,7 @@ pub(super) struct Loan {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Came {
     pub permits: u64,
-    /// Permits lent so far, these included.
+    /// Permits lent so far, including these.
     pub lent: u64,
     /// Held permits that are not extended.
     pub unkept: u64,
@@ -123,7 +122,7 @@ impl Loan {
         self.ceiling
     }
 
-    /// Whether the last grant met all that was asked for.
+    /// Whether the last grant met its ask in full.
     pub(super) fn is_ample(&self) -> bool {
         self.is_ample
     }
@@ -133,19 +132,19 @@ impl Loan {
         !self.is_ample && self.chance > self.now
     }
 
-    /// Whether some spends, or ends of calls, are not reported yet.
+    /// Whether some spends or ends of calls are not reported yet.
     pub(super) fn has_unreported(&self) -> bool {
         self.spent > self.reported || self.has_finished()
     }
 
     /// Whether the allocator above may not know of some spends or ends of calls. They would count as unspent there if
-    /// this pool were forgotten, and then counted from zero.
+    /// this pool were forgotten and then started from zero.
     pub(super) fn has_untold(&self) -> bool {
         self.spent > self.told || self.has_finished()
     }
 
-    /// Whether the allocator above may take permits for lent that are neither here nor spent. It takes them for spent
-    /// once the loan has ended, until it is told.
+    /// Whether the allocator above may count permits as lent that are neither here nor spent. Until it is told, it
+    /// counts them as spent once the loan has ended.
     pub(super) fn has_returned(&self) -> bool {
         self.lent.saturating_add(self.may_be_lent) > self.spent + self.free + self.out
     }
@@ -155,13 +154,12 @@ impl Loan {
         self.cap.is_some() && self.known_in_flight() < self.counted
     }
 
-    /// Whether permits may be in flight that the allocator above knows of: they count there for as long as the pool
-    /// goes on to report them.
+    /// Whether permits may be in flight that the allocator above knows. They count there while the pool keeps reporting them.
     pub(super) fn is_in_flight(&self) -> bool {
         self.cap.is_some() && self.known_in_flight() > 0
     }
 
-    /// Returns the permits in flight that the allocator above knows of.
+    /// Returns the permits in flight that the allocator above knows.
     fn known_in_flight(&self) -> u64 {
         self.in_flight - self.unknown
     }
@@ -176,26 +174,26 @@ impl Loan {
         self.cap.and_then(|cap| cap.hold).unwrap_or(PERMITS_MAX)
     }
 
-    /// Gives back what is in hand and extends nothing that is out: the clock by which the loan ends may be late.
+    /// Gives back the permits in hand and marks those out as not extended: the clock by which the loan ends may be late.
     pub(super) fn hold_back(&mut self) {
         self.shed(0);
         self.unkept = self.out;
     }
 
-    /// Takes out the permits in hand beyond `keep`: they are given back.
+    /// Gives back the permits in hand beyond `keep`.
     pub(super) fn shed(&mut self, keep: u64) {
         self.free = self.free.min(keep);
     }
 
-    /// Returns the permits spent and held, for an ask that wants `want`. The report stays true however late it arrives.
+    /// Returns the totals spent and held, for an ask that wants `want`. The report stays true however late it arrives.
     pub(super) fn report(&mut self, want: u64) -> (u64, u64) {
         (self.reported, self.reported_at) = (self.reported.max(self.spent), self.now);
         (self.might_be_lent, self.may_be_lent) = (self.may_be_lent, self.may_be_lent.max(want));
         (self.reported, self.free + self.out)
     }
 
-    /// Returns the permits in flight for an ask, where the allocator above counts them. Calls that are unknown there
-    /// count as the first to end.
+    /// Returns the permits in flight for an ask, if the allocator above counts them. Calls that are unknown there count
+    /// as the first to end.
     pub(super) fn report_in_flight(&mut self) -> Option<u64> {
         self.cap?;
         self.reported_in_flight = self.known_in_flight();
@@ -210,18 +208,18 @@ impl Loan {
         self.counted = self.reported_in_flight;
     }
 
-    /// Tells the allocator above nothing more: only once nothing is out or in hand.
+    /// Stops reporting to the allocator above; only once nothing is out or in hand.
     pub(super) fn give_up(&mut self) {
         self.gave_up |= self.has_untold();
         (self.told, self.lent, self.may_be_lent, self.counted) = (self.spent, self.spent, 0, 0);
     }
 
-    /// Whether the allocator above was not told all that was spent, and will not be.
+    /// Whether the pool gave up telling the allocator above all that was spent.
     pub(super) fn gave_up(&self) -> bool {
         self.gave_up
     }
 
-    /// Notes that the allocator above has not looked at the last report, and so has lent nothing by it.
+    /// Notes that the allocator above did not read the last report, and so lent nothing for it.
     pub(super) fn on_report_lost(&mut self) {
         self.may_be_lent = self.might_be_lent;
     }
@@ -231,7 +229,7 @@ impl Loan {
         all.saturating_sub(self.in_flight)
     }
 
-    /// Takes a grant of the allocator above.
+    /// Applies a grant of the allocator above.
     pub(super) fn came(&mut self, came: Came) {
         let dropped = came.unkept.min(self.free);
         self.free = self.free - dropped + came.permits;
@@ -247,12 +245,12 @@ impl Loan {
         }
     }
 
-    /// Notes that no permits come before `chance`.
+    /// Notes that no permits will come before `chance`.
     pub(super) fn wait_until(&mut self, chance: Moment) {
         (self.chance, self.is_ample) = (chance, false);
     }
 
-    /// Counts from zero from now on: only once nothing is out or in hand.
+    /// Starts counting from zero; only once nothing is out or in hand.
     pub(super) fn reset(&mut self) {
         (self.spent, self.reported, self.lent, self.may_be_lent) = (0, 0, 0, 0);
         (self.told, self.gave_up) = (0, false);
@@ -264,7 +262,7 @@ impl Loan {
         self.free == 0 && self.out == 0
     }
 
-    /// Drops the permits in hand, which may not be spent any more: the term is over. Leases from the loan ended before.
+    /// Drops the permits in hand, because the term is over. Leases from the loan ended before.
     fn lapse(&mut self) {
         self.free = 0;
     }
@@ -277,7 +275,7 @@ impl Loan {
         }
     }
 
-    /// Returns the permits that come in `span`, if it goes on as in the last [`RECENT`].
+    /// Returns the permits that come in `span` at the rate of the last [`RECENT`].
     fn coming(&self, span: Duration) -> u64 {
         if self.is_ample {
             // All that is wanted comes.
@@ -290,7 +288,7 @@ impl Loan {
         u64::try_from(coming).unwrap_or(u64::MAX)
     }
 
-    /// Takes `permits` off those that are out.
+    /// Takes `permits` off those out.
     fn back(&mut self, permits: u64) {
         self.out -= permits;
         self.unkept = self.unkept.min(self.out);
@@ -320,7 +318,7 @@ impl Account for Loan {
     }
 
     fn release(&mut self, permits: u64) {
-        // Permits that the allocator above did not extend come back first: they are not there any more.
+        // Permits that were not extended come back first: the allocator above no longer lends them.
         let unkept = self.unkept.min(permits);
         self.out -= permits;
         self.unkept -= unkept;
@@ -331,7 +329,7 @@ impl Account for Loan {
     }
 
     fn credit(&mut self, permits: u64, at: Moment) {
-        // A reported total stays as it is. A credit must not hide what was spent since, which is charged from later on.
+        // A reported total stays as it is, and a credit must not hide later spends, which are charged from later on.
         if at > self.reported_at {
             self.spent -= permits.min(self.spent - self.reported);
         }
@@ -352,7 +350,7 @@ impl Account for Loan {
         self.coming(span)
     }
 
-    /// Forever where all that is wanted comes; otherwise by what came lately.
+    /// Forever if all that is wanted comes; otherwise by what came lately.
     fn lasts(&self, draw: Draw) -> Option<Duration> {
         if self.is_ample { None } else { draw.less(self.coming(THOUSAND_SECONDS)).lasts(self.free) }
     }

@@ -7,8 +7,8 @@ use lessor_protocol::Moment;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Permits that were spent within this part of the longest call, a sixteenth, expire together. So about 16 entries are
-/// kept at most, and no permit counts for longer than a sixteenth more.
+/// Part of the longest call, a sixteenth, within which spent permits expire together. So about 16 entries are kept at
+/// most, and no permit counts for more than a sixteenth longer than it must.
 const PARTS: u32 = 16;
 
 /// Permits whose calls are orphaned, soonest to expire first.
@@ -51,7 +51,7 @@ impl OrphanedCalls {
         self.expiries.front().map(|expiry| expiry.at)
     }
 
-    /// Carries all entries.
+    /// Carries every entry.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         let blank = Expiry { permits: 0, first: Moment::ORIGIN, at: Moment::ORIGIN };
         carrier.list(
@@ -72,7 +72,7 @@ impl OrphanedCalls {
         self.expiries.iter().map(save).collect()
     }
 
-    /// Restores calls that were written down; `None` if no calls can have been so.
+    /// Restores `saved` calls; `None` if they are impossible.
     pub(super) fn restore(saved: &[(u64, At, At)], since: Since) -> Option<Self> {
         let is_sane = saved.iter().all(|(permits, first, at)| *permits > 0 && first <= at)
             && saved.is_sorted_by_key(|(_, _, at)| *at)
@@ -85,7 +85,7 @@ impl OrphanedCalls {
         is_sane.then(|| OrphanedCalls { expiries: saved.iter().map(expiry).collect() })
     }
 
-    /// Adds `permits` that were spent by `at` on calls that take the `longest` time at most.
+    /// Adds `permits` that were spent by `at` on calls that take at most `longest`.
     pub(super) fn add(&mut self, permits: u64, at: Moment, longest: Duration) {
         if permits == 0 {
             return;
@@ -110,7 +110,7 @@ impl OrphanedCalls {
         }
     }
 
-    /// Keeps `most` permits at most, those that expire last: no more can still be in flight.
+    /// Keeps at most `most` permits, those that expire last: no more can still be in flight.
     pub(super) fn cut_to(&mut self, most: u64) {
         let mut surplus = self.permits().saturating_sub(most);
         while let Some(first) = self.expiries.front_mut()

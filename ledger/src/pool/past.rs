@@ -1,5 +1,5 @@
-//! What a new pool has to wait for: leases and calls that its books do not know, of an earlier life of the allocator or
-//! of other rules of the limit. Limits keep one [`Past`]; it holds no pool.
+//! What a new pool has to wait for: leases and calls of an earlier life of the allocator, or of other rules of the
+//! limit, that its books do not know. Each limit keeps one [`Past`]; it holds no pool.
 
 use super::{Plan, Pool};
 use crate::rule::{At, Gap, Since};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What may still go on, unknown to the books.
+/// What may still go on unknown to the books.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Past {
     /// Nothing: no session can be spending what was lent.
@@ -16,18 +16,18 @@ pub enum Past {
     None,
     /// An earlier life of the allocator ended at this moment at the latest, and its books are lost.
     Lost(Moment),
-    /// The limit went by other rules, whose books the rules of now cannot carry on.
+    /// The limit had other rules, whose books the present rules cannot carry on.
     Other {
-        /// When the limit ceased to go by them.
+        /// When the other rules ended.
         until: Moment,
-        /// Until then calls may go on that began while a rule counted them.
+        /// Latest end of calls that began while a rule counted them.
         calls_end: Moment,
     },
 }
 
 impl Past {
-    /// Returns the past of a limit that went by rules until `now`, and before those had the past `self`. The rules let
-    /// calls take up to `longest`, where they counted them.
+    /// Returns the past of a limit whose rules end `now`, where `self` is the past before those rules. They let calls
+    /// take up to `longest`, if they counted calls.
     pub fn after(self, longest: Option<Duration>, clocks: ClockBounds, now: Moment) -> Past {
         // Permits that are out now may be spent on a call until their lease ends.
         let own = longest.map_or(now, |longest| now + clocks.quarantine() + clocks.stretched(longest));
@@ -49,7 +49,7 @@ impl Past {
         }
     }
 
-    /// Returns when all calls have ended that began, and were counted, before there were these rules.
+    /// Returns when all calls have ended that began, and were counted, before the present rules.
     pub fn calls_end(self) -> Moment {
         match self {
             Past::None | Past::Lost(_) => Moment::ORIGIN,
@@ -62,8 +62,8 @@ impl Past {
         self.pool_by(plan, Moment::ORIGIN, now)
     }
 
-    /// Creates the pool of [`Past::pool`] for a limit that goes by `plan` only `since` a moment, and has lent nothing
-    /// by other rules since this past.
+    /// [`Past::pool`] for a limit whose `plan` took effect only at `since`, and that has lent nothing by other rules
+    /// since this past.
     pub fn pool_by(self, plan: &Arc<Plan>, since: Moment, now: Moment) -> Pool {
         let plan = plan.clone();
         match self {
@@ -107,7 +107,7 @@ impl Past {
 }
 
 impl SavedPast {
-    /// Reads a past that was written down. Where the gap since then is unknown, it counts as written now.
+    /// Restores a past that was written down. If the gap since then is unknown, it counts as written now.
     pub fn read(self, gap: Gap, clocks: ClockBounds, now: Moment) -> Past {
         let (SavedPast::Lost(at) | SavedPast::Other { until: at, .. }) = self else { return Past::None };
         let since = Since { gap, written: at, now, clocks };

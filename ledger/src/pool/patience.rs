@@ -1,9 +1,9 @@
 //! Calls that wait go before calls that may come. While callers wait for permits that are lent to others, a session
-//! whose calls wait as well is lent what its callers wait for, and nothing in advance. Each of its calls asks then, and
+//! whose calls wait too is lent what its callers wait for, and nothing in advance. Each of its calls then asks, and
 //! none is refused for that. Permits that it would hold until its next call are spent by other sessions meanwhile.
-//! Permits that it holds already come back when its lease ends, but not to a bucket, which takes nothing back then.
+//! Permits that it already holds come back when its lease ends, except from a bucket, which takes nothing back then.
 //!
-//! This only ever makes a grant smaller, or lets a lease end.
+//! This only makes a grant smaller, or lets a lease end.
 
 use super::Pool;
 use super::family::Place;
@@ -13,23 +13,23 @@ use crate::packed::Carrier;
 use lessor_protocol::{Ask, Moment};
 use std::time::Duration;
 
-/// Seconds after a call of a session waited for which its calls are taken to wait.
+/// Seconds after one of its calls waited for which a session counts as one whose calls wait.
 const PATIENT_FOR: u32 = 5;
 
-/// Longest term at which sessions leave permits to callers that wait. Where leases last longer, a call that finds
-/// nothing in hand waits longer than its caller may.
+/// Longest term at which sessions leave permits to waiting callers. With longer leases, a call that finds nothing in
+/// hand waits longer than its caller may.
 const TERM_MAX: Duration = Duration::from_millis(200);
 
-/// Callers wait that were not lent all that they wait for.
+/// A shortage: callers wait that were not lent all that they wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shortage {
     /// Highest priority of these callers.
     priority: u64,
-    /// End of the shortage: by then the callers have asked again, or do not wait any more.
+    /// End of the shortage: by then the callers have asked again, or no longer wait.
     until: Moment,
 }
 
-/// What a pool knows of demand for more than it has.
+/// What a pool knows of demand beyond its supply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanting {
     pub(super) excess: Excess,
@@ -42,7 +42,7 @@ impl Usual for Wanting {
 }
 
 impl Wanting {
-    /// Carries all parts.
+    /// Carries every field.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         self.excess.carry(carrier);
         carrier.number(&mut self.shortage.priority);
@@ -56,9 +56,9 @@ fn second(at: Moment) -> u32 {
 }
 
 impl Pool {
-    /// Notes whether callers of `id` wait, and whether they wait for more than the `permits` that would be lent for
-    /// `ask`. A pool that leases does not: what its callers wait for is on its way from above. Nor does a root, which
-    /// is put away after each exchange.
+    /// Notes whether callers of `id` wait, and whether the `permits` to be lent for `ask` are too few for them. A pool
+    /// that leases does not: permits for its callers are on their way from above. Nor does a root, which is put away
+    /// after each exchange.
     pub(super) fn note_patience(&mut self, id: Place, ask: &Ask, permits: u64) {
         if ask.waiting == 0 || self.term > TERM_MAX || self.plan.is_root || self.plan.is_borrowed {
             return;

@@ -1,4 +1,4 @@
-//! What a pool is made of, the session that asks it, a view of it, and why it refuses to believe an ask.
+//! The plan of a pool, the session that asks it, a view of it, and the reasons for rejecting an ask.
 
 use super::{Books, Forecast, SessionId};
 use crate::Rule;
@@ -15,7 +15,7 @@ pub struct Plan {
     /// Whether the pool lends on what another allocator lends it, see [`super::Pool::ask_above`].
     pub is_borrowed: bool,
     /// Whether the pool is the root of a limit that several allocators lease from a store. The time of a store is
-    /// inexact: near a boundary of windows it is not sure on which side it is, so no lease reaches beyond one.
+    /// inexact: near a window boundary, the side is not known for sure, so no lease reaches beyond a boundary.
     pub is_root: bool,
     /// The assumption about clocks.
     pub clocks: ClockBounds,
@@ -23,7 +23,7 @@ pub struct Plan {
     pub ease_off: bool,
     /// Most sessions that the pool remembers.
     pub lessees_max: usize,
-    /// What is kept back and for which sessions, and what bounds leases.
+    /// Reserve, guarantees, trust in the vendor and bounds of leases.
     pub sharing: Sharing,
 }
 
@@ -33,14 +33,14 @@ impl Plan {
         term(&self.rules).clamp(self.sharing.term_min, self.sharing.term_max)
     }
 
-    /// Returns the most permits that the rules ever lend at once. Without rules it is [`PERMITS_MAX`] where another
+    /// Returns the most permits that the rules ever lend at once. Without rules it is [`PERMITS_MAX`] if another
     /// allocator says how much there is, and 0 otherwise.
     pub(super) fn ceiling(&self) -> u64 {
         let ceiling = self.rules.iter().map(Rule::ceiling).min();
         ceiling.unwrap_or(if self.is_borrowed { PERMITS_MAX } else { 0 })
     }
 
-    /// Returns the longest time that a call may take, if a rule counts calls in flight: each such rule says so for all calls.
+    /// Returns the longest time that a call may take, if a rule counts calls in flight. Each such rule bounds all calls.
     pub fn longest(&self) -> Option<Duration> {
         self.rules.iter().filter_map(Rule::longest).min()
     }
@@ -97,7 +97,7 @@ pub enum AskError {
 pub struct Holder {
     /// Id of the session.
     pub id: SessionId,
-    /// How the session shares, from the limit's configuration.
+    /// Share of the session, from the limit's configuration.
     pub share: Share,
     /// Round-trip time of its exchanges, as the node reports it.
     pub rtt: Duration,
@@ -126,14 +126,14 @@ pub struct PoolView {
     pub quarantine: Duration,
     /// Time for which the pool lends nothing, because nodes may go on with safe shares that its rules cannot count.
     pub shut: Duration,
-    /// How scarce permits are and when the pool will be empty, as far as it was asked lately.
+    /// Scarcity and expected emptiness, as the last ask found them.
     pub forecast: Forecast,
-    /// Time until the pool is empty by the forecast; `None` if that is not to be expected.
+    /// Time until the pool is empty by the forecast; `None` if that is not expected.
     pub time_to_empty: Option<Duration>,
 }
 
 impl PoolView {
-    /// Returns how long the pool lends nothing, in quarantine or because of safe shares. A pause for the vendor does not count.
+    /// Returns how long the pool lends nothing, in quarantine or because of safe shares. Pauses for the vendor do not count.
     pub fn lends_nothing(&self) -> Duration {
         self.quarantine.max(self.shut)
     }

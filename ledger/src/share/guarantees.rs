@@ -5,8 +5,8 @@ use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
-/// A bucket for each group, with the permits that the group may still take. Others leave that many, also while the group is
-/// idle. A bucket is full again after a window or, where the pool leases from a root, has what the root lends for the group.
+/// Buckets of permits that guaranteed groups may still take. Others leave that many, even while a group is idle. A
+/// bucket is full again after a window or, if the pool leases from a root, holds what the root lends for the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guarantees {
     levels: Vec<Level>,
@@ -35,10 +35,10 @@ impl Level {
 }
 
 impl Guarantees {
-    /// Guarantees of a limit that guarantees nothing to any group.
+    /// Guarantees of a limit that guarantees nothing.
     pub const NONE: Self = Guarantees { levels: vec![], span: 0, now: Moment::ORIGIN };
 
-    /// Creates full buckets at `now`, of a limit that lends as much as it has in `span`.
+    /// Creates full buckets at `now`, for a limit that lends its ceiling in `span`.
     pub fn new(guaranteed: &[u64], span: Duration, now: Moment) -> Self {
         let levels = guaranteed.iter().map(|&most| Level::new(most, most));
         Guarantees { levels: levels.collect(), span: nanos(span).max(1), now }
@@ -50,7 +50,7 @@ impl Guarantees {
         Guarantees { levels: levels.collect(), span: 0, now }
     }
 
-    /// Carries how full each bucket is; the plan of the pool says the rest.
+    /// Carries how full each bucket is; the plan of the pool has the rest.
     pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.moment(&mut self.now);
         carrier.number(&mut self.span);
@@ -60,14 +60,14 @@ impl Guarantees {
         }
     }
 
-    /// Returns what each bucket fills up to and has, as it is written down.
+    /// Returns size, permits and fraction of each bucket, as they are written down.
     pub(crate) fn save(&self) -> impl Iterator<Item = [u64; 3]> {
         let part = |fraction| u64::try_from(fraction).unwrap_or(u64::MAX);
         self.levels.iter().map(move |level| [level.most, level.permits, part(level.fraction)])
     }
 
-    /// Goes on with the buckets that were `saved`. Where those are of another configuration, a bucket has what it had,
-    /// and no more than it fills up to. One that was not there is full.
+    /// Restores `saved` buckets. Under another configuration, a bucket keeps what it had, up to its new size. A bucket
+    /// that was not saved is full.
     pub(crate) fn restore(&mut self, saved: &[[u64; 3]]) {
         let whole = self.span.saturating_sub(1);
         for (level, &[most, permits, fraction]) in self.levels.iter_mut().zip(saved) {
@@ -76,7 +76,7 @@ impl Guarantees {
         }
     }
 
-    /// Lets time pass up to `now`: buckets fill.
+    /// Fills the buckets up to `now`.
     pub fn advance(&mut self, now: Moment) {
         let (elapsed, span) = (u128::from(nanos(now.since(self.now))), u128::from(self.span));
         self.now = self.now.max(now);
@@ -117,8 +117,7 @@ impl Guarantees {
         group.and_then(|group| self.levels.get(group)).map_or(0, |level| level.permits)
     }
 
-    /// Returns the permits that there are for `group` of those `left`. Where fewer are left than all buckets have, each
-    /// group has its part.
+    /// Returns the permits of `left` that `group` may have. If fewer are left than all buckets hold, each group has its part.
     pub fn part_of(&self, group: usize, left: u64) -> u64 {
         let all: u64 = self.levels.iter().map(|level| level.permits).fold(0, u64::saturating_add);
         let own = self.owed(Some(group));

@@ -1,4 +1,4 @@
-//! Tests of what is kept for which sessions, worked out by hand.
+//! Tests of sharing, with figures worked out by hand.
 
 use super::*;
 use crate::sizing::{Asker, Claim, Claims, grant};

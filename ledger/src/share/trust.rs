@@ -7,8 +7,8 @@ use std::time::Duration;
 pub struct Trust {
     /// What is done about the vendor's word. It is counted in any case.
     pub believe: Believe,
-    /// Longest time for which one word is believed, and longest pause. A vendor whose day is used up says so again
-    /// after each pause. With a longer time, a node that lies has more effect.
+    /// Longest time for which one word is believed, and the longest pause. A vendor whose daily quota is used up says
+    /// so again after each pause. A longer time would give a node that lies more effect.
     pub longest: Duration,
     /// The part of the limit that is lent however little the vendor says is left, in percent, from 1 to 100.
     pub keep_percent: u64,

@@ -1,4 +1,4 @@
-//! Claims in the order in which they are full as a water level rises over them: by what each wants for its weight.
+//! Claims in the order in which a rising water level fills them: by what each wants for its weight.
 
 use super::Claim;
 use super::level::Level;
@@ -30,12 +30,12 @@ impl<I> ByShare<I> {
         ByShare { id, mean: claim.mean, weight: claim.share.weight.max(1), gap: claim.gap() }
     }
 
-    /// Compares two claims: the first one to be full is less.
+    /// Compares two claims: the one that is full first is less.
     fn ratio_to<J>(&self, other: &ByShare<J>) -> Ordering {
         if self.weight == other.weight {
             return self.mean.cmp(&other.mean);
         }
-        // First the whole parts for a weight of one, then the rests: these are less than the weights, so the products fit.
+        // Whole parts per unit of weight first, then the rests: those are less than the weights, so the products fit.
         let (own, others) = (u128::from(self.weight), u128::from(other.weight));
         let rests = || (self.mean % own * others).cmp(&(other.mean % others * own));
         (self.mean / own).cmp(&(other.mean / others)).then_with(rests)
@@ -49,7 +49,7 @@ impl<I> ByShare<I> {
 }
 
 impl<I: Copy + Ord + Debug> Ranked<ByShare<I>> {
-    /// Returns how high `level` stands over all of these claims but `aside`, and over `own`, once the full ones have had theirs.
+    /// Pours `level` over all of these claims but `aside`, and over `own`. Returns the level for the claims that are not full.
     pub(super) fn pour(&self, aside: Option<&ByShare<I>>, own: &ByShare<()>, level: Level) -> Level {
         let full = self.beginning(aside, |entry, before| {
             let before = if own.ratio_to(entry).is_lt() { ShareSum::join(before, own.sum()) } else { before };
@@ -64,7 +64,7 @@ impl<I: Copy + Ord + Debug> Ranked<ByShare<I>> {
 }
 
 impl Level {
-    /// Returns the level above claims that are `full`; `None` if it does not reach so high.
+    /// Returns the level without claims that are `full`; `None` if it cannot fill them.
     fn less(self, full: ShareSum) -> Option<Level> {
         let parts = self.parts.checked_sub(full.mean)?;
         Some(Level { parts, weights: self.weights.checked_sub(full.weight)? })

@@ -1,5 +1,5 @@
-//! Claims of sessions on a pool, as sums and orders that change when one session changes. They size a grant in a time
-//! that grows with the logarithm of the number of sessions. The reference that walks all sessions is in the tests.
+//! Claims of sessions on a pool, as sums and orders that change when one session changes. So a grant is sized in time
+//! logarithmic in the number of sessions. The reference that walks all sessions is in the tests.
 
 use super::MILLION;
 use super::by_share::ByShare;
@@ -16,12 +16,12 @@ use std::fmt::Debug;
 /// The claim of one session that shares in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Permits spent in a term on average, and those queueing, in parts of a permit
+    /// Permits spent in a term on average plus the queue, in parts of a permit
     /// ([`PERMIT`](lessor_protocol::sizing::PERMIT) to one). Shares are measured by this.
     pub mean: u128,
-    /// Permits that the session would hold: the mean with its safety stock.
+    /// Permits that the session would hold: `mean` and its safety stock.
     pub need: u64,
-    /// Permits that the session must hold to get by for a few polls, when permits are scarce.
+    /// Permits that last the session for a few polls when permits are scarce.
     pub bare: u64,
     /// Share of the session, from the limit's configuration.
     pub share: Share,
@@ -41,7 +41,7 @@ impl Claim {
     }
 }
 
-/// What names a session.
+/// The id of a session.
 pub trait Name: Copy + Ord + Debug {}
 
 impl<I: Copy + Ord + Debug> Name for I {}
@@ -100,7 +100,7 @@ impl<I: Name> Claims<I> {
         }
     }
 
-    /// Removes the `claim` of the session `id`, which was inserted as it is.
+    /// Removes the `claim` of the session `id`, exactly as it was inserted.
     pub fn remove(&mut self, id: I, claim: Claim) {
         let priority = claim.share.priority;
         let Some(place) = self.classes.iter().position(|class| class.priority == priority) else { return };
@@ -120,7 +120,7 @@ impl<I: Name> Claims<I> {
         }
     }
 
-    /// Sets the `claim` of the session `id` aside, which was inserted as it is, until the session is inserted again or dropped.
+    /// Sets aside the `claim` of the session `id`, exactly as it was inserted, until the session is inserted again or dropped.
     pub fn set_aside(&mut self, id: I, claim: Claim) {
         if let Some((other, before)) = self.aside.replace((id, claim)) {
             self.remove(other, before);
@@ -152,7 +152,7 @@ impl<I: Name> Claims<I> {
         }
     }
 
-    /// Puts `after` in the place of `before`, the claim of the session `id`, which is not set aside.
+    /// Replaces `before`, the claim of the session `id`, which is not set aside, by `after`.
     pub fn replace(&mut self, id: I, before: Claim, after: Claim) {
         if before == after {
             return;
@@ -264,7 +264,7 @@ impl<I: Name> Peers<'_, I> {
         small.need + u128::from(self.count() - small.count) * u128::from(most)
     }
 
-    /// Returns how high `supply` permits stand over these claims and the claim `own`.
+    /// Returns the water level of `supply` permits over these claims and the claim `own`.
     pub(super) fn level(self, own: Claim, supply: u64) -> Levels {
         match self.class {
             Some(class) => class.by_share.level(self.aside_by_share(), own, supply),
@@ -272,7 +272,7 @@ impl<I: Name> Peers<'_, I> {
         }
     }
 
-    /// Returns what modest sessions lack when permits are scarce, as far as that is kept from the claim `own`.
+    /// Returns what modest sessions lack when permits are scarce, as far as it is kept from the claim `own`.
     pub(super) fn gaps(self, own: Claim, modest: &Modest) -> Gaps {
         self.class.map_or(Gaps::default(), |class| class.by_share.gaps(self.aside_by_share(), own, modest))
     }

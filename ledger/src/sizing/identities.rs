@@ -43,14 +43,14 @@ struct Beside<'a, I: Name> {
     count: u64,
 }
 
-/// What modest sessions lack, and what a session may have of permits that do not fill all gaps.
+/// What modest sessions lack, and how permits are divided that do not fill all gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gaps {
     /// Permits kept for modest sessions.
     pub(super) owed: u64,
     /// Where there are several identities: the weight of the others that lack anything, and of the one that asks.
     identities: Option<(u128, u128)>,
-    /// Weight of the sessions beside the one that asks that lack anything.
+    /// Weight of the other sessions of the asking identity that lack anything.
     lacking: u128,
 }
 
@@ -75,8 +75,8 @@ impl<I: Name> Default for Shares<I> {
     }
 }
 
-/// Returns all that the sessions of `owner` claim, `count` of them, as one claim. Its weight is their average: more
-/// sessions give it no more weight.
+/// Returns all claims of `owner`, which has `count` sessions, as one claim. Its weight is their average: more sessions
+/// give it no more weight.
 fn whole<J>(owner: J, sum: ShareSum, count: u64) -> ByShare<J> {
     let weight = u64::try_from(sum.weight.div_ceil(u128::from(count.max(1)))).unwrap_or(u64::MAX);
     ByShare {
@@ -105,7 +105,7 @@ impl<I: Name> Sessions<I> {
 }
 
 impl<I: Name> Several<I> {
-    /// Changes the claims of `owner`, and its claim as one identity.
+    /// Changes the claims of `owner`, and its claim among identities.
     fn change(&mut self, owner: Owner, change: impl FnOnce(&mut Sessions<I>)) {
         let sessions = self.sessions.entry(owner).or_default();
         let as_one = |sessions: &Sessions<I>| whole(owner, sessions.claims.sum(), sessions.count);
@@ -126,7 +126,7 @@ impl<I: Name> Several<I> {
         }
     }
 
-    /// Returns the claim of the identity `owner` as it is kept, with what is set aside.
+    /// Returns the kept claim of the identity `owner`, including what is set aside.
     fn kept(&self, owner: Owner) -> Option<ByShare<Owner>> {
         let sessions = self.sessions.get(&owner)?;
         Some(whole(owner, sessions.claims.sum(), sessions.count))
@@ -183,7 +183,7 @@ impl<I: Name> Several<I> {
     fn part_of_identity(&self, aside: Option<(Owner, &ByShare<I>)>, own: Share, supply: u64) -> Option<u128> {
         let Beside { sum, count, .. } = self.beside(own.owner, aside);
         let all = ShareSum { weight: sum.weight + u128::from(own.weight.max(1)), ..sum };
-        // The identity wants more than there is.
+        // The identity is taken to want more than there is.
         let identity = ByShare { mean: u128::MAX, ..whole((), all, count + 1) };
         self.over_identities(own.owner, &identity, supply).at(identity.weight.into())
     }
@@ -238,7 +238,7 @@ impl<I: Name> Shares<I> {
         }
     }
 
-    /// Puts `claim` in the place of `before`, a claim of the same session of `owner` that is there and has the same rank.
+    /// Replaces `before` by `claim`. Both are of the same session of `owner` and have the same rank.
     pub(super) fn replace(&mut self, owner: Owner, before: &ByShare<I>, claim: ByShare<I>) {
         match &mut self.several {
             Some(several) => several.change(owner, |sessions| sessions.claims.replace(before, claim)),
@@ -263,7 +263,7 @@ impl<I: Name> Shares<I> {
         }
     }
 
-    /// Returns how high `supply` permits stand over the claims but for `aside`, and over the claim `own`.
+    /// Returns the water level of `supply` permits over the claims but for `aside`, and over the claim `own`.
     pub(super) fn level(&self, aside: Option<(Owner, &ByShare<I>)>, own: Claim, supply: u64) -> Levels {
         if let Some(several) = &self.several {
             return several.level(aside, own, supply);
@@ -307,7 +307,7 @@ impl<I: Name> Shares<I> {
         }
     }
 
-    /// Returns the only identity as one of several, without a look at its sessions.
+    /// Returns the only identity as one of several, without looking at its sessions.
     fn as_one_of_several(&self) -> Several<I> {
         let mut several = Several { identities: Ranked::default(), sessions: BTreeMap::new() };
         several.identities.insert(whole(self.owner, self.sole.claims.sum(), self.sole.count));

@@ -4,7 +4,7 @@ use super::Claim;
 use lessor_protocol::sizing::PERMIT;
 
 /// Part of the average share, five sevenths, up to which a claim comes first when little comes back. A larger part
-/// would let claims to just less than a share leave nothing to claims to just more.
+/// would let claims just below a share leave nothing to claims just above it.
 const MODEST_PART: (u128, u128) = (5, 7);
 
 /// Water level of a supply that is poured over all claims. It rises alike for each, by weight, and a claim that is full
@@ -39,8 +39,7 @@ impl Level {
         mean.saturating_mul(self.weights) <= self.parts.saturating_mul(part.0).saturating_mul(weight)
     }
 
-    /// Returns what a claim of this `weight` gets that is not met in full, or could get beside others that are not, in
-    /// parts of a permit. `None` if all claims are met.
+    /// Returns what a claim of this `weight` gets if it is not met in full, in parts of a permit. `None` if all claims are met.
     pub(super) fn at(self, weight: u128) -> Option<u128> {
         (self.parts * weight).checked_div(self.weights)
     }
@@ -93,7 +92,7 @@ impl Levels {
         }
     }
 
-    /// Whether another claim is not met in full, beside one of this `weight` that is not.
+    /// Whether another claim is not met in full, beside one of this `weight` that is not either.
     pub(super) fn is_contended(self, weight: u128) -> bool {
         self.within.weights > weight || self.identities.is_some_and(|own| own.level.weights > own.weight)
     }
@@ -106,8 +105,8 @@ impl Levels {
     }
 }
 
-/// Tells which claims are modest, and so come first when permits are scarce: those that are met in full by what comes within
-/// a term, or would be by far by what comes on average. No modest claim is larger for its weight than one that is not modest.
+/// Test for modest claims, which come first when permits are scarce: claims met in full by what comes within a term, or
+/// by far by what comes on average. No modest claim is larger for its weight than one that is not modest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Modest {
     /// Levels by what comes within a term.

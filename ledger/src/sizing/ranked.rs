@@ -1,13 +1,12 @@
-//! Entries in order, with a sum over each beginning of that order. Adding, removing and finding how far a sum reaches
-//! take time that grows with the logarithm of the number of entries. It knows nothing of what entries mean.
+//! Entries in order, with prefix sums. Adding, removing and finding how far a sum reaches take time logarithmic in the
+//! number of entries. It knows nothing of what entries mean.
 //!
-//! It is a treap: a search tree by rank, and a heap by a number that is made up for each entry. Each node has the sum
-//! of all below.
+//! It is a treap: a search tree by rank, and a heap by a scattered number for each entry. Each node has the sum of its subtree.
 
 use std::cmp::Ordering;
 use std::fmt::{self, Debug};
 
-/// A value that has a place in an order, and adds up.
+/// A value that has a rank and adds up.
 pub(crate) trait Entry: Copy + Debug {
     /// Sum of entries.
     type Sum: Copy + Debug + Default;
@@ -21,7 +20,7 @@ pub(crate) trait Entry: Copy + Debug {
     /// Returns the sum of both.
     fn join(one: Self::Sum, other: Self::Sum) -> Self::Sum;
 
-    /// Returns the sum `all` without `part`, which is a part of it.
+    /// Returns the sum `all` without its part `part`.
     fn less(all: Self::Sum, part: Self::Sum) -> Self::Sum;
 }
 
@@ -30,7 +29,7 @@ pub(crate) trait Entry: Copy + Debug {
 pub(crate) struct Ranked<E: Entry> {
     nodes: Vec<Node<E>>,
     root: Link,
-    /// First unused node. Each unused node has the next one to its left.
+    /// First unused node; each has the next one in `left`.
     free: Link,
     drawn: u64,
 }
@@ -43,7 +42,7 @@ const NONE: Link = Link::MAX;
 #[derive(Clone)]
 struct Node<E: Entry> {
     entry: E,
-    /// Sum of the entry and of all below.
+    /// Sum of the entry and of all entries below.
     sum: E::Sum,
     /// Place in the heap: no node below has a larger weight.
     weight: u32,
@@ -57,7 +56,7 @@ impl<E: Entry> Default for Ranked<E> {
     }
 }
 
-/// Shows the entries in order, whichever way they came.
+/// Shows the entries in order, whatever the shape of the tree.
 impl<E: Entry> Debug for Ranked<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = f.debug_list();
@@ -96,7 +95,7 @@ impl<E: Entry> Ranked<E> {
         self.root = self.take(self.root, entry);
     }
 
-    /// Puts `entry` in the place of `before`, which is there and has the same rank.
+    /// Replaces `before`, which is there, by `entry`, which has the same rank.
     pub(crate) fn replace(&mut self, before: &E, entry: E) {
         let mut at = self.root;
         while let Some(node) = self.nodes.get_mut(at as usize) {
@@ -118,9 +117,8 @@ impl<E: Entry> Ranked<E> {
         aside.map_or(self.sum(), |aside| E::less(self.sum(), aside.sum()))
     }
 
-    /// Returns the sum of the longest beginning for which `holds` is true, without `aside`, which is one of the
-    /// entries. `holds` is called with an entry and the sum of all before it but `aside`. After the first entry for
-    /// which it is false, it must be false for all.
+    /// Returns the sum of the longest prefix for which `holds` is true, without `aside`, which is one of the entries.
+    /// `holds` gets an entry and the sum of all before it but `aside`. Once false, it must be false for all later entries.
     pub(crate) fn beginning(&self, aside: Option<&E>, holds: impl Fn(&E, E::Sum) -> bool) -> E::Sum {
         let (mut at, mut before) = (self.root, E::Sum::default());
         let mut has_aside = false;
@@ -175,14 +173,14 @@ impl<E: Entry> Ranked<E> {
         }
     }
 
-    /// Computes the sum at `at` anew from what is below.
+    /// Recomputes the sum at `at` from what is below.
     fn sum_up(&mut self, at: Link) {
         let Node { entry, left, right, .. } = &self.nodes[at as usize];
         let below = E::join(self.sum_of(*left), self.sum_of(*right));
         self.nodes[at as usize].sum = E::join(entry.sum(), below);
     }
 
-    /// Puts `node` into the tree at `at`. Returns the root of the tree.
+    /// Puts `node` into the tree at `at`. Returns the new root.
     fn put(&mut self, at: Link, node: Link) -> Link {
         let own = &self.nodes[node as usize];
         let (entry, weight) = (own.entry, own.weight);
@@ -198,13 +196,13 @@ impl<E: Entry> Ranked<E> {
             true => self.nodes[at as usize].left = self.put(left, node),
             false => self.nodes[at as usize].right = self.put(right, node),
         }
-        // The change of the sum is known: nodes beside the way down are not read.
+        // The change of the sum is known, so nodes beside the way down are not read.
         let sum = &mut self.nodes[at as usize].sum;
         *sum = E::join(*sum, entry.sum());
         at
     }
 
-    /// Takes `entry` out of the tree at `at`. Returns the root of the tree.
+    /// Takes `entry` out of the tree at `at`. Returns the new root.
     fn take(&mut self, at: Link, entry: &E) -> Link {
         let Some(&Node { entry: here, left, right, .. }) = self.node(at) else {
             debug_assert!(false, "{entry:?} is not there");
@@ -223,7 +221,7 @@ impl<E: Entry> Ranked<E> {
         at
     }
 
-    /// Splits the tree at `at` into two: what comes before `entry`, and the rest.
+    /// Splits the tree at `at` into what comes before `entry`, and the rest.
     fn split(&mut self, at: Link, entry: &E) -> (Link, Link) {
         let Some(&Node { entry: here, left, right, .. }) = self.node(at) else { return (NONE, NONE) };
         let halves = match here.rank(entry).is_lt() {
@@ -261,7 +259,7 @@ impl<E: Entry> Ranked<E> {
     }
 }
 
-/// Returns `number` with its bits scattered: a tree stays shallow whatever the order in which entries come.
+/// Returns `number` with its bits scattered, so that a tree stays shallow whatever the order of entries.
 fn scattered(number: u64) -> u32 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);

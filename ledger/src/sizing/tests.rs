@@ -27,7 +27,7 @@ fn all_of(claims: &[Claim]) -> Claims<usize> {
     all
 }
 
-/// Returns what `asker` is granted beside `others`, which must be the same as by the reference.
+/// Returns what `asker` is granted beside `others`, and checks it against the reference.
 fn granted(asker: Asker, others: &[Claim], supply: Supply) -> Sized {
     let given = grant(asker, all_of(others).peers(asker.claim.share.priority), supply);
     assert_eq!(given, walk::grant(asker, others, supply));
@@ -75,14 +75,14 @@ fn a_draining_pool_gives_everybody_the_same_time() {
     // What it holds already counts.
     let holder = Claim { holds: 180, ..large };
     assert_eq!(granted(asker(holder), &[small], supply(500)).permits, 7);
-    // A session that says that it needs a thousand times what there is gets as much as if it said all that there is.
+    // A session that claims a thousand times what there is gets as much as one that claims all there is.
     let (absurd, greedy) = (claim(500_000), claim(500));
     assert_eq!(granted(asker(absurd), &[large], supply(500)), granted(asker(greedy), &[large], supply(500)));
 }
 
 #[test]
 fn a_trickle_is_shared_by_time() {
-    // Four that want far more than 100 a term each: 25 for a poll.
+    // Four sessions that want far more than their share of 440 in a term, 110 each: 27 in a poll.
     let large = claim(1_000);
     let poll = Asker { since: POLL, ..asker(large) };
     let given = granted(poll, &[large; 3], trickle(40));
@@ -103,7 +103,7 @@ fn what_the_modest_are_owed_is_kept_for_them() {
 
 #[test]
 fn who_wants_much_less_than_the_average_is_served_when_little_comes() {
-    // Two come back in this term, 400 on average: 10 are far below 133, 100 are not.
+    // Two come back in this term, 400 on average: 10 are far below 133, 120 are not.
     let little = Supply { within_term: 12, ..trickle(10) };
     let (modest, large) = (claim(10), claim(1_000));
     assert_eq!(granted(asker(modest), &[large, large], little).permits, 10);
@@ -203,7 +203,7 @@ proptest! {
         }
     }
 
-    /// What modest sessions lack is there for them, however often a greedy session asks.
+    /// What modest sessions lack stays there for them, however often a greedy session asks.
     #[test]
     fn what_is_owed_is_never_lent_to_the_greedy(left in 0u64..1_000, modest in 1u64..50, asks in 1usize..50) {
         let (modest, greedy) = (claim(modest), claim(100_000));
@@ -233,8 +233,8 @@ proptest! {
         }
     }
 
-    /// Sessions come, change and go in any order, and ask. Grants that are sized by sums are those of the reference,
-    /// which looks at each session but the one that asks.
+    /// Sessions come, change, go and ask in any order. Grants sized by sums equal those of the reference, which looks
+    /// at every other session.
     #[test]
     fn what_is_sized_by_sums_is_what_a_walk_finds(
         steps in prop::collection::vec((0usize..40, any_claim(), any::<bool>()), 1..200), own in any_claim(),

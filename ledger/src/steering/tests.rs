@@ -1,4 +1,4 @@
-//! Tests of how fast the clock of an allocator goes, and where to.
+//! Tests of how fast the clock of an allocator runs, and where it is steered to.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const HOUR: u64 = 3_600_000_000_000;
 
-/// A machine with a steady clock and a disciplined one, which may run faster or slower.
+/// A machine with a steady clock and a disciplined one, whose rates may differ.
 #[derive(Clone, Copy)]
 struct Machine {
     steady: u64,
@@ -36,7 +36,7 @@ fn begin(clocks: ClockBounds) -> (Machine, Steering) {
 }
 
 proptest! {
-    /// Between any two readings the rate of the clock is within the limit of the hardware's rate. With hardware at the
+    /// Between any two readings, the rate of the clock is within the limit of the hardware's rate. With hardware at the
     /// edge of its half, it is within the drift of real time.
     #[test]
     fn no_slew_moves_it_faster_than_it_is_steered(
@@ -54,7 +54,7 @@ proptest! {
         for (index, from) in seen.iter().enumerate() {
             for to in &seen[index + 1..] {
                 let (gone, shown) = ((to.0 - from.0) as f64, to.1.checked_sub(from.1).expect("never back") as f64);
-                // Real time, by hardware that is slow and by hardware that is fast.
+                // Real time that passed if the hardware is slow, and if it is fast.
                 let (slow, fast) = (gone / (1.0 - d / 2.0), gone / (1.0 + d / 2.0));
                 prop_assert!(shown <= fast * (1.0 + d) + 2.0, "{shown} in {fast}");
                 prop_assert!(shown >= slow * (1.0 - d) - 2.0, "{shown} in {slow}");

@@ -1,4 +1,4 @@
-//! Tests of what a loan reports to the allocator above, and what it makes of the answers.
+//! Tests of what a loan reports to the allocator above, and how it applies the answers.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn an_answer_may_take_back_more_than_it_grants() {
     );
 }
 
-/// The bug: permits that were reported as spent in one window, and were not, were taken off what was spent in the next one.
+/// The bug: permits that were wrongly reported as spent in one window were taken off what was spent in the next one.
 #[test]
 fn what_was_told_as_spent_hides_nothing_that_is_spent_later() {
     let mut loan = Loan::new(at(0));

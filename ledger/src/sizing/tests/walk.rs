@@ -1,4 +1,4 @@
-//! The reference: the same formulas, which look at every claim at each ask. Written for clearness, not for speed.
+//! The reference: the same formulas, looking at every claim at each ask. Written for clarity, not for speed.
 
 use super::*;
 
@@ -96,7 +96,7 @@ fn identities(claims: &[&Claim]) -> Vec<(u128, u128, u64)> {
     owners.into_iter().map(of).collect()
 }
 
-/// Returns how high `supply` stands over `others` and `own`: over identities, and over the sessions of its own.
+/// Returns the levels of `supply` over `others` and `own`: over identities, and over the sessions of its own identity.
 pub(super) fn levels(others: &[Claim], own: Claim, supply: u64) -> Levels {
     let parts = u128::from(supply) * PERMIT;
     let claim = |claim: &Claim| (claim.mean, u128::from(claim.share.weight));
@@ -114,8 +114,8 @@ pub(super) fn levels(others: &[Claim], own: Claim, supply: u64) -> Levels {
     Levels { identities: Some(OfIdentity { level: over, mean, weight }), within: level(sessions(), parts) }
 }
 
-/// Returns how high `parts` stand over claims of a mean and a weight. Claims are filled one after the other, the one
-/// with the least mean for its weight first.
+/// Returns the level of `parts` over claims of a mean and a weight. Claims are filled one by one, the least mean for
+/// its weight first.
 fn level(mut claims: Vec<(u128, u128)>, parts: u128) -> Level {
     claims.sort_by(|(one, weight), (other, others)| (one * others).cmp(&(other * weight)));
     let mut level = Level { parts, weights: claims.iter().map(|(_, weight)| weight).sum() };
