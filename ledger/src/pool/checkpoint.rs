@@ -42,8 +42,8 @@ pub struct Checkpoint {
     written: At,
     /// Outstanding permits, and those that may be lent before the next checkpoint.
     out: u64,
-    /// Latest instant at which one of them can be spent. Until then nodes go by deadlines that they were told, even of
-    /// an empty lease.
+    /// Latest instant at which one of these permits can be spent. Until then nodes go by deadlines that they were told,
+    /// even of an empty lease.
     until: At,
     /// Nothing is granted before this.
     #[serde(rename = "opens")]
@@ -76,7 +76,7 @@ pub struct HighWater {
     /// Pool and number of the checkpoint.
     pool: u64,
     number: u64,
-    /// Total that the pool may ever have granted.
+    /// Highest total of permits that the pool may have granted since it was made.
     granted: u64,
     /// Latest end of the leases that hold these permits.
     until: Moment,

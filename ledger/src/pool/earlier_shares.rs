@@ -36,7 +36,7 @@ impl EarlierShares {
         Some(EarlierShares { permits: plan.sharing.reserve, holders: safe.nodes, span, over })
     }
 
-    /// Combines both by their maximum. They are never out together in full: a new share has to fit into permits that no
+    /// Combines both by their maxima. They are never out together in full: a new share has to fit into permits that no
     /// session has.
     pub fn and(self, other: Self) -> Self {
         EarlierShares {
