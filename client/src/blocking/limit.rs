@@ -40,7 +40,7 @@ impl Limit {
         Limit::new(self.limit.with_priority(priority), self.runtime.clone())
     }
 
-    /// Returns the same handle for async code, for [`crate::all`], and for calls that do not wait.
+    /// Returns the same handle for async code, for [`all`](crate::all()), and for calls that do not wait.
     pub fn as_async(&self) -> &crate::Limit {
         &self.limit
     }

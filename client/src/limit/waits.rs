@@ -10,7 +10,7 @@ impl Limit {
     /// [`crate::Priority`].
     ///
     /// The permits are charged to the instant at which the wait ends, so make the call at once, as after
-    /// [`Limit::try_acquire`]. To wait for several limits, use [`crate::all`]: after two acquires in a row, the first
+    /// [`Limit::try_acquire`]. To wait for several limits, use [`all`](crate::all()): after two acquires in a row, the first
     /// permit is as old as the second wait was long. A call that first has to wait for something else uses
     /// [`Limit::reserve`] and [`crate::Reservation::is_good`].
     ///

@@ -89,7 +89,7 @@ impl LocalPool {
         }
     }
 
-    /// Sets `permits` aside at `now`, see [`Slot::hold`]; otherwise as [`LocalPool::take`].
+    /// Sets `permits` aside at `now`, see [`Slot::hold`](crate::slot::Slot::hold); otherwise as [`LocalPool::take`].
     pub(crate) fn hold(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
         if permits == 0 {
             return Ok(());
@@ -135,7 +135,7 @@ impl LocalPool {
     ///
     /// # Memory ordering
     /// One caller joins the line and then looks for permits; another puts permits back and then looks for a line. The
-    /// fences in [`SlowPathFlags::join`] and [`SlowPathFlags::has_line_after_change`] order both: at least one of the
+    /// fences in `SlowPathFlags::join` and `SlowPathFlags::has_line_after_change` order both: at least one of the
     /// two sees what the other did.
     pub(crate) fn call_line(&self) {
         if self.slow_path().has_line_after_change() {
