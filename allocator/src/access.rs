@@ -202,7 +202,7 @@ impl Access {
     ///
     /// # Errors
     /// If its identity asks more often than it may. The error is the time to wait.
-    pub(crate) fn paced(&self, visitor: &Visitor) -> Result<(), Duration> {
+    pub(crate) fn check_pace(&self, visitor: &Visitor) -> Result<(), Duration> {
         self.paces.ask(visitor.owner(), CLOCK.now())
     }
 

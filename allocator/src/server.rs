@@ -109,7 +109,7 @@ impl Server {
             }
         };
         if let Some(access) = access {
-            shared.lets_in(access);
+            shared.set_access(access);
         }
         shared.audit().check().map_err(OpenError::Audit)?;
         Ok(Server { shared, certificates: Some(certificates) })
@@ -163,7 +163,7 @@ impl Server {
         let certificates = self.certificates.take().unwrap_or_default();
         if let (Some(auth), None) = (&self.shared.config().auth, self.shared.access()) {
             let store = &self.shared.config().server.store;
-            self.shared.lets_in(Access::load(auth, store).map_err(io::Error::other)?);
+            self.shared.set_access(Access::load(auth, store).map_err(io::Error::other)?);
         }
         // Watched for as long as the server runs.
         let mut looks = JoinSet::new();
@@ -222,7 +222,7 @@ impl Server {
         for exposure in &exposures {
             tracing::warn!("{exposure}");
         }
-        self.shared.is_exposed(exposures);
+        self.shared.set_exposures(exposures);
         Ok(Doors { nodes, admin })
     }
 

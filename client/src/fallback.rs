@@ -48,13 +48,13 @@ impl Standby {
     }
 
     /// Whether the limit is in shadow mode.
-    pub(crate) fn is_tried_out(&self) -> bool {
+    pub(crate) fn is_shadow_fallback(&self) -> bool {
         self.shadow.load(Ordering::Relaxed)
     }
 
     /// Whether every call that would be refused passes.
     pub(crate) fn lets_all_pass(&self) -> bool {
-        self.is_tried_out() || self.is(Fallback::Open)
+        self.is_shadow_fallback() || self.is(Fallback::Open)
     }
 
     /// Whether some calls that would be refused pass.
@@ -94,7 +94,7 @@ impl Standby {
 
     /// Counts permits that passed because no allocator answers. Returns false if they passed for another reason.
     pub(crate) fn counts(&self, permits: u64) -> bool {
-        let is_counted = self.lets_some_pass() && !self.is_tried_out();
+        let is_counted = self.lets_some_pass() && !self.is_shadow_fallback();
         if is_counted {
             self.passed.fetch_add(permits, Ordering::Relaxed);
         }
@@ -198,7 +198,7 @@ pub(crate) fn begin(shared: &Shared, pool: &LocalPool, plain: &LocalPool) {
 fn fall(shared: &Shared, pool: &LocalPool) {
     let standby = pool.standby();
     standby.begin_outage();
-    pool.mind_passing();
+    pool.refresh_passes();
     let fallback = standby.fallback();
     if shared.fallen().insert(pool.name().limit.clone(), fallback).is_none() {
         entered(shared, pool, fallback);
@@ -217,7 +217,7 @@ pub(crate) fn end(shared: &Shared) -> BTreeMap<Arc<str>, Fallback> {
 pub(crate) fn leave(pools: &[Arc<LocalPool>]) {
     for pool in pools {
         pool.standby().active.store(false, Ordering::Relaxed);
-        pool.mind_passing();
+        pool.refresh_passes();
         if pool.condition() == Condition::Unreachable {
             // A pool that holds nothing is not asked for before it is called: that call must ask, and not be refused.
             pool.set_condition(Condition::Good);

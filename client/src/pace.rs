@@ -9,7 +9,7 @@ use lessor_protocol::Moment;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use lessor_holder::permits::Gait;
+pub use lessor_holder::permits::BucketRate;
 
 /// One node's side of one pool, whose callers take from a [`Pace`] where the limit has a steady flow.
 pub type Refill = lessor_holder::refill::Refill<Arc<Pace>>;
@@ -101,7 +101,7 @@ impl Pace {
     /// Undoes `taken`. If another call took after it, the permits are lost: the other call may have been let through
     /// only because this one left no more.
     pub fn put_back(&self, taken: Taken) {
-        // First: a word that was ever seen must not return with another gait.
+        // First: a word that was ever seen must not return with another rate.
         self.highest.fetch_max(taken.after, Ordering::AcqRel);
         let _ = self.empty.compare_exchange(taken.after, taken.before, Ordering::AcqRel, Ordering::Relaxed);
     }
@@ -130,16 +130,16 @@ impl Pace {
         now.saturating_sub(empty).min(self.depth.load(Ordering::Relaxed))
     }
 
-    /// Goes by `gait` from `now` on, with what takes `saved` nanoseconds to mint in the bucket. Only after
+    /// Goes by `rate` from `now` on, with what takes `saved` nanoseconds to mint in the bucket. Only after
     /// [`Pace::stop`], and by one caller at a time.
-    pub fn go(&self, gait: Gait, saved: u64, now: Moment) {
+    pub fn go(&self, rate: BucketRate, saved: u64, now: Moment) {
         let base = self.base.load(Ordering::Relaxed);
-        let empty = now.as_nanos().saturating_add(base).saturating_sub(saved.min(gait.depth));
-        // If a word were used twice, a taker that knows it with another gait would not see the change.
+        let empty = now.as_nanos().saturating_add(base).saturating_sub(saved.min(rate.depth));
+        // If a word were used twice, a taker that knows it with another rate would not see the change.
         let unused = (self.highest.load(Ordering::Acquire) + 1).max(empty);
         self.base.store(base + (unused - empty), Ordering::Relaxed);
-        self.interval.store(gait.interval, Ordering::Relaxed);
-        self.depth.store(gait.depth, Ordering::Relaxed);
+        self.interval.store(rate.interval, Ordering::Relaxed);
+        self.depth.store(rate.depth, Ordering::Relaxed);
         // Pairs with the Acquire load of takers.
         self.empty.store(unused, Ordering::Release);
     }
@@ -157,8 +157,8 @@ impl Pace {
 }
 
 impl Pacer for Pace {
-    fn go(&self, gait: Gait, saved: u64, now: Moment) {
-        Pace::go(self, gait, saved, now);
+    fn go(&self, rate: BucketRate, saved: u64, now: Moment) {
+        Pace::go(self, rate, saved, now);
     }
 
     fn stop(&self, now: Moment) -> Option<u64> {

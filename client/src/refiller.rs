@@ -212,7 +212,7 @@ impl Refiller {
             self.shared.pool(&pool.name().limit, None).standby().on_grant_of_limit(body.fallback);
         }
         if pool.standby().on_grant(body.shadow, body.fallback) {
-            pool.mind_passing();
+            pool.refresh_passes();
             // No caller has to wait any more. They wake each other one after the other.
             pool.call_first();
         }

@@ -55,7 +55,7 @@ const LIMITS_MAX: usize = 1 << 16;
 
 /// Most keys of one limit that are kept only for what they spent of their safe share. Beyond that, new keys of the
 /// limit begin with the spends of forgotten ones: then too little may pass, never too much.
-const SEATS_KEPT_MAX: usize = 100_000;
+const SPENT_SHARES_KEPT_MAX: usize = 100_000;
 
 /// Pools visited in one step, up to a part of a map more: a millisecond or two of the background task.
 const SWEPT_MAX: usize = 1_000;
@@ -254,7 +254,7 @@ impl Shared {
                     return false;
                 }
                 kept.set(kept.get() + 1);
-                let is_kept = kept.get() <= SEATS_KEPT_MAX;
+                let is_kept = kept.get() <= SPENT_SHARES_KEPT_MAX;
                 if !is_kept {
                     plain.standby().inherit(pool.standby());
                 }

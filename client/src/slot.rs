@@ -106,14 +106,14 @@ impl Slot {
         }
     }
 
-    /// Whether it is not striped, and threads have contended for it since the last [`Slot::is_contended`].
+    /// Whether it is not striped, and threads have contended for it since the last [`Slot::take_contended`].
     #[inline]
     pub fn is_crowded(&self) -> bool {
         self.clashes.load(std::sync::atomic::Ordering::Relaxed) >= CLASHES && !self.is_striped()
     }
 
     /// As [`Slot::is_crowded`], and starts a new count.
-    pub fn is_contended(&self) -> bool {
+    pub fn take_contended(&self) -> bool {
         let is_crowded = self.is_crowded();
         if self.clashes.load(std::sync::atomic::Ordering::Relaxed) > 0 {
             self.clashes.store(0, std::sync::atomic::Ordering::Relaxed);

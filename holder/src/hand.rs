@@ -1,6 +1,6 @@
 //! Permits in plain cells: [`Permits`] for one thread, for tests and for models that copy a whole state.
 
-use crate::permits::{Balance, Gait, Pacer, Permits, Short};
+use crate::permits::{Balance, BucketRate, Pacer, Permits, Short};
 use lessor_protocol::Moment;
 use std::cell::Cell;
 
@@ -96,7 +96,7 @@ impl Permits for Hand {
 /// The bucket of one thread: [`Pacer`] in plain cells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
-    gait: Cell<Gait>,
+    rate: Cell<BucketRate>,
     /// When the bucket was, or would have been, empty, in nanoseconds; `None` while no rate is lent.
     empty: Cell<Option<u64>>,
 }
@@ -107,7 +107,7 @@ impl Bucket {
     /// # Errors
     /// If it holds fewer. Nothing changes then.
     pub fn take(&self, permits: u64, now: Moment) -> Result<(), Short> {
-        let Gait { interval, depth } = self.gait.get();
+        let BucketRate { interval, depth } = self.rate.get();
         let (empty, now) = (self.empty.get().ok_or(Short::Early)?, now.as_nanos());
         let after = empty.max(now.saturating_sub(depth)).saturating_add(permits.saturating_mul(interval));
         if after > now {
@@ -119,13 +119,13 @@ impl Bucket {
 }
 
 impl Pacer for Bucket {
-    fn go(&self, gait: Gait, saved: u64, now: Moment) {
-        self.gait.set(gait);
-        self.empty.set(Some(now.as_nanos().saturating_sub(saved.min(gait.depth))));
+    fn go(&self, rate: BucketRate, saved: u64, now: Moment) {
+        self.rate.set(rate);
+        self.empty.set(Some(now.as_nanos().saturating_sub(saved.min(rate.depth))));
     }
 
     fn stop(&self, now: Moment) -> Option<u64> {
         let empty = self.empty.take()?;
-        Some(now.as_nanos().saturating_sub(empty).min(self.gait.get().depth))
+        Some(now.as_nanos().saturating_sub(empty).min(self.rate.get().depth))
     }
 }

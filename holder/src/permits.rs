@@ -41,9 +41,9 @@ pub trait Permits {
 
 /// A bucket that mints the permits of a steady flow. Callers take from it after they have taken from the [`Permits`].
 pub trait Pacer: Default {
-    /// Starts minting by `gait` from `now` on. The bucket holds what is minted in `saved` nanoseconds. Only after
+    /// Starts minting by `rate` from `now` on. The bucket holds what is minted in `saved` nanoseconds. Only after
     /// [`Pacer::stop`].
-    fn go(&self, gait: Gait, saved: u64, now: Moment);
+    fn go(&self, rate: BucketRate, saved: u64, now: Moment);
 
     /// Stops: lets no call through from now on. Returns the content of the bucket, as the nanoseconds in which it is
     /// minted, if a rate was lent.
@@ -51,8 +51,8 @@ pub trait Pacer: Default {
 }
 
 impl<P: Pacer> Pacer for Arc<P> {
-    fn go(&self, gait: Gait, saved: u64, now: Moment) {
-        P::go(self, gait, saved, now);
+    fn go(&self, rate: BucketRate, saved: u64, now: Moment) {
+        P::go(self, rate, saved, now);
     }
 
     fn stop(&self, now: Moment) -> Option<u64> {
@@ -89,7 +89,7 @@ pub enum Short {
 
 /// Speed and size of a bucket, in nanoseconds of the node's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gait {
+pub struct BucketRate {
     /// Time in which one permit is minted.
     pub interval: u64,
     /// Time in which the bucket fills up. A call that costs more never passes.
@@ -105,7 +105,7 @@ mod tests {
     fn a_shared_bucket_goes_and_stops_as_its_own() {
         let (bucket, now) = (Arc::<Bucket>::default(), Moment::from_nanos(100));
         assert_eq!(bucket.take(1, now), Err(Short::Early), "no rate is lent");
-        Pacer::go(&bucket, Gait { interval: 10, depth: 40 }, 20, now);
+        Pacer::go(&bucket, BucketRate { interval: 10, depth: 40 }, 20, now);
         assert_eq!(bucket.take(1, now), Ok(()));
         assert_eq!(Pacer::stop(&bucket, now), Some(10));
         assert_eq!(bucket.take(1, now), Err(Short::Early));

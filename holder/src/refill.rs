@@ -351,7 +351,7 @@ impl<P: Pacer> Refill<P> {
         self.make_way(slot, grant);
         let made_way = std::mem::take(&mut self.made_way);
         if self.unrecognised.is_some() {
-            self.goes_without(slot, grant, now, random);
+            self.keep_unrecognised(slot, grant, now, random);
             return Belief::Installed;
         }
         let Some(ask) = self.asked else { return Belief::Invalid };

@@ -24,7 +24,7 @@ pub struct Round<T> {
 
 /// What a look at a pool found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stands {
+pub enum LookOutcome {
     /// Its ask goes into this exchange.
     Due,
     /// Its ask is due later.
@@ -48,7 +48,7 @@ impl<T> Round<T> {
         slot: &impl Permits,
         seen: Seen,
         is_key: bool,
-    ) -> Stands {
+    ) -> LookOutcome {
         let Round { now, began, rtt, .. } = *self;
         let may_ask = now >= refill.not_before();
         let when = refill.due(slot, seen, now, rtt);
@@ -61,14 +61,14 @@ impl<T> Round<T> {
             };
             self.latest = Some(self.latest.map_or(latest, |other| other.min(latest)));
             self.due.push(pool);
-            return Stands::Due;
+            return LookOutcome::Due;
         }
         if !may_ask {
             self.next = self.next.min(refill.not_before());
         }
         self.next = self.next.min(when);
         let rests = may_ask && when == Moment::NEVER && refill.is_idle();
-        if rests { Stands::Rests } else { Stands::Waits }
+        if rests { LookOutcome::Rests } else { LookOutcome::Waits }
     }
 
     /// Returns the pools whose asks go into an exchange now, and when to look again. If more are due than fit, those
@@ -104,8 +104,8 @@ mod tests {
         let mut round = Round::new(at(5), at(0), RTT);
         let mut eager = Refill::<Bucket>::new(at(5), true);
         let mut quiet = Refill::<Bucket>::new(at(5), false);
-        assert_eq!(round.look("quiet", &mut quiet, &slot, seen, false), Stands::Rests);
-        assert_eq!(round.look("eager", &mut eager, &slot, seen, false), Stands::Due);
+        assert_eq!(round.look("quiet", &mut quiet, &slot, seen, false), LookOutcome::Rests);
+        assert_eq!(round.look("eager", &mut eager, &slot, seen, false), LookOutcome::Due);
         assert_eq!(round.finish(|_| Moment::NEVER), (vec!["eager"], Moment::NEVER));
     }
 
@@ -116,7 +116,7 @@ mod tests {
         refill.refused(at(5), Duration::from_secs(1), 0);
         let waiting = Seen { waiting: 1, ..Seen::default() };
         let mut round = Round::new(at(6), at(0), RTT);
-        assert_eq!(round.look((), &mut refill, &slot, waiting, false), Stands::Waits);
+        assert_eq!(round.look((), &mut refill, &slot, waiting, false), LookOutcome::Waits);
         assert_eq!(round.finish(|()| Moment::NEVER), (vec![], at(1_005)));
     }
 
@@ -127,7 +127,7 @@ mod tests {
         let mut key = Refill::<Bucket>::new(at(0), false);
         let waiting = Seen { waiting: 1, ..Seen::default() };
         let mut round = Round::new(at(100), at(95), RTT);
-        assert_eq!(round.look((), &mut key, &slot, waiting, true), Stands::Due);
+        assert_eq!(round.look((), &mut key, &slot, waiting, true), LookOutcome::Due);
         assert_eq!(
             round.finish(|()| Moment::NEVER),
             (vec![], at(105)),

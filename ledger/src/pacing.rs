@@ -23,7 +23,7 @@ pub enum Pacer {
     /// No pace: all that is left may be lent.
     Free,
     /// Lending at a pace: below low water, or evenly.
-    Easing {
+    Paced {
         /// Billionths of a permit that may be lent now.
         credit: u128,
         /// Permits lent by credit that came back unspent: they may be lent again.
@@ -38,14 +38,14 @@ impl Pacer {
     pub(crate) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         let mut eases = match *self {
             Pacer::Free => None,
-            Pacer::Easing { credit, back, at } => Some((credit, back, at)),
+            Pacer::Paced { credit, back, at } => Some((credit, back, at)),
         };
         carrier.option(&mut eases, Default::default, |carrier, (credit, back, at)| {
             carrier.wide(credit);
             carrier.number(back);
             carrier.moment(at);
         });
-        *self = eases.map_or(Pacer::Free, |(credit, back, at)| Pacer::Easing { credit, back, at });
+        *self = eases.map_or(Pacer::Free, |(credit, back, at)| Pacer::Paced { credit, back, at });
     }
 
     /// Returns the permits that may be lent now, out of `left`. Credit is kept for at most `term`, or it would become
@@ -55,17 +55,17 @@ impl Pacer {
         let per_term = credit_of_term(pace, term);
         let (credit, back) = match *self {
             Pacer::Free => (per_term, 0),
-            Pacer::Easing { credit, back, at } => {
+            Pacer::Paced { credit, back, at } => {
                 ((credit + accrued(pace, now.since(at))).min(per_term), back.min(left))
             }
         };
-        *self = Pacer::Easing { credit, back, at: now };
+        *self = Pacer::Paced { credit, back, at: now };
         u64::try_from(credit / NANO).unwrap_or(u64::MAX).saturating_add(back).min(left)
     }
 
     /// Takes lent `permits` off credit, and off permits that came back.
     pub fn lent(&mut self, permits: u64) {
-        if let Pacer::Easing { credit, back, .. } = self {
+        if let Pacer::Paced { credit, back, .. } = self {
             let by_credit = u64::try_from(*credit / NANO).unwrap_or(u64::MAX).min(permits);
             let again = (permits - by_credit).min(*back);
             *credit = credit.saturating_sub(u128::from(permits - again) * NANO);
@@ -75,14 +75,14 @@ impl Pacer {
 
     /// Notes that `permits` came back unspent.
     pub fn returned(&mut self, permits: u64) {
-        if let Pacer::Easing { back, .. } = self {
+        if let Pacer::Paced { back, .. } = self {
             *back = back.saturating_add(permits);
         }
     }
 
     /// Returns how long until the next permit may be lent at `pace`; zero if one may be lent now.
     pub fn wait(&self, pace: Pace) -> Duration {
-        let Pacer::Easing { credit, back: 0, .. } = *self else {
+        let Pacer::Paced { credit, back: 0, .. } = *self else {
             return Duration::ZERO;
         };
         let missing = NANO.saturating_sub(credit);

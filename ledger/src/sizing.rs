@@ -180,7 +180,7 @@ fn drain_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> (
     let left = u128::from(supply.left / DRAIN_PART);
     let lasts = u128::from(nanos(supply.term)) * left / needs;
     // In proportion to needs, but an identity gets at most its share.
-    let target = match others.are_of_others(asker.claim.share.owner) {
+    let target = match others.has_other_owners(asker.claim.share.owner) {
         true => others.level(asker.claim, most).share(asker.claim) / PERMIT * left / u128::from(most.max(1)),
         false => own * left / needs,
     };

@@ -41,7 +41,7 @@ pub struct Desk {
     /// The safe share that the node was told: permits, and until when on its own clock.
     pub share: Option<(u64, Moment)>,
     /// Whether the node goes on with `allowance`.
-    pub is_fallen: bool,
+    pub uses_safe_share: bool,
     /// Whether an operator has paused the limit, or blocked this node.
     pub is_stopped: bool,
     /// Whether the allocator says that nothing can be had, so calls are refused rather than kept waiting.
@@ -101,7 +101,7 @@ impl Desk {
             due: u64::MAX,
             allowance: SafeAllowance::default(),
             share: None,
-            is_fallen: false,
+            uses_safe_share: false,
             is_stopped: false,
             is_shut_out: false,
             longest: None,
@@ -224,7 +224,7 @@ impl Desk {
     /// Returns the real time at which the next permit for the first in line is due, from a steady flow or the safe
     /// allowance. `None` if the caller waits for something else.
     pub fn next_due(&self, node: &Node, real: u64) -> Option<u64> {
-        if let Some(first) = self.line.front().filter(|_| self.is_fallen) {
+        if let Some(first) = self.line.front().filter(|_| self.uses_safe_share) {
             let now = node.now(real);
             return self.allowance.wait(first.permits, now).map(|wait| node.clock.when(now + wait));
         }

@@ -101,7 +101,7 @@ pub fn draw(seed: u64) -> Setup {
         lasts: rng.u64(3 * SECOND..20 * SECOND),
         // No run waits for the end of a day or a month.
         then_calm: edge.is_none(),
-        adversaries: draw_foes(rng),
+        adversaries: draw_adversaries(rng),
         sabotage: Sabotage::None,
         replay: format!("lessor simulate --swarm {seed}"),
     };
@@ -404,7 +404,7 @@ fn draw_faults(rng: &mut fastrand::Rng) -> Faults {
 }
 
 /// Draws no adversaries in half of all runs, otherwise one to three.
-fn draw_foes(rng: &mut fastrand::Rng) -> Vec<Lie> {
+fn draw_adversaries(rng: &mut fastrand::Rng) -> Vec<Lie> {
     let count = if rng.bool() { 0 } else { rng.usize(1..=3) };
     (0..count).map(|_| LIES[rng.usize(..LIES.len())].1).collect()
 }

@@ -83,7 +83,7 @@ impl Setup {
     }
 
     /// Whether an act changes the reserve.
-    pub fn lowers_reserve(&self) -> bool {
+    pub fn changes_reserve(&self) -> bool {
         self.live.iter().any(|live| matches!(live.act, Act::Reserve(_)))
     }
 }

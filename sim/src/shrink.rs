@@ -70,7 +70,7 @@ const CUTS: [Cut; 9] = [
     without_calm,
     fewer_faults,
     fewer_live,
-    fewer_foes,
+    fewer_adversaries,
     fewer_rules,
     plainer,
     fewer_nodes,
@@ -122,7 +122,7 @@ fn fewer_live(from: &Shrunk) -> Vec<Setup> {
     .collect()
 }
 
-fn fewer_foes(from: &Shrunk) -> Vec<Setup> {
+fn fewer_adversaries(from: &Shrunk) -> Vec<Setup> {
     let adversaries = 0..from.setup.adversaries.len();
     adversaries
         .map(|index| {

@@ -10,7 +10,7 @@ pub use self::cluster::Cluster;
 
 use self::answer::{Answer, State};
 use self::line::Line;
-use self::script::Told;
+use self::script::SwapArgs;
 use super::tls;
 use super::url::{Address, RedisPlace};
 use super::{Cell, CellsConfig, CellsError, Swap, Swapped, Timeline, outcome};
@@ -100,8 +100,8 @@ impl Redis {
         timeline: &Timeline,
         swaps: &[Swap],
     ) -> Result<Vec<Swapped>, CellsError> {
-        let told = swaps.iter().map(|swap| Told::new(&self.shared, timeline.as_str(), swap, false));
-        let told: Vec<Told> = told.collect();
+        let told = swaps.iter().map(|swap| SwapArgs::new(&self.shared, timeline.as_str(), swap, false));
+        let told: Vec<SwapArgs> = told.collect();
         let shared = Arc::clone(&self.shared);
         self.call(async |line| {
             let answers = line.swap(&told).await?;

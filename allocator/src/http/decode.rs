@@ -48,13 +48,13 @@ const SPENT: Shape = &[
 #[derive(Debug)]
 pub(super) struct Exchange<'a> {
     pub caller: Caller,
-    asks: Vec<Said<'a>>,
+    asks: Vec<PlacedEntry<'a>>,
 }
 
 impl<'a> Exchange<'a> {
     /// Refuses asks of limits for which `may` is false, whether or not such a limit exists. `identity` is the caller's.
     pub(super) fn forbid(&mut self, identity: &Identity, may: impl Fn(&str) -> bool) {
-        for Said(entry) in &mut self.asks {
+        for PlacedEntry(entry) in &mut self.asks {
             if let Entry::Ask(ask) = entry
                 && !may(&ask.limit)
             {
@@ -69,7 +69,7 @@ impl<'a> Exchange<'a> {
 
     /// Drops vendor counts of limits for which `is_believed` is false.
     pub(super) fn observe(&mut self, is_believed: impl Fn(&str) -> bool) {
-        for Said(entry) in &mut self.asks {
+        for PlacedEntry(entry) in &mut self.asks {
             if let Entry::Ask(ask) = entry
                 && ask.observed.is_some()
                 && !is_believed(&ask.limit)
@@ -81,17 +81,17 @@ impl<'a> Exchange<'a> {
 
     /// Returns the entries, in the order of the request.
     pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = &Entry<Text<'a>>> {
-        self.asks.iter().map(|Said(entry)| entry)
+        self.asks.iter().map(|PlacedEntry(entry)| entry)
     }
 }
 
 /// One entry, deserialized in place.
 #[derive(Debug)]
-struct Said<'a>(Entry<Text<'a>>);
+struct PlacedEntry<'a>(Entry<Text<'a>>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Said<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for PlacedEntry<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        AskBody::deserialize(deserializer).map(|ask| Said(Entry::Ask(ask)))
+        AskBody::deserialize(deserializer).map(|ask| PlacedEntry(Entry::Ask(ask)))
     }
 }
 
@@ -99,7 +99,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Said<'a> {
 pub(super) fn leases(body: &[u8]) -> Result<Exchange<'_>, Problem> {
     // UTF-8 is checked once for the whole body, which is cheaper than string by string.
     let text = std::str::from_utf8(body).ok();
-    let whole = text.and_then(|text| serde_json::from_str::<LeasesRequest<Said<'_>, Text<'_>>>(text).ok());
+    let whole =
+        text.and_then(|text| serde_json::from_str::<LeasesRequest<PlacedEntry<'_>, Text<'_>>>(text).ok());
     let (head, asks) = match whole {
         Some(LeasesRequest { node, session, seq, rtt_ms, asks }) => ((node, session, seq, rtt_ms), asks),
         None => one_by_one(body)?,
@@ -114,11 +115,11 @@ pub(super) fn leases(body: &[u8]) -> Result<Exchange<'_>, Problem> {
 type Head<'a> = (Text<'a>, u64, u64, u64);
 
 /// Decodes a body in which something is wrong. The fault is of the whole request, or of single entries.
-fn one_by_one(body: &[u8]) -> Result<(Head<'_>, Vec<Said<'_>>), Problem> {
+fn one_by_one(body: &[u8]) -> Result<(Head<'_>, Vec<PlacedEntry<'_>>), Problem> {
     let request: LeasesRequest<&RawValue, Text<'_>> = read(body, LEASES)?;
     // The count is checked before any entry is decoded.
     check_count("asks", request.asks.len())?;
-    let asks = request.asks.into_iter().map(|ask| Said(entry(ask.get())));
+    let asks = request.asks.into_iter().map(|ask| PlacedEntry(entry(ask.get())));
     Ok(((request.node, request.session, request.seq, request.rtt_ms), asks.collect()))
 }
 

@@ -58,7 +58,7 @@ where
         // A body is read only from a peer that is known.
         let origin = || Origin { address, request: String::new() };
         let visitor = visitor::of_exchange(shared, request.headers(), request.extensions(), origin)?;
-        paced(shared, &visitor)?;
+        check_pace(shared, &visitor)?;
         let body = body::read(shared.bodies(), address, request).await?;
         exchange(shared, &span, &visitor, &body).await
     };
@@ -75,9 +75,9 @@ where
 
 /// # Errors
 /// If the identity of `visitor` asks more often than it may.
-fn paced(shared: &Arc<Shared>, visitor: &Visitor) -> Result<(), Problem> {
-    let paced = shared.access().map_or(Ok(()), |access| access.paced(visitor));
-    paced.map_err(|_| {
+fn check_pace(shared: &Arc<Shared>, visitor: &Visitor) -> Result<(), Problem> {
+    let pace = shared.access().map_or(Ok(()), |access| access.check_pace(visitor));
+    pace.map_err(|_| {
         shared.metrics().refused("too_many_exchanges");
         let detail = format!("{visitor} asks more often than an identity may: ask again in a second");
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_exchanges", detail)
@@ -184,7 +184,7 @@ pub(super) async fn leave(
     request: Request<Body>,
 ) -> Result<Response, Problem> {
     let result = match path.ok().as_ref().and_then(|Path(rest)| rest.strip_suffix("/leave")) {
-        Some(node) => match visitor.and_then(|visitor| paced(&shared, &visitor).map(|()| visitor)) {
+        Some(node) => match visitor.and_then(|visitor| check_pace(&shared, &visitor).map(|()| visitor)) {
             Ok(visitor) => {
                 body::of(&shared, request).await.and_then(|body| goodbye(&shared, &visitor, node, &body))
             }

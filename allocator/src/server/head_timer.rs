@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep_until;
 
 /// The timer of all waits, made by the first of them.
-type Bell = Arc<Mutex<Option<Pin<Box<tokio::time::Sleep>>>>>;
+type SharedSleep = Arc<Mutex<Option<Pin<Box<tokio::time::Sleep>>>>>;
 
 /// The timer of one connection. Deadlines must not go back.
 #[derive(Debug, Default)]
-pub(super) struct HeadTimer(Bell);
+pub(super) struct HeadTimer(SharedSleep);
 
 /// A wait for one deadline.
 struct Wait {
     deadline: Instant,
-    bell: Bell,
+    bell: SharedSleep,
 }
 
 impl Timer for HeadTimer {

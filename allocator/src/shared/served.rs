@@ -28,7 +28,7 @@ impl Shared {
     }
 
     /// Sets the identities and their rights.
-    pub(crate) fn lets_in(&self, access: Access) {
+    pub(crate) fn set_access(&self, access: Access) {
         // A server serves once.
         let _ = self.access.set(access);
     }
@@ -49,7 +49,7 @@ impl Shared {
     }
 
     /// Sets the exposed addresses.
-    pub(crate) fn is_exposed(&self, exposures: Vec<Exposure>) {
+    pub(crate) fn set_exposures(&self, exposures: Vec<Exposure>) {
         // A server serves once.
         let _ = self.exposures.set(exposures);
     }

@@ -397,7 +397,7 @@ impl Fleet {
 
     fn admit(&mut self, node: usize, id: PoolId, admission: Admission) {
         if admission.permits > 0 {
-            self.flies(node, &id);
+            self.schedule_end(node, &id);
             self.admissions.push((id, admission));
         }
     }

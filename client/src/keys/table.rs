@@ -165,14 +165,14 @@ impl Table {
             return;
         }
         self.rows.truncate(rows);
-        let fronts = start(rows);
-        self.rest.pools.truncate(fronts);
+        let hot_states = start(rows);
+        self.rest.pools.truncate(hot_states);
         self.rest.pools.shrink_to_fit();
-        self.rest.hashes.truncate(fronts);
+        self.rest.hashes.truncate(hot_states);
         self.rest.hashes.shrink_to_fit();
-        self.rest.free.retain(|Reverse(index)| (*index as usize) < fronts);
+        self.rest.free.retain(|Reverse(index)| (*index as usize) < hot_states);
         self.rest.free.shrink_to_fit();
-        let places = (fronts * FULL.1).div_ceil(FULL.0).next_power_of_two();
+        let places = (hot_states * FULL.1).div_ceil(FULL.0).next_power_of_two();
         if places < self.places.len() {
             self.resize(places);
         }

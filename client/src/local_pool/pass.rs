@@ -21,8 +21,8 @@ impl LocalPool {
     }
 
     /// Whether shadow mode lets calls pass.
-    pub(crate) fn is_tried_out(&self) -> bool {
-        self.passes() && self.cold.standby.is_tried_out()
+    pub(crate) fn is_shadow_fallback(&self) -> bool {
+        self.passes() && self.cold.standby.is_shadow_fallback()
     }
 
     #[inline]
@@ -69,13 +69,13 @@ impl LocalPool {
         self.passes() && self.cold.standby.share_in(permits, now) == Some(Duration::ZERO)
     }
 
-    /// Returns shadow mode and fallback. A caller that changes them calls [`LocalPool::mind_passing`].
+    /// Returns shadow mode and fallback. A caller that changes them calls [`LocalPool::refresh_passes`].
     pub(crate) fn standby(&self) -> &Standby {
         &self.cold.standby
     }
 
     /// Updates `passes` after a change of shadow mode or fallback.
-    pub(crate) fn mind_passing(&self) {
+    pub(crate) fn refresh_passes(&self) {
         self.hot.passes.store(self.cold.standby.lets_some_pass(), Ordering::Relaxed);
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::by_hand::{self, Caller, LEASED};
-use crate::pace::Gait;
+use crate::pace::BucketRate;
 use crate::slot::{Short, Time};
 use crate::ticks::HotClock;
 use lessor_protocol::{ClockBounds, Fallback, Grant, InFlight, Rate, SafeShare, TERM_MAX};
@@ -130,7 +130,7 @@ fn what_was_counted_is_not_counted_again() {
     assert_eq!(tell(&pool), Totals { refused: 1, ..Totals::default() });
     tried(&pool, 2).expect_err("nothing was lent");
     pool.standby().on_grant(true, Fallback::Closed);
-    pool.mind_passing();
+    pool.refresh_passes();
     tried(&pool, 3).expect("it is let pass");
     let expected = Totals { refused: 6, shadow: 3, ..Totals::default() };
     assert_eq!(tell(&pool), expected);
@@ -180,7 +180,7 @@ fn a_call_that_waited_for_the_lock_past_the_end_of_the_lease_is_refused() {
 fn what_passes_in_shadow_mode_never_makes_an_ask_invalid() {
     let pool = pool();
     pool.standby().on_grant(true, Fallback::Closed);
-    pool.mind_passing();
+    pool.refresh_passes();
     for _ in 0..3 {
         pool.try_acquire_at(pool.hot_state(), 1 << 53).expect("shadow mode refuses nothing");
         pool.try_acquire_at(pool.hot_state(), u64::MAX).expect("shadow mode refuses nothing");
@@ -256,7 +256,7 @@ fn an_overdraft_does_not_keep_callers_from_the_safe_share() {
     assert_eq!(pool.overdraw(5), (0, 5), "there is nothing, and no outage yet");
     assert!(pool.slow_path().has_line());
     pool.standby().begin_outage();
-    pool.mind_passing();
+    pool.refresh_passes();
     pool.call_first();
     assert!(!pool.slow_path().has_line(), "the share pays");
     while tried(&pool, 1).is_err() {
@@ -275,7 +275,7 @@ fn a_call_that_comes_too_early_for_the_pace_wakes_the_first_in_line() {
     let (pool, now) = (limit.pool(), CLOCK.now());
     pool.set_paced(true);
     // One permit is always due, and five at once never are.
-    pool.cold.pace.get_or_init(Arc::default).go(Gait { interval: 1, depth: 1 }, 1, now);
+    pool.cold.pace.get_or_init(Arc::default).go(BucketRate { interval: 1, depth: 1 }, 1, now);
     let mut first = Caller::new(limit.acquire(1));
     assert_eq!(first.run(), None, "no permit is free");
     // No caller is told of these permits.

@@ -9,7 +9,7 @@ fn at(nanos: u64) -> Moment {
 /// Makes a bucket that holds up to `cap` permits, gains one each 100 ns, and is empty at 1,000 ns.
 fn pace(cap: u64) -> Pace {
     let pace = Pace::new();
-    pace.go(Gait { interval: 100, depth: 100 * cap }, 0, at(1_000));
+    pace.go(BucketRate { interval: 100, depth: 100 * cap }, 0, at(1_000));
     pace
 }
 
@@ -70,7 +70,7 @@ fn a_slower_rate_takes_nothing_out_of_the_bucket() {
     let pace = pace(1);
     let saved = pace.stop(at(1_080)).expect("a rate was lent");
     // Four fifths of a permit, and each permit takes ten times as long from now on.
-    pace.go(Gait { interval: 1_000, depth: 1_000 }, saved * 10, at(1_080));
+    pace.go(BucketRate { interval: 1_000, depth: 1_000 }, saved * 10, at(1_080));
     assert_eq!(pace.take(1, at(1_279)).map(|_| ()), Err(early(1)));
     assert!(pace.take(1, at(1_280)).is_ok());
 }

@@ -3,7 +3,7 @@
 
 use super::{Refiller, STRIPE_WORTH};
 use crate::local_pool::{CLOCK, LocalPool};
-use lessor_holder::round::{Round, Stands};
+use lessor_holder::round::{LookOutcome, Round};
 use lessor_holder::timing::LOOK_AGAIN;
 use lessor_protocol::Moment;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Refiller {
         if pool.takes_doubt() {
             refill.doubt(now);
         }
-        if pool.slot().is_contended() {
+        if pool.slot().take_contended() {
             pool.slot().stripe(self.stripes, STRIPE_WORTH);
         }
         if now >= refill.not_before() {
@@ -48,7 +48,7 @@ impl Refiller {
         let stands = round.look(pool.clone(), &mut refill, pool.slot(), pool.seen(), is_key);
         drop(refill);
         // The next caller that needs a resting pool puts it into the list again.
-        if stands == Stands::Rests {
+        if stands == LookOutcome::Rests {
             pool.count_up();
         } else if pool.keep() {
             self.known.push(pool);

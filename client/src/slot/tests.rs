@@ -227,7 +227,7 @@ fn what_is_set_aside_on_stripes_is_spent_or_put_back() {
 #[test]
 fn a_slot_that_threads_contend_for_says_so_once() {
     let slot = slot(SLOT_MAX);
-    assert!(!slot.is_contended());
+    assert!(!slot.take_contended());
     std::thread::scope(|scope| {
         let spend = || {
             // Until the threads have met often enough, which takes a while on a single core.
@@ -238,7 +238,7 @@ fn a_slot_that_threads_contend_for_says_so_once() {
         scope.spawn(spend);
         scope.spawn(spend);
     });
-    assert!(slot.is_contended() && !slot.is_contended());
+    assert!(slot.take_contended() && !slot.take_contended());
 }
 
 #[test]
@@ -258,7 +258,7 @@ mod beside_a_hand {
     //! about the shipped code.
 
     use super::*;
-    use crate::pace::{Gait, Pace};
+    use crate::pace::{BucketRate, Pace};
     use lessor_holder::hand::{Bucket, Hand};
     use lessor_holder::permits::Pacer;
     use proptest::prelude::*;
@@ -307,10 +307,10 @@ mod beside_a_hand {
                 now += later;
                 match step {
                     0 => {
-                        let gait = Gait { interval, depth: interval * cap };
+                        let rate = BucketRate { interval, depth: interval * cap };
                         prop_assert_eq!(Pacer::stop(&pace, at(now)), bucket.stop(at(now)));
-                        Pacer::go(&pace, gait, permits, at(now));
-                        bucket.go(gait, permits, at(now));
+                        Pacer::go(&pace, rate, permits, at(now));
+                        bucket.go(rate, permits, at(now));
                     }
                     1 => prop_assert_eq!(Pacer::stop(&pace, at(now)), bucket.stop(at(now))),
                     _ => prop_assert_eq!(

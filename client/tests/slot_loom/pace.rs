@@ -1,14 +1,14 @@
 //! The pace of a steady flow, which calls take from beside the slot.
 
 use super::at;
-use lessor::pace::{Gait, Pace};
+use lessor::pace::{BucketRate, Pace};
 use loom::sync::Arc;
 use loom::thread;
 
 /// Makes a bucket of one permit that mints one each 10 ns, empty at 100 ns.
 fn pace() -> Arc<Pace> {
     let pace = Pace::new();
-    pace.go(Gait { interval: 10, depth: 10 }, 0, at(100));
+    pace.go(BucketRate { interval: 10, depth: 10 }, 0, at(100));
     Arc::new(pace)
 }
 
@@ -35,7 +35,7 @@ fn a_call_beside_a_change_of_rate_pays_the_old_one_or_the_new_one() {
         let caller = thread::spawn(move || take(&other, 115));
         // From one permit each 10 ns to one each 50 ns: what is in the bucket stays.
         let saved = pace.stop(at(115)).expect("a rate was lent");
-        pace.go(Gait { interval: 50, depth: 50 }, saved * 5, at(115));
+        pace.go(BucketRate { interval: 50, depth: 50 }, saved * 5, at(115));
         let taken = caller.join().expect("no panic");
         // Whether the call paid the old rate or the new one, the next permit is due after 50 ns and not earlier.
         assert_eq!(taken + take(&pace, 115), 1);

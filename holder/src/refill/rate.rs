@@ -1,7 +1,7 @@
 //! The rate lease of one pool on its node: the rate that was lent, when it is let go, and what asks say of it. Only
 //! [`super::Refill`] drives it; callers take from the [`Pacer`].
 
-use crate::permits::{Gait, Pacer};
+use crate::permits::{BucketRate, Pacer};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
 use std::time::Duration;
@@ -25,7 +25,7 @@ struct Flow<P> {
     /// What the next ask claims.
     claim: RateClaim,
     /// Speed and size of the bucket while a rate is lent.
-    gait: Gait,
+    rate: BucketRate,
     /// Set if other sessions wait: the rate is let go by this instant.
     turn_ends: Option<Moment>,
 }
@@ -54,7 +54,7 @@ impl<P: Pacer> RateHeld<P> {
 
     /// Returns how long an empty bucket takes to fill up; zero while no rate is lent.
     pub(super) fn fills_in(&self) -> Duration {
-        self.held().map_or(Duration::ZERO, |flow| Duration::from_nanos(flow.gait.depth))
+        self.held().map_or(Duration::ZERO, |flow| Duration::from_nanos(flow.rate.depth))
     }
 
     /// Returns when the rate is to be let go because other sessions wait.
@@ -102,21 +102,21 @@ impl<P: Pacer> RateHeld<P> {
         };
         let flow = self.flow.get_or_insert_default();
         flow.turn_ends = is_turn.then(|| now + turn);
-        let gait = gait(lease, clocks);
+        let rate = bucket_rate(lease, clocks);
         let goes_on = matches!(flow.claim, RateClaim::Holds(old) if old.number == lease.number);
-        if goes_on && gait == flow.gait && credit.is_zero() {
+        if goes_on && rate == flow.rate && credit.is_zero() {
             return;
         }
         let kept = flow.pace.stop(now).unwrap_or(0);
-        let put_in = nanos(scaled(nanos(*credit), gait.interval, nanos(lease.interval)));
+        let put_in = nanos(scaled(nanos(*credit), rate.interval, nanos(lease.interval)));
         let saved = if goes_on {
             // The same number of permits, at the new time for each.
-            nanos(scaled(kept, gait.interval, flow.gait.interval)).saturating_add(put_in)
+            nanos(scaled(kept, rate.interval, flow.rate.interval)).saturating_add(put_in)
         } else {
             put_in
         };
-        (flow.gait, flow.claim) = (gait, RateClaim::Holds(*lease));
-        flow.pace.go(gait, saved, now);
+        (flow.rate, flow.claim) = (rate, RateClaim::Holds(*lease));
+        flow.pace.go(rate, saved, now);
     }
 }
 
@@ -125,7 +125,7 @@ impl<P: Pacer> Flow<P> {
     fn let_go(&mut self, now: Moment) {
         let RateClaim::Holds(lease) = self.claim else { return };
         let saved = self.pace.stop(now).unwrap_or(0);
-        let credit = scaled(saved, nanos(lease.interval), self.gait.interval).min(CREDIT_MAX);
+        let credit = scaled(saved, nanos(lease.interval), self.rate.interval).min(CREDIT_MAX);
         self.claim = RateClaim::LetGo { number: lease.number, credit };
         self.turn_ends = None;
     }
@@ -140,9 +140,9 @@ impl<P: Pacer> Flow<P> {
 }
 
 /// Converts `lease` for a clock that may run fast, so that it does not mint faster.
-fn gait(lease: &RateLease, clocks: ClockBounds) -> Gait {
+fn bucket_rate(lease: &RateLease, clocks: ClockBounds) -> BucketRate {
     let interval = nanos(clocks.stretched(lease.interval));
-    Gait { interval, depth: interval.saturating_mul(lease.cap) }
+    BucketRate { interval, depth: interval.saturating_mul(lease.cap) }
 }
 
 /// Returns `span · num / den`, rounded down.

@@ -149,7 +149,7 @@ impl<P: Pacer> Refill<P> {
 
     /// Records that the answer brought nothing of use: the rest is used up. Permits of the answer return with the next
     /// ask, which does not claim them.
-    pub(super) fn goes_without(&mut self, slot: &impl Permits, grant: &Grant, now: Moment, random: u64) {
+    pub(super) fn keep_unrecognised(&mut self, slot: &impl Permits, grant: &Grant, now: Moment, random: u64) {
         self.unrecognised = Some(Unrecognised { refused: slot.refused(), is_answered: true });
         self.awaits_no_answer();
         let least = if grant.permits > 0 { GUARD } else { Duration::ZERO };

@@ -26,7 +26,7 @@ const GUARD: Duration = Duration::from_millis(10);
 const RENEW_PERCENT: u32 = 50;
 
 /// Reports of ended calls in a term: other pools may wait for those permits.
-const LANDINGS_PER_TERM: u32 = 4;
+const ENDED_CALL_REPORTS_PER_TERM: u32 = 4;
 
 /// Longest call that a grant may state: no rule allows longer ones.
 const CALL_MAX: Duration = Duration::from_secs(400 * 86_400);
@@ -70,7 +70,7 @@ pub(super) struct Borrower {
     horizon: Duration,
     /// Whether the allocator above does not know the loan, which stays good until its end.
     is_unrecognised: bool,
-    /// Largest number of permits that a session's first waiting call lacks, since the last ask: see [`Pool::notes_large`].
+    /// Largest number of permits that a session's first waiting call lacks, since the last ask: see [`Pool::note_large_call`].
     pub(super) lacks: Option<(Place, u64)>,
     /// Safe shares lent to this pool; made when a session first wants one.
     safe_loan: Option<Box<SafeLoan>>,
@@ -204,7 +204,7 @@ impl Pool {
             (false, false) => Moment::NEVER,
         };
         let renews = match loan.has_finished() {
-            true => renews.min(borrower.asked_at() + (borrower.term / LANDINGS_PER_TERM).max(once)),
+            true => renews.min(borrower.asked_at() + (borrower.term / ENDED_CALL_REPORTS_PER_TERM).max(once)),
             false => renews,
         };
         let renews = renews.min(safe);

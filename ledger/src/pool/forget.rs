@@ -31,7 +31,7 @@ impl Pool {
     /// Forgets sessions that can make no difference any more. Returns whether nothing that the pool lent matters any
     /// more. A new pool may have less than this one: a bucket may begin with less than it holds.
     pub fn is_replaceable(&mut self, now: Moment) -> bool {
-        self.is_done(now) && self.ledgers.have_all()
+        self.is_done(now) && self.ledgers.keep_nothing_back()
     }
 
     /// Forgets sessions that can make no difference any more. Returns whether nothing but its rules can tell the pool

@@ -27,7 +27,7 @@ impl Pool {
     /// Notes what the first waiting call of `id` still lacks after `ask` was answered with `granted` permits. A pool
     /// that leases reports the largest lack with its next ask. A session's earlier lack is replaced: much may have come
     /// since, and no pool lets a call through that seems to lack more than its callers wait for.
-    pub(super) fn notes_large(&mut self, id: Place, ask: &Ask, granted: u64) {
+    pub(super) fn note_large_call(&mut self, id: Place, ask: &Ask, granted: u64) {
         let Some(borrower) = self.borrower.as_mut() else { return };
         let large = if ask.waiting > 0 { ask.largest } else { 0 };
         let lacks = large.saturating_sub(ask.held.saturating_add(granted));

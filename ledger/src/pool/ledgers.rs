@@ -280,7 +280,7 @@ impl Ledgers {
     }
 
     /// Whether no account still keeps permits back for what was lent.
-    pub(super) fn have_all(&self) -> bool {
+    pub(super) fn keep_nothing_back(&self) -> bool {
         self.all().all(|ledger| ledger.has_all())
     }
 

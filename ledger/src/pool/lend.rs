@@ -37,7 +37,7 @@ pub(super) struct Offer {
     is_greedy: bool,
     /// Whether the lease is not extended: the session has long held more than its share unspent, or leaves its permits
     /// to callers that wait.
-    is_hoarded: bool,
+    ends_lease: bool,
     /// Rest of the wait that the session was told, if others share.
     wait: Option<Duration>,
     /// Permits that the session should have in hand and in use, where permits are spent again.
@@ -108,7 +108,7 @@ impl Pool {
             true => self.share_in_flight(id, asker, supply.left),
             false => (sizing::grant(asker, others, supply), None),
         };
-        let (may_hold, is_hoarded) = match is_spent && state != State::Abundant {
+        let (may_hold, ends_lease) = match is_spent && state != State::Abundant {
             true => self.may_hold(id, asker.claim, others, supply),
             false => (u64::MAX, false),
         };
@@ -125,12 +125,12 @@ impl Pool {
         let permits = if wait.is_some() { 0 } else { permits };
         // Guaranteed permits are lent all the same. The lease is extended then, or they would be lent for nothing.
         let gives_back = yields && ask.waiting == 0 && self.ledgers.take_back();
-        let is_hoarded = (is_hoarded || gives_back) && permits == 0;
+        let ends_lease = (ends_lease || gives_back) && permits == 0;
         if is_spent {
             self.note_patience(id, ask, permits);
         }
         let draws = self.sessions.draws();
-        Offer { permits, state, pace, is_greedy, is_hoarded, wait, hold, standing, is_nothing, others: draws }
+        Offer { permits, state, pace, is_greedy, ends_lease, wait, hold, standing, is_nothing, others: draws }
     }
 
     /// Sizes a grant where a permit is spent again when its call ends. No permit comes back by being spent, so the
@@ -392,7 +392,7 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
         link.offer = Some(link.pool.offer(link.place, ask, newcomer, (is_reusable, is_spent)));
     }
     let least = chain.iter().map(|link| link.offer().permits).min();
-    let is_hoarded = chain.iter().any(|link| link.offer().is_hoarded);
+    let ends_lease = chain.iter().any(|link| link.offer().ends_lease);
     let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
     let permits = least.filter(|_| fits).unwrap_or(0).min(callable).min(most.saturating_sub(kept));
     let worth = |link: &Link<'_>| {
@@ -400,7 +400,7 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
         link.pool.reach(link.place, kept + permits, worth)
     };
     let worth = chain.iter().map(worth).min().unwrap_or_default();
-    let term = if is_over || is_hoarded { Duration::ZERO } else { flow.map_or(worth, |(_, term)| term) };
+    let term = if is_over || ends_lease { Duration::ZERO } else { flow.map_or(worth, |(_, term)| term) };
     for Link { pool, place, .. } in chain.iter_mut() {
         pool.charge(*place, permits, term);
     }

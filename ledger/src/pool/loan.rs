@@ -39,7 +39,7 @@ pub(super) struct Loan {
     lent: u64,
     may_be_lent: u64,
     /// `may_be_lent` before the last ask was written.
-    might_be_lent: u64,
+    may_be_lent_before_ask: u64,
     /// Permits spent and in flight, as far as is known here.
     in_flight: u64,
     /// Permits of `in_flight` that the allocator above does not know for this session: others wait for them there.
@@ -92,7 +92,7 @@ impl Loan {
             gave_up: false,
             lent: 0,
             may_be_lent: 0,
-            might_be_lent: 0,
+            may_be_lent_before_ask: 0,
             in_flight: 0,
             unknown: 0,
             reported_in_flight: 0,
@@ -188,7 +188,7 @@ impl Loan {
     /// Returns the totals spent and held, for an ask that wants `want`. The report stays true however late it arrives.
     pub(super) fn report(&mut self, want: u64) -> (u64, u64) {
         (self.reported, self.reported_at) = (self.reported.max(self.spent), self.now);
-        (self.might_be_lent, self.may_be_lent) = (self.may_be_lent, self.may_be_lent.max(want));
+        (self.may_be_lent_before_ask, self.may_be_lent) = (self.may_be_lent, self.may_be_lent.max(want));
         (self.reported, self.free + self.out)
     }
 
@@ -221,7 +221,7 @@ impl Loan {
 
     /// Notes that the allocator above did not read the last report, and so lent nothing for it.
     pub(super) fn on_report_lost(&mut self) {
-        self.may_be_lent = self.might_be_lent;
+        self.may_be_lent = self.may_be_lent_before_ask;
     }
 
     /// Returns how many of `all` permits in flight or in use count as held here.

@@ -73,7 +73,7 @@ use identities::Takings;
 use ledgers::Ledgers;
 use lessor_protocol::Moment;
 use loan::Loan;
-use patience::Wanting;
+use patience::ExcessDemand;
 use rare::Rare;
 use safe_shares::SafeShares;
 use session::Session;
@@ -105,7 +105,7 @@ pub struct Pool {
     books: Books,
     shadow_refused: u64,
     pacer: Rare<Pacer>,
-    wanting: Rare<Wanting>,
+    wanting: Rare<ExcessDemand>,
     forecast: Forecast,
     groups: Rare<Groups>,
     takings: Takings,
@@ -202,7 +202,7 @@ impl Pool {
     }
 
     /// Returns a view of the pool at the last moment that it was advanced to.
-    pub(crate) fn as_it_looks(&mut self) -> PoolView {
+    pub(crate) fn current_view(&mut self) -> PoolView {
         self.view(self.now)
     }
 

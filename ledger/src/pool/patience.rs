@@ -31,17 +31,17 @@ pub(super) struct Shortage {
 
 /// What a pool knows of demand beyond its supply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanting {
+pub(super) struct ExcessDemand {
     pub(super) excess: Excess,
     shortage: Shortage,
 }
 
-impl Usual for Wanting {
+impl Usual for ExcessDemand {
     const USUAL: &'static Self =
-        &Wanting { excess: Excess::NONE, shortage: Shortage { priority: 0, until: Moment::ORIGIN } };
+        &ExcessDemand { excess: Excess::NONE, shortage: Shortage { priority: 0, until: Moment::ORIGIN } };
 }
 
-impl Wanting {
+impl ExcessDemand {
     /// Carries every field.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         self.excess.carry(carrier);

@@ -186,8 +186,9 @@ impl Pool {
             return (Rate::Nothing, term);
         }
         let due = if term.is_zero() { None } else { self.due(id, ask, term) };
-        let outstays = own.held.is_some() && due.is_some_and(|due| due.turn.is_some()) && self.outstays(id);
-        if term.is_zero() || outstays {
+        let overstays_turn =
+            own.held.is_some() && due.is_some_and(|due| due.turn.is_some()) && self.overstays_turn(id);
+        if term.is_zero() || overstays_turn {
             // No lease fits before the window ends, or the turn is over: a rate that is held goes on until its end.
             let rate =
                 own.held.map(|rate| Rate::Lent { lease: rate.lease, credit: Duration::ZERO, turn: false });
@@ -204,7 +205,7 @@ impl Pool {
     }
 
     /// Whether `id` holds its part for more than a round trip after it was told to hand it over.
-    fn outstays(&self, id: Place) -> bool {
+    fn overstays_turn(&self, id: Place) -> bool {
         // A turn lasts for `TURN_MIN` round trips, as its session told when it began. The round trip told now may be
         // made up.
         let Session { turn, .. } = &self.sessions[id];

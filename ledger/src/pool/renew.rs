@@ -64,14 +64,14 @@ impl Pool {
         self.reset_sessions(place, above, mirror, &ask);
         let settlement = self.settle(place, &ask)?;
         self.settle_rate(place, ask.rate);
-        self.meet(place, holder);
+        self.update_holder(place, holder);
         for Above { pool, share } in above.iter_mut() {
             if newcomer {
                 pool.orphan_running_calls(mirror);
             }
             pool.mirror(mirror, &self.sessions[place], &ask, &settlement);
             pool.settle_rate(mirror, ask.rate);
-            pool.meet(mirror, Holder { share: *share, ..holder });
+            pool.update_holder(mirror, Holder { share: *share, ..holder });
         }
         let grant = self.lend(place, above, mirror, &ask, newcomer);
         let refused = self.refused_above(&ask, &grant);
@@ -128,13 +128,13 @@ impl Pool {
         self.reset_sessions(place, above, mirror, &ask);
         let settlement = self.settle(place, &ask)?;
         self.settle_rate(place, ask.rate);
-        self.meet(place, holder);
+        self.update_holder(place, holder);
         self.record(place, seq, &ask, answer);
         self.audit();
         for Above { pool, share } in above.iter_mut().filter(|above| above.pool.mirrors(mirror)) {
             pool.mirror(mirror, &self.sessions[place], &ask, &settlement);
             pool.settle_rate(mirror, ask.rate);
-            pool.meet(mirror, Holder { share: *share, ..holder });
+            pool.update_holder(mirror, Holder { share: *share, ..holder });
             pool.record(mirror, seq, &ask, answer);
             pool.audit();
         }
@@ -298,7 +298,7 @@ impl Pool {
     }
 
     /// Updates the session's share, its round-trip time and the term of its leases from the exchange.
-    fn meet(&mut self, id: Place, holder: Holder) {
+    fn update_holder(&mut self, id: Place, holder: Holder) {
         let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(self.plan.sharing.term_max);
         if *self.sessions[id].share != holder.share {
             self.sessions.share(id, holder.share);
@@ -310,7 +310,7 @@ impl Pool {
 
     fn record(&mut self, id: Place, seq: u64, ask: &Ask, answer: Answer) {
         let (now, kept) = (self.now, answer.grant().map_or(ask.held, |grant| grant.kept));
-        self.notes_large(id, ask, answer.grant().map_or(0, |grant| grant.permits));
+        self.note_large_call(id, ask, answer.grant().map_or(0, |grant| grant.permits));
         self.sessions.update(id, |session| {
             session.seq = seq;
             session.told = Told::of(answer);

@@ -2,7 +2,7 @@
 //! the pools of idle keys at rest, and wake one for each look at it. It wakes exactly as it was.
 
 use super::forecast::Forecast;
-use super::patience::Wanting;
+use super::patience::ExcessDemand;
 use super::{Plan, Pool};
 use crate::pacing::Pacer;
 use crate::packed::Carrier;
@@ -111,7 +111,7 @@ impl Pool {
             carrier.number(count);
         }
         carrier.rare(&mut self.pacer, Pacer::carry);
-        carrier.rare(&mut self.wanting, Wanting::carry);
+        carrier.rare(&mut self.wanting, ExcessDemand::carry);
         if let Some(groups) = self.groups.unusual() {
             groups.guarantees.carry(carrier);
         }

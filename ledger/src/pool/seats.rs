@@ -17,7 +17,7 @@ impl Pool {
     pub fn safe_share(&mut self, now: Moment, id: SessionId) -> Option<SafeShare> {
         self.advance(now);
         let safe = self.plan.sharing.safe?;
-        if self.leaves_seat(id, safe) {
+        if self.yields_safe_share(id, safe) {
             return None;
         }
         let share = self.take_safe_share(id, safe);
@@ -70,7 +70,7 @@ impl Pool {
 
     /// Whether the session `id` goes without a safe share for another identity, which wants one and has fewer. All
     /// shares are looked at only while an identity wants one.
-    fn leaves_seat(&self, id: SessionId, Safe { nodes, .. }: Safe) -> bool {
+    fn yields_safe_share(&self, id: SessionId, Safe { nodes, .. }: Safe) -> bool {
         let owner = self.owner_of(id);
         let Some(other) = self.wanting().filter(|other| *other != owner) else { return false };
         let (own, others) = (self.seats_of(owner).count(), self.seats_of(other).count());

@@ -157,7 +157,7 @@ impl Pool {
         let (pacer, came_back) = match *self.pacer {
             Pacer::Free => (None, None),
             // The credit fits: it is less than what may be lent.
-            Pacer::Easing { credit, back, at } => {
+            Pacer::Paced { credit, back, at } => {
                 (Some((u64::try_from(credit).unwrap_or(u64::MAX), at.into())), NonZeroU64::new(back))
             }
         };
@@ -204,7 +204,7 @@ impl Pool {
         pool.pacer = match snapshot.pacer {
             Some((credit, at)) => {
                 let back = snapshot.came_back.map_or(0, NonZeroU64::get);
-                Pacer::Easing { credit: credit.into(), back, at: since.moment(at).min(now) }.into()
+                Pacer::Paced { credit: credit.into(), back, at: since.moment(at).min(now) }.into()
             }
             None => Rare::default(),
         };

@@ -169,7 +169,7 @@ impl Registry {
     /// Writes the asks that are due to `upstream`, where an exchange takes `rtt`. Removed limits give back everything
     /// until the upstream has answered that, and so do all limits of a registry that stops.
     pub fn asks_above(&mut self, now: Moment, upstream: &Upstream, rtt: Duration) -> DueAbove {
-        self.mind_lost_loans(now);
+        self.restart_session_if_loans_lost(now);
         let mut all = DueAbove { distance: rtt, session: self.session_above, ..DueAbove::default() };
         let of_all = self.is_stopping.then_some(&mut self.limits);
         let most = if self.is_stopping { ASKS_MAX } else { LEAVES_AT_ONCE };
@@ -206,7 +206,7 @@ impl Registry {
     }
 
     /// Begins another session if the books of a leased pool were dropped.
-    fn mind_lost_loans(&mut self, now: Moment) {
+    fn restart_session_if_loans_lost(&mut self, now: Moment) {
         // `count` asks all limits; `any` would stop at the first.
         let limits = self.limits.values_mut().chain(self.retired.values_mut());
         let lost = limits.filter_map(|limit| limit.takes_lost_loans().then_some(())).count();
@@ -235,7 +235,7 @@ impl Registry {
         Granted { bodies, groups }: Granted<'_>,
     ) -> ExchangeOutcome {
         let mut outcome = ExchangeOutcome::default();
-        self.mind_lost_loans(now);
+        self.restart_session_if_loans_lost(now);
         if session != self.session_above {
             return outcome;
         }

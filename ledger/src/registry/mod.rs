@@ -191,16 +191,16 @@ impl Registry {
 
     /// Returns the limits that lend nothing yet, here or upstream, and for how long.
     pub fn quarantined(&self, now: Moment) -> Vec<(&str, Duration)> {
-        self.that_wait(|limit| limit.quarantine(now).max(limit.quarantine_above(now)))
+        self.waiting_limits(|limit| limit.quarantine(now).max(limit.quarantine_above(now)))
     }
 
     /// Returns the limits that lend nothing yet because of this allocator, and for how long. At another allocator they
     /// need not wait.
     pub fn quarantined_here(&self, now: Moment) -> Vec<(&str, Duration)> {
-        self.that_wait(|limit| limit.quarantine(now))
+        self.waiting_limits(|limit| limit.quarantine(now))
     }
 
-    fn that_wait(&self, wait: impl Fn(&Limit) -> Duration) -> Vec<(&str, Duration)> {
+    fn waiting_limits(&self, wait: impl Fn(&Limit) -> Duration) -> Vec<(&str, Duration)> {
         let waits = self.limits.locked().map(|(name, limit)| (name, wait(&limit)));
         waits.filter(|(_, wait)| !wait.is_zero()).collect()
     }

@@ -179,7 +179,7 @@ impl Registry {
     /// Has the rows of all limits written. The basis of a limit names the limits above and below it, and these have
     /// changed.
     fn write_rows_soon(&mut self) {
-        self.limits.values_mut().for_each(Limit::write_row_soon);
+        self.limits.values_mut().for_each(Limit::queue_row);
         self.journaled.has_more();
     }
 

@@ -61,7 +61,7 @@ struct Asking {
     asked: Moment,
     answer: Option<Result<Reply, RootError>>,
     /// Whether the root was not there, and this exchange made it.
-    is_made: bool,
+    is_created: bool,
     is_contested: bool,
 }
 
@@ -75,7 +75,7 @@ impl Exchange {
             hopes: None,
             asked,
             answer: None,
-            is_made: false,
+            is_created: false,
             is_contested: false,
         };
         Exchange { holder, seq, asks: asks.into_iter().map(asking).collect() }
@@ -129,13 +129,13 @@ impl Exchange {
 
     /// Whether the exchange has made a root that was not there. Another allocator may have made it before, and lost it
     /// with the rest of the store. So no such root is believed before another look at the head.
-    pub fn has_made(&self) -> bool {
-        self.asks.iter().any(|asking| asking.is_made)
+    pub fn has_created_roots(&self) -> bool {
+        self.asks.iter().any(|asking| asking.is_created)
     }
 
     /// Drops the roots that were made: the head is gone, or is another one, since it was first looked at.
-    pub fn is_emptied(&mut self) {
-        for asking in self.asks.iter_mut().filter(|asking| asking.is_made) {
+    pub fn discard_made(&mut self) {
+        for asking in self.asks.iter_mut().filter(|asking| asking.is_created) {
             (asking.cell, asking.answer) = (None, Some(Err(RootError::Gone)));
         }
     }
@@ -148,7 +148,7 @@ impl Exchange {
             let Some((next, answer)) = asking.hopes.take() else { continue };
             match swapped {
                 Swapped::Done => {
-                    asking.is_made = asking.cell.is_none() && next.is_some();
+                    asking.is_created = asking.cell.is_none() && next.is_some();
                     asking.cell = next;
                     asking.answer = Some(answer.map_err(RootError::Ask));
                 }

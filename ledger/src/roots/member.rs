@@ -311,7 +311,7 @@ impl Member {
             }
             (Step::CheckHead { mut exchange, places }, Said::Loaded(_, cells)) => {
                 if self.goes_on(cells.into_iter().next().flatten()).is_err() {
-                    exchange.is_emptied();
+                    exchange.discard_made();
                 }
                 self.finish_asks(*exchange, &places, now, host)
             }
@@ -325,7 +325,7 @@ impl Member {
     pub fn give_up(&mut self, now: Moment) {
         let step = mem::replace(&mut self.step, Step::Nothing);
         if let Step::SwapStamp(..) = step {
-            self.timekeeping.iter_mut().for_each(Timekeeping::is_unsure);
+            self.timekeeping.iter_mut().for_each(Timekeeping::mark_write_unknown);
         }
         if let Step::LoadIdle(sweep) | Step::SwapIdle(sweep) = step {
             self.keep_all_idle(sweep, now);
@@ -411,7 +411,7 @@ impl Member {
             return Next::Done(Ok(vec![]));
         }
         if let Step::SwapStamp(..) = step {
-            self.timekeeping.iter_mut().for_each(Timekeeping::is_unsure);
+            self.timekeeping.iter_mut().for_each(Timekeeping::mark_write_unknown);
         }
         if let Step::SwapRoots { exchange, .. } = step {
             host.tell(Notice::NotSwapped(exchange.waiting()));

@@ -145,8 +145,8 @@ fn a_root_that_is_made_is_not_believed_where_the_store_was_emptied_before() {
     assert!(world.lent(2, 1, 0, &spec, wants(80)).permits > 0);
     world.table = Table::new(Timeline::new("a"));
     assert_eq!(world.swap(&mut slow, &stale), 0, "there is none again");
-    assert!(slow.has_made(), "so it looks at the head, which is gone");
-    slow.is_emptied();
+    assert!(slow.has_created_roots(), "so it looks at the head, which is gone");
+    slow.discard_made();
     let answer = slow.finish(millis(0)).remove(0);
     assert_eq!((answer.cell, answer.answer), (None, Some(Err(RootError::Gone))));
     // The head that is made then does not vouch for it either: it knows nothing of what the first allocator was lent.
@@ -159,7 +159,7 @@ fn a_root_that_is_made_is_not_believed_where_the_store_was_emptied_before() {
     let mut known = world.exchange(1, 1, &spec, wants(10), world.cell());
     let swaps = world.swaps(&mut known, 0);
     world.swap(&mut known, &swaps);
-    assert!(!known.has_made());
+    assert!(!known.has_created_roots());
 }
 
 #[test]

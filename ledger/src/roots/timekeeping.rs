@@ -95,7 +95,7 @@ impl Stamp {
 
 /// A read of the cell, with its instants on the own clock.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct ClaimView {
     /// The content of the cell.
     pub cell: Option<Cell>,
     /// When the first of several consecutive reads began.
@@ -205,7 +205,7 @@ impl Timekeeping {
     /// What is wrong with the stamp. Nothing may be lent then.
     pub(super) fn on_read(
         &mut self,
-        reading: Reading,
+        reading: ClaimView,
         clock: &mut RootClock,
         wall: Moment,
         mut draw: impl FnMut() -> u64,
@@ -267,7 +267,7 @@ impl Timekeeping {
     }
 
     /// Records that it is unknown whether the last stamp is written: the allocator reads before it writes again.
-    pub(super) fn is_unsure(&mut self) {
+    pub(super) fn mark_write_unknown(&mut self) {
         self.own.iter_mut().for_each(|own| own.is_keeper = false);
     }
 
@@ -279,7 +279,7 @@ impl Timekeeping {
     }
 
     /// Notes the stamp of another keeper.
-    fn follow(&mut self, version: u64, stamp: Stamp, reading: &Reading, clock: &mut RootClock) {
+    fn follow(&mut self, version: u64, stamp: Stamp, reading: &ClaimView, clock: &mut RootClock) {
         let is_older = |seen: &Seen| seen.stamp.keeper == stamp.keeper && seen.stamp.number > stamp.number;
         if self.life != Some(stamp.life) || self.seen.as_ref().is_some_and(is_older) {
             clock.forget();

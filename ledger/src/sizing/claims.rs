@@ -252,8 +252,8 @@ impl<I: Name> Peers<'_, I> {
     }
 
     /// Whether any claim is of another identity than `owner`.
-    pub(super) fn are_of_others(self, owner: Owner) -> bool {
-        self.class.is_some_and(|class| class.by_share.are_of_others(owner))
+    pub(super) fn has_other_owners(self, owner: Owner) -> bool {
+        self.class.is_some_and(|class| class.by_share.has_other_owners(owner))
     }
 
     /// Returns what the sessions need together if none of them needs more than `most`.

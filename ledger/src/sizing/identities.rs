@@ -206,7 +206,7 @@ impl<I: Name> Shares<I> {
     }
 
     /// Whether any claim is of another identity than `owner`.
-    pub(super) fn are_of_others(&self, owner: Owner) -> bool {
+    pub(super) fn has_other_owners(&self, owner: Owner) -> bool {
         match &self.several {
             Some(several) => several.sessions.keys().any(|other| *other != owner),
             None => self.sole.count > 0 && self.owner != owner,
@@ -268,7 +268,7 @@ impl<I: Name> Shares<I> {
         if let Some(several) = &self.several {
             return several.level(aside, own, supply);
         }
-        if self.are_of_others(own.share.owner) {
+        if self.has_other_owners(own.share.owner) {
             return self.as_one_of_several().level(None, own, supply);
         }
         let aside = aside.map(|(_, aside)| aside);
@@ -283,7 +283,7 @@ impl<I: Name> Shares<I> {
         if let Some(several) = &self.several {
             return several.gaps(aside, own, modest);
         }
-        if self.are_of_others(own.share.owner) {
+        if self.has_other_owners(own.share.owner) {
             return self.as_one_of_several().gaps(None, own, modest);
         }
         let sum = self.sole.gaps(aside.map(|(_, aside)| aside), modest);
@@ -298,7 +298,7 @@ impl<I: Name> Shares<I> {
         own: Share,
         supply: u64,
     ) -> Option<u128> {
-        if !self.are_of_others(own.owner) {
+        if !self.has_other_owners(own.owner) {
             return None;
         }
         match &self.several {

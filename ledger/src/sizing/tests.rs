@@ -288,7 +288,7 @@ proptest! {
             let others = |levels: Levels| levels.identities.map(|own| (own.mean, own.weight));
             prop_assert_eq!(level.share(own), walked.share(own));
             prop_assert_eq!(level.meets_all(), walked.meets_all());
-            if all.peers(priority).are_of_others(own.share.owner) {
+            if all.peers(priority).has_other_owners(own.share.owner) {
                 prop_assert_eq!((others(level), level), (others(walked), walked));
             }
         }

@@ -37,7 +37,7 @@ impl World {
             return self.send_ask(message);
         }
         if adversary.moves_on() {
-            self.foe_begins(index);
+            self.adversary_begins(index);
         }
         self.order += 1;
         let desk = self.adversary_desk(index);
@@ -61,7 +61,7 @@ impl World {
     }
 
     /// Delivers an answer to an adversary.
-    pub(super) fn foe_hears(&mut self, index: usize, reply: Reply) -> Verdict {
+    pub(super) fn adversary_hears(&mut self, index: usize, reply: Reply) -> Verdict {
         let adversary = &mut self.adversaries[index].0;
         let (true, Some(answers)) = (adversary.exchange.0 == reply.exchange, reply.answers) else {
             return Ok(());
@@ -79,12 +79,12 @@ impl World {
                 self.takes_time(desk, spends, Manner::Plain, longest);
             }
         } else if adversary.gives_up(answer.is_err()) {
-            self.foe_begins(index);
+            self.adversary_begins(index);
         }
         Ok(())
     }
 
-    fn foe_begins(&mut self, index: usize) {
+    fn adversary_begins(&mut self, index: usize) {
         self.sessions += 1;
         let (node, session) = (self.nodes.len() + index, self.sessions);
         let adversary = &mut self.adversaries[index].0;

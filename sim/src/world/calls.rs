@@ -206,7 +206,7 @@ impl World {
     fn pass(&mut self, desk: usize, permits: u64) -> Result<bool, crate::oracle::Violation> {
         let now = self.nodes[self.home(desk)].now(self.real);
         let at = &mut self.desks[desk];
-        if !at.is_fallen || !at.allowance.take(permits, now) {
+        if !at.uses_safe_share || !at.allowance.take(permits, now) {
             return Ok(false);
         }
         (self.admissions, self.passed) = (self.admissions + 1, self.passed + permits);

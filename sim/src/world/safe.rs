@@ -16,7 +16,7 @@ impl World {
     ) -> Verdict {
         let clocks = self.setup.plan.clocks;
         let at = &mut self.desks[desk];
-        at.is_fallen = false;
+        at.uses_safe_share = false;
         at.allowance.tell(share, first_sent, clocks);
         let Some(share) = share else { return Ok(()) };
         at.share = Some((share.permits, clocks.holder_end(first_sent, share.lasts)));

@@ -156,7 +156,7 @@ impl World {
         }
         // Without its store, an allocator does not know how much of the reserve an earlier life gave out as safe
         // shares.
-        if self.rng.u32(..8) == 0 && !self.setup.lowers_reserve() {
+        if self.rng.u32(..8) == 0 && !self.setup.changes_reserve() {
             self.centre.store = Store::default();
             return false;
         }

@@ -137,7 +137,7 @@ impl World {
             return self.region_hears(region, reply);
         }
         if let Some(index) = self.adversary(node) {
-            return self.foe_hears(index, reply);
+            return self.adversary_hears(index, reply);
         }
         let at = &self.nodes[node];
         if !at.up || !at.connection.awaits(reply.session, reply.seq) {
@@ -271,8 +271,8 @@ impl World {
         for desk in self.desks_of(node) {
             let at = &mut self.desks[desk];
             let has_share = self.setup.safe_lasts().is_some() && !at.is_shut_out && !at.is_stopped;
-            at.is_fallen = has_share && now >= at.slot.deadline();
-            if at.is_fallen {
+            at.uses_safe_share = has_share && now >= at.slot.deadline();
+            if at.uses_safe_share {
                 self.serve_line(desk)?;
             }
         }

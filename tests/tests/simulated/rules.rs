@@ -1,7 +1,7 @@
 //! Each rule against a reference that remembers every spend: never more than the promise, whatever is lost,
 //! repeated, late or restarted, on clocks at the edge of their drift.
 
-use lessor::pace::{Gait, Pace};
+use lessor::pace::{BucketRate, Pace};
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, WarmUp,
@@ -216,7 +216,7 @@ proptest! {
         calls in prop::collection::vec((0u64..300, 1u64..4, prop::bool::weighted(0.2)), 1..200),
     ) {
         let pace = Pace::new();
-        pace.go(Gait { interval, depth: cap * interval }, 0, Moment::from_nanos(1_000));
+        pace.go(BucketRate { interval, depth: cap * interval }, 0, Moment::from_nanos(1_000));
         let (mut now, mut spends, mut open) = (1_000, vec![], None);
         for (gap, permits, is_undone) in calls {
             now += gap;

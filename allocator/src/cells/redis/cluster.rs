@@ -14,7 +14,7 @@ mod topology;
 use self::lines::{Answered, Lines, Question};
 use self::topology::Topology;
 use super::answer::Answer;
-use super::script::{self, Told};
+use super::script::{self, SwapArgs};
 use super::{Shared, at};
 use crate::cells::url::{Address, RedisPlace};
 use crate::cells::{Cell, CellsConfig, CellsError, Swap, Swapped, Timeline, outcome};
@@ -265,8 +265,9 @@ impl Cluster {
         let mut questions = vec![];
         for (server, part) in &parts {
             let Some(id) = known.id(server) else { return Err(self.stale(no_slot_yet(server))) };
-            let told =
-                part.iter().map(|(place, is_asking)| Told::new(&self.shared, id, &swaps[*place], *is_asking));
+            let told = part
+                .iter()
+                .map(|(place, is_asking)| SwapArgs::new(&self.shared, id, &swaps[*place], *is_asking));
             questions.push((server.clone(), Question::Swap(told.collect())));
         }
         let mut all = vec![];

@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::answer::{Answer, State, failed, unreachable};
-use super::script::{SCRIPT, Told};
+use super::script::{SCRIPT, SwapArgs};
 use crate::cells::url::Address;
 use crate::cells::{CellsConfig, CellsError, excerpt::excerpt};
 use redis::aio::MultiplexedConnection;
@@ -88,7 +88,7 @@ impl Line {
     }
 
     /// Returns the script's answer to each of these swaps.
-    pub(super) async fn swap(&mut self, told: &[Told]) -> Result<Vec<Answer>, CellsError> {
+    pub(super) async fn swap(&mut self, told: &[SwapArgs]) -> Result<Vec<Answer>, CellsError> {
         let mut answers = self.evaluate(told.iter()).await?;
         for _ in 0..FORGOTTEN_MAX {
             let forgotten = (0..answers.len()).filter(|&at| answers[at].is_forgotten());
@@ -103,7 +103,7 @@ impl Line {
         Ok(answers)
     }
 
-    async fn evaluate(&mut self, told: impl Iterator<Item = &Told>) -> Result<Vec<Answer>, CellsError> {
+    async fn evaluate(&mut self, told: impl Iterator<Item = &SwapArgs>) -> Result<Vec<Answer>, CellsError> {
         let (mut pipeline, mut own) = (Pipeline::new(), vec![]);
         for told in told {
             let before = told.add_to(&mut pipeline, &self.sha);

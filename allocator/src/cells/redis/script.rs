@@ -27,13 +27,13 @@ return 1
 pub(super) const VERSION: usize = 8;
 
 /// The arguments of one swap.
-pub(super) struct Told {
+pub(super) struct SwapArgs {
     args: Cmd,
     /// Whether the key migrates to this server from the one that has its slot.
     is_asking: bool,
 }
 
-impl Told {
+impl SwapArgs {
     /// Makes the arguments of `swap`, on the master with this replication id.
     pub(super) fn new(shared: &Shared, id: &str, swap: &Swap, is_asking: bool) -> Self {
         let expected = swap.expected.map(u64::to_be_bytes);
@@ -47,7 +47,7 @@ impl Told {
         args.arg(shared.key(&swap.name)).arg(id);
         args.arg(expected.as_ref().map_or(&[][..], |version| &version[..]));
         args.arg(next).arg(VALUE_MAX + VERSION);
-        Told { args, is_asking }
+        SwapArgs { args, is_asking }
     }
 
     /// Adds a call of the script with the hash `sha`. Returns how many answers come before its own.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 #[derive(Debug, Default)]
 pub(super) struct Families {
     /// Families by number; `None` for numbers in `free`.
-    all: Vec<Option<ParentRef>>,
+    all: Vec<Option<NamedFamily>>,
     free: Vec<usize>,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Member {
 
 /// One family, with the names of its pools.
 #[derive(Debug)]
-struct ParentRef {
+struct NamedFamily {
     family: Family,
     /// Names by place.
     names: Vec<Rc<PoolId>>,
@@ -40,7 +40,7 @@ impl Families {
         now: Moment,
     ) -> Member {
         let Some(Member { family, place }) = above else {
-            return self.found(ParentRef { family: Family::new(rules, now), names: vec![id] });
+            return self.found(NamedFamily { family: Family::new(rules, now), names: vec![id] });
         };
         let kin = self.kin(family);
         let place = kin.family.add(place, rules, now);
@@ -51,7 +51,7 @@ impl Families {
         Member { family, place }
     }
 
-    fn found(&mut self, kin: ParentRef) -> Member {
+    fn found(&mut self, kin: NamedFamily) -> Member {
         let family = self.free.pop().unwrap_or(self.all.len());
         match self.all.get_mut(family) {
             Some(free) => *free = Some(kin),
@@ -86,7 +86,7 @@ impl Families {
 
     /// Reports what the family with this number has admitted since the last call.
     pub(super) fn tell(&mut self, family: usize, on_admission: OnAdmission<'_>) {
-        let ParentRef { family, names } = self.kin(family);
+        let NamedFamily { family, names } = self.kin(family);
         for (place, admission) in family.admitted() {
             on_admission(&names[place.index()], admission);
         }
@@ -108,7 +108,7 @@ impl Families {
         self.all.len() - self.free.len()
     }
 
-    fn kin(&mut self, family: usize) -> &mut ParentRef {
+    fn kin(&mut self, family: usize) -> &mut NamedFamily {
         self.all[family].as_mut().expect("one of its pools is there")
     }
 }

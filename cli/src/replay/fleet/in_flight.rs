@@ -59,7 +59,7 @@ impl Fleet {
 
     /// Records a call that was admitted at `node`. It ends after the longest time that one may take, unless a request
     /// hands it back.
-    pub(super) fn flies(&mut self, node: usize, id: &PoolId) {
+    pub(super) fn schedule_end(&mut self, node: usize, id: &PoolId) {
         if let Some(longest) = self.longest(id) {
             let over = self.now + longest;
             self.queue.push(over, Event::Over { node, id: id.clone() });

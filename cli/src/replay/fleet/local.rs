@@ -19,7 +19,7 @@ pub(super) struct Local {
     /// Whether the limit is in shadow mode, as far as the node was told.
     is_shadow: bool,
     /// Permits in use, where calls in flight are counted, and since when, oldest first.
-    flying: VecDeque<(Moment, u64)>,
+    calls_in_flight: VecDeque<(Moment, u64)>,
     /// When there may be a permit again.
     chance: Moment,
     rtt: Duration,
@@ -40,7 +40,7 @@ impl Local {
     /// Creates a pool without permits that is about to ask for a first lease.
     pub(super) fn new(now: Moment, rtt: Duration, ceiling: u64) -> Self {
         let desk = Desk::plain(now);
-        Local { desk, is_shadow: false, flying: VecDeque::new(), chance: now, rtt, ceiling }
+        Local { desk, is_shadow: false, calls_in_flight: VecDeque::new(), chance: now, rtt, ceiling }
     }
 
     /// Spends `permits` at `node` if they are there and no caller waits for them.
@@ -50,14 +50,14 @@ impl Local {
 
     /// Spends as a handle does; the call is in flight if the limit counts calls in flight.
     fn spend(&mut self, node: &Node, permits: u64, now: Moment) -> bool {
-        let Local { desk, flying, rtt, .. } = self;
+        let Local { desk, calls_in_flight, rtt, .. } = self;
         if desk.refill.is_paced() {
             desk.largest = desk.largest.max(permits);
         }
         let counts = desk.refill.calls().count();
         let left = if counts { desk.enter(permits, now) } else { desk.spend(node, now.as_nanos(), permits) };
         if counts && left.is_some() {
-            flying.push_back((now, permits));
+            calls_in_flight.push_back((now, permits));
             desk.nudged |= desk.refill.due(&desk.slot, desk.seen(), now, *rtt) <= now;
         }
         desk.nudged |= left.is_some_and(|left| left < desk.low_water);
@@ -66,16 +66,16 @@ impl Local {
 
     /// Returns since when the oldest call in flight has been.
     pub(super) fn oldest(&self) -> Option<Moment> {
-        self.flying.front().map(|&(since, _)| since)
+        self.calls_in_flight.front().map(|&(since, _)| since)
     }
 
     /// Hands back up to `permits` of the oldest call in flight. Returns how many.
     pub(super) fn land(&mut self, permits: u64, now: Moment) -> u64 {
-        let Some((_, oldest)) = self.flying.front_mut() else { return 0 };
+        let Some((_, oldest)) = self.calls_in_flight.front_mut() else { return 0 };
         let landed = permits.min(*oldest);
         *oldest -= landed;
         if *oldest == 0 {
-            self.flying.pop_front();
+            self.calls_in_flight.pop_front();
         }
         self.desk.refill.hand_back(&self.desk.slot, landed, now);
         landed

@@ -54,10 +54,10 @@ proptest! {
             prop_assert_eq!(table.pools().count(), list.len());
             prop_assert_eq!(table.unneeded(|_| false).len(), list.len());
             // No two pools share a hot state.
-            let mut fronts: Vec<_> = table.pools().map(|pool| std::ptr::from_ref(pool.slot())).collect();
-            fronts.sort();
-            fronts.dedup();
-            prop_assert_eq!(fronts.len(), list.len());
+            let mut hot_states: Vec<_> = table.pools().map(|pool| std::ptr::from_ref(pool.slot())).collect();
+            hot_states.sort();
+            hot_states.dedup();
+            prop_assert_eq!(hot_states.len(), list.len());
         }
     }
 }
@@ -107,7 +107,7 @@ fn nothing_is_left_of_a_pool_for_the_next_one_in_its_place() {
         places.push(std::ptr::from_ref(slot).addr());
         assert_eq!((slot.balance().total(), slot.deadline(), slot.refused()), (0, Moment::ORIGIN, 0));
         assert!(slot.take(1, Moment::ORIGIN).is_err());
-        assert!(!slot.is_contended());
+        assert!(!slot.take_contended());
         assert!(!pool.is_paced() && pool.seen().waiting == 0 && pool.low_water() == 0);
         // All state that a pool can come to have.
         pool.set_low_water(7);

@@ -72,7 +72,7 @@ impl<'a> Row<'a> {
         let taken = others.map_or(Sums::default(), |others| others.sums);
         let sums = taken.plus(me.sums());
         let row = Row { now, me, sharers, sums, owners: None, whole, room: None };
-        let Some(sharers) = sharers.filter(|sharers| sharers.are_of_others(me.owner)) else { return row };
+        let Some(sharers) = sharers.filter(|sharers| sharers.has_other_owners(me.owner)) else { return row };
         let largest = others.map_or(me.largest, |others| others.largest.max(me.largest));
         let own = Identity {
             owner: me.owner,

@@ -211,7 +211,7 @@ impl Sharers {
     }
 
     /// Whether a session of another identity than `owner` shares.
-    pub(super) fn are_of_others(&self, owner: Owner) -> bool {
+    pub(super) fn has_other_owners(&self, owner: Owner) -> bool {
         self.members.len() > usize::from(self.members.contains_key(&owner))
     }
 

@@ -1,7 +1,7 @@
 //! A limit in one exchange: at which moment the exchange is decided. Where there are limits above or below, the pool is
 //! opened, used and closed.
 
-use super::{Left, Limit, PoolId, Shelf};
+use super::{Left, Limit, PoolEntry, PoolId};
 use crate::pool::{Holder, Pool};
 use crate::rejection::AskRejection;
 use crate::share::Owner;
@@ -61,7 +61,7 @@ impl Limit {
 
     /// Brings a pool's part of the sums up to date.
     fn count(&mut self, now: Moment, id: &PoolId) {
-        if let Some(kept) = self.pools.get_mut(id, &mut self.tally).map(Shelf::wake) {
+        if let Some(kept) = self.pools.get_mut(id, &mut self.tally).map(PoolEntry::wake) {
             self.tally.count(&mut kept.counted, kept.pool.view(now));
         }
     }

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 /// A pool, and its part of the sums.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct CountedPool {
     pub(crate) pool: Pool,
     pub(super) counted: Counted,
 }
 
 /// A pool as a limit keeps it: in use or at rest.
 #[derive(Debug)]
-pub(super) enum Shelf {
+pub(super) enum PoolEntry {
     /// A session uses the pool, or did a moment ago.
-    InUse(Marks, Box<Kept>),
+    InUse(Marks, Box<CountedPool>),
     /// Packed into few bytes. Its part of the sums follows from how it looks, and takes no room.
     AtRest(Marks, WantsCheckpoint, Box<Resting>),
     /// Packed, with its part of the sums, which was counted when the pool looked otherwise.
@@ -37,38 +37,40 @@ pub(super) struct Marks {
 /// Whether another checkpoint of a pool at rest is worth its write.
 type WantsCheckpoint = bool;
 
-impl Kept {
+impl CountedPool {
     /// Makes the entry of a pool that is in no sum yet.
     pub(super) fn new(pool: Pool) -> Self {
-        Kept { pool, counted: Counted::default() }
+        CountedPool { pool, counted: Counted::default() }
     }
 
     /// Packs the pool; `None` if it is in use.
-    fn rest(&mut self, marks: Marks) -> Option<Shelf> {
+    fn rest(&mut self, marks: Marks) -> Option<PoolEntry> {
         let resting = self.pool.rest()?;
-        Some(match Counted::of(&self.pool.as_it_looks()) == self.counted {
-            true => Shelf::AtRest(marks, self.pool.wants_checkpoint(), Box::new(resting)),
-            false => Shelf::Miscounted(marks, Box::new((resting, self.counted.clone()))),
+        Some(match Counted::of(&self.pool.current_view()) == self.counted {
+            true => PoolEntry::AtRest(marks, self.pool.wants_checkpoint(), Box::new(resting)),
+            false => PoolEntry::Miscounted(marks, Box::new((resting, self.counted.clone()))),
         })
     }
 
     /// Wakes a pool that was `resting`. Without `counted`, it was counted as it looks.
     fn awake(resting: &Resting, counted: Option<Counted>) -> Self {
         let mut pool = resting.wake();
-        let counted = counted.unwrap_or_else(|| Counted::of(&pool.as_it_looks()));
-        Kept { pool, counted }
+        let counted = counted.unwrap_or_else(|| Counted::of(&pool.current_view()));
+        CountedPool { pool, counted }
     }
 }
 
-impl Shelf {
+impl PoolEntry {
     /// Makes the place of a pool in use, which was `made_for` this identity.
-    pub(super) fn of(kept: Box<Kept>, made_for: OwnerPlace) -> Self {
-        Shelf::InUse(Marks { is_queued: false, made_for }, kept)
+    pub(super) fn of(kept: Box<CountedPool>, made_for: OwnerPlace) -> Self {
+        PoolEntry::InUse(Marks { is_queued: false, made_for }, kept)
     }
 
     fn marks(&self) -> Marks {
         match self {
-            Shelf::InUse(marks, _) | Shelf::AtRest(marks, ..) | Shelf::Miscounted(marks, _) => *marks,
+            PoolEntry::InUse(marks, _) | PoolEntry::AtRest(marks, ..) | PoolEntry::Miscounted(marks, _) => {
+                *marks
+            }
         }
     }
 
@@ -78,45 +80,45 @@ impl Shelf {
     }
 
     /// Returns an awake copy of the pool, if that is at rest.
-    fn awake(&self) -> Option<Kept> {
+    fn awake(&self) -> Option<CountedPool> {
         match self {
-            Shelf::InUse(..) => None,
-            Shelf::AtRest(.., resting) => Some(Kept::awake(resting, None)),
-            Shelf::Miscounted(_, both) => Some(Kept::awake(&both.0, Some(both.1.clone()))),
+            PoolEntry::InUse(..) => None,
+            PoolEntry::AtRest(.., resting) => Some(CountedPool::awake(resting, None)),
+            PoolEntry::Miscounted(_, both) => Some(CountedPool::awake(&both.0, Some(both.1.clone()))),
         }
     }
 
     /// Returns the packed pool, if it is at rest.
     fn at_rest(&self) -> Option<&Resting> {
         match self {
-            Shelf::InUse(..) => None,
-            Shelf::AtRest(.., resting) => Some(resting),
-            Shelf::Miscounted(_, both) => Some(&both.0),
+            PoolEntry::InUse(..) => None,
+            PoolEntry::AtRest(.., resting) => Some(resting),
+            PoolEntry::Miscounted(_, both) => Some(&both.0),
         }
     }
 
     /// Wakes the pool, which is in use from now on.
-    pub(super) fn wake(&mut self) -> &mut Kept {
+    pub(super) fn wake(&mut self) -> &mut CountedPool {
         if let Some(kept) = self.awake() {
-            *self = Shelf::InUse(self.marks(), Box::new(kept));
+            *self = PoolEntry::InUse(self.marks(), Box::new(kept));
         }
         match self {
-            Shelf::InUse(_, kept) => kept,
-            Shelf::AtRest(..) | Shelf::Miscounted(..) => unreachable!("it is awake"),
+            PoolEntry::InUse(_, kept) => kept,
+            PoolEntry::AtRest(..) | PoolEntry::Miscounted(..) => unreachable!("it is awake"),
         }
     }
 
     /// Wakes the pool, and takes it out.
-    pub(super) fn into_kept(mut self) -> Box<Kept> {
+    pub(super) fn into_kept(mut self) -> Box<CountedPool> {
         self.wake();
         match self {
-            Shelf::InUse(_, kept) => kept,
-            Shelf::AtRest(..) | Shelf::Miscounted(..) => unreachable!("it is awake"),
+            PoolEntry::InUse(_, kept) => kept,
+            PoolEntry::AtRest(..) | PoolEntry::Miscounted(..) => unreachable!("it is awake"),
         }
     }
 
     /// Runs `act` on the pool. A pool that rested rests again, if it still can.
-    pub(super) fn with<T>(&mut self, act: impl FnOnce(&mut Kept) -> T) -> T {
+    pub(super) fn with<T>(&mut self, act: impl FnOnce(&mut CountedPool) -> T) -> T {
         let rested = self.at_rest().is_some();
         let result = act(self.wake());
         if rested {
@@ -128,24 +130,24 @@ impl Shelf {
     /// Returns a copy of the pool.
     pub(super) fn copy(&self) -> Pool {
         match self {
-            Shelf::InUse(_, kept) => kept.pool.clone(),
-            Shelf::AtRest(.., resting) => resting.wake(),
-            Shelf::Miscounted(_, both) => both.0.wake(),
+            PoolEntry::InUse(_, kept) => kept.pool.clone(),
+            PoolEntry::AtRest(.., resting) => resting.wake(),
+            PoolEntry::Miscounted(_, both) => both.0.wake(),
         }
     }
 
     /// Returns the pool's part of the sums.
     pub(super) fn counted(&self) -> Counted {
         match self {
-            Shelf::InUse(_, kept) => kept.counted.clone(),
-            Shelf::AtRest(.., resting) => Counted::of(&resting.wake().as_it_looks()),
-            Shelf::Miscounted(_, both) => both.1.clone(),
+            PoolEntry::InUse(_, kept) => kept.counted.clone(),
+            PoolEntry::AtRest(.., resting) => Counted::of(&resting.wake().current_view()),
+            PoolEntry::Miscounted(_, both) => both.1.clone(),
         }
     }
 
     /// Lets the pool rest if no session uses it.
     pub(super) fn rest(&mut self) {
-        if let Shelf::InUse(marks, kept) = self
+        if let PoolEntry::InUse(marks, kept) = self
             && let Some(at_rest) = kept.rest(*marks)
         {
             *self = at_rest;
@@ -155,11 +157,11 @@ impl Shelf {
     /// Whether a sweep at `now` finds nothing to do in this pool. `is_written` says whether pools are written down.
     pub(super) fn rests(&self, now: Moment, is_written: bool) -> bool {
         match self {
-            Shelf::AtRest(marks, wants_checkpoint, resting) => {
+            PoolEntry::AtRest(marks, wants_checkpoint, resting) => {
                 let is_known = !is_written || marks.is_queued || !wants_checkpoint;
                 is_known && now < resting.rests_until()
             }
-            Shelf::InUse(..) | Shelf::Miscounted(..) => false,
+            PoolEntry::InUse(..) | PoolEntry::Miscounted(..) => false,
         }
     }
 
@@ -170,7 +172,7 @@ impl Shelf {
 
     fn is_queued_mut(&mut self) -> &mut bool {
         match self {
-            Shelf::InUse(marks, _) | Shelf::AtRest(marks, ..) | Shelf::Miscounted(marks, _) => {
+            PoolEntry::InUse(marks, _) | PoolEntry::AtRest(marks, ..) | PoolEntry::Miscounted(marks, _) => {
                 &mut marks.is_queued
             }
         }
@@ -181,7 +183,7 @@ impl Shelf {
         std::mem::replace(self.is_queued_mut(), true)
     }
 
-    /// Takes the mark of [`Shelf::queue`] away.
+    /// Takes the mark of [`PoolEntry::queue`] away.
     pub(super) fn take_from_queue(&mut self) {
         *self.is_queued_mut() = false;
     }
@@ -189,9 +191,9 @@ impl Shelf {
     /// Whether the pool has the plan `plan` already.
     pub(super) fn goes_by(&self, plan: &Arc<Plan>) -> bool {
         let own = match self {
-            Shelf::InUse(_, kept) => kept.pool.plan(),
-            Shelf::AtRest(.., resting) => resting.plan(),
-            Shelf::Miscounted(_, both) => both.0.plan(),
+            PoolEntry::InUse(_, kept) => kept.pool.plan(),
+            PoolEntry::AtRest(.., resting) => resting.plan(),
+            PoolEntry::Miscounted(_, both) => both.0.plan(),
         };
         Arc::ptr_eq(own, plan)
     }
@@ -199,8 +201,8 @@ impl Shelf {
     /// Returns the permits that the pool had left when it was counted.
     pub(super) fn available(&self) -> u64 {
         match self {
-            Shelf::InUse(_, kept) => kept.counted.available,
-            Shelf::AtRest(..) | Shelf::Miscounted(..) => self.counted().available,
+            PoolEntry::InUse(_, kept) => kept.counted.available,
+            PoolEntry::AtRest(..) | PoolEntry::Miscounted(..) => self.counted().available,
         }
     }
 
@@ -208,8 +210,8 @@ impl Shelf {
     pub(super) fn left(&self) -> Option<u64> {
         // A pool at rest borrows nothing.
         let knows = match self {
-            Shelf::InUse(_, kept) => kept.pool.knows_left(),
-            Shelf::AtRest(..) | Shelf::Miscounted(..) => true,
+            PoolEntry::InUse(_, kept) => kept.pool.knows_left(),
+            PoolEntry::AtRest(..) | PoolEntry::Miscounted(..) => true,
         };
         knows.then(|| self.available())
     }
@@ -217,15 +219,15 @@ impl Shelf {
     /// Returns the window of the pool's rule with the smallest limit, if that rule has one.
     pub(super) fn window(&self) -> Option<Duration> {
         match self {
-            Shelf::InUse(_, kept) => kept.pool.window(),
-            Shelf::AtRest(.., resting) => resting.wake().window(),
-            Shelf::Miscounted(_, both) => both.0.wake().window(),
+            PoolEntry::InUse(_, kept) => kept.pool.window(),
+            PoolEntry::AtRest(.., resting) => resting.wake().window(),
+            PoolEntry::Miscounted(_, both) => both.0.wake().window(),
         }
     }
 
     /// Whether the pool is at rest, looks at `now` as it was counted, and cannot be forgotten. For assertions.
     pub(super) fn is_asleep(&self, now: Moment) -> bool {
-        self.awake().is_some_and(|Kept { mut pool, counted }| {
+        self.awake().is_some_and(|CountedPool { mut pool, counted }| {
             let is_forgettable = pool.is_forgettable(now);
             !is_forgettable && Counted::of(&pool.view(now)) == counted
         })

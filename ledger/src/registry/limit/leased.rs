@@ -1,7 +1,7 @@
 //! A limit that is leased from an upstream: which of its pools ask there, and what becomes of the answers. Unused pools
 //! are not looked at.
 
-use super::{Limit, PoolId, Shelf};
+use super::{Limit, PoolEntry, PoolId};
 use crate::Rule;
 use crate::overrides::Version;
 use crate::pool::{GrantOutcome, GroupAsk, Plan, Pool, SafeAsk};
@@ -164,7 +164,7 @@ impl Limit {
         // The heap has the pool on top that is to be answered last. It makes way for others.
         let (mut first, mut next) = (BinaryHeap::new(), None::<Moment>);
         self.leasing.retain(|id| {
-            let Some(kept) = pools.get_mut(id, tally).map(Shelf::wake) else { return false };
+            let Some(kept) = pools.get_mut(id, tally).map(PoolEntry::wake) else { return false };
             let at = kept.pool.asks_above(now, rtt);
             tally.count(&mut kept.counted, kept.pool.view(now));
             if at <= soon {
@@ -203,7 +203,7 @@ impl Limit {
             if asks.len() >= most {
                 return true;
             }
-            let Some(kept) = pools.get_mut(id, tally).map(Shelf::wake) else { return false };
+            let Some(kept) = pools.get_mut(id, tally).map(PoolEntry::wake) else { return false };
             match kept.pool.leaves_above(now) {
                 Some(at) if at <= now => {
                     let ask = kept.pool.leave_above();
@@ -242,7 +242,7 @@ impl Limit {
         if let (Some(Upstream::Address(_)), Answer::Grant(grant)) = (&self.config.upstream, &answer) {
             self.ceiling = grant.ceiling;
         }
-        self.shut_above = match &answer {
+        self.upstream_quarantine_until = match &answer {
             Answer::Refusal(Refusal { reason: RefusalReason::Quarantine, retry_after }) => now + *retry_after,
             Answer::Grant(_) | Answer::Refusal(_) => Moment::ORIGIN,
         };

@@ -60,7 +60,7 @@ impl Limit {
     pub fn change(&mut self, config: LimitConfig, carry_over: CarryOver, now: Moment) {
         if self.must_reset(&config) {
             self.reset_to(config, now);
-            return self.outdate_records();
+            return self.invalidate_checkpoints();
         }
         self.note_shares(now);
         let plans = Plans::of(&config, self.plan.clocks);
@@ -75,7 +75,7 @@ impl Limit {
             self.pools.reach_all(&mut self.tally);
         }
         self.adjust(config, plans, now);
-        self.outdate_records();
+        self.invalidate_checkpoints();
     }
 
     /// Returns what [`Limit::change`] would do to up to `count` pools from `from` on. Nothing changes.

@@ -20,7 +20,7 @@ mod written;
 
 pub use figures::{Answered, Disagreed, Figures};
 pub use forecasts::ForecastSum;
-pub(crate) use kept::Kept;
+pub(crate) use kept::CountedPool;
 pub(crate) use leased::{Due, Said, Told};
 pub use live::{Effect, Preview};
 pub use pool_id::PoolId;
@@ -36,7 +36,7 @@ use crate::rejection::{AskRejection, Reason};
 use crate::share::Owner;
 use earlier::Earlier;
 use figures::Tally;
-use kept::Shelf;
+use kept::PoolEntry;
 use leased::CompiledPlans;
 use lessor_protocol::{Answer, Ask, ClockBounds, Key, LimitName, Moment, Observed, SafeShare};
 use live::TopUps;
@@ -74,9 +74,9 @@ pub struct Limit {
     /// Number of pools of each identity.
     owners: Owners,
     /// Bound on its pools while memory is short; `None` while there is enough.
-    held_pools: Option<usize>,
+    pools_cap: Option<usize>,
     /// Bound on the sessions of all its pools while memory is short, for a limit whose pools come and go.
-    held_sessions: Option<u64>,
+    sessions_cap: Option<u64>,
     sweep: Sweep<PoolId>,
     tally: Tally,
     /// Nodes that are lent nothing.
@@ -89,7 +89,7 @@ pub struct Limit {
     /// Whether pools were dropped whose loans were not settled upstream.
     has_lost_loans: bool,
     /// Moment until which the upstream lends nothing, by its last answer.
-    shut_above: Moment,
+    upstream_quarantine_until: Moment,
     /// Rows that are still to be written down.
     unwritten: Unwritten,
     /// Moment at which the limit went on from what an earlier run had written.
@@ -116,8 +116,8 @@ impl Limit {
             pools: Pools::default(),
             names: KeyedNames::default(),
             owners: Owners::default(),
-            held_pools: None,
-            held_sessions: None,
+            pools_cap: None,
+            sessions_cap: None,
             sweep: Sweep::default(),
             tally: Tally::default(),
             suspension: Suspension::default(),
@@ -125,7 +125,7 @@ impl Limit {
             unused: Unused::new(now),
             leasing: BTreeSet::new(),
             has_lost_loans: false,
-            shut_above: Moment::ORIGIN,
+            upstream_quarantine_until: Moment::ORIGIN,
             unwritten: Unwritten::default(),
             restored: None,
             latest: now,
@@ -174,7 +174,7 @@ impl Limit {
 
     /// Returns the time for which the upstream lends nothing, by its last answer.
     pub fn quarantine_above(&self, now: Moment) -> Duration {
-        self.shut_above.since(now)
+        self.upstream_quarantine_until.since(now)
     }
 
     /// Returns what pools that are made now have to wait for.

@@ -3,7 +3,7 @@
 
 use super::earlier::Earlier;
 use super::figures::Tally;
-use super::kept::{Kept, Shelf};
+use super::kept::{CountedPool, PoolEntry};
 use super::live::Plans;
 use super::{PoolId, unused};
 use crate::CarryOver;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// only.
 #[derive(Debug, Default)]
 pub(super) struct Pools {
-    map: BTreeMap<PoolId, Shelf>,
+    map: BTreeMap<PoolId, PoolEntry>,
     /// The last change, as long as it is not applied to all pools.
     change: Option<Change>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Change {
 
 impl Change {
     /// Applies the change to a pool, if that was not done yet.
-    fn reach(&self, id: &PoolId, shelf: &mut Shelf, tally: &mut Tally) {
+    fn reach(&self, id: &PoolId, shelf: &mut PoolEntry, tally: &mut Tally) {
         let plan = self.plans.of_pool(id);
         if !shelf.goes_by(plan) {
             shelf.with(|kept| self.go_on(kept, tally, plan));
@@ -46,7 +46,7 @@ impl Change {
     }
 
     /// Changes a pool to `plan`, and its part of the sums.
-    fn go_on(&self, kept: &mut Kept, tally: &mut Tally, plan: &Arc<Plan>) {
+    fn go_on(&self, kept: &mut CountedPool, tally: &mut Tally, plan: &Arc<Plan>) {
         tally.count(&mut kept.counted, kept.pool.view(self.at));
         unused::go_on(&mut kept.pool, plan, (self.past, self.earlier), self.carry_over, self.at);
         tally.count(&mut kept.counted, kept.pool.view(self.at));
@@ -55,7 +55,7 @@ impl Change {
 
 impl Pools {
     /// Returns the pool, if it exists, after a pending change. Its part of the sums in `tally` follows.
-    pub(super) fn get_mut(&mut self, id: &PoolId, tally: &mut Tally) -> Option<&mut Shelf> {
+    pub(super) fn get_mut(&mut self, id: &PoolId, tally: &mut Tally) -> Option<&mut PoolEntry> {
         let shelf = self.map.get_mut(id)?;
         if let Some(change) = &self.change {
             change.reach(id, shelf, tally);
@@ -64,7 +64,7 @@ impl Pools {
     }
 
     /// Returns what is known of the pool without a look at it.
-    pub(super) fn get(&self, id: &PoolId) -> Option<&Shelf> {
+    pub(super) fn get(&self, id: &PoolId) -> Option<&PoolEntry> {
         self.map.get(id)
     }
 
@@ -74,10 +74,10 @@ impl Pools {
         from: Bound<PoolId>,
         count: usize,
         tally: &mut Tally,
-        mut look: impl FnMut(&PoolId, &mut Shelf) -> T,
+        mut look: impl FnMut(&PoolId, &mut PoolEntry) -> T,
     ) -> Vec<T> {
         let page = self.map.range_mut((from, Bound::Unbounded)).take(count);
-        let look = |(id, shelf): (&PoolId, &mut Shelf)| {
+        let look = |(id, shelf): (&PoolId, &mut PoolEntry)| {
             if let Some(change) = &self.change {
                 change.reach(id, shelf, tally);
             }
@@ -90,7 +90,7 @@ impl Pools {
     pub(super) fn copies(&self, from: Bound<PoolId>, count: usize) -> impl Iterator<Item = (&PoolId, Pool)> {
         let page = self.map.range((from, Bound::Unbounded)).take(count);
         page.map(|(id, shelf)| {
-            let mut copy = Kept::new(shelf.copy());
+            let mut copy = CountedPool::new(shelf.copy());
             if let Some(change) =
                 self.change.as_ref().filter(|change| !shelf.goes_by(change.plans.of_pool(id)))
             {
@@ -101,13 +101,13 @@ impl Pools {
     }
 
     /// Returns all pools, after a pending change.
-    pub(super) fn all(&mut self, tally: &mut Tally) -> impl Iterator<Item = &mut Shelf> {
+    pub(super) fn all(&mut self, tally: &mut Tally) -> impl Iterator<Item = &mut PoolEntry> {
         self.reach_all(tally);
         self.map.values_mut()
     }
 
     /// Takes out all pools, after a pending change.
-    pub(super) fn take(&mut self, tally: &mut Tally) -> impl Iterator<Item = Shelf> + use<> {
+    pub(super) fn take(&mut self, tally: &mut Tally) -> impl Iterator<Item = PoolEntry> + use<> {
         self.reach_all(tally);
         std::mem::take(&mut self.map).into_values()
     }
@@ -136,7 +136,7 @@ impl Pools {
     }
 
     /// Adds a pool, which has the rules that hold now. Returns the pool that it replaces.
-    pub(super) fn insert(&mut self, id: PoolId, shelf: Shelf) -> Option<Shelf> {
+    pub(super) fn insert(&mut self, id: PoolId, shelf: PoolEntry) -> Option<PoolEntry> {
         self.map.insert(id, shelf)
     }
 
@@ -147,7 +147,7 @@ impl Pools {
     }
 
     /// Applies a pending change to the next `steps` pools.
-    pub(super) fn reach_some(&mut self, steps: usize, tally: &mut Tally) {
+    pub(super) fn apply_some(&mut self, steps: usize, tally: &mut Tally) {
         let Some(change) = &mut self.change else { return };
         let from = change.done.take().map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.map.range_mut((from, Bound::Unbounded));
@@ -164,12 +164,12 @@ impl Pools {
 
     /// Applies a pending change to all pools.
     pub(super) fn reach_all(&mut self, tally: &mut Tally) {
-        self.reach_some(usize::MAX, tally);
+        self.apply_some(usize::MAX, tally);
     }
 
     /// Returns all pools as they are, without a pending change.
     #[cfg(test)]
-    pub(super) fn shelves(&mut self) -> impl Iterator<Item = &mut Shelf> {
+    pub(super) fn shelves(&mut self) -> impl Iterator<Item = &mut PoolEntry> {
         self.map.values_mut()
     }
 
@@ -179,8 +179,8 @@ impl Pools {
         sweep: &mut Sweep<PoolId>,
         steps: usize,
         tally: &mut Tally,
-        mut forget: impl FnMut(&PoolId, &mut Shelf, &mut Tally) -> bool,
-    ) -> Vec<(PoolId, Shelf)> {
+        mut forget: impl FnMut(&PoolId, &mut PoolEntry, &mut Tally) -> bool,
+    ) -> Vec<(PoolId, PoolEntry)> {
         let change = &self.change;
         sweep.run(&mut self.map, steps, |id, shelf| {
             if let Some(change) = change {

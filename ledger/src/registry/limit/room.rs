@@ -1,9 +1,9 @@
 //! Bounds the pools of a limit: how many keys and names it may have, how many one identity may have, and none that is
 //! new while memory is short. Existing pools go on then, with few new sessions.
 
-use super::kept::Shelf;
+use super::kept::PoolEntry;
 use super::sweeping::Replaced;
-use super::{Kept, Limit, PoolId};
+use super::{CountedPool, Limit, PoolId};
 use crate::named::Names;
 use crate::pool::{Holder, Pool};
 use crate::registry::Keyed;
@@ -191,7 +191,7 @@ impl Limit {
             (Keyed::No, Some(names_max)) => Capacity::of_names(names_max),
             (Keyed::No, None) => return Ok(()),
         };
-        if let Some(held) = self.held_pools.filter(|held| pools >= *held) {
+        if let Some(held) = self.pools_cap.filter(|held| pools >= *held) {
             let what = capacity.what;
             let detail = format!(
                 "{name:?} has {held} {what} in use, and memory is short (server.memory_max): those go on"
@@ -212,7 +212,7 @@ impl Limit {
         id: &PoolId,
         holder: Holder,
     ) -> Result<(), AskRejection> {
-        let Some(held) = self.held_sessions.filter(|held| self.tally.sums.sessions >= *held) else {
+        let Some(held) = self.sessions_cap.filter(|held| self.tally.sums.sessions >= *held) else {
             return Ok(());
         };
         let is_open = self.with_pool(now, id, |pool| {
@@ -234,14 +234,14 @@ impl Limit {
     /// Bounds the pools, and the sessions of pools that come and go, to their numbers of now while memory is short. A
     /// forgotten one makes room for another.
     pub(crate) fn hold_pools(&mut self, memory: Memory) {
-        let (pools, sessions) = match (memory, self.held_pools) {
+        let (pools, sessions) = match (memory, self.pools_cap) {
             (Memory::Short, Some(_)) => return,
             (Memory::Enough, _) => (None, None),
             (Memory::Short, None) | (Memory::Shorter, _) => {
                 (Some(self.pools.len()), self.makes_pools().then_some(self.tally.sums.sessions))
             }
         };
-        (self.held_pools, self.held_sessions) = (pools, sessions);
+        (self.pools_cap, self.sessions_cap) = (pools, sessions);
     }
 
     /// Returns a pool as it is made at `now`.
@@ -258,10 +258,10 @@ impl Limit {
 
     /// Makes the pool `id` for `owner`.
     pub(super) fn make(&mut self, now: Moment, id: PoolId, owner: Owner) {
-        let mut kept = Kept::new(self.new_pool(now, &id));
+        let mut kept = CountedPool::new(self.new_pool(now, &id));
         self.tally.count(&mut kept.counted, kept.pool.view(now));
         let made_for = self.begin_pool(&id, owner);
-        self.pools.insert(id, Shelf::of(Box::new(kept), made_for));
+        self.pools.insert(id, PoolEntry::of(Box::new(kept), made_for));
     }
 
     /// Counts the new pool `id` for `owner`.

@@ -39,8 +39,8 @@ impl Limit {
     /// have saved up is lost. Asks call this too, so it does not look at `unused` for each key with rules of its own.
     pub(super) fn sweep_pools(&mut self, now: Moment, steps: usize, replaced: Replaced) {
         let (makes_pools, is_written) = (self.makes_pools(), self.unwritten.is_on());
-        let is_short = self.held_sessions.is_some();
-        self.pools.reach_some(steps.saturating_mul(REACHES_AT_ONCE), &mut self.tally);
+        let is_short = self.sessions_cap.is_some();
+        self.pools.apply_some(steps.saturating_mul(REACHES_AT_ONCE), &mut self.tally);
         let (unused, owners, mut changed) = (&mut self.unused, &self.owners, vec![]);
         let mut most = if replaced == Replaced::AllOfThem { usize::MAX } else { 1 };
         let gone = self.pools.sweep(&mut self.sweep, steps, &mut self.tally, |id, shelf, tally| {

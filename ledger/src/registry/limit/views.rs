@@ -1,6 +1,6 @@
 //! Shows the pools of a limit: one, or a page of them. A look changes nothing in a pool, except that time passes in it.
 
-use super::{Limit, PoolId, Shelf};
+use super::{Limit, PoolEntry, PoolId};
 use crate::pool::{Holding, PoolView};
 use lessor_protocol::Moment;
 use std::ops::Bound;
@@ -21,7 +21,7 @@ impl Limit {
 
     /// Returns views of up to `count` pools from `from` on, in order.
     pub fn views(&mut self, now: Moment, from: Bound<PoolId>, count: usize) -> Vec<(PoolId, PoolView)> {
-        let view = |id: &PoolId, shelf: &mut Shelf| (id.clone(), shelf.with(|kept| kept.pool.view(now)));
+        let view = |id: &PoolId, shelf: &mut PoolEntry| (id.clone(), shelf.with(|kept| kept.pool.view(now)));
         self.pools.page(from, count, &mut self.tally, view)
     }
 
@@ -32,7 +32,7 @@ impl Limit {
         from: Bound<PoolId>,
         count: usize,
     ) -> Vec<(PoolId, PoolView, Vec<Holding>)> {
-        let look = |id: &PoolId, shelf: &mut Shelf| {
+        let look = |id: &PoolId, shelf: &mut PoolEntry| {
             let (view, holdings) =
                 shelf.with(|kept| (kept.pool.view(now), kept.pool.holdings(now).collect()));
             (id.clone(), view, holdings)

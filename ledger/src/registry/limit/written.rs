@@ -1,7 +1,7 @@
 //! What is written down of a limit and of its pools, and when that has to happen. The registry collects it into
 //! batches. All of it is off for a limit without a store.
 
-use super::{Kept, Limit, PoolId, Shelf};
+use super::{CountedPool, Limit, PoolEntry, PoolId};
 use crate::Rule;
 use crate::pool::{CHECKPOINT_LASTS, HighWater, Past, Pool};
 use crate::registry::rows::{LimitRow, PoolPlace, PoolRow, Written};
@@ -77,11 +77,11 @@ impl Limit {
     /// Begins to write down what the limit lends.
     pub(crate) fn begin_writing(&mut self) {
         self.unwritten.is_on = true;
-        self.outdate_records();
+        self.invalidate_checkpoints();
     }
 
     /// Has all rows written anew, because the old checkpoints are of no use under other rules.
-    pub(super) fn outdate_records(&mut self) {
+    pub(super) fn invalidate_checkpoints(&mut self) {
         if self.unwritten.is_on {
             self.unwritten.version = None;
             self.write_all();
@@ -89,7 +89,7 @@ impl Limit {
     }
 
     /// Has the limit's own row written, because it changed, or a limit above or below it.
-    pub(crate) fn write_row_soon(&mut self) {
+    pub(crate) fn queue_row(&mut self) {
         self.unwritten.has_row = self.unwritten.is_on;
     }
 
@@ -106,7 +106,7 @@ impl Limit {
         }
         let Some(shelf) = self.pools.get_mut(id, &mut self.tally) else { return };
         let (may_be_known, wants_checkpoint) =
-            shelf.with(|Kept { pool, .. }| (pool.may_be_known(), pool.wants_checkpoint()));
+            shelf.with(|CountedPool { pool, .. }| (pool.may_be_known(), pool.wants_checkpoint()));
         self.unwritten.is_uncovered |= !may_be_known;
         if wants_checkpoint {
             self.queue(id);
@@ -125,7 +125,7 @@ impl Limit {
         if self.unwritten.has(id) && self.pools.contains(id) {
             return;
         }
-        if !self.pools.get_mut(id, &mut self.tally).is_some_and(Shelf::queue) {
+        if !self.pools.get_mut(id, &mut self.tally).is_some_and(PoolEntry::queue) {
             self.unwritten.pools.push(id.clone());
         }
     }
@@ -243,13 +243,13 @@ impl Limit {
             self.past = Past::Lost(now);
             self.past.pool(&plan, now)
         });
-        let mut kept = Kept::new(pool);
+        let mut kept = CountedPool::new(pool);
         self.earlier.keep_back(&mut kept.pool);
         let view = kept.pool.view(now);
         self.tally.count(&mut kept.counted, view);
         self.opens = self.opens.max(now + view.quarantine);
         let made_for = self.begin_pool(&id, row.owner.map_or(Owner::NONE, Owner));
-        let mut shelf = Shelf::of(Box::new(kept), made_for);
+        let mut shelf = PoolEntry::of(Box::new(kept), made_for);
         if self.makes_pools() {
             // Most pools were at rest when they were written.
             shelf.rest();

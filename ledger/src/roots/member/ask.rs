@@ -78,7 +78,7 @@ impl Member {
                 return self.call(step, Call::Swap(timeline, swaps));
             }
         }
-        match exchange.has_made() {
+        match exchange.has_created_roots() {
             true => {
                 let step = Step::CheckHead { exchange, places };
                 self.call(step, Call::Load(vec![HEAD.to_owned()]))

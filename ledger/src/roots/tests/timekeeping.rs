@@ -1,7 +1,7 @@
 //! The keeper of the time of a store without a clock, and how well the followers know that time.
 
 use crate::cells::{Cell, Swap};
-use crate::roots::timekeeping::{Reading, Timekeeping, Todo};
+use crate::roots::timekeeping::{ClaimView, Timekeeping, Todo};
 use crate::roots::{RootClock, TimeSource};
 use lessor_protocol::Moment;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Allocator {
         let mut todo = self.time.begin(at(now - 1), &self.clock, wall, store.draw());
         if let Todo::Read = todo {
             let (asked, answered) = (at(now - 1), at(now));
-            let reading = Reading { cell: store.cell.clone(), began: asked, asked, answered };
+            let reading = ClaimView { cell: store.cell.clone(), began: asked, asked, answered };
             let drawn = &mut store.drawn;
             let draw = || {
                 *drawn += 1;
@@ -73,7 +73,7 @@ impl Allocator {
             Todo::Wait => "waits",
             Todo::Write(swap) => match store.swap(swap) {
                 true if is_lost => {
-                    self.time.is_unsure();
+                    self.time.mark_write_unknown();
                     "is unsure"
                 }
                 true => {
@@ -146,7 +146,7 @@ fn a_keeper_that_comes_back_follows_the_one_that_took_over() {
     let (mut store, mut keeper, mut follower) = both();
     (752..=2_002).for_each(|now| _ = follower.looks(&mut store, now, false));
     assert_eq!(keeper.looks(&mut store, 2_010, false), "is late", "it wrote in the place of its own stamp");
-    keeper.time.is_unsure();
+    keeper.time.mark_write_unknown();
     assert_eq!(keeper.looks(&mut store, 2_011, false), "knows");
     assert!(!keeper.time.is_keeper());
     let (early, late) = (keeper.says(2_011), keeper.clock.late(at(2_011)));

@@ -3,7 +3,7 @@
 use crate::cells::CellsError;
 use crate::cells::redis::answer::Answer;
 use crate::cells::redis::line::Line;
-use crate::cells::redis::script::Told;
+use crate::cells::redis::script::SwapArgs;
 use crate::cells::redis::{Shared, at};
 use crate::cells::url::Address;
 use redis::Pipeline;
@@ -18,7 +18,7 @@ pub(super) enum Question {
     /// All of these commands, in order.
     Look(Pipeline),
     /// These swaps, and to wait until they are as durable as configured.
-    Swap(Vec<Told>),
+    Swap(Vec<SwapArgs>),
 }
 
 /// A server with its answers.
@@ -102,7 +102,7 @@ async fn one(
     (is_whole.then_some(line), answers)
 }
 
-async fn swap(line: &mut Line, shared: &Shared, told: &[Told]) -> Result<Vec<Answer>, CellsError> {
+async fn swap(line: &mut Line, shared: &Shared, told: &[SwapArgs]) -> Result<Vec<Answer>, CellsError> {
     let answers = line.swap(told).await?;
     if answers.iter().any(|answer| matches!(answer, Answer::Number(1))) {
         line.wait(&shared.config).await?;

@@ -238,11 +238,11 @@ fn memory_that_goes_on_to_grow_holds_at_fewer_keys() {
 /// The marks beside a pool take no room.
 #[test]
 fn a_pool_has_two_words_in_its_limit() {
-    assert_eq!(size_of::<Shelf>(), 16);
+    assert_eq!(size_of::<PoolEntry>(), 16);
 }
 
 /// Together with the books of its rule and its name, this is the kilobyte that `benches -- keys` shows for a key.
 #[test]
 fn a_key_in_use_takes_no_more_room_than_is_said_of_it() {
-    assert_eq!((size_of::<Kept>(), Pool::SESSION_BYTES), (464, 272));
+    assert_eq!((size_of::<CountedPool>(), Pool::SESSION_BYTES), (464, 272));
 }
