@@ -1,5 +1,5 @@
-//! A real cluster of Redis servers, a test's own: its slots are moved, and its masters killed and replaced, over the heads of
-//! those who use it.
+//! A real cluster of Redis servers for one test: slots are moved, and masters killed and replaced, while clients use
+//! them.
 
 use crate::servers::Server;
 use lessor_allocator::cells::private::{HeldPort, Setting};
@@ -8,29 +8,29 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Slots of any cluster.
+/// Slots in any Redis cluster.
 const SLOTS: usize = 16_384;
 
-/// Three masters, each with a third of the slots, and what joined them.
+/// Three masters, each with a third of the slots, and the servers that joined them.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Node>,
     gone_after: Duration,
 }
 
-/// A server of a cluster.
+/// One server of a cluster.
 #[derive(Debug)]
 pub struct Node {
-    /// It.
+    /// The server itself.
     pub server: Arc<Server>,
-    /// Where servers of a cluster talk to each other.
+    /// The port on which the servers of a cluster talk to each other.
     bus: HeldPort,
-    /// What it is called there.
+    /// The id of this server in the cluster.
     id: String,
 }
 
 impl Cluster {
-    /// Three masters that no other test uses. They take a master for gone after so long.
+    /// Starts three masters that no other test uses. They take a master for gone after a silence of `gone_after`.
     pub async fn start(gone_after: Duration) -> Self {
         let first = Node::start(None, gone_after);
         let others = [(), ()].map(|()| Node::start(Some(&first), gone_after));
@@ -38,10 +38,10 @@ impl Cluster {
         for (place, node) in cluster.nodes.iter().enumerate() {
             let (from, to) = (place * SLOTS / 3, (place + 1) * SLOTS / 3 - 1);
             assert_eq!(node.server.tell(&format!("CLUSTER ADDSLOTSRANGE {from} {to}")), "+OK");
-            // Two that begin with the same epoch would change their minds once more later.
+            // Servers with equal epochs would resolve the conflict later, and the slots' owners would change once more.
             assert_eq!(node.server.tell(&format!("CLUSTER SET-CONFIG-EPOCH {}", place + 1)), "+OK");
         }
-        // Each the others: they would hear of each other by and by.
+        // Each master meets all others at once: by gossip alone that would take longer.
         cluster.nodes[1].meet(&cluster.nodes[0]);
         cluster.nodes[2].meet(&cluster.nodes[0]);
         cluster.nodes[2].meet(&cluster.nodes[1]);
@@ -49,7 +49,7 @@ impl Cluster {
         cluster
     }
 
-    /// One that other tests use, too, each with a prefix of its own.
+    /// Returns a cluster that other tests use, too. Each test has a prefix of its own.
     pub async fn shared() -> Arc<Self> {
         static SHARED: tokio::sync::Mutex<Weak<Cluster>> = tokio::sync::Mutex::const_new(Weak::new());
         let mut shared = SHARED.lock().await;
@@ -61,12 +61,12 @@ impl Cluster {
         cluster
     }
 
-    /// Its servers: the three masters first.
+    /// The servers of the cluster, the three masters first.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// Adds a server without slots: a master, or a replica of the one at this place.
+    /// Adds a server without slots: a master, or a replica of the master at the place `master`.
     pub async fn join(&mut self, master: Option<usize>) -> Arc<Server> {
         let node = Node::start(Some(&self.nodes[0]), self.gone_after);
         self.nodes.iter().for_each(|other| node.meet(other));
@@ -82,7 +82,7 @@ impl Cluster {
         Arc::clone(&node.server)
     }
 
-    /// Waits until all know all, and say that the cluster is whole.
+    /// Waits until all servers know each other and say that the cluster is whole.
     pub async fn is_whole(&self) {
         let known = format!("cluster_known_nodes:{}\r\n", self.nodes.len());
         until("it is whole", || {
@@ -95,52 +95,52 @@ impl Cluster {
         .await;
     }
 
-    /// The URL of the store, with the password in it, and all three masters as hosts.
+    /// Returns the URL of the store, with its password, and all three masters as hosts.
     pub fn url(&self) -> String {
         let hosts: Vec<String> =
             self.nodes[..3].iter().map(|node| node.server.address().to_string()).collect();
         self.url_by(&hosts.join(","))
     }
 
-    /// The same with other hosts.
+    /// Returns the URL of the store with other hosts.
     pub fn url_by(&self, hosts: &str) -> String {
         format!("redis://:{}@{hosts}/?cluster=true", self.nodes[0].server.password())
     }
 
-    /// What a handle on its cells needs, with this prefix.
+    /// Returns the configuration of a handle on the cluster's cells, with this prefix.
     pub fn config(&self, prefix: &str) -> CellsConfig {
         let url = self.url().parse().expect("a URL of ours");
-        // A machine that builds something else meanwhile answers late.
+        // On a machine that is busy with a build, servers answer late.
         CellsConfig { prefix: prefix.to_owned(), timeout: Duration::from_secs(5), ..CellsConfig::new(url) }
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     pub fn slot(&self, key: &str) -> usize {
         let slot = self.nodes[0].server.tell(&format!("CLUSTER KEYSLOT \"{key}\""));
         slot.trim_start_matches(':').parse().expect("a number")
     }
 
-    /// The place of the master that had the slot of this key at first.
+    /// Returns the place of the master that had the slot of this key at the start.
     pub fn place(&self, key: &str) -> usize {
         let slot = self.slot(key);
         (0..3).find(|place| slot < (place + 1) * SLOTS / 3).expect("each slot has one")
     }
 
-    /// A name whose cell was with the master at this place at first.
+    /// Returns a name whose cell was at first with the master at this place.
     pub fn name_at(&self, place: usize, prefix: &str) -> String {
         let name = (0..).map(|n| format!("cell {n}"));
         let is_there = |name: &String| self.place(&format!("{prefix}:{{{name}}}")) == place;
         name.into_iter().find(is_there).expect("there are many")
     }
 
-    /// From here on a slot is on its way: keys that the one has not are looked for at the other.
+    /// Begins to move a slot: clients look at `to` for keys that `from` does not have.
     pub fn begin_to_move(&self, slot: usize, from: usize, to: usize) {
         let (one, other) = (&self.nodes[from], &self.nodes[to]);
         assert_eq!(other.server.tell(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", one.id)), "+OK");
         assert_eq!(one.server.tell(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", other.id)), "+OK");
     }
 
-    /// Brings a key of it there, if the one has it.
+    /// Moves a key of the slot to `to`, if `from` has it.
     pub fn move_key(&self, key: &str, from: usize, to: usize) {
         let other = &self.nodes[to].server;
         let (port, password) = (other.address().port(), other.password());
@@ -150,7 +150,7 @@ impl Cluster {
         assert!(["+OK", "+NOKEY"].contains(&moved.as_str()), "{moved}");
     }
 
-    /// All its keys are there: the slot is, too.
+    /// Ends the move of a slot, once all its keys are at `to`.
     pub fn has_moved(&self, slot: usize, from: usize, to: usize) {
         let id = &self.nodes[to].id;
         for place in [to, from] {
@@ -173,7 +173,7 @@ impl Node {
         Node { server: Arc::new(server), bus, id }
     }
 
-    /// Starts it again on its port, with what it knows of the cluster and nothing else.
+    /// Starts the server again on its port. It still knows the cluster, and has lost everything else.
     pub fn start_again(&self) {
         let port = self.bus.address().port().to_string();
         self.server.start_again(&settings(&port, "60000"));
@@ -190,14 +190,14 @@ fn settings<'a>(bus: &'a str, gone_after: &'a str) -> [Setting<'a>; 6] {
         ("cluster-enabled", "yes"),
         ("cluster-port", bus),
         ("cluster-node-timeout", gone_after),
-        // What is lost with one of them is a loss of its own.
+        // When one master is lost, the slots of the others go on.
         ("cluster-require-full-coverage", "no"),
         ("cluster-allow-replica-migration", "no"),
         ("repl-diskless-sync-delay", "0"),
     ]
 }
 
-/// Looks until it is so: the servers tell each other by themselves.
+/// Polls until `is_so` holds, since servers tell each other without being asked.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let looking = timeout(Duration::from_secs(60), async {
         while !is_so() {

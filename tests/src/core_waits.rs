@@ -1,14 +1,14 @@
-//! How long threads were ready to run and had no core. A test that measures how much is done in a span takes that time off: other
-//! programs had the cores.
+//! How long threads were ready to run and had no core. A test that measures how much is done in a span takes that time
+//! off, because other programs had the cores.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
-/// The wait of each thread of some processes, in nanoseconds, by process and thread.
+/// How long each thread of some processes has waited for a core, in nanoseconds, by process and thread.
 type Waits = BTreeMap<(u32, u32), u64>;
 
-/// What the threads of this process and of some others had waited when a test began to count.
+/// How long threads of this process and of some others had waited when a test began to count.
 #[derive(Debug)]
 pub struct CoreWaits {
     before: Waits,
@@ -20,8 +20,8 @@ impl CoreWaits {
         CoreWaits { before: waits(others) }
     }
 
-    /// How long all threads waited together, those of this process and of `others`. A thread that has ended is left out. It is
-    /// zero on a system that does not count it.
+    /// Returns how long all threads of this process and of `others` waited, added up. Threads that have ended are left
+    /// out. On a system that does not count waits the sum is zero.
     pub fn until_now(&self, others: &[u32]) -> Duration {
         let before = |thread| self.before.get(thread).copied().unwrap_or(0);
         let nanos = waits(others).iter().map(|(thread, wait)| wait.saturating_sub(before(thread))).sum();
@@ -36,7 +36,7 @@ fn waits(others: &[u32]) -> Waits {
         .collect()
 }
 
-/// The wait of each thread of `process`: the second number of `schedstat`.
+/// Returns the wait of each thread of `process`, in nanoseconds: the second number of `schedstat`.
 fn threads(process: u32) -> Vec<(u32, u64)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let wait = |task: fs::DirEntry| {
@@ -54,7 +54,7 @@ mod tests {
     use std::path::Path;
     use std::thread;
 
-    /// There are more threads than cores, and each of them computes.
+    /// Threads wait where there are more of them than cores and each of them computes.
     #[test]
     fn threads_that_share_a_core_wait() {
         if !Path::new("/proc/self/schedstat").exists() {
@@ -66,7 +66,7 @@ mod tests {
         let began = clock.now();
         let compute = |until| while clock.now() < until {};
         let waited = thread::scope(|scope| {
-            // The others are still there when this thread looks.
+            // These threads still run when this one reads the waits.
             (0..2 * cores).for_each(|_| _ = scope.spawn(move || compute(began + span * 2)));
             compute(began + span);
             waits.until_now(&[])

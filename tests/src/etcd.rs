@@ -1,4 +1,4 @@
-//! A real etcd of three members, a test's own: its leader is killed or stopped, over the heads of those who use it.
+//! A real etcd of three members for one test: its leader is killed or stopped while clients use it.
 
 use crate::servers::Server;
 use lessor_allocator::cells::CellsConfig;
@@ -8,17 +8,17 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Members of each.
+/// Members of each cluster.
 const MEMBERS: usize = 3;
 
-/// Three members, all of which end with this.
+/// Three members, which end when this value is dropped.
 #[derive(Debug)]
 pub struct Etcd {
     members: Vec<Arc<Server>>,
 }
 
 impl Etcd {
-    /// One that no other test uses. It takes a while.
+    /// Starts a cluster that no other test uses, which takes a while.
     pub fn start(settings: &[Setting]) -> Self {
         let folders = [(); MEMBERS].map(|()| tempfile::tempdir().expect("a folder"));
         let paths: Vec<PathBuf> = folders.iter().map(|folder: &TempDir| folder.path().to_owned()).collect();
@@ -29,7 +29,7 @@ impl Etcd {
         Etcd { members: members.collect() }
     }
 
-    /// One that other tests use, too, each with a prefix of its own.
+    /// Returns a cluster that other tests use, too. Each test has a prefix of its own.
     pub fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<Etcd>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().expect("no test panics in here");
@@ -41,15 +41,15 @@ impl Etcd {
         etcd
     }
 
-    /// Its members.
+    /// The members of the cluster.
     pub fn members(&self) -> &[Arc<Server>] {
         &self.members
     }
 
-    /// Which member leads.
+    /// Returns the place of the member that leads.
     ///
     /// # Panics
-    /// If one does not answer, or none leads.
+    /// If a member does not answer, or none leads.
     pub fn leader(&self) -> usize {
         let leads = |member: &Arc<Server>| {
             let status = member.tell("/v3/maintenance/status {}");
@@ -59,21 +59,21 @@ impl Etcd {
         self.members.iter().position(leads).expect("one leads")
     }
 
-    /// The URL of its store, with the password in it, and all members as hosts.
+    /// Returns the URL of the store, with its password, and all members as hosts.
     pub fn url(&self) -> String {
         let hosts: Vec<String> = self.members.iter().map(|member| member.address().to_string()).collect();
         self.url_by(&hosts.join(","))
     }
 
-    /// The same with other hosts.
+    /// Returns the URL of the store with other hosts.
     pub fn url_by(&self, hosts: &str) -> String {
         format!("etcd://root:{}@{hosts}", self.members[0].password())
     }
 
-    /// What a handle on its cells needs, with this prefix.
+    /// Returns the configuration of a handle on the store's cells, with this prefix.
     pub fn config(&self, prefix: &str) -> CellsConfig {
         let url = self.url().parse().expect("a URL of ours");
-        // A machine that builds something else meanwhile answers late.
+        // On a machine that is busy with a build, members answer late.
         CellsConfig { prefix: prefix.to_owned(), timeout: Duration::from_secs(5), ..CellsConfig::new(url) }
     }
 }

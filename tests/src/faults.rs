@@ -12,14 +12,14 @@ use tempfile::TempDir;
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// How often to look whether it has died, and for how long at most.
+/// How often to look whether the process has died, and for how long at most.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 const DIES_WITHIN: Duration = Duration::from_secs(20);
 
-/// An allocator and its files, through all of its lives.
+/// An allocator and its files, through all its lives.
 #[derive(Debug)]
 pub struct Faulty {
-    // Before the folder: it may be writing into it.
+    // Dropped before the folder: the process may be writing into it.
     running: Option<Running>,
     port: HeldPort,
     folder: TempDir,
@@ -27,10 +27,10 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    /// Starts one with `config`, as it is without any fault.
+    /// Starts an allocator with `config` and without any fault.
     ///
     /// # Panics
-    /// If there is no C compiler, or it does not come up.
+    /// If there is no C compiler, or the allocator does not come up.
     pub fn start(config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
@@ -41,26 +41,26 @@ impl Faulty {
         this
     }
 
-    /// From now on this is what happens: a setting a line, all others as they are without a fault.
+    /// Sets the faults from now on, one setting a line. Settings that are not named are without fault.
     pub fn set(&self, settings: &str) {
         self.shim.set(settings);
     }
 
-    /// Another life of it, on the same files and at the same address. Whether it came so far as to listen.
+    /// Starts the allocator again on the same files and address. Returns whether it came as far as to listen.
     pub fn live(&mut self) -> bool {
         self.kill();
         self.begin(false)
     }
 
-    /// Whether it has died as it was set to.
+    /// Whether the allocator has died at the call that was set.
     pub fn is_dead(&self) -> bool {
         self.shim.died().exists()
     }
 
-    /// Waits until it dies as it was set to, and says where that was: the name of the call, and the file.
+    /// Waits until the allocator dies at the call that was set. Returns the name of that call and the file.
     ///
     /// # Panics
-    /// If it does not.
+    /// If it does not die in time.
     pub fn died(&mut self) -> (String, String) {
         let since = CLOCK.now();
         let died = loop {
@@ -80,39 +80,39 @@ impl Faulty {
         (call.to_owned(), file.into_owned())
     }
 
-    /// Kills it, if it lives.
+    /// Kills the allocator, if it runs.
     pub fn kill(&mut self) {
         if let Some(running) = self.running.take() {
             running.kill();
         }
-        // There is none if it did not die by itself.
+        // The file is missing if the process did not die by itself.
         let _ = std::fs::remove_file(self.shim.died());
     }
 
-    /// The exit code of one that ends by itself.
+    /// Waits until the allocator ends by itself, and returns its exit code.
     pub fn ended(&mut self) -> Option<i32> {
         self.running.take()?.wait().code()
     }
 
-    /// The process.
+    /// The process of the allocator.
     ///
     /// # Panics
-    /// If it does not live.
+    /// If it does not run.
     pub fn running(&self) -> &Running {
         self.running.as_ref().expect("it lives")
     }
 
-    /// Where it listens.
+    /// The address on which the allocator listens.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    /// The same with its scheme.
+    /// The URL of the allocator.
     pub fn url(&self) -> String {
         format!("http://{}", self.address())
     }
 
-    /// A file in its folder.
+    /// Returns the path of a file in the allocator's folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

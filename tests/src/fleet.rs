@@ -1,4 +1,4 @@
-//! A server for one test, in its process, with as many clients as it wants. Tests start and end it; it checks nothing.
+//! A server for one test, in its process, with as many clients as the test wants. This module checks nothing.
 
 use lessor::Client;
 use lessor_allocator::{Config, Server};
@@ -8,23 +8,23 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Looks this often at something that will come.
+/// How often to look for something that will come.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Longest that anything takes which comes by itself, on a machine that is busy with something else.
+/// Longest wait for something that comes by itself, on a machine that is busy with other work.
 const EVENTUALLY: Duration = Duration::from_secs(20);
 
-/// A server of an allocator.
+/// An allocator's server.
 #[derive(Debug)]
 pub struct Fleet {
-    /// Where it listens.
+    /// The URL at which the server listens.
     pub url: String,
     stop: oneshot::Sender<()>,
     server: JoinHandle<std::io::Result<()>>,
 }
 
 impl Fleet {
-    /// A server of `config` on a port of its own.
+    /// Starts a server of `config` on a port of its own.
     ///
     /// # Panics
     /// If `config` is wrong.
@@ -32,23 +32,23 @@ impl Fleet {
         Fleet::start_at(config, "127.0.0.1:0").await
     }
 
-    /// The same at `address`.
+    /// Starts a server of `config` at `address`.
     ///
     /// # Panics
-    /// If `config` is wrong, or another process is there.
+    /// If `config` is wrong, or another process listens there.
     pub async fn start_at(config: &str, address: &str) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));
         let server = Server::new(Config::parse(config).expect("a good configuration"), true);
         let (stop, stopped) = oneshot::channel();
         let shutdown = async move {
-            // Told, or the test is over: both mean stop.
+            // Told to stop, or the sender is gone because the test is over: both mean stop.
             let _ = stopped.await;
         };
         Fleet { url, stop, server: tokio::spawn(server.run(listener, shutdown)) }
     }
 
-    /// A client that has reached it.
+    /// Returns a client that has reached the server.
     ///
     /// # Panics
     /// If it cannot.
@@ -56,7 +56,7 @@ impl Fleet {
         Client::builder(&self.url).node(node).connect().await.expect("the server answers")
     }
 
-    /// A number in the books of the first pool of `limit`.
+    /// Returns a number in the books of the first pool of `limit`.
     ///
     /// # Panics
     /// If there is none.
@@ -65,27 +65,27 @@ impl Fleet {
         books["pools"][0][field].as_u64().unwrap_or_else(|| panic!("{field} in {books}"))
     }
 
-    /// The books of all pools of `limit`.
+    /// Returns the books of all pools of `limit`.
     ///
     /// # Panics
-    /// If it does not answer.
+    /// If the server does not answer.
     pub async fn books(&self, limit: &str) -> Value {
         let body = reqwest::get(format!("{}/v1/limits/{limit}/pools", self.url)).await.expect("it answers");
         serde_json::from_str(&body.text().await.expect("a text")).expect("JSON")
     }
 
-    /// Ends it.
+    /// Ends the server.
     ///
     /// # Panics
     /// If it has failed.
     pub async fn stop(self) {
-        // An error means that it is over already, and why shows next.
+        // An error means that the server is over already. The next line shows why.
         let _ = self.stop.send(());
         self.server.await.expect("no panic").expect("no error");
     }
 }
 
-/// What `look` finds, once it does.
+/// Returns what `look` finds, once it finds something.
 ///
 /// # Panics
 /// If that takes too long.

@@ -1,10 +1,16 @@
 //! Scenarios that try to break Lessor's two promises, with real processes and a real network.
 //!
-//! In reading order: for whole processes [`process`] (the real binary, its addresses and its signals) and [`faults`] (its disk and
-//! its clock), for the real transport [`proxy`] (a bad network on loopback) and [`vendor`] (counts what was admitted), for callers
-//! [`fleet`] (a server for one test). [`servers`] are the stores that several allocators share, each a server of the test's own,
-//! [`cluster`] and [`etcd`] several of those that are one store, [`wire`] what leads there, and [`shim`] what a process does not know of. [`core_waits`] tells how busy the machine was with other
-//! programs. Whole fleets in virtual time are `lessor-sim`.
+//! In reading order:
+//!
+//! - whole processes: [`process`] (the real binary, its addresses and signals), [`faults`] (its disk and its clock),
+//!   [`shim`] (the library that makes those faults);
+//! - the real transport: [`proxy`] (a bad network on loopback), [`vendor`] (counts admissions);
+//! - callers: [`fleet`] (a server for one test);
+//! - stores that several allocators share: [`servers`] (one server), [`cluster`] and [`etcd`] (several servers that are
+//!   one store), [`wire`] (the connection to a store);
+//! - [`core_waits`]: how busy the machine was with other programs.
+//!
+//! Whole fleets in virtual time are `lessor-sim`.
 
 pub mod cluster;
 pub mod core_waits;

@@ -1,5 +1,5 @@
-//! Real processes: the `lessor` binary as an operator starts it, and nodes that do what a test tells them. Every
-//! process is known by its id and dies with the test that started it.
+//! Real processes: the `lessor` binary as an operator starts it, and nodes that obey a test. Every process is known by
+//! its id and dies with the test that started it.
 
 use lessor_allocator::cells::private::HeldPort;
 use lessor_protocol::Moment;
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// Any port that is free.
+/// Any free port.
 const ANYWHERE: &str = "127.0.0.1:0";
 
-/// The `lessor` binary beside this test's own.
+/// Returns the path of the `lessor` binary beside this test's own.
 ///
 /// # Panics
 /// If it was not built: `cargo build --workspace --bins` builds it, as `tests/run` does first.
@@ -25,7 +25,7 @@ pub fn lessor() -> PathBuf {
     binary
 }
 
-/// A child that is killed when the test lets go of it.
+/// A child process that is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -43,36 +43,36 @@ impl Running {
         Running { child, stdin, stdout }
     }
 
-    /// The next line it prints.
+    /// Returns the next line that the process prints.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("its stdout is a pipe");
         line.trim_end().to_owned()
     }
 
-    /// Writes a line to it.
+    /// Writes a line to the process.
     pub fn tell(&mut self, line: &str) {
         writeln!(self.stdin, "{line}").expect("it reads its stdin");
     }
 
-    /// Its process id.
+    /// The id of the process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal.
+    /// Sends the process a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id")).expect("not zero");
         kill_process(pid, signal).expect("it is ours and not yet waited for");
     }
 
-    /// Kills it with SIGKILL and waits until it is gone.
+    /// Kills the process with SIGKILL and waits until it is gone.
     pub fn kill(mut self) {
         self.signal(Signal::KILL);
         self.child.wait().expect("it is ours");
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the process ends by itself.
     pub fn wait(mut self) -> ExitStatus {
         self.child.wait().expect("it is ours")
     }
@@ -80,7 +80,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Already gone after `kill` and `wait`: then both calls say so and there is nothing to do.
+        // After `kill` and `wait` the process is gone: both calls fail, and there is nothing to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -94,7 +94,7 @@ pub struct Allocator {
     /// `http://127.0.0.1:…`, or `https://` if its configuration has certificates.
     pub url: String,
     folder: tempfile::TempDir,
-    /// The port of all its lives, if the system chose it.
+    /// The port in all its lives, if the system chose it.
     port: Option<HeldPort>,
     log: Log,
 }
@@ -104,13 +104,13 @@ pub struct Allocator {
 enum Log {
     /// Errors, to the output of the test.
     Errors,
-    /// More than errors, to a file in its folder.
+    /// Everything from `info` on, to a file in its folder.
     File,
 }
 
 impl Allocator {
-    /// Starts one with `config` on `listen` (`127.0.0.1:0` for any free port) and waits until it listens. Its store is in a
-    /// folder of its own.
+    /// Starts an allocator with `config` on `listen` (`127.0.0.1:0` for any free port) and waits until it listens. Its
+    /// store is in a folder of its own.
     pub fn start(config: &str, listen: &str, fresh: bool) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
@@ -119,7 +119,7 @@ impl Allocator {
         Self::start_in(folder, port, Log::Errors, &listen, fresh, &mut Command::new(lessor()))
     }
 
-    /// The same on any free port, with a log that [`Allocator::log`] reads.
+    /// Starts an allocator on any free port, with a log that [`Allocator::log`] reads.
     pub fn start_with_log(config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
@@ -128,7 +128,7 @@ impl Allocator {
         Self::start_in(folder, Some(port), Log::File, &listen, true, &mut Command::new(lessor()))
     }
 
-    /// What it has logged in all its lives, if it was started by [`Allocator::start_with_log`].
+    /// Returns the log of all its lives, if [`Allocator::start_with_log`] started it.
     ///
     /// # Panics
     /// If there is no such file.
@@ -136,8 +136,8 @@ impl Allocator {
         std::fs::read_to_string(self.folder.path().join("log")).expect("a file in its folder")
     }
 
-    /// The same of a process that outlives it when a file becomes longer than a test allows it to. Its log is a file in its
-    /// folder, as on a disk that is full.
+    /// Starts an allocator whose process outlives SIGXFSZ, the signal sent when a file grows beyond the size that a
+    /// test allows. Its log is a file in its folder, as on a disk that is full.
     pub fn start_to_be_limited(config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
@@ -147,12 +147,12 @@ impl Allocator {
         Self::start_in(folder, None, Log::Errors, ANYWHERE, true, command.stderr(log))
     }
 
-    /// Kills it and starts it again at once, on the same address and with the same files.
+    /// Kills the allocator and starts it again at once, on the same address and with the same files.
     pub fn restart(self) -> Self {
         self.restart_after(|_| ())
     }
 
-    /// Ends it in good order, and starts it again `pause` after that is over, on the same address and with the same files.
+    /// Ends the allocator in good order and starts it again `pause` later, on the same address and with the same files.
     ///
     /// # Panics
     /// If it has failed.
@@ -165,7 +165,7 @@ impl Allocator {
         Self::start_in(folder, port, log, &listen, false, &mut Command::new(lessor()))
     }
 
-    /// The same, once something was done to its folder.
+    /// Kills the allocator, lets `act` change its folder, and starts it again.
     pub fn restart_after(self, act: impl FnOnce(&Path)) -> Self {
         let listen = self.address().to_owned();
         let Allocator { running, folder, port, log, .. } = self;
@@ -174,7 +174,7 @@ impl Allocator {
         Self::start_in(folder, port, log, &listen, false, &mut Command::new(lessor()))
     }
 
-    /// The folder that its configuration and its store are in.
+    /// The folder with its configuration and its store.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -206,18 +206,18 @@ impl Allocator {
         Allocator { running, url, folder, port, log }
     }
 
-    /// Writes another configuration into its file.
+    /// Writes another configuration into its configuration file.
     pub fn rewrite(&self, config: &str) {
         std::fs::write(self.folder.path().join("lessor.toml"), config).expect("its folder is there");
     }
 
-    /// The address without the scheme.
+    /// The allocator's address, without the scheme.
     pub fn address(&self) -> &str {
         self.url.split_once("://").map_or(&self.url, |(_, address)| address)
     }
 }
 
-/// A node: `spender`, which does what it is told and says what came of it.
+/// A node: a `spender` process, which obeys orders and answers with what came of them.
 #[derive(Debug)]
 pub struct Node {
     /// The process.
@@ -225,12 +225,12 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node called `name` and waits until it has spoken to the allocator at `url`.
+    /// Starts a node called `name` and waits until it has exchanged with the allocator at `url`.
     pub fn start(spender: &str, url: &str, limit: &str, name: &str) -> Self {
         Node::start_by(&mut Command::new(spender), url, limit, name)
     }
 
-    /// The same by `spender`, a command that may have an environment of its own.
+    /// Starts a node by `spender`, a command that may have an environment of its own.
     ///
     /// # Panics
     /// If it cannot connect.
@@ -240,7 +240,7 @@ impl Node {
         Node { running }
     }
 
-    /// Tries `calls` calls of one permit each, at once. Returns when each admitted one was admitted.
+    /// Tries `calls` calls of one permit each, at once. Returns the instant of each admission.
     pub fn spend(&mut self, calls: u64) -> Vec<Moment> {
         self.running.tell(&format!("spend {calls}"));
         self.answer()
@@ -252,24 +252,25 @@ impl Node {
         self.answer()
     }
 
-    /// Tries a call each millisecond for `millis`, and goes on doing so until [`Node::answer`] is called.
+    /// Begins to try a call each millisecond for `millis`. [`Node::answer`] waits for the end and returns the
+    /// admissions.
     pub fn begin(&mut self, millis: u64) {
         self.running.tell(&format!("run {millis}"));
     }
 
-    /// Calls from now on, for `millis` with `gap_us` in between; [`Node::answer`] has one instant for each millisecond in
-    /// which some calls were admitted, and that was before the call began.
+    /// Begins to call for `millis`, with `gap_us` in between. [`Node::answer`] then returns one instant for each
+    /// millisecond in which some calls were admitted. That instant is before the call.
     pub fn rush(&mut self, millis: u64, gap_us: u64) {
         self.running.tell(&format!("rush {millis} {gap_us}"));
     }
 
-    /// Permits in hand.
+    /// Returns the permits that the node holds.
     pub fn available(&mut self) -> u64 {
         self.running.tell("available");
         self.running.line().parse().expect("a number")
     }
 
-    /// The admissions of the last command.
+    /// Returns the admissions of the last order.
     pub fn answer(&mut self) -> Vec<Moment> {
         let line = self.running.line();
         line.split_whitespace()
@@ -277,7 +278,7 @@ impl Node {
             .collect()
     }
 
-    /// Ends it in good order.
+    /// Ends the node in good order.
     pub fn quit(mut self) {
         self.running.tell("quit");
         assert!(self.running.wait().success());

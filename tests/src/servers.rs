@@ -1,5 +1,5 @@
-//! Real servers of stores, each a test's own: told what to do over the heads of those who use them, stopped, killed, started
-//! again, and behind a wire that can be cut.
+//! Real servers of stores, each for one test: commanded, stopped, killed and started again while clients use them, and
+//! behind a wire that can be cut.
 
 use crate::shim::Shim;
 use crate::wire::Wire;
@@ -14,10 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Names the folder in which clusters are that servers begin with a copy of: `tests/run` makes it, and removes it.
+/// Environment variable that names the folder with template clusters, which servers start from copies of. `tests/run`
+/// makes and removes the folder.
 const TEMPLATES: &str = "LESSOR_TEST_TEMPLATES";
 
-/// A cluster to begin with a copy of, made by the first test process that asks.
+/// Returns the template of a PostgreSQL cluster, which the first test process that asks makes.
 fn template() -> Option<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let folder = PathBuf::from(std::env::var_os(TEMPLATES)?);
@@ -25,7 +26,7 @@ fn template() -> Option<PathBuf> {
     let _making = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if !template.exists() {
         PrivateServer::prepare_postgres(&made).unwrap_or_else(|error| panic!("{}: {error}", made.display()));
-        // Another process may have been faster: its cluster is as good.
+        // If another process was faster, its cluster serves as well.
         if std::fs::rename(&made, &template).is_err() && !template.exists() {
             panic!("{} cannot be used", template.display());
         }
@@ -33,7 +34,7 @@ fn template() -> Option<PathBuf> {
     Some(template)
 }
 
-/// A server that ends with this, and then its folder.
+/// A server of a store. It ends when this value is dropped, and then its folder is removed.
 #[derive(Debug)]
 pub struct Server {
     server: Mutex<PrivateServer>,
@@ -42,7 +43,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that no other test uses. A PostgreSQL cluster is a copy of another one if
+    /// Starts a server that no other test uses. A PostgreSQL cluster is a copy of the template if
     /// `LESSOR_TEST_TEMPLATES` names a folder.
     pub fn start(kind: StoreKind, settings: &[Setting]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -54,7 +55,7 @@ impl Server {
         Server::of(started.unwrap_or_else(|error| panic!("{kind:?}: {error}")), folder)
     }
 
-    /// One that other tests use, too, each with a prefix of its own.
+    /// Returns a server that other tests use, too. Each test has a prefix of its own.
     pub fn shared(kind: StoreKind) -> Arc<Self> {
         static SHARED: Mutex<Vec<(StoreKind, Weak<Server>)>> = Mutex::new(vec![]);
         let mut shared = SHARED.lock().expect("no test panics in here");
@@ -68,14 +69,14 @@ impl Server {
         server
     }
 
-    /// A replica of it, or a standby.
+    /// Starts a replica of this server, or a standby.
     pub fn replica(&self) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let started = self.with(|server| server.replica(folder.path(), &[]));
         Server::of(started.unwrap_or_else(|error| panic!("replica: {error}")), folder)
     }
 
-    /// Another server with the same password, which knows nothing of this one.
+    /// Starts another server with the same password, which knows nothing of this one.
     pub fn beside(&self, settings: &[Setting]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let started = self.with(|server| server.beside(folder.path(), settings));
@@ -90,72 +91,72 @@ impl Server {
         what(&mut self.server.lock().expect("nothing panics while it is held"))
     }
 
-    /// The URL of its store, with the password in it.
+    /// Returns the URL of the store, with its password.
     pub fn url(&self) -> String {
         self.with(|server| server.url())
     }
 
-    /// What a handle on its cells needs, with this prefix.
+    /// Returns the configuration of a handle on the store's cells, with this prefix.
     pub fn config(&self, prefix: &str) -> CellsConfig {
         self.config_of(&self.with(|server| server.url()), prefix)
     }
 
-    /// The same with another password.
+    /// Returns the configuration of a handle with another password.
     pub fn config_with(&self, password: &str, prefix: &str) -> CellsConfig {
         self.config_of(&self.with(|server| server.url_with(password)), prefix)
     }
 
-    /// The same through a wire.
+    /// Returns the configuration of a handle that connects through a wire.
     pub fn config_through(&self, wire: &Wire, prefix: &str) -> CellsConfig {
         self.config_of(&self.url_through(wire), prefix)
     }
 
-    /// Its URL through a wire.
+    /// Returns the URL of the store through a wire.
     pub fn url_through(&self, wire: &Wire) -> String {
         self.url().replace(&self.address.to_string(), &wire.address().to_string())
     }
 
     fn config_of(&self, url: &str, prefix: &str) -> CellsConfig {
         let url = url.parse().expect("a URL of ours");
-        // A machine that builds something else meanwhile answers late.
+        // On a machine that is busy with a build, servers answer late.
         CellsConfig { prefix: prefix.to_owned(), timeout: Duration::from_secs(5), ..CellsConfig::new(url) }
     }
 
-    /// The password that lets in.
+    /// The password of the store.
     pub fn password(&self) -> String {
         self.with(|server| server.password().to_owned())
     }
 
-    /// Where all is that it writes.
+    /// The folder into which the server writes.
     pub fn folder(&self) -> PathBuf {
         self.with(|server| server.folder().to_owned())
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Kills it with SIGKILL, and the process of each connection: those of PostgreSQL may answer once more when their server is
-    /// gone.
+    /// Kills the server with SIGKILL, and the process of each connection: those of PostgreSQL may answer once more
+    /// after their server is gone.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
         self.with(PrivateServer::kill).expect("it is ours");
     }
 
-    /// Starts it again with these settings, on the same port and with the same folder.
+    /// Starts the server again with these settings, on the same port and with the same folder.
     pub fn start_again(&self, settings: &[Setting]) {
         self.with(|server| server.start_again(settings)).unwrap_or_else(|error| panic!("again: {error}"));
     }
 
-    /// Starts it again with a library loaded before libc, which does to it what is set there.
+    /// Starts the server again with `shim` loaded before libc, which applies the faults set there.
     pub fn start_again_with(&self, shim: &Shim) {
         let environment = shim.environment().map(|(name, path)| (name.into(), path.into()));
         self.with(|server| server.set_environment(environment.into()));
         self.start_again(&[]);
     }
 
-    /// Makes a replica the master of its own, or a standby the primary.
+    /// Makes a replica its own master, or a standby the primary.
     pub fn promote(&self) {
         match self.with(|server| server.kind()) {
             StoreKind::Redis => assert_eq!(self.tell("REPLICAOF NO ONE"), "+OK"),
@@ -165,8 +166,8 @@ impl Server {
         }
     }
 
-    /// SIGSTOP: it is there, and does nothing. PostgreSQL is stopped by the process of each connection. Returns once no thread of them
-    /// runs: those of a busy etcd have answered a call since the signal.
+    /// Stops the server with SIGSTOP, and for PostgreSQL the process of each connection. Returns once no thread of them
+    /// runs: threads of a busy etcd have answered a call since the signal.
     pub fn stop(&self) {
         self.signal(Signal::STOP);
         while self.processes().into_iter().any(is_running) {
@@ -174,23 +175,23 @@ impl Server {
         }
     }
 
-    /// SIGCONT.
+    /// Continues the server with SIGCONT.
     pub fn go_on(&self) {
         self.signal(Signal::CONT);
     }
 
     fn signal(&self, signal: Signal) {
-        // The server first: it starts others in the place of those that end.
+        // The server comes first: it replaces children that end.
         for pid in self.processes() {
-            // A process of a connection may have ended meanwhile.
+            // The process of a connection may have ended meanwhile.
             let _ = kill_process(Pid::from_raw(pid.cast_signed()).expect("not zero"), signal);
         }
     }
 
-    /// Its process, and the process of each connection if it has them.
+    /// Returns the ids of the server's process and of the process of each connection, if there are any.
     ///
     /// # Panics
-    /// If it does not run.
+    /// If the server does not run.
     pub fn processes(&self) -> Vec<u32> {
         let server = self.with(|server| server.pid()).expect("it runs");
         let children = format!("/proc/{server}/task/{server}/children");
@@ -199,8 +200,8 @@ impl Server {
         [server].into_iter().chain(children).collect()
     }
 
-    /// Does a command of Redis or a statement of PostgreSQL, or posts a path and a body to etcd, as a user with all rights: the
-    /// first line of the answer.
+    /// Runs a command of Redis or a statement of PostgreSQL, or posts a path and a body to etcd, as a user with all
+    /// rights. Returns the first line of the answer.
     pub fn tell(&self, what: &str) -> String {
         match self.with(|server| server.kind()) {
             StoreKind::Redis => self.tell_redis(what),
@@ -227,8 +228,8 @@ impl Server {
         };
         assert_eq!(ask(&format!("AUTH {}", self.password())), "+OK");
         let said = ask(command);
-        // The server has let this connection go once it has closed it too: no later command finds it there. One that ends with the
-        // command has closed it already.
+        // The server has let this connection go once it has closed it too, so no later command finds it there. After a
+        // command that ends the server, the connection is closed already.
         let _ = stream.get_ref().shutdown(Shutdown::Write);
         let _ = stream.read_to_end(&mut vec![]);
         said
@@ -260,10 +261,10 @@ impl Server {
     }
 }
 
-/// Whether a thread of the process `pid` is not stopped. One that is gone is.
+/// Whether any thread of the process `pid` is not stopped. A thread or a process that is gone counts as stopped.
 fn is_running(pid: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
-    // The state comes after the name, in brackets.
+    // The state follows the name, which is in brackets.
     let is_stopped =
         |stat: &str| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['T', 'Z', 'X']));
     let stat = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("stat")).ok();

@@ -1,5 +1,5 @@
-//! A library that is loaded before libc and does to a process what is set: a bad disk, a wrong wall clock, death at a certain call.
-//! Its source, `shim/faults.c`, says what can be set.
+//! A library that is loaded before libc and applies the faults that are set: a bad disk, a wrong wall clock, death at a
+//! certain call. Its source, `shim/faults.c`, lists the settings.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -8,20 +8,20 @@ use tempfile::TempDir;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/shim/faults.c");
 
-/// The library, and the file that says what it does.
+/// The library, and the file with its settings.
 #[derive(Debug)]
 pub struct Shim {
     folder: TempDir,
 }
 
 impl Shim {
-    /// One that does nothing yet.
+    /// Compiles a library without faults.
     ///
     /// # Panics
     /// If there is no C compiler.
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        // Other users run servers.
+        // Servers run as other users.
         let all_may_read = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(folder.path(), all_may_read).expect("it is ours");
         let shim = Shim { folder };
@@ -33,19 +33,19 @@ impl Shim {
         shim
     }
 
-    /// From now on this is what happens: a setting a line, all others as they are without a fault.
+    /// Sets the faults from now on, one setting a line. Settings that are not named are without fault.
     pub fn set(&self, settings: &str) {
-        // In one step: it may be reading.
+        // In one step: the library may be reading the file.
         std::fs::write(self.file("faults.new"), settings).expect("its folder is there");
         std::fs::rename(self.file("faults.new"), self.file("faults")).expect("both are in one folder");
     }
 
-    /// What a process that has it needs in its environment.
+    /// Returns the environment of a process that loads the library.
     pub fn environment(&self) -> [(&'static str, PathBuf); 2] {
         [("LD_PRELOAD", self.file("faults.so")), ("LESSOR_FAULTS", self.file("faults"))]
     }
 
-    /// Where the process says how it died, if it died of this.
+    /// The file in which the library writes how it made the process die.
     pub fn died(&self) -> PathBuf {
         self.file("faults.died")
     }

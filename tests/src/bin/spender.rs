@@ -1,8 +1,9 @@
-//! A node that does what it is told, line by line, for tests with real processes: `spender URL LIMIT NAME`.
+//! A node that obeys a test line by line, for tests with real processes: `spender URL LIMIT NAME`.
 //!
-//! `spend N`, `acquire N PATIENCE_MS`, `enter N TAKES_MS PATIENCE_MS` and `run MILLIS` answer with the instants of the admissions, in nanoseconds of
-//! the machine's clock; `rush MILLIS GAP_US`, which calls from a thread of its own, with one for each millisecond in which some were; `leave` ends
-//! the calls that were entered; `available` with a number; `quit` gives everything back and ends it.
+//! `spend N`, `acquire N PATIENCE_MS`, `enter N TAKES_MS PATIENCE_MS` and `run MILLIS` answer with the instants of the
+//! admissions, in nanoseconds of the machine's clock. `rush MILLIS GAP_US` calls from a thread of its own and answers
+//! with one instant for each millisecond in which some calls were admitted. `leave` ends the calls that were entered.
+//! `available` answers with a number. `quit` gives all permits back and ends the process.
 
 use lessor::{Builder, Client, Limit, Tls};
 use lessor_protocol::Clock;
@@ -55,7 +56,7 @@ async fn main() {
     client.shutdown().await;
 }
 
-/// With the certificates that the environment names, if any.
+/// Adds the certificates that the environment names, if any.
 fn by_certificate(builder: Builder) -> Builder {
     let file = |name| std::env::var_os(name);
     match (file("LESSOR_CA"), file("LESSOR_CERT"), file("LESSOR_KEY")) {
@@ -66,7 +67,7 @@ fn by_certificate(builder: Builder) -> Builder {
     }
 }
 
-/// The lines of stdin, read aside: a lease is refilled while no line comes.
+/// Returns the lines of stdin. A separate thread reads them, so leases are refilled while no line comes.
 fn orders() -> tokio::sync::mpsc::Receiver<String> {
     let (send, orders) = tokio::sync::mpsc::channel(16);
     std::thread::spawn(move || {
@@ -79,7 +80,7 @@ fn orders() -> tokio::sync::mpsc::Receiver<String> {
     orders
 }
 
-/// The instant just after an admission: never earlier than it.
+/// Tries one call and returns the instant just after its admission, which is never earlier than the admission.
 fn spend(limit: &Limit) -> Option<u64> {
     limit.try_acquire(1).ok().map(|()| CLOCK.now().as_nanos())
 }
@@ -94,8 +95,8 @@ async fn acquire(limit: &Limit, calls: u64, patience: Duration) -> Vec<u64> {
     admitted
 }
 
-/// Calls that go on beside what it is told next, and end after `takes` or when `entered` says so; the instants just before
-/// their admissions.
+/// Enters calls that go on while further orders are obeyed. Each ends after `takes` or when `entered` says so. Returns
+/// the instants just before their admissions.
 async fn enter(
     limit: &Limit,
     calls: u64,
@@ -115,7 +116,7 @@ async fn enter(
             admitted.push(asked.as_nanos());
             let mut left = entered.subscribe();
             tokio::spawn(async move {
-                // Whether it was told to leave or its time is over, it ends.
+                // The call ends in either case: told to leave, or its time over.
                 let _ = tokio::time::timeout(takes, left.changed()).await;
                 drop(guard);
             });
@@ -135,7 +136,8 @@ async fn run(limit: &Limit, span: Duration) -> Vec<u64> {
     admitted
 }
 
-/// The instants just before admissions: a thread that is stopped after its call was decided is not late.
+/// Calls without pause or with `gap` in between, and returns the instants just before admissions: a thread that is
+/// stopped after its call was decided must not count as late.
 fn rush(limit: &Limit, span: Duration, gap: Duration) -> Vec<u64> {
     const MILLI: u64 = 1_000_000;
     let mut admitted: Vec<u64> = vec![];

@@ -1,5 +1,5 @@
-//! One connection of a client, from its first byte to its end: each request meets the fault of the moment. The proxy
-//! owns it; it outlives no proxy.
+//! One connection of a client, from its first byte to its end: each request meets the fault that is set when it
+//! arrives. The proxy owns the connection, which never outlives it.
 
 use super::fault::Fault;
 use super::message::Message;
@@ -15,25 +15,25 @@ use tokio::time::sleep;
 
 /// How a connection goes on.
 enum Next {
-    /// To the next request.
+    /// The next request is read.
     On,
-    /// It ends in good order.
+    /// The connection ends in good order.
     Close,
-    /// It is reset.
+    /// The connection is reset.
     Reset,
-    /// It stays open, and whatever is said is swallowed.
+    /// The connection stays open, and all that the client sends is swallowed.
     Dead,
 }
 
-/// What the client hears.
+/// The bytes that a client receives for its request.
 struct Said {
     bytes: Vec<u8>,
-    /// Between two bytes of it; `None` sends all at once.
+    /// The pause between two bytes; `None` sends all bytes at once.
     pause: Option<Duration>,
     next: Next,
 }
 
-/// Serves one client until it goes, the network is cut, or the proxy is dropped.
+/// Serves one client until it leaves, the network is cut, or the proxy is dropped.
 pub(super) async fn serve(stream: TcpStream, link: Arc<Link>, fault: watch::Receiver<Fault>) {
     let mut cut = fault.clone();
     let mut stream = BufReader::new(stream);
@@ -44,13 +44,13 @@ pub(super) async fn serve(stream: TcpStream, link: Arc<Link>, fault: watch::Rece
     };
     match next {
         Next::On | Next::Close => {}
-        // A failure means that the client has reset it first.
+        // A failure means that the client has reset the connection first.
         Next::Reset => drop(stream.get_ref().set_zero_linger()),
         Next::Dead => swallow(&mut stream).await,
     }
 }
 
-/// One request after the other, until one of them or the client ends it.
+/// Serves one request after another, until a fault or the client ends the connection.
 async fn converse(
     stream: &mut BufReader<TcpStream>,
     link: &Link,
@@ -69,7 +69,7 @@ async fn converse(
     Ok(Next::Close)
 }
 
-/// What comes of one request. `None` is a silence that does not end.
+/// Treats one request by the fault. `None` is a silence that does not end.
 async fn meet(fault: Fault, request: Message, link: &Link) -> Option<Said> {
     let on = |answer: Message| Said { bytes: answer.bytes(), pause: None, next: Next::On };
     let nothing = |next| Said { bytes: vec![], pause: None, next };
@@ -93,7 +93,7 @@ async fn meet(fault: Fault, request: Message, link: &Link) -> Option<Said> {
         }
         Fault::Repeat { later } => {
             let answer = link.send(request.clone(), now, None).await.ok()?;
-            // After the first was answered and before the client hears of it: at once.
+            // The copy is sent after the first answer, and before the client receives it.
             let _ = link.send(request.clone(), now, None).await;
             drop(link.send(request, later, None));
             on(answer)
@@ -114,7 +114,7 @@ async fn meet(fault: Fault, request: Message, link: &Link) -> Option<Said> {
     })
 }
 
-/// Reads until the client has had enough. What it says goes nowhere.
+/// Reads and drops all bytes until the client leaves.
 async fn swallow(stream: &mut BufReader<TcpStream>) {
     let mut nowhere = [0; 1 << 10];
     while stream.read(&mut nowhere).await.is_ok_and(|count| count > 0) {}

@@ -1,16 +1,15 @@
-//! True answers, said in another way than the server says them: what old, lazy or busy things in between make of
-//! HTTP. A client must take them for what they are.
+//! True answers in an unusual form, as old, lazy or busy intermediaries change HTTP. A client must understand them.
 
 use super::message::Message;
 
-/// How an answer is said.
+/// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dress {
-    /// In HTTP/1.0: no length, the end of the connection ends it.
+    /// HTTP/1.0 without a length: the end of the connection ends the answer.
     Old,
-    /// In pieces of a few bytes, each with its length.
+    /// Chunks of a few bytes, each with its length.
     Chunked,
-    /// After a few words that say only that there will be an answer.
+    /// Preceded by several `100 Continue`.
     Announced,
     /// With a wrong content type.
     OtherMedia,
@@ -21,11 +20,11 @@ pub enum Dress {
 }
 
 impl Dress {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Dress; 6] =
         [Dress::Old, Dress::Chunked, Dress::Announced, Dress::OtherMedia, Dress::Newer, Dress::Twice];
 
-    /// The bytes of `answer`, and whether the connection ends with them.
+    /// Returns the bytes of `answer` in this form, and whether the connection ends with them.
     pub fn put_on(self, answer: &Message) -> (Vec<u8>, bool) {
         let status =
             answer.head.lines().next().and_then(|line| line.split_once(' ')).map_or("", |(_, rest)| rest);

@@ -1,4 +1,4 @@
-//! What a proxy does to what goes through it. Tests choose one, or have one drawn; the proxy acts on it.
+//! What a proxy does to requests and answers. Tests choose a fault or have one drawn; the proxy applies it.
 
 use super::dress::Dress;
 use super::malformed::Malformed;
@@ -7,42 +7,42 @@ use std::time::Duration;
 /// How bad the network is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Not at all.
+    /// A good network.
     None,
     /// Every connection is reset at once, and every new one as soon as it is made.
     Cut,
-    /// Half-open: whatever the client says is swallowed. Its connection stays open, and is dead for good.
+    /// Half-open: all that the client sends is swallowed. Its connection stays open, and is dead for good.
     Deaf,
-    /// Half-open the other way: the server hears all, and what it answers is swallowed. Dead for good too.
+    /// Half-open the other way: the server receives all requests, and its answers are swallowed. Dead for good, too.
     Mute,
-    /// The server has heard and done what it was asked, and then the connection is reset.
+    /// The server has received and done what it was asked, and then the connection is reset.
     AnswerLost,
-    /// Each way takes so long. What is on its way arrives, whether or not the client still waits.
+    /// Each way is delayed. What is under way arrives, whether or not the client still waits.
     Delay {
-        /// To the server.
+        /// The delay towards the server.
         there: Duration,
-        /// To the client.
+        /// The delay towards the client.
         back: Duration,
     },
-    /// The server hears each request again on other connections: once at once, and `later` once more, when newer ones
-    /// have overtaken it. No client hears the answers to the copies.
+    /// The server receives each request again on other connections: once at once, and once more `later`, when newer
+    /// requests have overtaken it. No client receives the answers to the copies.
     Repeat {
-        /// How much later.
+        /// The delay of the second copy.
         later: Duration,
     },
-    /// A byte at a time, both ways, with so long between two.
+    /// A byte at a time, both ways, with a pause between two bytes.
     Trickle {
-        /// How long.
+        /// The pause between two bytes.
         pause: Duration,
     },
-    /// The server answers, and the client hears something else.
+    /// The server answers, and the client receives a malformed answer.
     Garbled(Malformed),
-    /// The server answers, and the client hears the same in a way that it does not expect.
+    /// The server answers, and the client receives the answer in an unusual form.
     Dressed(Dress),
 }
 
 impl Fault {
-    /// Any of them, with delays of up to `longest`.
+    /// Draws any fault, with delays of up to `longest`.
     pub fn draw(dice: &mut fastrand::Rng, longest: Duration) -> Fault {
         let mut span = || longest * dice.u32(0..=100) / 100;
         let (there, back) = (span(), span());

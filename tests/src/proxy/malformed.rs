@@ -1,14 +1,14 @@
-//! Answers that a client should not have got: what a proxy makes of a true one. Each is one mistake, so that a test
-//! shows which of them a client falls for. None lies in a way that no client could see through.
+//! Answers that a client must not accept, made by a proxy from true ones. Each has one mistake, so a test shows which
+//! of them a client falls for. No mistake is such that no client could notice it.
 
 use super::message::Message;
 use lessor_protocol::{PERMITS_MAX, TERM_MAX};
 use serde_json::{Value, json};
 
-/// Larger than any answer may be.
+/// Bytes that are more than any answer may have.
 const OVERSIZED: usize = 10 << 20;
 
-/// As long as no line of a log should be.
+/// Bytes that are more than a line of a log should have.
 const LONG: usize = 1 << 20;
 
 /// What is wrong with an answer.
@@ -16,31 +16,31 @@ const LONG: usize = 1 << 20;
 pub enum Malformed {
     /// Bytes that are no HTTP.
     Noise,
-    /// A head that does not end.
+    /// A head without an end.
     EndlessHead,
-    /// It breaks off in the middle of its body, and the connection is closed.
+    /// The answer breaks off in the middle of its body, and the connection is closed.
     BrokenOff,
     /// Half of the JSON, sent as if it were all.
     HalfOfJson,
-    /// The true answer after ten megabytes of nothing.
+    /// The true answer after ten megabytes of blanks.
     Oversized,
     /// A hundred thousand open brackets.
     Nested,
-    /// A page for people, from something in between.
+    /// An HTML page from an intermediary.
     Page,
     /// The true answer as a 500.
     Failure,
-    /// The true answer as a redirection to nowhere.
+    /// A redirection to a path that does not exist.
     Redirection,
     /// No content.
     Nothing,
     /// A megabyte of text where a number belongs.
     LongText,
-    /// Line breaks, and what looks like a line of a log, where a word belongs.
+    /// A word that contains line breaks and what looks like a line of a log.
     Forgery,
     /// The grants of another limit.
     OtherLimit,
-    /// What was the answer to the ask before.
+    /// The answer to the ask before.
     OtherAsk,
     /// Each grant twice.
     TwiceTheGrants,
@@ -52,35 +52,35 @@ pub enum Malformed {
     Overflow,
     /// One permit more than was wanted.
     MoreThanWanted,
-    /// As many permits as there are numbers.
+    /// The largest number of permits that the protocol has.
     FarMoreThanWanted,
-    /// One permit more goes on than was held.
+    /// One permit more counts as held than the client claimed.
     MoreThanHeld,
     /// A term longer than any lease.
     LongTerm,
-    /// Not to ask again for thirty thousand years.
+    /// The client is told not to ask again for thirty thousand years.
     Silence,
-    /// It says that the client's totals are wrong.
+    /// An error which says that the client's totals are wrong.
     TotalsWrong,
-    /// It says that it has answered a newer ask.
+    /// An error which says that a newer ask was answered already.
     Stale,
 }
 
-/// What a client has for it.
+/// How a client takes a malformed answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is no answer: the exchange failed.
+    /// The exchange failed: this is no answer.
     Failed,
-    /// It says what cannot be: the exchange was well, and brought nothing.
+    /// The exchange succeeded and brought nothing, because the answer cannot be true.
     Disbelieved,
     /// The allocator does not believe the client, which begins a new session.
     Disputed,
-    /// It is refused for a reason that only a later allocator could explain, and waits.
+    /// The client is refused for a reason that it does not know, as from a later version, and waits.
     Refused,
 }
 
 impl Malformed {
-    /// All of it.
+    /// All variants.
     pub const ALL: [Malformed; 25] = [
         Malformed::Noise,
         Malformed::EndlessHead,
@@ -109,7 +109,7 @@ impl Malformed {
         Malformed::Stale,
     ];
 
-    /// What a client should have for it.
+    /// The verdict that a client should reach.
     pub fn verdict(self) -> Verdict {
         use Malformed::{
             FarMoreThanWanted, LongTerm, MoreThanHeld, MoreThanWanted, Silence, Stale, TotalsWrong,
@@ -125,7 +125,8 @@ impl Malformed {
         }
     }
 
-    /// What the client hears instead of `answer` to `request`, and whether the connection ends with it.
+    /// Returns the bytes that the client receives instead of `answer` to `request`, and whether the connection ends
+    /// with them.
     pub fn spoil(self, request: &Message, answer: &Message) -> (Vec<u8>, bool) {
         let body = &answer.body;
         let said = |status: &str, media: &str, body: &[u8]| Message::answer(status, media, body).bytes();
@@ -174,14 +175,14 @@ impl Malformed {
     }
 }
 
-/// `body` with each grant changed, in view of the ask that it answers.
+/// Returns `body` with each grant changed, in view of the ask that it answers.
 fn change_grants(request: &Message, body: &[u8], change_one: &dyn Fn(&mut Value, &Value)) -> Vec<u8> {
     let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let asks = asked["asks"].as_array().cloned().unwrap_or_default();
     change(body, |grants| grants.iter_mut().zip(&asks).for_each(|(grant, ask)| change_one(grant, ask)))
 }
 
-/// `body` with its list of grants changed; what has none stays as it is.
+/// Returns `body` with its list of grants changed. A body without such a list stays as it is.
 fn change(body: &[u8], change: impl FnOnce(&mut Vec<Value>)) -> Vec<u8> {
     let mut answer: Value = serde_json::from_slice(body).unwrap_or_default();
     if let Some(grants) = answer.get_mut("grants").and_then(Value::as_array_mut) {
@@ -190,7 +191,7 @@ fn change(body: &[u8], change: impl FnOnce(&mut Vec<Value>)) -> Vec<u8> {
     answer.to_string().into_bytes()
 }
 
-/// `body` as the answer to the ask before.
+/// Returns `body` as the answer to the ask before.
 fn earlier(body: &[u8]) -> Vec<u8> {
     let mut answer: Value = serde_json::from_slice(body).unwrap_or_default();
     answer["seq"] = json!(answer["seq"].as_u64().unwrap_or_default().saturating_sub(1));

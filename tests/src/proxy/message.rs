@@ -1,5 +1,5 @@
-//! One HTTP/1.1 message whose length its head tells: all that client and server say to each other. The proxy reads
-//! and writes it whole; nothing here looks at what it means.
+//! One HTTP/1.1 message whose head tells its length, as client and server send each other. The proxy reads and writes
+//! it whole; this module does not look at its meaning.
 
 use std::io;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
@@ -7,17 +7,17 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 /// A request or an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// First line and header fields, with the empty line that ends them.
+    /// The first line and the header fields, with the empty line that ends them.
     pub head: String,
-    /// As long as the head says.
+    /// The body, as long as the head says.
     pub body: Vec<u8>,
 }
 
 impl Message {
-    /// The next message, or `None` if `from` ends before one begins.
+    /// Reads the next message. Returns `None` if `from` ends before one begins.
     ///
     /// # Errors
-    /// If it breaks off, or does not tell its length in a way that this proxy reads.
+    /// If the message breaks off, or does not tell its length in a way that this proxy reads.
     pub async fn read(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Message>> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -30,7 +30,7 @@ impl Message {
         Ok(Some(Message { head, body }))
     }
 
-    /// An answer with `status` (`200 OK`) whose body is `body`, said to be `media`.
+    /// Returns an answer with `status` (such as `200 OK`), the content type `media` and `body`.
     pub fn answer(status: &str, media: &str, body: impl Into<Vec<u8>>) -> Message {
         let body = body.into();
         let length = body.len();
@@ -38,13 +38,13 @@ impl Message {
         Message { head, body }
     }
 
-    /// It, as it goes over the wire.
+    /// Returns the message as bytes on the wire.
     pub fn bytes(&self) -> Vec<u8> {
         [self.head.as_bytes(), &self.body].concat()
     }
 }
 
-/// How long the body is, as `head` says; it must.
+/// Returns the length of the body by `head`, which must tell it.
 fn length(head: &str) -> io::Result<usize> {
     let field = |line: &str| {
         let (name, value) = line.split_once(':')?;

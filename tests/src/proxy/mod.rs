@@ -1,8 +1,8 @@
-//! A bad network between one client and one server: a proxy on loopback that does to each request and answer what the
-//! test tells it, and can be told otherwise at any time. It knows where a message ends and nothing of leases; it
-//! judges nothing.
+//! A bad network between one client and one server: a proxy on loopback that applies a fault to each request and
+//! answer. The test may change the fault at any time. The proxy knows where a message ends, knows nothing of leases,
+//! and judges nothing.
 //!
-//! In reading order: [`fault`] (what it can do), [`malformed`] and [`dress`] (what it makes of answers), [`message`]
+//! In reading order: [`fault`] (what it can do), [`malformed`] and [`dress`] (how it changes answers), [`message`]
 //! (where a message ends), `connection` (one client connection).
 
 mod connection;
@@ -39,12 +39,12 @@ pub struct Proxy {
 struct Link {
     server: SocketAddr,
     requests: AtomicU64,
-    /// Requests on their way to the server, of any connection: a request arrives though its connection has gone.
+    /// Requests on their way to the server, of any connection. A request arrives even if its connection has gone.
     errands: Mutex<JoinSet<()>>,
 }
 
 impl Proxy {
-    /// A proxy before `server`, on a free port, without a fault.
+    /// Starts a proxy before `server`, on a free port, without a fault.
     pub async fn start(server: SocketAddr) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -54,13 +54,13 @@ impl Proxy {
         Proxy { link, address, fault, accepting }
     }
 
-    /// Where a client finds it.
+    /// The URL of the proxy.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// From now on `fault` is what happens to each request that arrives, and [`Fault::Cut`] to every connection. What
-    /// has passed already goes on as it was.
+    /// Applies `fault` to each request that arrives from now on, and [`Fault::Cut`] to every connection. Earlier
+    /// requests go on as they were.
     pub fn set(&self, fault: Fault) {
         self.fault.send_replace(fault);
     }
@@ -70,8 +70,8 @@ impl Proxy {
         self.link.requests.load(Ordering::Acquire)
     }
 
-    /// Waits until every request that is to reach the server has reached it and was answered, copies too. New ones are
-    /// waited for as well.
+    /// Waits until every request for the server has reached it and was answered. Copies and new requests are waited for
+    /// as well.
     pub async fn drain(&self) {
         loop {
             let mut errands = std::mem::take(&mut *self.link.errands());
@@ -90,7 +90,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Accepts connections, and owns them: they end with it.
+/// Accepts connections and owns them: they end with this task.
 async fn accept(listener: TcpListener, link: Arc<Link>, fault: watch::Receiver<Fault>) {
     let mut connections = JoinSet::new();
     loop {
@@ -105,13 +105,14 @@ async fn accept(listener: TcpListener, link: Arc<Link>, fault: watch::Receiver<F
 }
 
 impl Link {
-    /// Sends `request` to the server in `wait`, and brings its answer. No caller has to wait for it.
+    /// Sends `request` to the server after `wait`. The request arrives even if the caller drops the receiver of the
+    /// answer.
     fn send(&self, request: Message, wait: Duration, pause: Option<Duration>) -> oneshot::Receiver<Message> {
         let (bring, answer) = oneshot::channel();
         let server = self.server;
         self.errands().spawn(async move {
             sleep(wait).await;
-            // A server that is not there, or breaks off, is a silence.
+            // If the server is not there or breaks off, the client receives nothing.
             if let Ok(Some(message)) = exchange(server, &request, pause).await {
                 let _ = bring.send(message);
             }
@@ -124,7 +125,7 @@ impl Link {
     }
 }
 
-/// One request and its answer, on a connection of their own.
+/// Sends one request and reads its answer, on a connection of its own.
 async fn exchange(
     server: SocketAddr,
     request: &Message,
