@@ -1,8 +1,9 @@
-//! A strict vendor: it counts every admission of every client of a test, on the one clock that they share, and has the
-//! last word on the contract. It knows nothing of leases.
+//! A strict vendor: it counts every admission of all clients of a test, on the clock that they share, and judges
+//! whether the contract was kept. It knows nothing of leases.
 //!
-//! An admission happened somewhere between two readings of the clock, however busy the machine is. The vendor
-//! complains only of what is too much wherever in between each of them was: its word is never the scheduler's fault.
+//! An admission happened somewhere between two readings of the clock, which may be far apart on a busy machine. The
+//! vendor complains only of an excess that exists wherever in between each admission was, so its verdict never depends
+//! on the scheduler.
 
 use lessor::Limit;
 use lessor_protocol::moment::nanos;
@@ -12,13 +13,13 @@ use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The clock that clients count their deadlines on.
+/// The clock on which clients count their deadlines.
 const CLOCK: Clock = Clock::since_boot();
 
-/// How long a caller that was refused does nothing.
+/// Pause of a caller that was refused.
 const CALM: Duration = Duration::from_millis(1);
 
-/// So many calls in any window of such a length.
+/// A contract of at most `limit` calls in any window of length `per`, and the calls so far.
 #[derive(Debug)]
 pub struct Vendor {
     limit: u64,
@@ -26,7 +27,7 @@ pub struct Vendor {
     admissions: Mutex<Vec<Admission>>,
 }
 
-/// A call that was admitted, not before `after` and not after `by`.
+/// An admitted call, not before `after` and not after `by`.
 #[derive(Clone, Copy, Debug)]
 struct Admission {
     after: Moment,
@@ -39,7 +40,7 @@ impl Vendor {
         Vendor { limit, per, admissions: Mutex::default() }
     }
 
-    /// Tries one call. Whether it was admitted.
+    /// Tries one call and returns whether it was admitted.
     pub fn call(&self, limit: &Limit) -> bool {
         let after = CLOCK.now();
         let admitted = limit.try_acquire(1).is_ok();
@@ -49,11 +50,11 @@ impl Vendor {
         admitted
     }
 
-    /// Makes one call, waiting up to `patience` for its turn. Whether it was admitted. After a refusal it
+    /// Makes one call, waits up to `patience` for its turn, and returns whether it was admitted. After a refusal it
     /// returns a millisecond later: callers that try again at once would keep a processor busy.
     pub async fn wait(&self, limit: &Limit, patience: Duration) -> bool {
         let mut call = pin!(limit.acquire_within(1, patience));
-        // A call is admitted while it is looked at, the last time that it is.
+        // A call is admitted during a poll: the last one.
         let mut after = CLOCK.now();
         let admitted = poll_fn(|cx| {
             after = CLOCK.now();
@@ -77,19 +78,19 @@ impl Vendor {
         self.admissions().iter().filter(|admission| admission.after > moment).count()
     }
 
-    /// The longest time without a call, between the first and the last that was admitted.
+    /// The longest time without an admitted call, between the first and the last.
     pub fn longest_gap(&self) -> Duration {
         let mut by: Vec<Moment> = self.admissions().iter().map(|admission| admission.by).collect();
         by.sort_unstable();
         by.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap_or_default()
     }
 
-    /// Counts what another vendor counted, as if it had come here.
+    /// Adds the admissions of another vendor to these.
     pub fn merge(&self, other: &Vendor) {
         self.admissions().extend_from_slice(&other.admissions());
     }
 
-    /// The first window that certainly holds more than the contract allows, in words.
+    /// Describes the first window that certainly holds more calls than the contract allows.
     pub fn breach(&self) -> Option<String> {
         let admissions = self.admissions();
         let mut after: Vec<u64> = admissions.iter().map(|admission| admission.after.as_nanos()).collect();
@@ -97,7 +98,7 @@ impl Vendor {
         after.sort_unstable();
         by.sort_unstable();
         after.iter().enumerate().find_map(|(before, &start)| {
-            // All that were over before the window's end, but those that began before its start.
+            // All calls that were over before the window's end, less those that may have begun before its start.
             let over = by.partition_point(|&by| by < start + nanos(self.per));
             let within = over.saturating_sub(before) as u64;
             let what = || format!("{within} calls within {:?} from {start} ns: {} may", self.per, self.limit);
@@ -119,7 +120,7 @@ impl Vendor {
 mod tests {
     use super::*;
 
-    /// Whether two in 100 ns are kept by admissions within these spans.
+    /// Whether a contract of two calls in 100 ns is kept by admissions within these spans.
     fn is_kept(spans: &[(u64, u64)]) -> bool {
         let vendor = Vendor::new(2, Duration::from_nanos(100));
         let at = Moment::from_nanos;

@@ -1,4 +1,5 @@
-//! A wire to a server that can be cut, be slow, lose an answer, or lead elsewhere: bytes pass, and nothing is known of them.
+//! A wire to a server that can be cut, be slow, lose an answer, or lead to another server. It passes bytes on and knows
+//! nothing of their meaning.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
-/// A wire that is there until it is dropped.
+/// A wire that exists until it is dropped.
 #[derive(Debug)]
 pub struct Wire {
     address: SocketAddr,
@@ -19,17 +20,17 @@ pub struct Wire {
     accepting: AbortHandle,
 }
 
-/// How it is.
+/// The state of a wire.
 #[derive(Clone, Copy, Debug)]
 struct State {
     server: SocketAddr,
     is_cut: bool,
-    /// How much later each answer is.
+    /// The delay of each answer.
     late: Duration,
 }
 
 impl Wire {
-    /// A wire to there.
+    /// Starts a wire to `server`.
     pub async fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -45,32 +46,32 @@ impl Wire {
         Wire { address, state, loses, accepting: accepting.abort_handle() }
     }
 
-    /// Where it begins.
+    /// The address at which clients connect.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Loses the next answer, and the connection that it was for.
+    /// Loses the next answer, and closes its connection.
     pub fn lose_an_answer(&self) {
         self.loses.store(true, Ordering::SeqCst);
     }
 
-    /// Nothing passes any more, and neither end is told: a client that connects is not answered either.
+    /// Cuts the wire: nothing passes, and neither end is told. A client that connects gets no answer either.
     pub fn cut(&self) {
         self.state.send_modify(|state| state.is_cut = true);
     }
 
-    /// What comes from now on passes again. What was on its way is late, not lost.
+    /// Mends the wire. Bytes that were under way arrive late and are not lost.
     pub fn mend(&self) {
         self.state.send_modify(|state| state.is_cut = false);
     }
 
-    /// Each answer takes so much longer.
+    /// Delays each answer by `late`.
     pub fn is_late_by(&self, late: Duration) {
         self.state.send_modify(|state| state.late = late);
     }
 
-    /// It ends at another server now: connections that there are end.
+    /// Leads to another server from now on. Connections to the earlier one end.
     pub fn lead_to(&self, server: SocketAddr) {
         self.state.send_modify(|state| state.server = server);
     }
@@ -88,7 +89,7 @@ async fn carry(mut client: TcpStream, mut told: watch::Receiver<State>, loses: A
     let Ok(mut there) = TcpStream::connect(server).await else { return };
     let (mut asked, mut answered) = ([0; 4096], [0; 4096]);
     loop {
-        // A wait here holds up what comes either way, in its order.
+        // Waiting here holds up both directions and keeps their order.
         let Ok(State { server: now, late, .. }) = told.wait_for(passes).await.map(|state| *state) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! What a client shows of itself: the shipping client against the shipping server, read as Prometheus reads it.
+//! The metrics of a client: the shipping client against the shipping server, read as Prometheus reads it.
 
 #[expect(dead_code, reason = "an example has a main of its own")]
 #[path = "../../client/examples/metrics.rs"]
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// Each is used by one test: what a process counts is of all its clients.
+/// Each limit is used by one test, because a process counts over all its clients.
 const CONFIG: &str = r#"
 [[limit]]
 name = "vendor"
@@ -58,14 +58,14 @@ keyed = true
 rules = [{ kind = "sliding_window", limit = 1000, per = "1s", margin = "0s" }]
 "#;
 
-/// More than the window of `timed` holds: it is refused whatever was lent.
+/// More permits than the window of `timed` holds: such a call is refused whatever was lent.
 const MORE_THAN_TIMED: u64 = 1_001;
 
 const LONG: Duration = Duration::from_secs(20);
 
 static EXPORTER: LazyLock<PrometheusHandle> = LazyLock::new(|| metrics::exporter().expect("the first one"));
 
-/// A server, and a client that is exported.
+/// Starts a server, and a client whose metrics are exported.
 async fn fleet() -> (Fleet, Client) {
     LazyLock::force(&EXPORTER);
     let fleet = Fleet::start(CONFIG).await;
@@ -73,7 +73,7 @@ async fn fleet() -> (Fleet, Client) {
     (fleet, client)
 }
 
-/// What is shown by name and labels, of series with these labels: `{limit="vendor"}` for example.
+/// Returns the values of all series whose line contains `of`, by name and labels: `{limit="vendor"}` for example.
 fn shown(of: &str) -> BTreeMap<String, f64> {
     let text = EXPORTER.render();
     let lines = text.lines().filter(|line| !line.starts_with('#') && line.contains(of));
@@ -88,12 +88,12 @@ fn value(name: &str, labels: &str) -> f64 {
     *shown(name).get(&format!("{name}{labels}")).unwrap_or_else(|| panic!("{name}{labels} is not shown"))
 }
 
-/// The same of something that is counted.
+/// Returns the value of a counter.
 fn count(name: &str, labels: &str) -> u64 {
     value(name, labels) as u64
 }
 
-/// Until the background task has told it.
+/// Waits until the metric is `expected`, since the background task publishes it.
 async fn becomes(name: &str, labels: &str, expected: u64) {
     eventually(name, async || (count(name, labels) == expected).then_some(())).await;
 }
@@ -106,14 +106,14 @@ fn labels(limit: &Limit) -> String {
     format!("{{limit=\"{}\"}}", limit.name())
 }
 
-/// Spends `permits`, one after the other, as they come.
+/// Spends `permits`, one after another, as they come.
 async fn spend(limit: &Limit, permits: u64) {
     for _ in 0..permits {
         limit.acquire_within(1, LONG).await.expect("there are as many");
     }
 }
 
-/// The rows about clients: name and labels, without what a histogram adds.
+/// Returns the rows about clients in the documentation: name and labels, without what a histogram adds.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
     let docs = std::fs::read_to_string(docs).expect("it can be read");
@@ -153,7 +153,7 @@ async fn the_table_of_client_metrics_is_what_a_client_shows_from_the_start() {
         assert!(!series.is_empty(), "{name}");
         series.keys().for_each(|shown| assert_eq!(of(shown), *labels, "{shown}"));
     }
-    // A limit that no caller has called yet: all that there can be, at zero.
+    // A limit that no caller has called yet shows all its series at zero.
     let at_zero = shown(&format!("limit=\"{}\"", fresh.name()));
     assert!(at_zero.values().all(|value| *value <= 0.0), "{at_zero:?}");
     let series = |name: &str| at_zero.keys().filter(|series| series.starts_with(name)).count();
@@ -179,7 +179,7 @@ async fn calls_are_counted_by_what_came_of_them() {
     let reservation = vendor.reserve_within(30, LONG).await.expect("forty are left");
     reservation.settle(20);
     spend(&vendor, 20).await;
-    // One an hour comes back: more than a test lasts.
+    // One permit comes back in an hour, so none during the test.
     for _ in 0..1_000 {
         assert!(matches!(vendor.try_acquire(1), Err(Refusal::Empty { .. })));
     }
@@ -189,13 +189,13 @@ async fn calls_are_counted_by_what_came_of_them() {
     eventually("refusals", async || (refused("vendor", "empty") == 1_000).then_some(())).await;
     assert_eq!(refused("vendor", "too_large"), 101);
     assert_eq!(count("lessor_client_available_permits", &labels(&vendor)), 0);
-    // A call that ends gives its permit to the next one, and each of them is a call.
+    // A call that ends passes its permit on to the next. Each of them counts as a call.
     let calls = client.limit("calls");
     for _ in 0..20 {
         drop(calls.enter_within(1, LONG).await.expect("five at once"));
     }
     becomes(name, &labels(&calls), 20).await;
-    // What would have been refused is told apart, as soon as it is known that nothing is.
+    // Calls that would have been refused are counted apart, as soon as the client knows that the limit refuses nothing.
     let tried = client.limit("tried");
     tried.acquire_within(1, LONG).await.expect("ten are there");
     (0..99).for_each(|_| tried.try_acquire(1).expect("shadow mode"));
@@ -220,7 +220,7 @@ async fn keys_are_added_up_and_never_said() {
     }
     let name = "lessor_client_admitted_permits_total";
     becomes(name, &labels(&user), 150).await;
-    // Forgotten keys stay counted, also once another key has their place.
+    // Permits of forgotten keys stay counted, also once another key has their place.
     client.shutdown().await;
     assert_eq!(count(name, &labels(&user)), 150);
     assert!(!EXPORTER.render().contains("secret"), "no key is a label");
@@ -269,8 +269,8 @@ async fn some_calls_are_timed_whether_admitted_or_refused() {
     let timed = |limit: &str, outcome: &str| {
         count("lessor_client_check_seconds_count", &format!("{{limit=\"{limit}\",outcome=\"{outcome}\"}}"))
     };
-    // Which call is timed the background task says, and it is awake most when a lease has just come. So no
-    // outcome is left to chance: of 1,000 a second one is there at each call, and 1,001 never are.
+    // The background task chooses which call is timed, and it is awake mostly when a lease has just come. So no outcome
+    // is left to chance: 1,000 permits a second always have one for each call, and never 1,001.
     let calls = [
         ("timed", "admitted", &plain, 1),
         ("timed", "refused", &plain, MORE_THAN_TIMED),

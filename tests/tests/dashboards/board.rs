@@ -1,4 +1,4 @@
-//! A Grafana dashboard as its file says it, as far as tests look at it.
+//! A Grafana dashboard, read from its file as far as tests look at it.
 
 use super::project;
 use serde_json::Value;
@@ -8,13 +8,13 @@ pub(super) struct Board {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) links: Vec<String>,
-    /// Those that show something.
+    /// The panels that show something, without the rows.
     pub(super) panels: Vec<Panel>,
-    /// Of rows too.
+    /// The places of panels and rows.
     pub(super) places: Vec<Place>,
-    /// What is over them, and where.
+    /// Titles of the rows, and their places.
     pub(super) rows: Vec<(String, Place)>,
-    /// What fills its variables.
+    /// The queries that fill its variables.
     pub(super) variables: Vec<String>,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Panel {
     pub(super) title: String,
     pub(super) question: String,
     pub(super) unit: String,
-    /// What Grafana makes of it.
+    /// The kind of panel, such as `timeseries`.
     pub(super) kind: String,
     pub(super) place: Place,
     pub(super) targets: Vec<Target>,
@@ -33,7 +33,7 @@ pub(super) struct Panel {
 pub(super) struct Target {
     pub(super) datasource: String,
     pub(super) expr: String,
-    /// What a line of it is called, with labels in braces.
+    /// The name of a line, with labels in braces.
     pub(super) legend: String,
 }
 
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// All that are there.
+/// Reads all dashboards.
 pub(super) fn boards() -> Vec<Board> {
     let folder = project().join("dashboards/grafana");
     let files = std::fs::read_dir(&folder).expect("the folder is there");

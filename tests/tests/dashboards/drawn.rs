@@ -1,5 +1,5 @@
-//! A board as a picture of what a real Prometheus said to each of its panels, for people without a Grafana at hand: the same panels in
-//! the same places. It computes nothing.
+//! Draws a dashboard from the answers of a real Prometheus, for readers without a Grafana: the same panels in the same
+//! places. It computes nothing.
 
 use super::board::{Board, Panel, Place};
 use super::prometheus::Prometheus;
@@ -11,12 +11,12 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// In pixels: a board, and a unit of its grid.
+/// In pixels: the width of a board, the height of a unit of its grid, and the height of its head.
 const WIDTH: u32 = 1280;
 const ROW: u32 = 26;
 const HEAD: u32 = 40;
 
-/// Lines that are named below a panel.
+/// Lines that a panel names below its curves.
 const NAMED: usize = 8;
 
 const INK: RGBColor = RGBColor(40, 40, 40);
@@ -36,13 +36,14 @@ const COLORS: [RGBColor; 8] = [
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// What one line of a panel shows: its name, and its values at seconds.
+/// One line of a panel: its name, and its values by second.
 struct Line {
     name: String,
     points: Vec<(f64, f64)>,
 }
 
-/// Draws `board` as it was in the last `seconds`, where `filled` fills in its variables: the file is among what tests leave behind.
+/// Draws the last `seconds` of `board`, where `filled` fills in its variables. The file is left in the temporary folder
+/// of the build.
 pub(super) async fn draw(
     prometheus: &Prometheus,
     board: &Board,
@@ -71,7 +72,7 @@ pub(super) async fn draw(
     path
 }
 
-/// What `expr` was in the last `seconds`.
+/// Returns the values of `expr` in the last `seconds`.
 async fn ask(prometheus: &Prometheus, expr: &str, legend: &str, seconds: u64) -> Vec<Line> {
     let end = wall();
     let start = end.before(Duration::from_secs(seconds));
@@ -89,7 +90,7 @@ async fn ask(prometheus: &Prometheus, expr: &str, legend: &str, seconds: u64) ->
     lines.collect()
 }
 
-/// `legend` with the labels of a series in it.
+/// Fills the labels of a series into `legend`.
 fn named(legend: &str, labels: &Value) -> String {
     let labels = labels.as_object().into_iter().flatten();
     labels.fold(legend.to_owned(), |name, (label, value)| {
@@ -141,7 +142,7 @@ fn frame(area: &Area<'_>, panel: &Panel) -> Drawn {
     Ok(())
 }
 
-/// The last of each, in large letters.
+/// Draws the last value of each line, in large letters.
 fn values(area: &Area<'_>, panel: &Panel, lines: &[Line]) -> Drawn {
     let (width, height) = area.dim_in_pixel();
     let count = i32::try_from(lines.len().clamp(1, NAMED))?;
@@ -153,7 +154,7 @@ fn values(area: &Area<'_>, panel: &Panel, lines: &[Line]) -> Drawn {
             ("sans-serif", size).into_font().color(color).pos(Pos::new(place, VPos::Center))
         };
         let color = &COLORS[index % COLORS.len()];
-        // A string that stands for a version is a name, and its value says nothing.
+        // For a version, the name of the series is what matters, and its value says nothing.
         let shown = if panel.title == "Version" { line.name.clone() } else { shown(&panel.unit, *value) };
         let size = u32::try_from(step.clamp(12, 30))?;
         area.draw(&Text::new(shown, (left, y), at(HPos::Left, size, color)))?;
@@ -207,7 +208,7 @@ fn curves(area: &Area<'_>, panel: &Panel, lines: &[Line], seconds: u64) -> Drawn
     Ok(())
 }
 
-/// A value as Grafana shows it in this unit.
+/// Formats a value as Grafana does in this unit.
 fn shown(unit: &str, value: f64) -> String {
     let short = |value: f64| match value {
         value if value >= 1e6 => format!("{:.1} M", value / 1e6),

@@ -1,5 +1,6 @@
-//! A fleet at work beside a real Prometheus: an allocator with a file of its own, one that leases from it, two that share a
-//! store, and callers that want more than there is of each. Every expression has an answer, and every rule is in order.
+//! A fleet at work beside a real Prometheus: an allocator with a store of its own, one that leases from it, two that
+//! share a store, and callers that want more of each than there is. Every expression must have an answer, and every
+//! rule must be healthy.
 
 use super::board::boards;
 use super::drawn::draw;
@@ -18,7 +19,7 @@ use tokio::time::{interval, sleep};
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// How long a Prometheus may take to start and to look a few times, on a machine that is busy with something else.
+/// How long a Prometheus may take to start and to scrape a few times, on a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Seconds that pictures of boards show, unless `BOARD_SECONDS` says otherwise.
@@ -40,7 +41,7 @@ shadow = true
 rules = [{ kind = "token_bucket", capacity = 5, refill = 5, per = "1s" }]
 "#;
 
-/// The configuration of an allocator that shares a store with others.
+/// Returns the configuration of an allocator that shares a store with others.
 pub(super) fn in_store(store: &Server) -> String {
     format!(
         "[store]\nkind = \"redis\"\nurl = {:?}\ntimeout = \"2s\"\n\
@@ -49,12 +50,12 @@ pub(super) fn in_store(store: &Server) -> String {
     )
 }
 
-/// The configuration of an allocator that leases from the one at `url`.
+/// Returns the configuration of an allocator that leases from the one at `url`.
 pub(super) fn leased(limit: &str, url: &str) -> String {
     format!("[[limit]]\nname = {limit:?}\nupstream = {url:?}\n")
 }
 
-/// A call every two milliseconds.
+/// Calls `each` every two milliseconds.
 async fn call(mut each: impl FnMut()) {
     let mut tick = interval(Duration::from_millis(2));
     loop {
@@ -63,7 +64,7 @@ async fn call(mut each: impl FnMut()) {
     }
 }
 
-/// Callers of each limit that an allocator lends from, for as long as they are kept.
+/// Starts callers of each limit of these allocators. They go on until the returned values are dropped.
 async fn work(allocators: &[&Allocator]) -> (Vec<Client>, JoinSet<()>) {
     let (mut clients, mut callers) = (vec![], JoinSet::new());
     for (index, allocator) in allocators.iter().enumerate() {
@@ -77,7 +78,7 @@ async fn work(allocators: &[&Allocator]) -> (Vec<Client>, JoinSet<()>) {
         }));
         callers.spawn(async move {
             loop {
-                // A caller that finds that it is in vain comes back a little later.
+                // A caller that was refused comes back a little later.
                 if waits.acquire_within(1, Duration::from_millis(500)).await.is_err() {
                     sleep(Duration::from_millis(20)).await;
                 }
@@ -88,7 +89,7 @@ async fn work(allocators: &[&Allocator]) -> (Vec<Client>, JoinSet<()>) {
     (clients, callers)
 }
 
-/// As Grafana fills them in.
+/// Fills in the variables of an expression as Grafana does.
 fn filled(expr: &str) -> String {
     let filled =
         expr.replace("$__rate_interval", "5s").replace("$__range", "10s").replace("$__interval", "5s");
@@ -113,7 +114,7 @@ async fn every_expression_has_an_answer() {
             panel.targets.iter().map(|target| (panel.title.as_str(), filled(&target.expr)))
         });
         for (panel, expr) in exprs {
-            // It has to have looked a few times before anything can be said of rates.
+            // Prometheus must have scraped a few times before rates have values.
             let samples = loop {
                 match prometheus.samples(&expr).await {
                     Ok(samples) if !samples.is_empty() => break samples,
@@ -152,7 +153,8 @@ async fn every_expression_has_an_answer() {
     }
 }
 
-/// A demo writes down where its allocator and its nodes can be looked at, in the form that Prometheus reads, and they can.
+/// A demo writes the addresses of its allocator and its nodes to a file in the form that Prometheus reads, and
+/// Prometheus can scrape them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prometheus_finds_the_allocator_and_the_nodes_of_a_demo() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,4 +1,4 @@
-//! Every alert in a run that causes it: real processes, clients, stores and a real Prometheus. What is wrong is made so and
+//! Every alert in a run that causes it: real processes, clients, stores and a real Prometheus. Each trouble is made and
 //! then mended, and each alert fires and clears. Minutes are seconds here; the thresholds are those that ship.
 
 use super::expressions::{in_store, leased};
@@ -20,16 +20,16 @@ use tokio::time::sleep;
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// How long it may take until all fire, or none does any more, on a machine that is busy with something else.
+/// How long it may take until all alerts fire, or until none fires any more, on a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A minute of the rules, in milliseconds.
+/// One minute of the rules, in milliseconds.
 const MINUTE: u64 = 1_000;
 
-/// The shortest time that a rate can be taken over: Prometheus looks four times a second.
+/// The shortest window for a rate, in milliseconds: Prometheus scrapes four times a second.
 const WINDOW_MIN: u64 = 3_000;
 
-/// Between two calls of a caller that wants a quarter of a limit: there are two on one of them.
+/// Pause between two calls of a caller that wants a quarter of a limit. One of the limits has two such callers.
 const MODEST: Duration = Duration::from_millis(40);
 
 const CONFIG: &str = r#"
@@ -54,7 +54,7 @@ name = "paused"
 rules = [{ kind = "sliding_window", limit = 100, per = "1s" }]
 "#;
 
-/// Of a limit whose keys are remembered for a month, in as little memory as an allocator may be given.
+/// A limit whose keys are remembered for a month, in the least memory that an allocator may be given.
 const CROWDED: &str = r#"
 [server]
 memory_max = 67_108_864
@@ -71,7 +71,7 @@ fn one(limit: &str, per: &str) -> String {
     )
 }
 
-/// `alerts` with all times a sixtieth, but for windows that nothing could be seen in.
+/// Returns `alerts` with all times divided by sixty, but no window shorter than [`WINDOW_MIN`].
 fn hastened(alerts: &str) -> String {
     let mut hastened = String::new();
     for line in alerts.lines() {
@@ -92,11 +92,11 @@ fn hastened(alerts: &str) -> String {
     hastened
 }
 
-/// Something that goes on in the background, for as long as it is kept.
+/// Trouble that goes on in the background until this value is dropped.
 struct Trouble(JoinSet<()>);
 
 impl Trouble {
-    /// Callers of `limit`, each by a client of its own, that wait so long between two calls.
+    /// Starts callers of `limit`, each with a client of its own and a pause of `pause` between two calls.
     async fn of_callers(url: &str, limit: &str, callers: usize, pause: Duration) -> Trouble {
         let mut tasks = JoinSet::new();
         for caller in 0..callers {
@@ -113,7 +113,7 @@ impl Trouble {
         Trouble(tasks)
     }
 
-    /// Processes that die with what they hold, one after the other.
+    /// Starts clients that are dropped with the permits that they hold, one after another.
     fn of_deaths(url: &str) -> Trouble {
         let (mut tasks, url) = (JoinSet::new(), url.to_owned());
         tasks.spawn(async move {
@@ -130,7 +130,8 @@ impl Trouble {
         Trouble(tasks)
     }
 
-    /// A client that writes the root that allocators write, and is faster. What is in the root stays as it is.
+    /// Starts a client that rewrites the root of the allocators faster than they do. The content of the root stays as
+    /// it is.
     async fn of_a_rival(store: &Server) -> Trouble {
         let mut cells = Cells::new(&store.config("lessor")).expect("a good configuration");
         let name = "root root".to_owned();
@@ -147,7 +148,7 @@ impl Trouble {
         Trouble(tasks)
     }
 
-    /// A store that stands still most of the time.
+    /// Stops a store most of the time.
     fn of_pauses(store: Arc<Server>) -> Trouble {
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
@@ -170,7 +171,7 @@ async fn client(url: &str, node: &str) -> Client {
     Client::builder(url).node(node).connect().await.expect("it answers")
 }
 
-/// A process that cannot write files longer than this any more.
+/// Keeps the process from writing files longer than `most` bytes.
 fn limit_files(allocator: &Allocator, most: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(allocator.running.id()).expect("a process id"));
     prlimit(pid, Resource::Fsize, Rlimit { current: most, maximum: None }).expect("it is ours");
@@ -182,7 +183,7 @@ async fn post(url: &str, body: &'static str) {
     assert!(answer.status().is_success(), "{url}: {}", answer.status());
 }
 
-/// Asks for a permit of each of so many new keys that no more are let in.
+/// Asks for permits of new keys until memory is too short for more of them.
 async fn crowd(url: &str) {
     for batch in 1..500 {
         let ask = |key| json!({ "limit": "crowded", "key": format!("{batch}-{key}"), "spent_total": 0, "held": 0, "want": 1, "waiting": 1 });
@@ -197,7 +198,7 @@ async fn crowd(url: &str) {
     panic!("half a million keys fit into 64 MiB");
 }
 
-/// Looks until `is_it` says so of all alerts that have fired since, and those that fire now.
+/// Polls until `is_it` holds of all alerts that have fired since the call, and of those that fire now.
 async fn watch(
     prometheus: &Prometheus,
     what: &str,
@@ -224,7 +225,7 @@ async fn watch(
 async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     let start = |config: &str| Allocator::start(config, "127.0.0.1:0", true);
     let process = export().await;
-    // Two stores: one that stands still, and one that another client writes to.
+    // One store is stopped again and again, and another client writes to the other one.
     let [slow, rival] = [(); 2].map(|()| Arc::new(Server::start(StoreKind::Redis, &[])));
     let main = start(CONFIG);
     let [full, forgetful, away] = [("full", "1s"), ("forgetful", "10s"), ("away", "1s")]
@@ -239,7 +240,7 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     let names: BTreeSet<String> = names.map(str::to_owned).collect();
     let prometheus = Prometheus::start(&hastened(&rules), &all, &process);
 
-    // All is well, and it has been looked at for a while.
+    // At first all is well, and Prometheus scrapes for a while.
     let calls = [
         Trouble::of_callers(&full.url, "full", 1, MODEST).await,
         Trouble::of_callers(&away.url, "away", 1, MODEST).await,
@@ -259,11 +260,11 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
         sleep(Duration::from_millis(100)).await;
     }
     let mut quiet = prometheus.firing().await.expect("it answers");
-    // The disk of a machine that does something else meanwhile may be just that.
+    // The disk of a busy machine may really be slow.
     quiet.remove("LessorStoreSlow");
     assert_eq!(quiet, BTreeSet::new(), "nothing is wrong yet");
 
-    // All that can be wrong.
+    // Now everything goes wrong at once.
     refused.report(&RateLimitHeaders::refused(Some(Duration::from_millis(100))));
     let said = [("ratelimit-policy", "\"rest\";q=50;w=1"), ("ratelimit", "\"rest\";r=40;t=1")];
     let said = said.map(|(name, value)| (name.parse().expect("a name"), HeaderValue::from_static(value)));
@@ -283,7 +284,7 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     let rival = Trouble::of_a_rival(&rival).await;
     watch(&prometheus, "not all fire", |fired, _| *fired == names).await;
 
-    // And is mended.
+    // Then everything is mended.
     for trouble in [wanted, deaths, pauses, rival] {
         trouble.end().await;
     }

@@ -1,5 +1,5 @@
-//! What people on call look at: that every panel answers one question, every alert has its page in the runbook and fires
-//! when it should, and that a real Prometheus has an answer to every expression of any of them.
+//! Dashboards and alerts for people on call: every panel answers one question, every alert fires when it should and has
+//! its page in the runbook, and a real Prometheus has an answer to every expression.
 
 mod board;
 mod drawn;
@@ -101,13 +101,13 @@ fn every_alert_is_tried_and_has_its_page_in_the_runbook() {
     }
 }
 
-/// The metrics that the rows of a table are about.
+/// Returns the metrics in the rows of a table.
 fn rows(table: &str) -> impl Iterator<Item = &str> {
     table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next())
 }
 
-/// The table in the docs names each metric that a server shows, with its labels, and no other; and whatever dashboards and
-/// alerts ask for is one of them.
+/// The table in the docs names each metric that a server shows, and no other. All metrics in dashboards and alerts are
+/// among those of servers and clients.
 #[tokio::test]
 async fn the_table_of_metrics_is_what_a_server_shows() {
     let leased = "[[limit]]\nname = \"leased\"\nupstream = \"http://127.0.0.1:9\"\n";

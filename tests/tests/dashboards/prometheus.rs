@@ -1,4 +1,5 @@
-//! A real Prometheus, which looks at what a test starts as `dashboards/prometheus` says but for how often.
+//! A real Prometheus with the configuration of `dashboards/prometheus`, which scrapes the processes of a test more
+//! often.
 
 use super::{metrics, read};
 use lessor_allocator::cells::private::HeldPort;
@@ -11,10 +12,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-/// What this process counts: it is the one that calls.
+/// The metrics of this process, which is the one that calls.
 static EXPORTER: LazyLock<PrometheusHandle> = LazyLock::new(|| metrics::exporter().expect("the first one"));
 
-/// A Prometheus that looks four times a second.
+/// A Prometheus that scrapes four times a second.
 pub(super) struct Prometheus {
     url: String,
     _running: Running,
@@ -22,7 +23,7 @@ pub(super) struct Prometheus {
     _folder: tempfile::TempDir,
 }
 
-/// Serves what this process counts. To be called before there is any client.
+/// Serves the metrics of this process. To be called before there is any client.
 pub(super) async fn export() -> String {
     LazyLock::force(&EXPORTER);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -32,7 +33,7 @@ pub(super) async fn export() -> String {
 }
 
 impl Prometheus {
-    /// One that goes by these `alerts`, and looks at these `allocators` and at the `process`.
+    /// Starts a Prometheus with these `alerts`, which scrapes these `allocators` and `process`.
     pub(super) fn start(alerts: &str, allocators: &[&str], process: &str) -> Self {
         let config = read("dashboards/prometheus/prometheus.yml").replace("5s", "250ms");
         let (list, one) = (format!("{allocators:?}"), format!("{:?}", [process]));
@@ -41,7 +42,7 @@ impl Prometheus {
         Self::run(&filled, alerts)
     }
 
-    /// One that finds whom to look at in a file.
+    /// Starts a Prometheus that reads its targets from a file.
     pub(super) fn finding(targets: &Path) -> Self {
         let found = format!("{{ files: [{targets:?}], refresh_interval: 1s }}");
         let config = format!(
@@ -55,7 +56,7 @@ impl Prometheus {
         let file = folder.path().join("prometheus.yml");
         std::fs::write(&file, config).expect("a file in it");
         std::fs::write(folder.path().join("alerts.yml"), alerts).expect("a file in it");
-        // It takes no port of the system's choice.
+        // Prometheus cannot let the system choose its port.
         let port = HeldPort::any().expect("a free port");
         let address = port.address();
         let mut command = Command::new("prometheus");
@@ -68,7 +69,7 @@ impl Prometheus {
         Prometheus { url: format!("http://{address}"), _running: running, _port: port, _folder: folder }
     }
 
-    /// What it says at `path`, or why it says nothing yet.
+    /// Returns the answer at `path`, or why there is none yet.
     pub(super) async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, String> {
         let url = Url::parse_with_params(&format!("{}{path}", self.url), query).expect("a URL");
         let answer = reqwest::get(url).await.map_err(|error| error.to_string())?;
@@ -81,7 +82,7 @@ impl Prometheus {
         }
     }
 
-    /// The samples that `expr` has now, but for those that are no numbers.
+    /// Returns the present samples of `expr` that are finite numbers.
     pub(super) async fn samples(&self, expr: &str) -> Result<Vec<f64>, String> {
         let data = self.get("/api/v1/query", &[("query", expr)]).await?;
         let values = data["result"].as_array().into_iter().flatten().map(|sample| &sample["value"][1]);
@@ -89,7 +90,7 @@ impl Prometheus {
         Ok(values.filter(|value| value.is_finite()).collect())
     }
 
-    /// The names of the alerts that fire now.
+    /// Returns the names of the alerts that fire now.
     pub(super) async fn firing(&self) -> Result<BTreeSet<String>, String> {
         let data = self.get("/api/v1/alerts", &[]).await?;
         let alerts = data["alerts"].as_array().into_iter().flatten();

@@ -1,12 +1,12 @@
-//! Every order in which two nodes, an allocator and a network can act, up to a depth: the shipping holder against the shipping
-//! lender, explored by a model checker.
+//! Every order in which two nodes, an allocator and a network can act, up to a depth: the shipping holder against the
+//! shipping lender, explored by a model checker.
 //!
-//! The allocator may crash, with what it wrote down or without. The network loses, repeats and reorders. Clocks drift as far as
-//! they may. In every state that is reached no window holds too much, and what nodes can spend is known to be out; from every state
-//! all permits can be lent again once the trouble is over.
+//! The allocator may crash, and restart with its checkpoint or without. The network loses, repeats and reorders. Clocks
+//! drift as far as they may. In every state that is reached no window holds too much, and permits that nodes can spend
+//! count as outstanding. From every state all permits can be lent again once the trouble is over.
 //!
-//! `EXHAUSTIVE_DEPTH=5 cargo test -p scenarios --test exhaustive -- --nocapture --test-threads 1` explores further than the default,
-//! and prints how many states there were. `docs/design/simulator.md` says how much memory it takes.
+//! `EXHAUSTIVE_DEPTH=5 cargo test -p scenarios --test exhaustive -- --nocapture --test-threads 1` explores further than
+//! the default and prints the number of states. `docs/design/simulator.md` says how much memory it takes.
 
 mod world;
 
@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use world::{LIMIT, Step, WAITS, WINDOW, World, digest};
 
-/// A state of the checker. The world is behind a lock for the checker's threads alone: the cells of a [`Hand`] are for one thread.
+/// A state of the checker. The lock is only for the checker's threads: the cells of a [`Hand`] are for one thread.
 #[derive(Debug)]
 struct State {
     world: Mutex<World>,
@@ -31,7 +31,7 @@ struct State {
 
 impl State {
     fn new(mut world: World) -> State {
-        // What is older than a window is of no use to the judge.
+        // Spends older than two windows do not matter to the judge.
         let old = world.real - u64::try_from(2 * WINDOW.as_nanos()).expect("a moment");
         world.spends.retain(|spend| spend.real >= old);
         let (wrong, is_stuck) = (world.wrong(), !world.clone().drains());
@@ -67,12 +67,12 @@ impl Hash for State {
     }
 }
 
-/// The model: one rule, and the openings from which everything is tried.
+/// The model: one rule, explored from each of [`OPENINGS`].
 struct Fleet {
     rule: Rule,
 }
 
-/// What has happened before: nothing; one node holds all; each holds a part; one has spent all, and asks again.
+/// The steps before the exploration: none; one node holds all; each holds a part; one has spent all and asks again.
 const OPENINGS: [&[Step]; 4] = [
     &[],
     &[Step::Exchange(0), Step::Exchange(0)],
@@ -125,7 +125,7 @@ impl Model for Fleet {
     }
 }
 
-/// How deep to look.
+/// The depth of the exploration, in steps.
 fn depth() -> usize {
     std::env::var("EXHAUSTIVE_DEPTH").map_or(4, |depth| depth.parse().expect("EXHAUSTIVE_DEPTH is a number"))
 }

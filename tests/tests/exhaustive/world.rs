@@ -1,4 +1,5 @@
-//! The world that is explored: two nodes, an allocator, a network, and clocks. It does what it is told, one step at a time.
+//! The world that is explored: two nodes, an allocator, a network, and clocks. It takes the steps that the checker
+//! chooses, one at a time.
 
 use lessor_holder::answer::{AnswerTiming, Outcome};
 use lessor_holder::connection::{Connection, Exchange};
@@ -19,45 +20,46 @@ use std::time::Duration;
 
 const MILLI: u64 = 1_000_000;
 
-/// The contract: so many permits in a window of this length.
+/// The contract: permits in a window of this length.
 pub(super) const LIMIT: u64 = 2;
 pub(super) const WINDOW: Duration = Duration::from_millis(300);
 
-/// When it begins.
+/// When the world begins, in nanoseconds.
 const START: u64 = 1_000_000 * MILLI;
 
-/// How far the clocks are off, in a million: one node is as slow as it may be, and holds its lease for longest. All others are as
-/// fast as they may be.
+/// How far the clocks are off, in millionths: one node is as slow as allowed and holds its lease for longest. All
+/// others are as fast as allowed.
 const NODES_PPM: [i64; 2] = [-1_000, 1_000];
 const ALLOCATOR_PPM: i64 = 1_000;
 
-/// Steps of time: within a lease, beyond a lease, beyond a window, and beyond what an allocator waits for that lost its books.
+/// Steps of time, in nanoseconds: within a lease, beyond a lease, beyond a window, and beyond the quarantine of an
+/// allocator that lost its books.
 pub(super) const WAITS: [u64; 4] = [7 * MILLI, 25 * MILLI, 310 * MILLI, 2_400 * MILLI];
 
-/// How often a message arrives at most.
+/// How often a message may arrive.
 const COPIES: u8 = 2;
 
-/// Round trip that nodes reckon with.
+/// Round trip that nodes assume.
 const RTT: Duration = Duration::from_millis(1);
 
-/// One step.
+/// One step of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Time passes, in nanoseconds.
     Wait(u64),
-    /// A node asks, for it is time to.
+    /// A node asks, if it is due.
     Ask(usize),
-    /// A node gives up the exchange that is open.
+    /// A node gives up its open exchange.
     GiveUp(usize),
-    /// Callers of a node spend so many permits.
+    /// Callers of a node spend permits: the node, and how many.
     Spend(usize, u64),
-    /// A node asks, and has its answer at once.
+    /// A node asks, and receives its answer at once.
     Exchange(usize),
     /// The message at this place of the network arrives.
     Arrive(usize),
-    /// A node dies, and begins again with nothing.
+    /// A node dies and begins again with nothing.
     RestartNode(usize),
-    /// The allocator dies, and goes on with what it wrote down, or without it.
+    /// The allocator dies and goes on, with its last checkpoint or without.
     Restart { has_books: bool },
 }
 
@@ -67,14 +69,14 @@ enum Word {
     Answer(Result<Answer, AskError>),
 }
 
-/// A message of, or to, a node.
+/// A message from a node or to one.
 #[derive(Clone, Debug)]
 struct Message {
     node: usize,
     session: u64,
     seq: u64,
     word: Word,
-    /// How often it may still arrive.
+    /// How often the message may still arrive.
     copies: u8,
 }
 
@@ -85,22 +87,22 @@ pub(super) struct Node {
     refill: Refill<Bucket>,
 }
 
-/// All of it.
+/// The state of the world.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     plan: Arc<Plan>,
     pub(super) real: u64,
     pool: Pool,
-    /// What the allocator wrote down last.
+    /// The allocator's last checkpoint.
     checkpoint: Option<Checkpoint>,
-    /// Whether the allocator ever began again, and whether it ever did so without its books.
+    /// Whether the allocator ever restarted, and whether it ever did so without its checkpoint.
     has_restarted: bool,
     has_lost: bool,
     pub(super) nodes: [Node; 2],
     network: Vec<Message>,
     sessions: u64,
     pub(super) spends: Vec<Spend>,
-    /// What cannot be, and was.
+    /// An impossible answer or an unjust dispute that was seen.
     fault: Option<String>,
 }
 
@@ -145,7 +147,7 @@ impl World {
         shown(self.real, ALLOCATOR_PPM)
     }
 
-    /// Callers of each node wait for all that the contract gives.
+    /// What callers of each node do: they wait for all that the contract gives.
     fn seen() -> Seen {
         Seen { refused: 0, waiting: LIMIT, largest: 1, shadow_refused: 0 }
     }
@@ -193,7 +195,7 @@ impl World {
             }
             Step::Exchange(node) => {
                 self.ask(node, World::seen());
-                // The ask, and then its answer; both may come again.
+                // First the ask arrives, then its answer. Both may arrive once more.
                 self.go(Step::Arrive(self.network.len() - 1));
                 self.go(Step::Arrive(self.network.len() - 1));
             }
@@ -220,7 +222,7 @@ impl World {
         let (plan, now) = (self.plan.clone(), self.allocator_now());
         self.has_restarted = true;
         self.pool = match &self.checkpoint {
-            // What was never written down was never lent from.
+            // Without a checkpoint nothing was ever lent.
             None if has_books => Pool::new(plan, now),
             Some(checkpoint) if has_books => {
                 Pool::from_checkpoint(plan, checkpoint, Gap::Counted, now).expect("it was written down")
@@ -233,7 +235,7 @@ impl World {
         self.write_down();
     }
 
-    /// The newest checkpoint becomes durable, and what it allows may be lent.
+    /// Makes the newest checkpoint durable, after which the pool may lend what it allows.
     fn write_down(&mut self) {
         let now = self.allocator_now();
         if let Some((checkpoint, block)) = self.pool.checkpoint(now, CHECKPOINT_LASTS) {
@@ -271,7 +273,7 @@ impl World {
                 connection.begin_session(self.sessions);
                 refill.begin_session(hand, now, 0);
                 self.sessions += 1;
-                // After a restart a copy of an old ask may have come before the newest one.
+                // After a restart, a copy of an old ask may have arrived before the newest one.
                 if !self.has_restarted {
                     self.fault = Some(format!("an honest node was not believed: {answer:?}"));
                 }
@@ -281,7 +283,7 @@ impl World {
         }
     }
 
-    /// What is wrong with it, if anything is.
+    /// Returns what is wrong with this state, if anything is.
     pub(super) fn wrong(&mut self) -> Option<String> {
         if let Some(fault) = self.fault.clone().or_else(|| breach(&self.plan.rules[0], &self.spends)) {
             return Some(fault);
@@ -293,7 +295,7 @@ impl World {
         is_unknown.then(|| format!("nodes can spend {in_hand}, the allocator knows of {out}"))
     }
 
-    /// Whether all permits can be lent again when nothing goes wrong any more and no caller wants any.
+    /// Whether all permits can be lent again once nothing goes wrong any more and callers want none.
     pub(super) fn drains(mut self) -> bool {
         self.network.clear();
         for node in 0..2 {
@@ -329,7 +331,7 @@ impl Node {
     }
 }
 
-/// Tells states apart, by all that they are made of but the number of the pool, which is drawn for each new one.
+/// Digests all that makes up a state, except the number of the pool, which is drawn for each new pool.
 pub(super) fn digest(world: &World) -> [u64; 2] {
     let World {
         plan: _,

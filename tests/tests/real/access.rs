@@ -1,4 +1,4 @@
-//! An allocator that asks for identities: what each may do, whose sessions are whose, and tokens that come and go.
+//! An allocator that requires identities: what each may do, which sessions belong to it, and tokens that come and go.
 
 mod attacks;
 mod audit;

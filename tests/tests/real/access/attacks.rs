@@ -1,5 +1,5 @@
-//! Attacks on a server that asks for identities: what is no token, what is no route, and what could be read in two ways. The list of
-//! docs/attacks.md names a test for each of its rows.
+//! Attacks on a server that requires identities: tokens where none belong, routes that must not exist, and bytes that
+//! could be read in two ways. The list in docs/attacks.md names a test for each of its rows.
 
 use super::desk::{Allocator, Desk, Way, ask};
 use std::io::{Read as _, Write as _};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const LIST: &str = include_str!("../../../../docs/attacks.md");
 
-/// Rows of the list.
+/// Attacks in the list, which are numbered from 1.
 const ATTACKS: u32 = 92;
 
 #[tokio::test]
@@ -42,21 +42,23 @@ async fn no_route_is_for_debugging() {
     }
 }
 
-/// What is answered to these bytes, up to the end of the connection.
+/// Sends these bytes and returns the answer, up to the end of the connection.
 fn answered(allocator: &Allocator, bytes: &str) -> String {
     let address = allocator.url.trim_start_matches("http://");
     let mut peer = TcpStream::connect(address).expect("it listens");
     peer.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
     peer.write_all(bytes.as_bytes()).expect("it reads");
     let mut answer = vec![];
-    // An error is a connection that was reset. One that stays open ends the test: nothing of what is sent may do that.
+    // An error means that the connection was reset. A connection that stays open fails the test: none of these bytes
+    // may cause that.
     if let Err(error) = peer.read_to_end(&mut answer) {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{bytes}");
     }
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// A second request is hidden in what a proxy takes for the body of the first one.
+/// A second request is hidden in what a proxy takes for the body of the first one. The server must answer no such
+/// request with success.
 #[test]
 fn what_could_be_read_as_two_requests_is_read_as_none() {
     let desk = Desk::new(Way::Plain);
@@ -86,8 +88,8 @@ fn what_could_be_read_as_two_requests_is_read_as_none() {
         let answers = answer.matches("HTTP/1.1 ").count();
         assert!(answers <= 1 && !answer.contains("HTTP/1.1 2"), "{name}: {answer}");
     }
-    // A length beside chunks: the chunks count, and nothing comes after them on this connection, or it is the second request to
-    // both readers.
+    // With a length beside chunks, the chunks count. Either nothing follows on this connection, or both readers see the
+    // second request.
     let both = format!("{head}content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n{hidden}");
     let answer = answered(&allocator, &both);
     assert!(!answer.contains("HTTP/1.1 2"), "{answer}");
@@ -95,7 +97,7 @@ fn what_could_be_read_as_two_requests_is_read_as_none() {
     assert!(good.starts_with("HTTP/1.1 200"), "it goes on: {good}");
 }
 
-/// Sources of all crates, as one text.
+/// Appends the sources of all crates below `folder` to `all`.
 fn sources(folder: &Path, all: &mut String) {
     for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
         let (path, name) = (entry.path(), entry.file_name());

@@ -1,4 +1,4 @@
-//! Decisions are written down with who, from where, what and why; larger ones are confirmed first.
+//! Decisions are written to the audit log: who, from where, what and why. Larger ones must be confirmed first.
 
 use super::desk::{Desk, PATIENCE, Way, ask};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn rules(limit: u64) -> String {
         .to_string()
 }
 
-/// An allocator that writes an audit log, and what that says.
+/// Makes an allocator's folder with an audit log, and a function that reads the log.
 fn desk() -> (Desk, impl Fn() -> Vec<Value>) {
     let desk = Desk::new(Way::Plain);
     let file = desk.file("audit.jsonl");
@@ -56,7 +56,7 @@ async fn each_decision_is_written_down_with_who_what_and_why() {
         assert!(answer.status < 300, "{method} {url}: {}", answer.body);
         assert!(!answer.headers["x-request-id"].is_empty());
     }
-    // A refusal is answered before it is written down.
+    // A refusal is answered before it is written.
     let written_by = async |count: usize| {
         let is_written = async {
             while entries().len() < count {
@@ -88,7 +88,7 @@ async fn each_decision_is_written_down_with_who_what_and_why() {
     assert_eq!((&forbidden["who"], &forbidden["right"]), (&json!("token:reader"), &json!("operate")));
     assert_eq!(forbidden["limit"], json!("vendor"), "or one who asks for the limit does not see it");
     assert_eq!((&unknown["who"], &unknown["from"]), (&json!("none"), &json!("127.0.0.1")));
-    // Nothing secret is in it, nor in the log of the process, which has the same.
+    // No secret is in the audit log, nor in the log of the process, which has the same entries.
     let log = std::fs::read_to_string(desk.file("log")).expect("it logs");
     assert!(log.contains("\"action\":\"pause\""));
     for token in [&root, &reader] {
@@ -127,7 +127,7 @@ async fn a_request_keeps_its_name_if_that_is_one() {
     assert_eq!(ask(&http, "POST", &long, "").await.status, 422);
 }
 
-/// A zero too many, a removal, and more than the contract has at once.
+/// Confirmation is required for a zero too many, for a removal, and for a top-up of more than the contract has at once.
 #[tokio::test]
 async fn what_is_larger_than_most_is_done_once_it_is_confirmed() {
     let (desk, entries) = desk();
@@ -145,7 +145,7 @@ async fn what_is_larger_than_most_is_done_once_it_is_confirmed() {
         assert_eq!(done.status, 200, "{}", done.body);
     }
     assert_eq!(entries().len(), 2, "what was not done is not written");
-    // A look at it needs no confirmation, and says that the change will.
+    // A dry run needs no confirmation, and says that the change will.
     let tried = ask(&http, "PUT", &format!("{url}?dry_run=true"), &rules(1)).await;
     assert!(tried.status == 200 && tried.body.contains("by more than 10 times"), "{}", tried.body);
     let run = |args: &[&str]| {
@@ -158,12 +158,12 @@ async fn what_is_larger_than_most_is_done_once_it_is_confirmed() {
     assert_eq!(entries().last().expect("an entry")["reason"], json!("it is over"));
 }
 
-/// A peer that is gone before it is answered has decided all the same, and that is written down.
+/// A decision is made and written even if its peer has gone before the answer.
 #[tokio::test]
 async fn a_decision_is_written_down_whether_or_not_its_peer_waits_for_the_answer() {
     let (desk, entries) = desk();
     let root = desk.token("root");
-    // A disk has to be waited for in the middle of each decision.
+    // Each decision waits for a disk halfway.
     let config = std::fs::read_to_string(desk.file("lessor.toml")).expect("it is there");
     std::fs::write(desk.file("lessor.toml"), config.replace("kind = \"memory\"", "kind = \"embedded\""))
         .expect("it is ours");
@@ -180,7 +180,7 @@ async fn a_decision_is_written_down_whether_or_not_its_peer_waits_for_the_answer
         let mut peer = std::net::TcpStream::connect(address).expect("it listens");
         std::io::Write::write_all(&mut peer, format!("{head}content-length: 0\r\n\r\n").as_bytes())
             .expect("it reads");
-        // Some go before their request is read, some in the middle of the decision, and the last one stays.
+        // Some peers leave before their request is read, some in the middle of the decision, and the last one stays.
         let waits = if round + 1 == ROUNDS { 1_000_000 } else { 500 * round as u64 };
         tokio::time::sleep(std::time::Duration::from_micros(waits)).await;
     }
@@ -189,7 +189,7 @@ async fn a_decision_is_written_down_whether_or_not_its_peer_waits_for_the_answer
         let top: Value = serde_json::from_str(&top).expect("JSON");
         top["blocked_nodes"].as_array().expect("a list").len()
     };
-    // Of a connection that is closed, a request may never have been read: what was decided is what counts.
+    // The request on a closed connection may never have been read, so only the decisions that were made count.
     let decided = scenarios::fleet::eventually("decisions", async || {
         let before = blocked().await;
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;

@@ -1,4 +1,4 @@
-//! An allocator that asks for identities, the tokens that it knows, and those that it does not.
+//! The folder of an allocator that requires identities, with valid, expired and unknown tokens.
 
 use lessor::Tls;
 use lessor_access::{SECRET_BYTES, Tokens, calendar};
@@ -11,10 +11,10 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Waits for an answer.
+/// Longest wait for an answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How peers speak to it.
+/// How peers connect to the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Plain,
@@ -26,7 +26,7 @@ impl Way {
     pub(super) const ALL: [Way; 3] = [Way::Plain, Way::Tls, Way::Mutual];
 }
 
-/// The roles of all these tests. Nodes are called `a-…` and `b-…`; `vendor` is theirs, `other` is not.
+/// The roles of most of these tests. Nodes are called `a-…` and `b-…`. They may lease `vendor` and not `other`.
 const ROLES: &str = r#"
 [[role]]
 name = "nodes"
@@ -66,20 +66,20 @@ name = "other"
 rules = [{ kind = "sliding_window", limit = 600, per = "60s", margin = "0s" }]
 "#;
 
-/// A folder with an allocator's files.
+/// A folder with the files of an allocator.
 pub(super) struct Desk {
     folder: TempDir,
     pub(super) way: Way,
 }
 
-/// An allocator that is killed when it is let go of.
+/// An allocator that is killed when this value is dropped.
 pub(super) struct Allocator {
     pub(super) running: Running,
     pub(super) url: String,
 }
 
 impl Desk {
-    /// With certificates, roles and no token yet.
+    /// Makes a folder with certificates and roles, and without tokens.
     pub(super) fn new(way: Way) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let authority = DevCa::open(folder.path()).expect("a folder to write in");
@@ -116,7 +116,7 @@ impl Desk {
         format!("[server]\n{tls}[store]\nkind = \"memory\"\n[auth]\ntokens = {tokens:?}\n{roles}{LIMITS}")
     }
 
-    /// Other roles, in a file that is there whole.
+    /// Replaces the roles. The file changes in one step.
     pub(super) fn roles_are(&self, roles: &str) {
         let new = self.file("new.toml");
         fs::write(&new, self.config(roles)).expect("a file in it");
@@ -131,21 +131,21 @@ impl Desk {
         self.folder.path()
     }
 
-    /// `lessor token …` of this folder.
+    /// Runs `lessor token …` on the tokens of this folder.
     pub(super) fn token_command(&self, args: &[&str]) -> Output {
         let mut command = Command::new(lessor());
         command.arg("token").args(args).arg("--file").arg(self.file("tokens.toml"));
         command.output().expect("it runs")
     }
 
-    /// A new token for `name`.
+    /// Makes a new token for `name`.
     pub(super) fn token(&self, name: &str) -> String {
         let output = self.token_command(&["new", name]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text").trim().to_owned()
     }
 
-    /// A token for `name` that was over a minute ago.
+    /// Makes a token for `name` that expired a minute ago.
     pub(super) fn expired(&self, name: &str) -> String {
         let file = self.file("tokens.toml");
         let mut tokens = Tokens::parse(&fs::read_to_string(&file).expect("it is there")).expect("good");
@@ -155,12 +155,12 @@ impl Desk {
         made.text.reveal().to_owned()
     }
 
-    /// Starts the allocator. It logs into a file of the folder.
+    /// Starts the allocator fresh. It logs into a file of the folder.
     pub(super) fn serve(&self) -> Allocator {
         self.serve_with(&["--fresh"])
     }
 
-    /// The same, of whatever life its store knows: it is said to be the first one by `options` only.
+    /// Starts the allocator with `options`. It restarts from its store unless `options` have `--fresh`.
     pub(super) fn serve_with(&self, options: &[&str]) -> Allocator {
         let log = File::create(self.file("log")).expect("a file in it");
         let mut command = Command::new(lessor());
@@ -171,7 +171,7 @@ impl Desk {
         Allocator { running, url }
     }
 
-    /// How its certificates are believed, and which one is shown.
+    /// The client's side of TLS: trusts the folder's authority, and shows a certificate if the server requires one.
     pub(super) fn tls(&self) -> Tls {
         let tls = Tls::new().ca(self.file("ca.crt"));
         match self.way {
@@ -180,14 +180,14 @@ impl Desk {
         }
     }
 
-    /// A client that shows `token`.
+    /// Returns an HTTP client that shows `token`.
     pub(super) fn http(&self, token: Option<&str>) -> HttpClient {
         let tls = (self.way != Way::Plain).then(|| self.tls());
         let http = HttpClient::try_new(PATIENCE, tls).expect("good files");
         http.with_token(token.map(Token::new)).expect("a token")
     }
 
-    /// A `lessor` command that shows `token`.
+    /// Runs a `lessor` command that shows `token`.
     pub(super) fn lessor(&self, allocator: &Allocator, token: &str, args: &[&str]) -> Output {
         let mut command = Command::new(lessor());
         command.args(args).env("LESSOR_SERVER", &allocator.url).env("LESSOR_TOKEN", token);
@@ -195,14 +195,14 @@ impl Desk {
     }
 }
 
-/// What was answered: the status, headers and the body.
+/// The answer to a request: status, headers and body.
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) headers: http::HeaderMap,
     pub(super) body: String,
 }
 
-/// The answer to a request. One that changes what is there does so whatever that is.
+/// Sends a request and returns the answer. `PUT` and `DELETE` change a limit whatever its version.
 pub(super) async fn ask(http: &HttpClient, method: &str, url: &str, body: &str) -> Answer {
     let mut request =
         http::Request::builder().method(method).uri(url).header("content-type", "application/json");
@@ -212,7 +212,7 @@ pub(super) async fn ask(http: &HttpClient, method: &str, url: &str, body: &str) 
     let request = request.body(body.as_bytes().to_vec()).expect("a request");
     let mut answer = http.send(request, PATIENCE).await.expect("it answers");
     let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-    // A stream of events has no end.
+    // A stream of events has no end, so its first piece is enough.
     let is_endless = headers.get("content-type").is_some_and(|value| value == "text/event-stream");
     let mut read = vec![];
     while let Some(piece) = answer.chunk().await.expect("a whole body") {

@@ -1,4 +1,4 @@
-//! One identity floods, while nodes of another one do their work.
+//! One identity floods while nodes of another identity work.
 
 use super::desk::{Allocator, Desk, Way, ask};
 use lessor::{Client, Limit, Token};
@@ -11,11 +11,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-/// The contract: 500 a second, of which the nodes want nearly all.
+/// The contract: 500 calls a second on average. The nodes want nearly all of them.
 const LIMIT: u64 = 15_000;
 const PER: Duration = Duration::from_secs(30);
 
-/// How long it takes until it goes as it goes on.
+/// How long it takes until the rates are steady.
 const BEGINS: Duration = Duration::from_secs(2);
 
 const ROLES: &str = r#"
@@ -41,13 +41,13 @@ rules = [{ kind = "sliding_window", limit = 15000, per = "30s", margin = "20ms" 
 /// Connections that flood, each of which asks once in three seconds.
 const CONNECTIONS: usize = 2_000;
 
-/// How long each phase lasts.
+/// Length of each phase.
 const PHASE: Duration = Duration::from_secs(6);
 
-/// What the memory of the allocator grows by at most, in bytes: 40 kB a connection.
+/// How much the memory of the allocator may grow, in bytes: 40 kB a connection.
 const GROWS: u64 = 80 << 20;
 
-/// How much memory the allocator uses, in bytes.
+/// Returns the memory that the allocator uses, in bytes.
 fn resident(allocator: &Allocator) -> u64 {
     let status = format!("/proc/{}/status", allocator.running.id());
     let status = std::fs::read_to_string(status).expect("it runs");
@@ -55,7 +55,7 @@ fn resident(allocator: &Allocator) -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") * 1_024
 }
 
-/// Sessions that are known, and asks that were refused for the identity that made them.
+/// Returns the sessions that the allocator knows, and the asks that it refused because their identity asked too often.
 async fn figures(desk: &Desk, allocator: &Allocator, token: &str) -> (u64, u64) {
     let answer = ask(&desk.http(Some(token)), "GET", &format!("{}/metrics", allocator.url), "").await;
     assert_eq!(answer.status, 200);
@@ -66,7 +66,7 @@ async fn figures(desk: &Desk, allocator: &Allocator, token: &str) -> (u64, u64) 
     (figure("lessor_sessions "), figure("lessor_refused_total{reason=\"too_many_exchanges\"}"))
 }
 
-/// Asks for all that there is, as another session each time, of which none says anything again.
+/// Asks for all permits every three seconds, each time as another session, which never asks again.
 async fn flood(to: SocketAddr, token: Arc<str>, numbers: Arc<AtomicU64>, answers: Arc<AtomicU64>) {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind("127.0.0.2:0".parse().expect("an address")).expect("it is of this machine");
@@ -94,7 +94,7 @@ async fn flood(to: SocketAddr, token: Arc<str>, numbers: Arc<AtomicU64>, answers
     }
 }
 
-/// Calls of the nodes: how many were wanted, and how many were let through within a second.
+/// Calls of the nodes: those that were wanted, and those that were admitted within a second.
 #[derive(Debug, Default)]
 struct Calls {
     wanted: AtomicU64,
@@ -102,7 +102,7 @@ struct Calls {
 }
 
 impl Calls {
-    /// The same of a phase.
+    /// Returns the calls wanted and admitted during one phase.
     async fn phase(&self) -> (u64, u64) {
         let now = || (self.wanted.load(Ordering::Relaxed), self.admitted.load(Ordering::Relaxed));
         let before = now();

@@ -1,4 +1,4 @@
-//! Tokens that an identity provider has signed, with keys that change while the allocator serves.
+//! Tokens signed by an identity provider, whose keys change while the allocator serves.
 
 use super::desk::{Desk, Way, ask};
 use scenarios::fleet::eventually;
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Base64url without padding, of RFC 4648.
+/// Encodes bytes as base64url without padding, after RFC 4648.
 fn encoded(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::new();
@@ -27,7 +27,7 @@ fn openssl(folder: &Path, args: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// A new key for RS256 in the file `name`, and the JWKS that has it.
+/// Makes a new RS256 key in the file `name`, and returns its JWKS.
 fn key(folder: &Path, name: &str) -> Value {
     openssl(folder, &["genrsa", "-out", name, "2048"]);
     let modulus =
@@ -40,7 +40,7 @@ fn key(folder: &Path, name: &str) -> Value {
     json!({ "keys": [{ "kty": "RSA", "kid": name, "use": "sig", "alg": "RS256", "n": encoded(&bytes), "e": "AQAB" }] })
 }
 
-/// A token for `sub`, signed with the key in the file `name`.
+/// Signs a token for `sub` with the key in the file `name`.
 fn token(folder: &Path, name: &str, sub: &str) -> String {
     let header = json!({ "alg": "RS256", "typ": "JWT", "kid": name });
     let claims = json!({ "iss": "https://login", "aud": ["lessor"], "sub": sub, "exp": 4_000_000_000_u64 });
@@ -68,7 +68,7 @@ async fn a_token_of_a_provider_is_believed_as_long_as_its_key_is_in_the_file() {
     let status = async |token: &str| ask(&desk.http(Some(token)), "GET", &url, "").await.status;
     assert_eq!(status(&reader).await, 200);
     assert_eq!(status(&stranger).await, 403, "it is known, and has no role");
-    // No token of the file has the role of a token of the provider with its name.
+    // A token of the tokens file has no role that is given to a provider's token of the same name.
     let own = desk.token("team/reader");
     eventually("the file is read", async || (status(&own).await == 403).then_some(())).await;
     let forged = {
@@ -77,7 +77,7 @@ async fn a_token_of_a_provider_is_believed_as_long_as_its_key_is_in_the_file() {
         token(other.path(), "first", "team/reader")
     };
     assert_eq!(status(&forged).await, 401);
-    // The provider goes over to another key.
+    // The provider changes to another key.
     let next = key(folder, "next");
     let new = desk.file("new.json");
     fs::write(&new, next.to_string()).expect("a file");
@@ -85,7 +85,7 @@ async fn a_token_of_a_provider_is_believed_as_long_as_its_key_is_in_the_file() {
     let later = token(folder, "next", "team/reader");
     eventually("the new key is believed", async || (status(&later).await == 200).then_some(())).await;
     assert_eq!(status(&reader).await, 401, "and the old one is not");
-    // A file that is broken changes nothing.
+    // A broken file changes nothing.
     fs::write(&keys, "{\"keys\":").expect("it is ours");
     eventually("the log names it", async || {
         let log = fs::read_to_string(desk.file("log")).expect("it logs");

@@ -1,4 +1,5 @@
-//! Floods of made-up keys: of one identity, beside another one that needs a key now and then, and beyond the memory that there is.
+//! Floods of made-up keys and sessions: by one identity while another needs a key now and then, and beyond the memory
+//! of the allocator.
 
 use super::desk::{Allocator, Desk, Way, ask};
 use lessor_tls::HttpClient;
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::ops::Range;
 
-/// A plan of a month: what is taken of a key keeps it until the month ends.
+/// A monthly limit: spent permits keep a key until the month ends.
 fn config(desk: &Desk, keys_max: u64, server: &str) -> String {
     format!(
         r#"
@@ -38,8 +39,8 @@ rules = [{{ kind = "fixed_window", limit = 1000, calendar = "month" }}]
     )
 }
 
-/// The node `node` asks for a permit of each of the keys numbered so, as session one. How many were let in, and what the last one of
-/// the others was refused with.
+/// Asks for a permit of each of these keys as session one of `node`. Returns how many were granted, and the last error
+/// among the others.
 async fn keys(
     http: &HttpClient,
     allocator: &Allocator,
@@ -61,7 +62,7 @@ async fn keys(
     )
 }
 
-/// The bug: new tenants were refused until the month ended, also after a restart.
+/// The bug: new tenants were refused until the month ended, even after a restart.
 #[tokio::test]
 async fn a_flood_of_keys_leaves_room_for_those_of_another_identity() {
     let desk = Desk::new(Way::Plain);
@@ -126,7 +127,7 @@ async fn beyond_the_memory_that_there_is_no_key_is_new_and_old_ones_go_on() {
     assert!((MAX..MAX + MAX / 2).contains(&resident), "{resident}");
 }
 
-/// The bug: keys that were there took in sessions until the machine had no memory left.
+/// The bug: known keys took in sessions until the machine had no memory left.
 #[tokio::test]
 async fn beyond_the_memory_that_there_is_keys_have_few_new_sessions_and_old_ones_go_on() {
     const MAX: u64 = 64 << 20;
@@ -137,7 +138,7 @@ async fn beyond_the_memory_that_there_is_keys_have_few_new_sessions_and_old_ones
     let allocator = desk.serve();
     let (mut sessions, mut refused) = (0, None);
     while sessions < 300 && refused.is_none() {
-        // A node of another name is another session.
+        // A node with another name is another session.
         (_, refused) = keys(&flood, &allocator, &format!("a-{sessions}"), 1, 0..1_000).await;
         sessions += 1;
     }

@@ -1,11 +1,11 @@
-//! Each route, for each state of an identity, in each way to speak: what is answered. The table is published in docs/access.md, and no
-//! route that the allocator has is missing.
+//! The answer of each route, for each state of an identity and each way to connect. The table is published in
+//! docs/access.md and covers every route of the allocator.
 
 use super::desk::{Desk, Way, ask};
 use scenarios::fleet::eventually;
 use std::collections::BTreeSet;
 
-/// Where routes are said.
+/// The source that defines the routes.
 const ROUTER: &str = include_str!("../../../../allocator/src/http/mod.rs");
 
 const DOCUMENT: &str = include_str!("../../../../docs/access.md");
@@ -14,14 +14,14 @@ const LEASES: &str =
     r#"{"node":"a-1","session":7,"seq":1,"asks":[{"limit":"vendor","spent_total":0,"held":0,"want":1}]}"#;
 const RULES: &str = r#"{"rules":[{"kind":"sliding_window","limit":600,"per":"60s","margin":"0s"}]}"#;
 
-/// A request of each kind.
+/// A request of the table.
 struct Request {
     method: &'static str,
     path: &'static str,
-    /// The route, as the router has it.
+    /// The route, as the router spells it.
     route: &'static str,
     body: &'static str,
-    /// Whose token has the right, and which right it is.
+    /// The name of the token that has the right, and the right itself.
     right: Option<(&'static str, &'static str)>,
 }
 
@@ -41,7 +41,7 @@ const OPERATE: Option<(&str, &str)> = Some(("operator", "operate"));
 const ADMIN: Option<(&str, &str)> = Some(("admin", "admin"));
 const LIMIT: &str = "/v1/limits/{*rest}";
 
-/// What changes least comes first: each is asked for with the right last.
+/// Requests that change least come first: the last column sends each with the right.
 const REQUESTS: [Request; 25] = [
     request("GET", "/livez", "/livez", "", None),
     request("GET", "/healthz", "/healthz", "", None),
@@ -70,10 +70,10 @@ const REQUESTS: [Request; 25] = [
     request("POST", "/v1/sign-in", "/v1/sign-in", r#"{"token":"TOKEN"}"#, Some(("reader", "any identity"))),
 ];
 
-/// States of an identity, as columns.
+/// States of an identity, one a column.
 const STATES: [&str; 6] = ["none", "wrong", "expired", "revoked", "no right", "right"];
 
-/// Routes of the router, with the methods of each.
+/// Returns the routes of the router, with the methods of each.
 fn routes() -> BTreeSet<(String, String)> {
     let constants = [("LEASES_PATH", "/v1/leases"), ("EVENTS_PATH", "/v1/events")];
     let mut found = BTreeSet::new();
@@ -141,7 +141,7 @@ async fn each_route_answers_as_the_document_says() {
                     "no right" => Some(none),
                     _ => Some(of.map_or(none, |(_, token)| token)),
                 };
-                // The one that signs in says its token there.
+                // The sign-in request has its token in the body.
                 let (shown, body) = match body.contains("TOKEN") {
                     true => (None, body.replace("TOKEN", token.map_or("", String::as_str))),
                     false => (token, body.to_owned()),

@@ -1,4 +1,4 @@
-//! Operators do what their role says, over the API and the command line.
+//! Operators do what their roles allow, by the API and the command line.
 
 use super::desk::{Desk, Way, ask};
 use scenarios::fleet::eventually;
@@ -13,7 +13,7 @@ async fn an_operator_sees_and_does_what_its_role_says() {
     let status = async |token: &str, method: &str, path: &str, body: &str| {
         ask(&desk.http(Some(token)), method, &format!("{}{path}", allocator.url), body).await.status
     };
-    // What may not be looked at is not there, and what is not there may not be looked at.
+    // A limit that an identity may not see looks like one that does not exist.
     let seen = ask(&desk.http(Some(&reader)), "GET", &format!("{}/v1/limits", allocator.url), "").await;
     let seen: Value = serde_json::from_str(&seen.body).expect("JSON");
     let names: Vec<&Value> =
@@ -60,7 +60,7 @@ async fn a_command_shows_its_token_and_says_what_lacks() {
     assert_eq!(run(&operator, &["limits", "resume", "vendor"]).0, Some(0));
 }
 
-/// Roles are taken over from the file as limits are.
+/// A change of roles in the file takes effect as a change of limits does.
 #[tokio::test]
 async fn a_role_that_is_changed_holds_at_once() {
     let desk = Desk::new(Way::Plain);
@@ -74,7 +74,8 @@ async fn a_role_that_is_changed_holds_at_once() {
         .await;
 }
 
-/// A site whose name leads to the allocator has no identity to show, so it reads nothing. What has one reads by any name.
+/// A site whose name leads to the allocator has no identity to show, so it can read nothing. A peer with an identity
+/// can read by any name.
 #[tokio::test]
 async fn by_another_name_all_that_is_read_needs_an_identity() {
     use http::Request;
@@ -107,7 +108,7 @@ async fn by_another_name_all_that_is_read_needs_an_identity() {
     }
 }
 
-/// Of sixteen connections eight may listen: four of an identity, and six at an address.
+/// Of sixteen connections, eight may listen for events: at most four of one identity, and six at one address.
 #[tokio::test]
 async fn one_identity_leaves_places_for_others_that_listen() {
     use http::Request;
@@ -141,7 +142,8 @@ async fn one_identity_leaves_places_for_others_that_listen() {
     }
 }
 
-/// A listener hears of limits that it may lease or look at, and of no others; one whose token is revoked hears nothing more.
+/// A listener hears of limits that it may lease or read, and of no others. Once its token is revoked it hears nothing
+/// more.
 #[tokio::test]
 async fn events_of_other_limits_are_not_heard() {
     use http::Request;
@@ -174,7 +176,7 @@ async fn events_of_other_limits_are_not_heard() {
     assert_eq!(stream.chunk().await.expect("it ends in good order"), None);
 }
 
-/// The bug: an operator of one limit put it below any other one, and nodes of the first used the second up.
+/// The bug: an operator of one limit put it below any other limit, and nodes of the first used the second up.
 #[tokio::test]
 async fn a_limit_is_put_below_another_one_by_an_operator_of_both() {
     let desk = Desk::new(Way::Plain);
@@ -199,7 +201,7 @@ async fn a_limit_is_put_below_another_one_by_an_operator_of_both() {
         assert!(status == 403 && said.contains(&lacks), "{status} {said}");
     }
     assert_eq!(put(&root, Some("other"), 600, "").await.0, 200);
-    // Where it is already, it may stay.
+    // A limit may stay below its present parent.
     assert_eq!(put(&admin, Some("other"), 500, "").await.0, 200);
     let (status, said) = put(&admin, None, 500, "").await;
     assert!(status == 409 && said.contains("confirm_needed"), "{status} {said}");

@@ -1,4 +1,4 @@
-//! Peers that prove no identity take all places there are, and one that is known comes.
+//! Peers without an identity take all connections of an allocator, and then a peer with one comes.
 
 use super::desk::{Desk, Way, ask};
 use lessor::{Client, Token};
@@ -8,11 +8,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Connections that are open at once.
+/// Connections that may be open at once.
 const PLACES: usize = 64;
 
-/// Asks whether the allocator is alive, as no identity, and goes on with the connection. Whether it was answered; an error if it is
-/// closed.
+/// Asks, without an identity, whether the allocator is alive. Returns whether it answered, or an error if it closed the
+/// connection.
 fn lives(stream: &mut TcpStream) -> std::io::Result<bool> {
     stream.write_all(b"GET /livez HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")?;
     let mut read = [0; 1_024];
@@ -24,7 +24,7 @@ fn lives(stream: &mut TcpStream) -> std::io::Result<bool> {
     }
 }
 
-/// The bug: connections that ask nothing but whether the allocator is alive kept all places for as long as they liked.
+/// The bug: connections that only asked whether the allocator is alive kept all places for as long as they liked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_without_an_identity_make_room_for_those_that_prove_one() {
     let desk = Desk::new(Way::Plain);
@@ -50,7 +50,7 @@ async fn connections_without_an_identity_make_room_for_those_that_prove_one() {
         (0..2 * PLACES).map(|_| open()).collect::<Vec<_>>()
     });
     let mut strangers = strangers.await.expect("it ends");
-    // Those that are served go on; each of the others is served once there is room.
+    // Connections that are served go on. The others are served when there is room.
     let asking = std::thread::spawn(move || {
         let (mut answered, mut closed) = (0_u64, 0);
         for _ in 0..30 {
