@@ -1,5 +1,5 @@
-//! The client for code without async, outside of any runtime and inside of each kind: it waits, and never panics. The
-//! allocator is a process of its own, so that nothing here refills but the client's own thread.
+//! The client for code without async, outside of any runtime and inside each kind: it waits, and never panics. The
+//! allocator is a process of its own, so only the client's own thread refills here.
 
 use lessor::blocking::Client;
 use lessor::{ExchangeError, Refusal};
@@ -21,10 +21,10 @@ name = "paced"
 rules = [{ kind = "leaky_bucket", refill = 1, per = "10ms" }]
 "#;
 
-/// Longer than anything here has to wait on a machine that is busy with something else.
+/// Longer than any wait here on a machine that is busy with other work.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Every kind of wait that there is.
+/// Waits in every way that the client has.
 fn use_it(url: &str) {
     let client = Client::connect(url).expect("it answers");
     let few = client.limit("few");
@@ -41,8 +41,8 @@ fn use_it(url: &str) {
         .wait(lessor::all([(few.as_async(), 1), (paced.as_async(), 1)]).acquire_within(LONG))
         .expect("both come");
     let none = client.limit("none");
-    // Each ends by a timer of the client's own thread. A task that is looked at so often without a pause has no budget
-    // left for timers of its own runtime.
+    // Each wait ends by a timer of the client's own thread. A task that is polled this often without a pause has no
+    // budget left for timers of its own runtime.
     for _ in 0..300 {
         let refusal = none.acquire_within(1, Duration::from_millis(1)).expect_err("it never refills");
         assert!(matches!(refusal, Refusal::Empty { .. }), "{refusal:?}");
@@ -81,7 +81,7 @@ fn many_threads_wait_in_one_line() {
         }
     });
     assert!(client.stats().failed_exchanges == 0);
-    // A handle keeps its client alive until it is shut down.
+    // Each clone of a client keeps it alive, until it is shut down.
     let again = client.clone();
     drop(client);
     few.acquire(1).expect("it refills");

@@ -1,5 +1,5 @@
-//! Calls that take time, made by real processes against a real allocator: no more at once than the contract says, and
-//! what a killed process had in flight comes back when its calls must have ended, not before.
+//! Calls that take time, by real processes against a real allocator. No more are in flight at once than the contract
+//! allows. The calls of a killed process free their permits when they must have ended, not before.
 
 use lessor::{Client, Limit};
 use lessor_protocol::{Clock, Moment};
@@ -12,10 +12,10 @@ use std::time::Duration;
 const SPENDER: &str = env!("CARGO_BIN_EXE_spender");
 const CLOCK: Clock = Clock::since_boot();
 
-/// No call takes longer.
+/// The `longest` call of most limits here.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Three at once, and where it is said beside a window, a hundred a second.
+/// Three calls at once; in `both` also a hundred a second.
 const CONFIG: &str = r#"
 [[limit]]
 name = "vendor"
@@ -37,10 +37,10 @@ name = "rate"
 rules = [{ kind = "sliding_window", limit = 100, per = "1s" }]
 "#;
 
-/// In an hour no process hands anything back.
+/// Length of a call that does not end within the test, in milliseconds.
 const FOR_EVER_MS: u64 = 3_600_000;
 
-/// `calls` calls of `millis` each, one begun after the other; when each was.
+/// Enters `calls` calls of `millis` each, one after another, and returns the instants just before their admissions.
 fn enter(node: &mut Node, calls: u64, millis: u64) -> Vec<Moment> {
     node.running.tell(&format!("enter {calls} {millis} 20000"));
     node.answer()
@@ -51,7 +51,7 @@ fn a_killed_process_is_waited_for(limit: &str) {
     let mut victim = Node::start(SPENDER, &allocator.url, limit, "victim");
     let mut survivor = Node::start(SPENDER, &allocator.url, limit, "survivor");
     assert_eq!(enter(&mut victim, 3, FOR_EVER_MS).len(), 3);
-    // Its leases are renewed as long as it lives, and its calls are counted however long they take.
+    // While the process lives its leases are renewed, and its calls count however long they take.
     std::thread::park_timeout(LONGEST + LONGEST / 2);
     survivor.running.tell("enter 1 10 1");
     assert_eq!(survivor.answer(), [], "three are in flight, for longer than they should be");
@@ -60,7 +60,8 @@ fn a_killed_process_is_waited_for(limit: &str) {
     let begun = enter(&mut victim, 3, FOR_EVER_MS);
     assert_eq!(begun.len(), 3);
     victim.running.kill();
-    // From when they began, not from when it died: a process that is slow to renew may have lost its lease before that.
+    // Counted from when the calls began, not from when the process died: a process that is slow to renew may have lost
+    // its lease before its death.
     let admitted = enter(&mut survivor, 1, 10);
     let [first] = admitted[..] else { panic!("{admitted:?} within 20 s") };
     assert!(first >= begun[0] + LONGEST, "{:?} after its last calls began", first.since(begun[0]));
@@ -86,7 +87,7 @@ fn a_call_that_ends_makes_room_in_another_process() {
         let begun = enter(&mut first, 3, 300);
         let [admitted] = enter(&mut second, 1, 10)[..] else { panic!("{limit}: not within 20 s") };
         assert!(admitted >= begun[0] + Duration::from_millis(300), "{limit}: the first of three ends then");
-        // In good order they leave nothing behind, or what follows would have to wait for it.
+        // Processes that end in good order leave no calls behind, or the calls of the next limit would have to wait.
         let all = [enter(&mut second, 2, 1), enter(&mut first, 1, 1)].concat();
         assert_eq!(all.len(), 3, "{limit}");
         first.quit();
@@ -94,7 +95,7 @@ fn a_call_that_ends_makes_room_in_another_process() {
     }
 }
 
-/// Makes `calls` calls one after the other, and notes the most that were in flight at once.
+/// Makes `calls` calls one after another, and records the most that were in flight at once.
 async fn work(limit: Limit, calls: u64, now: Arc<AtomicU64>, most: Arc<AtomicU64>) {
     for _ in 0..calls {
         let guard = limit.enter(1).await.expect("it comes");
@@ -122,8 +123,8 @@ async fn short_calls_share_a_few_permits_without_asking_for_each() {
     client.shutdown().await;
 }
 
-/// The bug: a caller with little patience was refused at once where all that is in flight was this process's own, which would have
-/// ended in time.
+/// The bug: a caller with little patience was refused at once although all calls in flight were of its own process and
+/// would have ended in time.
 #[tokio::test]
 async fn a_caller_waits_for_a_call_of_its_own_process_to_end() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
@@ -136,7 +137,7 @@ async fn a_caller_waits_for_a_call_of_its_own_process_to_end() {
     let patience = Duration::from_millis(100);
     let parts = lessor::all([(&limit, 1)]);
     for is_all in [false, true] {
-        // By then it was told when to look again at its allocator, which is later than it waits.
+        // By then the process was told when to look again at its allocator. That is later than the caller's patience.
         eventually("a long wait is told", async || {
             let refused = limit.try_enter(1).expect_err("all three are in flight");
             refused.retry_after().is_some_and(|wait| wait > patience).then_some(())
@@ -169,18 +170,18 @@ async fn all_parts_of_a_call_are_in_flight_until_it_ends() {
     let guards = lessor::all([(&vendor, 3), (&rate, 1)]).enter_within(long).await.expect("it comes");
     assert!(vendor.try_enter(1).is_err() && lessor::all([(&vendor, 1), (&rate, 1)]).try_enter().is_err());
     drop(guards);
-    // Three at once again, and permits that are not handed back stay.
+    // Three calls at once are possible again. Permits that are not handed back count for as long as a call may take.
     vendor.enter_within(3, long).await.expect("they are back").forget();
     assert!(vendor.try_enter(1).is_err());
     let forgotten = CLOCK.now();
     vendor.enter_within(1, long).await.expect("they have lapsed").finish();
     assert!(CLOCK.now() >= forgotten + LONGEST, "they count for as long as a call may take");
-    // So do those that are only acquired.
+    // So do permits that are only acquired.
     vendor.acquire_within(3, long).await.expect("none is in flight");
     let acquired = CLOCK.now();
     vendor.enter_within(1, long).await.expect("they have lapsed").finish();
     assert!(CLOCK.now() >= acquired + LONGEST);
-    // Where nothing is capped a guard does nothing: a hundred are a hundred.
+    // Without a cap on calls in flight a guard has nothing to hand back.
     let guard = rate.enter_within(1, long).await.expect("a hundred a second");
     guard.finish();
     client.shutdown().await;

@@ -1,4 +1,4 @@
-//! The shipping client against the shipping server, in one process: what callers see.
+//! The shipping client against the shipping server, in one process, from the callers' view.
 
 use lessor::{Client, Limit, Refusal};
 use lessor_allocator::cells::private::HeldPort;
@@ -39,7 +39,7 @@ shadow = true
 rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s" }]
 "#;
 
-/// The first of the pools in an answer of the admin API.
+/// Returns a number in the books of the first pool.
 fn number(books: &serde_json::Value, field: &str) -> u64 {
     books["pools"][0][field].as_u64().unwrap_or_else(|| panic!("{field} in {books}"))
 }
@@ -87,7 +87,8 @@ async fn a_wait_that_cannot_end_in_time_fails_at_once() {
     let patience = Duration::from_millis(300);
     let first = none.acquire_within(1, patience).await.expect_err("it never refills");
     assert!(matches!(first, Refusal::Empty { .. }), "{first:?}");
-    // By now it knows when to look again, which is later: the second is over before it waits for anything.
+    // The client knows by now when to look again, which is later than this deadline. So the second call ends before it
+    // waits.
     let second = tokio::select! {
         biased;
         second = none.acquire_within(1, Duration::from_millis(1)) => second,
@@ -104,7 +105,7 @@ async fn callers_are_served_in_the_order_they_came() {
     let client = fleet.client("a").await;
     let few = client.limit("few");
     let (send, mut served) = tokio::sync::mpsc::channel(64);
-    // Started one after the other on one thread: each is in line before the next begins.
+    // Spawned in order on one thread, so each caller is in line before the next one begins.
     for i in 0..12 {
         let (few, send) = (few.clone(), send.clone());
         tokio::spawn(async move {
@@ -131,7 +132,7 @@ async fn no_caller_overtakes_a_caller_in_line() {
         let few = few.clone();
         async move { few.acquire(5).await }
     });
-    // While the large one waits for all five, single ones are refused rather than starve it.
+    // While the large call waits for all five, calls of one permit are refused, or they would starve it.
     while !large.is_finished() {
         assert!(few.try_acquire(1).is_err() || large.is_finished());
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -153,7 +154,7 @@ async fn giving_up_a_wait_loses_nothing() {
         })
         .collect();
     few.acquire(1).await.expect("it refills");
-    // Cancel every other one, wherever it is; the rest must all be served.
+    // Every other wait is cancelled, wherever it is. Others must still be served.
     let rest: Vec<_> = waits
         .drain(..)
         .enumerate()
@@ -192,7 +193,7 @@ async fn several_limits_are_spent_together_or_not_at_all() {
     fleet.stop().await;
 }
 
-/// Never closer, over two processes that take turns: measured after each call, so that only a later one can look closer.
+/// Two clients share one flow. Forty calls take at least 39 intervals, from before the first to after the last.
 #[tokio::test]
 async fn calls_on_a_steady_flow_are_spaced_whichever_client_makes_them() {
     let fleet = Fleet::start(CONFIG).await;
@@ -226,12 +227,13 @@ async fn a_call_that_is_too_early_says_by_how_much_and_takes_nothing_elsewhere()
     let client = fleet.client("a").await;
     let (rare, plenty) = (client.limit("rare"), client.limit("plenty"));
     plenty.acquire(1).await.expect("there are thousands");
-    // On a starved machine the lease of the first permit may end before it is spent: then the next one is waited for.
+    // On a starved machine the lease of the first permit may end before it is spent. Then the call waits for the next
+    // one.
     let (clock, interval) = (Clock::since_boot(), Duration::from_secs(20));
     let before = clock.now();
     lessor::all([(&plenty, 1), (&rare, 1)]).acquire().await.expect("it flows");
     let refused = || lessor::try_all([(&plenty, 1), (&rare, 1)]).expect_err("the next one is not due yet");
-    // While there is no lease of the other limit, it is that one which refuses, for a moment.
+    // While there is no lease of the other limit, that limit refuses for a moment.
     let wait = async || refused().retry_after().filter(|wait| *wait > Duration::from_secs(1));
     let wait = eventually("a refusal for the flow", wait).await;
     let latest = wait + clock.now().since(before);
@@ -265,8 +267,8 @@ async fn each_key_has_a_pool_of_its_own() {
     fleet.stop().await;
 }
 
-/// Of 12 calls on 5 permits that never come back, 7 would be refused, in whatever way they are made. No call is refused,
-/// no caller waits, and the operator sees the 7. A limit beside it that is not on trial still refuses.
+/// Of 12 calls on 5 permits that never come back, 7 would be refused, in whatever way they are made. No call is
+/// refused, no caller waits, and the operator sees the 7. A limit that is not in shadow mode still refuses.
 #[tokio::test]
 async fn in_shadow_mode_nothing_is_refused_and_what_would_have_been_is_counted() {
     let fleet = Fleet::start(CONFIG).await;
@@ -284,7 +286,7 @@ async fn in_shadow_mode_nothing_is_refused_and_what_would_have_been_is_counted()
     lessor::all([(&trial, 1)]).try_acquire().expect("all of one");
     let passed = trial.shadow_refused();
     assert!((7..=12).contains(&passed), "{passed} of 12, and at most 5 were there");
-    // Told in totals, with the next ask.
+    // The count is reported as a total, with the next ask.
     let told = async || (number(&fleet.books("trial").await, "shadow_refused") == passed).then_some(());
     eventually("the operator sees them", told).await;
     trial.try_acquire(1 << 40).expect("also what no pool could ever hold");
@@ -369,7 +371,8 @@ async fn a_client_without_an_allocator_starts_and_refuses() {
     client.shutdown().await;
 }
 
-/// Asks of a client that wants a permit of an allocator which answers every ask with `grant`, in 400 ms.
+/// Returns the exchanges that a client makes in 400 ms to acquire a permit, from an allocator that answers every ask
+/// with `grant`.
 async fn asked_of(grant: &'static str) -> u64 {
     let answer = move |request: axum::Json<serde_json::Value>| async move {
         let (session, seq) = (&request["session"], &request["seq"]);

@@ -1,4 +1,4 @@
-//! The client's examples do what they say: each is run against a server with the limits that it names.
+//! The client's examples do what they say: each runs against a server with the limits that it names.
 
 #[expect(dead_code, reason = "an example has a main of its own")]
 #[path = "../../../client/examples/batch.rs"]
@@ -48,7 +48,7 @@ async fn calls_to_a_model_cost_what_they_used() {
 async fn blocking_workers_make_the_calls_that_are_not_cancelled() {
     let fleet = Fleet::start(CONFIG).await;
     let url = fleet.url.clone();
-    // Not in this thread, which serves.
+    // This thread must go on to serve.
     let made = tokio::task::spawn_blocking(move || blocking_worker::run(&url).expect("it is served"));
     assert_eq!(made.await.expect("no panic"), 32);
     assert_eq!(fleet.number("vendor%2Frest", "spent").await, 32);

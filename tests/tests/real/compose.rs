@@ -1,6 +1,6 @@
-//! docker-compose.yml and the image that it builds, as far as they can be tried without a container: that compose understands
-//! the file, that no container can do more than it needs, that what is mounted means what it should, and that the command of
-//! each service of ours, run as a plain process, does what it is there for.
+//! docker-compose.yml and its image, as far as they can be tried without a container. Compose understands the file, no
+//! container can do more than it needs, and mounted files are valid. The command of each of this project's services,
+//! run as a plain process, does its job.
 
 mod file;
 mod image;
@@ -17,7 +17,7 @@ fn names(options: &[&str]) -> BTreeSet<String> {
     services(options).into_keys().collect()
 }
 
-/// Every service of every profile.
+/// Returns every service of every profile.
 fn all() -> BTreeMap<String, Service> {
     PROFILES.iter().flat_map(|profile| services(&["--profile", profile])).collect()
 }
@@ -33,7 +33,7 @@ fn each_profile_starts_its_allocators_and_what_everybody_needs() {
     check(&["--profile", "redis"], &["allocator-redis-1", "allocator-redis-2", "redis"]);
     let with_postgres = ["allocator-postgres-1", "allocator-postgres-2", "migrate", "postgres"];
     check(&["--profile", "postgres"], &with_postgres);
-    // Without a profile on the command line, compose goes by .env.
+    // Without a profile on the command line, compose takes it from `.env`.
     assert_eq!(names(&[]), names(&["--profile", PROFILES[0]]));
     assert!(read(".env").lines().any(|line| line == format!("COMPOSE_PROFILES={}", PROFILES[0])));
 }
@@ -69,7 +69,7 @@ fn images_of_others_are_pinned() {
     }
 }
 
-/// A promtool of Debian reads the very files that are mounted, where they are mounted.
+/// Debian's promtool reads copies of the mounted files, laid out as they are mounted.
 #[test]
 fn prometheus_understands_what_is_mounted_and_looks_at_all_that_can_be_there() {
     let prometheus = &all()["prometheus"];
@@ -152,7 +152,7 @@ fn grafana_finds_its_data_and_every_dashboard() {
     assert!(home.starts_with(folder) && grafana.outside(&home).is_some_and(|path| path.exists()), "{home}");
 }
 
-/// What allocators lend is what the vendor enforces, whichever store they have.
+/// Allocators lend by the contract that the vendor enforces, whichever store they have.
 #[test]
 fn all_configurations_have_the_contract_of_the_vendor() {
     let limits = |path: &Path| -> toml::Value {
@@ -169,7 +169,7 @@ fn all_configurations_have_the_contract_of_the_vendor() {
     }
 }
 
-/// As the processes that a profile starts.
+/// Runs the services of `profile` as plain processes. Calls arrive, and the vendor refuses none.
 async fn calls_arrive_and_none_is_refused(profile: &'static str) {
     let mut stack = tokio::task::spawn_blocking(move || Stack::start(profile)).await.expect("no panic");
     let seen = stack.calls().await;
@@ -195,7 +195,8 @@ async fn calls_arrive_and_none_is_refused(profile: &'static str) {
     }
 }
 
-/// All three at once: most of the time allocators wait until it is over what an earlier life may have lent.
+/// The profiles run at the same time: their allocators mostly wait until the leases of a possible earlier life are
+/// over.
 #[tokio::test(flavor = "multi_thread")]
 async fn in_every_profile_nodes_call_and_the_vendor_refuses_none() {
     let [embedded, redis, postgres] = PROFILES.map(calls_arrive_and_none_is_refused);

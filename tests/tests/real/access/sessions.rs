@@ -1,4 +1,4 @@
-//! A session belongs to the identity that began it, and a node's name to those that may use it.
+//! A session belongs to the identity that began it, and a node's name to the identities that may use it.
 
 use super::desk::{Desk, Way, ask};
 use lessor_tls::HttpClient;
@@ -11,7 +11,7 @@ fn leases(node: &str, seq: u64, limit: &str, want: u64) -> String {
     json!({ "node": node, "session": SESSION, "seq": seq, "asks": [ask] }).to_string()
 }
 
-/// The attack: a peer that knows a session's number says goodbye for it, or asks in its name, and the node spends on.
+/// The attack: a peer that knows a session's number says goodbye for it or asks in its name, and the node spends on.
 #[tokio::test]
 async fn another_identity_neither_renews_nor_ends_a_session() {
     let desk = Desk::new(Way::Plain);
@@ -44,7 +44,7 @@ async fn another_identity_neither_renews_nor_ends_a_session() {
     assert!(left["returned"].as_u64() >= first["permits"].as_u64(), "{left}");
 }
 
-/// What is not allowed looks the same whether or not it is there.
+/// A limit that is not allowed looks like one that does not exist.
 #[tokio::test]
 async fn an_identity_leases_what_its_role_says_as_the_nodes_that_it_says() {
     let desk = Desk::new(Way::Plain);
@@ -63,7 +63,7 @@ async fn an_identity_leases_what_its_role_says_as_the_nodes_that_it_says() {
     assert_eq!(there["code"], json!("forbidden"));
     assert_eq!(there, nowhere, "neither says whether it is there");
     assert_eq!(error("vendor", 3).await, Value::Null);
-    // A goodbye says no more.
+    // A goodbye does not tell them apart either.
     let leave = format!("{}/v1/nodes/a-1/leave", allocator.url);
     for limit in ["other", "nowhere"] {
         let spent = json!([{ "limit": limit, "spent_total": 0 }]);
@@ -72,7 +72,7 @@ async fn an_identity_leases_what_its_role_says_as_the_nodes_that_it_says() {
     }
 }
 
-/// The attack: one node says that the vendor asks all to wait, and the limit is paused for all.
+/// The attack: one node reports that the vendor asks all to wait, and the limit is paused for all.
 #[tokio::test]
 async fn what_a_role_does_not_believe_pauses_nothing() {
     let desk = Desk::new(Way::Plain);
@@ -97,7 +97,7 @@ async fn what_a_role_does_not_believe_pauses_nothing() {
         assert_eq!((answer.status, &body["grants"][0]["error"]), (200, &Value::Null), "{body}");
         body["grants"][0].clone()
     };
-    // What a session says of the vendor counts from its second ask on.
+    // What a session reports of the vendor counts from its second ask on.
     for (http, name) in [(&liar, "a-1"), (&node, "b-1")] {
         assert_eq!(granted(http, &leases(name, 1, "vendor", 1)).await["permits"], 1);
     }
@@ -121,7 +121,7 @@ async fn a_client_whose_identity_changes_begins_another_session() {
     limit.acquire(10).await.expect("there are permits");
     std::fs::write(&file, second).expect("it is ours");
     assert!(desk.token_command(&["revoke", "a"]).status.success());
-    // All that the pool has: some of it is lent to another session, that of `b`.
+    // Nearly all that the pool has: some permits are lent to the other session, which belongs to `b`.
     for _ in 0..40 {
         let taken = tokio::time::timeout(super::desk::PATIENCE * 4, limit.acquire(10)).await;
         taken.expect("it goes on").expect("there are permits");
@@ -129,7 +129,7 @@ async fn a_client_whose_identity_changes_begins_another_session() {
     client.shutdown().await;
 }
 
-/// A client that has no right says so, and does not hang.
+/// A client without a right reports that, and does not hang.
 #[tokio::test]
 async fn a_client_is_told_that_it_is_not_let_in() {
     let desk = Desk::new(Way::Tls);
@@ -151,7 +151,7 @@ async fn a_client_is_told_that_it_is_not_let_in() {
     assert!(nowhere.map(|_| ()).expect_err("no file").to_string().contains("/nowhere/token"));
 }
 
-/// The bug: goodbyes were answered however many came, each of which may name a thousand pools.
+/// The bug: any number of goodbyes was answered, each of which may name a thousand pools.
 #[tokio::test]
 async fn an_identity_says_goodbye_no_more_often_than_it_may_ask() {
     let desk = Desk::new(Way::Plain);
@@ -165,7 +165,7 @@ async fn an_identity_says_goodbye_no_more_often_than_it_may_ask() {
         ask(http, "POST", &url, r#"{"session":1,"seq":1,"spent":[]}"#).await
     };
     let mut refused = None;
-    // A hundred of them take less than a hundred seconds.
+    // One exchange a second is allowed, and a hundred goodbyes take less than a hundred seconds.
     for _ in 0..100 {
         let answer = leave(&one).await;
         if answer.status != 200 {

@@ -1,5 +1,5 @@
-//! What an identity is told of the allocator as a whole: no limit that it may not read is named, and where secrets are is for those that
-//! may read all.
+//! The status that an identity may read names no limit that the identity may not read. Only readers of all limits see
+//! where secrets are.
 
 use super::desk::{Allocator, Desk, Way, ask};
 use scenarios::fleet::eventually;
@@ -40,7 +40,7 @@ async fn a_reader_of_some_limits_is_told_of_no_others_and_of_no_secrets() {
     let shown = desk.lessor(&allocator, &all, &["status"]);
     assert!(String::from_utf8_lossy(&shown.stdout).contains("auth.tokens is "), "{shown:?}");
     assert_eq!(status(&desk, &allocator, &part).await["warnings"], serde_json::json!([]));
-    // The file loses the limit that one of them may not read.
+    // The file loses a limit that `part` may not read.
     let file = desk.file("lessor.toml");
     let text = fs::read_to_string(&file).expect("it is there");
     let (without, _) = text.rsplit_once("[[limit]]").expect("there are two");
@@ -51,7 +51,7 @@ async fn a_reader_of_some_limits_is_told_of_no_others_and_of_no_secrets() {
     })
     .await;
     assert_eq!(status(&desk, &allocator, &part).await["warnings"], serde_json::json!([]));
-    // Then it is none any more, for the limit that one of them may not read.
+    // Then the file is broken, at the limit that `part` may not read.
     let broken = text.replace("name = \"other\"", "name = \"other\"\nweights = { a = 0 }");
     fs::write(&file, broken).expect("it is ours");
     eventually("it is refused", async || {
@@ -63,7 +63,7 @@ async fn a_reader_of_some_limits_is_told_of_no_others_and_of_no_secrets() {
     assert_eq!(*config, serde_json::json!({ "ok": false, "reason": "the file is refused: see the log" }));
     let probed = ask(&desk.http(Some(&part)), "GET", &format!("{}/readyz", allocator.url), "").await;
     assert!(!probed.body.contains("other"), "{}", probed.body);
-    // Once no other user can read it, there is no warning.
+    // Once no other user can read the tokens, there is no warning.
     fs::set_permissions(desk.file("tokens.toml"), Permissions::from_mode(0o600)).expect("it is ours");
     eventually("it looks again", async || {
         let warnings = status(&desk, &allocator, &all).await["warnings"].to_string();

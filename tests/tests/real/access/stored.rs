@@ -1,5 +1,5 @@
-//! Tokens in the store that allocators share: made by one command, known to all, revoked for all. The store is stopped, emptied and
-//! spoiled meanwhile.
+//! Tokens in the store that allocators share: one command makes a token that all know, or revokes one for all. The
+//! store is stopped, emptied and spoiled meanwhile.
 
 use super::desk::{PATIENCE, ask};
 use lessor_allocator::cells::{Cell, Cells, StoreKind, Swap, Swapped};
@@ -16,13 +16,13 @@ use tempfile::TempDir;
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// By then a token that was revoked is refused by each allocator.
+/// By then each allocator refuses a token that was revoked.
 const REVOKED_BY: Duration = Duration::from_secs(1);
 
-/// Meanwhile an allocator reads the tokens several times.
+/// Time in which an allocator reads the tokens several times.
 const SEVERAL_READS: Duration = Duration::from_millis(1_200);
 
-/// What the log says while the tokens cannot be read.
+/// The log's words while the tokens cannot be read.
 const TROUBLE: &str = "the tokens in the store cannot be read";
 
 /// A store with tokens, and the configuration of its allocators.
@@ -61,14 +61,14 @@ impl Desk {
         tokio::task::block_in_place(|| Allocator::start_with_log(&self.config()))
     }
 
-    /// `lessor token …` by the configuration.
+    /// Runs `lessor token …` with the configuration file.
     fn command(&self, args: &[&str]) -> Output {
         let mut command = Command::new(lessor());
         command.arg("token").args(args).arg("--config").arg(self.file());
         tokio::task::block_in_place(|| command.output()).expect("it runs")
     }
 
-    /// The same by the address of the store.
+    /// Runs `lessor token …` with the URL of the store.
     fn command_at(&self, args: &[&str]) -> Output {
         let mut command = Command::new(lessor());
         command.arg("token").args(args).args([
@@ -84,7 +84,7 @@ impl Desk {
         text(self.command(&["new", name]))
     }
 
-    /// Puts this in the place of the list, or nothing.
+    /// Replaces the list of tokens by `value`, or removes it.
     async fn spoil(&self, value: Option<&[u8]>) {
         let mut cells = Cells::new(&self.server.config(&self.prefix)).expect("a good configuration");
         let (timeline, found) = cells.load(&["tokens".to_owned()]).await.expect("it is there");
@@ -100,7 +100,7 @@ fn text(output: Output) -> String {
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
 }
 
-/// Whether a token is believed there.
+/// Whether the allocator accepts a token.
 async fn is_known(allocator: &Allocator, token: &str) -> bool {
     let http = HttpClient::try_new(PATIENCE, None).expect("no files");
     let http = http.with_token(Some(Token::new(token))).expect("a token");
@@ -115,7 +115,8 @@ async fn until(allocator: &Allocator, token: &str, known: bool) {
     eventually("the token", async || (is_known(allocator, token).await == known).then_some(())).await;
 }
 
-/// One command makes a token for all allocators, several are good at once, and one command revokes for all within a second.
+/// One command makes a token for all allocators, several tokens of a name are good at once, and one command revokes a
+/// token for all within a second.
 async fn tokens_are_those_of_all_allocators(kind: StoreKind) {
     let server = tokio::task::block_in_place(|| Server::shared(kind));
     let desk = Desk::new(server, "tokens.all").await;
@@ -140,7 +141,7 @@ async fn tokens_are_those_of_all_allocators(kind: StoreKind) {
     assert!(is_known(&east, &second).await && is_known(&west, &second).await);
     assert_eq!(desk.command(&["revoke", id]).status.code(), Some(2), "it is gone");
 
-    // Many at once lose none of each other's.
+    // Tokens made at the same time are all kept.
     let made: Vec<String> = tokio::task::block_in_place(|| {
         std::thread::scope(|scope| {
             let one = |index| {
@@ -158,7 +159,7 @@ async fn tokens_are_those_of_all_allocators(kind: StoreKind) {
     }
 }
 
-/// While the store is away the tokens from before are good, and an allocator that starts believes none.
+/// While the store is away, tokens that were read before stay good. An allocator that starts then accepts none.
 async fn tokens_stay_good_while_the_store_is_away(kind: StoreKind) {
     let server = Arc::new(tokio::task::block_in_place(|| Server::start(kind, &[])));
     let desk = Desk::new(server, "lessor").await;
@@ -191,7 +192,7 @@ async fn tokens_stay_good_while_the_store_is_away(kind: StoreKind) {
     }
 }
 
-/// A list that is spoilt or gone leaves the one before in force.
+/// If the list is spoilt or gone, the one before stays in force.
 async fn a_list_that_is_spoilt_leaves_the_one_before_in_force(kind: StoreKind) {
     let server = tokio::task::block_in_place(|| Server::shared(kind));
     let desk = Desk::new(server, "tokens.spoilt").await;
@@ -241,7 +242,7 @@ async fn tokens_in_etcd_stay_good_while_it_is_away() {
     tokens_stay_good_while_the_store_is_away(StoreKind::Etcd).await;
 }
 
-/// A Redis that keeps nothing on a disk has lost them when it is back.
+/// A Redis without a disk has lost the tokens after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_that_redis_has_lost_stay_good_where_they_were_read() {
     let server = Arc::new(tokio::task::block_in_place(|| Server::start(StoreKind::Redis, &[])));

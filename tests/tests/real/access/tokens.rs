@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Rotations, and for how long they go on.
+/// Rotations, and the time in which they happen.
 const ROTATIONS: u32 = 100;
 const SPAN: Duration = Duration::from_secs(10);
 
-/// A new token is made, given to the node and used, and the old one is revoked, over and over. No call is refused for it.
+/// Over and over, a new token is made and given to the node, and the old one is revoked. No call is refused because of
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_are_rotated_under_load_and_no_call_is_refused_for_it() {
     let desk = Desk::new(Way::Plain);
@@ -26,7 +27,7 @@ async fn tokens_are_rotated_under_load_and_no_call_is_refused_for_it() {
     let caller = tokio::spawn({
         let (calls, refused) = (calls.clone(), refused.clone());
         async move {
-            // Ten calls a second: what a window of 600 a minute has at all times.
+            // Nine calls a second: a window of 600 a minute always allows that.
             let mut beat = tokio::time::interval(Duration::from_millis(110));
             loop {
                 beat.tick().await;
@@ -67,7 +68,7 @@ fn the_file_of_tokens_is_for_its_owner_alone_and_has_no_token() {
     let secret = token.rsplit('_').next().expect("a secret");
     assert!(secret.len() == 64 && !text.contains(secret) && text.contains("billing"), "{text}");
     assert_eq!(std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
-    // One that an allocator of another user may read stays so.
+    // A file that an allocator of another user may read keeps its permissions.
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).expect("it is ours");
     let other = desk.token("billing");
     assert_eq!(std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o640);
@@ -108,7 +109,7 @@ fn what_cannot_be_made_is_refused_and_changes_nothing() {
     assert!(output.status.code() == Some(2) && !output.stderr.is_empty());
 }
 
-/// Many commands at once lose none of each other's tokens.
+/// Tokens that are made at the same time are all kept.
 #[test]
 fn tokens_that_are_made_at_once_are_all_there() {
     let desk = Desk::new(Way::Plain);

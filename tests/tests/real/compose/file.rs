@@ -1,11 +1,11 @@
-//! docker-compose.yml as compose itself understands it, and the little that its versions write differently.
+//! docker-compose.yml as compose itself understands it, including what its versions write differently.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What can be started.
+/// The profiles that can be started.
 pub(crate) const PROFILES: [&str; 3] = ["embedded", "redis", "postgres"];
 
 pub(crate) fn project() -> PathBuf {
@@ -21,14 +21,14 @@ pub(crate) fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// One container, as it would be started.
+/// One service of compose: a container as it would be started.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     pub(crate) name: String,
     said: Value,
 }
 
-/// What a container sees at `target`.
+/// A file, a folder or a volume that a container sees at `target`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
     /// A path of this machine, or the name of a volume.
@@ -37,7 +37,7 @@ pub(crate) struct Mount {
     pub(crate) is_writable: bool,
 }
 
-/// All services that `docker compose` starts with these words before `up`, in an environment that asks for nothing.
+/// Returns all services that `docker compose` starts with these options, in an environment that sets no profile.
 pub(crate) fn services(options: &[&str]) -> BTreeMap<String, Service> {
     let mut command = Command::new("docker-compose");
     command.args(options).arg("config").current_dir(project()).env_remove("COMPOSE_PROFILES");
@@ -48,7 +48,7 @@ pub(crate) fn services(options: &[&str]) -> BTreeMap<String, Service> {
     let services = config["services"].as_object().expect("there are some").iter();
     let services =
         services.map(|(name, said)| (name.clone(), Service { name: name.clone(), said: said.clone() }));
-    // The first version of compose shows those of other profiles, too.
+    // Version 1 of compose lists services of other profiles, too.
     let profile = options.last().copied().unwrap_or(PROFILES[0]);
     services.filter(|(_, service)| service.is_of(profile)).collect()
 }
@@ -72,23 +72,23 @@ impl Service {
         items.map(|item| item.as_str().unwrap_or_else(|| panic!("{item} of {key}")).to_owned()).collect()
     }
 
-    /// Whether it runs the binary of this project.
+    /// Whether the service runs this project's binary.
     pub(crate) fn is_ours(&self) -> bool {
         !self.said["build"].is_null()
     }
 
-    /// Whether it is started to end.
+    /// Whether the service is meant to end by itself.
     pub(crate) fn is_one_shot(&self) -> bool {
         self.text("restart") == "no"
     }
 
-    /// What its environment is, beside that of its image.
+    /// The environment of the service, without that of its image.
     pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let pairs = self.said["environment"].as_object().into_iter().flatten();
         pairs.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
     }
 
-    /// Each name that other containers know it by.
+    /// All names by which other containers know the service.
     pub(crate) fn names(&self) -> Vec<String> {
         let networks = self.said["networks"].as_object().into_iter().flatten();
         let aliases = networks.filter_map(|(_, network)| network["aliases"].as_array()).flatten();
@@ -96,7 +96,7 @@ impl Service {
         [self.name.clone()].into_iter().chain(aliases).collect()
     }
 
-    /// The command that says whether it is well.
+    /// The command of the health check.
     pub(crate) fn health(&self) -> Option<Vec<String>> {
         let words = self.said["healthcheck"]["test"].as_array()?.iter();
         let words: Vec<String> = words.map(|word| word.as_str().expect("a word").to_owned()).collect();
@@ -120,7 +120,7 @@ impl Service {
         self.said["volumes"].as_array().into_iter().flatten().map(mount).collect()
     }
 
-    /// The addresses of this machine at which it can be reached.
+    /// The addresses of this machine at which the service can be reached.
     pub(crate) fn published(&self) -> Vec<String> {
         let address = |said: &Value| match said.as_str() {
             Some(text) => text.rsplit_once(':').expect("host and container").0.to_owned(),
@@ -133,7 +133,7 @@ impl Service {
         self.said["ports"].as_array().into_iter().flatten().map(address).collect()
     }
 
-    /// The path on this machine of what it sees at `path`.
+    /// Returns the path on this machine of what the service sees at `path`.
     pub(crate) fn outside(&self, path: &str) -> Option<PathBuf> {
         let mounts = self.mounts().into_iter();
         let under = mounts.filter_map(|mount| {

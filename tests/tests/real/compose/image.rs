@@ -1,9 +1,10 @@
-//! The Dockerfile: pinned, built by what is locked, and of one binary that does not run as root.
+//! The Dockerfile: its base is pinned, the build uses the lock file, and the image has one binary that does not run as
+//! root.
 
 use super::file::{read, services};
 use std::path::Path;
 
-/// A full version, and the digest of what it was when the image was pinned.
+/// Asserts that an image has a full version, and its digest when it was pinned.
 pub(crate) fn assert_pinned(image: &str) {
     let (tag, digest) = image.split_once("@sha256:").unwrap_or_else(|| panic!("{image} has no digest"));
     assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{image}");
@@ -11,7 +12,7 @@ pub(crate) fn assert_pinned(image: &str) {
     assert!(version.matches('.').count() >= 1 && version.contains(|c: char| c.is_ascii_digit()), "{image}");
 }
 
-/// The instructions, each in one line.
+/// Returns the instructions, each in one line.
 fn instructions() -> Vec<(String, String)> {
     let text = read("Dockerfile").replace("\\\n", "");
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -35,7 +36,7 @@ fn it_is_a_static_binary_on_nothing_and_not_run_by_root() {
     assert!(built.contains("-alpine"), "{built} does not build without libraries");
     let user = of(&instructions, "USER");
     assert_eq!(user, [services(&[])["vendor"].text("user")]);
-    // What compose runs is what the image has.
+    // The image has the binary that compose runs.
     let binary = of(&instructions, "ENTRYPOINT");
     assert_eq!(binary, ["[\"/usr/local/bin/lessor\"]"]);
     assert!(
@@ -50,7 +51,8 @@ fn it_is_built_by_what_is_locked_from_files_that_are_there() {
         of(&instructions, "RUN").into_iter().filter(|run| run.contains("cargo build")).collect();
     assert_eq!(builds.len(), 2, "dependencies, and ours");
     assert!(builds.iter().all(|run| run.contains("cargo build --release --locked --package lessor-cli")));
-    // Of a checkout that is older than the first layer, cargo would not notice that there is code now.
+    // Cargo goes by file times. In a checkout older than the first layer, untouched sources would look older than the
+    // build of the empty ones.
     let touched =
         builds[1].strip_prefix("touch ").and_then(|run| run.split_once(" && ")).expect("it touches").0;
     let empty = builds[0].replace("echo 'fn main() {}' > ", "touch ");
