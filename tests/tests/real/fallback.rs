@@ -1,5 +1,5 @@
-//! What a client does while its allocator is gone, and who hears of it: the shipping client, and a server that stops and
-//! comes back at the same address.
+//! What a client does and reports while its allocator is gone: the shipping client, and a server that stops and comes
+//! back at the same address.
 
 use crate::log::Log;
 use crate::middleware::said;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tonic::codegen::Service;
 use tracing::Level;
 
-/// One of each, with leases that are over soon.
+/// One limit of each fallback, with short leases.
 const CONFIG: &str = r#"
 [[limit]]
 name = "safe"
@@ -42,7 +42,7 @@ rules = [{ kind = "concurrency", limit = 1, longest = "1s" }]
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// The next event that `wanted` makes something of.
+/// Waits for the next event of which `wanted` returns something.
 async fn hear<T>(events: &mut Events, wanted: impl Fn(&Event) -> Option<T>) -> T {
     let heard = async {
         loop {
@@ -55,7 +55,7 @@ async fn hear<T>(events: &mut Events, wanted: impl Fn(&Event) -> Option<T>) -> T
     tokio::time::timeout(LONG, heard).await.expect("in time")
 }
 
-/// Hears that both `limits` are in fallback, or are out of it: in any order.
+/// Waits until all `limits` have entered their fallback, or have left it, in any order.
 async fn hear_all(events: &mut Events, mut limits: Vec<(&str, Fallback)>, entered: bool) {
     while !limits.is_empty() {
         let change = |event: &Event| {
@@ -71,7 +71,7 @@ async fn hear_all(events: &mut Events, mut limits: Vec<(&str, Fallback)>, entere
     }
 }
 
-/// Tries until `limit` refuses.
+/// Tries calls until `limit` refuses one.
 async fn use_up(limit: &Limit) -> Refusal {
     eventually("a refusal", async || limit.try_acquire(1).err()).await
 }
@@ -85,7 +85,7 @@ async fn a_limit_without_its_allocator_does_what_was_said_and_everybody_hears_of
     let (closed, open) = (client.limit("closed"), client.limit("open"));
     closed.acquire(1).await.expect("fifty a second");
     open.acquire(1).await.expect("fifty a second");
-    // While the allocator answers, an open limit refuses like any other.
+    // While the allocator answers, a limit with `fallback = "open"` refuses like any other.
     assert!(matches!(use_up(&open).await, Refusal::Empty { .. }));
     fleet.stop().await;
     let waiting = tokio::spawn({
@@ -100,7 +100,7 @@ async fn a_limit_without_its_allocator_does_what_was_said_and_everybody_hears_of
     waiting.await.expect("no panic").expect("and all who wait");
     assert!(open.fallback_passed() >= 1_007, "{} were counted", open.fallback_passed());
     assert_eq!((open.shadow_refused(), closed.fallback_passed()), (0, 0));
-    // It is over with the first answer.
+    // The first answer ends the fallback.
     let fleet = Fleet::start_at(CONFIG, &address).await;
     hear(&mut events, |event| (*event == Event::Reachable).then_some(())).await;
     hear_all(&mut events, vec![("closed", Fallback::Closed), ("open", Fallback::Open)], false).await;
@@ -163,7 +163,7 @@ async fn a_limit_that_is_paused_stays_so_without_its_allocator() {
     .await;
     fleet.stop().await;
     hear(&mut events, |event| (*event == Event::Unreachable).then_some(())).await;
-    // Each failure is another chance to let it pass by mistake.
+    // Each failed exchange is another chance for a call to pass by mistake.
     let failed = client.stats().failed_exchanges + 3;
     eventually("failures", async || {
         assert!(open.try_acquire(1).is_err());
@@ -174,7 +174,7 @@ async fn a_limit_that_is_paused_stays_so_without_its_allocator() {
     client.shutdown().await;
 }
 
-/// Two processes hold a seat, each for ten a second; a third one finds none left.
+/// Two processes hold a seat each, for ten calls a second. The third finds no seat left.
 #[tokio::test]
 async fn a_safe_share_goes_on_evenly_and_within_what_is_kept_back() {
     let fleet = Fleet::start(CONFIG).await;
@@ -190,7 +190,7 @@ async fn a_safe_share_goes_on_evenly_and_within_what_is_kept_back() {
     hear_all(&mut events, vec![("safe", Fallback::SafeShare)], true).await;
     let clock = Clock::since_boot();
     let safe = clients[0].limit("safe");
-    // However it is asked for: a hundred milliseconds apart, and as much earlier or later as a larger call needs.
+    // Permits come one every hundred milliseconds, and a call for several waits for as many intervals.
     let began = clock.now();
     let mut spent = 0;
     for permits in [1, 1, 3, 1, 2] {
@@ -215,7 +215,7 @@ async fn a_safe_share_goes_on_evenly_and_within_what_is_kept_back() {
     fleet.stop().await;
 }
 
-/// The bug: one that found no seat said in its log that calls go on with its part of the reserve.
+/// The bug: a process that found no seat logged that its calls go on with its part of the reserve.
 #[test]
 fn a_process_without_a_seat_says_that_its_calls_are_refused() {
     Log::of(Level::WARN, async |log| {
@@ -237,7 +237,8 @@ fn a_process_without_a_seat_says_that_its_calls_are_refused() {
     });
 }
 
-/// An allocator that does not know what was lent before it. Its callers hear when that is over, and are served then.
+/// An allocator that does not know what was lent before it began is in quarantine. Its callers are told when that ends,
+/// and are served then.
 #[tokio::test]
 async fn a_limit_in_quarantine_says_when_it_opens_and_does() {
     let config = format!("[store]\nkind = \"memory\"\n{CONFIG}");
@@ -250,7 +251,7 @@ async fn a_limit_in_quarantine_says_when_it_opens_and_does() {
         Err(_) => None,
     })
     .await;
-    // Two seconds, the window of its rule, and what a clock may be wrong by.
+    // Two seconds, the window of the rule, and the error that a clock may have.
     assert!(told > Duration::ZERO && told < Duration::from_secs(4), "{told:?}");
     let call = async |patience| {
         let layer: LimitLayer<Body> = LimitLayer::new(limit.clone()).patience(patience);

@@ -1,4 +1,5 @@
-//! A client that is shut down gives back what it holds. In a long window the rest would count as spent for long.
+//! A client that is shut down gives back what it holds. In a long window those permits would otherwise count as spent
+//! until the window ends.
 
 use lessor::Client;
 use lessor_allocator::cells::private::HeldPort;
@@ -10,7 +11,8 @@ use tokio::time::sleep;
 const YEARLY: &str = "[[limit]]\nname = \"yearly\"\nease_off = false\n\
     rules = [{ kind = \"fixed_window\", limit = 60, per = \"366d\" }]\n";
 
-/// An allocator that is not reached may be restarting.
+/// A client that is shut down repeats its goodbye for a while if the allocator cannot be reached: the allocator may be
+/// restarting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_is_said_until_it_is_heard() {
     let fleet = Fleet::start(YEARLY).await;

@@ -1,6 +1,6 @@
-//! Crowds that wait in one process: the shipping client against the shipping server, by its real transport. No caller
-//! waits past its deadline. The order within a priority is the order in which callers came. A caller that leaves takes
-//! nothing along.
+//! Crowds that wait in one process: the shipping client against the shipping server, over its real transport. No caller
+//! waits past its deadline. Callers of one priority are served in the order in which they came. A caller that leaves
+//! takes no permits along.
 
 use lessor::{Client, Limit, Priority, Refusal};
 use lessor_protocol::{Clock, Moment};
@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// Three limits that refill at a rate at which some are served in time and others are not. What is spent of them is in
-/// the books for ever.
+/// `a`, `b` and `c` refill at rates at which only some callers are served in time. The books of buckets never forget
+/// what was spent.
 const CONFIG: &str = r#"
 [[limit]]
 name = "a"
@@ -39,8 +39,8 @@ const LIMITS: [&str; 3] = ["a", "b", "c"];
 const PRIORITIES: [Priority; 3] = [Priority::High, Priority::Normal, Priority::Low];
 const TASKS: usize = 1_000;
 
-/// By how much a timer may be late, and a task that waits for its turn to run, on a machine that is busy with a thousand
-/// of them and with something else. It is far less than what a task would wait for that forgot its deadline.
+/// How late a timer or a task may be on a machine that is busy with a thousand tasks and with other work. A task that
+/// forgot its deadline would wait far longer.
 const LATE: Duration = Duration::from_secs(5);
 
 /// A task that waits.
@@ -53,17 +53,18 @@ struct Waiter {
     patience: Duration,
 }
 
-/// What became of one.
+/// The outcome of one waiter.
 #[derive(Debug)]
 struct Outcome {
     waiter: Waiter,
-    /// When it began and when it ended.
+    /// The instants at which the wait began and ended.
     began: Moment,
     ended: Moment,
     got: Result<(), Refusal>,
 }
 
-/// A thousand on three limits, of three priorities, for one to four permits each, with patience for one to five seconds.
+/// Draws a thousand waiters on three limits, of three priorities, for one to four permits each, with patience for one
+/// to five seconds.
 fn crowd(dice: &mut fastrand::Rng) -> Vec<Waiter> {
     let waiter = |number| Waiter {
         number,
@@ -75,7 +76,7 @@ fn crowd(dice: &mut fastrand::Rng) -> Vec<Waiter> {
     (0..TASKS).map(waiter).collect()
 }
 
-/// `waiter` waits, and what becomes of it is noted in the order in which it does.
+/// Spawns a task that waits as `waiter` says. Outcomes are recorded in the order in which waits end.
 fn wait(client: &Client, waiter: Waiter, outcomes: &Arc<Mutex<Vec<Outcome>>>) -> JoinHandle<()> {
     let limit = client.limit(LIMITS[waiter.limit]).with_priority(waiter.priority);
     let outcomes = outcomes.clone();
@@ -87,8 +88,8 @@ fn wait(client: &Client, waiter: Waiter, outcomes: &Arc<Mutex<Vec<Outcome>>>) ->
     })
 }
 
-/// On one thread, so that tasks come in the order in which they are spawned, and are noted in the order in which they are
-/// served.
+/// On one thread, tasks wait in the order in which they are spawned, and outcomes are recorded in the order in which
+/// they are served.
 #[tokio::test]
 async fn of_a_thousand_tasks_none_waits_past_its_deadline_and_those_of_one_priority_keep_their_order() {
     let fleet = Fleet::start(CONFIG).await;
@@ -97,7 +98,7 @@ async fn of_a_thousand_tasks_none_waits_past_its_deadline_and_those_of_one_prior
     let outcomes = Arc::new(Mutex::new(vec![]));
     let waiters = crowd(&mut dice);
     let tasks: Vec<_> = waiters.iter().map(|&waiter| wait(&client, waiter, &outcomes)).collect();
-    // All have begun before one of them is cancelled.
+    // All tasks have begun before any is cancelled.
     tokio::task::yield_now().await;
     let mut gone: Vec<usize> = (0..TASKS).collect();
     dice.shuffle(&mut gone);
@@ -105,7 +106,7 @@ async fn of_a_thousand_tasks_none_waits_past_its_deadline_and_those_of_one_prior
     for &number in &gone {
         tasks[number].abort();
         if dice.u32(..20) == 0 {
-            // Some are served in between.
+            // Some tasks are served in between.
             tokio::time::sleep(Duration::from_millis(dice.u64(1..30))).await;
         }
     }
@@ -125,8 +126,8 @@ async fn of_a_thousand_tasks_none_waits_past_its_deadline_and_those_of_one_prior
     fleet.stop().await;
 }
 
-/// Callers that were served at the same limit with the same priority were served in the order in which they came. A caller
-/// that is overtaken gave up.
+/// Asserts that callers of one limit and priority were served in the order in which they came. A caller that was
+/// overtaken must have given up.
 fn in_order(outcomes: &[Outcome]) {
     let mut served = 0;
     for (limit, name) in LIMITS.iter().enumerate() {
@@ -142,7 +143,7 @@ fn in_order(outcomes: &[Outcome]) {
     assert!(served > 50, "{served} were served");
 }
 
-/// Every permit that was lent was spent by a caller that says so, or went back.
+/// Asserts that every permit that was lent was spent by a caller that says so, or was returned.
 async fn balance(fleet: &Fleet, client: Client, outcomes: &[Outcome]) {
     client.shutdown().await;
     for (limit, name) in LIMITS.iter().enumerate() {
@@ -153,7 +154,7 @@ async fn balance(fleet: &Fleet, client: Client, outcomes: &[Outcome]) {
     }
 }
 
-/// Waits for `permits` at `priority`, and is noted when it is served.
+/// Spawns a task that waits for `permits` at `priority`, and is recorded when it is served.
 fn queue(
     limit: &Limit,
     priority: Priority,
@@ -167,7 +168,8 @@ fn queue(
     })
 }
 
-/// An allocator that lends one permit to each ask of those who wait, and what was said to it: spent so far, and held.
+/// Starts an allocator that lends at most one permit to each ask. It records what each ask reported: spent so far, and
+/// held.
 async fn one_by_one() -> (String, Arc<Mutex<Vec<(u64, u64)>>>, JoinHandle<std::io::Result<()>>) {
     let asked = Arc::new(Mutex::new(vec![]));
     let noted = asked.clone();
@@ -187,8 +189,9 @@ async fn one_by_one() -> (String, Arc<Mutex<Vec<(u64, u64)>>>, JoinHandle<std::i
     (url, asked, tokio::spawn(async move { axum::serve(listener, router).await }))
 }
 
-/// The bug: while others waited too, the next ask was written before the first in line had taken what came. It said that
-/// the permit was still held, and a bucket of one refilled only a term later, when it heard otherwise.
+/// The bug: while others waited too, the next ask was written before the first caller in line had taken its permit. The
+/// ask said that the permit was still held. A bucket of one refilled only a term later, when the next ask corrected
+/// that.
 #[tokio::test]
 async fn what_the_first_in_line_takes_is_told_with_the_next_ask() {
     let (url, asked, server) = one_by_one().await;
@@ -203,16 +206,16 @@ async fn what_the_first_in_line_takes_is_told_with_the_next_ask() {
     assert_eq!(asked[..5], [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]);
 }
 
-/// A stream of callers of high priority would use up all there is for ever. Beside it, a caller of low priority wants nearly
-/// all that the limit can hold, and a normal caller wants a permit. Both are served within some dozens of the stream, and no
-/// caller takes what the large call waits for.
+/// A stream of callers of high priority would use up all permits for ever. Beside it, a caller of low priority wants
+/// nearly all that the limit can hold, and a normal caller wants one permit. Both are served within some dozens of the
+/// stream, and no caller takes what the large call waits for.
 #[tokio::test]
 async fn a_large_call_of_low_priority_is_served_beside_a_high_stream_that_never_ends() {
     let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let slow = client.limit("slow");
     let order = Arc::new(Mutex::new(vec![]));
-    // Two dozen high ones at any time, from before the others come.
+    // Two dozen callers of high priority wait at any time, from before the others come.
     let stream: Vec<_> = (0..24)
         .map(|_| {
             let (slow, order) = (slow.with_priority(Priority::High), order.clone());
@@ -232,14 +235,14 @@ async fn a_large_call_of_low_priority_is_served_beside_a_high_stream_that_never_
     let order = std::mem::take(&mut *order.lock().expect("no panic"));
     let low = order.iter().position(|priority| *priority == Priority::Low).expect("it was served");
     let normal = order.iter().position(|priority| *priority == Priority::Normal).expect("it was served");
-    // One of eight is the caller that has waited longest, and before these there were 24.
+    // One in eight served callers is the one that has waited longest, and 24 came before these two.
     assert!(low.max(normal) <= 8 * 28, "the low one was number {low}, the normal one {normal}");
     client.shutdown().await;
     fleet.stop().await;
 }
 
-/// The bug: the last tenth of a window is lent slowly, and a client did not say that one call needs it at once. That call was never
-/// let through, though the window was unused.
+/// The bug: the last tenth of a window is lent slowly, and a client did not say that one call needs it at once. That
+/// call was never admitted, although the window was unused.
 #[tokio::test]
 async fn a_caller_that_waits_for_nearly_all_of_a_window_has_it() {
     let fleet = Fleet::start(CONFIG).await;

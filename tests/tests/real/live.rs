@@ -1,5 +1,5 @@
-//! Limits that are changed while a fleet runs on them: the real binary as allocator and as command line, real clients,
-//! and a strict vendor that knows what each contract promised when.
+//! Limits that change while a fleet runs on them: the real binary as allocator and as command line, real clients, and a
+//! strict vendor that knows what each contract allowed at what time.
 
 use lessor::{Client, Limit};
 use lessor_protocol::{Clock, Moment};
@@ -16,10 +16,10 @@ use tokio::time::{interval, sleep, timeout};
 const CLOCK: Clock = Clock::since_boot();
 const PER: Duration = Duration::from_secs(1);
 
-/// The longest lease of such a limit, and what a busy machine may add: a thirtieth of a second, and ten times as much.
+/// The longest lease of such a limit, a thirtieth of a second, and ten times as much for a busy machine.
 const LEASE: Duration = Duration::from_millis(400);
 
-/// How long a permit may take on a machine that is busy with something else.
+/// How long a permit may take on a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const CONFIG: &str = r#"
@@ -54,7 +54,7 @@ async fn client(allocator: &Allocator, name: &str) -> Client {
     Client::builder(&allocator.url).node(name).connect().await.expect("the allocator answers")
 }
 
-/// A caller that tries all the time, and a vendor for what it admits.
+/// Starts a caller that tries a call every millisecond. `vendor` counts those that are admitted.
 fn drive(limit: &Limit, vendor: &Arc<Vendor>) -> JoinHandle<()> {
     let (limit, vendor) = (limit.clone(), vendor.clone());
     tokio::spawn(async move {
@@ -66,7 +66,7 @@ fn drive(limit: &Limit, vendor: &Arc<Vendor>) -> JoinHandle<()> {
     })
 }
 
-/// Lets `fleet` call for `span`, and returns what a vendor of `limit` counted.
+/// Lets `fleet` call for `span`. Returns the vendor, with a contract of `limit`, that counted the calls.
 async fn run(fleet: &[Limit], limit: u64, span: Duration) -> Arc<Vendor> {
     let vendor = Arc::new(Vendor::new(limit, PER));
     let callers: Vec<_> = fleet.iter().map(|limit| drive(limit, &vendor)).collect();
@@ -78,8 +78,8 @@ async fn run(fleet: &[Limit], limit: u64, span: Duration) -> Arc<Vendor> {
     vendor
 }
 
-/// Halved, doubled, paused through the command line, under a fleet that wants more than it may: windows that overlap a
-/// change, or the leases that were out then, hold the larger limit, all others what is in force.
+/// A limit is halved, doubled and paused by the command line, under a fleet that wants more. Windows that overlap a
+/// change, or leases from before it, keep the larger limit. All other windows keep the limit in force.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_keeps_the_contract_while_it_is_halved_doubled_and_paused() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
@@ -105,7 +105,7 @@ async fn a_fleet_keeps_the_contract_while_it_is_halved_doubled_and_paused() {
     for (vendor, least) in [(&of_100, 100), (&of_50, 75), (&of_200, 300), (&resumed, 150)] {
         assert!(vendor.count() >= least, "{} calls, at least {least} were to be had", vendor.count());
     }
-    // What was admitted of the old limit may still be in a window of the new, but never more than the larger.
+    // Calls admitted under the old limit may still be in a window of the new one, but never more than the larger limit.
     let across = Vendor::new(100, PER);
     [&of_100, &overlapping, &of_50].into_iter().for_each(|vendor| across.merge(vendor));
     assert_eq!(across.breach(), None, "across the first change");
@@ -120,7 +120,7 @@ async fn a_fleet_keeps_the_contract_while_it_is_halved_doubled_and_paused() {
     }
 }
 
-/// The bugs: a top-up that added nothing looked like one that did, and what was wrong was not named.
+/// The bugs: a top-up that added nothing looked like one that did, and messages did not name what was wrong.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_operator_does_by_mistake_is_named() {
     let config = "[[limit]]\nname = \"export\"\nkeyed = true\nrules = [{ kind = \"fixed_window\", limit = 9, per = \"1h\" }]\n\
@@ -152,8 +152,8 @@ async fn what_an_operator_does_by_mistake_is_named() {
     }
 }
 
-/// The demo, as docs/live.md shows it: made smaller, halved, doubled, paused, topped up and resumed over the command
-/// line. Any 30 seconds hold the largest limit of the time and the top-up, and not one call more.
+/// The demo, as docs/live.md shows it: its limit is lowered, halved, doubled, paused, topped up and resumed by the
+/// command line. Any 30 seconds have at most the largest limit of that time and the top-up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_demo_keeps_the_promise_for_changes_to_its_vendor() {
     let mut command = Command::new(lessor());
@@ -164,7 +164,7 @@ async fn a_demo_keeps_the_promise_for_changes_to_its_vendor() {
         let mut line = String::new();
         said.read_line(&mut line).map(|_| (line, said))
     });
-    // Kept open: it may say more.
+    // Kept open, because the demo may write more.
     let (line, mut said) = line.await.expect("no panic").expect("text");
     let url = line.trim_end().strip_prefix("listening on ").expect("its address");
     let limits_of = async |permits: u64| {
@@ -176,7 +176,7 @@ async fn a_demo_keeps_the_promise_for_changes_to_its_vendor() {
     loop {
         let shown = limits(url, &["get", "vendor/rest", "--json"]).await;
         let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
-        // The last tenth is lent slowly: it lasts until the first calls count no more.
+        // The last tenth is lent slowly, and lasts until the first calls leave the window.
         if shown["available"].as_u64().expect("a number") <= 200 {
             break;
         }
@@ -199,8 +199,8 @@ async fn a_demo_keeps_the_promise_for_changes_to_its_vendor() {
     assert_eq!(report["stranded"], 0);
 }
 
-/// The demo, with a vendor that halves its contract before half of it is used, and restores it. No call is refused for
-/// either, and the report says what became of both. The contract has to be restored after it was halved.
+/// The vendor of a demo halves its contract before half of it is used, and restores it later. No call is refused
+/// because of either change, and the report tells how both went. A contract can be restored only after it was halved.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_demo_whose_vendor_restores_its_contract_says_how_that_went() {
     let demo = |args: &str| {
@@ -226,7 +226,8 @@ async fn a_demo_whose_vendor_restores_its_contract_says_how_that_went() {
     assert_eq!(report["stranded"], 0);
 }
 
-/// Nodes that wait are told of a top-up: they are served in a round trip, and not when they would have asked again.
+/// Waiting nodes are told of a top-up. They are served within a round trip, and need not wait until they would have
+/// asked again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_that_waits_is_served_as_soon_as_there_is_a_top_up() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
@@ -242,7 +243,7 @@ async fn a_caller_that_waits_is_served_as_soon_as_there_is_a_top_up() {
             CLOCK.now()
         }
     });
-    // It has asked, been told that there is nothing this year, and hears whatever happens.
+    // By then the client has asked, was told that nothing comes this year, and listens for events.
     let end = CLOCK.now() + PATIENCE;
     while client.stats().listening < 1 || limit.acquire_within(1, Duration::ZERO).await.is_ok() {
         assert!(CLOCK.now() < end, "nothing is heard");
@@ -261,7 +262,7 @@ async fn a_caller_that_waits_is_served_as_soon_as_there_is_a_top_up() {
     assert_eq!(alive.status(), reqwest::StatusCode::OK);
     let (after, round_trip) = (served.since(told), CLOCK.now().since(begun));
     println!("served {after:?} after the top-up was answered; a round trip takes {round_trip:?}");
-    // One ask brought it, or the one that was on its way and the next: the client did not poll until it was there.
+    // One ask brought the permit, or the one under way and the next. The client did not poll for it.
     let asks = client.stats().exchanges - asked;
     assert!(asks <= 3, "{asks} asks");
     client.shutdown().await;
@@ -274,7 +275,7 @@ async fn a_call_that_was_too_large_is_let_through_once_the_limit_is_raised() {
     let limit = client.limit("vendor/rest");
     let too_large = lessor::Refusal::TooLarge { limit: 100 };
     assert_eq!(limit.acquire_within(200, PATIENCE).await, Err(too_large));
-    // It holds nothing any more, and has nothing to ask for.
+    // Now the client holds nothing and has nothing to ask for.
     let end = CLOCK.now() + PATIENCE;
     let mut asked = 0;
     while client.stats().exchanges != asked {
@@ -290,7 +291,7 @@ async fn a_call_that_was_too_large_is_let_through_once_the_limit_is_raised() {
     client.shutdown().await;
 }
 
-/// A file that is wrong is refused whole; a good one is taken over while nodes go on.
+/// A wrong file is refused as a whole. A good one is taken over while nodes go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_changes_is_taken_over_and_a_bad_one_is_not() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);

@@ -1,15 +1,15 @@
-//! What a test logs: all that is said on one thread, by whatever runs on it.
+//! The log of a test: all that is logged on its thread.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 use tracing::Level;
 
-/// What was logged on one thread.
+/// The lines logged on one thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Runs `test` on this thread with a runtime of its own, and gives it all that is logged there from `level` on.
+    /// Runs `test` on this thread, in a runtime of its own. The test gets all that is logged there at `level` or above.
     pub(crate) fn of<T>(level: Level, test: impl AsyncFnOnce(Log) -> T) -> T {
         let log = Log::default();
         let written = log.clone();

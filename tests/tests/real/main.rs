@@ -1,5 +1,5 @@
-//! Suites in real time: real processes, servers, sockets and clocks. They are one binary, so that what waits waits
-//! together. Each suite is a module, and starts what it needs.
+//! Suites in real time: real processes, servers, sockets and clocks. All are one binary, so that their waits overlap.
+//! Each suite is a module and starts what it needs.
 
 mod access;
 mod blocking;

@@ -1,4 +1,4 @@
-//! The ready-made middleware, and the examples that show it, over real connections to a real allocator.
+//! The middleware of the client and its examples, over real connections to a real allocator.
 
 #[expect(dead_code, reason = "an example has a main of its own")]
 #[path = "../../../client/examples/axum_server.rs"]
@@ -40,10 +40,10 @@ name = "none"
 rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s", initial = 0 }]
 "#;
 
-/// How long a first permit may take on a machine that is busy with something else.
+/// How long a first permit may take on a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Serves everything with "ok" behind `layer`.
+/// Starts a server that answers every request with "ok" behind `layer`.
 async fn serve(layer: LimitLayer<Body>) -> String {
     let app = Router::new().fallback(any(async || "ok")).layer(layer);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -79,7 +79,7 @@ async fn a_grpc_server_serves_each_user_as_often_as_it_may() {
     let codes: Vec<_> = answers.iter().map(|(user, code, _)| (*user, *code)).collect();
     let exhausted = Code::ResourceExhausted;
     assert_eq!(codes, [("alice", Code::Ok), ("alice", exhausted), ("bob", Code::Ok)]);
-    // An hour, and what a clock that runs fast is allowed.
+    // An hour at most, and what is added for a clock that runs fast.
     let pushback = answers[1].2.expect("it can be had again");
     assert!((1_000_000..=3_700_000).contains(&pushback), "{pushback}");
     fleet.stop().await;
@@ -103,12 +103,12 @@ async fn a_refused_request_is_told_why_and_when_to_come_back() {
         (status, said(&headers, "ratelimit-policy"), said(&headers, "ratelimit")),
         (200, "\"user\";q=1;w=3600", "\"user\";r=0")
     );
-    // Another path is another key; the same one is refused, for it cannot come in time.
+    // Another path is another key. The first path is refused, because its next permit cannot come in time.
     assert_eq!(get(&format!("{server}/b")).await.0, 200);
     let (status, headers, body) = get(&format!("{server}/a")).await;
     assert_eq!((status, said(&headers, "content-type")), (429, "application/problem+json"));
     let wait: u64 = said(&headers, "retry-after").parse().expect("whole seconds");
-    // A clock that runs fast is allowed for.
+    // An hour at most, and what is added for a clock that runs fast.
     assert!((1..=3_700).contains(&wait), "{wait}");
     assert_eq!(said(&headers, "ratelimit"), format!("\"user\";r=0;t={wait}"));
     let body: serde_json::Value = serde_json::from_str(&body).expect("JSON");
@@ -135,7 +135,7 @@ async fn requests_are_counted_by_address_or_by_whatever_is_said() {
     fleet.stop().await;
 }
 
-/// One server for both: a gRPC call is answered 200, and its status says that it came to nothing.
+/// One server for gRPC and other requests: a gRPC call that is refused is answered with 200 and a gRPC status.
 #[tokio::test]
 async fn a_grpc_call_among_others_is_refused_as_one() {
     let fleet = Fleet::start(CONFIG).await;
@@ -182,7 +182,7 @@ async fn an_outgoing_request_without_a_permit_is_not_sent() {
     let client = Client::connect(&fleet.url).await.expect("it answers");
     let outgoing = Outgoing::refusing(client.limit("none"), Duration::ZERO);
     let http = reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(outgoing).build();
-    // No server is there: to send it would be another error.
+    // No server listens there: a request that is sent would fail with another error.
     let error = http.get("http://127.0.0.1:1/").send().await.expect_err("there is no permit");
     let reqwest_middleware::Error::Middleware(reason) = error else { panic!("{error}") };
     assert!(matches!(reason.downcast_ref(), Some(Refusal::Empty { .. })), "{reason}");

@@ -1,4 +1,4 @@
-//! What one node hears of the vendor, the whole fleet goes by: the shipping client against the shipping server.
+//! The whole fleet follows what one node learns from the vendor: the shipping client against the shipping server.
 
 use lessor::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use lessor::{Client, Event, Limit, Refusal};
@@ -28,7 +28,7 @@ rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// How long anything may take on a machine that is busy with something else.
+/// How long anything may take on a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn client(url: &str, name: &str) -> Client {
@@ -54,7 +54,7 @@ async fn shown(url: &str, limit: &str) -> Value {
     serde_json::from_str(&answer.text().await.expect("text")).expect("JSON")
 }
 
-/// Tries until `limit` says what `is_it` wants to hear.
+/// Tries calls until `is_it` holds of an answer of `limit`.
 async fn until(limit: &Limit, is_it: impl Fn(Result<(), Refusal>) -> bool) {
     let end = CLOCK.now() + PATIENCE;
     while !is_it(limit.try_acquire(1)) {
@@ -136,7 +136,7 @@ async fn a_refusal_of_one_key_is_no_other_key_s() {
     assert_eq!(apart.acquire_within(1, Duration::from_secs(5)).await, Ok(()));
 }
 
-/// A vendor that is not believed is counted. The client that was refused asks again, and goes on.
+/// A vendor that is not believed is only counted. The client that was refused asks again, and goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_that_believes_no_vendor_goes_on() {
     let fleet = Fleet::start(CONFIG).await;

@@ -1,5 +1,5 @@
-//! The containers of a profile that run our binary, as plain processes: exactly their commands, with addresses and paths of
-//! this machine in place of those that only containers know.
+//! The services of a profile that run this project's binary, as plain processes: exactly their commands, with addresses
+//! and paths of this machine in place of those inside containers.
 
 use super::file::{Service, project, services};
 use lessor_allocator::cells::StoreKind;
@@ -13,13 +13,14 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How long it may take until all are well: an allocator without books waits for a term and a window of 30 s.
+/// How long it may take until all services are healthy: an allocator without books waits for a term and a window of 30
+/// s.
 const WELL_WITHIN: Duration = Duration::from_secs(120);
 
 /// An address where no process listens.
 const UNUSED: &str = "127.0.0.1:9";
 
-/// What [`Stack::start`] started, and how to talk to it.
+/// The processes that [`Stack::start`] started, and what they need.
 pub(crate) struct Stack {
     parts: Vec<Part>,
     _store: Option<Server>,
@@ -33,13 +34,13 @@ struct Part {
     health: Command,
 }
 
-/// What words of the file mean here.
+/// Replacements for words of the compose file.
 struct Meanings {
-    /// The address of each that listens, by its names.
+    /// The address of each service that listens, by each of its names and its port.
     addresses: Vec<(String, String)>,
     store: Option<(String, String)>,
     password: String,
-    /// They are kept until all listen.
+    /// Ports are held for as long as the processes may listen on them.
     _ports: Vec<HeldPort>,
 }
 
@@ -65,7 +66,8 @@ impl Stack {
         Stack { parts, _store: store, _folder: folder }
     }
 
-    /// Waits until the health checks of all pass, and the vendor has seen both kinds of calls. What it has seen.
+    /// Waits until all health checks pass and the vendor has seen both kinds of calls. Returns what the vendor has
+    /// seen.
     pub(crate) async fn calls(&mut self) -> Value {
         let mut seen = Value::Null;
         let well = async {
@@ -92,12 +94,12 @@ impl Stack {
         reqwest::get(&url).await.unwrap_or_else(|error| panic!("{url}: {error}"))
     }
 
-    /// The names of all that run.
+    /// The names of all services that run.
     pub(crate) fn names(&self) -> Vec<String> {
         self.parts.iter().map(|part| part.service.name.clone()).collect()
     }
 
-    /// Ends all in good order, those first that call others. What each said last.
+    /// Ends all services in good order, the callers first. Returns the last line of each.
     pub(crate) fn end(mut self) -> Vec<(String, String)> {
         self.parts.sort_by_key(|part| !part.service.name.starts_with("node"));
         let end = |part: Part| {
@@ -112,7 +114,7 @@ impl Stack {
 }
 
 impl Part {
-    /// Whether its health check passes.
+    /// Whether the health check of this service passes.
     fn is_well(&mut self) -> bool {
         self.health.output().expect("it runs").status.success()
     }
@@ -146,14 +148,14 @@ impl Meanings {
         Part { service, running, address, health }
     }
 
-    /// Its command, in the environment of its container and nothing else.
+    /// Returns the command of the service, with only the environment of its container.
     fn command(&self, service: &Service, folder: &Path) -> Command {
         let state = folder.join(&service.name);
         std::fs::create_dir_all(&state).expect("a folder");
         let mut command = Command::new(lessor());
         command.args(service.list("command").iter().map(|word| self.here(word, service, folder)));
         command.env_clear().env("STATE_DIRECTORY", state);
-        // The state directory of the image is not used here.
+        // `STATE_DIRECTORY` was set above in place of the image's.
         let environment = service.environment().into_iter();
         command.envs(environment.map(|(name, value)| match name.as_str() {
             "LESSOR_STORE_PASSWORD" => (name, self.password.clone()),
@@ -162,7 +164,7 @@ impl Meanings {
         command
     }
 
-    /// What `word` means to this process instead of to its container.
+    /// Returns what `word` of a command is for this process instead of its container.
     fn here(&self, word: &str, service: &Service, folder: &Path) -> String {
         if word.starts_with("/etc/lessor/") {
             let file = service.outside(word).unwrap_or_else(|| panic!("{word} is not mounted"));
@@ -200,8 +202,8 @@ impl Meanings {
         Some(self.named(&format!("{}:{}", service.name, listens(service)?)))
     }
 
-    /// The URL of the test's own server, where the file names that of the store; without a password if the file has none and
-    /// the environment has it.
+    /// Returns the URL of the test's own server in place of the store's. For PostgreSQL it has no password, which comes
+    /// from the environment.
     fn store_at(&self, url: &str) -> String {
         let (scheme, here) =
             self.store.as_ref().unwrap_or_else(|| panic!("{url}: this profile has no store"));
@@ -213,7 +215,7 @@ impl Meanings {
     }
 }
 
-/// The port that it listens on in its container.
+/// Returns the port on which the service listens in its container.
 pub(crate) fn listens(service: &Service) -> Option<String> {
     let words = service.list("command");
     let at = words.iter().position(|word| word == "--listen")?;
@@ -221,7 +223,7 @@ pub(crate) fn listens(service: &Service) -> Option<String> {
     Some(port.unwrap_or_else(|| panic!("{} cannot be reached at {}", service.name, words[at + 1])).to_owned())
 }
 
-/// Whether `path` is a part of this project, and there.
+/// Whether `path` exists and is in this project.
 pub(crate) fn is_of_project(path: &str) -> bool {
     Path::new(path).starts_with(project()) && Path::new(path).exists()
 }
