@@ -1,7 +1,7 @@
-//! Requests that take permits of several limits on their way out, to a vendor that counts them as they arrive: what the
-//! middleware promises where one limit keeps a request waiting that has the permits of another one.
+//! Outgoing requests that take permits of several limits, to a vendor that counts them as they arrive. The middleware
+//! must keep the contract even where a request has permits of one limit and waits for another.
 //!
-//! Short by default. `OUTGOING_SECONDS=45` runs as long as it says, against 9,000 calls in 30 s.
+//! Runs are short by default. `OUTGOING_SECONDS=45` runs for that many seconds, against 9,000 calls in 30 s.
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -23,13 +23,13 @@ use tokio::net::{TcpListener, TcpStream};
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// How long a first permit may take on a machine that is busy with something else.
+/// How long a first permit may take on a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Requests that are made each second: twice as many as may be.
+/// Requests that are made each second: twice as many as the contract allows.
 const RATE: u64 = 600;
 
-/// A vendor that counts each request as it arrives. It answers 503 to every third if it `fails`.
+/// A vendor that counts each request as it arrives. It answers every third with 503 if it `fails`.
 #[derive(Debug, Default)]
 struct Counter {
     arrivals: Mutex<Vec<Moment>>,
@@ -53,7 +53,7 @@ impl Counter {
         url
     }
 
-    /// How many arrived, and the most that did within any `span`.
+    /// Returns how many requests arrived, and the most within any `span`.
     fn most_within(&self, span: Duration) -> (usize, usize) {
         let mut arrivals = self.arrivals.lock().expect("no panic").clone();
         arrivals.sort_unstable();
@@ -62,8 +62,8 @@ impl Counter {
     }
 }
 
-/// How long to run, how many calls the contract allows, in what time, what may pass between a permit and an arrival, and how
-/// often the limit beside it opens.
+/// How many seconds to run, how many calls the contract allows in how many seconds, how much time may pass between a
+/// permit and an arrival, and how many seconds pass between openings of the limit beside it.
 struct Contract {
     seconds: u64,
     calls: u64,
@@ -73,7 +73,7 @@ struct Contract {
 }
 
 impl Contract {
-    /// Longer than it takes until the limit beside opens.
+    /// Longer than it takes until the limit beside the contract opens.
     fn patience(&self) -> Duration {
         Duration::from_secs(2 * self.opens)
     }
@@ -81,13 +81,15 @@ impl Contract {
     fn new() -> Self {
         let seconds = std::env::var("OUTGOING_SECONDS").ok().map(|text| text.parse().expect("seconds"));
         match seconds {
-            // Hundreds of requests begin in one instant, and other tests want the processor, too.
+            // Hundreds of requests begin in one instant, while other tests need the processor, too. So the margin is
+            // large.
             None => Contract { seconds: 6, calls: 600, per: 2, margin: "700ms", opens: 2 },
             Some(seconds) => Contract { seconds, calls: 9_000, per: 30, margin: "500ms", opens: 15 },
         }
     }
 
-    /// The contract, and a limit beside it that opens at intervals: who waits for that one comes at once.
+    /// Returns the configuration: the contract, and a limit beside it that opens at intervals. All requests that wait
+    /// for that limit leave at once when it opens.
     fn config(&self) -> String {
         let Contract { calls, per, margin, opens, .. } = self;
         let burst = calls * opens / per;
@@ -105,7 +107,7 @@ rules = [{{ kind = "token_bucket", capacity = {burst}, refill = {burst}, per = "
     }
 }
 
-/// Makes [`RATE`] requests a second, and waits until none is under way. How many were answered with 200.
+/// Makes [`RATE`] requests a second, and waits until none is under way. Returns how many were answered with 200.
 async fn drive(http: &ClientWithMiddleware, url: &str, span: Duration) -> u64 {
     let mut tick = tokio::time::interval(Duration::from_millis(5));
     let mut calls = tokio::task::JoinSet::new();
@@ -119,7 +121,7 @@ async fn drive(http: &ClientWithMiddleware, url: &str, span: Duration) -> u64 {
     calls.join_all().await.into_iter().map(u64::from).sum()
 }
 
-/// Tries three times.
+/// Tries a request three times.
 fn retry<'a>(
     request: Request,
     extensions: &'a mut Extensions,
@@ -137,7 +139,7 @@ fn retry<'a>(
     })
 }
 
-/// Whether the contract holds at the vendor, for a client that `build` gives its middlewares.
+/// Checks that the contract holds at the vendor, for a client to which `build` adds middlewares.
 async fn holds(what: &str, fails: bool, build: impl FnOnce(ClientBuilder, [Limit; 2]) -> ClientBuilder) {
     let contract = Contract::new();
     let fleet = Fleet::start(&contract.config()).await;
@@ -181,7 +183,7 @@ async fn retries_between_two_middlewares_keep_the_contract() {
     .await;
 }
 
-/// The same limits in one middleware, and the retry before it.
+/// The same two limits in one middleware, with the retry before it.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_middleware_of_two_limits_keeps_the_contract_for_each_attempt() {
     holds("retries before one of two limits", true, |http, [contract, beside]| {
@@ -205,7 +207,7 @@ name = "none"
 rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s", initial = 0 }]
 "#;
 
-/// What the books say was spent of both limits, once all that was spent is told.
+/// Shuts `client` down, which reports all that was spent. Returns the permits spent of both limits by the books.
 async fn spent(fleet: &Fleet, client: Client) -> [u64; 2] {
     client.shutdown().await;
     [fleet.number("rest", "spent").await, fleet.number("messages", "spent").await]
@@ -215,7 +217,8 @@ async fn spent(fleet: &Fleet, client: Client) -> [u64; 2] {
 async fn a_request_costs_what_it_says_and_each_attempt_costs_it_again() {
     let fleet = Fleet::start(CHOICE).await;
     let client = Client::connect(&fleet.url).await.expect("it answers");
-    // Of three requests the first is answered on its second attempt, for the vendor fails the first and the fourth arrival.
+    // The vendor fails the first and the fourth arrival. So of three requests the first and the last are answered on
+    // their second attempt.
     let vendor = Arc::new(Counter { fails: true, ..Counter::default() });
     let url = vendor.serve().await;
     let messages = client.limit("messages");
@@ -234,7 +237,7 @@ async fn a_request_costs_what_it_says_and_each_attempt_costs_it_again() {
     fleet.stop().await;
 }
 
-/// Two side by side cost what one of both limits costs, whichever is first.
+/// Two middlewares side by side cost as much as one for both limits, in either order.
 #[tokio::test]
 async fn two_middlewares_cost_each_limit_once_and_nothing_if_one_refuses() {
     let fleet = Fleet::start(CHOICE).await;
@@ -258,7 +261,7 @@ async fn two_middlewares_cost_each_limit_once_and_nothing_if_one_refuses() {
     fleet.stop().await;
 }
 
-/// A call counts for a minute unless the client says that it is over.
+/// A call counts for a minute unless the client says that it has ended.
 const IN_FLIGHT: &str = r#"
 [[limit]]
 name = "vendor"
@@ -369,14 +372,14 @@ async fn a_request_that_is_given_up_stays_in_flight_and_one_that_was_never_sent_
     fleet.stop().await;
 }
 
-/// A permit that its caller keeps for longer than its lease lasts is not good any more, and says so.
+/// A permit that its caller keeps beyond its lease is not good any more, and says so.
 #[tokio::test]
 async fn a_reservation_is_good_until_its_lease_has_ended() {
     let fleet = Fleet::start(CHOICE).await;
     let client = Client::connect(&fleet.url).await.expect("it answers");
     let rest = client.limit("rest");
     let kept = rest.reserve_within(1, PATIENCE).await.expect("there are permits");
-    // Longer than any lease: it is renewed while the allocator answers.
+    // Longer than any lease, which is renewed while the allocator answers.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     assert!(kept.is_good(), "its lease goes on");
     fleet.stop().await;

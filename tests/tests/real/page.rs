@@ -1,5 +1,5 @@
-//! The page for operators, in a real browser beside a real allocator. It shows what the API says, does what it is told,
-//! loads nothing from elsewhere, and says when no allocator is there.
+//! The page for operators, in a real browser with a real allocator. It shows what the API says, does what the operator
+//! asks, loads nothing from other servers, and says when no allocator is there.
 
 mod away;
 mod browser;
@@ -35,13 +35,13 @@ shadow = true
 rules = [{ kind = "sliding_window", limit = 50, per = "1s" }]
 "#;
 
-/// What an operator sees of a change must not wait longer.
+/// How soon a change must show on the page.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// A key that would be a picture, and a script, if the page took it for markup.
+/// A key that would be a picture and run a script if the page took it for markup.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='taken'\">";
 
-/// What the allocator answers.
+/// Sends a request and returns the answer of the allocator.
 async fn ask(allocator: &Allocator, method: Method, path: &str, body: Option<Value>) -> Value {
     let http = Client::builder().no_proxy().build().expect("a client");
     let request = http.request(method, format!("{}{path}", allocator.url));
@@ -51,7 +51,7 @@ async fn ask(allocator: &Allocator, method: Method, path: &str, body: Option<Val
     answer.json().await.expect("JSON")
 }
 
-/// A node leases, says in its next exchange that all of it is spent, and goes.
+/// Has a node lease permits, report in its next exchange that all are spent, and ask for no more.
 async fn spend(allocator: &Allocator, limit: &str, key: Option<&str>, permits: u64) {
     let ask_for = |want, spent_total| AskBody {
         limit: limit.to_owned(),
@@ -69,19 +69,19 @@ async fn spend(allocator: &Allocator, limit: &str, key: Option<&str>, permits: u
     }
 }
 
-/// A browser that shows the page of `allocator`, once that has figures.
+/// Opens the page of `allocator` in a browser, and waits until it has figures.
 fn open(allocator: &Allocator) -> Browser {
     let browser = Browser::open(&format!("{}/", allocator.url));
     browser.wait("document.querySelector('tr[data-limit]')");
     browser
 }
 
-/// In the table, what a part of a row says.
+/// Returns the script that finds a part of a limit's row in the table.
 fn in_row(limit: &str, part: &str) -> String {
     format!("document.querySelector('tr[data-limit=\"{limit}\"] {part}')")
 }
 
-/// Nothing was complained of, and nothing was loaded from elsewhere.
+/// Asserts that the page reported no problem and loaded nothing from other servers.
 #[track_caller]
 fn expect_clean(browser: &Browser, allocator: &Allocator) {
     assert_eq!(browser.complaints(), Vec::<String>::new());
@@ -92,7 +92,8 @@ fn expect_clean(browser: &Browser, allocator: &Allocator) {
     }
 }
 
-/// The figures of a limit that rests are those of the API, in the table and on its own page; names are shown as they are.
+/// The figures of an idle limit are those of the API, in the table and on the limit's own page. Names are shown as they
+/// are.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_shows_what_the_allocator_says() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
@@ -119,7 +120,7 @@ async fn the_page_shows_what_the_allocator_says() {
         assert_eq!(shown[tile], json!(limit[figure].to_string()), "{shown}");
     }
     browser.wait("document.querySelectorAll('.plot canvas').length === 2");
-    // Ink where the level is: it is drawn, and not just there.
+    // The canvas must have ink: it is not enough that it exists.
     let ink = "(() => { const c = document.querySelector('.plot canvas'); \
                return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v) => v > 0); })()";
     browser.wait(ink);
@@ -136,7 +137,8 @@ async fn the_page_shows_what_the_allocator_says() {
     expect_clean(&browser, &allocator);
 }
 
-/// A pause of a limit over the API shows within a second. The page's own button pauses too, once the operator has confirmed it.
+/// A pause that is made by the API shows within a second. The page's own button pauses, too, once the operator has
+/// confirmed it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_shows_at_once_and_the_page_can_make_one() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
@@ -175,7 +177,7 @@ async fn a_pause_shows_at_once_and_the_page_can_make_one() {
     assert_eq!(paused().await, json!(false));
     expect_clean(&browser, &allocator);
 
-    // What is wrong is said in the words of the allocator, and nothing is done.
+    // An error shows the words of the allocator, and nothing is done.
     browser.push("Top up…");
     browser.write("-5");
     browser.push("Continue");
@@ -189,7 +191,7 @@ async fn a_pause_shows_at_once_and_the_page_can_make_one() {
     assert_eq!(ask(&allocator, Method::GET, "/v1/limits/vendor/rest", None).await["topped_up"], json!(0));
 }
 
-/// A limit is changed as JSON, after a look at what that would do.
+/// A limit is changed as JSON, after a preview of the effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_is_changed_after_a_look_at_what_that_would_do() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
@@ -211,7 +213,7 @@ async fn a_limit_is_changed_after_a_look_at_what_that_would_do() {
     expect_clean(&browser, &allocator);
 }
 
-/// A page of another site that is open in the same browser gets nothing done.
+/// A page of another site in the same browser can change and read nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_another_site_changes_nothing() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
@@ -231,7 +233,7 @@ async fn a_page_of_another_site_changes_nothing() {
     assert!(browser.requests().iter().any(|request| request.ends_with("/resume")), "it was tried");
 }
 
-/// `lessor status` is the same look in a terminal, and an exit code that a script can go by.
+/// `lessor status` shows the same figures in a terminal, and its exit code serves scripts.
 #[test]
 fn status_is_the_same_look_in_a_terminal() {
     let status = |allocator: &Allocator, more: &[&str]| {
@@ -260,7 +262,7 @@ fn status_is_the_same_look_in_a_terminal() {
     );
 }
 
-/// `lessor top` without a terminal: two looks, and what is between them.
+/// Without a terminal, `lessor top` takes two looks and prints the difference.
 #[tokio::test(flavor = "multi_thread")]
 async fn top_prints_what_is_between_two_looks() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
@@ -283,7 +285,7 @@ async fn top_prints_what_is_between_two_looks() {
     );
 }
 
-/// The demo says where its page is, and that moves while the demo runs.
+/// A demo with `--watch` prints the URL of its page, whose figures move while the demo runs.
 #[test]
 fn a_demo_that_is_watched_says_where() {
     let mut command = Command::new(lessor());
@@ -296,7 +298,7 @@ fn a_demo_that_is_watched_says_where() {
     let browser = Browser::open(&page);
     browser.wait(&format!("Number({}?.value) > 0", in_row("vendor/rest", "td:nth-child(4) data")));
     drop(browser);
-    // The test reads no more of what it says.
+    // The test reads no more of its output, so the demo is killed.
     let _ = demo.kill();
     let _ = demo.wait();
 }

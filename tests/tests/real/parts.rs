@@ -1,4 +1,4 @@
-//! Parts of the demo as processes by themselves: the vendor, and nodes that need no other process to start.
+//! Parts of the demo as separate processes: the vendor, and nodes that can start before any other process.
 
 use lessor_allocator::cells::private::HeldPort;
 use rustix::process::Signal;
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 const CONFIG: &str = include_str!("../../../cli/src/demo/contract/lessor.toml");
 
-/// A part that says first where it listens.
+/// Starts a part and returns its URL, which it prints first.
 fn start(args: &[&str]) -> (Running, String) {
     let mut running = Running::start(Command::new(lessor()).arg("demo").args(args));
     let line = running.line();
@@ -18,7 +18,7 @@ fn start(args: &[&str]) -> (Running, String) {
     (running, url)
 }
 
-/// Ends it in good order. What it says last.
+/// Ends a part in good order, and returns its last line.
 fn end(mut running: Running) -> Value {
     running.signal(Signal::TERM);
     let line = running.line();
@@ -40,7 +40,8 @@ async fn is_ready(url: &str) -> bool {
     said.status.success()
 }
 
-/// Nodes are started before there is an allocator: they wait for it, make their calls then, and the vendor never has to refuse one.
+/// Nodes that start before there is an allocator wait for it and make their calls then. The vendor never has to refuse
+/// one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vendor_and_nodes_run_by_themselves() {
     let (vendor, vendor_url) = start(&["vendor", "--listen", "127.0.0.1:0"]);
@@ -65,7 +66,7 @@ async fn a_vendor_and_nodes_run_by_themselves() {
     let mut admitted = 0;
     for (node, url) in nodes {
         assert!(is_ready(&url).await);
-        // It asked before there was an allocator, and counted nothing else yet.
+        // A node that asked before there was an allocator serves its metrics all the same.
         assert!(get(format!("{url}/metrics")).await.status().is_success());
         let did = tokio::task::spawn_blocking(move || end(node)).await.expect("no panic");
         assert_eq!(did["vendor_refused"], 0, "{did}");

@@ -1,5 +1,5 @@
-//! Real processes over loopback, killed, stopped and restarted. The vendor's view is the judge: the instants of all
-//! admissions, on the one clock that all processes of a machine share.
+//! Real processes over loopback, killed, stopped and restarted. The vendor is the judge: it has the instants of all
+//! admissions, on the clock that all processes of a machine share.
 
 use lessor_allocator::cells::private::HeldPort;
 use lessor_ledger::Rule;
@@ -18,8 +18,8 @@ use std::time::Duration;
 const SPENDER: &str = env!("CARGO_BIN_EXE_spender");
 const CLOCK: Clock = Clock::since_boot();
 
-/// 100 calls in any second, and a lease of 33 ms. The margin covers what a busy machine may put between an
-/// admission and the reading of the clock that stands for it.
+/// 100 calls in any second, and leases of 33 ms. The margin covers the time between an admission and the reading of the
+/// clock that stands for it, on a busy machine.
 const CONFIG: &str = r#"
 [store]
 kind = "memory"
@@ -32,12 +32,12 @@ fn node(allocator: &Allocator, name: &str) -> Node {
     Node::start(SPENDER, &allocator.url, "vendor", name)
 }
 
-/// No second holds more than 100 of `admitted`.
+/// Asserts that no second has more than 100 of `admitted`, and returns their number.
 fn judge(admitted: impl IntoIterator<Item = Vec<Moment>>) -> usize {
     judge_by(100, admitted)
 }
 
-/// No second holds more than `limit` of `admitted`.
+/// Asserts that no second has more than `limit` of `admitted`, and returns their number.
 fn judge_by(limit: u64, admitted: impl IntoIterator<Item = Vec<Moment>>) -> usize {
     let mut instants: Vec<u64> = admitted.into_iter().flatten().map(Moment::as_nanos).collect();
     instants.sort_unstable();
@@ -54,7 +54,7 @@ fn four_processes_share_one_limit() {
     let mut nodes: Vec<Node> = (0..4).map(|i| node(&allocator, &format!("node-{i}"))).collect();
     nodes.iter_mut().for_each(|node| node.begin(3_000));
     let admitted = judge(nodes.iter_mut().map(Node::answer).collect::<Vec<_>>());
-    // Three windows of a limit of 100, with 4,000 calls a second: most of it is used, none of it twice.
+    // Three windows of 100, and 4,000 calls a second: most of the limit is used, and no permit twice.
     assert!((250..=400).contains(&admitted), "{admitted} admitted in 3 s");
     nodes.into_iter().for_each(Node::quit);
 }
@@ -68,7 +68,7 @@ fn what_a_killed_node_held_comes_back_and_is_never_spent_twice() {
     victim.running.kill();
     survivor.begin(2_500);
     let rest = survivor.answer();
-    // The survivor alone may have 100 in each window in which the victim spent nothing.
+    // The survivor alone may spend 100 in each window in which the victim spent nothing.
     let late = rest.iter().filter(|at| **at > first[29] + Duration::from_millis(1_200)).count();
     assert!(late >= 90, "{late} of 100 a second after everything the victim did has passed");
     judge([first, rest]);
@@ -80,7 +80,7 @@ fn a_killed_allocator_comes_back_in_quarantine_and_then_lends_again() {
     let address = allocator.address().to_owned();
     let mut nodes = [node(&allocator, "a"), node(&allocator, "b")];
     nodes.iter_mut().for_each(|node| node.begin(8_000));
-    // They run for eight seconds; the first second and a half belongs to the first allocator.
+    // The nodes run for eight seconds, of which the first one and a half belong to the first allocator.
     std::thread::park_timeout(Duration::from_millis(1_500));
     allocator.running.kill();
     let died = CLOCK.now();
@@ -110,7 +110,7 @@ fn a_demo_whose_allocator_is_killed_all_along_keeps_the_contract_and_leaves_noth
     let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
     let refused = [0, 1].map(|limit| report["limits"][limit]["vendor_429"].as_u64());
     assert_eq!((report["kills"].as_u64(), refused), (Some(2), [Some(0); 2]), "{report}");
-    // Its books were in memory: since it was killed first, nothing is lent.
+    // The books were in memory, so from the first kill on nothing is lent.
     let gap = report["longest_gap_ms"].as_u64().expect("a number");
     assert!((1_500..5_000).contains(&gap), "{report}");
     assert!(is_empty(), "after a run");
@@ -138,7 +138,8 @@ fn a_demo_whose_allocator_is_killed_all_along_keeps_the_contract_and_leaves_noth
     drop(taken);
 }
 
-/// Certificates and tokens are renewed sixteen times under the load of the demo. No call is refused for it, and no exchange fails.
+/// Certificates and tokens are renewed about sixteen times under the load of the demo. No call is refused and no
+/// exchange fails because of it.
 #[test]
 fn in_a_demo_that_rotates_certificates_and_tokens_no_call_is_refused_for_it() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -151,7 +152,7 @@ fn in_a_demo_that_rotates_certificates_and_tokens_no_call_is_refused_for_it() {
     let rotations = number("rotations");
     assert!(rotations >= 8, "{report}");
     assert_eq!((number("new_clients"), number("new_clients_failed")), (rotations, 0), "{report}");
-    // Each node showed nearly each token until it was refused: it did rotate.
+    // Each node showed nearly each token until it was refused, so tokens did rotate.
     assert!(number("tokens_refused") >= 2 * rotations, "{report}");
     assert_eq!((number("exchanges_failed"), number("calls_refused")), (0, 0), "{report}");
     assert!(report["limits"][0]["admitted"].as_u64() > Some(1_000), "{report}");
@@ -160,7 +161,7 @@ fn in_a_demo_that_rotates_certificates_and_tokens_no_call_is_refused_for_it() {
     assert!(std::fs::read_dir(folder.path()).expect("it is there").next().is_none(), "a key is left behind");
 }
 
-/// Two allocators and the one that they lease from, each of them killed once, and one of them twice.
+/// Two allocators and the one that they lease from: each is killed once, and one of them twice.
 #[test]
 fn in_a_demo_of_several_allocators_all_are_killed_and_the_contract_is_kept() {
     let mut command = std::process::Command::new(scenarios::process::lessor());
@@ -185,7 +186,7 @@ fn in_a_demo_of_several_allocators_all_are_killed_and_the_contract_is_kept() {
     assert_eq!(report["stranded"].as_u64(), Some(0), "{report}");
 }
 
-/// The ten minutes of `export-per-user` in twenty seconds: ten calls for each user, of which all must come.
+/// The ten minutes of `export-per-user` in twenty seconds. Each user makes ten calls that must be granted.
 #[test]
 fn in_the_demo_of_exports_each_user_gets_what_he_must_and_no_more() {
     let demo = |store: &str| {
@@ -210,7 +211,7 @@ fn in_the_demo_of_exports_each_user_gets_what_he_must_and_no_more() {
 fn a_process_stopped_past_its_deadline_spends_nothing_when_it_wakes() {
     let allocator = Allocator::start(&CONFIG.replace("limit = 100", "limit = 600"), "127.0.0.1:0", true);
     let mut sleeper = node(&allocator, "sleeper");
-    // It calls, so it holds a few of the 600 permits now and then. It is stopped once it does.
+    // The sleeper calls, so now and then it holds a few of the 600 permits. It is stopped once it does.
     let mut first = vec![];
     let held = (0..50).find(|_| {
         sleeper.begin(100);
@@ -219,7 +220,7 @@ fn a_process_stopped_past_its_deadline_spends_nothing_when_it_wakes() {
     });
     sleeper.running.signal(Signal::STOP);
     assert!(held.is_some(), "stopped with nothing in hand: the test would prove nothing");
-    // Meanwhile its lease ends, a window passes, and another node takes all that there is.
+    // Meanwhile its lease ends, a window passes, and another node takes all permits.
     let mut other = node(&allocator, "other");
     other.begin(3_000);
     let others = other.answer();
@@ -229,7 +230,7 @@ fn a_process_stopped_past_its_deadline_spends_nothing_when_it_wakes() {
     judge_by(600, [first, others, woken]);
 }
 
-/// So much that a process which calls as fast as it can always has something in hand; a lease of 33 ms.
+/// A limit so large that a process which calls as fast as it can always holds permits, with leases of 33 ms.
 const PLENTY: &str = r#"
 [[limit]]
 name = "vendor"
@@ -237,10 +238,10 @@ term = { max = "33ms" }
 rules = [{ kind = "sliding_window", limit = 50_000_000, per = "1s", margin = "50ms" }]
 "#;
 
-/// By when what was lent before has ended, if no allocator answers any more: the term, and a request that was just answered.
+/// How long leases last after the allocator was stopped: the term, and a request that was answered just before.
 const ENDED: Duration = Duration::from_millis(50);
 
-/// Calls that begin between `from` and `until` find no lease, and those before found some.
+/// Asserts that no call was admitted between `from` and `until`, and that some were before.
 fn none_between(from: Moment, until: Moment, admitted: &[Moment]) {
     assert!(admitted.iter().any(|at| *at < from), "nothing was admitted before: this would prove nothing");
     let late: Vec<Duration> =
@@ -259,7 +260,7 @@ fn a_process_that_is_stopped_in_a_rush_spends_nothing_when_it_wakes() {
         allocator.running.signal(Signal::STOP);
         let stopped = CLOCK.now();
         std::thread::park_timeout(Duration::from_millis(200));
-        // It wakes with permits in hand, clocks that it read before, and no allocator to ask.
+        // The process wakes with permits that it held, clocks that it read before, and no allocator to ask.
         sleeper.running.signal(Signal::CONT);
         let admitted = sleeper.answer();
         none_between(stopped + ENDED, CLOCK.now(), &admitted);
@@ -281,7 +282,7 @@ fn a_process_that_is_starved_of_cores_spends_nothing_after_its_lease() {
                 }
             });
         }
-        // Less than one call in a half of a millisecond: several for each step of the coarse clock, and permits in hand.
+        // A call about every 300 µs: several in each step of the coarse clock, so the process always holds permits.
         starved.rush(1_500, 300);
         std::thread::park_timeout(Duration::from_millis(500));
         allocator.running.signal(Signal::STOP);
@@ -305,7 +306,7 @@ fn sigterm_ends_the_allocator_in_time_though_a_peer_holds_on() {
     assert!(CLOCK.now().since(asked) < Duration::from_secs(6), "within five seconds and a start-up's noise");
 }
 
-/// As systemd has it told (`packaging/lessor.service`): ready once it listens, and that it stops.
+/// Systemd (`packaging/lessor.service`) is told when the allocator listens, and when it stops.
 #[test]
 fn a_service_manager_hears_when_it_is_ready_and_when_it_stops() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -389,7 +390,7 @@ fn a_bad_command_line_or_configuration_ends_with_code_2_and_one_line() {
     }
 }
 
-/// The bug: a reader that had seen enough, as `head`, made it fail.
+/// The bug: a reader that closed the pipe early, such as `head`, made the command fail.
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -413,14 +414,14 @@ fn a_client_survives_an_allocator_that_answers_rubbish_and_one_that_never_answer
     let port = HeldPort::any().expect("a free port");
     let listener = TcpListener::bind(port.address()).expect("it is held for this test");
     let address = port.address().to_string();
-    // The first connection gets rubbish, the second is never answered.
+    // The first connection gets rubbish, and the second is never answered.
     let fake = std::thread::spawn(move || {
         let (mut first, _) = listener.accept().expect("a client");
         let _ = first.read(&mut [0; 4096]);
         let _ = first
             .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\nconnection: close\r\n\r\n{\"gr\xffnts}");
         let (second, _) = listener.accept().expect("the client tries again");
-        // Dropped with the listener, which frees the port for the real one.
+        // The connection is dropped with the listener, which frees the port for the real allocator.
         std::thread::park_timeout(Duration::from_millis(300));
         drop(second);
     });

@@ -1,4 +1,5 @@
-//! Many keys that are called now and then, through the layer of a server: what their calls are answered, and what that costs.
+//! Many keys that are called now and then, through the layer of a server: the answers to their calls, and the exchanges
+//! that they cost.
 
 use crate::log::Log;
 use crate::middleware::said;
@@ -50,7 +51,7 @@ keys_max = 10
 rules = [{ kind = "sliding_window", limit = 100, per = "60s" }]
 "#;
 
-/// A service that answers 200, behind the layer that a server has without a word about patience.
+/// A service that answers 200, behind a layer whose patience is the default.
 fn service(client: &Client, limit: &str) -> Router {
     let layer: LimitLayer<Body> = LimitLayer::new(client.limit(limit)).by_header("x-user");
     Router::new().fallback(any(async || "ok")).layer(layer)
@@ -61,7 +62,8 @@ async fn call(service: &mut Router, user: &str) -> Response<Body> {
     service.call(request).await.expect("a service that cannot fail")
 }
 
-/// A key that is new has heard nothing yet: a call that does not wait is refused, and a check has its answer.
+/// A new key has no answer of the allocator yet. A call that does not wait is refused, and a check waits for the
+/// answer.
 #[tokio::test]
 async fn a_check_of_a_new_key_waits_for_the_first_answer() {
     let fleet = Fleet::start(CONFIG).await;
@@ -78,7 +80,7 @@ async fn a_check_of_a_new_key_waits_for_the_first_answer() {
     fleet.stop().await;
 }
 
-/// The bug: a call for nearly all that there was was refused after four answers, each of which brought a part of it.
+/// The bug: a call for nearly all permits was refused after four answers, each of which brought a part of them.
 #[tokio::test]
 async fn a_check_for_all_that_there_is_has_it() {
     let fleet = Fleet::start(CONFIG).await;
@@ -95,14 +97,16 @@ async fn a_check_for_all_that_there_is_has_it() {
     fleet.stop().await;
 }
 
-/// The bug: what a stranger called itself was logged, by the client for each key that is refused, and for each that is none.
+/// The bug: the client logged the names that strangers gave themselves, for each key that was refused and for each
+/// invalid key.
 #[test]
 fn what_strangers_call_themselves_is_not_logged() {
     Log::of(Level::INFO, async |log| {
         let fleet = Fleet::start(CONFIG).await;
         let client = fleet.client("a").await;
         let server = service(&client, "few");
-        // Keys beyond those that there may be, then some that are too long, and some that no key may hold.
+        // First more keys than the limit may have, then keys that are too long, then keys with a letter that no key may
+        // contain.
         let names = (0..600).map(|number| match number {
             0..300 => format!("stranger-{number}"),
             300..450 => format!("stranger-{number}-{}", "x".repeat(2_000)),
@@ -124,16 +128,17 @@ fn what_strangers_call_themselves_is_not_logged() {
     });
 }
 
-/// What came of a load.
+/// The outcome of a load.
 #[derive(Debug, Default)]
 struct Load {
     statuses: BTreeMap<u16, u64>,
     waits: Vec<Duration>,
-    /// Answers with 200 that said that nothing is left.
+    /// Answers with 200 which said that no permit is left.
     zeros: u64,
 }
 
-/// Calls of `users`, a thousandth of `per_1000_s` a second each, at any of three instances, for `lasts`.
+/// Makes calls for `lasts` at three instances, by users who each call `per_1000_s` times in 1,000 s on average. Returns
+/// their outcome, and the exchanges for each call.
 async fn load(fleet: &Fleet, users: u32, per_1000_s: u32, lasts: Duration) -> (Load, f64) {
     let mut clients = vec![];
     for node in ["a", "b", "c"] {
@@ -183,7 +188,8 @@ fn shown(users: u32, load: &Load, cost: f64) {
     );
 }
 
-/// The bug: a key that holds nothing was refused, although the fleet had permits for it, and each call cost two exchanges.
+/// The bug: a key that held nothing was refused although the fleet had permits for it, and each call cost two
+/// exchanges.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_within_their_limit_are_served_and_cost_less_than_an_exchange_each() {
     let fleet = Fleet::start(CONFIG).await;
@@ -199,7 +205,7 @@ async fn users_within_their_limit_are_served_and_cost_less_than_an_exchange_each
     assert!(cost <= 0.6, "{cost} exchanges a call");
 }
 
-/// The bug: a key that was new in an outage was refused by an open limit, and by a closed one with 429.
+/// The bug: in an outage, a new key was refused by a limit with `fallback = "open"`, and with 429 by a closed one.
 #[tokio::test]
 async fn keys_that_are_new_in_an_outage_do_what_their_limit_does() {
     let fleet = Fleet::start(CONFIG).await;
@@ -227,7 +233,7 @@ async fn keys_that_are_new_in_an_outage_do_what_their_limit_does() {
     client.shutdown().await;
 }
 
-/// The bug: the layer only acquired, and what was in flight counted for as long as a call may take.
+/// The bug: the layer only acquired, so a request counted as in flight for as long as a call may take.
 #[tokio::test]
 async fn a_request_is_in_flight_until_it_is_answered() {
     let fleet = Fleet::start(CONFIG).await;
@@ -259,7 +265,7 @@ async fn an_address_with_a_password_is_refused_and_not_shown() {
     assert!(error.to_string().contains("leave them out") && !error.to_string().contains("secret"), "{error}");
 }
 
-/// The bug: keys that the allocator refuses were asked for again every five seconds, for ever.
+/// The bug: a client asked again every five seconds, for ever, for keys that the allocator refuses.
 #[tokio::test]
 async fn keys_that_are_refused_are_forgotten() {
     let fleet = Fleet::start(CONFIG).await;

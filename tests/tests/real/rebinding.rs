@@ -1,5 +1,6 @@
-//! A site that has its own name lead to an allocator (DNS rebinding) listens there. To a browser the two are one site then, and in clear
-//! it marks nothing that the page only reads. Nodes that find the allocator by such a name listen all the same.
+//! DNS rebinding: a site lets its own name lead to an allocator and listens there. A browser then takes both for one
+//! site, and over HTTP it does not mark what the page only reads. Nodes that reach the allocator by such a name can
+//! listen all the same.
 
 use lessor::Client;
 use scenarios::fleet::eventually;
@@ -16,11 +17,11 @@ name = "vendor"
 rules = [{ kind = "sliding_window", limit = 600, per = "3s", margin = "50ms" }]
 "#;
 
-/// What a client says to the forwarder, and what the allocator hears: a name of the same length.
+/// The host that a client sends to the forwarder, and the name of equal length that the allocator receives instead.
 const ADDRESS: &[u8] = b"host: 127.0.0.1";
 const NAME: &[u8] = b"host: a.example";
 
-/// Passes on what comes to the address that it returns, under [`NAME`].
+/// Starts a forwarder to the allocator that replaces the host by [`NAME`], and returns its address.
 async fn forwarder(to: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("it is bound").to_string();
@@ -52,7 +53,8 @@ async fn forwarder(to: String) -> String {
     address
 }
 
-/// The first line of the answer to what a page of a site at `address` reads at `path`, and says besides.
+/// Reads `path` as a page of a site at `address` would, with the header fields `more`. Returns the first line of the
+/// answer.
 async fn read_by_page(address: &str, path: &str, more: &str) -> String {
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     let request =
@@ -64,7 +66,7 @@ async fn read_by_page(address: &str, path: &str, more: &str) -> String {
     answer.lines().next().unwrap_or_default().to_owned()
 }
 
-/// The bug: such a site heard the names of limits while operators changed them.
+/// The bug: such a site received the names of limits while operators changed them.
 #[tokio::test]
 async fn a_site_whose_name_leads_here_hears_nothing_and_a_node_does() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);

@@ -33,7 +33,7 @@ async fn region(node: &str, upstream: &str) -> Fleet {
     Fleet::start(&format!("[server]\nnode = {node:?}\n{limits}")).await
 }
 
-/// Calls as often as it may until then, never waiting for longer than a moment.
+/// Calls as often as possible until then, and waits for at most 50 ms each time.
 async fn call_until(vendor: &Vendor, limit: &Limit, until: Moment) {
     while CLOCK.now() < until {
         vendor.wait(limit, Duration::from_millis(50)).await;
@@ -59,7 +59,7 @@ async fn two_regions_share_one_limit_and_use_it() {
     for client in clients {
         client.shutdown().await;
     }
-    // Permits that no node holds any more are back.
+    // Permits that no node holds any more are returned to the centre.
     eventually("nothing is out", async || (centre.number("vendor", "outstanding").await == 0).then_some(()))
         .await;
     for fleet in [east, west, centre] {
@@ -85,7 +85,7 @@ async fn keys_are_leased_one_by_one_and_what_cannot_be_lent_on_is_refused() {
     centre.stop().await;
 }
 
-/// The bug: the centre did not hear of a call that takes nearly all there is, and lent the last tenth slowly.
+/// The bug: the centre did not learn of a call that needs nearly all permits, and lent the last tenth slowly.
 #[tokio::test]
 async fn a_caller_in_a_region_that_waits_for_nearly_all_of_a_window_has_it() {
     let centre = Fleet::start(&centre()).await;
@@ -98,7 +98,7 @@ async fn a_caller_in_a_region_that_waits_for_nearly_all_of_a_window_has_it() {
     centre.stop().await;
 }
 
-/// The bug: the first call of each key was refused, by what the region said while it asked the centre.
+/// The bug: the first call of each key was refused, because the region answered before it had asked the centre.
 #[tokio::test]
 async fn a_check_in_a_region_is_decided_by_what_the_centre_has() {
     let centre = Fleet::start(&centre()).await;
@@ -114,7 +114,7 @@ async fn a_check_in_a_region_is_decided_by_what_the_centre_has() {
         assert!(refused.retry_after().is_some_and(|wait| wait > Duration::from_secs(1)), "{refused:?}");
         assert!(CLOCK.now().since(began) < Duration::from_secs(1), "{key}");
     }
-    // The centre is gone: what nothing is known of is refused in a bounded time, and says nothing of a limit.
+    // Without the centre, a check of an unknown key is refused in a bounded time, and no limit is reported.
     centre.stop().await;
     let began = CLOCK.now();
     user.check_key("dan", 1).await.expect_err("no centre");
@@ -140,7 +140,7 @@ async fn calls_in_flight_in_one_region_are_known_in_the_other() {
         let fifth = limit.enter_within(1, Duration::from_secs(3)).await;
         assert!(fifth.is_err(), "for longer than any call should take, and as long as they say so");
     }
-    // Two that are in flight in the east end, and two more begin in the west.
+    // Two calls in the east end, and two more begin in the west.
     drop([in_flight.swap_remove(2), in_flight.swap_remove(0)]);
     for _ in 0..2 {
         in_flight.push(calls[1].enter_within(1, patience).await.expect("two have ended"));
@@ -170,7 +170,7 @@ async fn a_region_that_is_cut_off_lends_nothing_new_and_resumes_within_a_term() 
     let (there, here) = (cut_off.limit("vendor"), other.limit("vendor"));
     tokio::join!(call_until(&vendor, &there, until(2 * PER)), call_until(&vendor, &here, until(2 * PER)));
     link.set(Fault::Cut);
-    // What it holds goes on until its term ends: two seconds at most.
+    // The region goes on with what it holds until its term ends, after two seconds at most.
     tokio::join!(call_until(&vendor, &there, until(PER)), call_until(&vendor, &here, until(PER)),);
     let mine = Vendor::new(LIMIT, PER);
     let closed = until(CUT - PER);
@@ -181,7 +181,7 @@ async fn a_region_that_is_cut_off_lends_nothing_new_and_resumes_within_a_term() 
     eventually("a permit", async || vendor.call(&there).then_some(())).await;
     let resumed = CLOCK.now().since(mended);
     println!("a permit {resumed:?} after the link was mended");
-    // A pause of its own after so many failures, and a term.
+    // After the failures the region pauses before it asks again, and then it takes a term at most.
     assert!(resumed <= Duration::from_secs(3), "{resumed:?}");
     tokio::join!(call_until(&vendor, &there, until(2 * PER)), call_until(&vendor, &here, until(2 * PER)));
     assert_eq!(vendor.breach(), None);
@@ -192,7 +192,7 @@ async fn a_region_that_is_cut_off_lends_nothing_new_and_resumes_within_a_term() 
     }
 }
 
-/// How often one of two regions is killed, and how often in all.
+/// Time between two kills, each of another region, and how many there are.
 const KILL_EVERY: Duration = Duration::from_secs(4);
 const KILLS: u32 = 6;
 
@@ -238,10 +238,11 @@ async fn regions_that_are_killed_in_turn_serve_one_contract() {
     centre.stop().await;
 }
 
-/// What a year has.
+/// Sixty permits in a year, lent as fast as they are wanted.
 const YEARLY: &str = "ease_off = false\nrules = [{ kind = \"fixed_window\", limit = 60, per = \"365d\" }]";
 
-/// The bug: a region told the centre nothing more of a limit that was removed there, and the centre took what it had in hand for spent.
+/// The bug: a region reported nothing more of a limit that was removed there. The centre took the permits that the
+/// region held for spent.
 #[tokio::test]
 async fn a_limit_that_is_removed_in_a_region_strands_nothing() {
     let centre = Fleet::start(&format!("[[limit]]\nname = \"vendor\"\n{YEARLY}\n")).await;

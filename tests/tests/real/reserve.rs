@@ -1,5 +1,5 @@
-//! Calls whose cost is known afterwards, and calls that take a part or only look: the shipping client against the shipping
-//! server, whose books must say in the end what was spent.
+//! Calls whose cost is known afterwards, and calls that take a part or only look: the shipping client against the
+//! shipping server, whose books must have what was spent.
 
 use lessor::{Client, Refusal, Settled};
 use scenarios::fleet::{Fleet, eventually};
@@ -24,7 +24,7 @@ shadow = true
 rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s" }]
 "#;
 
-/// Shuts `client` down, and says what the books of `limit` know of it.
+/// Shuts `client` down and returns the spent and outstanding permits of `limit` by the books.
 async fn spent(fleet: &Fleet, client: Client, limit: &str) -> (u64, u64) {
     client.shutdown().await;
     (fleet.number(limit, "spent").await, fleet.number(limit, "outstanding").await)
@@ -35,7 +35,7 @@ async fn what_a_call_did_not_need_is_spent_by_the_next_one() {
     let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let tokens = client.limit("tokens");
-    // A hundred that never come back: thirty calls that reserve 60 and need 3 each take 90.
+    // A hundred permits that never come back: thirty calls that reserve 10 and need 3 each take 90.
     for _ in 0..30 {
         let reserved = tokens.reserve_within(10, Duration::from_secs(10)).await.expect("enough are left");
         assert!(reserved.is_open());
@@ -69,7 +69,7 @@ async fn a_reservation_that_is_dropped_was_spent_and_one_that_is_refunded_was_no
     fleet.stop().await;
 }
 
-/// What `future` gives if it is looked at once.
+/// Polls `future` once and returns its output if it is ready.
 async fn futures_poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     tokio::select! {
         biased;
@@ -141,7 +141,7 @@ async fn looking_says_what_a_call_would_be_told_and_lends_nothing() {
     assert_eq!((seen.refusal, seen.ready_in()), (None, Some(Duration::ZERO)));
     let seen = tokens.peek(101);
     assert_eq!((seen.refusal, seen.ready_in()), (Some(Refusal::TooLarge { limit: 100 }), None));
-    // The first lease goes back, however often a caller looks for more: that is no demand.
+    // The first lease goes back although a caller looks for more again and again: a look is no demand.
     let mut wanted = 0;
     eventually("it goes back", async || {
         wanted += u64::from(tokens.peek(50).refusal.is_some());

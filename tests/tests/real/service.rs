@@ -1,5 +1,5 @@
-//! The allocator as an operator's service: many connections at once, files that are not what they should be, and an end in
-//! time whatever hangs.
+//! The allocator as an operator's service: many connections at once, files that are not what they should be, and an end
+//! in time whatever hangs.
 
 mod ends;
 mod secrets;
@@ -24,7 +24,7 @@ name = "vendor"
 rules = [{ kind = "sliding_window", limit = 100, per = "1s" }]
 "#;
 
-/// A folder with a configuration in it.
+/// Makes a folder with a configuration in it.
 fn folder(config: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("lessor.toml");
@@ -38,7 +38,7 @@ fn serve(file: &Path, level: &str) -> Command {
     command
 }
 
-/// Starts it, once it listens, with its log in a file.
+/// Starts an allocator that logs into a file, and returns it with its URL once it listens.
 fn started(file: &Path, level: &str) -> (Running, String) {
     let log = std::fs::File::create(file.with_extension("log")).expect("a file in the folder");
     let mut running = Running::start(serve(file, level).stderr(log));
@@ -55,7 +55,7 @@ fn pause(millis: u64) {
     std::thread::park_timeout(Duration::from_millis(millis));
 }
 
-/// Waits until `found`, for ten seconds.
+/// Waits up to ten seconds until `found`.
 fn until(what: &str, mut found: impl FnMut() -> bool) {
     let began = CLOCK.now();
     while !found() {
@@ -64,7 +64,7 @@ fn until(what: &str, mut found: impl FnMut() -> bool) {
     }
 }
 
-/// Sends SIGTERM. With what it ended, and after how long.
+/// Sends SIGTERM. Returns the exit code, and how long the process took to end.
 fn ended(running: Running) -> (Option<i32>, Duration) {
     let asked = CLOCK.now();
     running.signal(Signal::TERM);
@@ -82,8 +82,8 @@ fn ended(running: Running) -> (Option<i32>, Duration) {
 
 const IN_TIME: Duration = Duration::from_secs(5);
 
-/// The bug: 128 might wait to be accepted, and those beyond tried again after a second. The process stands still, so that it
-/// is the system alone that lets them in.
+/// The bug: at most 128 connections could wait to be accepted, and the others tried again after a second. The process
+/// is stopped here, so the system alone lets them in.
 #[test]
 fn a_thousand_connections_at_once_are_let_in_at_once() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
@@ -101,7 +101,8 @@ fn a_thousand_connections_at_once_are_let_in_at_once() {
     assert_eq!(let_in.len(), 1_000);
 }
 
-/// The bug: the file was opened, which takes until another process writes to the pipe, and the end waited for that.
+/// The bug: opening the file waited until another process wrote to the pipe, and the end of the allocator waited for
+/// that.
 #[test]
 fn a_pipe_in_place_of_the_configuration_is_refused_and_holds_up_nothing() {
     let (_folder, file) = folder(CONFIG);
@@ -116,8 +117,8 @@ fn a_pipe_in_place_of_the_configuration_is_refused_and_holds_up_nothing() {
     assert!(code == Some(0) && took < IN_TIME, "{code:?} after {took:?}");
 }
 
-/// What takes the place of a configuration is refused at the start, and while it serves; then the one before holds, and the next
-/// good one is taken over.
+/// A bad file in place of the configuration is refused at the start and while the allocator serves. The earlier
+/// configuration then stays in force, and the next good one is taken over.
 #[test]
 fn what_is_no_configuration_is_refused_and_the_next_one_is_taken_over() {
     let (folder, file) = folder(CONFIG);
@@ -134,7 +135,7 @@ fn what_is_no_configuration_is_refused_and_the_next_one_is_taken_over() {
         ("it is larger than 4 MiB", &|file| std::fs::write(file, &large).expect("its folder is there")),
     ];
     for (round, (said, place)) in places.into_iter().enumerate() {
-        // The log is beside the file, so it is kept.
+        // The log is beside the configuration, so the folder is kept.
         let (good, aside) = (folder.path().join("good"), folder.path().join(format!("bad-{round}")));
         place(&aside);
         std::fs::rename(&file, &good).expect("it is there");
@@ -155,13 +156,13 @@ fn what_is_no_configuration_is_refused_and_the_next_one_is_taken_over() {
     assert_eq!(ended(running).0, Some(0));
 }
 
-/// The bug: a log that was not read any more stopped what wrote to it, and the end of the process with it.
+/// The bug: a log whose reader had stopped blocked all threads that wrote to it, and the end of the process with them.
 #[test]
 fn a_log_that_is_not_read_does_not_hold_up_the_end() {
     let (_folder, file) = folder(&format!("[store]\nkind = \"memory\"\n{CONFIG}"));
     let mut running = Running::start(serve(&file, "info").stderr(Stdio::piped()));
     let address = running.line().trim_start_matches("listening on http://").to_owned();
-    // Each pause is a line, until the pipe is full.
+    // Each pause logs a line, until the pipe is full.
     let answers = || {
         let mut peer = TcpStream::connect(&address)?;
         peer.set_read_timeout(Some(Duration::from_secs(1)))?;
@@ -183,7 +184,7 @@ fn a_log_that_is_not_read_does_not_hold_up_the_end() {
     assert!(took < IN_TIME, "{code:?} after {took:?}");
 }
 
-/// The bug: it was said to be good, and the start ended with code 2.
+/// The bug: `check` accepted such a configuration, and `serve` ended with code 2.
 #[test]
 fn a_configuration_whose_files_cannot_be_read_is_refused_by_check_and_serve() {
     let (folder, file) = folder("");
@@ -203,7 +204,7 @@ fn a_configuration_whose_files_cannot_be_read_is_refused_by_check_and_serve() {
         std::fs::write(&file, format!("{section}{CONFIG}")).expect("its folder is there");
         let mut check = Command::new(lessor());
         check.arg("check").arg(&file);
-        // It would go on to serve what was not refused before.
+        // A configuration that is not refused would be served without end.
         for mut command in [check, serve(&file, "error")] {
             let said = command.output().expect("it runs");
             let words = String::from_utf8_lossy(&said.stderr).into_owned();
@@ -244,13 +245,14 @@ fn a_configuration_that_is_no_regular_file_or_too_large_is_refused() {
     }
 }
 
-/// The bug: a file that was looked at while it was half written was taken over as it was: here, without its second limit.
+/// The bug: a file that was read while half of it was written was taken over as it was, here without its second limit.
 #[test]
 fn a_file_that_is_being_written_is_not_taken_over() {
     let more = CONFIG.replace("\"vendor\"", "\"other\"");
     let (_folder, file) = folder(&format!("{CONFIG}{more}"));
     let (running, _url) = started(&file, "info");
-    // Written in two parts, time and again, with as long in between as it takes to be looked at once.
+    // The file is written in two parts, again and again, with a pause in between that is long enough for one look at
+    // it.
     for _ in 0..3 {
         std::fs::write(&file, CONFIG).expect("its folder is there");
         pause(1_050);
@@ -266,8 +268,8 @@ fn a_file_that_is_being_written_is_not_taken_over() {
     assert_eq!(ended(running).0, Some(0));
 }
 
-/// The bug: a file that was cut off, and looked the same twice, took seven limits of nine away. No limit goes now without an operator
-/// who asks. The log and the status name those that the file lacks.
+/// The bug: a file that was cut off, and looked the same twice, took seven limits of nine away. Now no limit goes
+/// unless an operator asks. The log and the status name the limits that the file lacks.
 #[test]
 fn a_file_that_lost_limits_takes_none_away_until_sighup() {
     let limit = |name: u64| CONFIG.replace("\"vendor\"", &format!("\"vendor-{name}\""));
@@ -284,7 +286,7 @@ fn a_file_that_lost_limits_takes_none_away_until_sighup() {
         (status["limits"].as_array().expect("a list").len(), status["status"]["warnings"].clone())
     };
     assert_eq!(names(), (9, serde_json::json!([])));
-    // Cut off between two limits, as a copy that has run out of space leaves it.
+    // The file is cut off between two limits, as a copy onto a full disk leaves it.
     let cut = limit(1) + &limit(2);
     assert!(nine.starts_with(&cut));
     std::fs::write(&file, &cut).expect("its folder is there");
@@ -296,7 +298,7 @@ fn a_file_that_lost_limits_takes_none_away_until_sighup() {
     println!("{limits} limits, {warning}");
     assert!(limits == 9 && warning.contains(lacks) && warning.contains("SIGHUP"), "{limits}: {warnings}");
     assert!(status(&[]).contains(lacks), "{}", status(&[]));
-    // What the file still has goes by it, and one of the others by the API.
+    // Limits still in the file follow it, and one of the others is removed by the API.
     std::fs::write(&file, cut.replacen("limit = 100", "limit = 7", 1)).expect("its folder is there");
     until("it is taken over", || status(&["--json"]).contains("\"limit\":7"));
     let removed =
@@ -310,8 +312,8 @@ fn a_file_that_lost_limits_takes_none_away_until_sighup() {
     assert_eq!(ended(running).0, Some(0));
 }
 
-/// The bug: the store that the file does not place was placed at the start alone, and each first reload said that it had
-/// changed.
+/// The bug: the default place of the store was filled in only at the start, so the first reload always reported a
+/// change.
 #[test]
 fn a_reload_does_not_say_that_the_server_has_changed_where_it_has_not() {
     let (_folder, file) = folder(CONFIG);
@@ -325,7 +327,8 @@ fn a_reload_does_not_say_that_the_server_has_changed_where_it_has_not() {
     assert_eq!(ended(running).0, Some(0));
 }
 
-/// The bug: others might read the books, and a link in place of a file led a process with more rights to any other file.
+/// The bug: other users could read the books, and a link in place of a file led a process with more rights to any other
+/// file.
 #[test]
 fn the_files_of_the_store_are_for_its_user_alone_and_no_links() {
     let (folder, file) = folder(CONFIG);
@@ -336,7 +339,7 @@ fn the_files_of_the_store_are_for_its_user_alone_and_no_links() {
     assert_eq!(ended(started(&file, "error").0).0, Some(0));
     println!("{}", modes().map(|mode| format!("{mode:o}")).join(" "));
     assert_eq!(modes(), [0o600; 2]);
-    // As an earlier version left them.
+    // The permissions that an earlier version left.
     for path in [&store, &seal] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
     }

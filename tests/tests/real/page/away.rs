@@ -1,12 +1,13 @@
-//! An allocator that goes away while a page shows it. The page says so at once, the last figures stay with their age, and
-//! all is well again when the allocator is back.
+//! An allocator goes away while a page shows it. The page says so at once, keeps the last figures with their age, and
+//! recovers when the allocator is back.
 
 use super::{CONFIG, in_row, open};
 use scenarios::process::Allocator;
 use serde_json::json;
 use std::time::Duration;
 
-/// A connection that breaks is noticed as it breaks. Twice what a look takes, and what starting a new one takes.
+/// How soon the page must say that the allocator is gone: twice the time between two looks. A connection that breaks is
+/// noticed as it breaks.
 const SOON: Duration = Duration::from_secs(2);
 
 #[test]
@@ -38,7 +39,7 @@ fn an_allocator_that_is_gone_is_said_at_once_and_its_figures_stay() {
     assert!(came_back.is_some());
     browser.wait("!document.querySelector('#away').checkVisibility()");
     browser.wait("document.querySelector('#events').textContent.includes('was started again')");
-    // It was not started fresh: it says what it waits for.
+    // The allocator was not started with `--fresh`, so it is in quarantine and says so.
     browser.wait("document.querySelector('#health').textContent.includes('in quarantine')");
     browser.wait(&format!("{}.textContent.startsWith('quarantine')", in_row("vendor/rest", ".badges")));
     drop(allocator);

@@ -1,5 +1,5 @@
-//! A headless Chromium, driven over its own pipe: commands go to its descriptor 3, answers and events come from 4. It dies
-//! with the test that started it, and what it writes is in a temporary folder.
+//! A headless Chromium, driven over its own pipe: commands go to its descriptor 3, answers and events come from 4. It
+//! dies with the test that started it. Its profile is in a temporary folder.
 
 use lessor_protocol::Clock;
 use serde_json::{Value, json};
@@ -13,16 +13,16 @@ use std::time::Duration;
 
 pub(super) const CLOCK: Clock = Clock::since_boot();
 
-/// How long anything may take on a machine that is busy with something else.
+/// How long anything may take on a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a page is looked at while something is waited for.
+/// How often to look at a page while a test waits for a change.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// It talks on descriptors that it did not ask for; whatever else it prints is discarded.
+/// Connects the pipes to the descriptors 3 and 4, and discards all other output.
 const START: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
 
-/// No sandbox: tests run as root in containers, where it has none, and what it opens is ours.
+/// No sandbox: tests run as root in containers, where it does not work, and the pages are the test's own.
 const ARGS: &str = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-extensions \
     --disable-background-networking --disable-component-update --force-color-profile=srgb --remote-debugging-pipe";
 
@@ -36,7 +36,7 @@ pub(super) struct Browser {
     _folder: tempfile::TempDir,
 }
 
-/// What came from it.
+/// Messages received from the browser.
 #[derive(Default)]
 struct Heard {
     answers: BTreeMap<u64, Value>,
@@ -45,7 +45,7 @@ struct Heard {
 }
 
 impl Browser {
-    /// One that shows `url`, as large as a laptop's.
+    /// Opens a browser that shows `url`, as large as a laptop's screen.
     pub(super) fn open(url: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let profile = format!("--user-data-dir={}", folder.path().display());
@@ -78,13 +78,13 @@ impl Browser {
         self.wait("document.readyState === 'complete'");
     }
 
-    /// Has the window be as large.
+    /// Sets the size of the window, in pixels.
     pub(super) fn size(&self, width: u32, height: u32) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
-    /// What it answers to `method`.
+    /// Calls `method` of the browser and returns its answer.
     pub(super) fn call(&self, method: &str, params: Value) -> Value {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut command = json!({ "id": id, "method": method, "params": params });
@@ -103,7 +103,7 @@ impl Browser {
         answer["result"].clone()
     }
 
-    /// What `script` comes to in the page.
+    /// Returns the value of `script` in the page.
     pub(super) fn eval(&self, script: &str) -> Value {
         let how = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
         let result = self.call("Runtime.evaluate", how);
@@ -125,7 +125,7 @@ impl Browser {
         CLOCK.now().since(start)
     }
 
-    /// Presses a key, as a user at the keyboard does.
+    /// Presses and releases a key, as a user at the keyboard does.
     pub(super) fn press(&self, key: &str) {
         let (code, text) = match key {
             "Tab" => (9, ""),
@@ -143,12 +143,12 @@ impl Browser {
         self.call("Input.dispatchKeyEvent", event);
     }
 
-    /// Writes `text` where the focus is.
+    /// Writes `text` into the element with the focus.
     pub(super) fn write(&self, text: &str) {
         self.call("Input.insertText", json!({ "text": text }));
     }
 
-    /// Clicks where the middle of the element is that `script` finds.
+    /// Waits for the element that `script` finds, and clicks its middle.
     pub(super) fn click(&self, script: &str) {
         self.wait(script);
         let middle = format!(
@@ -163,7 +163,7 @@ impl Browser {
         }
     }
 
-    /// Clicks the button that says `words`, and is the foremost one.
+    /// Clicks the visible button with the text `words`, in the open dialog if there is one.
     pub(super) fn push(&self, words: &str) {
         self.click(&format!(
             "[...(document.querySelector('dialog[open]') ?? document).querySelectorAll('button')]\
@@ -171,7 +171,7 @@ impl Browser {
         ));
     }
 
-    /// Keeps what it shows, as a picture `name` among what tests leave behind. In the colours of `scheme`.
+    /// Saves a picture of the page in the colours of `scheme`, in the temporary folder of the build.
     pub(super) fn picture(&self, name: &str, scheme: &str) -> PathBuf {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
@@ -183,7 +183,7 @@ impl Browser {
         path
     }
 
-    /// What went wrong in the page, as its console has it.
+    /// Returns the exceptions, errors and warnings of the page.
     pub(super) fn complaints(&self) -> Vec<String> {
         let heard = lock(&self.heard.0);
         let is_bad = |event: &&Value| match event["method"].as_str() {
@@ -200,7 +200,7 @@ impl Browser {
         heard.events.iter().filter(is_bad).map(|event| event["params"].to_string()).collect()
     }
 
-    /// Everything that was asked for over the network.
+    /// Returns the URLs of all requests that the page made.
     pub(super) fn requests(&self) -> Vec<String> {
         let heard = lock(&self.heard.0);
         let sent = heard.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
@@ -210,7 +210,8 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It ends with its pipe, and takes the processes along that it has started; this one must not linger.
+        // The browser ends with its pipe, and so do the processes that it has started. Killing it makes sure that it
+        // does not linger.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -236,7 +237,7 @@ fn listen(stdout: ChildStdout, heard: &(Mutex<Heard>, Condvar)) {
     heard.1.notify_all();
 }
 
-/// Base64, which is how pictures come.
+/// Decodes base64, in which pictures arrive.
 fn decoded(text: &str) -> Vec<u8> {
     let value = |byte: u8| match byte {
         b'A'..=b'Z' => byte - b'A',

@@ -1,4 +1,4 @@
-//! Five hundred limits, ten thousand keys, a thousand nodes: requests and the page stay small, and quick.
+//! Five hundred limits, ten thousand keys, a thousand nodes: answers and the page stay small and quick.
 
 use super::browser::CLOCK;
 use super::{Browser, ask, in_row, open};
@@ -10,11 +10,11 @@ use std::fmt::Write as _;
 
 const NODES: u64 = 1_000;
 
-/// Keys that each node asks for, no other asks for the same.
+/// Keys that each node asks for, and no other node.
 const KEYS: u64 = 10;
 
-/// How much of the time the page may be busy, with a look each second, on a machine that has other things to do: more, and
-/// who types in it notices.
+/// Part of the time for which the page may be busy, with a look each second, on a machine with other work. A user who
+/// types would notice more.
 const BUSY_PART: f64 = 0.3;
 
 fn config() -> String {
@@ -30,7 +30,7 @@ fn config() -> String {
     config
 }
 
-/// For how many seconds the page was busy until now.
+/// Returns the seconds for which the page has been busy.
 fn busy(browser: &Browser) -> f64 {
     let metrics = browser.call("Performance.getMetrics", json!({}));
     let mut metrics = metrics["metrics"].as_array().expect("a list").iter();

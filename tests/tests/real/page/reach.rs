@@ -1,19 +1,20 @@
-//! Users without a mouse, or without sight: the keyboard reaches everything in order, and everything says what it is.
+//! Users without a mouse, or without sight: the keyboard reaches every control in order, and every element has a role
+//! and a name.
 
 use super::{Browser, CONFIG, in_row, open, spend};
 use scenarios::process::Allocator;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Where the focus is, in words.
+/// Script that describes the element with the focus.
 const FOCUS: &str = "(() => { const e = document.activeElement; return e === document.body ? '' : \
     `${e.tagName} ${e.id || e.getAttribute('aria-label') || e.textContent.trim().slice(0, 40)}`; })()";
 
-/// Everything in the page that can be used, in words.
+/// Script that describes every visible control of the page.
 const USABLE: &str = "[...document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex=\"0\"]')]\
     .filter((e) => e.checkVisibility()).map((e) => `${e.tagName} ${e.id || e.getAttribute('aria-label') || e.textContent.trim().slice(0, 40)}`)";
 
-/// Goes once round by the tab key.
+/// Goes once through the page with the tab key, and returns what had the focus.
 fn round(browser: &Browser) -> Vec<String> {
     browser.eval("document.querySelector('.skip').focus()");
     let mut seen = vec![];
@@ -33,7 +34,7 @@ fn usable(browser: &Browser) -> Vec<String> {
     usable.as_array().expect("a list").iter().map(|name| name.as_str().expect("a text").to_owned()).collect()
 }
 
-/// What is there for those who have it read to them: each thing's role and name.
+/// Returns the role and name of each element, as a screen reader gets them.
 fn tree(browser: &Browser) -> Vec<(String, String)> {
     let tree = browser.call("Accessibility.getFullAXTree", json!({}));
     let nodes =
@@ -77,7 +78,7 @@ async fn the_keyboard_reaches_everything_and_everything_has_a_name() {
         );
     }
 
-    // To one limit and back, and through a form, without a mouse.
+    // To one limit, through a form and back, without a mouse.
     browser.press("/");
     assert_eq!(browser.eval("document.activeElement.id"), json!("filter"));
     browser.write("vendor");
@@ -110,7 +111,7 @@ async fn the_keyboard_reaches_everything_and_everything_has_a_name() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
-/// Nothing that can be used is without a name.
+/// Asserts that every control has a name.
 #[track_caller]
 fn expect_names(things: &[(String, String)]) {
     for (role, name) in things {

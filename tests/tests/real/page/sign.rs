@@ -1,4 +1,5 @@
-//! The page of an allocator that asks for identities: it signs in with a token, offers what may be done, and signs out.
+//! The page of an allocator that requires identities: an operator signs in with a token, is offered what its role
+//! allows, and signs out.
 
 use super::browser::Browser;
 use lessor_access::{SECRET_BYTES, Tokens, calendar};
@@ -61,14 +62,14 @@ fn an_operator_signs_in_is_offered_what_it_may_do_and_signs_out() {
     browser.eval("location.hash = '#/limit/other'; true");
     browser.wait("document.querySelector('h1')?.textContent === 'other'");
     browser.wait(&format!("({offered}) === ''"));
-    // Nothing is left of it in this browser.
+    // After signing out, this browser has nothing left of the session.
     browser.click("document.querySelector('#me button')");
     browser.wait(field);
     browser.go(&format!("{}/", allocator.url));
     browser.wait(field);
 }
 
-/// What is larger than most changes is done once its name is typed.
+/// A larger change is made only once the name of the limit is typed.
 #[test]
 fn a_removal_is_confirmed_by_the_name_of_the_limit() {
     let config =
@@ -87,7 +88,7 @@ fn a_removal_is_confirmed_by_the_name_of_the_limit() {
     browser.wait(
         "document.querySelector('tr[data-limit=other]') && !document.querySelector('tr[data-limit=vendor]')",
     );
-    // A zero too many is found out by the allocator.
+    // The allocator notices a zero too many.
     browser.eval("location.hash = '#/limit/other'; true");
     browser.push("Top up…");
     browser.write("6000");

@@ -1,18 +1,18 @@
-//! SIGTERM ends the process in time, whatever its peers, its store and those that it leases from do.
+//! SIGTERM ends the process in time, whatever its peers, its store and its upstream do.
 
 use super::{CONFIG, IN_TIME, ended, folder, pause, started};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-/// An address that lets connections in, and says nothing on any.
+/// Returns a listener that accepts connections and never answers.
 fn silence() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it has one").to_string();
     (listener, address)
 }
 
-/// A connection on which `request` was sent.
+/// Connects and sends `request`.
 fn peer(address: &str, request: &str) -> TcpStream {
     let mut peer = TcpStream::connect(address).expect("it listens");
     peer.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
@@ -32,7 +32,7 @@ fn ask(limit: &str) -> String {
     format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Starts one with `config`, lets `act` do something at its address, and ends it while what that returned is held.
+/// Starts an allocator with `config`, lets `act` connect to it, and ends it while the result of `act` is held.
 fn ends_in_time<T>(what: &str, config: &str, act: impl FnOnce(&str) -> T) {
     let (_folder, file) = folder(config);
     let (running, url) = started(&file, "error");
@@ -61,7 +61,7 @@ fn a_peer_that_never_reads_does_not_hold_up_the_end() {
     ends_in_time("a peer that never reads", &many, |address| {
         let request = get("/v1/limits").repeat(100);
         let mut peer = peer(address, &request);
-        // Until no more is taken, because no answer is.
+        // Until the allocator reads no more, because its answers are not read.
         let mut sent = 1;
         while sent < 1_000 && peer.write_all(request.as_bytes()).is_ok() {
             sent += 1;
@@ -80,7 +80,7 @@ fn a_store_that_never_answers_does_not_hold_up_the_end() {
         let store = format!("[store]\nkind = {kind:?}\nurl = {url:?}\ntimeout = \"10s\"\n");
         ends_in_time(&format!("a dead {kind}"), &format!("{store}{CONFIG}"), |address| {
             let peer = peer(address, &ask("vendor"));
-            // It is in the middle of a call then.
+            // By then the allocator is in the middle of a call.
             pause(300);
             (peer, silent)
         });
