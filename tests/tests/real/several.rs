@@ -1,5 +1,5 @@
-//! A client that knows two allocators, real processes that each lend half of what the vendor allows: killed, stopped, and
-//! restarted one after the other. The vendor counts all admissions, wherever the permits came from.
+//! A client of two allocators, which are real processes that each lend half of what the vendor allows: killed, stopped,
+//! and restarted one after another. The vendor counts all admissions, wherever the permits came from.
 
 use lessor::{Client, Event, Events, Limit};
 use lessor_protocol::{Clock, Moment};
@@ -15,12 +15,12 @@ use tokio::time::{interval, sleep, timeout};
 
 const CLOCK: Clock = Clock::since_boot();
 const ANYWHERE: &str = "127.0.0.1:0";
-/// How long it takes until another version of an allocator is in the place of the one that was stopped: longer than a lease.
+/// How long an allocator is away during a rolling restart: longer than a lease.
 const AWAY: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(20);
 
-/// Half of 3,000 in two seconds: more than one node wants that calls once a millisecond. Leases are long, so that a machine
-/// that is busy with something else does not outlast them.
+/// Half of 6,000 in two seconds, which is more than a node wants that calls once a millisecond. Leases are long, so
+/// that they outlast the delays of a busy machine.
 const PLENTY: &str = r#"
 [[limit]]
 name = "vendor"
@@ -28,7 +28,7 @@ term = { min = "400ms", max = "400ms" }
 rules = [{ kind = "sliding_window", limit = 3000, per = "2s", margin = "50ms" }]
 "#;
 
-/// Half of 200 in a second: less than it wants.
+/// Half of 200 in a second, which is less than the node wants.
 const FEW: &str = r#"
 [[limit]]
 name = "vendor"
@@ -43,22 +43,22 @@ name = "vendor"
 rules = [{ kind = "concurrency", limit = 2, longest = "2s" }]
 "#;
 
-/// Books that are lost with their process.
+/// Adds a store in memory, so the books are lost with their process.
 fn in_memory(config: &str) -> String {
     format!("[store]\nkind = \"memory\"\n{config}")
 }
 
-/// Two allocators, and a client that may ask either.
+/// Two allocators, and a client that knows both.
 struct Pair {
     client: Client,
     limit: Limit,
-    /// The one that it has asked so far, and the other.
+    /// The allocator that the client has asked so far, and the other.
     asked: Allocator,
     other: Allocator,
 }
 
 impl Pair {
-    /// The client takes no allocator for silent that is slow because the machine is busy.
+    /// With this timeout, the client does not take an allocator for silent that is slow because the machine is busy.
     async fn start(config: &str) -> Pair {
         Pair::start_with(config, |builder| builder.exchange_timeout(Duration::from_secs(4))).await
     }
@@ -77,14 +77,15 @@ impl Pair {
     }
 }
 
-/// A number in the books of an allocator.
+/// Returns a number in the books of an allocator.
 async fn number(allocator: &Allocator, field: &str) -> u64 {
     let body = reqwest::get(format!("{}/v1/limits/vendor/pools", allocator.url)).await.expect("it answers");
     let books: Value = serde_json::from_str(&body.text().await.expect("a text")).expect("JSON");
     books["pools"][0][field].as_u64().unwrap_or(0)
 }
 
-/// Asks that an allocator could make nothing of: they were told it by the wrong session, or of what it has not lent.
+/// Returns the asks that an allocator found wrong: they came from a session that it does not know, or reported permits
+/// that it has not lent.
 async fn wrong(allocator: &Allocator) -> u64 {
     let body = reqwest::get(format!("{}/metrics", allocator.url)).await.expect("it answers");
     let body = body.text().await.expect("a text");
@@ -94,7 +95,7 @@ async fn wrong(allocator: &Allocator) -> u64 {
         .sum()
 }
 
-/// A caller that tries once a millisecond. The instants at which it was admitted, and at which it was refused.
+/// A caller that tries once a millisecond: the instants at which it was admitted, and at which it was refused.
 #[derive(Debug, Default)]
 struct Tried {
     admitted: Vec<Moment>,
@@ -117,7 +118,7 @@ impl Tried {
         Tried::until(vendor, limit, || CLOCK.now() >= end).await
     }
 
-    /// The longest time after `since` without an admission.
+    /// Returns the longest time after `since` without an admission.
     fn longest_gap(&self, since: Moment) -> Duration {
         let after: Vec<Moment> = self.admitted.iter().copied().filter(|at| *at >= since).collect();
         let first = after.first().expect("it went on").since(since);
@@ -129,7 +130,7 @@ impl Tried {
     }
 }
 
-/// Hears that it went on at `to`, and of nothing worse before.
+/// Waits until the client reports that it moved to `to`. Until then it must report no outage.
 async fn hears_of_move(events: &mut Events, to: &Allocator) {
     let moved = async {
         loop {
@@ -149,7 +150,7 @@ async fn when_the_allocator_is_killed_it_goes_on_at_the_other() {
     goes_on_at_the_other(pair, Signal::KILL, Duration::from_millis(400)).await;
 }
 
-/// The allocator neither answers nor hangs up, as when a machine is gone.
+/// The allocator neither answers nor hangs up, as if its machine were gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn when_the_allocator_is_silent_it_goes_on_at_the_other() {
     let pair = Pair::start_with(PLENTY, |builder| builder).await;
@@ -182,7 +183,8 @@ async fn goes_on_at_the_other(pair: Pair, signal: Signal, within: Duration) {
     eventually("all is given back", async || (number(&other, "outstanding").await == 0).then_some(())).await;
 }
 
-/// The first is asked again while it still remembers what it lent before. The client has told it nothing since then.
+/// The first allocator is asked again while it still remembers what it lent before. Since then the client has reported
+/// nothing to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_comes_back_to_an_allocator_that_remembers_spends_nothing_twice() {
     let Pair { client, limit, asked, other } = Pair::start_with(FEW, |builder| builder).await;
@@ -197,7 +199,7 @@ async fn a_client_that_comes_back_to_an_allocator_that_remembers_spends_nothing_
                     sleep(Duration::from_millis(1)).await;
                 }
             };
-            // It may be on the other one by now, if that was slow for a moment.
+            // If the other allocator was slow for a moment, the client may have moved already.
             let _ = timeout(Duration::from_secs(1), moved).await;
             allocator.running.signal(Signal::CONT);
             sleep(Duration::from_millis(300)).await;
@@ -236,7 +238,7 @@ async fn a_client_that_comes_back_to_an_allocator_that_forgot_spends_nothing_twi
     let Pair { client, limit, asked, other } = Pair::start(&in_memory(FEW)).await;
     let vendor = Vendor::new(200, Duration::from_secs(1));
     Tried::during(&vendor, &limit, Duration::from_millis(500)).await;
-    // It comes back at once, with nothing in its books, and lends nothing for a while.
+    // The allocator comes back at once with empty books, and lends nothing for a while.
     let asked = asked.restart();
     Tried::during(&vendor, &limit, Duration::from_millis(500)).await;
     let other = other.restart();
@@ -280,7 +282,7 @@ async fn without_any_allocator_it_is_as_with_one_and_goes_on_with_whichever_come
     drop((back, two));
 }
 
-/// One allocator after the other is stopped in good order and started again, while callers wait for their turns.
+/// One allocator after another is stopped in good order and started again, while callers wait their turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_restart_refuses_no_caller_that_waits() {
     let Pair { client, limit, asked, other } = Pair::start(PLENTY).await;
@@ -330,7 +332,8 @@ async fn a_rolling_restart_refuses_no_caller_that_waits() {
     client.shutdown().await;
 }
 
-/// Calls that the first let begin are in flight there, until it must take them for ended. The other has its own.
+/// Calls stay in flight at the allocator that admitted them, until it must take them for ended. The other allocator
+/// counts only its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_in_flight_stay_with_the_allocator_that_let_them_begin() {
     let Pair { client, limit, asked, other } = Pair::start(CAPPED).await;

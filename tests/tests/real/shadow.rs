@@ -1,4 +1,4 @@
-//! Limits in shadow mode: what is counted is what would have been refused, and all of it is told.
+//! Limits in shadow mode count exactly the calls that would have been refused, and clients report all of them.
 
 use scenarios::fleet::Fleet;
 
@@ -20,7 +20,8 @@ shadow = true
 rules = [{ kind = "sliding_window", limit = 5, per = "60s" }]
 "#;
 
-/// The bug: a check of a limit in shadow mode did not wait for the answer that would have admitted it, and counted a refusal.
+/// The bug: a check of a limit in shadow mode did not wait for the answer that would have admitted it, and counted a
+/// refusal.
 #[tokio::test]
 async fn what_a_check_would_have_had_is_not_counted_as_refused() {
     let fleet = Fleet::start(CONFIG).await;
@@ -42,7 +43,7 @@ async fn what_a_check_would_have_had_is_not_counted_as_refused() {
     fleet.stop().await;
 }
 
-/// The bug: what was let pass since the last ask was not told by a client that was shut down.
+/// The bug: a client that was shut down did not report the calls that it had let pass since its last ask.
 #[tokio::test]
 async fn a_client_that_is_shut_down_tells_all_that_it_let_pass() {
     let fleet = Fleet::start(CONFIG).await;

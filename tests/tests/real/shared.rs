@@ -1,5 +1,5 @@
-//! Allocators that share a store, which is a real one each time: they fight for the last permits, are killed, and the store is
-//! stopped, killed, emptied and replaced under them. The vendor counts all admissions.
+//! Allocators that share a real store: they compete for the last permits and are killed, and the store is stopped,
+//! killed, emptied and replaced while they use it. The vendor counts all admissions.
 
 use lessor::{Client, Limit};
 use lessor_allocator::cells::{Cells, StoreKind};
@@ -18,7 +18,8 @@ const CLOCK: Clock = Clock::since_boot();
 const LIMIT: u64 = 200;
 const PER: Duration = Duration::from_secs(1);
 
-/// What is left of it in a root, and of the machine it runs on: both cores do something else meanwhile.
+/// Percent of a limit that two allocators must use. The rest is lost to sharing a root, and to a machine whose cores
+/// are busy with other work.
 const USED_PERCENT: u64 = 80;
 
 macro_rules! on_store {
@@ -54,7 +55,7 @@ mod safe;
 mod stopped;
 mod trouble;
 
-/// A store for one test, in a server that others may use too.
+/// A store for one test, on a server that other tests may use, too.
 struct Store {
     server: Arc<Server>,
     url: String,
@@ -68,7 +69,7 @@ impl Store {
         Store { url: server.url(), server, prefix: prefix.to_owned() }
     }
 
-    /// A store that no other test stops or empties.
+    /// Starts a store on a server of its own, which the test may stop or empty.
     async fn own(kind: StoreKind) -> Store {
         Store::of(Arc::new(tokio::task::block_in_place(|| Server::start(kind, &[]))), "lessor").await
     }
@@ -77,12 +78,12 @@ impl Store {
         Store::of(tokio::task::block_in_place(|| Server::shared(kind)), prefix).await
     }
 
-    /// The configuration of an allocator called `node`: so many calls in any second.
+    /// Returns the configuration of an allocator called `node`, with `limit` calls in any second.
     fn config(&self, node: &str, limit: u64, version: u64) -> String {
         self.config_at(&self.url, node, limit, version)
     }
 
-    /// The same of one that finds the store there.
+    /// Returns the configuration of an allocator that reaches the store at `url`.
     fn config_at(&self, url: &str, node: &str, limit: u64, version: u64) -> String {
         let limits = format!(
             "[[limit]]\nname = \"vendor\"\n\
@@ -97,7 +98,7 @@ impl Store {
         self.head(url, node, version) + &limits
     }
 
-    /// All of a configuration but its limits.
+    /// Returns a configuration without its limits.
     fn head(&self, url: &str, node: &str, version: u64) -> String {
         let kind = url.split_once(':').expect("a URL").0;
         format!(
@@ -110,13 +111,14 @@ impl Store {
         Fleet::start(&self.config(node, LIMIT, 1)).await
     }
 
-    /// An allocator that finds it through a wire.
+    /// Starts an allocator that reaches the store through a wire.
     async fn allocator_through(&self, wire: &Wire, node: &str) -> Fleet {
         Fleet::start(&self.config_at(&self.server.url_through(wire), node, LIMIT, 1)).await
     }
 }
 
-/// Calls as often as it may until then, never waiting for longer than a moment. When the first was admitted.
+/// Calls as often as possible until then, and waits for at most 50 ms each time. Returns when the first call was
+/// admitted.
 async fn call_until(vendor: &Vendor, limit: &Limit, until: Moment) -> Option<Moment> {
     let mut first = None;
     while CLOCK.now() < until {
@@ -160,7 +162,7 @@ async fn two_use_all_of(store: &Store, shown: &str) {
     west.stop().await;
 }
 
-/// Three an hour for each user, whichever allocator is asked.
+/// Each user has three permits and gets one an hour, whichever allocator is asked.
 async fn keys_are_shared(kind: StoreKind) {
     let store = Store::shared(kind, "keys").await;
     let (east, west) = (store.allocator("east").await, store.allocator("west").await);
@@ -180,7 +182,7 @@ async fn keys_are_shared(kind: StoreKind) {
     west.stop().await;
 }
 
-/// More new keys at a time than a store takes in one call.
+/// More keys are new at once than a store takes in one call.
 async fn a_flood_of_new_keys_is_served(kind: StoreKind) {
     let store = Store::shared(kind, "flood").await;
     let east = store.allocator("east").await;
@@ -209,7 +211,8 @@ async fn killed_in_turn_they_go_on(kind: StoreKind) {
     let clients = [client(&two[0], &two[1]).await.expect("up"), client(&two[1], &two[0]).await.expect("up")];
     let limits = clients.each_ref().map(|client| client.limit("vendor"));
     let vendor = Vendor::new(LIMIT, PER);
-    // Where allocators keep the time, one that begins learns it, and takes two seconds to keep it in the place of one that died.
+    // Where allocators keep the time (etcd), a new allocator must learn it first. It takes two seconds until an
+    // allocator keeps the time in place of one that died.
     let span = Duration::from_millis(if kind == StoreKind::Etcd { 2_500 } else { 900 });
     for round in 0..6 {
         let first = call_for(&vendor, &limits, span).await;
@@ -223,7 +226,7 @@ async fn killed_in_turn_they_go_on(kind: StoreKind) {
     println!("{kind:?}: {} admitted in {:?} with six kills", vendor.count(), 6 * span);
 }
 
-/// The store answers no allocator for two seconds: leases end, and nothing is lent beyond them.
+/// The store answers no allocator for three seconds. Leases end, and nothing more is lent.
 async fn a_store_that_stands_still_is_waited_for(kind: StoreKind) {
     let store = Store::own(kind).await;
     let (east, west) = (store.allocator("east").await, store.allocator("west").await);
@@ -245,7 +248,7 @@ async fn a_store_that_stands_still_is_waited_for(kind: StoreKind) {
     west.stop().await;
 }
 
-/// PostgreSQL and etcd have all that they said they have. Whether Redis has it is unknown: allocators wait.
+/// PostgreSQL and etcd still have all that they confirmed. Redis may have lost some of it, so allocators wait.
 async fn a_store_that_is_killed_loses_nothing_or_is_waited_out(kind: StoreKind) {
     let store = Store::own(kind).await;
     let east = store.allocator("east").await;
@@ -262,7 +265,7 @@ async fn a_store_that_is_killed_loses_nothing_or_is_waited_out(kind: StoreKind) 
     assert_eq!(vendor.breach(), None);
     let waits = Duration::from_millis(2_500);
     if kind == StoreKind::Redis {
-        // Leases of before are used up within one term.
+        // Permits lent before are used up within one term.
         let lent = vendor.count_after(again + PER) - vendor.count_after(again + waits);
         assert_eq!(lent, 0, "nothing is lent before all that may be out is over");
     }
@@ -287,7 +290,7 @@ async fn one_that_is_emptied_is_waited_out(kind: StoreKind) {
     west.stop().await;
 }
 
-/// A key that is not used any more takes no room.
+/// A key that is not used any more takes no room in the store.
 async fn keys_that_are_not_used_are_taken_away(kind: StoreKind) {
     let store = Store::own(kind).await;
     let east = store.allocator("east").await;
@@ -302,7 +305,7 @@ async fn keys_that_are_not_used_are_taken_away(kind: StoreKind) {
     east.stop().await;
 }
 
-/// It holds whichever allocator an operator tells, also for an allocator that is started later.
+/// A decision holds whichever allocator the operator tells, and for allocators that start later, too.
 async fn what_an_operator_decides_holds_for_all(kind: StoreKind) {
     let store = Store::own(kind).await;
     let (east, west) = (store.allocator("east").await, store.allocator("west").await);
@@ -317,7 +320,7 @@ async fn what_an_operator_decides_holds_for_all(kind: StoreKind) {
         assert!(told.status().is_success(), "{what}: {}", told.text().await.unwrap_or_default());
     };
     tell(&east, "pause").await;
-    // The other one looks four times a second, and nodes are told at once.
+    // The other allocator looks four times a second, and nodes are told at once.
     sleep(PER).await;
     let nothing = Vendor::new(LIMIT, PER);
     assert_eq!(call_for(&nothing, &limits, PER).await, None, "it is paused");
@@ -341,7 +344,7 @@ async fn what_an_operator_decides_holds_for_all(kind: StoreKind) {
     }
 }
 
-/// Of two allocators that say different rules, the one with the higher version is right, and the other follows.
+/// Of two allocators with different rules, the one with the higher version decides, and the other follows.
 async fn the_newest_configuration_holds_for_all(kind: StoreKind) {
     let store = Store::shared(kind, "version").await;
     let old = store.allocator("old").await;
@@ -350,7 +353,7 @@ async fn the_newest_configuration_holds_for_all(kind: StoreKind) {
     let new = Fleet::start(&store.config("new", LIMIT / 4, 2)).await;
     let b = new.client("b").await;
     eventually("a permit", async || b.limit("vendor").try_acquire(1).ok()).await;
-    // A window later whatever was lent by the old one has left it.
+    // Within two seconds, all that the old allocator lent has left its window.
     sleep(2 * PER).await;
     let vendor = Vendor::new(LIMIT / 4, PER);
     let limits = [a.limit("vendor"), b.limit("vendor")];
@@ -373,7 +376,7 @@ on_each_store!(
     what_an_operator_decides_holds_for_all,
 );
 
-/// What no shared store keeps is refused before anything is bound, with the key and the value.
+/// A configuration that no shared store can keep is refused before an address is bound, with its key and value.
 #[test]
 fn what_no_shared_store_keeps_is_refused() {
     let rule = |more: &str| format!("[[limit]]\nname = \"a\"\nrules = [{{ {more} }}]\n");

@@ -1,4 +1,4 @@
-//! Secrets come from files, and a file that other users can read is warned about.
+//! Secrets come from files, and the allocator warns about a file that other users can read.
 
 use super::{CONFIG, ended, folder, log, serve, started, until};
 use lessor_allocator::cells::StoreKind;
@@ -13,7 +13,7 @@ fn set_mode(file: &Path, mode: u32) {
     set_permissions(file, Permissions::from_mode(mode)).expect("it is ours");
 }
 
-/// As systemd hands it over by `LoadCredential=` (`packaging/lessor.service`): a file of one line, in a folder of its own.
+/// The file is like one of systemd's `LoadCredential=` (`packaging/lessor.service`): one line, in a folder of its own.
 #[test]
 fn the_password_of_a_store_comes_from_a_file() {
     let warning = "every user of this machine can read the password";
@@ -78,7 +78,7 @@ fn a_password_file_that_cannot_be_used_ends_the_start_with_code_2() {
     std::fs::remove_file(&word).expect("it is there");
     std::fs::write(&word, "s3cret\nof two lines\n").expect("its folder is there");
     refused("more than one line");
-    // Secrets of some managers are links.
+    // Some secret managers make links.
     std::fs::rename(&word, folder.path().join("..data")).expect("it is there");
     symlink(folder.path().join("..data"), &word).expect("a link");
     refused("more than one line");

@@ -1,9 +1,9 @@
-//! The unit of systemd takes away what an allocator does not need.
+//! The systemd unit takes away all rights that an allocator does not need.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Tenths of a point of exposure that it may have at most, of a hundred.
+/// Highest exposure level of the unit, in tenths of a point: 1.5 of 10.
 const EXPOSURE_MAX: &str = "15";
 
 #[test]
@@ -23,7 +23,7 @@ fn the_unit_of_systemd_exposes_little() {
     let level = said.lines().find(|line| line.contains("Overall exposure level")).unwrap_or(&said);
     println!("{level}");
     assert!(is_good, "{said}");
-    // Each line that takes something away counts.
+    // Without two of its restrictions the unit must fail the check.
     let (is_good, _) =
         security(&text.replace("ProtectSystem=strict\n", "").replace("PrivateDevices=yes\n", ""));
     assert!(!is_good, "the bound would notice nothing");

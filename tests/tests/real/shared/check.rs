@@ -1,22 +1,24 @@
-//! Checks of keys that an allocator has not heard of: the store has what there is, and the allocator has to ask for it first.
+//! Checks of keys that are new to an allocator: it has to ask the store first.
 
 use super::*;
 use lessor::Refusal;
 
 on_each_store!(a_check_of_a_new_key_is_decided_by_what_the_store_has);
 
-/// A limit of a server, with permits for three checks of each key. An etcd that other tests ask too takes so many keys at once in much less
-/// than a second: an exchange that fails says that there is nothing.
+/// Keys, and permits of each. An etcd that other tests use, too, answers for this many keys in much less than a second.
+/// An exchange that fails would look as if there were no permits.
 const KEYS: usize = 20;
 const EACH: u64 = 3;
 
-/// A check waits for a second at most. One that takes nearly as long is decided by that, where the store is slow for another reason.
+/// A check waits for a second at most. A check that takes nearly as long was ended by that bound, because the store was
+/// slow, and counts for nothing.
 const NEARLY_ALL: Duration = Duration::from_millis(900);
 
-/// Far more than a call of the store takes, and far less than what is told of a bucket that is empty for an hour.
+/// Far longer than a call of the store, and far shorter than the wait of an empty bucket that refills one permit an
+/// hour.
 const SOON: Duration = Duration::from_secs(5);
 
-/// The bug: the allocator's first answer, given while it fetched what there is, was taken for its last word.
+/// The bug: the client took for final what the allocator answered while it was still asking the store.
 async fn a_check_of_a_new_key_is_decided_by_what_the_store_has(kind: StoreKind) {
     let store = Store::shared(kind, "check").await;
     let east = store.allocator("east").await;

@@ -1,4 +1,4 @@
-//! Allocators that share a cluster: a slot moves under them, and a replica that is behind takes over from one of its masters.
+//! Allocators that share a cluster: slots move, and replicas take over from masters.
 
 use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for, two_use_all_of};
 use lessor::{Client, Limit};
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 const NEVER: Duration = Duration::from_secs(60);
 
-/// The longest lease is over by then, and what is added to it for allocators that find a loss later than others.
+/// By then the longest lease is over, and the time that is added for allocators that find a loss later than others.
 const OVER: Duration = Duration::from_millis(3_250);
 
 fn store(cluster: &Cluster, prefix: &str) -> Store {
@@ -21,7 +21,7 @@ fn store(cluster: &Cluster, prefix: &str) -> Store {
     Store { server, url: cluster.url(), prefix: prefix.to_owned() }
 }
 
-/// Two allocators that share a cluster, a client of each, and the vendor that both call.
+/// Two allocators that share a cluster, a client of each, and the vendor that counts the calls of both.
 struct Two {
     allocators: [Fleet; 2],
     clients: [Client; 2],
@@ -36,13 +36,13 @@ impl Two {
         Two { allocators, clients, vendor: Vendor::new(LIMIT, PER) }
     }
 
-    /// Calls as often as it may for `span`. When the first call was admitted.
+    /// Calls as often as possible for `span`. Returns when the first call was admitted.
     async fn call_for(&self, span: Duration) -> Option<Moment> {
         let limits: [Limit; 2] = self.clients.each_ref().map(|client| client.limit("vendor"));
         call_for(&self.vendor, &limits, span).await
     }
 
-    /// The vendor has counted no call too many.
+    /// Asserts that the vendor has counted no call too many, and stops the allocators.
     async fn stop(self) {
         assert_eq!(self.vendor.breach(), None);
         for allocator in self.allocators {
@@ -61,7 +61,7 @@ async fn two_use_all_there_is_and_no_more() {
     two_use_all_of(&store(&cluster, "two"), "cluster").await;
 }
 
-/// The root and the head go round all masters. Nothing is lost, so there is nothing to wait for.
+/// The slots of the root and of the head move through all masters. Nothing is lost, so nothing is waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_move_are_lent_by_all_the_while() {
     let cluster = Cluster::start(NEVER).await;
@@ -102,7 +102,7 @@ async fn a_replica_that_is_behind_takes_over_from_one_master() {
     replica.go_on();
     let taken = CLOCK.now();
     assert_eq!(replica.tell("CLUSTER FAILOVER TAKEOVER"), "+OK");
-    // What was lent before is used up within a lease.
+    // Permits lent before are used up within a lease.
     two.call_for(OVER).await;
     let over = CLOCK.now();
     let first = two.call_for(6 * PER).await.expect("it goes on");
@@ -112,7 +112,7 @@ async fn a_replica_that_is_behind_takes_over_from_one_master() {
     two.stop().await;
 }
 
-/// The other masters find out that it is gone, and elect its replica. Allocators are told nothing.
+/// The other masters find out that a master is gone, and elect its replica. Allocators are told nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_is_killed_is_replaced_by_the_cluster_itself() {
     let mut cluster = Cluster::start(Duration::from_secs(1)).await;

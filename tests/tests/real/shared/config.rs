@@ -1,5 +1,5 @@
-//! What operators put and remove over the API of one of several allocators holds for all of them. It also holds for
-//! allocators that are started later, and after the store was emptied.
+//! Limits that operators put and remove by the API of one allocator hold for all allocators of a store. This includes
+//! allocators that start later, and holds after the store was emptied.
 
 use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for};
 use lessor::Client;
@@ -14,21 +14,22 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Longest until all go by what one was told, on a machine that does something else meanwhile: they look four times a second.
+/// Longest time until all allocators follow a decision, on a machine that is busy with other work. They look four times
+/// a second.
 const SOON: Duration = Duration::from_secs(2);
 
-/// The rules of the vendor's limit, with so many calls in any second.
+/// Returns rules with `limit` calls in any second.
 fn rules(limit: u64) -> Value {
     json!({ "rules": [{ "kind": "sliding_window", "limit": limit, "per": "1s", "margin": "50ms" }] })
 }
 
-/// What is used at least of `limit` in so many seconds that begin in between: each window is used up at its beginning, and so
-/// one of them may have been before, and the next is yet to begin.
+/// Returns the least use of `limit` in this many seconds. Each window is used up at its beginning, so the measured
+/// seconds may begin just after one and end just before another.
 fn least(limit: u64, seconds: u64) -> u64 {
     (seconds - 1) * limit * USED_PERCENT / 100
 }
 
-/// The status of an answer about a limit, and its etag, if it has one.
+/// Sends a request about a limit. Returns the status of the answer, and its etag or "".
 async fn tell(method: &str, url: &str, name: &str, seen: Option<&str>, body: Option<Value>) -> (u16, String) {
     let method = method.parse().expect("a method");
     let mut request = reqwest::Client::new().request(method, format!("{url}/v1/limits/{name}?confirm=true"));
@@ -48,7 +49,7 @@ async fn put(url: &str, name: &str, limit: u64) -> (u16, String) {
     tell("PUT", url, name, seen, Some(rules(limit))).await
 }
 
-/// Waits until the allocator at `url` answers so about a limit, and says how long that took.
+/// Waits until the allocator at `url` gives this answer about a limit. Returns how long that took.
 async fn comes(url: &str, name: &str, answer: &(u16, String)) -> Duration {
     let began = CLOCK.now();
     eventually("it follows", async || (tell("GET", url, name, None, None).await == *answer).then_some(()))
@@ -72,7 +73,7 @@ async fn what_is_put_and_removed_at_one_is_so_at_all(kind: StoreKind) {
     assert_eq!(made.0, 201);
     let took = comes(&west.url, "new", &shown(&made)).await;
     client.limit("new").acquire_within(1, Duration::from_secs(5)).await.expect("it is lent");
-    // A client that has seen it at one allocator can change it at the other.
+    // An operator who saw the limit at one allocator can change it at the other.
     let changed = tell("PUT", &west.url, "new", Some(&made.1), Some(rules(LIMIT / 2))).await;
     assert_eq!(changed.0, 200);
     let again = comes(&east.url, "new", &shown(&changed)).await;
@@ -89,7 +90,7 @@ async fn what_is_put_and_removed_at_one_is_so_at_all(kind: StoreKind) {
     }
 }
 
-/// While both are in full use.
+/// The rules change while both allocators are in full use.
 async fn changed_rules_hold_at_all_and_none_too_many_are_admitted(kind: StoreKind) {
     let store = Store::shared(kind, "changed").await;
     let (east, west) = (store.allocator("east").await, store.allocator("west").await);
@@ -99,7 +100,7 @@ async fn changed_rules_hold_at_all_and_none_too_many_are_admitted(kind: StoreKin
     call_for(&before, &limits, PER).await.expect("it lends");
     let (lowered, _) = tokio::join!(put(&east.url, "vendor", LIMIT / 4), call_for(&before, &limits, 3 * PER));
     assert_eq!(lowered.0, 200);
-    // All that was lent by the old rules has ended and left its window.
+    // By now all permits lent under the old rules have ended and left their window.
     let after = Vendor::new(LIMIT / 4, PER);
     call_for(&after, &limits, 4 * PER).await.expect("it lends");
     assert_eq!((before.breach(), after.breach()), (None, None));
@@ -132,7 +133,8 @@ async fn a_store_that_is_emptied_is_told_again(kind: StoreKind) {
     }
 }
 
-/// All who know are away when it is emptied, and others decide something else meanwhile.
+/// The only allocator that knows the decisions is stopped when the store is emptied, and another one decides something
+/// else meanwhile.
 async fn what_one_knows_and_what_others_decided_since_both_hold(kind: StoreKind) {
     let store = Store::own(kind).await;
     let east = Allocator::start(&store.config("east", LIMIT, 1), "127.0.0.1:0", true);
@@ -154,7 +156,7 @@ async fn what_one_knows_and_what_others_decided_since_both_hold(kind: StoreKind)
     west.stop().await;
 }
 
-/// Also where the root is in use meanwhile, and the allocator that uses it has the older file.
+/// This also holds while the root is in use, by an allocator with the older file.
 async fn a_newer_file_wins_over_what_was_put_and_what_is_put_after_it_over_that(kind: StoreKind) {
     let store = Store::shared(kind, "files").await;
     let old = store.allocator("old").await;
@@ -162,7 +164,7 @@ async fn a_newer_file_wins_over_what_was_put_and_what_is_put_after_it_over_that(
     let newer = Client::builder(&new.url).node("a").connect().await.expect("it is up");
     let clients = [old.client("b").await, newer];
     let limits = clients.each_ref().map(|client| client.limit("vendor"));
-    // Over the time that a change takes, and then by it alone.
+    // Calls while the change takes effect, and then under the new limit alone.
     let goes_by = async |limit: u64| {
         let (during, vendor) = (Vendor::new(LIMIT, PER), Vendor::new(limit, PER));
         call_for(&during, &limits, 3 * PER).await.expect("it lends");
@@ -175,7 +177,7 @@ async fn a_newer_file_wins_over_what_was_put_and_what_is_put_after_it_over_that(
     let first = put(&old.url, "vendor", LIMIT / 4).await;
     comes(&new.url, "vendor", &shown(&first)).await;
     goes_by(LIMIT / 4).await;
-    // The file says of this limit what it said before, and of the other one nothing.
+    // The new file has the same rules of this limit as before, and does not have the other limit.
     new.rewrite(&store.config("new", LIMIT, 2));
     comes(&new.url, "vendor", &of_file).await;
     assert_eq!(
@@ -221,8 +223,8 @@ async fn of_two_operators_who_saw_the_same_one_is_told_so(kind: StoreKind) {
 async fn who_was_told_is_killed_at_once_and_the_other_one_knows(kind: StoreKind) {
     let store = Store::shared(kind, "told").await;
     let west = store.allocator("west").await;
-    // The one that is killed may be the only one that knew the time of a store without a clock. Two seconds later another life of it
-    // begins.
+    // The killed allocator may be the only one that knew the time of a store without a clock. Then another life of the
+    // time begins two seconds later.
     let soon = if kind == StoreKind::Etcd { SOON * 2 } else { SOON };
     for round in 0..5 {
         let east = Allocator::start(&store.config("east", LIMIT, 1), "127.0.0.1:0", true);
@@ -232,7 +234,7 @@ async fn who_was_told_is_killed_at_once_and_the_other_one_knows(kind: StoreKind)
         east.running.kill();
         assert!(comes(&west.url, &name, &shown(&made)).await < soon, "round {round}");
     }
-    // Killed between its two swaps, it would have left this.
+    // The store as an allocator leaves it that is killed between its two swaps.
     let mut cells = Cells::new(&store.server.config(&store.prefix)).expect("a good configuration");
     let (timeline, found) = cells.load(&[OVERRIDES.to_owned()]).await.expect("it is there");
     let cell = found.into_iter().next().flatten().expect("something was put");

@@ -1,5 +1,5 @@
-//! Limits of a shared store that are below others. What is lent of one is charged to both, whichever allocator lends it. An
-//! allocator that does not know of the one above is lent nothing.
+//! Limits of a shared store that are below others. A permit of the lower limit is charged to both, whichever allocator
+//! lends it. An allocator that does not know of the upper limit is lent nothing.
 
 use super::{CLOCK, LIMIT, PER, Store, call_until};
 use lessor::{Client, Limit};
@@ -11,14 +11,16 @@ use std::time::Duration;
 use tokio::join;
 use tokio::time::sleep;
 
-/// Of each of two limits that are below the vendor's, and of a key of one that is below another by key.
+/// Permits a second of each of two limits below the vendor's, and of a key of a limit that is below another keyed
+/// limit.
 const EACH: u64 = LIMIT * 3 / 4;
 const USER: u64 = 30;
 
-/// What is used at least of what is above others: part of what is held of one of both may have to wait for the other.
+/// Percent of the upper limit that must be used. A lease of one lower limit may lie unused while the other could use
+/// it.
 const USED_PERCENT: u64 = 75;
 
-/// The limits, with what is said of `a` beside its rules.
+/// Returns the limits, with `of_a` beside the rules of `a`.
 fn limits(of_a: &str) -> String {
     let limit = |name: &str, limit: u64, more: &str| {
         format!(
@@ -36,13 +38,14 @@ fn limits(of_a: &str) -> String {
 const BELOW: &str = "parent = \"all\"";
 
 impl Store {
-    /// An allocator called `node` by the configuration `version`, with what that says of `a`.
+    /// Starts an allocator called `node` with the configuration `version`, which has `of_a` beside the rules of `a`.
     async fn family(&self, node: &str, version: u64, of_a: &str) -> Fleet {
         Fleet::start(&(self.head(&self.server.url(), node, version) + &limits(of_a))).await
     }
 }
 
-/// Calls of each of `clients`, until they are as many as may be in `span`: what each of `names` and of `keys` was admitted.
+/// Calls both limits through both clients as often as possible for `span`. Returns a vendor for each of `names`, with
+/// the calls that were admitted.
 async fn call(
     clients: &[Client; 2],
     names: [(&str, Option<&str>); 2],
@@ -65,7 +68,7 @@ async fn call(
     vendors
 }
 
-/// What both were admitted together, by a vendor who takes `limit` of it in any second.
+/// Returns a vendor of `limit` calls in any second with the admissions of both.
 fn together(vendors: &[Vendor; 2], limit: u64) -> Vendor {
     let both = Vendor::new(limit, PER);
     vendors.iter().for_each(|vendor| both.merge(vendor));
@@ -98,7 +101,7 @@ pub(super) async fn what_is_below_is_charged_above_too(kind: StoreKind) {
     west.stop().await;
 }
 
-/// A configuration comes in which a limit is below another one: allocators that do not have it yet would charge only one of both.
+/// A new configuration puts a limit below another one. Allocators without it would charge only one of both.
 async fn who_does_not_know_of_a_limit_above_is_lent_nothing(kind: StoreKind) {
     let store = Store::shared(kind, "unknown").await;
     let old = store.family("old", 1, "").await;
@@ -109,7 +112,7 @@ async fn who_does_not_know_of_a_limit_above_is_lent_nothing(kind: StoreKind) {
     let knows = new.client("y").await;
     eventually("it is lent by who knows", async || knows.limit("a").acquire_within(1, patience).await.ok())
         .await;
-    // What was lent before has ended.
+    // By now all permits lent before have ended.
     sleep(Duration::from_secs(3)).await;
     let vendor = Vendor::new(0, PER);
     call_until(&vendor, &a, CLOCK.now() + 3 * PER).await;
@@ -127,7 +130,7 @@ async fn who_does_not_know_of_a_limit_above_is_lent_nothing(kind: StoreKind) {
     new.stop().await;
 }
 
-/// The status of what is put, and what is said of it.
+/// Puts a limit. Returns the status and the body of the answer.
 async fn put(url: &str, name: &str, parent: Option<&str>) -> (u16, Value) {
     let mut body =
         json!({ "rules": [{ "kind": "sliding_window", "limit": EACH, "per": "1s", "margin": "50ms" }] });
@@ -152,7 +155,7 @@ async fn a_family_that_is_put_at_one_is_one_at_all(kind: StoreKind) {
         (shown["parent"] == "all").then_some(())
     })
     .await;
-    // Whichever allocator is asked: the parent leads in a circle, or there is no such limit.
+    // These are refused at either allocator: a parent in a circle, and a parent that does not exist.
     for (name, parent) in [("all", "a"), ("b", "absent")] {
         let (status, problem) = put(&west.url, name, Some(parent)).await;
         assert_eq!((status, &problem["field"]), (422, &json!("parent")), "{problem}");

@@ -12,7 +12,7 @@ on_each_store!(a_group_has_what_is_guaranteed_at_any_allocator);
 const LIMIT: &str = "[[limit]]\nname = \"all\"\nguaranteed = { \"checkout-*\" = 180 }\n\
     rules = [{ kind = \"sliding_window\", limit = 300, per = \"1s\", margin = \"0s\" }]\n";
 
-/// Calls for `lasts`, as many at a time as there are callers. How many were let through.
+/// Calls for `lasts`, with 40 callers. Returns how many calls were admitted.
 async fn calls(client: Client, lasts: Duration) -> usize {
     let mut callers = JoinSet::new();
     for _ in 0..40 {
@@ -31,7 +31,7 @@ async fn calls(client: Client, lasts: Duration) -> usize {
     callers.join_all().await.into_iter().sum()
 }
 
-/// Six tenths are guaranteed to one node of three, which want all there is.
+/// Three nodes want all permits, and six tenths are guaranteed to one of them.
 async fn a_group_has_what_is_guaranteed_at_any_allocator(kind: StoreKind) {
     let store = Store::shared(kind, "guaranteed").await;
     let config = |node: &str| store.head(&store.url, node, 1) + LIMIT;

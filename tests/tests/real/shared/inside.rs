@@ -1,10 +1,10 @@
-//! What is in a shared store, looked at and taken away over the heads of its allocators.
+//! The content of a shared store, read and removed without its allocators.
 
 use super::Store;
 use lessor_allocator::cells::StoreKind;
 
 impl Store {
-    /// Takes all away that is in it, over the heads of its allocators.
+    /// Removes all that the store has, while allocators use it.
     pub(super) fn empty(&self, kind: StoreKind) {
         match kind {
             StoreKind::Redis => _ = self.server.tell("FLUSHALL"),
@@ -15,7 +15,7 @@ impl Store {
         }
     }
 
-    /// How many cells of roots are in it.
+    /// Returns the number of cells of roots.
     pub(super) fn roots(&self, kind: StoreKind) -> u64 {
         let (count, others) = match kind {
             StoreKind::Redis => (self.server.tell("DBSIZE").trim_start_matches(':').to_owned(), 1),
