@@ -1,5 +1,5 @@
-//! An allocator that writes down what it lends, killed and started again while nodes spend; and a store that fails it. The
-//! vendor's view is the judge, as in the tests of processes.
+//! An allocator with its own store, killed and started again while nodes spend; and a store that fails. The vendor is
+//! the judge, as in the tests of processes.
 
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{LeakyBucket, SlidingWindow};
@@ -15,14 +15,14 @@ use std::time::Duration;
 const SPENDER: &str = env!("CARGO_BIN_EXE_spender");
 const CLOCK: Clock = Clock::since_boot();
 
-/// 300 calls in any three seconds, and a lease of 100 ms. A quarantine would last for five seconds.
+/// 300 calls in any three seconds, and leases of 100 ms. A quarantine would last for five seconds.
 const WINDOW: &str = r#"
 [[limit]]
 name = "vendor"
 rules = [{ kind = "sliding_window", limit = 300, per = "3s", margin = "50ms" }]
 "#;
 
-/// More than any node here wants.
+/// A limit of more permits than any node here wants.
 const PLENTY: &str = r#"
 [[limit]]
 name = "vendor"
@@ -30,7 +30,7 @@ term = { max = "100ms" }
 rules = [{ kind = "token_bucket", capacity = 1_000_000, refill = 1_000_000, per = "1s" }]
 "#;
 
-/// Ten calls at a time, of three seconds at most, and a lease of 100 ms. A quarantine would last for five seconds.
+/// Ten calls at a time, of three seconds at most, and leases of 100 ms. A quarantine would last for five seconds.
 const CAP: &str = r#"
 [[limit]]
 name = "vendor"
@@ -67,7 +67,7 @@ fn killed_again_and_again_it_goes_on_and_no_window_holds_too_much() {
         instants.iter().map(|&at| Spend { real: at, allocator: at, permits: 1 }).collect();
     let rule = SlidingWindow::try_new(300, Duration::from_secs(3), Duration::ZERO).expect("valid");
     assert_eq!(breach(&Rule::SlidingWindow(rule), &spends), None);
-    // Four windows and a bit, in none of which it was shut: each quarantine would have been longer than until the next kill.
+    // Four windows, in none of which the limit was shut: each quarantine would have lasted beyond the next kill.
     assert!(spends.len() > 4 * 300 * 6 / 10, "{} admitted in 12 s", spends.len());
     let was_lost = allocator.folder().join("lessor.redb.lost").exists();
     assert!(!was_lost, "it went on with its store each time");
@@ -88,7 +88,7 @@ fn after_a_kill_it_lends_as_soon_as_it_is_back() {
         let answer = asked(reqwest::Client::new().post(format!("{}/v1/leases", allocator.url)).json(&body));
         waits.push(CLOCK.now().since(killed));
         assert!(answer["grants"][0]["permits"].as_u64() >= Some(1), "{answer}");
-        // What was out, or might have been, is over.
+        // By now the leases from before the kill are over, known or not.
         pause(600);
         let pools = asked(reqwest::Client::new().get(format!("{}/v1/limits/vendor/pools", allocator.url)));
         burned.push(pools["pools"][0]["burned"].as_u64().expect("a number"));
@@ -100,11 +100,12 @@ fn after_a_kill_it_lends_as_soon_as_it_is_back() {
     println!("from the kill to a grant: median {:?}, worst {:?}", waits[10], waits[19]);
     println!("permits burned by a kill: median {}, worst {}", burned[10], burned[19]);
     println!("longest time without an admission on one node: {:?}", longest.expect("some were admitted"));
-    // It calls once a millisecond: a lease of 100 ms that may have been renewed just now, and 250 ms of a block.
+    // The node calls once a millisecond. A kill burns a lease of 100 ms, which may have been renewed just before, and
+    // 250 ms of a block.
     assert!(burned[19] <= 700, "{burned:?}");
 }
 
-/// The JSON that is answered.
+/// Sends a request and returns the JSON of the answer.
 fn asked(request: reqwest::RequestBuilder) -> Value {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { request.send().await.expect("it answers").json().await.expect("JSON") })
@@ -121,11 +122,11 @@ fn what_a_day_has_spent_is_not_forgotten() {
     let allocator = allocator.restart();
     let mut second = node(&allocator, "second");
     let left = second.acquire(50, 500).len();
-    // A block burned with the kill, at most; and no day was waited for.
+    // The kill burns a block at most, and nothing waits for the end of the day.
     assert!((1..=20).contains(&left), "{left} of the 20 that were left");
 }
 
-/// How many of `calls`, which begin then and take so many milliseconds, go on at `at`.
+/// Returns how many of `calls`, each with its begin and its length in milliseconds, go on at `at`.
 fn going_on(calls: &[(Moment, u64)], at: Moment) -> usize {
     let goes_on =
         |&&(begun, takes): &&(Moment, u64)| begun <= at && at < begun + Duration::from_millis(takes);
@@ -150,7 +151,7 @@ fn after_a_kill_a_cap_lends_what_was_free_at_once_and_what_was_in_flight_when_it
     println!("from the kill to a call of what was free: {waited:?}; {} calls", meanwhile.len());
     assert!(waited < Duration::from_millis(1_500), "{waited:?}");
     calls.extend(&meanwhile);
-    // All that was in flight has landed.
+    // By now all calls in flight have ended.
     pause(4_500);
     let all = enter(&mut second, 10, 2_900, 1_000);
     assert_eq!(all.len(), 10);
@@ -175,7 +176,7 @@ fn after_a_kill_a_flow_goes_on_when_the_last_rate_is_over() {
     println!("{} calls, and at most {longest:?} without one", instants.len());
     assert!(longest < Duration::from_millis(1_500), "{longest:?}");
     assert!(instants.len() > 8_000 / 20 / 3, "{} of 400", instants.len());
-    // A call is noted a moment after it was let through: the one after it may seem to come sooner.
+    // A call is recorded a moment after its admission, so the next one may seem to come sooner.
     let rule = LeakyBucket::try_new(5 + 1, 1, Duration::from_millis(20)).expect("valid");
     let spend = |at: &Moment| Spend { real: at.as_nanos(), allocator: at.as_nanos(), permits: 1 };
     let spends: Vec<Spend> = instants.iter().map(spend).collect();
@@ -195,14 +196,15 @@ fn another_process_is_told_that_the_store_is_taken() {
     assert!(said.contains("lessor.redb") && said.contains("another process has it open"), "{said}");
 }
 
-/// The bug: the configuration that the path was mistyped as was renamed, and a store made in its place.
+/// The bug: if the path of the store was by mistake that of the configuration, that file was renamed and a store made
+/// in its place.
 #[test]
 fn a_store_path_that_names_another_file_is_refused_and_that_file_is_left() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("lessor.toml");
     let text = format!("[store]\npath = {:?}\n{WINDOW}", file.display().to_string());
     std::fs::write(&file, &text).expect("a file");
-    // The second would go on to serve what the first did not refuse.
+    // If `check` did not refuse it, `serve` would run without end.
     for args in [vec!["check"], vec!["serve", "--listen", "127.0.0.1:0", "--config"]] {
         let output = Command::new(lessor()).args(args).arg(&file).output().expect("it starts");
         let said = String::from_utf8_lossy(&output.stderr);
@@ -214,7 +216,7 @@ fn a_store_path_that_names_another_file_is_refused_and_that_file_is_left() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing was made beside it");
 }
 
-/// How long the limit is shut once the allocator is back, where `act` was done to its folder meanwhile.
+/// Returns how long the limit is shut once the allocator is back, after `act` changed its folder.
 fn shut_after(act: impl FnOnce(&Path)) -> Duration {
     let allocator = Allocator::start(WINDOW, "127.0.0.1:0", true);
     let mut before = node(&allocator, "before");
@@ -255,7 +257,7 @@ fn a_full_disk_lends_nothing_new_and_recovers_when_there_is_room() {
     let limit = |current| Rlimit { current, maximum: None };
     prlimit(pid, Resource::Fsize, limit(Some(0))).expect("it is ours");
     let ready = || asked(reqwest::Client::new().get(format!("{}/readyz", allocator.url)));
-    // A disk that is busy with others may take its time until it says no.
+    // A disk that is busy with other work may take some time until it fails.
     let mut rounds = 0;
     while ready()["code"] != "store_failing" {
         assert!(rounds < 60, "{} after {rounds} rounds", ready());
@@ -273,11 +275,11 @@ fn a_full_disk_lends_nothing_new_and_recovers_when_there_is_room() {
     let again = node.acquire(1, 10_000);
     println!("a full disk had room again: {:?} until the next admission", again[0].since(room));
     assert_eq!(ready()["status"], "ready");
-    // And what it wrote then can be read.
+    // What was written after that can be read.
     drop(allocator.restart());
 }
 
-/// Three limits, the first of so many calls.
+/// Returns three limits, the first of `first` calls.
 fn three(first: u64) -> String {
     let limit = |name: &str, limit: u64, per: &str| {
         format!(
@@ -287,7 +289,8 @@ fn three(first: u64) -> String {
     limit("a", first, "1d") + &limit("b", 20, "1d") + &limit("c", 30, "1s")
 }
 
-/// What operators do to the limit with this name and what is said after it, and the status of the answer.
+/// Sends an operator's request about `path`, a limit's name and what follows it. Returns the status and the body of the
+/// answer.
 fn operate(allocator: &Allocator, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
     let method = method.parse().expect("a method");
     let mut request =
@@ -305,8 +308,8 @@ fn operate(allocator: &Allocator, method: &str, path: &str, body: Option<Value>)
     })
 }
 
-/// The bug: after a crash, a limit that an operator had paused or lowered over the API was open, and what the file said. And
-/// a top-up that was sent again was made twice.
+/// The bug: after a crash, a limit that an operator had paused or lowered by the API was open again and followed the
+/// file. A repeated top-up was made twice.
 #[test]
 fn what_operators_have_decided_holds_after_a_kill() {
     let allocator = Allocator::start(&three(10), "127.0.0.1:0", true);
@@ -340,7 +343,7 @@ fn what_operators_have_decided_holds_after_a_kill() {
     assert_eq!(lent(&allocator, "x", 1, &["a"]), ["blocked"]);
     let again = operate(&allocator, "POST", "b/top-up", Some(top_up));
     assert_eq!((again.0, &again.1["topped_up"], &again.1["available"]), (200, &json!(0), &json!(25)));
-    // The file says something new of one of them, and `y` keeps what it is lent.
+    // The file changes one of the limits. `y` keeps what is lent to it.
     allocator = allocator.restart_after(|folder| {
         std::fs::write(folder.join("lessor.toml"), three(11)).expect("it is ours");
     });

@@ -1,6 +1,5 @@
-//! What is promised of cells, by each store that there is: the same list of behaviours against a map, Redis, a cluster of Redis,
-//! PostgreSQL, and etcd.
-//! What is true of one kind of server alone is in a file of its own.
+//! The promises of cells, for each store: the same list of behaviours against a map, Redis, a cluster of Redis,
+//! PostgreSQL, and etcd. Behaviours of only one kind of server are in a file of their own.
 
 mod behaviours;
 mod cluster;
@@ -24,15 +23,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A store for one test.
 struct Store {
     cells: Cells,
-    /// No other test has the cells of this prefix.
+    /// The configuration of the cells, with a prefix that no other test has.
     config: Option<CellsConfig>,
     server: Option<Arc<Server>>,
-    /// End with the tests that use them.
+    /// Both end with the last test that uses them.
     _cluster: Option<Arc<Cluster>>,
     _etcd: Option<Arc<Etcd>>,
 }
 
-/// A prefix that no other test has.
+/// Returns a prefix that no other test has.
 fn prefix() -> String {
     static PREFIXES: AtomicU64 = AtomicU64::new(0);
     format!("test.{}", PREFIXES.fetch_add(1, Ordering::Relaxed))
@@ -45,12 +44,12 @@ impl Store {
             let cells = Cells::connect(&config).await.expect("nothing can go wrong");
             return Store { cells, config: None, server: None, _cluster: None, _etcd: None };
         }
-        // It may start one, which takes a while.
+        // The server may have to start, which takes a while.
         let server = tokio::task::block_in_place(|| Server::shared(kind));
         Store::on(server).await
     }
 
-    /// Cells of a prefix that no other test has.
+    /// Makes a store on `server`, with a prefix that no other test has.
     async fn on(server: Arc<Server>) -> Self {
         let config = server.config(&prefix());
         let mut cells = Cells::new(&config).expect("a good configuration");
@@ -58,13 +57,13 @@ impl Store {
         Store { cells, config: Some(config), server: Some(server), _cluster: None, _etcd: None }
     }
 
-    /// The same of a cluster that other tests use, too.
+    /// Makes a store on a cluster that other tests use, too.
     async fn of_a_cluster() -> Self {
         let cluster = Cluster::shared().await;
         Store { _cluster: Some(Arc::clone(&cluster)), ..Store::on_all(&cluster) }
     }
 
-    /// The same of an etcd with three members.
+    /// Makes a store on an etcd with three members.
     async fn of_an_etcd() -> Self {
         let etcd = Etcd::shared();
         let config = etcd.config(&prefix());
@@ -101,7 +100,7 @@ impl Store {
     }
 }
 
-/// A swap of cells whose value is of no importance.
+/// Makes a swap.
 fn swap(name: &str, expected: Option<u64>, next: Option<Cell>) -> Swap {
     Swap { name: name.to_owned(), expected, next }
 }

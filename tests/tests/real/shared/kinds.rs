@@ -1,5 +1,5 @@
-//! What needs more than permits in a shared store: calls in flight, a steady flow, a bucket that refills at intervals. Two allocators
-//! lend them, one is killed, and who counts is not they.
+//! Limits that need more than permits in a shared store: calls in flight, a steady flow, a bucket that refills at
+//! intervals. Two allocators lend them, one is killed, and the test counts the calls itself.
 
 use super::{CLOCK, PER, Store};
 use lessor::{Client, Limit};
@@ -13,10 +13,11 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-/// Each of these uses all that a store and two allocators can do: beside another one it would measure that.
+/// Each of these tests uses all that a store and two allocators can do, so two at once would disturb each other's
+/// figures.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// So many at once, and no call takes longer.
+/// Calls that may be in flight at once, and the longest call.
 const AT_ONCE: u64 = 20;
 const LONGEST: Duration = Duration::from_secs(2);
 
@@ -33,8 +34,8 @@ impl Store {
     }
 }
 
-/// What is used at least of a flow, and of a bucket. Where allocators keep the time, what they may be apart is half of what the
-/// burst of the flow covers.
+/// Percent of a flow or a bucket that must be used. Where allocators keep the time, their clocks may be apart by half
+/// of the time that the burst of the flow covers.
 fn flow_percent(kind: StoreKind) -> u64 {
     match kind {
         StoreKind::Redis | StoreKind::Postgres | StoreKind::Memory => 90,
@@ -42,7 +43,7 @@ fn flow_percent(kind: StoreKind) -> u64 {
     }
 }
 
-/// Calls at the vendor: now, the most at once, and how many there were and for how long together.
+/// Calls at the vendor: those in flight now, the most at once, how many there were, and how long they took together.
 #[derive(Debug, Default)]
 struct InFlight {
     now: AtomicU64,
@@ -52,7 +53,7 @@ struct InFlight {
 }
 
 impl InFlight {
-    /// One call after the other, of some milliseconds each, until then.
+    /// Makes one call after another until then, of 5 to 60 ms each.
     async fn call(self: Arc<Self>, limit: Limit, seed: u64, until: Moment) {
         let mut dice = fastrand::Rng::with_seed(seed);
         while CLOCK.now() < until {
@@ -68,7 +69,7 @@ impl InFlight {
         }
     }
 
-    /// Callers of all `limits` at once, more than may call.
+    /// Starts callers of all `limits` at once, more of them than may call.
     async fn press(self: &Arc<Self>, limits: &[Limit], span: Duration) {
         let until = CLOCK.now() + span;
         let callers = limits.iter().flat_map(|limit| (0..AT_ONCE).map(|_| limit.clone()));
@@ -79,7 +80,7 @@ impl InFlight {
         }
     }
 
-    /// How much of the cap was in use, on average over `span`, in percent.
+    /// Returns how much of the cap was in use, on average over `span`, in percent.
     fn percent(&self, span: Duration) -> u64 {
         let most = u128::from(AT_ONCE) * span.as_nanos();
         u64::try_from(u128::from(self.nanos.load(Ordering::SeqCst)) * 100 / most).unwrap_or(u64::MAX)
@@ -111,8 +112,9 @@ pub(super) async fn no_more_are_in_flight_than_may_be(kind: StoreKind) {
     west.stop().await;
 }
 
-/// What nodes of an allocator that is killed have in flight counts on, until it must have ended. A call begins after it was asked for,
-/// and takes as long as any call may. So the nth call at the other allocator comes after the nth of these must have ended.
+/// After an allocator was killed, the calls of its nodes count until they must have ended. Each call is entered after
+/// its instant was read, and counts for the longest that a call may take. So the nth call at the other allocator comes
+/// after the nth of these must have ended.
 async fn calls_outlive_the_allocator_that_let_them_begin(kind: StoreKind) {
     let store = Store::shared(kind, "outlive").await;
     let east = Allocator::start(&store.of_all_kinds("east"), "127.0.0.1:0", true);
@@ -146,10 +148,10 @@ async fn calls_outlive_the_allocator_that_let_them_begin(kind: StoreKind) {
     west.stop().await;
 }
 
-/// A call: it was admitted between these two moments, in nanoseconds.
+/// A call: the moments just before and after its admission, in nanoseconds.
 type Call = (u64, u64);
 
-/// Calls of both as often as they may.
+/// Calls both limits as often as possible.
 async fn calls_of(limits: [Limit; 2], span: Duration) -> Vec<Call> {
     let until = CLOCK.now() + span;
     let caller = async |limit: &Limit| {
@@ -169,7 +171,7 @@ async fn calls_of(limits: [Limit; 2], span: Duration) -> Vec<Call> {
     calls
 }
 
-/// The first span in which more calls began and ended than `burst`, and so many `a_second`.
+/// Returns the first span in which more calls began and ended than `burst` and `a_second` allow.
 fn too_many(calls: &[Call], burst: u64, a_second: u64) -> Option<String> {
     const SECOND: u128 = 1_000_000_000;
     for &(from, _) in calls {
@@ -192,14 +194,15 @@ fn one_call_too_many_is_seen_and_one_that_may_have_been_earlier_is_not() {
     assert_eq!(too_many(&[(0, 0), (0, 0), (99 * MILLI, 100 * MILLI)], 2, 10), None);
 }
 
-/// A flow goes on at its rate while each permit is lent, spent and reported within the tenth of a second that its burst covers.
+/// A flow keeps its rate while each permit is lent, spent and reported within the tenth of a second that its burst
+/// covers.
 pub(super) async fn flows_and_intervals_hold_through_two(kind: StoreKind) {
     let _turn = ONE_AT_A_TIME.lock().await;
     let store = Store::shared(kind, "flows").await;
     let (east, west) =
         (Fleet::start(&store.of_all_kinds("east")).await, Fleet::start(&store.of_all_kinds("west")).await);
     let clients = [east.client("a").await, west.client("b").await];
-    // One refill more than passed in full may fall into any time.
+    // Any span may contain one more refill than fits into it completely.
     for (name, burst, a_second) in [("paced", 5, 50), ("stepwise", 60 + 60, 60)] {
         let stalls = store.stalls();
         let calls = calls_of(clients.each_ref().map(|client| client.limit(name)), 5 * PER).await;

@@ -1,14 +1,14 @@
-//! Callers that wait for nearly all there is.
+//! Callers that wait for nearly all permits of a window.
 
 use super::*;
 
 on_each_store!(a_caller_that_waits_for_nearly_all_of_a_window_has_it);
 
-/// Of a window of ten seconds.
+/// The limit of a window of ten seconds.
 const WINDOW: u64 = 300;
 
-/// The bug: the allocator said that the call lacks more than it did. The root lent the last tenth slowly, and the client gave all back
-/// before it was there, again and again.
+/// The bug: the allocator told the root that the call lacks more than it did. The root lent the last tenth slowly, and
+/// again and again the client gave all permits back before the last ones came.
 async fn a_caller_that_waits_for_nearly_all_of_a_window_has_it(kind: StoreKind) {
     let store = Store::shared(kind, "large").await;
     let limit = format!(

@@ -1,5 +1,5 @@
-//! Allocators that share an etcd of three members, which has no clock: its leader is killed or stopped, and so are the allocator
-//! that keeps the time, and all that know it.
+//! Allocators that share an etcd of three members, which has no clock. Its leader is killed or stopped, and so are the
+//! allocator that keeps the time, and all allocators that know it.
 
 use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for, two_use_all_of};
 use lessor::{Client, Limit};
@@ -12,20 +12,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::{block_in_place, spawn_blocking};
 
-/// What an allocator logs when it begins to keep the time.
+/// The log line of an allocator that begins to keep the time.
 const KEEPS: &str = "keeps the time of the store from now on";
 
-/// What it logs when it begins another life of the time, but the first.
+/// The log line of an allocator that begins another life of the time, except for the first life.
 const BEGINS: &str = "no allocator knew the time of the store";
 
-/// What it logs when the store is on another timeline.
+/// The log line of an allocator that finds the store on another timeline.
 const LOST: &str = "may have lost what was written last";
 
 fn store(etcd: &Etcd, prefix: &str) -> Store {
     Store { server: Arc::clone(&etcd.members()[0]), url: etcd.url(), prefix: prefix.to_owned() }
 }
 
-/// Two allocators that share an etcd, a client of each, and the vendor that both call. The first one keeps the time.
+/// Two allocators that share an etcd, a client of each, and the vendor that counts the calls of both. The first
+/// allocator keeps the time.
 struct Two {
     allocators: Vec<Allocator>,
     clients: [Client; 2],
@@ -52,13 +53,13 @@ impl Two {
         two
     }
 
-    /// Calls as often as it may for `span`. When the first call was admitted.
+    /// Calls as often as possible for `span`. Returns when the first call was admitted.
     async fn call_for(&self, span: Duration) -> Option<Moment> {
         let limits: [Limit; 2] = self.clients.each_ref().map(|client| client.limit("vendor"));
         call_for(&self.vendor, &limits, span).await
     }
 
-    /// Calls for five seconds, in which nearly all there is must be used.
+    /// Calls for five seconds, and asserts that the limit is nearly used up in four of them.
     async fn use_all(&self) {
         let before = self.vendor.count();
         self.call_for(5 * PER).await.expect("they lend");
@@ -67,12 +68,13 @@ impl Two {
         assert!(used >= 4 * LIMIT * USED_PERCENT / 100, "{used} of {}", 5 * LIMIT);
     }
 
-    /// How often both have logged this.
+    /// Returns how often both allocators have logged this.
     fn logged(&self, what: &str) -> usize {
         self.allocators.iter().map(|allocator| allocator.log().matches(what).count()).sum()
     }
 
-    /// The vendor has counted no call too many, and no allocator took the store for another one, or for one that lost anything.
+    /// Asserts that the vendor counted no call too many, and that no allocator took the store for another one or for
+    /// one that lost data.
     fn is_kept(&self, what: &str) {
         println!(
             "{what}: {} admitted, none for {:?} at most; the time was kept by {} in turn and began anew {} times",
@@ -93,7 +95,7 @@ async fn two_use_all_there_is_and_no_more() {
     two_use_all_of(&store, "three members").await;
 }
 
-/// Another member leads after a second or two. The first one is started again meanwhile, and follows.
+/// Another member leads after a second or two. The first leader is started again meanwhile, and follows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_killed_costs_a_pause_and_no_quarantine() {
     let etcd = Arc::new(block_in_place(|| Etcd::start(&[])));
@@ -108,7 +110,7 @@ async fn a_leader_that_is_killed_costs_a_pause_and_no_quarantine() {
     two.is_kept("the leader was killed");
 }
 
-/// It answers no member and no allocator, and goes on later as if nothing had been.
+/// The stopped leader answers no member and no allocator. Later it goes on as if nothing had happened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_stopped_costs_a_pause_and_no_quarantine() {
     let etcd = block_in_place(|| Etcd::start(&[]));
@@ -121,7 +123,7 @@ async fn a_leader_that_is_stopped_costs_a_pause_and_no_quarantine() {
     two.is_kept("the leader was stopped");
 }
 
-/// The other one goes on with the time where it was, and keeps it when the first one is back.
+/// The other allocator continues the time where it was, and goes on to keep it when the first one is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_allocator_that_keeps_the_time_is_killed_and_another_one_keeps_it() {
     let etcd = block_in_place(Etcd::shared);
@@ -139,7 +141,8 @@ async fn an_allocator_that_keeps_the_time_is_killed_and_another_one_keeps_it() {
     two.is_kept("who kept the time was killed twice");
 }
 
-/// None knows how long they were away: what was lent before counts as if it had been lent when the first one is back.
+/// No allocator knows how long both were away. What was lent before counts as if it had been lent when the first one is
+/// back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_are_killed_and_started_again_in_another_life_of_the_time() {
     let etcd = block_in_place(|| Etcd::start(&[]));

@@ -14,8 +14,8 @@ const LONG: Duration = Duration::from_secs(20);
 const LIMIT: &str = "[[limit]]\nname = \"safe\"\nfallback = \"safe_share\"\nreserve = 20\nsafe = { nodes = 2, lasts = \"1m\" }\n\
     rules = [{ kind = \"sliding_window\", limit = 50, per = \"1s\", margin = \"0s\" }]\n";
 
-/// Calls until `client` has asked a few times. The allocator asks the store for a safe share once a node has asked for one, and says
-/// it in a later answer.
+/// Calls until `client` has asked a few times. Once a node asks for a safe share, the allocator asks the store for it,
+/// and tells the node in a later answer.
 async fn asks(client: &Client) {
     let enough = client.stats().exchanges + 8;
     eventually("a few exchanges", async || {
@@ -25,7 +25,8 @@ async fn asks(client: &Client) {
     .await;
 }
 
-/// There are two shares of ten a second. A node of each allocator has one, and a third node none, whichever allocator it asks.
+/// The reserve has two shares of ten calls a second. A node of each allocator gets one, and a third node gets none,
+/// whichever allocator it asks.
 async fn nodes_of_all_allocators_share_the_reserve(kind: StoreKind) {
     let store = Store::shared(kind, "safe").await;
     let config = |node: &str| store.head(&store.url, node, 1) + LIMIT;

@@ -1,4 +1,5 @@
-//! Allocators that are stopped give back what they have not lent on: it is not lost, and no client waits until it ends.
+//! Allocators that are stopped give back what they have not lent on. Those permits are not lost, and no client waits
+//! until their term ends.
 
 use super::Store;
 use lessor_allocator::cells::StoreKind;
@@ -12,7 +13,7 @@ pub(super) async fn one_that_is_stopped_strands_nothing(kind: StoreKind) {
     stopped_in_turn(&store, async |allocator| allocator.stop().await).await;
 }
 
-/// It gives that back even if the store answers no exchange for a moment.
+/// The allocator gives them back even if the store answers no exchange for a moment.
 pub(super) async fn one_that_stops_beside_a_slow_store_strands_nothing(kind: StoreKind) {
     let store = Store::own(kind).await;
     stopped_in_turn(&store, async |allocator| {
@@ -26,7 +27,8 @@ pub(super) async fn one_that_stops_beside_a_slow_store_strands_nothing(kind: Sto
     .await;
 }
 
-/// Three allocators, one after another, of each of which a client takes a third of what there is.
+/// Starts three allocators, one after another. At each, a client takes a third of all permits before the allocator is
+/// stopped.
 async fn stopped_in_turn(store: &Store, stop: impl AsyncFn(Fleet)) {
     let mut admitted = 0;
     for node in ["east", "west", "north"] {
@@ -37,7 +39,7 @@ async fn stopped_in_turn(store: &Store, stop: impl AsyncFn(Fleet)) {
             admitted += u64::from(yearly.acquire_within(1, Duration::from_secs(5)).await.is_ok());
         }
         client.shutdown().await;
-        // Its first look at who is there, which it takes by and by.
+        // The allocator looks at the others in the store some time after its start.
         let here = eventually("an allocator is there", async || {
             let status = reqwest::get(format!("{}/v1/status", allocator.url)).await.ok()?;
             let status: serde_json::Value = serde_json::from_str(&status.text().await.ok()?).ok()?;

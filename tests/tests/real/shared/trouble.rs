@@ -1,5 +1,5 @@
-//! What happens between allocators and the store that they share: wires are cut, slow, and lose answers, another server takes over
-//! that is behind, and the clock of the store is set.
+//! Trouble between allocators and the store that they share: wires are cut, slow, and lose answers; a server that is
+//! behind takes over; the clock of the store is set.
 
 use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for, call_until};
 use lessor::{Client, Limit};
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The longest lease is over by then.
+/// By then the longest lease is over.
 const OVER: Duration = Duration::from_secs(2);
 
-/// It lends what it has until that ends, and the other one lends all there is.
+/// The cut-off allocator lends what it has until that ends, and the other one lends all that there is.
 async fn who_is_cut_off_from_the_store_lends_nothing_and_the_other_all(kind: StoreKind) {
     let store = Store::shared(kind, "cut").await;
     let wire = Wire::to(store.server.address()).await;
@@ -34,7 +34,7 @@ async fn who_is_cut_off_from_the_store_lends_nothing_and_the_other_all(kind: Sto
     assert!(other.count() >= 3 * LIMIT * USED_PERCENT / 100, "{} of {}", other.count(), 3 * LIMIT);
     wire.mend();
     let mended = CLOCK.now();
-    // What the other one holds goes on for a window.
+    // What the other allocator holds stays out for a window.
     sleep(PER + PER / 10).await;
     let again = call_until(&vendor, &limits[0], mended + 5 * PER).await.expect("it goes on");
     println!(
@@ -47,7 +47,8 @@ async fn who_is_cut_off_from_the_store_lends_nothing_and_the_other_all(kind: Sto
     west.stop().await;
 }
 
-/// The bug: its answer that there is none now held nodes back from their fallback, and from allocators that reach the store.
+/// The bug: such an allocator answered that it has no permits now. That kept nodes from their fallback, and from
+/// allocators that reach the store.
 async fn who_is_cut_off_from_the_store_sends_nodes_to_another_or_to_their_fallback(kind: StoreKind) {
     let store = Store::own(kind).await;
     let wire = Wire::to(store.server.address()).await;
@@ -82,7 +83,7 @@ async fn who_is_cut_off_from_the_store_sends_nodes_to_another_or_to_their_fallba
     }
 }
 
-/// What the allocator at `url` says of its health, once that has `status` in it.
+/// Waits until the answer of `/readyz` contains `status`, and returns that answer.
 async fn health(url: &str, status: &str) -> String {
     let said = eventually("its health changes", async || {
         let answer = reqwest::get(format!("{url}/readyz")).await.ok()?.text().await.ok()?;
@@ -91,7 +92,8 @@ async fn health(url: &str, status: &str) -> String {
     said.await
 }
 
-/// The bug: as long as no node asked it for anything, an allocator said that it was ready whatever became of its store.
+/// The bug: as long as no node asked it for anything, an allocator reported that it was ready, whatever happened to its
+/// store.
 async fn an_allocator_without_a_store_is_not_ready_though_no_node_asks(kind: StoreKind) {
     let store = Store::shared(kind, "idle").await;
     let wire = Wire::to(store.server.address()).await;
@@ -109,7 +111,7 @@ async fn an_allocator_without_a_store_is_not_ready_though_no_node_asks(kind: Sto
     newcomer.stop().await;
     east.stop().await;
     if kind == StoreKind::Redis {
-        // It takes what is written, and has no replica that could have it too.
+        // This store accepts writes, but has no replica to confirm them.
         let config = store.config("west", LIMIT, 1).replace("timeout = ", "replicas = 1\ntimeout = ");
         let west = Fleet::start(&config).await;
         health(&west.url, "store_failing").await;
@@ -117,7 +119,7 @@ async fn an_allocator_without_a_store_is_not_ready_though_no_node_asks(kind: Sto
     }
 }
 
-/// Whether the swap was done is unknown: nothing is lent twice, and nothing is lost for long.
+/// The allocator does not know whether the swap was done. Nothing is lent twice, and nothing is lost for long.
 async fn answers_of_the_store_that_are_lost_cost_nothing_twice(kind: StoreKind) {
     let store = Store::shared(kind, "lost").await;
     let wire = Wire::to(store.server.address()).await;
@@ -137,7 +139,7 @@ async fn answers_of_the_store_that_are_lost_cost_nothing_twice(kind: StoreKind) 
     };
     let (lost, _) = tokio::join!(lose, call_for(&vendor, &limits, 4 * PER));
     let meanwhile = vendor.count();
-    // What an answer lent that was lost counts as spent, for one lease and a window.
+    // Permits of a lost answer count as spent for one lease and a window.
     sleep(OVER + PER).await;
     call_for(&vendor, &limits, 3 * PER).await;
     let after = vendor.count() - meanwhile;
@@ -161,7 +163,8 @@ async fn a_store_that_is_slow_lends_nothing_and_goes_on(kind: StoreKind) {
     let vendor = Vendor::new(LIMIT, PER);
     call_for(&vendor, &limits, PER).await;
     wire.is_late_by(Duration::from_millis(300));
-    // What it knew of the time before is of use for a while: clocks drift apart by so much in that.
+    // What the allocators knew of the time stays good enough for a while, until their clocks may have drifted apart too
+    // far.
     call_for(&vendor, &limits, 10 * PER).await;
     let meanwhile = vendor.count();
     wire.is_late_by(Duration::ZERO);
@@ -176,7 +179,7 @@ async fn a_store_that_is_slow_lends_nothing_and_goes_on(kind: StoreKind) {
     west.stop().await;
 }
 
-/// It does not have what was lent last: that is waited out.
+/// The server does not have what was lent last, so the allocators wait until that is over.
 async fn a_server_that_is_behind_takes_over(kind: StoreKind) {
     let store = Store::own(kind).await;
     let replica = store.server.replica();
@@ -187,7 +190,7 @@ async fn a_server_that_is_behind_takes_over(kind: StoreKind) {
     let limits = clients.each_ref().map(|client| client.limit("vendor"));
     let vendor = Vendor::new(LIMIT, PER);
     call_for(&vendor, &limits, PER).await;
-    // From here on it hears of nothing.
+    // From here on the replica receives no more changes.
     replica.promote();
     call_for(&vendor, &limits, PER).await;
     store.server.kill();
@@ -206,11 +209,12 @@ async fn a_server_that_is_behind_takes_over(kind: StoreKind) {
     west.stop().await;
 }
 
-/// What the clock of a store shows, in seconds.
+/// Returns the time of the store's clock, in seconds.
 fn shown(server: &Server, kind: StoreKind) -> i64 {
     match kind {
         StoreKind::Redis => {
-            // The first line of an array is how many there are; a script may say one alone.
+            // `tell` returns only the first line, which for an array is its length. So a script returns the first
+            // element alone.
             let said = server.tell("EVAL \"return redis.call('TIME')[1]\" 0");
             said.parse().unwrap_or_else(|_| panic!("no seconds: {said}"))
         }
@@ -221,7 +225,7 @@ fn shown(server: &Server, kind: StoreKind) -> i64 {
     }
 }
 
-/// By a minute ahead, back, and by an hour: what is charged lasts longer, and never shorter.
+/// The clock is set ahead by a second, a minute and an hour, and back. Charges then last longer, and never shorter.
 async fn the_clock_of_the_store_is_set(kind: StoreKind) {
     let shim = Shim::new();
     let server = Server::start(kind, &[]);

@@ -1,4 +1,4 @@
-//! The list.
+//! The behaviours of cells that each store must have.
 
 use super::{Store, cell, swap};
 use lessor_allocator::cells::{
@@ -50,7 +50,7 @@ behaviours! {
 async fn a_cell_that_was_not_made_is_not_there(mut store: Store) {
     assert_eq!(store.load("a").await, None);
     assert_eq!(store.load_all(&[]).await, []);
-    // What must not be there is not there; what must be, is not either.
+    // A swap that expects no cell is done. A swap that expects a version finds none.
     assert_eq!(store.swap(swap("a", None, None)).await, Swapped::Done);
     assert_eq!(store.swap(swap("a", Some(1), None)).await, Swapped::Other(None));
     assert_eq!(store.swap(swap("a", Some(1), Some(cell(2, "x")))).await, Swapped::Other(None));
@@ -78,7 +78,7 @@ async fn a_cell_is_swapped_by_a_client_that_knows_its_version(mut store: Store) 
         assert_eq!(store.load("a").await, Some(next));
         expected = Some(version);
     }
-    // Another handle sees the same.
+    // Another handle sees the same version.
     store.cells = store.cells.another();
     assert_eq!(store.load("a").await.map(|cell| cell.version), expected);
 }
@@ -104,7 +104,7 @@ async fn a_cell_that_is_deleted_and_made_anew_is_another_one(mut store: Store) {
 
 async fn a_batch_does_what_can_be_done_and_says_what_is_there_of_the_rest(mut store: Store) {
     let names: Vec<String> = (0..BATCH_MAX).map(|n| format!("cell {n}")).collect();
-    // Backwards, so that the order of names and that of the batch differ.
+    // In reverse, so that the order of the batch differs from that of the names.
     let make = |name: &String| swap(name, None, Some(cell(1, name)));
     let made = store.try_swap(&names.iter().rev().map(make).collect::<Vec<_>>()).await;
     assert_eq!(made, Ok(vec![Swapped::Done; BATCH_MAX]));
@@ -249,7 +249,7 @@ async fn many_who_count_in_one_cell_lose_nothing(mut store: Store) {
                 match swapped.expect("the store is there").remove(0) {
                     Swapped::Done => (there, counted) = (Some(next), counted + 1),
                     Swapped::Other(other) => {
-                        // What is there instead is what was not expected.
+                        // The cell that is there must be another one than was expected.
                         assert_ne!(other.as_ref().map(|cell| cell.version), expected);
                         there = other;
                     }
@@ -277,7 +277,7 @@ fn rate(count: u64, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64()
 }
 
-/// Batches that overlap, in different orders: each cell is made by one maker, and no maker waits for another for ever.
+/// Batches overlap in different orders. Each cell is made by one maker, and no maker waits for another for ever.
 async fn many_who_make_the_same_cells_make_each_once(mut store: Store) {
     const MAKERS: u64 = 6;
     const CELLS: usize = 40;
@@ -297,7 +297,7 @@ async fn many_who_make_the_same_cells_make_each_once(mut store: Store) {
                 for (swap, swapped) in batch.into_iter().zip(swapped) {
                     match swapped {
                         Swapped::Done => done.push((swap.name, swap.next)),
-                        // No maker deletes any.
+                        // No maker deletes a cell, so there must be one.
                         Swapped::Other(other) => assert!(other.is_some(), "{}", swap.name),
                     }
                 }
@@ -321,7 +321,7 @@ async fn a_call_that_is_dropped_leaves_a_handle_that_works(mut store: Store) {
     let timeline = store.timeline().await;
     for polls in 0..12 {
         let batch = [swap("b", None, Some(cell(polls + 1, "b")))];
-        // Polled a few times and then let go of, in the middle of whatever it does.
+        // The call is polled a few times and then dropped, in the middle of whatever it does.
         let mut call = Box::pin(store.cells.swap(&timeline, &batch));
         for _ in 0..polls {
             if tokio::time::timeout(Duration::ZERO, &mut call).await.is_ok() {
