@@ -1,4 +1,4 @@
-//! A cluster alone: masters that are gone, slow, replaced or started again, and slots that move.
+//! Behaviours of a Redis cluster only: masters that are gone, slow, replaced or started again, and slots that move.
 
 use super::trouble::wait_for;
 use super::{Store, cell, prefix, swap};
@@ -12,14 +12,14 @@ use std::time::Duration;
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// No server is taken for gone while a test runs.
+/// So long that no server is taken for gone while a test runs.
 const NEVER: Duration = Duration::from_secs(60);
 
 fn make(name: &str, version: u64) -> Swap {
     swap(name, None, Some(cell(version, "made")))
 }
 
-/// A cluster, a store in it, and a name of a cell on each of the three masters.
+/// Starts a cluster. Returns it with a store in it, and the name of a cell on each of the three masters.
 async fn own() -> (Cluster, Store, [String; 3]) {
     let cluster = Cluster::start(NEVER).await;
     let store = Store::on_all(&cluster);
@@ -46,12 +46,13 @@ fn text<T: std::fmt::Debug>(outcome: Result<T, CellsError>) -> String {
     }
 }
 
-/// A slot that is on its way, with one key here, one there, and one that is yet to be made; and then there.
+/// A slot moves while one key is still here, one is there already, and one is yet to be made. Then the whole slot has
+/// moved.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_is_followed_on_its_way_and_the_timeline_stays() {
     let (cluster, mut store, [name, ..]) = own().await;
     let slot = cluster.slot(&key(&store, &name));
-    // A brace ends what decides the slot.
+    // The part of a name up to a brace decides its slot.
     let (gone, new) = (format!("{name}}}gone"), format!("{name}}}new"));
     assert_eq!([&gone, &new].map(|same| cluster.slot(&key(&store, same))), [slot; 2]);
     assert_eq!(store.try_swap(&[make(&name, 1), make(&gone, 2)]).await, Ok(vec![Swapped::Done; 2]));
@@ -70,7 +71,7 @@ async fn a_slot_is_followed_on_its_way_and_the_timeline_stays() {
     assert_eq!(there, ":2", "what was there, and what is new");
     cluster.move_key(&key(&store, &name), 0, 1);
     cluster.has_moved(slot, 0, 1);
-    // A handle that knew where it was, and one that never did.
+    // A handle that knew where the slot was follows it, and so does one that never did.
     let next = [swap(&name, Some(3), Some(cell(6, "again"))), swap(&new, Some(5), None)];
     assert_eq!(store.cells.swap(&timeline, &next).await, Ok(vec![Swapped::Done; 2]));
     let mut other = Cells::connect(&config(&store)).await.expect("it is there");
@@ -78,7 +79,7 @@ async fn a_slot_is_followed_on_its_way_and_the_timeline_stays() {
     assert_eq!((on, found), (timeline, vec![Some(cell(6, "again")), Some(cell(4, "there")), None]));
 }
 
-/// A slot that a master has lost something of, and sends callers elsewhere for: with `ASK`, and with `MOVED`.
+/// A master lost a cell and redirects callers to another master, with `ASK` and then with `MOVED`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_lost_a_cell_is_noticed_though_its_slot_moves() {
     let (cluster, mut store, [name, ..]) = own().await;
@@ -87,7 +88,7 @@ async fn a_master_that_lost_a_cell_is_noticed_though_its_slot_moves() {
     let timeline = store.timeline().await;
     let mut other = store.cells.another();
     cluster.begin_to_move(slot, 0, 1);
-    // It keeps where the slot is on its way to, and no cell.
+    // The master still knows that the slot is moving, and has lost its cells.
     cluster.nodes()[0].start_again();
     cluster.is_whole().await;
     let moved = store.cells.swap(&timeline, &[make(&name, 2)]).await;
@@ -101,7 +102,7 @@ async fn a_master_that_lost_a_cell_is_noticed_though_its_slot_moves() {
     assert_eq!(other.load(std::slice::from_ref(&name)).await, Ok((found, vec![None])));
 }
 
-/// Several count in cells of a slot that goes round all masters meanwhile.
+/// Several handles count in a cell of a slot that moves through all masters meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_moves_while_many_count_in_it_loses_nothing() {
     const ROUNDS: usize = 15;
@@ -157,7 +158,7 @@ fn count_in(cell: &Cell) -> u64 {
     u64::from_be_bytes(cell.value[..].try_into().expect("eight bytes"))
 }
 
-/// A master that had no slot before has no part in the timeline: nothing is done there until that is another one.
+/// A master that had no slot is not in the timeline. Nothing is done there until there is another timeline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_comes_to_a_new_master_makes_another_timeline() {
     let (mut cluster, mut store, [name, other, _]) = own().await;
@@ -176,7 +177,7 @@ async fn a_slot_that_comes_to_a_new_master_makes_another_timeline() {
         assert!(outcome.contains(&new.address().to_string()) && outcome.contains("none yet"), "{outcome}");
     }
     cluster.has_moved(slot, 0, 3);
-    // One that is not concerned does not see it.
+    // A swap on other masters only does not notice it.
     assert_eq!(store.cells.another().swap(&timeline, &[make(&other, 1)]).await, Ok(vec![Swapped::Done]));
     let moved = store.cells.swap(&timeline, &next).await;
     let Err(CellsError::Moved { found }) = moved else { panic!("{moved:?}") };
@@ -185,7 +186,7 @@ async fn a_slot_that_comes_to_a_new_master_makes_another_timeline() {
     assert_eq!(store.timeline().await, found);
 }
 
-/// The master writes what its replica never hears, and is replaced.
+/// The master writes what its replica never receives, and is replaced by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_takes_over_makes_another_timeline_for_all_cells() {
     let (mut cluster, mut store, [name, other, _]) = own().await;
@@ -196,15 +197,15 @@ async fn a_replica_that_takes_over_makes_another_timeline_for_all_cells() {
     let mut durable = Cells::connect(&durable).await.expect("it is there");
     let timeline = durable.timeline().await.expect("it is there");
     assert_eq!(durable.swap(&timeline, &[make(&name, 1)]).await, Ok(vec![Swapped::Done]));
-    // The others have no replica: what is done there may be undone.
+    // The other masters have no replica, so what they do may be undone.
     let alone = durable.swap(&timeline, &[make(&other, 1)]).await;
     let server = cluster.nodes()[1].server.address();
     assert_eq!(alone, Err(CellsError::NotDurable(format!("{server}: it is on 0 replicas, of 1"))));
-    // A handle that asks for the time all the while: which clock that is follows from the timeline.
+    // This handle has asked for the time before. The timeline decides which clock that is.
     let mut timed = store.cells.another();
     assert_eq!(timed.timeline().await, Ok(timeline.clone()));
     timed.time().await.expect("it is there");
-    // From here on it hears nothing.
+    // From here on the replica receives nothing.
     replica.stop();
     assert_eq!(master.tell("CLIENT KILL TYPE replica"), ":1");
     assert_eq!(store.try_swap(&[swap(&name, Some(1), Some(cell(2, "lost")))]).await, Ok(vec![Swapped::Done]));
@@ -212,7 +213,7 @@ async fn a_replica_that_takes_over_makes_another_timeline_for_all_cells() {
     replica.go_on();
     wait_for(async || Some(replica.tell("CLUSTER FAILOVER TAKEOVER")), |said| said == "+OK").await;
     wait_for(async || Some(replica.tell("INFO replication")), |info| info.contains("role:master")).await;
-    // One that touches other masters alone goes on by what it knows, and loses nothing.
+    // A swap on other masters only goes on with the known timeline, and loses nothing.
     let goes_on = swap(&other, Some(1), Some(cell(2, "kept")));
     assert_eq!(timed.another().swap(&timeline, &[goes_on]).await, Ok(vec![Swapped::Done]));
     let next = [swap(&name, Some(2), Some(cell(3, "three")))];
@@ -221,13 +222,14 @@ async fn a_replica_that_takes_over_makes_another_timeline_for_all_cells() {
     let there = Swapped::Other(Some(cell(1, "made")));
     assert_eq!(store.cells.swap(&moved, &next).await, Ok(vec![there]), "it says what it has");
     assert_eq!(store.load(&other).await, Some(cell(2, "kept")));
-    // All that look see the same, and are told before they are told another time.
+    // All handles that look see the same timeline, and learn of it before they are told another time.
     let (on, _) = timed.load(std::slice::from_ref(&other)).await.expect("it is there");
     assert_eq!(on, moved);
     assert_eq!(Cells::connect(&config(&store)).await.expect("it is there").timeline().await, Ok(moved));
 }
 
-/// The first call after it was replaced may find out that the master is not there any more.
+/// Swaps until the timeline has moved, and returns the new one. The first call after the change may find that the
+/// master is gone.
 async fn until_moved(cells: &mut Cells, timeline: &Timeline, swaps: &[Swap]) -> Timeline {
     for _ in 0..200 {
         match cells.swap(timeline, swaps).await {
@@ -239,7 +241,7 @@ async fn until_moved(cells: &mut Cells, timeline: &Timeline, swaps: &[Swap]) -> 
     panic!("it is never another one")
 }
 
-/// The clock of a timeline is the one of one master. The time of another one is not told before the timeline is.
+/// The time is that of one master. The time of another master is not told before the new timeline is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_time_is_that_of_one_master_until_the_timeline_is_another_one() {
     let (cluster, mut store, _) = own().await;
@@ -262,7 +264,7 @@ async fn the_time_is_that_of_one_master_until_the_timeline_is_another_one() {
     assert_eq!(store.timeline().await, found);
 }
 
-/// Gone, started again, and standing still.
+/// One master is stopped, killed, and started again. The cells of the others go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_one_master_is_gone_the_cells_of_the_others_go_on() {
     let (cluster, mut store, [name, other, third]) = own().await;
@@ -287,7 +289,7 @@ async fn while_one_master_is_gone_the_cells_of_the_others_go_on() {
     let server = node.server.address().to_string();
     let asked = [swap(&name, Some(1), Some(cell(2, "two")))];
     node.server.stop();
-    // The handle does not know yet that it stands still.
+    // The handle does not know yet that the master is stopped.
     others_go_on(&mut store.cells, Duration::from_millis(900)).await;
     for _ in 0..2 {
         let late = text(store.cells.swap(&timeline, &asked).await);
@@ -305,10 +307,10 @@ async fn while_one_master_is_gone_the_cells_of_the_others_go_on() {
         assert!(gone.contains(&server), "{gone}");
         others_go_on(&mut store.cells, Duration::from_millis(900)).await;
     }
-    // Of a batch for all the error says nothing of those that did it.
+    // If a batch was for all masters, the error does not tell what the others did.
     let all = text(store.cells.swap(&timeline, &[make(&name, 7), make("more", 1)]).await);
     assert!(all.contains(&server), "{all}");
-    // An allocator that starts now does not know on which timeline it would be.
+    // A new allocator cannot know the timeline while a master does not answer.
     let blind = text(Cells::connect(&patient).await);
     assert!(blind.contains(&server), "{blind}");
     node.start_again();
@@ -317,15 +319,15 @@ async fn while_one_master_is_gone_the_cells_of_the_others_go_on() {
     assert_ne!(moved, timeline, "it may have lost all that it had");
     there = 9;
     assert_eq!(store.cells.swap(&moved, &[make(&name, there)]).await, Ok(vec![Swapped::Done]));
-    // One that touches the others alone has not seen it, until it looks.
+    // A handle that used only the other masters learns of the new timeline when it looks.
     assert_eq!(store.timeline().await, moved);
 }
 
-/// The answer of one master is lost, and those of the others are not: what was done is not known of any.
+/// If the answer of one master is lost, it is unknown what any master did, although the others have answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_of_one_master_that_is_lost_says_nothing_of_what_was_done() {
     let (cluster, mut store, names) = own().await;
-    // From here on clients are told to go through these.
+    // From here on clients are told to go through the wires.
     let mut wires = vec![];
     for node in cluster.nodes() {
         let wire = Wire::to(node.server.address()).await;
@@ -345,7 +347,7 @@ async fn an_answer_of_one_master_that_is_lost_says_nothing_of_what_was_done() {
         wire.lose_an_answer();
         let lost = text(store.cells.swap(&timeline, &names.each_ref().map(|name| make(name, 1))).await);
         assert!(lost.contains(&port(wire)), "{lost}");
-        // All heard of it, and did it.
+        // All masters received the batch and did it.
         let found = store.cells.load(&names).await.expect("they are there");
         assert_eq!(found, (timeline.clone(), vec![Some(cell(1, "made")); 3]));
         let next = names.each_ref().map(|name| swap(name, Some(1), Some(cell(2, "next"))));
@@ -357,12 +359,12 @@ fn port(wire: &Wire) -> String {
     format!("127.0.0.1:{}", wire.address().port())
 }
 
-/// Of the hosts that a URL names any may be gone, or stand still. Those that it does not name are found.
+/// Any hosts of the URL may be gone or silent. Masters that the URL does not name are found.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_is_down_is_passed_over() {
     let (shared, closed) =
         (Cluster::shared().await, std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
-    // It takes connections, and answers none.
+    // This host accepts connections and answers none.
     let silent = closed.local_addr().expect("it is bound");
     let gone = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
     let good = shared.nodes()[1].server.address();
@@ -377,7 +379,7 @@ async fn a_host_that_is_down_is_passed_over() {
     assert!(none.contains(&gone.to_string()), "{none}");
 }
 
-/// A server says whether it is in a cluster, and the URL says so too, or it is refused.
+/// The URL must say whether the server is in a cluster, or the server is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_url_that_says_otherwise_than_the_server_is_refused() {
     let cluster = Cluster::shared().await;
@@ -392,7 +394,7 @@ async fn a_url_that_says_otherwise_than_the_server_is_refused() {
     }
 }
 
-/// What docs/stores.md says that a user needs is enough.
+/// The rights that docs/stores.md names are enough for a user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_who_may_do_what_is_needed_can_do_all() {
     let cluster = Cluster::shared().await;
@@ -416,7 +418,7 @@ async fn a_user_who_may_do_what_is_needed_can_do_all() {
     assert!(matches!(&alone, Err(CellsError::NotDurable(text)) if text.contains("of 1")), "{alone:?}");
 }
 
-/// A batch whose keys are on several servers goes to all of them; one slot that no server has is told.
+/// A batch with keys on several servers goes to all of them. A slot that no server has is reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_no_server_has_is_told() {
     let (cluster, mut store, [name, other, _]) = own().await;

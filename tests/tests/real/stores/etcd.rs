@@ -1,4 +1,4 @@
-//! etcd alone: what it lets in, what it has room for, and what it says of it.
+//! Behaviours of etcd only: whom it lets in, what it has room for, and which errors it reports.
 
 mod members;
 mod timeline;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const ETCD: StoreKind = StoreKind::Etcd;
 
-/// One member alone.
+/// Starts a store on an etcd of one member.
 async fn own() -> Store {
     Store::on(Arc::new(tokio::task::block_in_place(|| Server::start(ETCD, &[])))).await
 }
@@ -23,7 +23,7 @@ fn server(store: &Store) -> Arc<Server> {
     store.server.clone().expect("it has one")
 }
 
-/// Three members with a call that takes at most this long.
+/// Returns the configuration of an etcd, with calls of at most `timeout`.
 fn config(etcd: &Etcd, timeout: Duration) -> CellsConfig {
     CellsConfig { timeout, ..etcd.config(&prefix()) }
 }
@@ -32,7 +32,7 @@ fn config_of(config: &CellsConfig, url: &str) -> CellsConfig {
     CellsConfig { url: url.parse().expect("a URL"), ..config.clone() }
 }
 
-/// The mark of the timeline: the key that is the prefix and a slash, in base64.
+/// Returns the key of the timeline's mark, in base64: the prefix and a slash.
 fn mark(store: &Store) -> String {
     base64(&format!("{}/", store.config.as_ref().expect("it has one").prefix))
 }
@@ -50,7 +50,7 @@ fn base64(text: &str) -> String {
     groups.collect()
 }
 
-/// A cell is known by its version alone, to any handle.
+/// A cell is known by its version alone, so any handle can swap it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handle_that_never_loaded_a_cell_swaps_it() {
     let mut store = Store::of_an_etcd().await;
@@ -66,7 +66,7 @@ async fn a_handle_that_never_loaded_a_cell_swaps_it() {
     assert_eq!(late, Ok(vec![Swapped::Other(None)]));
 }
 
-/// More than one transaction takes.
+/// The batch is larger than one transaction may be.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_that_is_large_is_done_in_parts() {
     let mut store = Store::of_an_etcd().await;
@@ -106,7 +106,7 @@ async fn a_wrong_password_is_told_and_not_shown() {
     assert!(error.contains("not let in") && error.contains("the URL names no user"), "{error}");
 }
 
-/// A connection that was closed while it was unused is not missed, with one member or with three.
+/// A connection that was closed while it was unused is made again without an error, at one member or another.
 #[tokio::test]
 async fn a_connection_that_was_closed_meanwhile_is_made_again() {
     let etcd = Etcd::start(&[]);
@@ -117,7 +117,7 @@ async fn a_connection_that_was_closed_meanwhile_is_made_again() {
     let timeline = cells.timeline().await.expect("it is there");
     for version in 0..6_u64 {
         wire.lead_to([second, first][version as usize % 2].address());
-        // The wire ends the connection, and then its end is seen.
+        // The wire ends the connection, and then the handle sees the end.
         settle().await;
         settle().await;
         let next = [swap("a", version.checked_sub(1), Some(cell(version, "one")))];
@@ -125,14 +125,14 @@ async fn a_connection_that_was_closed_meanwhile_is_made_again() {
     }
 }
 
-/// Whose token is not good any more is let in again, over the same connection.
+/// A handle whose token is not valid any more is let in again, over the same connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_was_taken_away_is_replaced() {
     let mut store = own().await;
     let timeline = store.timeline().await;
     let password = server(&store).password();
     for version in 0..3_u64 {
-        // A new password, though it is the same, ends all tokens of the user.
+        // Setting a password, even the same one, ends all tokens of the user.
         let change = format!("/v3/auth/user/changepw {{\"name\":\"root\",\"password\":\"{password}\"}}");
         server(&store).tell(&change);
         let next = [swap("a", version.checked_sub(1), Some(cell(version, "one")))];
@@ -140,7 +140,7 @@ async fn a_token_that_was_taken_away_is_replaced() {
     }
 }
 
-/// It forgets who was let in, and nothing else.
+/// A killed etcd forgets its tokens, and nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_and_started_again_it_is_the_one_it_was() {
     let mut store = own().await;
@@ -157,7 +157,7 @@ async fn killed_and_started_again_it_is_the_one_it_was() {
     assert_eq!(store.timeline().await, before);
 }
 
-/// What docs/stores.md says that a user needs is enough, and less is told.
+/// The rights that docs/stores.md names are enough for a user, and fewer are reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_who_may_do_what_is_needed_can_do_all() {
     let store = own().await;
@@ -183,20 +183,20 @@ async fn a_user_who_may_do_what_is_needed_can_do_all() {
     config.url = format!("etcd://none:none@{}", server.address()).parse().expect("a URL");
     let error = Cells::connect(&config).await.expect_err("it may not");
     assert!(matches!(&error, CellsError::Unfit(text) if text.contains("permission denied")), "{error:?}");
-    // The password may be apart from the URL.
+    // The password may also be given apart from the URL.
     config.url = format!("etcd://narrow@{}", server.address()).parse().expect("a URL");
     config.password = Some(lessor_allocator::cells::Password::new("na:rr@w"));
     Cells::connect(&config).await.expect("it may do that");
 }
 
-/// A server that has no room left says so, by its alarm.
+/// A server without room reports that by its alarm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_full_is_refused() {
     let quota = [("quota-backend-bytes", "200000")];
     let mut store = Store::on(Arc::new(tokio::task::block_in_place(|| Server::start(ETCD, &quota)))).await;
     let timeline = store.timeline().await;
     let mut full = None;
-    // Its size is counted ten times a second.
+    // The server counts its size ten times a second.
     for n in 0..400 {
         let made = [swap(&format!("{n}"), None, Some(cell(1, vec![7; 50_000])))];
         if let Err(error) = store.cells.swap(&timeline, &made).await {
@@ -204,7 +204,7 @@ async fn a_server_that_is_full_is_refused() {
             break;
         }
     }
-    // The swap may be done: only the next one is not.
+    // This swap may have been done. Only the next one is certainly refused.
     assert!(
         matches!(&full, Some(CellsError::Unreachable(text)) if text.contains("database space exceeded")),
         "{full:?}"
@@ -213,7 +213,7 @@ async fn a_server_that_is_full_is_refused() {
     assert!(matches!(&refused, Err(CellsError::Unfit(text)) if text.contains("NOSPACE")), "{refused:?}");
 }
 
-/// What others wrote under names of ours is no cell.
+/// A value that another program wrote under a cell's name is not taken for a cell.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_cell_is_not_taken_for_one() {
     let mut store = own().await;
@@ -230,14 +230,14 @@ async fn what_is_no_cell_is_not_taken_for_one() {
         let swapped = store.cells.swap(&timeline, &[swap(name, None, Some(cell(1, "")))]).await;
         assert!(matches!(&swapped, Err(CellsError::Invalid(text)) if text.contains(name)), "{swapped:?}");
     }
-    // The error does not say that nothing was done where something was.
+    // Where a part of the batch was done, the error does not say that nothing was.
     let batch = [swap("a", None, Some(cell(1, "one"))), swap("short", None, None)];
     let partly = store.cells.swap(&timeline, &batch).await;
     assert!(matches!(&partly, Err(CellsError::Unreachable(text)) if text.contains("short")), "{partly:?}");
     assert_eq!(store.load("a").await, Some(cell(1, "one")));
 }
 
-/// It has no clock, and says so; nor can it be asked for more replicas than it has.
+/// etcd has no clock and says so, and it cannot be asked for replicas.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_it_does_not_have_is_told() {
     let mut store = Store::of_an_etcd().await;

@@ -1,4 +1,5 @@
-//! What a swap takes, printed: `SWAP_ROUNDS=200 cargo test --release -p scenarios --test real stores::figures -- --nocapture`.
+//! Prints how long swaps take: `SWAP_ROUNDS=200 cargo test --release -p scenarios --test real stores::figures --
+//! --nocapture`.
 
 use super::{Store, cell, swap};
 use lessor_allocator::cells::{StoreKind, Swapped};
@@ -8,7 +9,7 @@ use std::time::Duration;
 /// Swaps in one batch.
 const BATCH: usize = 64;
 
-/// Round trips that are timed where `SWAP_ROUNDS` says nothing else: enough to see that they are.
+/// Round trips that are timed unless `SWAP_ROUNDS` says otherwise: enough to see that it works.
 const ROUNDS: usize = 20;
 
 fn rounds() -> usize {
@@ -35,7 +36,7 @@ async fn a_swap_is_done_in_one_round_trip() {
     }
 }
 
-/// How long it took to swap each cell of a batch over and over, and each round trip.
+/// Swaps each cell of a batch again and again. Returns how long that took, and the length of each round trip.
 async fn timed(kind: StoreKind, bytes: usize, batch: usize, rounds: usize) -> (Duration, Vec<Duration>) {
     let mut store = match kind {
         StoreKind::Etcd => Store::of_an_etcd().await,

@@ -5,7 +5,7 @@ use scenarios::process::lessor;
 use scenarios::servers::Server;
 use std::process::Command;
 
-/// What it prints, and its exit code.
+/// Runs the command and returns its exit code and all that it prints.
 fn migrate(url: &str, password: &str) -> (Option<i32>, String) {
     let mut command = Command::new(lessor());
     command.args(["store", "migrate", "--store-prefix", "by.hand", "--store-url", url]);

@@ -1,4 +1,5 @@
-//! Each kind of server with TLS on both sides: it lets in only a handle that shows a certificate of an authority that it believes.
+//! Each kind of server with TLS on both sides: it lets in only handles that show a certificate of an authority that it
+//! trusts.
 
 use super::tls::{certificate, cluster_with_tls, config};
 use super::{Store, cell, swap};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// An authority that a server believes, another one, and the files that a handle shows.
+/// An authority that the server trusts, another one, and a folder for the files that a handle shows.
 struct Authorities {
     folder: TempDir,
     believed: DevCa,
@@ -22,13 +23,13 @@ impl Authorities {
         Authorities { folder: tempfile::tempdir().expect("a folder"), believed: made(), foreign: made() }
     }
 
-    /// A new certificate by `authority`, in the place of the one before.
+    /// Signs a new certificate by `authority`, which replaces the one before. Returns its file and that of its key.
     fn shows(&self, authority: &DevCa) -> (PathBuf, PathBuf) {
         let signed = authority.sign(Purpose::Client, VALID).expect("random numbers");
         signed.write(self.folder.path(), "node").expect("written")
     }
 
-    /// A file in `folder` with the authority that a server believes, and what else it must believe.
+    /// Writes a file into `folder` with the authority that the server trusts, and with `more`.
     fn file(&self, folder: &Path, more: &str) -> String {
         let file = folder.join("clients.crt");
         std::fs::write(&file, format!("{}{more}", self.believed.certificate())).expect("written");
@@ -36,13 +37,13 @@ impl Authorities {
     }
 }
 
-/// Whether it was not let in, and the error says so in words of certificates.
+/// Whether the server refused the handle, with an error about certificates.
 fn is_refused(outcome: &Result<impl Sized, CellsError>) -> bool {
     let words = ["certificate", "Certificate", "UnknownCA", "unknown certificate authority"];
     matches!(outcome, Err(CellsError::Unreachable(why)) if words.iter().any(|word| why.contains(word)))
 }
 
-/// A handle shows what its files say when it connects, and without a good certificate it is told what lacks.
+/// A handle shows the certificate that is in its files when it connects. Without a good one it is told what is missing.
 async fn only_a_good_certificate_is_let_in(store: &Store, url: &str, authorities: &Authorities) {
     let (certificate, key) = authorities.shows(&authorities.believed);
     let with_files = |certificate: &Path, key: &Path| {
@@ -57,7 +58,7 @@ async fn only_a_good_certificate_is_let_in(store: &Store, url: &str, authorities
     let none = Cells::connect(&config(store, url.to_owned())).await;
     assert!(is_refused(&none), "{none:?}");
 
-    // Another certificate is shown by the next connection of the same handle. What is connected goes on.
+    // The next connection of the same handle shows the other certificate. Connections that exist go on.
     authorities.shows(&authorities.foreign);
     assert_eq!(cells.timeline().await, Ok(timeline.clone()));
     let mut next = cells.another();
@@ -66,12 +67,12 @@ async fn only_a_good_certificate_is_let_in(store: &Store, url: &str, authorities
     authorities.shows(&authorities.believed);
     assert_eq!(next.timeline().await, Ok(timeline.clone()));
 
-    // Files that do not go together leave the ones before in force.
+    // If the files do not fit together, the earlier certificate stays in use.
     let before = std::fs::read(&key).expect("it is there");
     std::fs::write(&key, "half of a s3cret").expect("written");
     assert_eq!(cells.another().timeline().await, Ok(timeline));
 
-    // Where there is nothing before, the option and the file are named, and nothing that is in it.
+    // Where there is no earlier one, the error names the option and the file, and nothing of its content.
     let refused =
         |url: &str| Cells::new(&config(store, url.to_owned())).expect_err("no such files").to_string();
     let broken = refused(&good);
@@ -123,7 +124,7 @@ async fn a_cluster_lets_in_a_good_certificate_alone() {
     only_a_good_certificate_is_let_in(&store, &url, &authorities).await;
 }
 
-/// A certificate may stand in for the password.
+/// The certificate takes the place of the password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_lets_in_a_good_certificate_alone() {
     let server = Arc::new(Server::start(StoreKind::Postgres, &[]));
@@ -134,7 +135,7 @@ async fn postgres_lets_in_a_good_certificate_alone() {
     let clients = authorities.file(&folder, "");
     let (hosts, names) = (folder.join("hosts"), folder.join("names"));
     std::fs::write(&hosts, "hostssl all all 127.0.0.1/32 cert map=nodes\n").expect("written");
-    // The common name of a certificate that is made here, and the user that it may be.
+    // The common name of the certificates that are made here, and the user that they may be.
     std::fs::write(&names, "nodes node lessor\n").expect("written");
     let (hosts, names) = (hosts.display().to_string(), names.display().to_string());
     server.start_again(&[
@@ -150,14 +151,14 @@ async fn postgres_lets_in_a_good_certificate_alone() {
     only_a_good_certificate_is_let_in(&store, &url, &authorities).await;
 }
 
-/// With authentication its gateway takes no certificate that names a user, as those do that are made here.
+/// With authentication, etcd's gateway refuses certificates with a common name, such as those that are made here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn etcd_lets_in_a_good_certificate_alone() {
     let server = Arc::new(Server::start(StoreKind::Etcd, &[]));
     let store = Store::on(Arc::clone(&server)).await;
     let (certificate, key) = certificate(&server.folder());
     let authorities = Authorities::new();
-    // Its gateway shows the member its own certificate.
+    // The gateway shows the server's own certificate to the member.
     let own = std::fs::read_to_string(&certificate).expect("it is there");
     let clients = authorities.file(&server.folder(), &own);
     let address = server.address();

@@ -1,11 +1,11 @@
-//! A password that changes while a store is in use: the next connection says what is in the file by then.
+//! A password changes while a store is in use: the next connection reads it from the file again.
 
 use super::Store;
 use lessor_allocator::cells::{Cells, CellsConfig, CellsError, Password, StoreKind};
 use scenarios::servers::Server;
 use std::sync::Arc;
 
-/// What the password becomes.
+/// The new password.
 const NEXT: &str = "another-s3cret";
 
 async fn the_next_connection_says_what_is_in_the_file(kind: StoreKind, change: &str) {
@@ -29,7 +29,7 @@ async fn the_next_connection_says_what_is_in_the_file(kind: StoreKind, change: &
     std::fs::write(&file, format!("{NEXT}\n")).expect("it is ours");
     assert_eq!(next.timeline().await, Ok(timeline.clone()));
     assert_eq!(cells.timeline().await, Ok(timeline.clone()), "what was connected goes on, or signs in again");
-    // Nothing in the file leaves that one in force.
+    // If the file is empty, the earlier password stays in use.
     std::fs::write(&file, "").expect("it is ours");
     assert_eq!(cells.another().timeline().await, Ok(timeline));
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL alone: servers that crash, take over, or are not fit; and what two transactions do to each other.
+//! Behaviours of PostgreSQL only: servers that crash, take over, or are not fit, and transactions that meet.
 
 use super::trouble::{settle, wait_for};
 use super::{Store, cell, swap};
@@ -22,7 +22,7 @@ fn table(store: &Store) -> String {
     format!("\"{}_cells\"", store.config.as_ref().expect("it has one").prefix)
 }
 
-/// What was committed is there after a crash, and the timeline with it.
+/// After a crash, all that was committed is there, on the same timeline.
 #[tokio::test]
 async fn killed_and_started_again_it_is_the_one_it_was() {
     let mut store = own().await;
@@ -39,7 +39,7 @@ async fn killed_and_started_again_it_is_the_one_it_was() {
     assert_eq!(store.timeline().await, before);
 }
 
-/// A connection that was closed while it was idle is not missed.
+/// A connection that was closed while it was idle is made again without an error.
 #[tokio::test]
 async fn a_connection_that_was_closed_meanwhile_is_made_again() {
     let mut store = own().await;
@@ -53,7 +53,7 @@ async fn a_connection_that_was_closed_meanwhile_is_made_again() {
     }
 }
 
-/// Nothing waits for a standby, so it may not have what was committed: it begins another timeline.
+/// No commit waits for a standby, so it may lack what was committed. When it takes over, it begins another timeline.
 #[tokio::test]
 async fn a_standby_that_takes_over_is_on_another_timeline() {
     let mut store = own().await;
@@ -75,7 +75,7 @@ async fn a_standby_that_takes_over_is_on_another_timeline() {
     assert_eq!(cells.swap(&found, &next).await, Ok(vec![Swapped::Done]));
 }
 
-/// A server that does not keep what it commits, whatever the connection asks for.
+/// A server that may lose commits is refused, whatever the connection asks for.
 #[tokio::test]
 async fn a_server_that_does_not_keep_what_it_commits_is_refused() {
     let mut store = own().await;
@@ -87,7 +87,7 @@ async fn a_server_that_does_not_keep_what_it_commits_is_refused() {
         let look = async || store.cells.another().timeline().await.err();
         let is_refused = |error: &CellsError| *error == CellsError::Unfit(format!("{setting} is off"));
         wait_for(look, is_refused).await;
-        // So is a batch on a connection that is open since before.
+        // A batch on a connection that was open before is refused, too.
         let refused = store.cells.swap(&timeline, &[swap("a", None, Some(cell(1, "one")))]).await;
         assert_eq!(refused, Err(CellsError::Unfit(format!("{setting} is off"))));
         server.tell(&format!("ALTER SYSTEM RESET {setting}"));
@@ -97,7 +97,7 @@ async fn a_server_that_does_not_keep_what_it_commits_is_refused() {
     }
 }
 
-/// What a role or a database says is not what a connection of ours goes by.
+/// A connection does not go by the settings of its role.
 #[tokio::test]
 async fn a_role_whose_commits_are_not_waited_for_is_waited_for() {
     let mut store = own().await;
@@ -166,7 +166,7 @@ async fn without_its_tables_it_says_what_makes_them() {
         matches!(&refused, CellsError::Unfit(text) if text.contains("lessor store migrate")),
         "{refused:?}"
     );
-    // The first client makes them, and no client makes them twice.
+    // The first client makes the tables, and no client makes them twice.
     let migrating = (0..6).map(|_| {
         let mut cells = Cells::new(&config).expect("a good configuration");
         tokio::spawn(async move { cells.migrate().await })
@@ -198,7 +198,7 @@ async fn a_user_who_may_not_is_told_what() {
     );
 }
 
-/// What docs/stores.md says that a user needs is enough.
+/// The rights that docs/stores.md names are enough for a user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_who_may_do_what_is_needed_can_do_all() {
     let mut store = Store::of(POSTGRES).await;
@@ -217,7 +217,7 @@ async fn a_user_who_may_do_what_is_needed_can_do_all() {
     assert_eq!(refused, Ok(vec![]), "all is there");
 }
 
-/// What others wrote into the table is not read beyond what a cell may be.
+/// A value that another program wrote is not read if it is longer than a cell may be.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_too_long_for_a_cell_is_not_taken_for_one() {
     let mut store = Store::of(POSTGRES).await;
@@ -228,13 +228,13 @@ async fn what_is_too_long_for_a_cell_is_not_taken_for_one() {
     assert!(matches!(&loaded, Err(CellsError::Invalid(text)) if text.contains("30000000")), "{loaded:?}");
     let swapped = store.try_swap(&[swap("long", None, None)]).await;
     assert!(matches!(&swapped, Err(CellsError::Invalid(_))), "{swapped:?}");
-    // The error does not say that nothing was done where something was.
+    // Where a part of the batch was done, the error does not say that nothing was.
     let partly = store.try_swap(&[swap("a", None, Some(cell(1, "one"))), swap("long", None, None)]).await;
     assert!(matches!(&partly, Err(CellsError::Unreachable(text)) if text.contains("long")), "{partly:?}");
     assert_eq!(store.load("a").await, Some(cell(1, "one")));
 }
 
-/// However many cells there are, and whether or not the server has counted them: a batch looks at its own.
+/// A batch reads only its own cells, however many there are, and whether or not the server has statistics of them.
 #[tokio::test]
 async fn a_batch_looks_at_no_other_cells() {
     let mut store = own().await;
@@ -246,7 +246,7 @@ async fn a_batch_looks_at_no_other_cells() {
         if counted {
             server.tell(&format!("ANALYZE {table}"));
         }
-        // More often than a plan is made for the very values.
+        // More rounds than PostgreSQL plans for the actual values.
         for round in 0..7_u64 {
             let name = |n| format!("{counted} {n}");
             let expected = round.checked_sub(1);
@@ -258,7 +258,8 @@ async fn a_batch_looks_at_no_other_cells() {
             assert_eq!(found, vec![Some(cell(round, "one")); 500]);
         }
     }
-    // A connection says what it read when it ends. Each cell is looked up thrice in a round, and not 50,000 once.
+    // A connection reports what it read when it ends. Each cell is looked up three times in a round, and the 50,000
+    // others are never read.
     drop(store.cells);
     let read = format!(
         "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables
@@ -269,7 +270,7 @@ async fn a_batch_looks_at_no_other_cells() {
     assert!((1..40_000).contains(&read().await.expect("it was told before")), "{:?}", read().await);
 }
 
-/// A batch waits for a transaction that has one of its cells, and goes by what that made of it.
+/// A batch waits for a transaction that has locked one of its cells, and then goes by the result.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_goes_by_what_another_transaction_made_meanwhile() {
     let mut store = own().await;
@@ -289,7 +290,7 @@ async fn a_batch_goes_by_what_another_transaction_made_meanwhile() {
         }
         let server = server(&store);
         let holder = std::thread::spawn(move || {
-            // Until another transaction waits for it.
+            // Waits until another transaction waits for this one.
             let wait =
                 "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')
                         LOOP PERFORM pg_sleep(0.01); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$";

@@ -1,4 +1,4 @@
-//! Members of an etcd that are killed or stopped, that lose an answer, or are of another cluster.
+//! Members of an etcd that are killed or stopped, that lose an answer, or that belong to another cluster.
 
 use super::{base64, config, config_of, own, server};
 use crate::stores::trouble::wait_for;
@@ -9,8 +9,8 @@ use scenarios::etcd::Etcd;
 use scenarios::wire::Wire;
 use std::time::Duration;
 
-/// Counts in one cell, a swap each 10 ms for so long, and goes on after each error from what is there. Returns how often it
-/// was done, and the longest time in which it was not.
+/// Counts in one cell with a swap each 10 ms for `lasts`, and goes on after each error from what is there. Returns how
+/// many swaps were done, and the longest time without one.
 async fn count(cells: &mut Cells, timeline: &Timeline, lasts: Duration, seed: u64) -> (u64, Duration) {
     let clock = Clock::since_boot();
     let (begun, mut last, mut longest) = (clock.now(), clock.now(), Duration::ZERO);
@@ -34,7 +34,7 @@ async fn count(cells: &mut Cells, timeline: &Timeline, lasts: Duration, seed: u6
             Err(error) => panic!("{error}"),
         }
     }
-    // What was not known to be done may be: each error adds one at most, which the next swap has found.
+    // A swap that ended in an error may have been done, which the next swap has found. So the count is at least `done`.
     let found =
         cells.load(&["count".to_owned()]).await.expect("it is there").1.remove(0).expect("it was made");
     assert!(counted(&found) >= done, "{} of {done}", counted(&found));
@@ -45,7 +45,7 @@ fn counted(cell: &Cell) -> u64 {
     u64::from_be_bytes(cell.value[..].try_into().expect("eight bytes"))
 }
 
-/// A leader is killed, and later another one: what was done is there, on the same timeline, after a pause.
+/// A leader is killed, and later another one. After a pause, all that was done is there, on the same timeline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_killed_costs_a_pause_and_nothing_else() {
     let etcd = Etcd::start(&[]);
@@ -66,7 +66,7 @@ async fn a_leader_that_is_killed_costs_a_pause_and_nothing_else() {
     }
 }
 
-/// One that stands still is not waited for, nor believed when it goes on.
+/// A stopped leader is not waited for, nor believed when it goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_stopped_costs_a_pause_and_nothing_else() {
     let etcd = Etcd::start(&[]);
@@ -85,7 +85,7 @@ async fn a_leader_that_is_stopped_costs_a_pause_and_nothing_else() {
     assert_eq!(cells.timeline().await, Ok(timeline.clone()));
 }
 
-/// Without most of its members an etcd does nothing, and says so.
+/// Without a majority of its members an etcd does nothing, and says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_majority_nothing_is_done() {
     let etcd = Etcd::start(&[]);
@@ -103,7 +103,7 @@ async fn without_a_majority_nothing_is_done() {
     }
 }
 
-/// With the members that could be asked instead in the URL, too.
+/// This holds even with other members in the URL that could be asked instead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_swap_whose_answer_is_lost_is_not_sent_again() {
     let etcd = Etcd::start(&[]);
@@ -124,7 +124,8 @@ async fn a_swap_whose_answer_is_lost_is_not_sent_again() {
     }
 }
 
-/// Two clusters in one URL are refused. If one was down at first, its timeline is another one, and nothing is done there.
+/// Two clusters in one URL are refused. If one was down at first, it is later found on another timeline, and nothing is
+/// done there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_of_another_cluster_is_not_taken_for_one() {
     let (mine, strange) = (own().await, own().await);
@@ -149,7 +150,7 @@ async fn a_member_of_another_cluster_is_not_taken_for_one() {
     wire.mend();
     here.kill();
     let made = [swap("a", None, Some(cell(1, "one")))];
-    // The first call may still find a connection that it did not know was closed.
+    // The first call may still use a connection that it does not know to be closed.
     let swapped = async || cells.swap(&timeline, &made).await.err();
     wait_for(swapped, |error| matches!(error, CellsError::Moved { found } if *found != timeline)).await;
     let prefix = config.prefix;

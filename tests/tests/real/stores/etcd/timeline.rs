@@ -1,11 +1,13 @@
-//! What begins another timeline of an etcd: a cluster that begins anew, a mark that is deleted, data that were put back.
+//! Events that begin another timeline of an etcd: a cluster that begins anew, a mark that is deleted, data that are
+//! restored from a copy.
 
 use super::{base64, mark, own, server};
 use crate::stores::{cell, swap};
 use lessor_allocator::cells::{Cells, CellsError, Swapped, Timeline};
 use std::path::Path;
 
-/// A cluster that begins anew at the same addresses has the same id, and no revision tells it from the one that it was.
+/// A cluster that begins anew at the same addresses has the same id, and its revisions do not tell it from the earlier
+/// one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_begins_anew_is_on_another_timeline() {
     let mut store = own().await;
@@ -23,7 +25,7 @@ async fn a_cluster_that_begins_anew_is_on_another_timeline() {
     assert_eq!(store.load("a").await, None);
 }
 
-/// An operator begins another timeline by deleting one key.
+/// An operator can begin another timeline by deleting one key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_its_mark_it_is_on_another_timeline() {
     let mut store = own().await;
@@ -37,7 +39,7 @@ async fn without_its_mark_it_is_on_another_timeline() {
     assert_ne!(found, before);
     assert_eq!(store.load("a").await, Some(cell(1, "one")));
     assert_eq!(store.cells.swap(&found, &next).await, Ok(vec![Swapped::Done]));
-    // What is no mark is not taken for one.
+    // A wrong value is not taken for a mark.
     let wrong = base64("no mark");
     server(&store).tell(&format!("/v3/kv/put {{\"key\":\"{key}\",\"value\":\"{wrong}\"}}"));
     let strange = store.cells.timeline().await;
@@ -49,8 +51,8 @@ fn copy(from: &Path, to: &Path) {
     assert!(copied.expect("it runs").success());
 }
 
-/// A server that was put back from a copy has the mark that it had, and fewer changes: the first handle that sees that says
-/// so, and ends the timeline for all.
+/// A server that was restored from a copy has its earlier mark and fewer changes. The first handle that notices reports
+/// it, and ends the timeline for all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_was_put_back_begins_another_timeline() {
     let mut store = own().await;
@@ -76,7 +78,7 @@ async fn a_store_that_was_put_back_begins_another_timeline() {
     assert!(error.contains("its revision is ") && error.contains("it was put back"), "{error}");
     let after = store.timeline().await;
     assert_ne!(after, before);
-    // A handle that has not looked since.
+    // A handle that has not looked since the restore.
     let late = blind.swap(&before, &[swap("a", Some(1), None)]).await;
     assert_eq!(late, Err(CellsError::Moved { found: after.clone() }));
     assert_eq!(store.load("a").await, Some(cell(1, "one")));
