@@ -1,4 +1,4 @@
-//! A stranger who reaches the API and has read the protocol: it reads what the allocator shows, and says what it likes in
+//! A stranger who reaches the API and knows the protocol: it reads all that the allocator shows, and sends requests in
 //! the names of others. A strict vendor judges.
 
 use axum::Router;
@@ -32,10 +32,10 @@ name = "vendor"
 rules = [{ kind = "sliding_window", limit = 600, per = "3s", margin = "50ms" }]
 "#;
 
-/// The highest sequence number that there is.
+/// The highest sequence number of the protocol.
 const LAST: u64 = (1 << 53) - 1;
 
-/// Whatever the API shows of nodes and sessions.
+/// Paths that show nodes or sessions.
 const SHOWN: [&str; 5] = [
     "/v1/limits/vendor/top?count=100",
     "/v1/limits/vendor",
@@ -44,7 +44,7 @@ const SHOWN: [&str; 5] = [
     "/v1/events/recent",
 ];
 
-/// Adds all whole numbers in `value`.
+/// Adds all whole numbers in `value` to `found`.
 fn numbers(value: &Value, found: &mut BTreeSet<u64>) {
     match value {
         Value::Number(number) => found.extend(number.as_u64().filter(|number| *number <= LAST)),
@@ -54,7 +54,8 @@ fn numbers(value: &Value, found: &mut BTreeSet<u64>) {
     }
 }
 
-/// Says goodbye for each node that is shown, as each session that a number of what is shown may be. Permits that came back.
+/// Says goodbye for each node that is shown, with every shown number as the session. Returns the permits that were
+/// given back.
 async fn says_goodbye_for_all(http: &reqwest::Client, url: &str) -> u64 {
     let (mut sessions, mut nodes) = (BTreeSet::new(), vec![]);
     for path in SHOWN {
@@ -79,7 +80,7 @@ async fn says_goodbye_for_all(http: &reqwest::Client, url: &str) -> u64 {
     returned
 }
 
-/// The bug: the API showed sessions, and a goodbye in the name of one gave back what its node went on to spend.
+/// The bug: the API showed sessions, and a goodbye in the name of one gave back permits that its node went on to spend.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_goodbye_of_a_stranger_gives_nothing_back() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
@@ -111,19 +112,19 @@ async fn the_goodbye_of_a_stranger_gives_nothing_back() {
     assert!(admitted >= 1_200, "{admitted} admitted in ten seconds, of 200 a second");
 }
 
-/// The memory of a process, in bytes.
+/// Returns the memory of a process, in bytes.
 fn memory(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }
 
-/// A connection on which a goodbye began that has these chunks, and did not end.
+/// Opens a connection and begins a goodbye with these chunks, without its end.
 fn begins_to_say(address: &str, pieces: &[&str]) -> TcpStream {
     begins_on(TcpStream::connect(address).expect("it listens"), pieces)
 }
 
-/// A connection to `address` from `own`, one of this machine.
+/// Opens a connection to `address` from `own`, an address of this machine.
 async fn connect_from(own: &str, address: &str) -> TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     socket.bind(format!("{own}:0").parse().expect("an address")).expect("it is of this machine");
@@ -133,7 +134,7 @@ async fn connect_from(own: &str, address: &str) -> TcpStream {
     stream
 }
 
-/// The same on `peer`.
+/// Begins a goodbye on `peer`, without its end.
 fn begins_on(mut peer: TcpStream, pieces: &[&str]) -> TcpStream {
     peer.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
     let head = "POST /v1/nodes/slow/leave HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close";
@@ -143,7 +144,7 @@ fn begins_on(mut peer: TcpStream, pieces: &[&str]) -> TcpStream {
     peer
 }
 
-/// Ends what was begun, and reads the answer.
+/// Ends the request that was begun, and reads the answer.
 fn answer_to(mut peer: TcpStream) -> String {
     peer.write_all(b"0\r\n\r\n").expect("it reads");
     let mut answer = String::new();
@@ -151,7 +152,8 @@ fn answer_to(mut peer: TcpStream) -> String {
     answer
 }
 
-/// 300 bodies of 900 kB come at once, and do not end: they take a bounded part of memory, and hold up no node and no short body.
+/// 300 bodies of 900 kB come at once and do not end. They take a bounded part of memory, and hold up no node and no
+/// short body.
 #[tokio::test]
 async fn large_bodies_that_trickle_take_bounded_memory_and_hold_up_no_node() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
@@ -160,7 +162,8 @@ async fn large_bodies_that_trickle_take_bounded_memory_and_hold_up_no_node() {
     let piece = " ".repeat(30_000);
     let large = vec![piece.as_str(); 30];
     let mut slow: Vec<TcpStream> = (0..300).map(|_| begins_to_say(allocator.address(), &large)).collect();
-    // Bodies that grow at the same time refuse each other room, and what those had is free again: more of them fill it.
+    // Bodies that grow at the same time refuse each other room, and the room of the refused ones is free again. More
+    // bodies fill it.
     let refused = eventually("it has all that it may", async || {
         slow.extend((0..8).map(|_| begins_to_say(allocator.address(), &large)));
         let answer = answer_to(begins_to_say(allocator.address(), &large));
@@ -177,7 +180,7 @@ async fn large_bodies_that_trickle_take_bounded_memory_and_hold_up_no_node() {
     let short = answer_to(begins_to_say(allocator.address(), &[begin, end]));
     assert!(short.starts_with("HTTP/1.1 200 "), "{short}");
     client.limit("vendor").acquire_within(5, Duration::from_secs(2)).await.expect("it is lent some");
-    // Each of them is answered once its time is over: 408.
+    // Each body is answered with 408 once its time is over.
     let mut late = slow.pop().expect("there are many");
     let mut answer = String::new();
     late.read_to_string(&mut answer).expect("an answer, and the end");
@@ -191,7 +194,7 @@ async fn large_bodies_that_trickle_take_bounded_memory_and_hold_up_no_node() {
     client.shutdown().await;
 }
 
-/// One address sends long bodies that do not end, as many as are kept. Another one sends twelve, and each is read.
+/// One address sends as many unfinished long bodies as are kept. Another address sends twelve, and each is read.
 #[tokio::test]
 async fn long_bodies_of_one_address_keep_out_none_of_another_one() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
@@ -210,13 +213,13 @@ async fn long_bodies_of_one_address_keep_out_none_of_another_one() {
     }
     for other in others {
         let answer = answer_to(other);
-        // It is read, and what is in it is no goodbye.
+        // The body was read, and is no goodbye.
         assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     }
     drop(slow);
 }
 
-/// One who hears all that nodes say, and passes it on.
+/// An eavesdropper that hears all that nodes say, and passes it on.
 #[derive(Clone, Debug, Default)]
 struct Eavesdropper {
     url: String,
@@ -225,7 +228,7 @@ struct Eavesdropper {
 }
 
 impl Eavesdropper {
-    /// One before the allocator at `url`, and where nodes find it.
+    /// Starts an eavesdropper before the allocator at `url`. Returns it with its own URL.
     async fn before(url: &str) -> (Self, String) {
         let here = Eavesdropper { url: url.to_owned(), ..Eavesdropper::default() };
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -247,7 +250,7 @@ impl Eavesdropper {
     }
 }
 
-/// The bug: a session that a stranger had ended went on, and each of its asks was refused.
+/// The bug: a client went on with a session that a stranger had ended, and each of its asks was refused.
 #[tokio::test]
 async fn a_client_whose_session_was_ended_by_a_stranger_begins_another_one() {
     let fleet = Fleet::start(CONFIG).await;
@@ -281,8 +284,8 @@ async fn a_client_whose_session_was_ended_by_a_stranger_begins_another_one() {
     fleet.stop().await;
 }
 
-/// The bug: configurations were copied under the lock that each exchange needs, and four loops that looked at large ones held up
-/// every node for 2 s. It is the median that is judged: one exchange may wait for anything on a busy machine.
+/// The bug: configurations were copied under the lock that each exchange needs, and four loops that read large ones
+/// held up every node for 2 s. The median is judged, because a single exchange may wait for anything on a busy machine.
 #[tokio::test]
 async fn looks_at_large_limits_hold_up_no_exchange() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
@@ -318,7 +321,7 @@ async fn looks_at_large_limits_hold_up_no_exchange() {
     assert!(beside < Duration::from_millis(100), "{beside:?}");
 }
 
-/// The median of what 41 exchanges take, from `seq` on.
+/// Returns the median time of 41 exchanges, numbered after `seq`.
 fn exchanges(address: &str, seq: u64) -> Duration {
     let mut took: Vec<Duration> = (1..=41)
         .map(|exchange| {
@@ -336,7 +339,7 @@ fn exchanges(address: &str, seq: u64) -> Duration {
     took[20]
 }
 
-/// The answer to a request on a connection of its own.
+/// Sends a request on a connection of its own and returns the answer.
 fn said(address: &str, line: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let head = "host: localhost\r\nconnection: close\r\ncontent-type: application/json";
@@ -347,21 +350,21 @@ fn said(address: &str, line: &str, body: &str) -> String {
     answer
 }
 
-/// How long a connection is held that has sent `head`, which is never whole, from an address of its own; `None` if it is longer than
+/// Sends an incomplete `head` from 127.0.0.2. Returns how long the connection is held, or `None` if that is longer than
 /// `patience`.
 async fn held_for(to: SocketAddr, head: Arc<[u8]>, patience: Duration) -> Option<Duration> {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind("127.0.0.2:0".parse().expect("an address")).expect("it is of this machine");
     let mut stream = socket.connect(to).await.expect("there is room");
     let began = CLOCK.now();
-    // One that is closed meanwhile takes no more.
+    // A connection that was closed meanwhile fails here.
     let _ = stream.write_all(&head).await;
     let mut read = [0; 64];
     let ended = tokio::time::timeout(patience, stream.read(&mut read)).await;
     ended.is_ok().then(|| CLOCK.now().since(began))
 }
 
-/// Heads that are never whole take memory for ten seconds each, which no request pays for.
+/// Heads that never end take memory for ten seconds each, which no bound on requests counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heads_that_are_never_whole_are_bounded_for_each_address() {
     const CONNECTIONS: usize = 600;

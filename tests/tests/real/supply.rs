@@ -1,5 +1,5 @@
-//! What enters the dependency tree, by the rules of `deny.toml`, and the list of it beside a binary. `cargo deny` asks more, of
-//! advisories above all; these need nothing that is not installed.
+//! What enters the dependency tree, by the rules of `deny.toml`, and the list of it beside a binary. `cargo deny`
+//! checks more, above all advisories; these tests need nothing that is not installed.
 
 use scenarios::process::lessor;
 use serde_json::Value;
@@ -13,7 +13,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate is in a folder of it").to_owned()
 }
 
-/// All packages that a build for Linux may need, tests and benches among them.
+/// Returns all packages that a build for Linux may need, including those of tests and benches.
 fn packages() -> Vec<Value> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["metadata", "--format-version", "1", "--locked", "--all-features"]);
@@ -40,9 +40,9 @@ fn text(value: &Value) -> &str {
     value.as_str().expect("a text")
 }
 
-/// Whether a licence expression leaves a choice of `allowed` ones, which it then notes in `used`.
+/// Whether a licence expression leaves a choice of `allowed` licences, which are then added to `used`.
 fn is_allowed(expression: &str, allowed: &BTreeSet<String>, used: &mut BTreeSet<String>) -> bool {
-    // `A/B` is how older crates write a choice.
+    // Older crates write a choice as `A/B`.
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut at = 0;
@@ -78,7 +78,7 @@ fn one(words: &[&str], at: &mut usize, allowed: &BTreeSet<String>, used: &mut BT
         return is_good && is_closed;
     }
     if words.get(*at) == Some(&"WITH") {
-        // An exception is a licence of its own, which none needs.
+        // An exception counts as a licence of its own, which no crate needs.
         *at += 2;
         return false;
     }
@@ -108,7 +108,7 @@ fn an_expression_is_allowed_if_a_choice_of_it_is() {
     }
 }
 
-/// As `cargo deny check bans licenses sources`.
+/// Checks the same as `cargo deny check bans licenses sources`.
 #[test]
 fn what_enters_the_tree_is_what_was_decided() {
     let (rules, packages) = (rules(), packages());
@@ -173,6 +173,6 @@ fn the_list_beside_a_binary_names_what_is_linked_into_it() {
     }
     let has = |name: &str| components.iter().any(|component| component["name"] == name);
     assert!(["lessor-allocator", "rustls", "redb"].into_iter().all(has), "{components:?}");
-    // What builds, and what tests.
+    // Crates that only build or test are not linked.
     assert!(!["serde_derive", "cc", "proptest", "scenarios"].into_iter().any(has), "{components:?}");
 }

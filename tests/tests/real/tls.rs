@@ -1,5 +1,5 @@
-//! An allocator that encrypts, with throw-away certificates: who is let in, what is not understood, and certificates that change
-//! while it serves.
+//! An allocator with TLS and throw-away certificates: which peers are let in, what is not understood, and certificates
+//! that change while it serves.
 
 mod admin;
 mod desk;
@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Longer than any answer takes on a busy machine, and shorter than a handshake may.
+/// Longer than any answer takes on a busy machine, and shorter than a handshake may take.
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn a_peer_needs_a_certificate_of_the_authority_that_is_named() {
     let url = format!("{}/livez", allocator.url);
     assert!(url.starts_with("https://"), "{url}");
     assert_eq!(get(&desk.client(), &url).await, Ok(200));
-    // Not by a name that the certificate lacks, though it leads there.
+    // A name that the certificate lacks is refused, even if it leads to the allocator.
     assert!(get(&desk.client(), &url.replace("127.0.0.1", "127.0.0.2")).await.is_err());
     let expired = desk.signed(Purpose::Client, Duration::ZERO, "expired");
     let server = desk.signed(Purpose::Server, SOON, "of-a-server");
@@ -42,7 +42,7 @@ async fn a_peer_needs_a_certificate_of_the_authority_that_is_named() {
         let error = get(&client, &url).await.expect_err("it is not let in");
         assert!(error.contains(said), "{said}: {error}");
     }
-    // Nor does a client believe an authority that it was not told of.
+    // A client does not trust an authority that it was not given.
     let strange = HttpClient::try_new(SOON, Some(Tls::new().ca(other.ca()))).expect("good files");
     let error = get(&strange, &url).await.expect_err("it does not trust it");
     assert!(error.contains("invalid peer certificate"), "{error}");
@@ -57,8 +57,8 @@ async fn without_an_authority_of_clients_any_client_is_served() {
     assert_eq!(get(&anyone, &format!("{}/readyz", allocator.url)).await, Ok(200));
 }
 
-/// One address begins handshakes and ends none. Its further ones are closed at once, and a peer of another address gets in. A handshake
-/// that is over makes room for the next.
+/// One address begins handshakes and ends none. Its further connections are closed at once, and peers from another
+/// address get in. A handshake that ends makes room for the next.
 #[tokio::test]
 async fn handshakes_that_never_end_keep_out_no_other_address() {
     let desk = Desk::new();
@@ -110,7 +110,7 @@ async fn what_is_no_tls_is_closed_and_not_answered() {
         let mut peer = TcpStream::connect(allocator.address()).await.expect("it listens");
         peer.write_all(said.as_bytes()).await.expect("it reads");
         let mut answer = vec![];
-        // An error is a connection that was reset.
+        // An error means that the connection was reset.
         let _ =
             timeout(SOON, peer.read_to_end(&mut answer)).await.expect("it is closed, and not left waiting");
         assert!(!String::from_utf8_lossy(&answer).contains("HTTP"), "{answer:?}");
@@ -120,7 +120,7 @@ async fn what_is_no_tls_is_closed_and_not_answered() {
     assert_eq!(get(&desk.client(), &format!("{}/livez", allocator.url)).await, Ok(200));
 }
 
-/// A broken file is named in the log, with nothing of what it holds, and the old certificate stays in force.
+/// The log names a broken file and nothing of its content, and the old certificate stays in force.
 #[tokio::test]
 async fn a_broken_new_certificate_keeps_the_old_one() {
     let desk = Desk::new();

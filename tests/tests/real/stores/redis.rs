@@ -1,4 +1,4 @@
-//! Redis alone: servers that start again, take over, forget, or are not fit.
+//! Behaviours of Redis only: servers that start again, take over, forget, or are not fit.
 
 use super::trouble::{settle, wait_for};
 use super::{Store, cell, swap};
@@ -17,12 +17,12 @@ fn server(store: &Store) -> Arc<Server> {
     store.server.clone().expect("it has one")
 }
 
-/// What it says when it is used for the first time.
+/// Connects to an unfit server and returns the error.
 async fn refused(server: &Server) -> CellsError {
     Cells::connect(&server.config("test")).await.expect_err("it is not fit")
 }
 
-/// A server that is started again may have lost what it had, and says so: by an id that no server had before.
+/// A server that is started again may have lost its data. It shows that by an id that no server had before.
 #[tokio::test]
 async fn started_again_it_is_on_another_timeline() {
     let mut store = own().await;
@@ -30,7 +30,7 @@ async fn started_again_it_is_on_another_timeline() {
     assert_eq!(store.swap(swap("a", None, Some(cell(1, "one")))).await, Swapped::Done);
     server(&store).start_again(&[]);
     let asked = [swap("a", Some(1), Some(cell(2, "two")))];
-    // The first call may still find a connection that it did not know was closed.
+    // The first call may still use a connection that it does not know to be closed.
     let lost = store.cells.swap(&before, &asked).await;
     assert!(matches!(lost, Err(CellsError::Unreachable(_) | CellsError::Moved { .. })), "{lost:?}");
     let after = store.timeline().await;
@@ -39,7 +39,7 @@ async fn started_again_it_is_on_another_timeline() {
     assert_eq!(store.load("a").await, None);
 }
 
-/// So is one that kept all of it in a file.
+/// This holds even for a server that kept all its data in a file.
 #[tokio::test]
 async fn started_again_with_all_it_had_it_is_on_another_timeline() {
     let always = [("appendonly", "yes"), ("appendfsync", "always")];
@@ -54,14 +54,14 @@ async fn started_again_with_all_it_had_it_is_on_another_timeline() {
     assert_ne!(store.timeline().await, before);
 }
 
-/// The master writes what its replica never hears, and is gone. The replica takes over without it.
+/// The master writes what its replica never receives, and is gone. The replica takes over without it.
 #[tokio::test]
 async fn a_replica_that_takes_over_is_on_another_timeline() {
     let mut master = own().await;
     let replica = server(&master).replica();
     let config = replica.config(&master.config.clone().expect("it has one").prefix);
     let mut cells = Cells::new(&config).expect("a good configuration");
-    // A replica shows the id of its master, and is not to be taken for it.
+    // A replica shows the id of its master, and must not be taken for it.
     let early = wait_for(
         async || cells.timeline().await.err(),
         |error| matches!(error, CellsError::Unfit(text) if text.starts_with("role is \"slave\"")),
@@ -74,7 +74,7 @@ async fn a_replica_that_takes_over_is_on_another_timeline() {
     master.swap(swap("a", None, Some(cell(1, "one")))).await;
     wait_for(async || Some(replica.tell(&format!("EXISTS {}:{{a}}", config.prefix))), |there| there == ":1")
         .await;
-    // From here on it hears nothing.
+    // From here on the replica receives nothing.
     assert_eq!(replica.tell("REPLICAOF 127.0.0.1 1"), "+OK");
     assert_eq!(master.swap(swap("a", Some(1), Some(cell(2, "two")))).await, Swapped::Done);
     server(&master).kill();
@@ -83,12 +83,12 @@ async fn a_replica_that_takes_over_is_on_another_timeline() {
     let moved = cells.swap(&timeline, &next).await;
     let Err(CellsError::Moved { found }) = moved else { panic!("{moved:?}") };
     assert_eq!(cells.timeline().await, Ok(found.clone()));
-    // On its timeline it says what it has.
+    // On its own timeline the replica shows what it has.
     let there = Swapped::Other(Some(cell(1, "one")));
     assert_eq!(cells.swap(&found, &next).await, Ok(vec![there]));
 }
 
-/// A connection that is open all the while: a master that was a replica in between is another one.
+/// The connection stays open. A master that was a replica in between is on another timeline.
 #[tokio::test]
 async fn a_master_that_was_a_replica_in_between_is_on_another_timeline() {
     let mut store = own().await;
@@ -105,7 +105,7 @@ async fn a_master_that_was_a_replica_in_between_is_on_another_timeline() {
     assert_eq!(store.load("a").await, Some(cell(1, "one")));
 }
 
-/// A connection that was closed while it was idle is not missed.
+/// A connection that was closed while it was idle is made again without an error.
 #[tokio::test]
 async fn a_connection_that_was_closed_meanwhile_is_made_again() {
     let mut store = own().await;
@@ -135,12 +135,12 @@ async fn a_server_that_throws_keys_away_is_refused() {
         assert!(matches!(error, CellsError::Unfit(_)), "{text}");
         assert!(text.contains("maxmemory_policy") && text.contains(policy), "{text}");
     }
-    // Those that have an end: ours have none.
+    // This policy evicts only keys with an expiry, which cells do not have.
     let server = Server::start(REDIS, &[("maxmemory-policy", "volatile-lru")]);
     Cells::connect(&server.config("test")).await.expect("it is fit");
 }
 
-/// Without replicas nothing is on one; with one it is, and if that stops it is not.
+/// Without a replica no swap is on one. With a replica it is, and once that is stopped it is not.
 #[tokio::test]
 async fn a_swap_that_is_not_on_as_many_replicas_as_was_asked_is_not_durable() {
     let store = own().await;
@@ -152,12 +152,12 @@ async fn a_swap_that_is_not_on_as_many_replicas_as_was_asked_is_not_durable() {
     let first = [swap("a", None, Some(cell(1, "one")))];
     let alone = cells.swap(&timeline, &first).await;
     assert_eq!(alone, Err(CellsError::NotDurable("it is on 0 replicas, of 1".to_owned())));
-    // It is done all the same; and what is not done needs nothing.
+    // The swap is done all the same. A swap that changes nothing needs no replica.
     assert_eq!(cells.swap(&timeline, &first).await, Ok(vec![Swapped::Other(Some(cell(1, "one")))]));
     let replica = server.replica();
     let online = |info: &String| info.contains("connected_slaves:1") && info.contains("state=online");
     wait_for(async || Some(server.tell("INFO replication")), online).await;
-    // The first replica that a server ever has makes it draw another id. That costs a wait, and no promise.
+    // The first replica that a server ever has makes it draw another id. That costs a wait and breaks no promise.
     let timeline = cells.timeline().await.expect("it is there");
     let second = [swap("a", Some(1), Some(cell(2, "two")))];
     assert_eq!(cells.swap(&timeline, &second).await, Ok(vec![Swapped::Done]));
@@ -167,7 +167,7 @@ async fn a_swap_that_is_not_on_as_many_replicas_as_was_asked_is_not_durable() {
     assert!(matches!(stopped, Err(CellsError::NotDurable(_))), "{stopped:?}");
 }
 
-/// Which is refused by a version that cannot say so, or while nothing is written to a disk.
+/// `synced` needs a version that can confirm it, and an append-only file. Without them the server is refused.
 #[tokio::test]
 async fn what_is_to_be_synced_needs_a_server_that_can_say_so() {
     let store = own().await;
@@ -178,7 +178,7 @@ async fn what_is_to_be_synced_needs_a_server_that_can_say_so() {
     assert!(matches!(&error, CellsError::Unfit(text) if names_it(text)), "{error:?}");
 }
 
-/// What docs/stores.md says that a user needs is enough.
+/// The rights that docs/stores.md names are enough for a user.
 #[tokio::test]
 async fn a_user_who_may_do_what_is_needed_can_do_all() {
     let mut store = own().await;
@@ -211,7 +211,7 @@ async fn a_user_who_may_not_is_told_what() {
     assert!(matches!(&refused, Err(CellsError::Unfit(text)) if text.contains("evalsha")), "{refused:?}");
 }
 
-/// What others wrote under names of ours is no cell, and not read beyond what a cell may be.
+/// A value that another program wrote under a cell's name is not taken for a cell, nor read if it is longer than one.
 #[tokio::test]
 async fn what_is_no_cell_is_not_taken_for_one() {
     let mut store = own().await;
@@ -227,7 +227,7 @@ async fn what_is_no_cell_is_not_taken_for_one() {
         let swapped = store.cells.swap(&timeline, &[swap(name, None, Some(cell(1, "")))]).await;
         assert!(matches!(&swapped, Err(CellsError::Invalid(text)) if text.contains(name)), "{swapped:?}");
     }
-    // The error does not say that nothing was done where something was.
+    // Where a part of the batch was done, the error does not say that nothing was.
     let batch = [swap("a", None, Some(cell(1, "one"))), swap("short", None, None)];
     let partly = store.cells.swap(&timeline, &batch).await;
     assert!(matches!(&partly, Err(CellsError::Unreachable(text)) if text.contains("short")), "{partly:?}");

@@ -1,4 +1,4 @@
-//! Each kind of server with TLS, and a certificate that no authority vouches for.
+//! Each kind of server with TLS, and a certificate that no authority has signed.
 
 use super::trouble::wait_for;
 use super::{Store, cell, swap};
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// A certificate for loopback that vouches for itself, and its key, for the user that runs the server.
+/// Makes a self-signed certificate for loopback and its key, for the user that runs the server.
 pub(super) fn certificate(folder: &Path) -> (String, String) {
     let paths = ["tls.crt", "tls.key"].map(|name| folder.join(name).display().to_string());
     let made = Command::new("openssl")
@@ -33,7 +33,7 @@ pub(super) fn config(store: &Store, url: String) -> CellsConfig {
     CellsConfig { url: url.parse().expect("a URL"), ..config }
 }
 
-/// With the roots that were named it works; with those of the machine, or for another name, it does not.
+/// A handle connects with the root that is named. With the roots of the machine, or to another name, it does not.
 async fn only_who_is_vouched_for_is_talked_to(store: &Store, url: &str, option: char, root: &str) {
     let good = format!("{url}{option}sslrootcert={root}");
     let mut cells = Cells::connect(&config(store, good.clone())).await.expect("it is vouched for");
@@ -64,13 +64,13 @@ async fn redis_is_talked_to_if_its_certificate_is_good() {
     server.start_again(&[[("port", "0"), ("tls-port", &port)].as_slice(), &files].concat());
     let url = format!("rediss://:{}@{}", server.password(), server.address());
     only_who_is_vouched_for_is_talked_to(&store, &url, '?', &certificate).await;
-    // In clear it is not understood.
+    // Without TLS the server does not understand the client.
     let clear = Cells::connect(store.config.as_ref().expect("it has one")).await;
     assert!(matches!(clear, Err(CellsError::Unreachable(_))), "{clear:?}");
 }
 
-/// A cluster of one server with TLS, and its certificate. The port for other servers is held as long as the last one is kept. Where
-/// `clients` says a file of authorities, a client must show a certificate.
+/// Starts a cluster of one server with TLS, and returns its certificate. The port for other servers is held for as long
+/// as the returned [`HeldPort`] is kept. If `clients` returns a file of authorities, clients must show a certificate.
 pub(super) async fn cluster_with_tls(
     clients: impl FnOnce(&Path) -> Option<String>,
 ) -> (Store, Arc<Server>, String, HeldPort) {
@@ -96,7 +96,8 @@ pub(super) async fn cluster_with_tls(
     (store, server, certificate, held)
 }
 
-/// The servers say on which port they have TLS, and one that does not know its own name is at the name that the URL has.
+/// Servers tell on which port they have TLS. A server that does not know its own name is reached at the name in the
+/// URL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_is_talked_to_if_its_certificates_are_good() {
     let (store, server, certificate, _bus) = cluster_with_tls(|_| None).await;
@@ -113,7 +114,7 @@ async fn postgres_is_talked_to_if_its_certificate_is_good() {
     let store = Store::on(Arc::clone(&server)).await;
     let url = format!("postgres://lessor:{}@{}/lessor?sslmode=require", server.password(), server.address());
     let (certificate, key) = certificate(&server.folder());
-    // One that has none is not talked to in clear instead.
+    // A server without TLS is not talked to in clear instead.
     let clear = Cells::connect(&config(&store, format!("{url}&sslrootcert={certificate}"))).await;
     assert!(clear.as_ref().is_err_and(|error| error.to_string().contains("TLS")), "{clear:?}");
     server.start_again(&[("ssl", "on"), ("ssl_cert_file", &certificate), ("ssl_key_file", &key)]);
@@ -131,7 +132,7 @@ async fn etcd_is_talked_to_if_its_certificate_is_good() {
     server.start_again(&[urls, files].concat());
     let url = format!("etcds://root:{}@{}", server.password(), server.address());
     only_who_is_vouched_for_is_talked_to(&store, &url, '?', &certificate).await;
-    // In clear it is not understood.
+    // Without TLS the server does not understand the client.
     let clear = Cells::connect(store.config.as_ref().expect("it has one")).await;
     assert!(matches!(clear, Err(CellsError::Unreachable(_))), "{clear:?}");
 }

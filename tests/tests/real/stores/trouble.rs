@@ -1,4 +1,4 @@
-//! What goes wrong between a handle and any server.
+//! Failures between a handle and any kind of server.
 
 use super::{Store, cell, swap};
 use lessor_allocator::cells::{Cells, CellsError, StoreKind, Swapped};
@@ -18,7 +18,7 @@ pub(crate) async fn a_wrong_password_is_told_and_not_shown(kind: StoreKind) {
         "{told}"
     );
     assert!(!told.contains("s3cret"), "{told}");
-    // Nor the one that is right, nor one that is given apart.
+    // The right password is not shown either, nor one that is given apart from the URL.
     let mut config = server.config("test");
     let right = server.password();
     config.password = Some(lessor_allocator::cells::Password::new("s3cret"));
@@ -36,7 +36,7 @@ pub(crate) async fn an_answer_that_is_lost_says_nothing_of_what_was_done(server:
         wire.lose_an_answer();
         let lost = cells.swap(&timeline, &[swap(&name, None, Some(cell(1, "one")))]).await;
         assert!(matches!(lost, Err(CellsError::Unreachable(_))), "{lost:?}");
-        // It was done, for the server heard of it; the next call connects again, and sees that.
+        // The server received the swap and did it. The next call connects again and finds that.
         let found = cells.load(std::slice::from_ref(&name)).await.expect("it is there").1.remove(0);
         assert_eq!(found, Some(cell(1, "one")));
         let next = cells.swap(&timeline, &[swap(&name, Some(1), Some(cell(2, "two")))]).await;
@@ -53,7 +53,7 @@ pub(crate) async fn a_server_that_is_stopped_is_not_waited_for(store: Store) {
     let clock = Clock::since_boot();
     server.stop();
     let mut expected = None;
-    // The first on the connection that there was, the others on one that the server does not accept.
+    // The first swap uses the existing connection, the others one that the server does not accept.
     for version in 1..=3 {
         let begun = clock.now();
         let late = cells.swap(&timeline, &[swap("a", None, Some(cell(version, "one")))]).await;
@@ -62,7 +62,7 @@ pub(crate) async fn a_server_that_is_stopped_is_not_waited_for(store: Store) {
         assert!(took >= config.timeout && took < 4 * config.timeout, "{took:?}");
     }
     server.go_on();
-    // What was on its way may be done now: one of the three at most. A client that looks first may see it come later.
+    // At most one of the three swaps may be done now. A client that looks first may see it come later.
     config.timeout = Duration::from_secs(10);
     let mut cells = Cells::connect(&config).await.expect("it is there again");
     loop {
@@ -78,7 +78,7 @@ pub(crate) async fn a_server_that_is_stopped_is_not_waited_for(store: Store) {
     }
 }
 
-/// Lets those see what has arrived who wait for it: the runtime looks at its sockets once, and then they have their turn.
+/// Lets waiting tasks see what has arrived: the runtime polls its sockets once, and then the tasks have their turn.
 pub(crate) async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     for _ in 0..20 {
@@ -86,7 +86,7 @@ pub(crate) async fn settle() {
     }
 }
 
-/// Looks until it is so: the change comes by itself, at an unknown time.
+/// Polls until `is_so` holds of what `look` finds, since the change comes at an unknown time.
 pub(crate) async fn wait_for<T>(mut look: impl AsyncFnMut() -> Option<T>, is_so: impl Fn(&T) -> bool) {
     let patience = tokio::time::timeout(Duration::from_secs(30), async {
         loop {

@@ -1,4 +1,5 @@
-//! Operators on an address of their own: nodes find nothing there, and operators nothing where nodes are.
+//! Operators have an address of their own, which serves nothing to nodes. The address of nodes serves nothing to
+//! operators.
 
 use super::desk::{Desk, get};
 use lessor::Client;
@@ -22,7 +23,7 @@ fn command(desk: &Desk, sections: &str) -> Command {
     command
 }
 
-/// An allocator, with the addresses of nodes and of operators.
+/// Starts an allocator, and returns it with its URLs for nodes and for operators.
 fn serve(desk: &Desk, sections: &str) -> (Running, String, String) {
     let mut running = Running::start(&mut command(desk, sections));
     let mut url = |before: &str| {
@@ -66,7 +67,7 @@ async fn nodes_find_what_they_lease_and_operators_all_else() {
     }
 }
 
-/// Every place of the nodes is taken, and operators get in.
+/// All connections for nodes are taken, and operators still get in.
 #[tokio::test]
 async fn nodes_cannot_keep_operators_out() {
     let desk = Desk::new();
@@ -108,7 +109,7 @@ async fn operators_have_certificates_of_their_own() {
     assert!(nodes.starts_with("https://") && admin.starts_with("https://"));
     assert_eq!(get(&desk.client(), &format!("{nodes}/livez")).await, Ok(200));
     assert_eq!(get(&other.client(), &format!("{admin}/v1/status")).await, Ok(200));
-    // A node's certificate is of no use there, whatever it believes.
+    // A node's certificate is refused there, whichever authority the node trusts.
     let of_node = desk.client_of(other.ca());
     assert!(get(&of_node, &format!("{admin}/v1/status")).await.is_err());
 }

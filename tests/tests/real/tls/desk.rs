@@ -1,4 +1,4 @@
-//! A folder with a throw-away authority, certificates by it, and an allocator that uses them.
+//! A folder with a throw-away authority, certificates signed by it, and an allocator that uses them.
 
 use lessor_tls::dev_ca::{DevCa, Purpose, VALID};
 use lessor_tls::{HttpClient, Tls};
@@ -16,16 +16,16 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Waits for an answer.
+/// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The folder.
+/// The folder and its authority.
 pub(super) struct Desk {
     folder: TempDir,
     authority: DevCa,
 }
 
-/// An allocator that is killed when it is let go of.
+/// An allocator that is killed when this value is dropped.
 pub(super) struct Allocator {
     _running: Running,
     /// `https://127.0.0.1:…`
@@ -56,12 +56,12 @@ impl Desk {
         self.file("ca.crt")
     }
 
-    /// The certificate and the key of that name.
+    /// Returns the paths of the certificate and the key with that name.
     pub(super) fn files(&self, name: &str) -> (PathBuf, PathBuf) {
         (self.file(&format!("{name}.crt")), self.file(&format!("{name}.key")))
     }
 
-    /// A new certificate of that name; without any time left it was over before now.
+    /// Signs a new certificate with that name. If no time is `left`, it has expired already.
     pub(super) fn signed(&self, purpose: Purpose, left: Duration, name: &str) -> (PathBuf, PathBuf) {
         let signed = match left.is_zero() {
             true => self.authority.sign_until(purpose, SystemTime::UNIX_EPOCH + VALID),
@@ -70,18 +70,18 @@ impl Desk {
         signed.expect("good").write(self.folder.path(), name).expect("a folder to write in")
     }
 
-    /// A new certificate for the server, as it shows it from then on.
+    /// Renews the server's certificate, and returns the new one as the server then shows it.
     pub(super) fn renew(&self) -> Vec<u8> {
         let (certificate, _) = self.signed(Purpose::Server, VALID, "server");
         CertificateDer::from_pem_file(certificate).expect("it is there").to_vec()
     }
 
-    /// A client with a good certificate, without a connection yet.
+    /// Returns a client with a good certificate, without a connection yet.
     pub(super) fn client(&self) -> HttpClient {
         self.client_of(self.ca())
     }
 
-    /// The same, which believes the authorities in `ca`.
+    /// Returns such a client that trusts the authorities in `ca`.
     pub(super) fn client_of(&self, ca: PathBuf) -> HttpClient {
         let (certificate, key) = self.files("client");
         let tls = Tls::new().ca(ca).certificate(certificate, key);
@@ -92,14 +92,15 @@ impl Desk {
         self.folder.path()
     }
 
-    /// `lessor serve` by these files. It logs into one of them.
+    /// Writes the configuration and returns the `lessor serve` command for it. Clients must have a certificate if
+    /// `is_mutual`.
     pub(super) fn command(&self, is_mutual: bool) -> Command {
         let limit = "[[limit]]\nname = \"vendor\"\n\
                      rules = [{ kind = \"sliding_window\", limit = 600, per = \"60s\", margin = \"0s\" }]\n";
         self.command_with(is_mutual, limit)
     }
 
-    /// The same with other limits.
+    /// Returns the command for a configuration with other limits.
     pub(super) fn command_with(&self, is_mutual: bool, limits: &str) -> Command {
         let (certificate, key) = self.files("server");
         let client_ca = if is_mutual { format!(", client_ca = {:?}", self.ca()) } else { String::new() };
@@ -115,13 +116,13 @@ impl Desk {
         command
     }
 
-    /// The first line of the log that has all these words.
+    /// Returns the first line of the log that has all these words.
     pub(super) fn logged(&self, words: &[&str]) -> Option<String> {
         let log = fs::read_to_string(self.file("log")).expect("it logs");
         log.lines().find(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned)
     }
 
-    /// The certificate that a new connection is shown.
+    /// Returns the certificate that the allocator shows on a new connection.
     pub(super) async fn shown_by(&self, allocator: &Allocator) -> Vec<u8> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(self.ca()).expect("it is there")).expect("an authority");
@@ -147,7 +148,7 @@ pub(super) fn serve(desk: &Desk, is_mutual: bool) -> Allocator {
     serve_by(desk, desk.command(is_mutual))
 }
 
-/// The same by a command of its own.
+/// Starts an allocator by `command`.
 pub(super) fn serve_by(desk: &Desk, mut command: Command) -> Allocator {
     let log = File::create(desk.file("log")).expect("a file in it");
     let mut running = Running::start(command.stderr(log));
@@ -156,7 +157,7 @@ pub(super) fn serve_by(desk: &Desk, mut command: Command) -> Allocator {
     Allocator { _running: running, url }
 }
 
-/// The status of `url`, or what went wrong.
+/// Returns the status of `url`, or what went wrong.
 pub(super) async fn get(client: &HttpClient, url: &str) -> Result<u16, String> {
     let request = http::Request::get(url).body(vec![]).expect("a request");
     let mut answer = client.send(request, PATIENCE).await.map_err(|error| error.to_string())?;
@@ -164,7 +165,7 @@ pub(super) async fn get(client: &HttpClient, url: &str) -> Result<u16, String> {
     Ok(answer.status().as_u16())
 }
 
-/// The body of `url`, or what went wrong.
+/// Returns the body of `url`, or what went wrong.
 pub(super) async fn text(client: &HttpClient, url: &str) -> Result<String, String> {
     let request = http::Request::get(url).body(vec![]).expect("a request");
     let mut answer = client.send(request, PATIENCE).await.map_err(|error| error.to_string())?;

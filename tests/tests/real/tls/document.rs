@@ -1,4 +1,4 @@
-//! The commands of docs/security.md, as they are written there.
+//! The commands of docs/security.md are run as they are written there.
 
 use lessor_allocator::cells::private::HeldPort;
 use scenarios::process::{Running, lessor};
@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 
 const DOCUMENT: &str = include_str!("../../../../docs/security.md");
 
-/// The blocks of commands, on a port that is free.
+/// Returns the document's blocks of commands, with `port` in place of 7400.
 fn blocks(port: u16) -> Vec<String> {
     let parts = DOCUMENT.split("```sh\n").skip(1);
     let blocks = parts.map(|part| part.split("```").next().unwrap_or_default());
     blocks.map(|block| block.replace("7400", &port.to_string())).collect()
 }
 
-/// A shell in `folder` that finds the `lessor` of this build.
+/// Returns a shell in `folder` that finds the `lessor` of this build.
 fn shell(folder: &Path, script: &str) -> Command {
     let binary = lessor();
     let programs = binary.parent().expect("a folder").display().to_string();
@@ -36,7 +36,7 @@ fn the_commands_of_the_document_lead_to_certificates_on_both_sides_and_two_roles
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     run(make);
-    // One command, which is the process that is ended with the test.
+    // `exec` makes this one process, which ends with the test.
     let mut allocator = Running::start(shell(folder.path(), &format!("exec {serve}")).stderr(Stdio::null()));
     assert!(allocator.line().starts_with("listening on https://"));
     assert!(run(ask).contains("ready"));

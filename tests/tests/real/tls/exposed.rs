@@ -1,4 +1,4 @@
-//! An address that other machines reach.
+//! Allocators that listen on an address which other machines can reach.
 
 use super::desk::{Desk, get};
 use scenarios::fleet::eventually;
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 const LIMIT: &str = "[store]\nkind = \"memory\"\n[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
 
-/// `lessor serve` with this `[server]`, at an address that other machines reach.
+/// Returns `lessor serve` with this `[server]` section, on `listen` if that is given.
 fn command(desk: &Desk, server: &str, listen: Option<&str>) -> Command {
     let file = desk.file("lessor.toml");
     fs::write(&file, format!("[server]\n{server}\n{LIMIT}")).expect("a file in it");
@@ -52,7 +52,7 @@ async fn what_is_insecure_is_said_as_long_as_it_serves() {
     let output: Output = Command::new(lessor()).args(["status", "--server", &url]).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("any of them is let in"), "{said}");
-    // With certificates on both sides there is nothing to warn of.
+    // With certificates on both sides there is nothing to warn about.
     let (certificate, key) = desk.files("server");
     let server =
         format!("tls = {{ certificate = {certificate:?}, key = {key:?}, client_ca = {:?} }}", desk.ca());
