@@ -1,8 +1,8 @@
 //! The shipping client and the shipping server with a bad network between them, over real sockets. A strict vendor
-//! counts what all clients admit; the allocator's books are compared with its count at the end.
+//! counts the admissions of all clients, and at the end the allocator's books are compared with its count.
 //!
-//! `faults` (one at a time), `malformed` (answers that should not have come), `storm` (all of them, drawn from a seed),
-//! `peers` (other clients that talk to the server, slowly).
+//! `faults` (one fault at a time), `malformed` (answers that a client must not accept), `storm` (all faults, drawn from
+//! a seed), `peers` (other clients that use the server slowly).
 
 mod faults;
 mod malformed;
@@ -25,15 +25,15 @@ use tokio::time::{interval, sleep};
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// The contract of most tests. Nothing is left to a margin: this vendor counts when a call is admitted.
+/// The contract of most tests. It needs no margin, because this vendor counts when a call is admitted.
 const LIMIT: u64 = 100;
 const PER: Duration = Duration::from_millis(1_500);
 
-/// How long its leases last: a thirtieth of the window. No longer either where this machine is so busy that a node
-/// takes itself for far away.
+/// Length of its leases: a thirtieth of the window. The configuration bounds it, so that it is no longer on a machine
+/// so busy that a node takes itself for far away.
 const TERM: Duration = Duration::from_millis(50);
 
-/// The same over a window twenty times as long, whose leases last a second.
+/// The same rate over a window twenty times as long, with leases of a second.
 const SLOW_LIMIT: u64 = 2_000;
 const SLOW_PER: Duration = Duration::from_secs(30);
 
@@ -48,15 +48,15 @@ name = "slow"
 rules = [{ kind = "sliding_window", limit = 2000, per = "30s", margin = "0s" }]
 "#;
 
-/// How long a permit may take once the network is well. A client may be waiting for an answer that will not come (a
-/// second), then pause (another), then find its session disputed (another), then wait for a window (a second and a
-/// half). The rest is for a machine that is busy with something else.
+/// How long a permit may take once the network is well. A client may wait for an answer that will not come (a second),
+/// then pause (another), then find its session disputed (another), then wait for a window (a second and a half). The
+/// rest is for a machine that is busy with other work.
 const RECOVERY: Duration = Duration::from_secs(30);
 
-/// How often callers try: more often than any of them may.
+/// Pause between two calls of a caller: callers try more often than the contract allows.
 const CALL_EVERY: Duration = Duration::from_millis(1);
 
-/// A server for one test, which ends it.
+/// The server of one test, which ends it.
 struct Allocator {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
@@ -73,7 +73,7 @@ impl Allocator {
         Allocator { address, stop, running }
     }
 
-    /// A figure of the books of `limit`.
+    /// Returns a figure in the books of `limit`.
     async fn book(&self, limit: &str, figure: &str) -> u64 {
         let url = format!("http://{}/v1/limits/{limit}/pools", self.address);
         let body = reqwest::get(url).await.expect("it answers").text().await.expect("a text");
@@ -99,7 +99,7 @@ impl Node {
         Node::with_timeout(allocator, name, limit, None).await
     }
 
-    /// One whose exchanges may take `timeout`, if it is not to be as long as they usually may.
+    /// Starts a node whose exchanges may take `timeout`, or as long as by default.
     async fn with_timeout(allocator: &Allocator, name: &str, limit: &str, timeout: Option<Duration>) -> Node {
         let proxy = Proxy::start(allocator.address).await;
         let builder = Client::builder(&proxy.url()).node(name);
@@ -109,7 +109,7 @@ impl Node {
         Node { proxy, client, limit }
     }
 
-    /// Callers that try all the time, until they are aborted.
+    /// Starts callers that try all the time, until they are aborted.
     fn drive(&self, vendor: &Arc<Vendor>) -> JoinHandle<()> {
         let (vendor, limit) = (vendor.clone(), self.limit.clone());
         tokio::spawn(async move {
@@ -121,7 +121,7 @@ impl Node {
         })
     }
 
-    /// Waits for a permit as long as it may take.
+    /// Waits for a permit, for at most [`RECOVERY`].
     #[track_caller]
     fn recover(&self, vendor: &Vendor) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
@@ -132,7 +132,7 @@ impl Node {
     }
 }
 
-/// A vendor of the contract of most tests.
+/// Returns a vendor with the contract of most tests.
 fn vendor() -> Arc<Vendor> {
     Arc::new(Vendor::new(LIMIT, PER))
 }
@@ -155,7 +155,7 @@ async fn until_book(allocator: &Allocator, limit: &str, figure: &str, value: u64
     }
 }
 
-/// What the books say that was spent and burned, once everybody has gone and everything is back.
+/// Shuts all nodes down, and waits until all permits are back. Returns the spent and burned permits by the books.
 async fn wind_up(allocator: &Allocator, nodes: Vec<Node>, vendor: &Vendor) -> (u64, u64) {
     for node in nodes {
         node.client.shutdown().await;

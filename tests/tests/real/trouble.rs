@@ -1,5 +1,6 @@
-//! An allocator whose disk is slow or fails, whose wall clock is set, that is stopped, cut off, or dies at any one of the calls
-//! by which it writes things down ([`deaths`]); and clocks that a daemon slews ([`slewed`]). The vendor's view is the judge, and what it cost is printed.
+//! An allocator whose disk is slow or fails, whose wall clock is set, that is stopped, cut off, or dies at any of the
+//! calls by which it writes its store ([`deaths`]); and clocks that a daemon slews ([`slewed`]). The vendor is the
+//! judge, and the cost of each trouble is printed.
 
 mod deaths;
 mod slewed;
@@ -21,8 +22,8 @@ use std::time::Duration;
 const SPENDER: &str = env!("CARGO_BIN_EXE_spender");
 const CLOCK: Clock = Clock::since_boot();
 
-/// What the vendor allows, in any window: enough that two nodes hold something after a second, and three quarters of what they
-/// want later on. Leases are long, so that a machine that is busy with something else does not outlast them.
+/// The vendor's limit in any window: so much that two nodes hold permits after a second, and three quarters of what
+/// they want later on. Leases are long, so that they outlast the delays of a busy machine.
 const LIMIT: u64 = 3_000;
 const PER: Duration = Duration::from_secs(2);
 const CONFIG: &str = r#"
@@ -32,37 +33,37 @@ term = { min = "400ms", max = "400ms" }
 rules = [{ kind = "sliding_window", limit = 3000, per = "2s", margin = "50ms" }]
 "#;
 
-/// By when what was lent has ended: a lease, what is left of a block, and an answer that was on its way.
+/// How long permits lent before can last: a lease, the rest of a block, and an answer that was under way.
 const LENT_ENDS: Duration = Duration::from_millis(400 + 250 + 200);
 
-/// How long a node may be silent once there is nothing wrong any more: a pause between two tries, a lease, and a start.
+/// How long a node may be silent once the trouble is over: a pause between two tries, a lease, and a start.
 const SOON: Duration = Duration::from_secs(3);
 
-/// Two windows: the second begins when all that was spent before has left it.
+/// Two windows. The second one begins when all that was spent before has left it.
 const TWO_WINDOWS: Duration = Duration::from_secs(4);
 
 fn pause(span: Duration) {
     std::thread::park_timeout(span);
 }
 
-/// Nodes that call once a millisecond each, until they are told to stop.
+/// Nodes that each call once a millisecond, until they are told to stop.
 struct Crowd {
     is_over: Arc<AtomicBool>,
     nodes: Vec<JoinHandle<Vec<Moment>>>,
 }
 
 impl Crowd {
-    /// So many at `url`.
+    /// Starts this many nodes at `url`.
     fn of(nodes: usize, url: &str) -> Crowd {
         Crowd::at(&vec![url; nodes])
     }
 
-    /// One at each of `urls`.
+    /// Starts a node at each of `urls`.
     fn at(urls: &[&str]) -> Crowd {
         let is_over = Arc::new(AtomicBool::new(false));
         let node = |(number, url): (usize, &&str)| {
             let is_over = is_over.clone();
-            // Before the fault: who has never heard of the allocator cannot begin.
+            // Nodes start before the fault, because a node that has never reached the allocator cannot start.
             let mut node = Node::start(SPENDER, url, "vendor", &format!("node-{number}"));
             std::thread::spawn(move || {
                 let mut admitted = vec![];
@@ -77,12 +78,12 @@ impl Crowd {
         Crowd { is_over, nodes }
     }
 
-    /// When calls were admitted, in order. No window holds more than the vendor allows.
+    /// Ends the nodes and judges their calls. Returns the instants of all admissions, in order.
     fn end(self) -> Vec<Moment> {
         in_order(self.end_each())
     }
 
-    /// The same node by node.
+    /// Ends the nodes and judges their calls. Returns the admissions of each node.
     fn end_each(self) -> Vec<Vec<Moment>> {
         self.is_over.store(true, Ordering::Relaxed);
         let each: Vec<Vec<Moment>> =
@@ -92,7 +93,7 @@ impl Crowd {
     }
 }
 
-/// No window of length `per` holds more than `limit` of what was spent, which is in order.
+/// Asserts that no window of length `per` has more than `limit` of `spent`, which is in order.
 fn judge(limit: u64, per: Duration, spent: impl IntoIterator<Item = (Moment, u64)>) {
     let spend =
         |(at, permits): (Moment, u64)| Spend { real: at.as_nanos(), allocator: at.as_nanos(), permits };
@@ -107,17 +108,17 @@ fn in_order(each: Vec<Vec<Moment>>) -> Vec<Moment> {
     all
 }
 
-/// How many were admitted from one instant until another.
+/// Returns how many calls were admitted between two instants.
 fn between(admitted: &[Moment], from: Moment, until: Moment) -> usize {
     admitted.iter().filter(|at| (from..until).contains(at)).count()
 }
 
-/// How long it took from `since` until a call was admitted.
+/// Returns how long it took from `since` until a call was admitted.
 fn back_after(admitted: &[Moment], since: Moment) -> Duration {
     admitted.iter().find(|at| **at > since).expect("it went on").since(since)
 }
 
-/// What a fault that lasts for a while makes of the calls of two nodes.
+/// The calls of two nodes around a fault that lasts for a while.
 struct Outage {
     admitted: Vec<Moment>,
     began: Moment,
@@ -125,7 +126,7 @@ struct Outage {
 }
 
 impl Outage {
-    /// Two nodes call, `begin` does something to the allocator, and `end` undoes it.
+    /// Lets two nodes call while `begin` does something to the allocator and `end` undoes it.
     fn of(allocator: &mut Faulty, begin: impl FnOnce(&mut Faulty), end: impl FnOnce(&mut Faulty)) -> Outage {
         let crowd = Crowd::of(2, &allocator.url());
         pause(PER / 4);
@@ -138,7 +139,8 @@ impl Outage {
         Outage { admitted: crowd.end(), began, ended }
     }
 
-    /// Nodes go on with what is there, and then no node is lent anything until the fault is over.
+    /// Asserts that nodes go on with what they have, and then get nothing until the fault is over. Returns how long the
+    /// next call took after that.
     fn judge(&self, what: &str) -> Duration {
         let Outage { admitted, began, ended } = self;
         let on = between(admitted, *began, *began + LENT_ENDS);
@@ -154,7 +156,7 @@ impl Outage {
     }
 }
 
-/// How long a fault lasts, in seconds: short enough for everyday, unless the environment says otherwise.
+/// Returns how long a fault lasts: two seconds, or `LESSOR_FAULT_SECONDS`.
 fn lasts() -> Duration {
     let seconds = std::env::var("LESSOR_FAULT_SECONDS").ok();
     Duration::from_secs(seconds.map_or(2, |seconds| seconds.parse().expect("seconds")))
@@ -176,7 +178,7 @@ fn on_a_disk_that_takes_seconds_to_sync_nothing_is_lent_that_is_not_durable() {
     let mut allocator = Faulty::start(CONFIG);
     let slow = format!("sync_ms {}", lasts().as_millis());
     let outage = Outage::of(&mut allocator, |allocator| allocator.set(&slow), |allocator| allocator.set(""));
-    // One sync may have begun just before.
+    // One sync may have begun just before the end.
     assert!(outage.judge("syncs that take as long,") < lasts() + SOON);
 }
 
@@ -214,7 +216,7 @@ fn on_a_disk_that_cannot_be_written_any_more_nothing_is_lent_that_is_not_durable
     assert!(!crowd.end().is_empty());
 }
 
-/// The origin of the clock that what is written down is on.
+/// Returns the origin of the clock in the store.
 fn origin(allocator: &Faulty) -> i128 {
     let mut command = std::process::Command::new(scenarios::process::lessor());
     let exported = command.args(["store", "export"]).arg(allocator.file("lessor.redb")).output();
@@ -223,12 +225,12 @@ fn origin(allocator: &Faulty) -> i128 {
     exported["origin"].as_i64().expect("nanoseconds").into()
 }
 
-/// The wall clock is read once, when a clock begins. Set while the allocator runs it changes nothing; before a start, all that
-/// had to last lasts as long from then on.
+/// The wall clock is read once, when a clock begins. If it is set while the allocator runs, nothing changes. If it is
+/// set before a start, charges last as long as before.
 #[test]
 fn a_wall_clock_that_is_set_to_and_fro_changes_nothing() {
     const HOUR: i64 = 3_600;
-    // Leases as they are: what is used of the limit shows whether anything changed.
+    // With leases of the usual length, the use of the limit shows whether anything changed.
     let mut allocator = Faulty::start(&CONFIG.replace("term = { min = \"400ms\", max = \"400ms\" }", ""));
     let crowd = Crowd::of(2, &allocator.url());
     pause(2 * PER);
@@ -281,7 +283,7 @@ fn nodes_that_are_cut_off_go_on_a_pause_and_a_lease_after_the_network_does() {
     let outage = Outage { admitted: in_order(each), began, ended };
     let back = outage.judge("cut off");
     assert!(between(&rest, began + LENT_ENDS, ended) > 0, "the node that is not cut off has the rest");
-    // What a node may have then is what the vendor's window has room for, which another node was using.
+    // By then a node may have what the vendor's window has room for, which the other node was using.
     assert!(back < AGAIN + PER, "{back:?}");
     allocator.kill();
 }

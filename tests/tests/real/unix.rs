@@ -1,5 +1,5 @@
-//! An allocator on Unix sockets: nodes lease over one, and operators ask over another. The file of a dead process is replaced, nothing
-//! else is, and none is left at the end.
+//! An allocator on Unix sockets: nodes lease over one, and operators ask over another. The socket file of a dead
+//! process is replaced, no other file is, and none is left at the end.
 
 use lessor::Client;
 use lessor_tls::HttpClient;
@@ -41,7 +41,7 @@ impl Desk {
         fs::read_to_string(self.file("log")).expect("it has one")
     }
 
-    /// `lessor serve` on `node.sock`, with these sections before the limit.
+    /// Returns `lessor serve` on `node.sock`, with `more` in `[server]` and `sections` before the limit.
     fn command(&self, more: &str, sections: &str) -> Command {
         let file = self.file("lessor.toml");
         let server = format!("[server]\nlisten = {:?}\n{more}", self.url("node.sock"));
@@ -58,7 +58,7 @@ impl Desk {
         running
     }
 
-    /// A start that comes to nothing: its exit code, and what it said.
+    /// Starts an allocator that must fail. Returns its exit code and its log.
     fn refused(&self, command: &mut Command) -> (Option<i32>, String) {
         let mut running = Running::start(command);
         assert_eq!(running.line(), "", "it does not listen");
@@ -70,19 +70,19 @@ impl Desk {
     }
 }
 
-/// What is answered to `path` over the socket, by its status.
+/// Returns the status of `path` over the socket.
 async fn get(socket: &Path, path: &str) -> u16 {
     get_of(socket, "localhost", path).await
 }
 
-/// The same of a request that is sent to `host`.
+/// Returns the status of `path` for a request to `host`.
 async fn get_of(socket: &Path, host: &str, path: &str) -> u16 {
     let client = HttpClient::over_unix(socket, SOON);
     let request = http::Request::get(format!("http://{host}{path}")).body(vec![]).expect("a request");
     client.send(request, SOON).await.expect("it answers").status().as_u16()
 }
 
-/// A connection on which it was answered, and which is still open.
+/// Opens a connection that was answered once and stays open.
 fn connected(socket: &Path) -> UnixStream {
     let mut peer = UnixStream::connect(socket).expect("it listens");
     peer.set_read_timeout(Some(SOON)).expect("a time");
@@ -93,7 +93,7 @@ fn connected(socket: &Path) -> UnixStream {
     peer
 }
 
-/// An allocator leases its limit over the socket of another one on this machine, and lends it on. The cap of both is one.
+/// An allocator leases its limit over the socket of another one on this machine, and lends it on. Both keep one cap.
 #[tokio::test]
 async fn a_limit_is_leased_over_a_socket_and_lent_on() {
     let (centre, region) = (Desk::new(), Desk::new());
@@ -136,7 +136,7 @@ async fn nodes_lease_and_operators_decide_over_sockets_that_go_with_the_process(
     }
     let client = Client::connect(&desk.url("node.sock")).await.expect("it leases");
     client.limit("vendor").acquire_within(3, SOON).await.expect("there are some");
-    // Another process, of which the limit of both is kept.
+    // Another process shares the limit with this one.
     let mut other = Node::start(SPENDER, &desk.url("node.sock"), "vendor", "other");
     assert_eq!(other.acquire(9, 500).len(), 6);
     let listed = desk.lessor(&["limits", "list", "--server", &desk.url("admin.sock")]);
@@ -150,10 +150,10 @@ async fn nodes_lease_and_operators_decide_over_sockets_that_go_with_the_process(
     let written: Value =
         serde_json::from_str(fs::read_to_string(&audit).expect("it is there").trim()).expect("an entry");
     assert_eq!([&written["action"], &written["from"]], ["pause", "unix"]);
-    // Apart from each other, as on addresses.
+    // The two sockets are separate, as addresses are.
     assert_eq!((get(&admin, "/v1/limits").await, get(&node, "/v1/limits").await), (200, 404));
     assert_eq!(get(&admin, "/metrics").await, 200);
-    // A proxy in front of it hands on what a browser says.
+    // A proxy before the socket passes on the host that a browser sends.
     assert_eq!(get_of(&admin, "evil.example", "/v1/limits").await, 421);
     client.shutdown().await;
     running.signal(Signal::TERM);
@@ -196,7 +196,8 @@ fn what_is_at_the_path_and_is_no_socket_stays() {
     assert_eq!(fs::read_to_string(&socket).expect("it is there"), "mine");
 }
 
-/// On an address, one peer has three quarters of all connections. Peers of a socket have one address, and all connections.
+/// On an address, one peer may have three quarters of all connections. All peers of a socket count as one address and
+/// may have all connections.
 #[test]
 fn peers_of_a_socket_have_all_connections() {
     let desk = Desk::new();

@@ -1,5 +1,5 @@
-//! The fuzz targets, called with their corpus and with small changes of it. The fuzzer itself needs minutes and a C++ compiler;
-//! this needs neither, and keeps what it found.
+//! The fuzz targets, called with their corpus and with small changes of it. The fuzzer itself needs minutes and a C++
+//! compiler. These tests need neither, and keep what it found.
 
 #[expect(unreachable_pub, reason = "the fuzz targets, which are crates of their own, call these")]
 #[path = "../../../fuzz/src/lib.rs"]
@@ -8,10 +8,10 @@ mod targets;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// Changes of each file that are tried, beside the file itself.
+/// Changes that are tried of each file, besides the file itself.
 const CHANGES: u64 = 100;
 
-/// Bytes that mean something to what is read.
+/// Bytes that have a meaning in the inputs.
 const MARKS: &[u8] = b"\"{}[],:=#\n\r-+.0189eE @/?&%\\\0\xff";
 
 fn files(target: &str) -> Vec<PathBuf> {
@@ -22,7 +22,7 @@ fn files(target: &str) -> Vec<PathBuf> {
     files
 }
 
-/// `bytes` with one to four small changes.
+/// Returns `bytes` with one to four small changes.
 fn changed(bytes: &[u8], rng: &mut fastrand::Rng) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..rng.usize(1..=4) {
@@ -43,7 +43,7 @@ fn changed(bytes: &[u8], rng: &mut fastrand::Rng) -> Vec<u8> {
     bytes
 }
 
-/// Each target is tried with at least so many files; a failure prints what was handed in.
+/// Runs a target on its files, of which there must be at least `least`. A failure prints the input.
 fn replay(target: &str, least: usize) {
     let (_, run) = targets::TARGETS.into_iter().find(|(name, _)| *name == target).expect("there is one");
     let (files, mut rng) = (files(target), fastrand::Rng::with_seed(7));

@@ -1,4 +1,4 @@
-//! Nodes, allocators and operators that speak to an allocator by certificates.
+//! Nodes, allocators and operators that connect to an allocator with certificates.
 
 use super::desk::{Desk, get, serve, serve_by};
 use lessor::Client;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(5);
 
-/// The program of a node, with the certificates of `desk`.
+/// Returns the command of a node, with the certificates of `desk`.
 fn spender(desk: &Desk) -> Command {
     let (certificate, key) = desk.files("client");
     let mut command = Command::new(env!("CARGO_BIN_EXE_spender"));
@@ -28,7 +28,7 @@ async fn a_node_leases_and_spends_by_its_certificate() {
     assert_eq!(node.acquire(600, 5_000).len(), 600);
     assert_eq!(node.spend(1).len(), 0, "the window is used up");
     node.quit();
-    // The same process could not without, nor by another authority, nor in clear.
+    // Without a certificate, with one of another authority, or in clear, the same process is refused.
     let other = Desk::new();
     let (certificate, key) = other.files("client");
     let without = Tls::new().ca(desk.ca());
@@ -43,13 +43,13 @@ async fn a_node_leases_and_spends_by_its_certificate() {
     assert!(nowhere.expect_err("no file").to_string().starts_with("TLS: /nowhere.crt: "));
 }
 
-/// Both sides go over to a new authority while they run.
+/// Both sides change to a new authority while they run.
 #[tokio::test]
 async fn a_client_shows_the_certificate_that_is_there_when_it_connects() {
     let desk = Desk::new();
     let allocator = serve(&desk, true);
     let url = format!("{}/livez", allocator.url);
-    // It trusts the authority of the server for good, and has read its own certificate.
+    // The client keeps trusting the authority of the server, and has read its own certificate.
     let server_ca = desk.file("server-ca.crt");
     std::fs::copy(desk.ca(), &server_ca).expect("a file");
     let (certificate, key) = desk.files("client");
@@ -81,7 +81,7 @@ async fn a_limit_is_leased_from_an_allocator_by_certificate() {
     node.quit();
 }
 
-/// What is wrong with the files is said before anything is bound.
+/// Problems with the files are reported before an address is bound.
 #[test]
 fn certificates_for_an_upstream_that_cannot_be_used_are_refused_at_the_start() {
     let desk = Desk::new();
@@ -130,7 +130,7 @@ fn operators_ask_by_certificate() {
     }
 }
 
-/// A node of a demo is a process of an operator, too.
+/// The nodes of a demo take certificates, too.
 #[tokio::test]
 async fn a_node_of_the_demo_asks_by_certificate() {
     let desk = Desk::new();

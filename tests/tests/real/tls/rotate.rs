@@ -1,4 +1,4 @@
-//! Certificates that are renewed over and over while calls go on.
+//! Certificates that are renewed again and again while calls go on.
 
 use super::desk::{Desk, get, serve};
 use lessor_tls::HttpClient;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::task::JoinSet;
 
-/// Renewals, each of which is in force before the next.
+/// Renewals, each of which takes effect before the next.
 const ROTATIONS: usize = 100;
 
-/// Calls until it is told to stop: on a connection that is kept, or on a new one for each. How many there were.
+/// Calls until `is_over`, in turn on a connection that is kept and on a new one. Adds the calls to `done`.
 async fn calls(client: impl Fn() -> HttpClient, url: String, is_over: Arc<AtomicBool>, done: Arc<AtomicU64>) {
     let kept = client();
     while !is_over.load(Ordering::Relaxed) {

@@ -1,14 +1,14 @@
-//! One fault at a time. Each test has callers who want more than there is, on a node whose network fails and on one
-//! whose does not; and each ends with books that say exactly what the vendor counted.
+//! One fault at a time. In each test, callers want more than there is, on a node whose network fails and on one whose
+//! network is well. Each test ends with books that agree exactly with the vendor's count.
 
 use super::*;
 use scenarios::proxy::dress::Dress;
 use scenarios::proxy::fault::Fault;
 
-/// Long enough for every lease to end and be asked for again, many times over.
+/// Long enough for leases to end and be asked for again many times.
 const FOR_A_WHILE: Duration = Duration::from_secs(1);
 
-/// Two nodes, and a fault that befalls one of them. Each has a vendor of its own until the end, when one judges both.
+/// Two nodes, one of which meets a fault. Each has a vendor of its own until the end, when one vendor judges both.
 struct Trial {
     allocator: Allocator,
     victim: Node,
@@ -25,11 +25,11 @@ impl Trial {
         Trial { allocator, victim, of_victim: vendor(), witness, of_witness: vendor() }
     }
 
-    /// `fault` befalls the victim while it has permits in hand. Returns when.
+    /// Sets `fault` while the victim holds permits. Returns when.
     async fn strike(&self, fault: Fault) -> Moment {
         self.victim.recover(&self.of_victim).await;
         let (callers, end) = (self.victim.drive(&self.of_victim), CLOCK.now() + RECOVERY);
-        // No task can spend what is seen here before the fault: this test has one thread.
+        // This test has one thread, so no task can spend these permits before the fault.
         while self.victim.limit.available() < 3 {
             assert!(CLOCK.now() < end, "nothing in hand to take into the fault");
             sleep(CALL_EVERY).await;
@@ -40,7 +40,7 @@ impl Trial {
         began
     }
 
-    /// All of `who` spend what they can, until `end`.
+    /// Lets all nodes of `who` spend what they can, until `end`.
     async fn spend(&self, who: &[(&Node, &Arc<Vendor>)], end: Moment) {
         let callers: Vec<_> = who.iter().map(|(node, vendor)| node.drive(vendor)).collect();
         until(end).await;
@@ -49,12 +49,12 @@ impl Trial {
         }
     }
 
-    /// Both spend what they can, until `end`.
+    /// Lets both nodes spend what they can, until `end`.
     async fn compete(&self, end: Moment) {
         self.spend(&[(&self.victim, &self.of_victim), (&self.witness, &self.of_witness)], end).await;
     }
 
-    /// The network is well again: so is the victim, and nothing is lost of what either spent.
+    /// Ends the fault. The victim recovers, and no admission of either node is missing in the books.
     async fn end(self) {
         self.victim.proxy.set(Fault::None);
         self.victim.recover(&self.of_victim).await;
@@ -67,14 +67,14 @@ impl Trial {
     }
 }
 
-/// Ends `callers`, who do not panic.
+/// Ends `callers`, which must not have panicked.
 async fn stop(callers: JoinHandle<()>) {
     callers.abort();
     assert!(callers.await.is_err_and(|error| error.is_cancelled()));
 }
 
-/// A node that hears nothing may go on with what it has until its lease ends, and no longer, though it has permits
-/// left. Its last ask was sent before the fault began, and a term is counted from there.
+/// A node that receives no answer may spend what it has until its lease ends, and nothing after that. Its last ask was
+/// sent before the fault began, and the term counts from there.
 async fn silence(fault: Fault) {
     let trial = Trial::start().await;
     let began = trial.strike(fault).await;
@@ -105,9 +105,9 @@ async fn a_node_whose_answers_are_lost_on_the_way_loses_no_permit() {
     silence(Fault::AnswerLost).await;
 }
 
-/// The term is counted from the ask, not from the answer: no answer that took longer than it is worth anything,
-/// whichever way the time was lost. A node learns how far away it is, and leases would then outlast the way, if they
-/// were not kept as short as they are here. Two that want everything see to that, and the limit's `term`.
+/// A term is counted from the ask, so an answer that takes longer than the term is worth nothing, whichever way was
+/// slow. A node learns how far away it is, and its leases would then outlast the way. Here two nodes that want
+/// everything and the limit's `term` keep leases short.
 async fn too_late(fault: Fault) {
     let trial = Trial::start().await;
     trial.compete(CLOCK.now() + FOR_A_WHILE / 3).await;
@@ -132,8 +132,8 @@ async fn a_lease_whose_answer_takes_longer_than_its_term_is_not_spent() {
     too_late(Fault::Delay { there: Duration::ZERO, back: LATE }).await;
 }
 
-/// Every request of both nodes three times: the same ask at once, while its lease is being spent, and again when
-/// newer ones have been answered.
+/// Each request of both nodes arrives three times: again at once, while its lease is spent, and once more when newer
+/// requests have been answered.
 #[tokio::test]
 async fn a_request_that_is_heard_three_times_counts_once() {
     let trial = Trial::start().await;
@@ -156,7 +156,7 @@ async fn a_true_answer_in_an_unusual_dress_is_believed() {
     for dress in Dress::ALL {
         let node = Node::start(&allocator, "plain", "vendor").await;
         node.proxy.set(Fault::Dressed(dress));
-        // The first answer may have come before the fault: ten terms later it is not that one any more.
+        // The first answer may have come before the fault. Ten terms later permits come by later answers.
         node.recover(&vendor).await;
         sleep(TERM * 10).await;
         node.recover(&vendor).await;
@@ -168,7 +168,7 @@ async fn a_true_answer_in_an_unusual_dress_is_believed() {
     allocator.stop().await;
 }
 
-/// A lease of a second, and some three hundred bytes each way, one at a time.
+/// A lease of a second, and some three hundred bytes each way, sent one at a time.
 #[tokio::test]
 async fn a_trickle_within_the_term_brings_permits_and_a_slower_one_stops_no_other_node() {
     let allocator = Allocator::start().await;
@@ -176,7 +176,7 @@ async fn a_trickle_within_the_term_brings_permits_and_a_slower_one_stops_no_othe
     let slow = Node::start(&allocator, "slow", "slow").await;
     slow.proxy.set(Fault::Trickle { pause: Duration::ZERO });
     slow.recover(&vendor).await;
-    // An exchange takes three seconds now, and may take one.
+    // An exchange now takes three seconds, and may take one.
     slow.proxy.set(Fault::Trickle { pause: Duration::from_millis(10) });
     let began = CLOCK.now();
     let other = Node::start(&allocator, "other", "slow").await;

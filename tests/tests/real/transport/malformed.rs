@@ -1,5 +1,5 @@
-//! Answers that should not have come. Each kind has a client, an allocator and a thread of its own: all of them suffer
-//! at the same time, and what one of them writes into its log is its own.
+//! Answers that a client must not accept. Each kind has a client, an allocator and a thread of its own, so all run at
+//! the same time and each has its own log.
 
 use super::*;
 use crate::log::Log;
@@ -7,13 +7,13 @@ use scenarios::proxy::fault::Fault;
 use scenarios::proxy::malformed::{Malformed, Verdict};
 use tracing::Level;
 
-/// How long each client hears nothing else, once it has heard it twice.
+/// How long each client receives nothing else, after its second request.
 const FOR_A_WHILE: Duration = Duration::from_millis(600);
 
-/// No line of a log should be longer, in bytes. An excerpt of what another process wrote takes two hundred characters.
+/// Most bytes that a line of a log may have. An excerpt of an answer takes two hundred characters.
 const LINE_MAX: usize = 600;
 
-/// Runs `test` on each kind of garbage, each on a thread of its own with its own runtime and log.
+/// Runs `test` on each kind of malformed answer, on a thread of its own with its own runtime and log.
 fn each(test: impl AsyncFn(Malformed, Log) + Sync) {
     let run = |malformed: Malformed| Log::of(Level::WARN, |log| test(malformed, log));
     std::thread::scope(|scope| {
@@ -25,20 +25,20 @@ fn each(test: impl AsyncFn(Malformed, Log) + Sync) {
     });
 }
 
-/// Most requests that a client may make in `span`, if each is answered by what deserves `verdict`.
+/// Returns the most requests that a client may make in `span`, if each answer deserves `verdict`.
 fn requests_max(verdict: Verdict, span: Duration) -> u128 {
     match verdict {
-        // Pauses that double from 25 ms to half a second, at the least.
+        // Pauses double from at least 25 ms to half a second.
         Verdict::Failed => 6 + span.as_millis() / 500,
-        // 50 ms.
+        // Pauses of 50 ms.
         Verdict::Disbelieved | Verdict::Refused => 1 + span.as_millis() / 50,
-        // A second.
+        // Pauses of a second.
         Verdict::Disputed => 1 + span.as_millis() / 1_000,
     }
 }
 
-/// What it says in its log, and how often in `span`: once that things are wrong, or at each new session, and never that it
-/// is refused.
+/// Returns the words that the client logs, and how often in `span`: once for a trouble, or for each new session, and
+/// never for a refusal.
 fn lines_of(verdict: Verdict, span: Duration) -> (&'static str, std::ops::RangeInclusive<u128>) {
     match verdict {
         Verdict::Failed => ("no exchange with the allocator", 1..=1),
@@ -48,7 +48,7 @@ fn lines_of(verdict: Verdict, span: Duration) -> (&'static str, std::ops::RangeI
     }
 }
 
-/// Calls all the time until `done`, and returns how many were admitted.
+/// Calls all the time until `done`, and returns how many calls were admitted.
 async fn call_until(node: &Node, vendor: &Vendor, mut done: impl FnMut() -> bool) -> u64 {
     let (before, end) = (vendor.count(), CLOCK.now() + RECOVERY);
     while !done() {
@@ -68,7 +68,7 @@ fn garbage_lends_nothing_takes_nothing_and_is_not_asked_for_again_at_once() {
         node.recover(&vendor).await;
         node.proxy.set(Fault::Garbled(malformed));
         let (set, logged, asked) = (CLOCK.now(), log.lines().len(), node.proxy.requests());
-        // When it asks for the second time, it has made up its mind about the first answer.
+        // With its second request, the client has judged the first answer.
         call_until(&node, &vendor, || node.proxy.requests() >= asked + 2).await;
         let (began, asked, in_hand) = (CLOCK.now(), node.proxy.requests(), node.limit.available());
         let admitted = call_until(&node, &vendor, || CLOCK.now() >= began + FOR_A_WHILE).await;
@@ -86,7 +86,8 @@ fn garbage_lends_nothing_takes_nothing_and_is_not_asked_for_again_at_once() {
     });
 }
 
-/// What a client logs of garbage that it hears for `span`: that it is so, once, and no more of it than is good to read.
+/// Checks what a client logs in a `span` of malformed answers: one line for the trouble, with no more of the answers
+/// than is good to read.
 fn check_lines(lines: &[String], verdict: Verdict, span: Duration) {
     let longest = lines.iter().map(String::len).max().unwrap_or_default();
     let told = format!("{} lines of up to {longest} bytes, such as {:.300?}", lines.len(), lines.last());

@@ -1,17 +1,17 @@
-//! Other clients that talk to the server: slowly, endlessly, or without listening. Nodes are served all the while.
+//! Other peers that use the server slowly, endlessly, or without reading. Nodes are served all the while.
 
 use super::*;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Of each other kind: enough to occupy every thread of a server that waits for any of them.
+/// Peers of each other kind: enough to occupy every thread of a server that waits for any of them.
 const CROWD: usize = 20;
 
-/// Connections that say nothing.
+/// Connections that send nothing.
 const IDLE: usize = 200;
 
-/// Between two bytes of a trickle: it is slow, not a flood.
+/// Pause between two bytes of a trickle, which is slow and no flood.
 const TRICKLE: Duration = Duration::from_millis(10);
 
 const HEAD: &str = "POST /v1/leases HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n";
@@ -20,7 +20,7 @@ async fn connect(allocator: &Allocator) -> TcpStream {
     TcpStream::connect(allocator.address).await.expect("it listens")
 }
 
-/// Writes `piece` again and again, with so long in between, until the server does not take it any more.
+/// Writes `piece` again and again, with `pause` in between, until the server accepts no more.
 async fn trickle(mut stream: TcpStream, piece: Vec<u8>, pause: Duration) {
     while stream.write_all(&piece).await.is_ok() {
         sleep(pause).await;
@@ -49,14 +49,14 @@ async fn slow_endless_and_deaf_peers_keep_no_node_from_a_permit() {
             let piece = format!("{piece:x}\r\n{}\r\n", " ".repeat(piece)).into_bytes();
             peers.spawn(trickle(stream, piece, pause));
         }
-        // Requests without end, and a peer that does not read the answers.
+        // Requests without end, from a peer that does not read the answers.
         let asks = "GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n".repeat(100);
         peers.spawn(trickle(connect(&allocator).await, asks.into_bytes(), CALL_EVERY));
     }
     let vendor = vendor();
     let node = Node::start(&allocator, "a", "vendor").await;
     let failed = node.client.stats().failed_exchanges;
-    // More than one window allows: it is served until the next.
+    // One permit more than a window allows, so the node is served until the next window.
     for _ in 0..=LIMIT {
         node.recover(&vendor).await;
     }

@@ -1,23 +1,23 @@
-//! Everything at once: several nodes, each behind a network that does something else every few hundred milliseconds,
-//! as a seed has it. Which permit goes where is not replayed by a seed, over real sockets; which fault comes when is.
+//! All faults at once: several nodes, each behind a network whose fault changes every few hundred milliseconds, by a
+//! seed. The seed determines which fault comes when. Over real sockets it does not determine which permit goes where.
 
 use super::*;
 use scenarios::proxy::fault::Fault;
 
-/// As long as five windows of the contract.
+/// Length of a storm: five windows of the contract.
 const STORM: Duration = Duration::from_millis(7_500);
 
-/// How long a fault lasts, in milliseconds: from less than a lease to more than the time that an exchange may take.
+/// How long a fault lasts, in milliseconds: from less than a lease to more than some exchanges may take.
 const SPELL: std::ops::RangeInclusive<u64> = 20..=400;
 
 /// Longest delay: many times a term, and more than some of the clients wait.
 const LONGEST: Duration = Duration::from_millis(300);
 
-/// How long the exchanges of each client may take: half of them give up before a delayed answer comes.
+/// How long the exchanges of each client may take. Half of the clients give up before a delayed answer comes.
 const TIMEOUTS: [Option<Duration>; 4] =
     [None, Some(Duration::from_millis(150)), None, Some(Duration::from_millis(250))];
 
-/// Another fault for `node` every now and then, until it is aborted.
+/// Sets another fault for `node` again and again, until it is aborted.
 async fn rage(node: Arc<Node>, mut dice: fastrand::Rng) {
     loop {
         node.proxy.set(Fault::draw(&mut dice, LONGEST));
@@ -25,7 +25,7 @@ async fn rage(node: Arc<Node>, mut dice: fastrand::Rng) {
     }
 }
 
-/// Callers that wait for their turn, one after the other, until they are aborted.
+/// Waits for one permit after another, until it is aborted.
 async fn queue(node: Arc<Node>, vendor: Arc<Vendor>) {
     loop {
         vendor.wait(&node.limit, LONGEST).await;
@@ -62,7 +62,8 @@ async fn storm(seed: u64) {
     }
     let nodes = nodes.into_iter().map(|node| Arc::into_inner(node).expect("its tasks are over")).collect();
     let (spent, burned) = wind_up(&allocator, nodes, &vendor).await;
-    // Who was told that its totals are wrong began a new session, and could not report what it had spent in the old.
+    // A client that was told that its totals are wrong began a new session, and could not report what it had spent in
+    // the old one.
     let admitted = vendor.count();
     let accounted = spent..=spent + burned;
     assert!(accounted.contains(&admitted), "{admitted} admitted, {spent} reported, {burned} presumed");
@@ -74,7 +75,7 @@ async fn a_storm_of_faults_breaks_no_promise() {
     storm(1).await;
 }
 
-/// Never the same one. The seed is printed when it fails.
+/// Each run draws another storm. Its seed is printed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fresh_storm_breaks_no_promise() {
     storm(CLOCK.now().as_nanos()).await;

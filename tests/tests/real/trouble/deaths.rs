@@ -1,5 +1,6 @@
-//! Lives that end at a certain call, each on the files that the one before has left. A client takes and spends at once all
-//! that they lend. What is lent before it is written down is lent again by the next life, and that is too much.
+//! Lives of an allocator that end at a certain call, each on the files that the one before has left. A client takes and
+//! spends all that they lend, at once. If a grant was lent before it was written, the next life would lend it again,
+//! which is too much for the window.
 
 use super::{CLOCK, judge, pause};
 use lessor_protocol::Moment;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// A window is longer than it takes to start again, and leases outlast the sync that they wait for.
+/// A window is longer than a restart takes, and leases outlast the sync that they wait for.
 const LIMIT: u64 = 1_000;
 const PER: Duration = Duration::from_millis(400);
 const CONFIG: &str = r#"
@@ -19,28 +20,28 @@ term = { min = "100ms" }
 rules = [{ kind = "sliding_window", limit = 1000, per = "400ms", margin = "0s" }]
 "#;
 
-/// For how long the next life is asked for all it has.
+/// For how long the next life is asked for all that it has.
 const NEXT: Duration = Duration::from_millis(150);
 
-/// By when it lends again if a store was waited out: two seconds and a window, and time for a busy machine.
+/// How soon it lends again after a store was waited out: two seconds and a window, and time for a busy machine.
 const LENT_WITHIN: Duration = Duration::from_secs(4);
 
-/// How long an answer may take. One that comes later is of no use.
+/// How long an answer may take. A later one is of no use.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// When to ask again if there was nothing.
+/// Pause before the next ask if there was nothing.
 const AGAIN: Duration = Duration::from_millis(2);
 
-/// Lives side by side: they wait more than they work.
+/// Allocators side by side: they wait more than they work.
 const SIDE_BY_SIDE: usize = 6;
 
-/// A client that wants all there is, and spends it at once.
+/// A client that wants all permits and spends them at once.
 struct Greedy {
     runtime: Runtime,
     http: reqwest::Client,
     session: u64,
     seq: u64,
-    /// Spent in this session.
+    /// Permits spent in this session.
     total: u64,
     spent: Vec<(Moment, u64)>,
 }
@@ -53,12 +54,12 @@ impl Greedy {
         Greedy { runtime, http, session: 0, seq: 0, total: 0, spent: vec![] }
     }
 
-    /// A session of its own with each life: what was held in the one before is spent.
+    /// Begins a session for a life. The permits of the session before are spent.
     fn begin(&mut self) {
         (self.session, self.seq, self.total) = (self.session + 1, 0, 0);
     }
 
-    /// Asks again and again for so long, or `until` something. What is asked is written down.
+    /// Asks again and again for `longest`, or `until` something is so.
     fn ask_until(&mut self, allocator: &Faulty, longest: Duration, until: impl Fn() -> bool) {
         let began = CLOCK.now();
         while !until() && CLOCK.now().since(began) < longest {
@@ -68,7 +69,7 @@ impl Greedy {
         }
     }
 
-    /// One ask for everything. Whether it brought something.
+    /// Asks once for everything. Returns whether that brought something.
     fn ask(&mut self, allocator: &Faulty) -> bool {
         self.seq += 1;
         let ask = json!({
@@ -83,7 +84,7 @@ impl Greedy {
         let grant = &answer["grants"][0];
         let permits = grant["permits"].as_u64().unwrap_or(0);
         let now = CLOCK.now();
-        // A drift short, as nodes count it.
+        // Shortened for drift, as nodes do it.
         let term = Duration::from_millis(grant["term_ms"].as_u64().unwrap_or(0)) * 99 / 100;
         if permits > 0 && now.since(asked) < term {
             self.total += permits;
@@ -93,21 +94,21 @@ impl Greedy {
     }
 }
 
-/// From when on calls of a life count.
+/// From which moment calls of a life count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum From {
-    /// What it does to mend what the one before has left counts too.
+    /// From its start: the calls by which it mends the files of the life before count, too.
     Start,
-    /// Once it listens: how much there was to mend differs from life to life.
+    /// Once it listens: the number of calls before that differs from life to life.
     Listening,
 }
 
-/// What went on while lives ended as they were set to.
+/// The outcome of lives that ended as they were set to.
 #[derive(Default)]
 struct Deaths {
-    /// At which calls, and on what files.
+    /// The calls and files at which lives ended, with their number.
     calls: BTreeMap<String, usize>,
-    /// How often a store was set aside, and waited out.
+    /// How often a store was set aside and waited out.
     lost: usize,
     spent: u64,
 }
@@ -126,7 +127,7 @@ impl Deaths {
         self
     }
 
-    /// One life after the other, each of which ends as the next of `ends` says, from this moment of it on.
+    /// Runs one life after another. Each ends as the next of `ends` says, with calls that count from `from` on.
     fn one_by_one(ends: &[String], from: From) -> Deaths {
         let (mut allocator, mut greedy, mut deaths) =
             (Faulty::start(CONFIG), Greedy::new(), Deaths::default());
@@ -140,7 +141,7 @@ impl Deaths {
             let (call, file) = allocator.died();
             *deaths.calls.entry(format!("{call} {file}")).or_default() += 1;
 
-            // At once another, in the same window; and then nothing, until that is over.
+            // Another life follows at once, in the same window. Then nothing happens until that window is over.
             allocator.set("");
             greedy.begin();
             assert!(allocator.live(), "it goes on after {end:?}");
@@ -159,7 +160,7 @@ impl Deaths {
         deaths
     }
 
-    /// The same with a few allocators side by side.
+    /// Runs the lives of a few allocators side by side.
     fn of(ends: &[String], from: From) -> Deaths {
         let parts: Vec<Vec<String>> = (0..SIDE_BY_SIDE)
             .map(|part| ends.iter().skip(part).step_by(SIDE_BY_SIDE).cloned().collect())
@@ -173,7 +174,7 @@ impl Deaths {
     }
 }
 
-/// How many calls a life makes until it has read its store, mended it, and written four batches.
+/// Calls that a life makes until it has read its store, mended it, and written four batches.
 const CALLS: usize = 45;
 
 #[test]
@@ -186,8 +187,8 @@ fn killed_at_every_step_of_writing_down_it_goes_on_and_no_window_holds_too_much(
     assert_eq!((deaths.count(), deaths.lost), (3 * CALLS, 0), "it went on with its store each time");
 }
 
-/// What was written and not synced is gone, all of it or every other write. Each sync takes its time, so that what a client
-/// hears of too early is spent.
+/// A power cut loses all that was written and not synced, or every other write of it. Each sync takes a while, so that
+/// permits that a client receives too early are spent.
 #[test]
 fn what_a_power_cut_loses_was_told_to_no_client() {
     let ends: Vec<String> = (1..=CALLS)
@@ -199,10 +200,10 @@ fn what_a_power_cut_loses_was_told_to_no_client() {
     assert_eq!((deaths.count(), deaths.lost), (2 * CALLS, 0), "it went on with its store each time");
 }
 
-/// How many calls a life makes to set a new store in the place of one that failed to sync, and some more.
+/// Calls that a life makes to replace a store that failed to sync, and some more.
 const ANEW: usize = 24;
 
-/// Between two renames there is a store that its seal is not of. It is waited out, which costs time and nothing else.
+/// Between two renames there is a store with the seal of another one. It is waited out, which costs only time.
 #[test]
 fn killed_while_it_makes_a_new_store_it_has_the_old_one_the_new_one_or_waits() {
     let ends: Vec<String> = (1..=ANEW)

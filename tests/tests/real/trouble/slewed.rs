@@ -1,5 +1,6 @@
-//! A daemon slews the clock of one machine as fast as chrony does by default, and a node and the allocator no longer agree on
-//! how long a second is. The node is cut off, and spends what it holds when the allocator may have lent it again.
+//! A daemon slews the clock of one machine as fast as chrony does by default, so a node and the allocator disagree on
+//! the length of a second. The node is cut off, and tries to spend what it holds when the allocator may have lent it
+//! again.
 
 use super::{CLOCK, SPENDER, judge, pause};
 use lessor_protocol::Moment;
@@ -24,16 +25,18 @@ term = { min = "2s", max = "2s" }
 rules = [{ kind = "sliding_window", limit = 600, per = "1s", margin = "50ms" }]
 "#;
 
-/// What the node has to hold, for what it spends to show anything, and how soon after the start it has to hold it.
+/// Permits that the node must hold for its spending to show anything, and how soon after the start it must hold them.
 const ENOUGH: u64 = 50;
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
-/// How many others there are, and how many calls each of them tries at once: all that is left, soon after it is.
+/// How many other nodes there are, and how many calls each of them tries at once: enough to take all permits as soon as
+/// they are lent.
 const OTHERS: usize = 2;
 const CALLS: u64 = 200;
 
-/// One node holds what it was lent for two seconds and is cut off; `after` so long it tries to spend all of it, while others
-/// use all there is. The clocks of the node and of the allocator are slewed by so much. Returns how many it spent then.
+/// One node holds a lease of two seconds and is cut off. `after` its last ask it tries to spend all of it, while others
+/// use all that is lent. The clocks of the node and the allocator are slewed by so many millionths. Returns how many
+/// permits it spent then.
 fn spend_at_the_end(node_ppm: i64, allocator_ppm: i64, after: Duration) -> u64 {
     let mut allocator = Faulty::start(CONFIG);
     allocator.set(&format!("slew_ppm {allocator_ppm}"));
@@ -49,7 +52,7 @@ fn spend_at_the_end(node_ppm: i64, allocator_ppm: i64, after: Duration) -> u64 {
         node.spend(1);
         pause(Duration::from_millis(5));
     }
-    // It asks once more, so that its lease is as new as it can be.
+    // The node asks once more, so that its lease is as new as it can be.
     let asked = proxy.requests();
     while proxy.requests() == asked {
         node.spend(5);
@@ -57,7 +60,7 @@ fn spend_at_the_end(node_ppm: i64, allocator_ppm: i64, after: Duration) -> u64 {
     }
     let (mut asked, mut last) = (proxy.requests(), CLOCK.now());
     runtime.block_on(proxy.drain());
-    // The answer is on its way back still. An ask that the node makes meanwhile is the last one then.
+    // The answer is still on its way back. If the node asks again meanwhile, that ask is the last one.
     let held = loop {
         let held = node.available();
         if proxy.requests() != asked {
@@ -86,7 +89,7 @@ fn spend_at_the_end(node_ppm: i64, allocator_ppm: i64, after: Duration) -> u64 {
             })
             .collect();
         pause((last + after).since(CLOCK.now()));
-        // What the process says of the time is of no use: that the calls were made before the answer is certain.
+        // The process's own time is of no use here. It is certain that the calls were made before the answer.
         let before = CLOCK.now();
         let late = node.spend(held).len();
         let spent = (before, CLOCK.now(), late as u64);
@@ -110,7 +113,7 @@ fn spend_at_the_end(node_ppm: i64, allocator_ppm: i64, after: Duration) -> u64 {
     permits
 }
 
-/// The node's clock is slow: by it, its lease lasts until 2,179 ms after it asked. The allocator waits for 2,005 ms.
+/// The node's clock is slow: by it, its lease lasts until 2,179 ms after its ask. The allocator waits for 2,005 ms.
 #[test]
 fn a_node_whose_clock_is_slewed_spends_nothing_after_its_lease() {
     let late = spend_at_the_end(-SLEW_PPM, 0, Duration::from_millis(2_110));
