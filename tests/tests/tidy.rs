@@ -1,14 +1,14 @@
-//! What no lint can hold: crate arrows, the length and opening of files, a pure core, a portable tree, a true
-//! layout. It reads the repository, as cargo and git list it, and changes nothing.
+//! Rules that no lint can hold: crate arrows, the length and opening of files, a pure core, a portable tree, a true
+//! layout. These tests read the repository, as cargo and git list it, and change nothing.
 //!
-//! Each rule is a function from a text to what is wrong with it, and is tried at the end on texts to refuse.
+//! Each rule is a function from a text to what is wrong with it. At the end each is tried on texts that it must refuse.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The arrows: folder and name of each crate, and the crates beside it that it may see, be it to build, to run or
-/// to test. Nothing sees the last three, so that what they need for themselves reaches no user.
+/// The arrows: folder and name of each crate, and the crates of this repository that it may see to build, to run or to
+/// test. No crate sees the last four, so their own dependencies reach no user.
 const ARROWS: [(&str, &str, &[&str]); 13] = [
     ("protocol", "lessor-protocol", &[]),
     ("holder", "lessor-holder", &["lessor-protocol"]),
@@ -41,7 +41,8 @@ const WITH_SIM: &[&str] = &[
     "lessor-sim",
 ];
 
-/// The core: each a file `….rs`, a folder, or both. It takes `now` and dice as arguments, and counts in integers.
+/// The core: each entry is a file `….rs`, a folder, or both. It takes `now` and dice as arguments, and counts in
+/// integers.
 const CORE: &str = "
     protocol/src/exchange protocol/src/lease protocol/src/observed protocol/src/sizing protocol/src/steady
     holder/src
@@ -50,7 +51,7 @@ const CORE: &str = "
     client/src/feedback client/src/rate_limit_headers client/src/slot
 ";
 
-/// Words that have no business there: clocks, dice, floats, the world outside. The last would hide some of the
+/// Words that the core must not have: clocks, dice, floats, the outside world. The last word would hide some of the
 /// others from a check that reads line by line.
 const IMPURE: &str = "
     Clock Instant SystemTime fastrand rand:: f32 f64
@@ -58,8 +59,8 @@ const IMPURE: &str = "
     std::env std::fs std::io std::net std::process std::{
 ";
 
-/// A file is split at about 400 lines; the rest is leave to finish a thought. More would end in files that are not
-/// read in one sitting, fewer would cut ideas in half.
+/// Most lines of a file. A file is split at about 400 lines, and the rest leaves room to finish a thought. A larger
+/// bound would allow files that are not read in one sitting, and a smaller one would cut ideas in half.
 const LINES_MAX: usize = 450;
 
 #[test]
@@ -83,7 +84,7 @@ fn the_core_reads_no_clock_rolls_no_dice_and_does_no_io() {
     expect_each(is_core, impure);
 }
 
-/// A sum that wraps would lend what is not there: the core stops the request instead, in releases too.
+/// A sum that wraps would lend permits that do not exist. The core stops the request instead, in releases too.
 #[test]
 fn releases_check_the_sums_of_the_core() {
     let manifest = read("Cargo.toml");
@@ -116,7 +117,7 @@ fn every_crate_is_named_in_a_layout() {
     }
 }
 
-/// What is wrong with a text: on which lines, counted from one, and how.
+/// What is wrong with a text, and on which lines, counted from one.
 type Wrong = Vec<(usize, String)>;
 
 fn against_the_arrows(package: &Value, manifest: &str) -> Wrong {
@@ -127,7 +128,7 @@ fn against_the_arrows(package: &Value, manifest: &str) -> Wrong {
     let mut wrong = Wrong::new();
     for dependency in list(&package["dependencies"]) {
         let seen = text(&dependency["name"]);
-        // Only what lies in this repository has a path.
+        // Only crates of this repository have a path.
         if dependency["path"].is_string() && !allowed.contains(&seen) {
             let what = format!("{name} must not see {seen}: move what they share to protocol");
             wrong.push((line_of(seen, manifest), what));
@@ -136,7 +137,7 @@ fn against_the_arrows(package: &Value, manifest: &str) -> Wrong {
     wrong
 }
 
-/// The line of a manifest that declares a dependency, or the first.
+/// Returns the line of a manifest that declares a dependency, or the first line.
 fn line_of(dependency: &str, manifest: &str) -> usize {
     let declares = |line: &str| line.split([' ', '.', '=']).next() == Some(dependency);
     manifest.lines().position(declares).map_or(1, |index| index + 1)
@@ -163,7 +164,7 @@ fn undocumented(text: &str) -> Wrong {
     vec![(1, mend.to_owned())]
 }
 
-/// Whether `path` belongs to the core. Its tests do not: they may do as they like.
+/// Whether `path` belongs to the core. Its tests do not, and may do as they like.
 fn is_core(path: &str) -> bool {
     let is_test = path.ends_with("/tests.rs") || path.contains("/tests/");
     let mut rests = CORE.split_whitespace().filter_map(|stem| path.strip_prefix(stem));
@@ -181,7 +182,7 @@ fn impure(text: &str) -> Wrong {
     wrong
 }
 
-/// The lines that users run: no comments, and nothing that `#[cfg(test)]` stands before.
+/// Returns the lines that users run: no comments, and no item after `#[cfg(test)]`.
 fn shipped(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut indent_of_test = None;
     numbered(text).filter(move |(_, line)| {
@@ -191,7 +192,7 @@ fn shipped(text: &str) -> impl Iterator<Item = (usize, &str)> {
             indent_of_test = Some(indent);
         }
         let is_test = indent_of_test.is_some();
-        // In formatted code an item ends on the first line, as deep as its attribute, that ends like this.
+        // In formatted code, an item ends on the first line that ends like this and is indented as its attribute is.
         if indent_of_test == Some(indent) && code.ends_with([';', '}', ',']) {
             indent_of_test = None;
         }
@@ -199,7 +200,7 @@ fn shipped(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether `word` is in `code` and is not a part of a longer name. A digit may stand before it, as in `1f64`.
+/// Whether `word` is in `code` and is not a part of a longer name. A digit may precede it, as in `1f64`.
 fn has_word(code: &str, word: &str) -> bool {
     let in_name = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word).any(|(at, _)| {
@@ -210,7 +211,7 @@ fn has_word(code: &str, word: &str) -> bool {
 }
 
 fn machine_bound(text: &str) -> Wrong {
-    // Put together here, because this file is searched as well.
+    // These are assembled here because this file is searched, too.
     let folders = ["home", "root", "work", "Users"].map(|folder| format!("/{folder}/"));
     let mut wrong = Wrong::new();
     for (number, line) in numbered(text) {
@@ -221,7 +222,7 @@ fn machine_bound(text: &str) -> Wrong {
     wrong
 }
 
-/// Whether a path in `line` starts with `folder`, rather than goes on with it after a name, a dot, `~` or `${…}`.
+/// Whether a path in `line` starts with `folder`, and does not continue with it after a name, a dot, `~` or `${…}`.
 fn has_absolute(line: &str, folder: &str) -> bool {
     let goes_on = |c: char| c.is_alphanumeric() || "_-.~*)}>".contains(c);
     let mut starts = line.match_indices(folder).map(|(at, _)| &line[..at]);
@@ -242,7 +243,7 @@ fn no_such_folder(text: &str) -> Wrong {
     wrong
 }
 
-/// The folders that a document names: each `name/` that begins a line of a code block, a row of a table, or an
+/// Returns the folders that a document names: each `name/` that begins a line of a code block, a row of a table, or an
 /// item of a list.
 fn layout(text: &str) -> Vec<(usize, &str)> {
     let in_path = |c: char| c.is_alphanumeric() || "._-/".contains(c);
@@ -270,23 +271,23 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The paths, from the root, of every file that the next commit can hold.
+/// Returns the paths, from the root, of every file that the next commit can contain.
 fn files() -> impl Iterator<Item = String> {
-    // A checkout that is mounted into a container often belongs to another user: git is told not to mind.
+    // A checkout that is mounted into a container often belongs to another user, which git must accept.
     let list = "-c safe.directory=* ls-files -z --cached --others --exclude-standard";
     let paths = printed_by(Command::new("git").args(list.split(' ')));
     let paths: Vec<String> = paths.split_terminator('\0').map(str::to_owned).collect();
     paths.into_iter().filter(|path| root().join(path).is_file())
 }
 
-/// A text of the repository. Bytes that are no text become replacement characters.
+/// Reads a file of the repository. Bytes that are no text become replacement characters.
 fn read(path: &str) -> String {
     let bytes = std::fs::read(root().join(path));
     let bytes = bytes.unwrap_or_else(|error| panic!("cannot read {path}: {error}"));
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The crates of the workspace as cargo describes them, each after the path of its manifest from the root.
+/// Returns the crates of the workspace as cargo describes them, each with the path of its manifest from the root.
 fn crates() -> Vec<(String, Value)> {
     let describe = "metadata --format-version 1 --no-deps --offline";
     let printed = printed_by(Command::new(env!("CARGO")).args(describe.split(' ')));
@@ -305,7 +306,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().expect("cargo metadata has a list here")
 }
 
-/// What `command` prints when it is run in the root of the repository.
+/// Runs `command` in the root of the repository and returns what it prints.
 fn printed_by(command: &mut Command) -> String {
     let output = command.current_dir(root()).output();
     let output = output.unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
@@ -314,7 +315,7 @@ fn printed_by(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Holds each file of the repository that `applies` picks by its path to `rule`.
+/// Applies `rule` to each file of the repository whose path `applies` picks.
 #[track_caller]
 fn expect_each(applies: fn(&str) -> bool, rule: fn(&str) -> Wrong) {
     let mut paths = files().filter(|path| applies(path)).peekable();
@@ -333,12 +334,12 @@ fn expect_none(found: impl Iterator<Item = (Wrong, String)>) {
     assert!(list.is_empty(), "{list}");
 }
 
-/// Each rule refuses what it is there to refuse, and nothing beside it.
+/// Each rule refuses what it is meant to refuse, and nothing else.
 mod samples {
     use super::*;
     use serde_json::json;
 
-    /// Expects that something is wrong with `text` on `lines`, and on no others.
+    /// Asserts that `rule` finds something wrong with `text` on `lines`, and on no others.
     #[track_caller]
     fn check(rule: fn(&str) -> Wrong, text: &str, lines: &[usize]) {
         let wrong = rule(text);

@@ -1,5 +1,5 @@
-//! A vendor's limit over two tenants' over four users': whatever they ask and spend at whichever of them, in whatever
-//! order, die and come back late, every limit keeps its promise over all that is spent at it or below it.
+//! A vendor's limit over two tenants over four users. Sessions ask and spend at any of them in any order, die, and come
+//! back late. Every limit must keep its promise over all that is spent at it or below it.
 
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{Above, AskError, Goodbye, Holder, Plan, Pool, SessionId};
@@ -11,10 +11,10 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The pool above each: 0 is the vendor, 1 and 2 are tenants, the rest are users.
+/// The pool above each pool: 0 is the vendor, 1 and 2 are tenants, the others are users.
 const ABOVE: [Option<usize>; 7] = [None, Some(0), Some(0), Some(1), Some(1), Some(2), Some(2)];
 
-/// Sessions, two at each pool: also the vendor and the tenants may be asked themselves.
+/// Sessions, two at each pool: the vendor and the tenants are asked directly, too.
 const SESSIONS: usize = 2 * ABOVE.len();
 
 #[derive(Clone, Debug)]
@@ -35,20 +35,20 @@ enum Step {
     Leave {
         who: usize,
     },
-    /// The process dies, and another takes its place: what it held burns.
+    /// The process dies and another takes its place. What it held burns.
     Die {
         who: usize,
     },
-    /// Its pool is dropped, if it cannot be told from a new one.
+    /// The pool is dropped, if it cannot be told from a new one.
     Forget {
         pool: usize,
     },
-    /// So many users of the first tenant come for a permit, one after the other, and spend it; they say so or die.
+    /// Users of the first tenant come for a permit, one after another, and spend it. They report it or die.
     Flood {
         users: u64,
         die: bool,
     },
-    /// All that is in hand and all that is left could be spent at this very moment.
+    /// All permits in hand and all that are available could be spent at this moment.
     Rush,
 }
 
@@ -83,7 +83,7 @@ struct Play {
     now: Moment,
     sessions: Vec<Session>,
     next_id: u64,
-    /// At each pool or below it.
+    /// Spends at each pool or below it.
     spends: Vec<Vec<Spend>>,
 }
 
@@ -99,7 +99,7 @@ impl Play {
             lessees_max,
             sharing: Sharing::default(),
         };
-        // Users of one level have one limit, but pools of their own.
+        // Pools of one level have the same rule, and books of their own.
         let plans: Vec<Arc<Plan>> =
             [0, 1, 1, 2, 2, 2, 2].map(|level| Arc::new(plan(rules[level]))).into_iter().collect();
         let session = |id| Session { id, seq: 0, spent: 0, hand: 0, until: now };
@@ -113,13 +113,13 @@ impl Play {
         }
     }
 
-    /// Runs `act` on `pool` and those above it.
+    /// Runs `act` on `pool` and the pools above it.
     fn with<T>(&mut self, pool: usize, act: impl FnOnce(&mut Pool, &mut [Above<'_>]) -> T) -> T {
         let mut chain = vec![pool];
         while let Some(above) = ABOVE[chain[chain.len() - 1]] {
             chain.push(above);
         }
-        // Parents stand before their children.
+        // Parents come before their children in `pools`, so the order is reversed.
         let mut found: Vec<&mut Pool> = vec![];
         for (index, pool) in self.pools.iter_mut().enumerate().rev() {
             if chain.contains(&index) {
@@ -146,7 +146,7 @@ impl Play {
                 let answer = self.with(who / 2, |pool, above| pool.renew_below(above, now, holder, seq, ask));
                 match answer {
                     Err(AskError::Full { .. }) => return,
-                    // It made room for others, and had nothing live.
+                    // The pool forgot this session to make room, since it held nothing live.
                     Err(AskError::LeaseUnknown { held: 0, .. }) => return self.begin(who),
                     Ok(_) | Err(_) => {}
                 }
@@ -184,7 +184,7 @@ impl Play {
         }
     }
 
-    /// A user of the first tenant that no pool knows takes a permit, spends it, and says so or dies.
+    /// A user of the first tenant that no pool knows takes a permit, spends it, and reports it or dies.
     fn comes_and_goes(&mut self, dies: bool) {
         let (now, id) = (self.now, SessionId(self.next_id));
         self.next_id += 1;
@@ -208,7 +208,7 @@ impl Play {
         self.next_id += 1;
     }
 
-    /// `permits` were spent at `pool`, and so at all above it.
+    /// Records that `permits` were spent at `pool`, and so at all pools above it.
     fn spent(&mut self, pool: usize, permits: u64) {
         let time = self.now.as_nanos();
         let mut at = Some(pool);
@@ -226,7 +226,7 @@ impl Play {
         true
     }
 
-    /// Permits that sessions at `pool` and below can spend now.
+    /// Returns the permits that sessions at `pool` and below can spend now.
     fn in_hand(&self, pool: usize) -> u64 {
         let live =
             |&(who, session): &(usize, &Session)| self.now < session.until && Play::is_below(who / 2, pool);
@@ -243,7 +243,7 @@ impl Play {
         }
     }
 
-    /// The books of each, and that they know of all that is out below.
+    /// Checks the books of each pool, and that they count all that is outstanding below.
     fn check(&mut self) {
         let views: Vec<_> = self.pools.iter_mut().map(|pool| pool.view(self.now)).collect();
         for (pool, view) in views.iter().enumerate() {
@@ -286,7 +286,7 @@ proptest! {
             play.check();
         }
         play.rush();
-        // Ten minutes of silence: no session is remembered, and all of it can be lent again, at each pool.
+        // After ten minutes of silence no session is remembered, and each pool can lend all its permits again.
         play.now = play.now + Duration::from_secs(600);
         for pool in &mut play.pools {
             pool.is_forgettable(play.now);
@@ -296,7 +296,7 @@ proptest! {
     }
 }
 
-/// What two sessions, which want all that their vendor has, get of it in a minute.
+/// Returns what two sessions that want all of their vendor's permits get in a minute.
 fn shares(who: [usize; 2]) -> [u64; 2] {
     let minute = Duration::from_secs(60);
     let sliding =
@@ -313,7 +313,7 @@ fn shares(who: [usize; 2]) -> [u64; 2] {
     who.map(|who| play.sessions[who].spent)
 }
 
-/// Users of two tenants share what their vendor has as if they asked it themselves, though no pool of theirs knows of
+/// Users of two tenants share the vendor's permits as if they asked it themselves, although no pool of theirs knows of
 /// the other's.
 #[test]
 fn a_scarce_parent_is_shared_among_all_below_it() {

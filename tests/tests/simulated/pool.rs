@@ -1,5 +1,5 @@
-//! Random sequences of asks, goodbyes, replays and lies against one pool, by several sessions on one clock: the books
-//! add up after each of them, and a reference that remembers every spend finds no permit too many.
+//! Random sequences of asks, goodbyes, replays and lies against one pool, by several sessions on one clock. The books
+//! balance after each step, and a reference that remembers every spend finds no permit too many.
 
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{Goodbye, Holder, Plan, Pool, PoolView, SessionId};
@@ -21,7 +21,7 @@ enum Step {
     Wait {
         nanos: u64,
     },
-    /// A session that tells the truth keeps at most `keep` of what it holds, and asks.
+    /// An honest session keeps at most `keep` of what it holds, and asks.
     Ask {
         who: usize,
         keep: u64,
@@ -29,12 +29,12 @@ enum Step {
         waiting: u64,
         demand_milli: u64,
     },
-    /// It spends what it may.
+    /// A session spends, if it holds as many permits.
     Spend {
         who: usize,
         permits: u64,
     },
-    /// It says goodbye, and another takes its place.
+    /// A session says goodbye, and another takes its place.
     Leave {
         who: usize,
     },
@@ -42,7 +42,7 @@ enum Step {
     Replay {
         message: usize,
     },
-    /// A session that never spends says anything.
+    /// A session that never spends sends anything.
     Lie {
         seq: u64,
         ask: Ask,
@@ -87,7 +87,7 @@ struct Session {
     until: Moment,
 }
 
-/// An ask that was sent, and what came of it and when if it was a true one.
+/// An ask that was sent. For an honest one, also when it was answered and with which grant.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     id: u64,
@@ -107,7 +107,7 @@ struct Play {
     last: PoolView,
 }
 
-/// The session that lies.
+/// The id of the session that lies.
 const LIAR: u64 = 1_000_000;
 
 impl Play {
@@ -132,7 +132,8 @@ impl Play {
                 let at = &mut self.sessions[who];
                 at.hand = if self.now < at.until { at.hand.min(keep) } else { 0 };
                 at.seq += 1;
-                // Where what is in flight counts, it does not say: all it spent may be, for as long as a call may take.
+                // Under a cap on calls in flight, no session reports running calls. So all that it spent may be in
+                // flight for as long as a call may take.
                 let truth = Ask { spent_total: at.spent, held: at.hand, ..Ask::default() };
                 let ask = Ask { want, waiting, demand_milli, ..truth };
                 let (id, seq) = (at.id, at.seq);
@@ -169,7 +170,7 @@ impl Play {
             Step::Replay { .. } if self.messages.is_empty() => {}
             Step::Replay { message } => {
                 let Sent { id, seq, ask, answer } = self.messages[message % self.messages.len()];
-                // Only the newest ask of a session is answered, and with what it was answered before.
+                // Only the newest ask of a session is answered again, with the same grant as before.
                 if let (Some(grant), Some((at, first))) = (self.renew(id, seq, ask), answer) {
                     let left = first.term.saturating_sub(self.now.since(at));
                     assert!(
@@ -192,7 +193,7 @@ impl Play {
         answer.ok().and_then(Answer::grant)
     }
 
-    /// The books, and the cap over all that could be spent now.
+    /// Checks the books, and the cap over all that could be spent now.
     fn check(&mut self) {
         let (view, before) = (self.pool.view(self.now), self.last.books);
         let books = view.books;
@@ -222,7 +223,7 @@ fn rule() -> impl Strategy<Value = Rule> {
         (1u64..40, per())
             .prop_map(|(limit, per)| Rule::Concurrency(Concurrency::try_new(limit, per).expect("valid"))),
         (1u64..40, per(), any::<bool>()).prop_map(|(limit, per, is_calendar)| {
-            // The play begins ten seconds after the epoch: a minute ends in it.
+            // The play begins ten seconds after the epoch, so a minute ends in it.
             let windows = match is_calendar {
                 true => Windows::Calendar(Calendar::new(Unit::Minute, Zone::utc())),
                 false => Windows::FirstUse { per },
@@ -253,7 +254,7 @@ proptest! {
         rules in prop::collection::vec(rule(), 1..3), ease_off in any::<bool>(),
         steps in prop::collection::vec(step(), 1..300),
     ) {
-        // Two of them say how long a call may take, and each is refused beside the other.
+        // Two caps would disagree on how long a call may take, so they are refused together.
         prop_assume!(rules.iter().filter(|rule| matches!(rule, Rule::Concurrency(_))).count() < 2);
         let clocks = ClockBounds::default();
         let mut play = Play::new(Plan { rules: rules.clone(), is_borrowed: false,
@@ -265,7 +266,7 @@ proptest! {
         for rule in &rules {
             prop_assert_eq!(breach(rule, &play.spends), None, "{:?}", rule);
         }
-        // Ten minutes of silence: no session is remembered, and all of it can be lent again.
+        // After ten minutes of silence no session is remembered, and all permits can be lent again.
         play.now = play.now + Duration::from_secs(600);
         play.pool.is_forgettable(play.now);
         let view = play.pool.view(play.now);

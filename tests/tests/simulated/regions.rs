@@ -1,5 +1,5 @@
-//! Regions that lease from an allocator and lend on, and allocators that share a store: many seeds of small fleets with
-//! trouble, and what is used of a limit without.
+//! Regions that lease from an allocator and lend on, and allocators that share a store: many seeds of small fleets in
+//! trouble, and how much of a limit is used without trouble.
 
 use lessor_ledger::Rule;
 use lessor_ledger::pool::Plan;
@@ -13,14 +13,14 @@ use lessor_sim::soak::{run, run_as};
 use lessor_sim::topology::{Fate, Lag, Topology};
 use lessor_sim::world::{Report, Watch, sustained};
 
-/// Fleets, in CI. `REGION_SEEDS` is for more.
+/// Fleets in CI. `REGION_SEEDS` sets another number.
 const SEEDS: u64 = 120;
 
 fn seeds() -> u64 {
     std::env::var("REGION_SEEDS").ok().map_or(SEEDS, |seeds| seeds.parse().expect("a number of seeds"))
 }
 
-/// Where each takes longer.
+/// Returns the number of seeds for fleets that take longer.
 fn few_seeds() -> u64 {
     seeds() / 4
 }
@@ -29,31 +29,32 @@ fn clean(setup: Setup) -> Report {
     run(setup).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// What came of many fleets.
+/// The outcome of many fleets.
 #[derive(Debug, Default)]
 struct Sum {
     admissions: u64,
     faults: u64,
     /// Processes that died.
     deaths: u64,
-    /// Simulated time.
+    /// Simulated time, in hours.
     hours: f64,
-    /// Calls that came in calm, and those among them that were not served at once: where windows are long enough, and calls many.
+    /// Calls that came in calm, and calls among them that were not served at once, in fleets with long windows and many
+    /// calls.
     calls: u64,
     short: u64,
-    /// How many of them may not be.
+    /// How many of these calls may wait.
     may_wait: u64,
 }
 
-/// So late a fixed window begins at most, or a bucket refills that does so at intervals, where each of several clocks knows within a span
-/// when.
+/// How late a fixed window begins at most, or a bucket refills at intervals, in seconds, where several clocks each know
+/// the time only within a span.
 const BEGINS_LATE: f64 = 0.05;
 
-/// And so much sooner it ends for nodes, where the store has no clock: no lease reaches over its end, and each is told shorter than its root
-/// dates it.
+/// How much sooner a window ends for nodes, in seconds, where the store has no clock. No lease reaches over its end,
+/// and nodes are told shorter leases than their root dates.
 const ENDS_EARLY: f64 = 0.05;
 
-/// The part of the calls of `setup` that may wait in calm: one in 50, or those that come before a window begins.
+/// Returns the part of the calls of `setup` that may wait in calm: one in 50, or the calls just before a window begins.
 fn may_wait(setup: &Setup) -> f64 {
     let is_clockless = setup.topology.shared().is_some_and(|shared| shared.is_clockless);
     let early = if is_clockless { ENDS_EARLY } else { 0.0 };
@@ -71,7 +72,7 @@ fn may_wait(setup: &Setup) -> f64 {
     setup.rule_sets().flatten().map(late).fold(0.02, f64::max)
 }
 
-/// Runs `count` fleets. No oracle complains, and in calm few calls are not served at once: of one fleet, one in ten at most.
+/// Runs `count` fleets. No oracle may complain. In calm few calls may wait, and in one fleet at most one in ten.
 fn all_hold(count: u64, draw: impl Fn(u64) -> Setup) -> Sum {
     let mut sum = Sum::default();
     for seed in 0..count {
@@ -96,7 +97,8 @@ fn all_hold(count: u64, draw: impl Fn(u64) -> Setup) -> Sum {
     sum
 }
 
-/// A window that is not much longer than the way to the allocator and back is used up by the way.
+/// Whether windows and calls suffice to judge. A window not much longer than the way to the allocator and back is used
+/// up by the way.
 fn is_judged(setup: &Setup) -> bool {
     let seconds = |rule: &Rule| rule.ceiling() as f64 / sustained(&[*rule]);
     let is_long = |rules: &[Rule]| rules.iter().all(|rule| seconds(rule) >= 1.0);
@@ -116,7 +118,7 @@ fn allocators_that_share_a_store_hold_the_cap_and_strand_nothing() {
     assert!(sum.calls > 100 * seeds(), "{sum:?}");
 }
 
-/// One allocator goes by a newer file sooner than another one, and a root by the newest.
+/// One allocator follows a newer file sooner than another, and a root follows the newest.
 #[test]
 fn allocators_that_share_a_store_hold_the_cap_while_rules_change() {
     let sum = all_hold(few_seeds(), topologies::store_changed);
@@ -129,21 +131,21 @@ fn allocators_that_share_a_store_hold_the_cap_while_rules_change() {
     assert!(least > 100 * seeds(), "too few to say anything: {sum:?}, {capped} and {in_use}");
 }
 
-/// An operator tells one allocator, and all go by what it says, until a newer file says otherwise.
+/// An operator tells one allocator, and all follow, until a newer file says otherwise.
 #[test]
 fn allocators_that_share_a_store_hold_the_cap_while_limits_are_put_over_the_api() {
     let sum = all_hold(seeds() / 2, topologies::store_put);
     assert!(sum.admissions > 100 * seeds(), "too few to say anything: {sum:?}");
 }
 
-/// The same, where limits are removed over the API, too, and come back.
+/// Limits are removed by the API, too, and come back.
 #[test]
 fn allocators_that_share_a_store_hold_the_cap_while_limits_are_removed_over_the_api() {
     let sum = all_hold(seeds() / 2, topologies::store_removed);
     assert!(sum.admissions > 100 * seeds(), "too few to say anything: {sum:?}");
 }
 
-/// One allocator after the other keeps the time.
+/// One allocator after another keeps the time.
 #[test]
 fn allocators_of_a_store_without_a_clock_hold_the_cap_and_strand_nothing() {
     let sum = all_hold(seeds(), topologies::store_clockless);
@@ -153,12 +155,12 @@ fn allocators_of_a_store_without_a_clock_hold_the_cap_and_strand_nothing() {
     assert!(admissions > seeds(), "too few to say anything: {admissions}");
 }
 
-/// Permits that were spent while no allocator answered, in some fleets.
+/// Returns the permits that were spent in some fleets while no allocator answered.
 fn passed(fleet: fn(u64) -> Setup) -> u64 {
     (0..few_seeds() / 2).map(|seed| clean(fleet(seed)).passed).sum()
 }
 
-/// Nodes that no allocator answers spend of the reserve.
+/// Nodes without an answering allocator spend of the reserve.
 #[test]
 fn nodes_of_allocators_that_share_a_store_go_on_with_safe_shares() {
     let (troubled, close) = (passed(topologies::store_safe), passed(topologies::store_safe_close));
@@ -166,7 +168,7 @@ fn nodes_of_allocators_that_share_a_store_go_on_with_safe_shares() {
     assert!(troubled.min(close) > seeds(), "too few to say anything: {troubled} and {close}");
 }
 
-/// One that was told of a long share goes on with that, if it does not hear of a shorter one.
+/// A node that was told of a long-lasting share goes on with it if it does not hear of a shorter one.
 #[test]
 fn safe_shares_hold_the_cap_while_configurations_change() {
     let (one, several) = (passed(topologies::safe_changed), passed(topologies::store_safe_changed));
@@ -189,7 +191,7 @@ fn allocators_that_share_a_store_hold_the_cap_where_groups_are_guaranteed_a_part
     assert!(sum.calls > 100 * few_seeds(), "{sum:?}");
 }
 
-/// Others want as much as all there is, at the same allocators or at others. Nothing is left unused for that.
+/// Other nodes want as much as there is, at the same allocators or at others. The guarantee leaves little unused.
 #[test]
 fn a_group_has_what_is_guaranteed_whichever_allocators_its_nodes_ask() {
     let (mut least, mut used) = (f64::MAX, f64::MAX);
@@ -261,8 +263,8 @@ fn a_steady_flow_holds_through_a_store() {
     }
 }
 
-/// In full use, where each permit too many shows. The store's clock is set, it loses what it had, or no allocator can tell
-/// the time well.
+/// The limit is in full use, so each permit too many shows. The store's clock is set, the store loses data, or no
+/// allocator can tell the time well.
 #[test]
 fn a_store_in_trouble_is_believed_no_more_than_it_should_be() {
     const LOST: &[Fate] = &[Fate::Copied, Fate::Emptied, Fate::Behind, Fate::Started];
@@ -285,7 +287,8 @@ fn a_store_in_trouble_is_believed_no_more_than_it_should_be() {
     assert!(admissions.iter().all(|sum| *sum > seeds()), "too few to say anything: {admissions:?}");
 }
 
-/// The bug: after a loss, an allocator made a decision upon what the store had left, and then went by what it had known before.
+/// The bug: after a loss, an allocator based a decision on what the store had left, and then went back to what it had
+/// known before.
 #[test]
 fn what_operators_decide_at_a_store_is_followed_by_all() {
     for seed in 0..seeds() / 2 {
@@ -293,7 +296,7 @@ fn what_operators_decide_at_a_store_is_followed_by_all() {
     }
 }
 
-/// Hardly any call is refused while the clock of one allocator is wrong, which has no nodes.
+/// The clock of one allocator, which has no nodes, is wrong. Hardly any call at the others is refused.
 fn others_are_served(lag: Lag) {
     for seed in 0..few_seeds() {
         let refused = clean(topologies::store_lagging(seed, lag)).figures.refused_share;
@@ -301,14 +304,14 @@ fn others_are_served(lag: Lag) {
     }
 }
 
-/// The bug: an allocator whose own clock stood still for 200 ms said that the clock of the store was set, and limits of an hour or a
-/// day were shut for all.
+/// The bug: an allocator whose own clock stood still for 200 ms reported that the clock of the store was set, and
+/// limits of an hour or a day were shut for all.
 #[test]
 fn one_allocator_whose_clock_stood_still_shuts_no_limit_for_the_others() {
     others_are_served(Lag::Stalled);
 }
 
-/// chrony slews by up to 83,333 ppm: ten times that, and what broke it once.
+/// chrony slews by up to 83,333 ppm. This tries ten times that, and a rate that once broke it.
 #[test]
 fn one_allocator_whose_clock_is_slewed_shuts_no_limit_for_the_others() {
     for ppm in [-833_333, -5_000, 5_000, 833_333] {
@@ -316,7 +319,7 @@ fn one_allocator_whose_clock_is_slewed_shuts_no_limit_for_the_others() {
     }
 }
 
-/// With twice as much demand as there is, so much is used at least in the worst of `fleets`, and in the median.
+/// With twice as much demand as there is, at least this part is used in the worst of `fleets`, and in the median.
 fn used_at_least(fleets: u64, worst: f64, median: f64, draw: impl Fn(u64) -> Setup) {
     let watch = || Watch { compares: true, ..Watch::default() };
     let used = |seed| {
@@ -344,7 +347,7 @@ fn what_is_wanted_of_a_limit_is_used_through_a_store_without_a_clock() {
     used_at_least(60, 0.88, 0.97, topologies::store_of_seconds_clockless);
 }
 
-/// Of what one limiter admits that is asked about each call.
+/// Measured against a limiter that is asked for each call.
 #[test]
 fn what_is_wanted_of_limits_that_are_below_each_other_is_used_through_a_store() {
     used_at_least(60, 0.85, 0.95, |seed| topologies::store_of_seconds(seed, true));
@@ -375,7 +378,7 @@ fn what_is_wanted_of_a_limit_is_used_through_regions() {
     used_at_least(60, 0.88, 0.97, topologies::regions_of_seconds);
 }
 
-/// What so many allocators of one root admit to callers that want twice what it sustains.
+/// Returns what this many allocators of one root admit to callers that want twice what it sustains.
 fn admitted_by(allocators: usize) -> u64 {
     let text = format!(
         "seed=1 rules=token_bucket,10000/1000000000ns,capacity,10000,initial,0 \
@@ -384,7 +387,8 @@ fn admitted_by(allocators: usize) -> u64 {
     clean(lessor_sim::text::read(&text).expect("a setup")).admissions
 }
 
-/// The bug: of many allocators that swap one root, each was nearly always late, and what it then was lent was over before its next turn.
+/// The bug: of many allocators that swap one root, each was nearly always late, and its grant had ended before its next
+/// turn.
 #[test]
 fn forty_allocators_of_one_root_use_nearly_what_five_do() {
     let (few, many) = (admitted_by(5), admitted_by(40));

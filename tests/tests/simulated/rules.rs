@@ -1,5 +1,5 @@
-//! Each rule against a reference that remembers every spend: never more than the promise, whatever is lost,
-//! repeated, late or restarted, on clocks at the edge of their drift.
+//! Each rule against a reference that remembers every spend: never more than the promise, whatever is lost, repeated,
+//! late or restarted, on clocks at the edge of their drift.
 
 use lessor::pace::{BucketRate, Pace};
 use lessor_ledger::Rule;
@@ -21,18 +21,18 @@ use lessor_sim::{MILLI, SECOND};
 use proptest::prelude::*;
 use std::time::Duration;
 
-/// Far above what clocks do, so that a missing factor shows at once.
+/// Drift bound far above that of real clocks, so that a missing factor shows at once.
 const DRIFT_PPM: u32 = 50_000;
 
-/// Fleets for each rule, in CI. `RULE_SEEDS` is for more.
+/// Fleets for each rule in CI. `RULE_SEEDS` sets another number.
 const SEEDS: u64 = 400;
 
 fn seeds() -> u64 {
     std::env::var("RULE_SEEDS").ok().map_or(SEEDS, |seeds| seeds.parse().expect("a number of seeds"))
 }
 
-/// Three nodes on `rules`, for a few seconds in which more goes wrong than goes well. In one of five, the allocator dies and forgets
-/// everything, which stops it for two seconds.
+/// Draws three nodes on `rules`, for a few seconds in which more goes wrong than goes well. In one fleet of five, the
+/// allocator dies and forgets everything, which stops it for two seconds.
 fn fleet(seed: u64, rules: Vec<Rule>, rng: &mut fastrand::Rng) -> Setup {
     let mut setup = Setup { seed, ..bare() };
     setup.demand = (sustained(&rules) * [0.5, 2.0, 8.0][rng.usize(..3)]).clamp(20.0, 2_000.0);
@@ -55,7 +55,8 @@ fn fleet(seed: u64, rules: Vec<Rule>, rng: &mut fastrand::Rng) -> Setup {
     setup
 }
 
-/// Neither the oracle nor the reference complains of any fleet that `draw` draws. What came of each is for `then`.
+/// Asserts that neither the oracle nor the reference complains of any fleet that `draw` draws, and hands each report to
+/// `then`.
 fn hold_and(draw: impl Fn(u64, &mut fastrand::Rng) -> Setup, then: impl Fn(&Setup, &Report)) {
     let mut admissions = 0;
     for seed in 0..seeds() {
@@ -76,12 +77,12 @@ fn hold(rule: impl Fn(&mut fastrand::Rng) -> Rule) {
     hold_and(|seed, rng| fleet(seed, vec![rule(rng)], rng), |_, _| {});
 }
 
-/// A small limit.
+/// Draws a small limit.
 fn limit(rng: &mut fastrand::Rng) -> u64 {
     rng.u64(1..40)
 }
 
-/// A short window.
+/// Draws a short window.
 fn per(rng: &mut fastrand::Rng) -> Duration {
     Duration::from_millis(rng.u64(50..400))
 }
@@ -120,7 +121,7 @@ fn a_window_of_first_use_never_holds_more_than_its_limit() {
     );
 }
 
-/// Around instants at which windows meet: on nights when clocks change, and on the last day of February.
+/// Fleets run around the boundaries of windows: on nights when clocks change, and on the last day of February.
 #[test]
 fn a_window_of_a_calendar_never_holds_more_than_its_limit() {
     hold_and(
@@ -147,8 +148,8 @@ fn a_token_bucket_never_gives_more_than_one_central_bucket() {
     hold(|rng| Rule::TokenBucket(bucket(rng)));
 }
 
-/// No report says when a call ends. So each call counts as if it took as long as it may, and so it does in the
-/// reference. Calls that end are for other fleets.
+/// No report says when a call ends. So each call counts for the longest that a call may take, and in the reference it
+/// takes that long. Other fleets have calls that end.
 #[test]
 fn calls_without_a_reported_end_are_in_flight_for_as_long_as_they_may_take() {
     hold_and(
@@ -209,7 +210,8 @@ fn several_rules_on_one_limit_all_hold() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
-    /// Whatever is tried and undone: between any two takes that count, no more than the cap and what is minted.
+    /// Whatever is tried and undone, between any two takes that count there is no more than the cap and what was
+    /// minted.
     #[test]
     fn no_interval_ever_sees_more_than_the_cap_and_what_is_minted(
         cap in 1u64..5, interval in 1u64..200,
@@ -221,7 +223,7 @@ proptest! {
         for (gap, permits, is_undone) in calls {
             now += gap;
             let Ok(taken) = pace.take(permits, Moment::from_nanos(now)) else { continue };
-            // Undone only after the next one, if that is let through.
+            // A take is undone only after the next one, if that is admitted.
             if let Some(before) = open.take() {
                 pace.put_back(before);
             }

@@ -1,11 +1,11 @@
-//! `lessor simulate` as people run it: the real binary, what it prints and draws, and what it refuses.
+//! `lessor simulate` as users run it: the real binary, what it prints and draws, and what it refuses.
 
 use scenarios::process::lessor;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A drain by Zipf demand, which lasts half of the run: small, but every policy has something to do.
+/// A drain by Zipf demand for half of the run: small, but every policy has something to do.
 const DRAIN: &str = "--nodes 20 --seconds 8 --workload zipf --demand 4000 --ease-off false";
 const POLICIES: [&str; 5] = ["lessor", "static_split", "fixed_leases", "ten_averages", "five_averages"];
 
@@ -14,7 +14,7 @@ fn simulate(arguments: &str, more: &[&str]) -> Output {
     command.arg("simulate").args(arguments.split_whitespace()).args(more).output().expect("it starts")
 }
 
-/// What it printed; it found nothing wrong.
+/// Returns what the command printed, after it found nothing wrong.
 fn printed(arguments: &str, more: &[&str]) -> String {
     let output = simulate(arguments, more);
     assert!(output.status.success(), "{output:?}");
@@ -57,14 +57,14 @@ fn the_table_has_a_column_for_each_policy_and_a_block_for_each_seed() {
     }
 }
 
-/// The medians must be those of the seeds: with one policy and one row they are easy to compute again.
+/// The medians must be those of the seeds. With one policy and one row they are easy to compute again.
 #[test]
 fn the_median_is_the_one_in_the_middle() {
     let admitted = |text: &str| -> Vec<u64> {
         let rows = text.lines().filter_map(|line| line.strip_prefix("permits admitted"));
         rows.map(|rest| rest.trim().parse().expect("a number")).collect()
     };
-    // A second is not enough to drain it: each seed admits another number.
+    // A second is not enough to drain the limit, so each seed admits another number.
     let mut counts = admitted(&printed("--nodes 20 --seconds 1 --demand 4000 --seeds 3", &[]));
     let median = counts.pop().expect("the last block");
     counts.sort_unstable();
@@ -102,7 +102,7 @@ fn a_seed_says_it_all() {
     assert_ne!(once, drained(&[&arguments[..], &["--seed", "3"]].concat()));
 }
 
-/// The point of it all. In 40 seeds a static split left 81 to 83 % of the pool stranded, Lessor at most 0.015 %.
+/// The purpose of Lessor: in 40 seeds a static split left 81 to 83 % of the pool stranded, and Lessor at most 0.015 %.
 #[test]
 fn a_static_split_strands_what_lessor_lends() {
     let runs = json(&drained(&["--compare", "--seeds", "3", "--json"]));
@@ -114,7 +114,7 @@ fn a_static_split_strands_what_lessor_lends() {
     }
 }
 
-/// A rival that keeps permits for longer than a window lasts spends them in a window that was full without them.
+/// A rival that keeps permits for longer than a window spends them in a window that is full without them.
 #[test]
 fn what_a_rival_admits_beyond_the_limit_is_counted() {
     let arguments = "--nodes 20 --seconds 8 --demand 2000 --compare --json";
@@ -153,7 +153,7 @@ fn a_plot_shows_pool_outstanding_and_grants_of_each_policy_and_changes_no_figure
         assert!(svg.contains(&format!("{policy}: pool and outstanding")), "{policy}");
         assert!(svg.contains(&format!("{policy}: granted, by node")), "{policy}");
     }
-    // Pool and outstanding, hundreds of points each; ten nodes and the rest.
+    // Pool and outstanding have hundreds of points each. The areas are ten nodes and the rest.
     let points = |line: &&str| line.matches(',').count();
     let lines = svg.lines().filter(|line| line.starts_with("<polyline") && points(line) > 300).count();
     assert_eq!(lines, 2 * POLICIES.len());
@@ -161,7 +161,7 @@ fn a_plot_shows_pool_outstanding_and_grants_of_each_policy_and_changes_no_figure
     assert_eq!(areas, 11 * POLICIES.len());
 }
 
-/// Every element that begins ends, in order, and nothing stands where it would be read as one.
+/// Asserts that every element that begins ends, in order, and that no text could be read as an element.
 fn check_well_formed(svg: &str) {
     let mut open = vec![];
     for part in svg.split('<').skip(1) {
@@ -212,7 +212,7 @@ fn what_makes_no_sense_is_named_in_the_first_line_and_exit_code_two() {
     }
 }
 
-/// A configuration that the allocator would refuse is refused in its words: line, limit and key.
+/// A configuration that the allocator would refuse is refused in the same words: line, limit and key.
 #[test]
 fn a_bad_configuration_is_refused_as_the_allocator_would() {
     let folder = tempfile::tempdir().expect("a folder");

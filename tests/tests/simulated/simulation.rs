@@ -1,5 +1,6 @@
 //! Fleets in virtual time, each drawn from a seed with its rule, its load and its faults: nothing is admitted beyond
-//! the limit, no book is wrong, and progress is made once the faults stop. And that we would hear if it were not so.
+//! the limit, the books are right, and progress is made once the faults stop. A canary shows that a violation would be
+//! reported.
 
 mod evenness;
 mod fairness;
@@ -21,7 +22,7 @@ use lessor_sim::traffic::Workload;
 use lessor_sim::world::{Failure, Report};
 use lessor_sim::{MILLI, SECOND};
 
-/// Runs all `setups`, on two threads; each failure says how to see it again.
+/// Runs all `setups` on two threads. Each failure says how to replay it.
 fn check(setups: &[Setup]) -> Soaked {
     let mut all = Soaked::default();
     let halves = setups.split_at(setups.len() / 2);
@@ -36,7 +37,7 @@ fn check(setups: &[Setup]) -> Soaked {
     all
 }
 
-/// 5 nodes that try a hundred times as often as they may, without faults.
+/// Returns a setup of 5 nodes that try far more often than `limit` allows, without faults.
 fn setup(limit: &str) -> Setup {
     Setup {
         seed: 1,
@@ -79,22 +80,22 @@ fn three_hundred_fleets_under_faults_keep_every_promise() {
     assert_eq!(missing, [], "faults that never struck");
 }
 
-/// Never the same ones: what a fixed set does not hold is found sooner or later.
+/// Each run draws other fleets, so failures outside the fixed set are found sooner or later.
 #[test]
 fn a_few_fresh_fleets_keep_every_promise() {
     let fresh = Clock::since_boot().now().as_nanos();
     check(&(fresh..fresh + 16).map(swarm).collect::<Vec<Setup>>());
 }
 
-/// The bug: a call that was in use when its lease ended counted for as long as a call may take, and no longer, though its node
-/// said in each ask that it was in use: two regions had five in flight of four.
+/// The bug: a call that was running when its lease ended counted for as long as a call may take, and no longer,
+/// although its node reported it in each ask. Two regions had five calls in flight of four.
 #[test]
 fn a_call_counts_for_as_long_as_its_node_says_so() {
     let all = check(&(0..100).map(overlong).collect::<Vec<Setup>>());
     assert!(all.admissions > 1_000 && all.struck[&Fault::NodePause] > 1_000, "there was trouble: {all:?}");
 }
 
-/// Other setups have windows of five seconds at most. With `LENGTHY_SEEDS` so many run.
+/// Other setups have windows of five seconds at most. `LENGTHY_SEEDS` says how many fleets run.
 #[test]
 fn fleets_on_windows_of_minutes_keep_every_promise() {
     let seeds = std::env::var("LENGTHY_SEEDS").map_or(24, |seeds| seeds.parse().expect("a number of seeds"));
@@ -102,8 +103,8 @@ fn fleets_on_windows_of_minutes_keep_every_promise() {
     assert!(all.admissions > 10_000, "{} admissions are too few to say anything", all.admissions);
 }
 
-/// The bug: what a limit had lent just before it was removed was not in the batch that its answer waited for. The next life, with the
-/// limit in its file, lent the same once more.
+/// The bug: what a limit had lent just before it was removed was not in the batch that its answer waited for. The next
+/// life, with the limit in its file, lent it again.
 #[test]
 fn what_waits_for_a_batch_when_its_limit_is_removed_is_known_to_the_next_life() {
     let all = check(&(0..400).map(removed).collect::<Vec<Setup>>());
@@ -115,7 +116,7 @@ fn what_was_found_once_is_not_found_again() {
     check(&setups(include_str!("../../regressions/setups.txt")));
 }
 
-/// The setups in `text`, one a line.
+/// Reads the setups in `text`, one a line.
 fn setups(text: &str) -> Vec<Setup> {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let setups: Vec<Setup> = lines.map(|line| text::read(line).expect("a setup")).collect();
@@ -123,7 +124,8 @@ fn setups(text: &str) -> Vec<Setup> {
     setups
 }
 
-/// What only moves code moves no event. What is meant to is written anew: the failure prints the whole list.
+/// A change that only moves code changes no event. After a change of behaviour the list is written anew: the failure
+/// prints it.
 #[test]
 fn fleets_do_what_they_did() {
     let recorded = include_str!("../../regressions/hashes.txt");
@@ -138,7 +140,7 @@ fn fleets_do_what_they_did() {
     assert!(found == recorded, "they did something else:\n{}", found.join("\n"));
 }
 
-/// The same of fleets with regions or a shared store.
+/// The same holds for fleets with regions or a shared store.
 #[test]
 fn fleets_of_regions_and_stores_do_what_they_did() {
     let recorded = include_str!("../../regressions/topologies.txt");
@@ -160,20 +162,20 @@ fn a_replay_is_the_same_to_the_last_event() {
     assert_ne!(again(1).hash, again(2).hash);
 }
 
-/// The first failure in a few seeds of `setup` with `sabotage`.
+/// Returns the first failure in a few seeds of `setup` with `sabotage`.
 fn caught(setup: &Setup, sabotage: Sabotage) -> Option<Box<Failure>> {
     let sabotaged = |seed| run(Setup { seed, sabotage, ..setup.clone() });
     (1..=20).find_map(|seed| sabotaged(seed).err())
 }
 
-/// The canary: each of these is wrong on purpose and must be reported, or nothing that passes means anything.
+/// The canary: each of these setups is wrong on purpose and must be reported, or a passing test would mean nothing.
 #[test]
 fn what_is_wrong_on_purpose_is_reported() {
     let base = setup("sliding_window 100/1s");
     let mut freezes = base.clone();
     freezes.faults.every.insert(Fault::Freeze, (SECOND, SECOND));
-    // A frozen clock is what we say that we cannot stand: it shows that the oracle would see a lease outlived.
-    // So many limits at so many nodes that what all hold is seldom added up.
+    // A frozen clock breaks an assumption, which shows that the oracle would notice an outlived lease. `large` has so
+    // many limits that the simulator seldom adds up what nodes hold.
     let large =
         Setup { siblings: 299, pools: 300, nodes: 1, demand: 40_000.0, lasts: 2 * SECOND, ..base.clone() };
     let cases = [
@@ -191,7 +193,7 @@ fn what_is_wrong_on_purpose_is_reported() {
     assert_eq!(caught(&large, Sabotage::None), None);
 }
 
-/// V4, with a single node: no other can ask in its stead.
+/// V4, with a single node, so that no other node can ask in its stead.
 #[test]
 fn after_a_restart_a_node_that_waits_is_lent_something_within_one_refresh() {
     let mut restarts =
@@ -201,8 +203,8 @@ fn after_a_restart_a_node_that_waits_is_lent_something_within_one_refresh() {
     assert!(check(&setups).struck[&Fault::AllocatorRestart] >= 10);
 }
 
-/// Proves the drain: a pool that is not refilled is spent to the last permit. Hardly anything is stranded when a
-/// caller first finds it empty.
+/// A pool that is not refilled is spent to the last permit. Hardly anything is stranded when a caller first finds it
+/// empty.
 #[test]
 fn the_last_permits_go_where_they_are_asked_for() {
     let setup = Setup {
@@ -221,7 +223,7 @@ fn the_last_permits_go_where_they_are_asked_for() {
     assert!(figures.stranded_share < 0.002, "{figures:?}");
 }
 
-/// A node that is further away than a lease is long never gets a permit, and burns what it is lent.
+/// A node that is further away than a lease is long must still get permits, and not burn all that it is lent.
 #[test]
 fn a_node_far_away_is_served() {
     let latency = Latency { one_way: 25 * MILLI, jitter: 0 };
@@ -230,7 +232,7 @@ fn a_node_far_away_is_served() {
     assert!(figures.admitted > 1_000, "{figures:?}");
 }
 
-/// Two nodes that wait for five of five permits hold a part each, and extend it for ever.
+/// Two nodes that wait for five of five permits must not hold a part each and extend it for ever.
 #[test]
 fn callers_that_want_the_whole_limit_take_turns() {
     let patience = 1_000 * SECOND;
@@ -239,7 +241,7 @@ fn callers_that_want_the_whole_limit_take_turns() {
     assert!(figures.worst_wait < 20.0, "{figures:?}");
 }
 
-/// A caller that tries now and then, and never comes back within milliseconds, finds the slot empty each time.
+/// A caller that tries now and then, and never comes back within milliseconds, must not find the slot empty each time.
 #[test]
 fn a_rare_caller_that_only_tries_is_served_sometimes() {
     let rare = setup("sliding_window 10/1s");

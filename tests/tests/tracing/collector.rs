@@ -1,4 +1,5 @@
-//! A collector of spans, in this process: it decodes what it is sent by the types of the library, or is as bad as it is told to be.
+//! A collector of spans in this process. It decodes what it receives by the types of the library, or fails as it is
+//! told to.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -11,7 +12,7 @@ use prost::Message as _;
 use scenarios::fleet::eventually;
 use std::sync::{Arc, Mutex};
 
-/// What it does with what it is sent.
+/// How the collector treats what it receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     Takes,
@@ -28,7 +29,7 @@ pub(crate) struct Seen {
     pub(crate) id: String,
     pub(crate) parent: String,
     pub(crate) is_error: bool,
-    /// All there is of it, in words.
+    /// The whole span, as debug text.
     #[expect(dead_code, reason = "read when it is printed")]
     pub(crate) whole: String,
 }
@@ -40,7 +41,7 @@ struct Desk {
     seen: Mutex<Vec<Seen>>,
 }
 
-/// It stops when it is dropped.
+/// A collector that stops when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Collector {
     pub(crate) url: String,
@@ -63,7 +64,7 @@ impl Collector {
         *self.desk.mood.lock().expect("no panic") = mood;
     }
 
-    /// Batches that came, taken or not.
+    /// Batches that came, accepted or not.
     pub(crate) fn batches(&self) -> u64 {
         *self.desk.batches.lock().expect("no panic")
     }
@@ -72,7 +73,7 @@ impl Collector {
         self.desk.seen.lock().expect("no panic").clone()
     }
 
-    /// What `find` makes of all that was seen, once it makes something.
+    /// Returns what `find` finds in all spans so far, once it finds something.
     pub(crate) async fn eventually<T>(&self, what: &str, find: impl Fn(&[Seen]) -> Option<T>) -> T {
         eventually(what, async || find(&self.seen())).await
     }

@@ -1,5 +1,5 @@
-//! Spans: the spans of a node lead on in its allocator and in the one above. What is in them, and what is not. A header or a
-//! collector that is no good does no harm.
+//! Spans: those of a node continue in its allocator and in the one above. Keys and passwords are in none of them. A bad
+//! header or collector does no harm.
 
 mod collector;
 mod node;
@@ -19,7 +19,7 @@ use tracing::Instrument as _;
 
 const LIMIT: &str = "rules = [{ kind = \"sliding_window\", limit = 50, per = \"1s\", margin = \"0s\" }]";
 
-/// Of a test, in which nothing is sent that it does not name.
+/// A key that must not be in any span.
 const SECRET: &str = "tenant-of-a-client";
 
 /// An allocator that exports its spans, and whose log is kept.
@@ -55,7 +55,7 @@ impl Traced {
             .collect()
     }
 
-    /// One exchange that asks for nothing, with these words as its trace context.
+    /// Makes an exchange that asks for nothing, with these trace contexts.
     async fn exchange(&self, http: &reqwest::Client, seq: u64, traceparents: &[&str]) -> reqwest::StatusCode {
         let body = format!(r#"{{"node":"raw","session":1,"seq":{seq},"rtt_ms":1,"asks":[]}}"#);
         let request = http.post(format!("{}/v1/leases", self.url)).header("content-type", "application/json");
@@ -63,7 +63,7 @@ impl Traced {
         request.body(body).send().await.expect("it answers in time").status()
     }
 
-    /// What of its memory is in use, in KiB.
+    /// Returns the resident memory of the allocator, in KiB.
     fn resident(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.running.id())).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says it");
@@ -71,12 +71,12 @@ impl Traced {
     }
 }
 
-/// One that gives up soon.
+/// Returns an HTTP client that gives up after two seconds.
 fn http() -> reqwest::Client {
     reqwest::Client::builder().timeout(Duration::from_secs(2)).no_proxy().build().expect("a client")
 }
 
-/// The span of this name and service that has one of `parents`.
+/// Returns the spans of this name and service whose parent is one of `parents`.
 fn child<'a>(seen: &'a [Seen], service: &str, name: &str, parents: &[&Seen]) -> Vec<&'a Seen> {
     let of = seen.iter().filter(|span| span.name == name && span.service.contains(service));
     of.filter(|span| parents.iter().any(|parent| (&parent.id, &parent.trace) == (&span.parent, &span.trace)))
@@ -119,7 +119,7 @@ async fn a_renewal_of_a_node_leads_on_to_the_allocator_above_its_own() {
             (!in_centre.is_empty()).then(|| (renewals, seen.to_vec()))
         })
         .await;
-    // The wait is a part of the request that waited, and of no other.
+    // The wait is a part of the request that waited, and of no other trace.
     let [wait] = &kept.ended("wait")[..] else { panic!("one has waited: {:?}", kept.ended("wait")) };
     assert_eq!(wait.parent_span_id, kept.ended("request")[0].span_context.span_id());
     assert!(of_node.iter().all(|span| span.trace != wait.span_context.trace_id().to_string()));
@@ -146,7 +146,7 @@ async fn what_is_never_waited_for_is_no_span() {
         tokio::task::yield_now().await;
     }
     assert_eq!(kept.ended("wait").len(), before);
-    // No allocator could be asked: that is an error of the span, and of nothing else.
+    // If no allocator can be asked, only the span has an error.
     drop(allocator);
     eventually("an exchange fails", async || {
         let _ = limit.try_acquire(1);
@@ -178,7 +178,8 @@ async fn swaps_in_a_store_are_parts_of_a_refill() {
     assert!(!format!("{seen:?}").contains(&password), "a password is in a span");
 }
 
-/// The good one leads; the others are as if there were none, are answered like all, and are no news.
+/// The good header sets the parent. Exchanges with bad ones are answered and traced as if they had none, and nothing is
+/// logged.
 #[tokio::test]
 async fn a_header_that_is_no_good_is_ignored() {
     let collector = Collector::open(Mood::Takes).await;
@@ -213,7 +214,7 @@ async fn a_header_that_is_no_good_is_ignored() {
     assert_eq!(allocator.complaints(), [""; 0]);
 }
 
-/// It refuses, and takes again: each is said once, however many batches there are.
+/// A collector refuses for a while. That is logged once, however many batches there are.
 #[tokio::test]
 async fn a_collector_that_refuses_is_said_once() {
     let collector = Collector::open(Mood::Refuses).await;
@@ -233,8 +234,8 @@ async fn a_collector_that_refuses_is_said_once() {
     assert_eq!(allocator.complaints().len(), 1);
 }
 
-/// One that is not there, and one that takes a batch and never answers. Exchanges go on, memory does not grow with them, and the
-/// end of the process does not wait for it.
+/// One collector does not exist, and one takes a batch and never answers. Exchanges go on, memory does not grow with
+/// them, and the end of the process does not wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_is_gone_or_hangs_holds_nothing_up() {
     let hangs = Collector::open(Mood::NeverAnswers).await;
@@ -248,7 +249,7 @@ async fn a_collector_that_is_gone_or_hangs_holds_nothing_up() {
                 assert_eq!(allocator.exchange(&http, seq, &[]).await, 200);
             }
         };
-        // More than the queue holds, by its default of 2,048.
+        // More spans than the queue holds, which is 2,048 by default.
         exchanges(3_000).await;
         let before = allocator.resident();
         exchanges(6_000).await;

@@ -1,4 +1,4 @@
-//! What an application does that exports its own spans: a subscriber of this thread, which keeps what ends.
+//! An application that exports its own spans: a subscriber of this thread, which keeps the spans that end.
 
 use lessor_protocol::trace::TARGET;
 use opentelemetry::trace::TracerProvider as _;
@@ -9,7 +9,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 
-/// The spans of this thread, for as long as it is kept.
+/// The spans of this thread, recorded until this value is dropped.
 pub(crate) struct Kept {
     ended: Arc<Mutex<Vec<SpanData>>>,
     _provider: SdkTracerProvider,
@@ -38,7 +38,7 @@ impl Kept {
         Kept { ended, _provider: provider, _guard: guard }
     }
 
-    /// Those that have ended, by their name.
+    /// Returns the spans of this name that have ended.
     pub(crate) fn ended(&self, name: &str) -> Vec<SpanData> {
         self.ended.lock().expect("no panic").iter().filter(|span| span.name == name).cloned().collect()
     }

@@ -1,4 +1,5 @@
-//! A sliding window of which more is wanted than it has is spent evenly in every topology. No other traffic is slowed for that.
+//! A sliding window with more demand than permits is spent evenly in every topology. No other traffic is slowed for
+//! that.
 
 use super::{MILLI, setup};
 use lessor_sim::SECOND;
@@ -13,7 +14,7 @@ use lessor_sim::world::Report;
 /// A contract of 300 calls a second over half a minute.
 const CONTRACT: &str = "sliding_window 9000/30s";
 
-/// Twelve nodes that try `demand` calls a second, for eight windows.
+/// Returns twelve nodes that try `demand` calls a second, for eight windows.
 fn fleet(demand: f64, topology: Topology, seed: u64) -> Setup {
     let latency = Latency { one_way: MILLI, jitter: MILLI / 10 };
     let mut fleet =
@@ -26,8 +27,8 @@ fn clean(setup: Setup) -> Report {
     run(setup).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Who may lend to nodes, and the part of each later window that is used: three regions or allocators that share a store are two
-/// milliseconds away from what they lease from, and hold some of it.
+/// Returns each topology that lends to nodes, and the part of each later window that must be used. Three regions, or
+/// three allocators that share a store, are two milliseconds away from what they lease from, and hold some of it.
 fn topologies() -> [(Topology, f64); 3] {
     let (count, far) = (3, Latency { one_way: 2 * MILLI, jitter: MILLI / 10 });
     let shared = Shared {
@@ -43,8 +44,8 @@ fn topologies() -> [(Topology, f64); 3] {
     [(Topology::Allocator, 0.98), (regions, 0.975), (Topology::Store(shared), 0.97)]
 }
 
-/// Three windows after it began, no second has a quarter more or less than the average. The windows up to then are used nearly as
-/// well as those after them.
+/// From three windows after the start on, no second has a quarter more or less than the average. The windows up to then
+/// are used nearly as well as the later ones.
 #[test]
 fn echoes_of_a_burst_die_down_within_three_windows() {
     for (topology, least) in topologies() {
@@ -59,11 +60,11 @@ fn echoes_of_a_burst_die_down_within_three_windows() {
     }
 }
 
-/// What is wanted in bursts comes to less than the contract: no burst is slowed, however often it comes.
+/// Bursts want less than the contract in total, so none is slowed, however often they come.
 #[test]
 fn no_burst_is_slowed_while_less_is_wanted_than_there_is() {
     for seed in 1..=3 {
-        // Bursts of twice the average rate for a second, and pauses as long.
+        // Bursts of twice the average rate last a second, with pauses as long.
         let bursts = Setup { workload: Workload::Bursts, ..fleet(90.0, Topology::Allocator, seed) };
         let mut uneased = bursts.clone();
         uneased.plan.ease_off = false;
@@ -77,8 +78,8 @@ fn no_burst_is_slowed_while_less_is_wanted_than_there_is() {
     }
 }
 
-/// Nodes call every two to ten seconds, and want five times what there is or more. Most of what each is lent comes back unspent, and goes
-/// out again: nothing is kept for an even pace that no call waits for.
+/// Nodes call every two to ten seconds, and want at least five times what there is. Most of what each is lent comes
+/// back unspent and goes out again. Nothing is kept back for an even pace while no call waits for it.
 #[test]
 fn a_limit_whose_nodes_call_seldom_is_used_nearly_as_if_nothing_eased_off() {
     let cases = [("sliding_window 10/10s", 10, 5.0), ("sliding_window 100/60s", 100, 10.0)];
@@ -95,8 +96,8 @@ fn a_limit_whose_nodes_call_seldom_is_used_nearly_as_if_nothing_eased_off() {
     }
 }
 
-/// The bug: credit was saved up for the term of the shortest window, and nodes that are far away ask less often: with a round trip of
-/// 80 ms a third of this contract was used.
+/// The bug: credit was saved up for the term of the shortest window, and nodes far away ask less often. With a round
+/// trip of 80 ms, a third of this contract was used.
 #[test]
 fn nodes_far_away_use_what_a_window_of_minutes_has_beside_one_of_a_second() {
     for rules in [
@@ -115,7 +116,8 @@ fn nodes_far_away_use_what_a_window_of_minutes_has_beside_one_of_a_second() {
     }
 }
 
-/// The bug: where one rule had little left, the pool eased off at the pace of another one that had much: 77 and 65 % of these were used.
+/// The bug: where one rule had little left, the pool eased off at the pace of another one that had much. Of these
+/// limits 77 and 65 % were used.
 #[test]
 fn no_window_with_much_left_slows_what_another_rule_lends() {
     let cases = [

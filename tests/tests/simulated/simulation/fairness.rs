@@ -1,5 +1,5 @@
-//! How a limit is shared: all of it is used, evenly, by few and by many, beside neighbours that come and go, and beside
-//! those that lie about what they need.
+//! How a limit is shared: all of it is used, evenly, by few nodes and by many, beside neighbours that come and go, and
+//! beside nodes that lie about their needs.
 
 use super::{MILLI, setup};
 use lessor_ledger::Rule;
@@ -17,7 +17,7 @@ use lessor_sim::world::Report;
 const KINDS: [&str; 3] =
     ["sliding_window 1000/1s", "fixed_window 1000/1s", "token_bucket 1000/1s capacity 1000"];
 
-/// `nodes` nodes that try four times as often as `limit` allows, for ten seconds.
+/// Returns `nodes` nodes that try four times as much as the limits of [`KINDS`] allow, for ten seconds.
 fn saturated(limit: &str, nodes: usize) -> Setup {
     Setup { nodes, demand: 4_000.0, lasts: 10 * SECOND, ..setup(limit) }
 }
@@ -26,19 +26,20 @@ fn clean(setup: Setup) -> Report {
     run(setup).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// The part of `limit` that can be used at best: a permit of a sliding window is charged for the window, stretched and
-/// rounded up, and for as long as it takes to report that it was spent.
+/// Returns the part of `limit` that can be used at best. A permit of a sliding window is charged for the window,
+/// stretched and rounded up, and for as long as it takes to report that it was spent.
 fn best_use(limit: &str) -> f64 {
     let rules = parse_rules(limit).expect("a limit");
     let Rule::SlidingWindow(rule) = rules[0] else { return 1.0 };
     let per = nanos(rule.per()) as f64;
     let stretched = nanos(ClockBounds::default().stretched(rule.per())) as f64;
-    // Asked four times a term, so on average half of that after it was spent; then the way there.
+    // A node asks four times a term, so on average half of a quarter after the spend. Then comes the way to the
+    // allocator.
     let report = nanos(term(&rules)) as f64 / 8.0 + 1.5 * MILLI as f64;
     per / (stretched * (1.0 + 1.0 / 512.0) + report)
 }
 
-/// V5: use of what the rule allows, less a twentieth.
+/// V5: a limit is used up to a twentieth of what the rule allows.
 #[test]
 fn a_limit_that_all_want_is_used_up() {
     for limit in KINDS.into_iter().chain(["sliding_window 100/1s", "token_bucket 100/1s capacity 100"]) {
@@ -49,7 +50,7 @@ fn a_limit_that_all_want_is_used_up() {
     }
 }
 
-/// F1: over ten windows, all within a fifth of an even share.
+/// F1: over ten windows, all nodes get within a fifth of an even share.
 #[test]
 fn nodes_that_want_the_same_get_the_same() {
     for limit in KINDS {
@@ -63,7 +64,7 @@ fn nodes_that_want_the_same_get_the_same() {
     }
 }
 
-/// F2: three neighbours are a new session at each ask, take what they can and are never heard of again.
+/// F2: three neighbours are a new session at each ask, take what they can, and never report.
 #[test]
 fn steady_nodes_get_their_turn_while_neighbours_come_and_go() {
     for limit in ["sliding_window 20/1s", "fixed_window 20/1s", "token_bucket 20/1s capacity 20"] {
@@ -82,20 +83,21 @@ fn steady_nodes_get_their_turn_while_neighbours_come_and_go() {
     }
 }
 
-/// What four honest nodes use of `limit`, which all want, beside a fifth one with this `lie`.
+/// Returns what four honest nodes, which want all of `limit`, use of it beside a fifth node with this `lie`.
 fn used_beside(lie: Lie, limit: &str) -> f64 {
     let beside = Setup { adversaries: vec![lie], lasts: 30 * SECOND, ..saturated(limit, 4) };
     clean(beside).figures.used_share
 }
 
-/// Limits that give permits back all the time. A window that begins anew for all at once is used up in a part of it, by each at the
-/// rate at which it can.
+/// Limits that give permits back all the time. A fixed window begins anew for all nodes at once and is used up early,
+/// by each at the rate at which it can.
 const STEADY: [&str; 2] = [KINDS[0], KINDS[2]];
 
-/// The even share of four in five is 0.8; what the window costs anyhow is allowed for.
+/// The even share of four in five is 0.8, less what the window costs in any case.
 const EVEN: f64 = 0.8 * 0.95;
 
-/// Who said that it needed nothing, and wanted everything, got all that it wanted: its share was that of its need.
+/// The bug: a node that claimed to need nothing and wanted everything got all that it wanted, because its share was by
+/// its need.
 #[test]
 fn a_lie_about_needs_brings_no_more_than_an_even_share() {
     let lies = [Lie::Overstate, Lie::Understate, Lie::Claim, Lie::Forge, Lie::Jump, Lie::Pretend, Lie::Flood];
@@ -105,7 +107,8 @@ fn a_lie_about_needs_brings_no_more_than_an_even_share() {
     }
 }
 
-/// The bug: what was held was extended for ever, be it spent or not, and however large a share it was.
+/// The bug: leases were extended for ever, whether their permits were spent or not, and however large a share they
+/// were.
 #[test]
 fn a_hoarder_gets_no_more_than_an_even_share() {
     for limit in STEADY {
@@ -114,7 +117,7 @@ fn a_hoarder_gets_no_more_than_an_even_share() {
     }
 }
 
-/// The bug: shares were told an ask, and no allocator held a node to the wait that it was told.
+/// The bug: shares were computed for each ask, and no allocator held a node to the wait that it was told.
 #[test]
 fn asking_sooner_than_told_brings_no_more_than_an_even_share() {
     for limit in STEADY {
@@ -123,7 +126,7 @@ fn asking_sooner_than_told_brings_no_more_than_an_even_share() {
     }
 }
 
-/// The cap, the books and the calm afterwards, with every lie at once.
+/// With every lie at once, the cap, the books and the calm afterwards hold.
 #[test]
 fn all_lies_at_once_break_no_promise() {
     for limit in KINDS.into_iter().chain(["sliding_window 3/200ms", "token_bucket 5/1s capacity 2"]) {
@@ -154,20 +157,20 @@ fn a_thousand_idle_nodes_cost_one_busy_node_nothing() {
         clean(Setup { lasts: 120 * SECOND, ..setup })
     };
     let (alone, among) = (busy(1), busy(1_000));
-    // Four windows.
+    // Four windows of 9,000.
     assert!(among.by_node[0] >= 36_000 / 100 * 99, "{:?}", among.figures);
     let exchanges = |report: &Report| report.figures.exchanges_per_second * 120.0;
     let each = (exchanges(&among) - exchanges(&alone)) / 999.0;
     assert!(each <= 3.0, "an idle node had {each} exchanges in two minutes");
 }
 
-/// `nodes` of one identity which want all that there is, beside adversaries of another one.
+/// Returns the use by `nodes` of one identity, which want all permits, beside adversaries of another identity.
 fn beside_identity(limit: &str, nodes: usize, adversaries: Vec<Lie>) -> f64 {
     let beside = Setup { identities: 1, adversaries, lasts: 30 * SECOND, ..saturated(limit, nodes) };
     clean(beside).figures.used_share
 }
 
-/// Sessions that an identity makes up, and that say nothing of what they were lent, cost all others a tenth at most.
+/// Sessions that an identity makes up, and that never report, cost all others a tenth at most.
 #[test]
 fn made_up_sessions_cost_other_identities_a_tenth_at_most() {
     for limit in KINDS {
@@ -178,7 +181,8 @@ fn made_up_sessions_cost_other_identities_a_tenth_at_most() {
     }
 }
 
-/// Where a flow has a part for each, and where they take turns: a turn that is not handed over lasts half as long again.
+/// A burst of 100 gives each a part of the flow. With a burst of 1 they take turns, and a turn that is not handed over
+/// lasts half as long again.
 #[test]
 fn an_identity_with_many_sessions_has_no_more_than_its_share_of_a_flow() {
     for (limit, least) in [("leaky_bucket 100/1s burst 100", 0.45), ("leaky_bucket 100/1s burst 1", 0.3)] {
@@ -191,7 +195,7 @@ fn an_identity_with_many_sessions_has_no_more_than_its_share_of_a_flow() {
     }
 }
 
-/// Eight that lie belong to one identity: it has no more than half, as one of two that want all.
+/// Eight liars are one identity. One of two identities that want all permits gets no more than half.
 #[test]
 fn an_identity_with_many_sessions_has_no_more_than_its_share() {
     let lies = [Lie::Overstate, Lie::Understate, Lie::Claim, Lie::Hoard, Lie::Pretend, Lie::Hurry];

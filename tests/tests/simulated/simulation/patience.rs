@@ -1,4 +1,4 @@
-//! Calls that wait have what there is, though no node knows when its next call comes.
+//! Calls that wait get what there is, although no node knows when its next call comes.
 
 use super::{MILLI, setup};
 use lessor_sim::SECOND;
@@ -9,7 +9,8 @@ use lessor_sim::topology::{Regions, Shared, Topology};
 
 const FAR: Latency = Latency { one_way: MILLI, jitter: MILLI / 10 };
 
-/// Who may lend to nodes, and what part of all calls may be refused. What allocators have in hand waits there for the nodes of each.
+/// Returns each topology that lends to nodes, and the part of all calls that may be refused. Permits that an allocator
+/// holds wait there for its own nodes.
 fn topologies() -> [(Topology, f64); 3] {
     let shared = Shared {
         count: 3,
@@ -24,8 +25,8 @@ fn topologies() -> [(Topology, f64); 3] {
     [(Topology::Allocator, 0.0), (regions, 0.001), (Topology::Store(shared), 0.03)]
 }
 
-/// Forty nodes want nine tenths of a short window, and each call waits for up to five seconds. What a node would hold for its next call
-/// is spent by another one meanwhile: hardly any call waits in vain.
+/// Forty nodes want nine tenths of a short window, and each call waits for up to five seconds. Permits that a node
+/// would hold for its next call are spent by other nodes meanwhile, so hardly any call waits in vain.
 #[test]
 fn no_call_that_waits_is_refused_while_less_is_wanted_than_there_is() {
     for (rule, demand) in [("sliding_window 100/1s", 90.0), ("sliding_window 1000/1s", 900.0)] {
@@ -48,8 +49,8 @@ fn no_call_that_waits_is_refused_while_less_is_wanted_than_there_is() {
     }
 }
 
-/// The bug: while callers waited, a lease that held something for a call to come was not extended. A bucket does not take back what is
-/// unspent when a lease ends, so a fifth of it was lost.
+/// The bug: while callers waited, a lease that held a permit for a later call was not extended. A bucket does not take
+/// back what is unspent when a lease ends, so a fifth of it was lost.
 #[test]
 fn a_bucket_is_used_while_callers_wait_for_a_moment() {
     for nodes in [3, 40] {
@@ -70,7 +71,8 @@ fn a_bucket_is_used_while_callers_wait_for_a_moment() {
     }
 }
 
-/// The bug: nothing was left to callers that wait where leases last more than 100 ms: 82 % of this window was used.
+/// The bug: where leases last more than 100 ms, no permits were left for callers that wait, and 82 % of this window was
+/// used.
 #[test]
 fn a_window_of_some_seconds_is_used_while_callers_wait() {
     let fleet = Setup {

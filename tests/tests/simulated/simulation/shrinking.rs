@@ -1,4 +1,4 @@
-//! What fails is cut down to what it takes to fail, and what is left is replayed from its line of text.
+//! A failing setup is cut down to what it takes to fail, and the rest is replayed from its line of text.
 
 use super::setup;
 use lessor_sim::adversary::Lie;
@@ -10,7 +10,7 @@ use lessor_sim::traffic::Workload;
 use lessor_sim::world::Failure;
 use lessor_sim::{MILLI, SECOND, text};
 
-/// Clocks that stand still, which is beyond what is promised, and much else that has nothing to do with it.
+/// Returns a setup whose clocks stand still, which breaks an assumption, with much else that does not matter.
 fn noisy() -> Setup {
     let mut noisy = Setup {
         nodes: 6,
@@ -33,7 +33,7 @@ fn noisy() -> Setup {
     noisy
 }
 
-/// The first of a few seeds in which `wanted` fails.
+/// Returns the first of a few seeds that fails as `wanted` says.
 fn first(wanted: impl Fn(&Failure) -> bool) -> (Setup, Failure) {
     let fails = |seed| {
         let setup = Setup { seed, ..noisy() };
@@ -42,8 +42,8 @@ fn first(wanted: impl Fn(&Failure) -> bool) -> (Setup, Failure) {
     (1..=200).find_map(fails).expect("a frozen clock breaks the cap sooner or later")
 }
 
-/// A node whose clock stood still can spend what the pool lends to others by then: the oracle says so (K2) before it
-/// comes to that.
+/// A node whose clock stood still can spend what the pool may lend to others by then. The oracle reports that (K2)
+/// before it happens.
 #[test]
 fn what_could_break_the_cap_is_cut_down_to_the_clock_that_stood_still() {
     let (setup, failure) = first(|failure| failure.name == "K2");
@@ -53,7 +53,7 @@ fn what_could_break_the_cap_is_cut_down_to_the_clock_that_stood_still() {
     assert_eq!(left.faults.every.keys().collect::<Vec<_>>(), [&Fault::Freeze], "{left:?}");
     assert!(left.faults.chance.is_empty() && left.adversaries.is_empty(), "{left:?}");
     assert!(left.nodes < 6 && left.plan.rules.len() == 1 && !left.then_calm, "{left:?}");
-    // Cut down again, it comes to the same; and its line is all that it takes to see it again.
+    // Cutting down again has the same result, and its line is enough to replay it.
     assert_eq!(shrink(&setup, &failure, 600).setup, *left);
     let again = run(text::read(&text::write(left)).expect("a setup")).expect_err("it fails");
     assert_eq!(*again, shrunk.failure);
