@@ -40,7 +40,7 @@ struct Meanings {
     addresses: Vec<(String, String)>,
     store: Option<(String, String)>,
     password: String,
-    /// Ports are held for as long as the processes may listen on them.
+    /// Ports are held until all processes listen.
     _ports: Vec<HeldPort>,
 }
 

@@ -234,7 +234,7 @@ async fn who_was_told_is_killed_at_once_and_the_other_one_knows(kind: StoreKind)
         east.running.kill();
         assert!(comes(&west.url, &name, &shown(&made)).await < soon, "round {round}");
     }
-    // The store as an allocator leaves it that is killed between its two swaps.
+    // The store as an allocator leaves it if it is killed between its two swaps.
     let mut cells = Cells::new(&store.server.config(&store.prefix)).expect("a good configuration");
     let (timeline, found) = cells.load(&[OVERRIDES.to_owned()]).await.expect("it is there");
     let cell = found.into_iter().next().flatten().expect("something was put");

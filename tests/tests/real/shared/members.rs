@@ -59,7 +59,7 @@ impl Two {
         call_for(&self.vendor, &limits, span).await
     }
 
-    /// Calls for five seconds, and asserts that the limit is nearly used up in four of them.
+    /// Calls for five seconds, and asserts that most of what the limit allows in four of them is used.
     async fn use_all(&self) {
         let before = self.vendor.count();
         self.call_for(5 * PER).await.expect("they lend");
