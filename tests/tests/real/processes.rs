@@ -282,7 +282,7 @@ fn a_process_that_is_starved_of_cores_spends_nothing_after_its_lease() {
                 }
             });
         }
-        // A call about every 300 µs: several in each step of the coarse clock, so the process always holds permits.
+        // A call about every 300 µs: several in each step of the coarse clock, while the process holds permits.
         starved.rush(1_500, 300);
         std::thread::park_timeout(Duration::from_millis(500));
         allocator.running.signal(Signal::STOP);
