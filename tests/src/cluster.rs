@@ -45,7 +45,7 @@ impl Cluster {
         cluster.nodes[1].meet(&cluster.nodes[0]);
         cluster.nodes[2].meet(&cluster.nodes[0]);
         cluster.nodes[2].meet(&cluster.nodes[1]);
-        cluster.is_whole().await;
+        cluster.wait_until_whole().await;
         cluster
     }
 
@@ -71,7 +71,7 @@ impl Cluster {
         let node = Node::start(Some(&self.nodes[0]), self.gone_after);
         self.nodes.iter().for_each(|other| node.meet(other));
         self.nodes.push(node);
-        self.is_whole().await;
+        self.wait_until_whole().await;
         let node = self.nodes.last().expect("it was pushed");
         if let Some(master) = master {
             let id = &self.nodes[master].id;
@@ -83,7 +83,7 @@ impl Cluster {
     }
 
     /// Waits until all servers know each other and say that the cluster is whole.
-    pub async fn is_whole(&self) {
+    pub async fn wait_until_whole(&self) {
         let known = format!("cluster_known_nodes:{}\r\n", self.nodes.len());
         until("it is whole", || {
             self.nodes.iter().all(|node| {
@@ -151,7 +151,7 @@ impl Cluster {
     }
 
     /// Ends the move of a slot, once all its keys are at `to`.
-    pub fn has_moved(&self, slot: usize, from: usize, to: usize) {
+    pub fn finish_move(&self, slot: usize, from: usize, to: usize) {
         let id = &self.nodes[to].id;
         for place in [to, from] {
             let set = self.nodes[place].server.tell(&format!("CLUSTER SETSLOT {slot} NODE {id}"));

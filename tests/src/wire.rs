@@ -67,7 +67,7 @@ impl Wire {
     }
 
     /// Delays each answer by `late`.
-    pub fn is_late_by(&self, late: Duration) {
+    pub fn delay_by(&self, late: Duration) {
         self.state.send_modify(|state| state.late = late);
     }
 

@@ -57,7 +57,7 @@ async fn a_reservation_that_is_dropped_was_spent_and_one_that_is_refunded_was_no
     drop(refunded);
     // A future that is dropped reserves nothing.
     let mut wait = Box::pin(tokens.reserve(95));
-    assert!(futures_poll(&mut wait).await.is_none(), "more than there will ever be");
+    assert!(poll_once(&mut wait).await.is_none(), "more than there will ever be");
     drop(wait);
     let [calls, cost] =
         lessor::all([(&client.limit("requests"), 1), (&tokens, 40)]).reserve().await.expect("both are there");
@@ -70,7 +70,7 @@ async fn a_reservation_that_is_dropped_was_spent_and_one_that_is_refunded_was_no
 }
 
 /// Polls `future` once and returns its output if it is ready.
-async fn futures_poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+async fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     tokio::select! {
         biased;
         output = future => Some(output),

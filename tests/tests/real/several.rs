@@ -131,7 +131,7 @@ impl Tried {
 }
 
 /// Waits until the client reports that it moved to `to`. Until then it must report no outage.
-async fn hears_of_move(events: &mut Events, to: &Allocator) {
+async fn wait_for_move(events: &mut Events, to: &Allocator) {
     let moved = async {
         loop {
             let event = events.next().await.expect("it lives");
@@ -168,7 +168,7 @@ async fn goes_on_at_the_other(pair: Pair, signal: Signal, within: Duration) {
     sleep(Duration::from_secs(1)).await;
     let killed = CLOCK.now();
     asked.running.signal(signal);
-    hears_of_move(&mut events, &other).await;
+    wait_for_move(&mut events, &other).await;
     let tried = trying.await.expect("no panic");
     println!(
         "{signal:?}: {} refused, longest gap {:?}",

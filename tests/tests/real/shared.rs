@@ -328,7 +328,7 @@ async fn what_an_operator_decides_holds_for_all(kind: StoreKind) {
     let late = north.client("c").await;
     assert_eq!(call_until(&nothing, &late.limit("vendor"), CLOCK.now() + PER).await, None, "for all");
     store.empty(kind);
-    assert_eq!(call_for(&nothing, &limits, 5 * PER).await, None, "though the store forgot it");
+    assert_eq!(call_for(&nothing, &limits, 3 * PER).await, None, "though the store forgot it");
     tell(&west, "resume").await;
     call_for(&vendor, &limits, 2 * PER).await.expect("it lends again");
     tell(&west, "nodes/a/block").await;

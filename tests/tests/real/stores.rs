@@ -60,7 +60,7 @@ impl Store {
     /// Makes a store on a cluster that other tests use, too.
     async fn of_a_cluster() -> Self {
         let cluster = Cluster::shared().await;
-        Store { _cluster: Some(Arc::clone(&cluster)), ..Store::on_all(&cluster) }
+        Store { _cluster: Some(Arc::clone(&cluster)), ..Store::on_cluster(&cluster) }
     }
 
     /// Makes a store on an etcd with three members.
@@ -71,7 +71,7 @@ impl Store {
         Store { cells, config: Some(config), server: None, _cluster: None, _etcd: Some(etcd) }
     }
 
-    fn on_all(cluster: &Cluster) -> Self {
+    fn on_cluster(cluster: &Cluster) -> Self {
         let config = cluster.config(&prefix());
         let cells = Cells::new(&config).expect("a good configuration");
         Store { cells, config: Some(config), server: None, _cluster: None, _etcd: None }

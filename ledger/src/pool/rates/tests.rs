@@ -270,6 +270,9 @@ impl World {
 }
 
 proptest! {
+    // Each case compares the walk for each session before each step.
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
     #[test]
     fn sessions_see_of_each_other_what_a_walk_over_all_sees(
         burst in prop::sample::select(vec![1, 1, 2, 9, 60]),

@@ -76,7 +76,7 @@ async fn slots_that_move_are_lent_by_all_the_while() {
                 sleep(Duration::from_millis(150)).await;
                 cluster.move_key(key, from, to);
                 sleep(Duration::from_millis(150)).await;
-                cluster.has_moved(slot, from, to);
+                cluster.finish_move(slot, from, to);
             }
         }
     };

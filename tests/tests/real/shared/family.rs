@@ -115,12 +115,12 @@ async fn who_does_not_know_of_a_limit_above_is_lent_nothing(kind: StoreKind) {
     // By now all permits lent before have ended.
     sleep(Duration::from_secs(3)).await;
     let vendor = Vendor::new(0, PER);
-    call_until(&vendor, &a, CLOCK.now() + 3 * PER).await;
+    call_until(&vendor, &a, CLOCK.now() + 2 * PER).await;
     assert_eq!(vendor.count(), 0, "it is lent nothing more of it");
     let all = client.limit("all");
     eventually("others it is", async || all.acquire_within(1, patience).await.ok()).await;
     let both = [knows, client];
-    let own = call(&both, [("a", None), ("b", None)], EACH, 3 * PER).await;
+    let own = call(&both, [("a", None), ("b", None)], EACH, 2 * PER).await;
     assert_eq!(together(&own, LIMIT).breach(), None);
     assert!(own[0].count() > 0);
     for client in both {

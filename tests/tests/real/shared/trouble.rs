@@ -162,12 +162,12 @@ async fn a_store_that_is_slow_lends_nothing_and_goes_on(kind: StoreKind) {
     let limits = clients.each_ref().map(|client| client.limit("vendor"));
     let vendor = Vendor::new(LIMIT, PER);
     call_for(&vendor, &limits, PER).await;
-    wire.is_late_by(Duration::from_millis(300));
+    wire.delay_by(Duration::from_millis(300));
     // What the allocators knew of the time stays good enough for a while, until their clocks may have drifted apart too
     // far.
     call_for(&vendor, &limits, 10 * PER).await;
     let meanwhile = vendor.count();
-    wire.is_late_by(Duration::ZERO);
+    wire.delay_by(Duration::ZERO);
     let (again, stalls) = (CLOCK.now(), store.stalls());
     let first = call_for(&vendor, &limits, 5 * PER).await.expect("it goes on");
     let least = stalls.least_used(USED_PERCENT, LIMIT, 4 * PER);

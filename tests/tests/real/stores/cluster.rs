@@ -22,7 +22,7 @@ fn make(name: &str, version: u64) -> Swap {
 /// Starts a cluster. Returns it with a store in it, and the name of a cell on each of the three masters.
 async fn own() -> (Cluster, Store, [String; 3]) {
     let cluster = Cluster::start(NEVER).await;
-    let store = Store::on_all(&cluster);
+    let store = Store::on_cluster(&cluster);
     let prefix = store.config.clone().expect("it has one").prefix;
     let names = [0, 1, 2].map(|place| cluster.name_at(place, &prefix));
     (cluster, store, names)
@@ -70,7 +70,7 @@ async fn a_slot_is_followed_on_its_way_and_the_timeline_stays() {
     let there = cluster.nodes()[1].server.tell(&format!("CLUSTER COUNTKEYSINSLOT {slot}"));
     assert_eq!(there, ":2", "what was there, and what is new");
     cluster.move_key(&key(&store, &name), 0, 1);
-    cluster.has_moved(slot, 0, 1);
+    cluster.finish_move(slot, 0, 1);
     // A handle that knew where the slot was follows it, and so does one that never did.
     let next = [swap(&name, Some(3), Some(cell(6, "again"))), swap(&new, Some(5), None)];
     assert_eq!(store.cells.swap(&timeline, &next).await, Ok(vec![Swapped::Done; 2]));
@@ -90,11 +90,11 @@ async fn a_master_that_lost_a_cell_is_noticed_though_its_slot_moves() {
     cluster.begin_to_move(slot, 0, 1);
     // The master still knows that the slot is moving, and has lost its cells.
     cluster.nodes()[0].start_again();
-    cluster.is_whole().await;
+    cluster.wait_until_whole().await;
     let moved = store.cells.swap(&timeline, &[make(&name, 2)]).await;
     let Err(CellsError::Moved { found }) = moved else { panic!("{moved:?}") };
     assert_ne!(found, timeline);
-    cluster.has_moved(slot, 0, 1);
+    cluster.finish_move(slot, 0, 1);
     assert_eq!(
         other.swap(&timeline, &[make(&name, 2)]).await,
         Err(CellsError::Moved { found: found.clone() })
@@ -141,7 +141,7 @@ async fn a_slot_that_moves_while_many_count_in_it_loses_nothing() {
         cluster.begin_to_move(slot, from, to);
         cluster.move_key(&key(&store, &name), from, to);
         goes_on().await;
-        cluster.has_moved(slot, from, to);
+        cluster.finish_move(slot, from, to);
     }
     stop.send_replace(true);
     let mut counted = 0;
@@ -176,7 +176,7 @@ async fn a_slot_that_comes_to_a_new_master_makes_another_timeline() {
     ] {
         assert!(outcome.contains(&new.address().to_string()) && outcome.contains("none yet"), "{outcome}");
     }
-    cluster.has_moved(slot, 0, 3);
+    cluster.finish_move(slot, 0, 3);
     // A swap on other masters only does not notice it.
     assert_eq!(store.cells.another().swap(&timeline, &[make(&other, 1)]).await, Ok(vec![Swapped::Done]));
     let moved = store.cells.swap(&timeline, &next).await;
@@ -256,7 +256,7 @@ async fn the_time_is_that_of_one_master_until_the_timeline_is_another_one() {
     let gone = text(store.cells.time().await);
     assert!(gone.contains(&clock.server.address().to_string()), "{gone}");
     clock.start_again();
-    cluster.is_whole().await;
+    cluster.wait_until_whole().await;
     let moved = store.cells.time().await;
     let Err(CellsError::Moved { found }) = moved else { panic!("{moved:?}") };
     assert_ne!(found, before);
@@ -314,7 +314,7 @@ async fn while_one_master_is_gone_the_cells_of_the_others_go_on() {
     let blind = text(Cells::connect(&patient).await);
     assert!(blind.contains(&server), "{blind}");
     node.start_again();
-    cluster.is_whole().await;
+    cluster.wait_until_whole().await;
     let moved = until_moved(&mut store.cells, &timeline, &[swap(&name, Some(there), None)]).await;
     assert_ne!(moved, timeline, "it may have lost all that it had");
     there = 9;

@@ -214,6 +214,9 @@ fn known(sessions: &mut Sessions, entries: &[(Place, Entry)]) -> (String, Sums, 
 }
 
 proptest! {
+    // Each case audits a hundred sessions after each of its acts.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn all_are_read_in_the_end_as_if_at_once(acts in acts(), has_flow: bool) {
         let flow = LeakyBucket::try_new(10, 100, TERM).expect("valid");
