@@ -41,7 +41,7 @@ pub(crate) struct SimulateArgs {
     /// Number of nodes.
     #[arg(long, default_value_t = 50, value_parser = numbers::nodes, allow_negative_numbers = true, help_heading = "Fleet and load")]
     nodes: usize,
-    /// Number of limits alike. Each node asks all of them in one exchange.
+    /// Number of identical limits. Each node asks for all of them in one exchange.
     #[arg(
         long,
         default_value_t = 1,
@@ -191,9 +191,7 @@ impl SimulateArgs {
         match (&self.config, &self.name) {
             (Some(path), name) => chosen::from_file(path, name.as_deref(), self.ease_off),
             (None, None) => chosen::from_text(&self.limit, self.ease_off),
-            (None, Some(name)) => {
-                Err(format!("--name {name:?} picks a limit of a --config, and there is none"))
-            }
+            (None, Some(name)) => Err(format!("--name {name:?} names a limit of --config, which is missing")),
         }
     }
 

@@ -48,20 +48,20 @@ impl Policy {
         match self {
             Policy::Lessor => "The shipping pool, refill and slot. Left out: sockets and threads.",
             Policy::StaticSplit => {
-                "Each node keeps the limit's rules by itself, for limit/nodes. Left out: nodes that come and go."
+                "Each node applies the limit's rules alone, to limit/nodes. Left out: nodes that come and go."
             }
             Policy::FixedLeases => {
-                "Leases of limit/(10·nodes) from an exact central counter, the next one asked for when a tenth is \
-                 left; they last until spent, at most for a window. Left out: giving back."
+                "Leases of limit/(10·nodes) from an exact central counter. A node asks for the next one when a tenth \
+                 is left. A lease lasts until it is spent, at most for a window. Left out: giving back."
             }
             Policy::TenAverages => {
-                "CockroachDB's tenants: 10 s of the average, and 5000, less what is held; asked for below \
-                 max(5000, a tenth of the last grant). Left out: debt, trickle and fallback rate, for they pass the \
+                "CockroachDB's tenants: 10 s of the average use plus 5000, minus what is held. A node asks below \
+                 max(5000, a tenth of the last grant). Left out: debt, trickle and fallback rate, which exceed the \
                  cap."
             }
             Policy::FiveAverages => {
-                "TiKV's resource groups: 1.1 · 5 s of the average, less what is held; asked for below a tenth of 5 s. \
-                 Left out: loans, trickle and fill-rate shares, for they pass the cap."
+                "TiKV's resource groups: 1.1 · 5 s of the average use, minus what is held. A node asks below a tenth \
+                 of 5 s. Left out: loans, trickle and fill-rate shares, which exceed the cap."
             }
         }
     }

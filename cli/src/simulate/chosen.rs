@@ -27,7 +27,10 @@ pub(super) fn from_file(path: &Path, name: Option<&str>, ease_off: Option<bool>)
     let config = Config::parse(&text).map_err(|error| wrong(&error))?;
     let limit = pick(&config.limits, name).map_err(|problem| wrong(&problem))?;
     if let Some(upstream) = &limit.upstream {
-        return Err(wrong(&format!("{} is leased from {upstream}: what holds is said there", limit.name)));
+        return Err(wrong(&format!(
+            "{}: upstream is {upstream}, whose configuration has the rules",
+            limit.name
+        )));
     }
     let one_key = if limit.keyed == Keyed::No { "" } else { ", one key" };
     Ok(Chosen {
@@ -48,7 +51,7 @@ fn pick<'a>(limits: &'a [LimitConfig], name: Option<&str>) -> Result<&'a LimitCo
     let names = || limits.iter().map(|limit| limit.name.to_string()).collect::<Vec<_>>().join(", ");
     match (name, limits) {
         (None, [only]) => Ok(only),
-        (None, _) => Err(format!("it has several limits, pick one by --name: {}", names())),
+        (None, _) => Err(format!("it has several limits, pick one with --name: {}", names())),
         (Some(name), _) => limits
             .iter()
             .find(|limit| limit.name.to_string() == name)

@@ -156,7 +156,7 @@ fn draw_grants(area: &Area<'_>, policy: Policy, curve: &Curve, scale: &Scale) ->
     if most <= 0.0 {
         let middle = (scale.seconds * 0.5, 0.5);
         let style = ("sans-serif", 15).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Center));
-        chart.draw_series([Text::new("no node asks: each has its share", middle, style)])?;
+        chart.draw_series([Text::new("no node asks: each has a fixed share", middle, style)])?;
     }
     Ok(())
 }

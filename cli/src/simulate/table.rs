@@ -38,18 +38,18 @@ const ROWS: [Row; 20] = [
         value: |run| Some(run.figures.used_share),
     },
     Row {
-        name: "spent at the first refusal for emptiness",
+        name: "spent when the pool was first empty",
         unit: Unit::Percent,
         value: |run| run.figures.first_empty_refusal_at.map(|_| run.figures.first_empty_refusal_at_share),
     },
-    Row { name: "  which came after", unit: Unit::Seconds, value: |run| run.figures.first_empty_refusal_at },
+    Row { name: "  time until then", unit: Unit::Seconds, value: |run| run.figures.first_empty_refusal_at },
     Row {
-        name: "  and left stranded at nodes",
+        name: "  stranded at nodes then",
         unit: Unit::Percent,
         value: |run| run.figures.first_empty_refusal_at.map(|_| run.figures.stranded_share),
     },
     Row {
-        name: "refused while permits existed, before it",
+        name: "refused while permits existed, until then",
         unit: Unit::Percent,
         value: |run| Some(run.figures.refused_while_available_share),
     },
@@ -70,12 +70,12 @@ const ROWS: [Row; 20] = [
         value: |run| Some(run.figures.worst_wait),
     },
     Row {
-        name: "refused of what wants less than its share",
+        name: "worst refusals of a node below its share",
         unit: Unit::Percent,
         value: |run| Some(run.figures.modest_refused_share).filter(|share| *share > 0.0),
     },
     Row {
-        name: "found nothing in 50 ms after a boundary",
+        name: "found no permit in 50 ms after a boundary",
         unit: Unit::Percent,
         value: |run| run.figures.after_boundary.map(|(short, _)| short),
     },
@@ -95,17 +95,17 @@ const ROWS: [Row; 20] = [
         value: |run| run.figures.even.map(|even| even.seconds.1),
     },
     Row {
-        name: "a second is off by, in the median",
+        name: "median deviation of a second",
         unit: Unit::Percent,
         value: |run| run.figures.even.map(|even| even.off),
     },
     Row {
-        name: "least admitted in one of three windows",
+        name: "least admitted in a window, first three",
         unit: Unit::Percent,
         value: |run| run.figures.even.map(|even| even.windows.0),
     },
     Row {
-        name: "least admitted in a window after them",
+        name: "least admitted in a window, later ones",
         unit: Unit::Percent,
         value: |run| run.figures.even.map(|even| even.windows.1),
     },

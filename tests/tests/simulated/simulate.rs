@@ -45,9 +45,9 @@ fn the_table_has_a_column_for_each_policy_and_a_block_for_each_seed() {
     for row in [
         "permits admitted",
         "used of what the limit allowed",
-        "spent at the first refusal for emptiness",
-        "and left stranded at nodes",
-        "refused while permits existed, before it",
+        "spent when the pool was first empty",
+        "stranded at nodes then",
+        "refused while permits existed, until then",
         "exchanges per node and second",
         "Jain index",
         "worst wait",
