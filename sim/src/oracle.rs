@@ -229,7 +229,7 @@ impl Oracle {
     pub fn came_back(&mut self, session: u64, back: u64) -> Verdict {
         let session = self.session(session);
         must("S8", back <= session.unneeded, || {
-            format!("{back} came back, of {} that were not needed", session.unneeded)
+            format!("{back} reserved permits came back, but only {} were unneeded", session.unneeded)
         })?;
         session.unneeded -= back;
         Ok(())
@@ -268,10 +268,10 @@ impl Oracle {
                 spent = session.is_lent(now, seq, &ask, asked.is_awaited, grant, by)?;
                 lent = grant.permits;
                 must("S7", grant.term.is_zero() || grant.horizon <= asked.horizon, || {
-                    format!("{grant:?} of one that may hold for {:?}", asked.horizon)
+                    format!("{grant:?} by a lender that may itself hold permits for {:?}", asked.horizon)
                 })?;
                 must("K7", lent == 0 || stock.view.vendor_pause.is_zero(), || {
-                    format!("{grant:?} while the vendor asks to be left alone: {:?}", stock.view)
+                    format!("{grant:?} while the limit is paused for the vendor: {:?}", stock.view)
                 })?;
                 must("K7", now.allocator >= paused_until, || {
                     format!("{grant:?} while the limit is paused until {paused_until:?}")
@@ -279,7 +279,7 @@ impl Oracle {
                 // Permits reserved in vain count as spent once their lease has ended.
                 let most = session.spent + session.unneeded;
                 must("K2", ask.spent_total <= most || !asked.is_honest || asked.lends_on, || {
-                    format!("an honest session says more than it spent: {ask:?}, {session:?}")
+                    format!("an honest session reports more than it spent: {ask:?}, {session:?}")
                 })?;
             }
         }
@@ -313,7 +313,7 @@ impl Oracle {
         }
         self.changed_by(0, spent, stock.view.books)?;
         must("K2", spent == 0 || reported + spent == total, || {
-            format!("a goodbye with {total} after {reported} counts as {spent} spent")
+            format!("a goodbye with total {total}, after {reported} reported, settled {spent}")
         })?;
         self.books(now, stock)
     }
@@ -322,7 +322,7 @@ impl Oracle {
     fn changed_by(&self, lent: u64, spent: u64, books: Books) -> Verdict {
         let before = self.books;
         must("K1", books.granted == before.granted + lent && books.spent == before.spent + spent, || {
-            format!("{lent} were granted and {spent} said spent, yet {before:?} became {books:?}")
+            format!("{lent} were granted and {spent} reported, but {before:?} became {books:?}")
         })
     }
 

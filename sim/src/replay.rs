@@ -28,5 +28,5 @@ pub fn show(setup: &Setup) -> bool {
 /// Cuts down a `setup` that fails with `failure`, and returns the rest in words.
 pub fn cut_down(setup: &Setup, failure: &Failure) -> String {
     let shrunk = shrink(setup, failure, BUDGET);
-    format!("cut down in {} runs:\n{}", shrunk.runs, shrunk.failure)
+    format!("shrunk in {} runs to:\n{}", shrunk.runs, shrunk.failure)
 }

@@ -104,7 +104,7 @@ fn show_progress((soaked, shown): &mut (Soaked, Moment), start: Moment, now: Mom
     }
     *shown = now;
     eprintln!(
-        "{:>5} s: {} seeds, {:.1} simulated hours, {} admissions, {} faults, {} over, {} failures",
+        "{:>5} s: {} seeds, {:.1} simulated hours, {} admissions, {} faults, {} over-admissions, {} failures",
         now.since(start).as_secs(),
         soaked.seeds,
         soaked.hours(),

@@ -157,14 +157,14 @@ pub fn read(text: &str) -> Result<Setup, String> {
     }
     // Otherwise time would not go on.
     if !setup.demand.is_finite() || setup.faults.every.values().any(|&(every, _)| every == 0) {
-        return Err("say a finite demand, and faults with some time between two".to_owned());
+        return Err("demand must be finite, and the interval of each fault above 0".to_owned());
     }
     let most = if setup.lends_on() { 1 } else { setup.limits() };
     if !(1..=most).contains(&setup.pools) {
         return Err(format!("pools={}: a node asks 1 to {most} limits here", setup.pools));
     }
     if setup.lends_on() && (setup.siblings > 0 || setup.store > 0) {
-        return Err("siblings and store are for fleets whose nodes ask the allocator itself".to_owned());
+        return Err("siblings and store need nodes that ask the allocator itself".to_owned());
     }
     setup.replay = command(&setup);
     Ok(setup)

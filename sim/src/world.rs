@@ -396,7 +396,7 @@ impl World {
     fn no_caller_is_passed_over(&self, desk: usize) -> Verdict {
         let (home, at) = (&self.nodes[self.home(desk)], &self.desks[desk]);
         must("V3", !at.passes_over(home, self.real), || {
-            format!("node {desk} lets {:?} wait beside {:?}", at.line.front(), at.slot.balance())
+            format!("node {desk} lets {:?} wait although it holds {:?}", at.line.front(), at.slot.balance())
         })?;
         let due = |since: u64| since.saturating_add(self.setup.patience).max(home.paused_until);
         let late =

@@ -100,7 +100,9 @@ impl Oracle {
         must("K8", after.vendor_pause <= most, || {
             format!("a pause of {:?} after {before:?} for {observed:?} at {now:?}", after.vendor_pause)
         })?;
-        must("K8", is_news || !changes, || format!("{observed:?}, said again, made {after:?} of {before:?}"))
+        must("K8", is_news || !changes, || {
+            format!("{observed:?}, reported again, turned {before:?} into {after:?}")
+        })
     }
 
     /// K2: nothing was lent, but the report in `asked` may count. Returns the permits that the books count as spent by
@@ -110,7 +112,7 @@ impl Oracle {
         let total = asked.ask.spent_total;
         let session = self.session(asked.session);
         must("K2", counted == 0 || session.reported + counted == total, || {
-            format!("{counted} count as spent by {asked:?}, which is refused, after {session:?}")
+            format!("{counted} were settled by {asked:?}, which was refused, after {session:?}")
         })?;
         session.is_refused(asked.seq, &asked.ask);
         if counted > 0 {

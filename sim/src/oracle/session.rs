@@ -93,7 +93,7 @@ impl Session {
     pub(super) fn spends(&mut self, now: Instant, node: usize, permits: u64) -> Verdict {
         self.spent += permits;
         must("S8", self.node == node && !self.is_over, || {
-            format!("node {node} spent on a session of node {} that is over: {}", self.node, self.is_over)
+            format!("node {node} spent in a session of node {}; session over: {}", self.node, self.is_over)
         })?;
         must("S8", self.spent <= self.lent, || {
             format!("a session of node {node} spent {} and was lent {}", self.spent, self.lent)

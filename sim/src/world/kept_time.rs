@@ -39,7 +39,7 @@ impl World {
             must("K9", is_near && now <= other_latest && then <= latest, || {
                 let ahead = now.since(other_latest).max(then.since(latest));
                 format!(
-                    "two allocators are {apart:?} apart about the time, and {ahead:?} later than it can be"
+                    "the times of two allocators differ by {apart:?}, and one is {ahead:?} later than possible"
                 )
             })?;
         }
@@ -59,7 +59,7 @@ impl World {
         let ahead = pace - *least;
         must("K9", ahead <= TimeSource::Allocators.uncertainty().as_nanos().cast_signed(), || {
             format!(
-                "an allocator takes it to be {} µs later than by what another one said before",
+                "an allocator's time is {} µs later than an earlier time of another allocator allows",
                 ahead / 1_000
             )
         })?;

@@ -394,9 +394,7 @@ impl World {
         let (upstream, sent) = (self.limits.upstream(), exchange.first_sent);
         let granted = Granted { bodies: &grants, groups: &lent_to_groups };
         let outcome = at.registry.on_grant_above(now, upstream, session, sent, &due.askers, granted);
-        must("K1", outcome.unfit <= unfit, || {
-            format!("region {region} was granted what cannot be: {grants:?}")
-        })?;
+        must("K1", outcome.unfit <= unfit, || format!("region {region} got impossible grants: {grants:?}"))?;
         self.look_above(region)
     }
 

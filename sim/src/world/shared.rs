@@ -376,7 +376,7 @@ impl World {
         let is_set = self.shared().fates.iter().any(|fate| matches!(fate, Fate::Set | Fate::SetTwice));
         let (clock, is_same) = (self.root_clock(), member.timeline() == Some(store.table.timeline()));
         must("K9", is_set || !is_same || now <= clock, || {
-            format!("an allocator takes it to be {:?} later than its store", now.since(clock))
+            format!("an allocator's time is {:?} later than its store's clock", now.since(clock))
         })
     }
 

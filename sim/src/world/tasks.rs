@@ -240,10 +240,12 @@ impl World {
                     self.meter.short(self.real, desk, waiter.permits, true, false);
                 }
                 let is_calm = self.phase >= Phase::Calm;
-                must("V2", !is_calm, || format!("node {node} is shut out when it is calm: {error:?}"))?;
+                must("V2", !is_calm, || {
+                    format!("node {node} is shut out although no fault is active: {error:?}")
+                })?;
             }
             (_, answer) => {
-                let what = format!("node {node} was answered what cannot be: {answer:?}");
+                let what = format!("node {node} got an impossible answer: {answer:?}");
                 return Err(Violation { is_over: false, name: "K1", what });
             }
         }

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 
 #[cfg(not(planted))]
 fn main() -> ExitCode {
-    eprintln!("no mistake is built in; run tests/mutants/run");
+    eprintln!("this build has no mistakes planted: use tests/mutants/run");
     ExitCode::from(2)
 }
 
