@@ -91,7 +91,7 @@ pub(crate) fn print(chosen: &Chosen, json: bool) -> Result<(), Box<dyn Error>> {
     let lasts = Duration::from_secs(chosen.seconds);
     if !json {
         println!(
-            "| books | nodes | asks an exchange | µs an exchange | µs of the echo | asks/s of a core | of the echo |"
+            "| store | nodes | asks per exchange | µs per exchange | µs per echo | asks/s per core | exchanges/s to the echo's |"
         );
         println!("|---|---:|---:|---:|---:|---:|---:|");
     }

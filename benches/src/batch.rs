@@ -23,7 +23,7 @@ const CLOCK: Clock = Clock::since_boot();
 /// Prints the table.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {
     println!(
-        "| pools | ms, at once | ms, the longest of the parts | parts | ms, all parts | ms, a change of the rules |"
+        "| pools | ms, all at once | ms, longest part | parts | ms, all parts | ms, a change of the rules |"
     );
     println!("|---:|---:|---:|---:|---:|---:|");
     for pools in POOLS {

@@ -42,7 +42,7 @@ impl Kind {
     const ALL: [(Kind, &str); 4] = [
         (Kind::Named, "a limit's own name"),
         (Kind::Keyed, "a key"),
-        (Kind::Pattern, "a name that a pattern stands for"),
+        (Kind::Pattern, "a name that matches a pattern"),
         (Kind::Below, "a limit below another one"),
     ];
 
@@ -59,7 +59,9 @@ impl Kind {
 
 /// Prints the table.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {
-    println!("| an ask for | µs, one an exchange | to the first | µs, {POOLS} an exchange | to the first |");
+    println!(
+        "| an ask for | µs, one per exchange | ratio to first row | µs, {POOLS} per exchange | ratio to first row |"
+    );
     println!("|---|---:|---:|---:|---:|");
     let config = Config::parse(&config())?;
     let mut rows = vec![[vec![], vec![]]; Kind::ALL.len()];

@@ -29,7 +29,7 @@ const CLOCK: Clock = Clock::since_boot();
 
 /// Prints a row for each number of keys, as soon as it is known.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {
-    println!("| keys used | µs an ask, no parent | below a parent | ratio | sessions it remembers |");
+    println!("| keys used | µs an ask, no parent | below a parent | ratio | sessions the parent remembers |");
     println!("|---:|---:|---:|---:|---:|");
     let mut parent = Pool::new(plan(u64::from(u32::MAX), HOUR)?, Moment::ORIGIN);
     let child = plan(1_000, Duration::from_secs(30))?;

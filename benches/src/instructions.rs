@@ -23,12 +23,12 @@ const CALLS: u64 = 200_000;
 /// Prints the instructions a call of some rows, or how to install what is missing.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {
     if Command::new("valgrind").arg("--version").output().is_err() {
-        return Err("valgrind is not installed: it is in the package `valgrind` of every distribution".into());
+        return Err("valgrind is not installed: install the package `valgrind` of your distribution".into());
     }
     println!(
-        "With the loop around them. Valgrind hides the vDSO: a clock is read by a system call, and its inside"
+        "Counts include the loop. Valgrind hides the vDSO: a clock is read by a system call, whose inside is"
     );
-    println!("is not counted. Take off floor/clock for what a row does besides.\n");
+    println!("not counted. Subtract floor/clock from a row to see what else it does.\n");
     println!("| row            | instructions per call |");
     println!("|----------------|----------------------:|");
     for row in ROWS {
@@ -44,7 +44,7 @@ pub(crate) fn make_calls(row: &str, calls: u64) -> Result<(), Box<dyn Error>> {
     let case = cases.iter_mut().find(|case| case.name == row).ok_or("no row has this name")?;
     let wrong = case.call(calls)?;
     if wrong as f64 > calls as f64 * WRONG_MAX {
-        return Err(format!("{wrong} of {calls} calls were answered otherwise").into());
+        return Err(format!("{wrong} of {calls} calls had an unexpected result").into());
     }
     Ok(())
 }

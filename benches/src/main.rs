@@ -63,7 +63,7 @@ struct Args {
 enum Command {
     /// Measures the rows in turn, round by round, and prints one table.
     Check {
-        /// Only the rows whose name contains this text, and the row that the others are compared with.
+        /// Only the rows whose name contains this text, and the reference row.
         row: Option<String>,
         /// Samples of each row.
         #[arg(long, default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..))]
@@ -92,7 +92,7 @@ enum Command {
     Family,
     /// Shows what an ask costs a pool that many sessions share.
     Sessions,
-    /// Shows what an ask costs an allocator, by the kind of limit that it is of.
+    /// Shows what an ask costs an allocator, by kind of limit.
     Exchange,
     /// Shows how many asks a second are answered if several threads ask at once.
     Threads,

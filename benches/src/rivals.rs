@@ -100,7 +100,7 @@ pub(crate) fn print(seconds: u64) -> Result<(), Box<dyn Error>> {
 
 fn rows(seconds: u64) -> Result<(), Failed> {
     let lasts = Duration::from_secs(seconds);
-    println!("| {CALLERS} callers of one limit | decisions/s | µs in the median | of the leased checks |");
+    println!("| {CALLERS} callers of one limit | decisions/s | median µs | ratio to leases |");
     println!("|---|---:|---:|---:|");
     let leased = leased(lasts)?;
     let show = |name: &str, figures: &Figures| {

@@ -64,7 +64,7 @@ pub(crate) fn print() -> Result<(), Box<dyn Error>> {
 }
 
 fn print_table(kinds: &[(&str, Kind)]) -> Result<(), Box<dyn Error>> {
-    let headings = kinds.iter().map(|(name, _)| format!(" µs an ask, {name} | to one session |"));
+    let headings = kinds.iter().map(|(name, _)| format!(" µs an ask, {name} | ratio to one session |"));
     println!("| sessions |{}", headings.collect::<String>());
     println!("|---:|{}", "---:|---:|".repeat(kinds.len()));
     let mut first = None;

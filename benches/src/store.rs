@@ -60,7 +60,7 @@ struct Cost {
 pub(crate) fn print(seconds: u64) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     println!(
-        "| store | permits/s | taken/s | exchanges/s | commits/s | commits per 1,000 permits | ms a wait | kB/s |"
+        "| store | permits/s | taken/s | exchanges/s | commits/s | commits per 1,000 permits | ms per wait | kB/s |"
     );
     println!("|---|---:|---:|---:|---:|---:|---:|---:|");
     for rate in RATES {

@@ -11,10 +11,10 @@ const HEAD: [&str; 6] =
 
 /// The limits of the table, for a reader without its source.
 const CAVEATS: &str = "\
-Read ratios within one table. A loop lets calls overlap: amid other work a call costs more than its row says.
+Compare ratios within one table. A loop lets calls overlap: amid other work a call costs more than its row says.
 In a virtual machine, clocks and the second core are the host's: rows with a clock or two threads differ most.
-A row of two threads is wall time over the calls of both. What two cores of this machine do at most beside one is what the
-floor rows of two threads that share nothing say: two hardware threads of one core, or a busy host, do less than twice as much.
+A row of two threads is wall time over the calls of both. The floor rows of two threads that share nothing show how much two
+cores of this machine do at most: two hardware threads of one core, or a busy host, do less than twice as much as one.
 ";
 
 /// Returns the table, with its limits above it.
@@ -54,7 +54,7 @@ pub(crate) fn json(figures: &[Figures]) -> serde_json::Result<String> {
 pub(crate) fn warning(figures: &[Figures]) -> Option<String> {
     let disturbed: Vec<&str> = figures.iter().filter(|row| row.is_disturbed()).map(|row| row.row).collect();
     let list = disturbed.join(", ");
-    (!disturbed.is_empty()).then(|| format!("other programs had a core in most samples of: {list}"))
+    (!disturbed.is_empty()).then(|| format!("other programs disturbed most samples of: {list}"))
 }
 
 fn header(rounds: u32) -> String {
@@ -69,7 +69,7 @@ fn header(rounds: u32) -> String {
 
 fn line(figures: &Figures, unit: Option<f64>) -> [String; 6] {
     if figures.is_broken() {
-        let broken = format!("broken: {:.1} % answered otherwise", figures.wrong * 100.0);
+        let broken = format!("broken: {:.1} % unexpected results", figures.wrong * 100.0);
         return [figures.row.to_owned(), broken, String::new(), String::new(), String::new(), String::new()];
     }
     let times = unit.map_or("-".to_owned(), |unit| format!("{:.2}", figures.ns_median / unit));

@@ -54,7 +54,7 @@ impl Kind {
 /// Prints the table, for one thread and for one on each core.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {
     let most = thread::available_parallelism()?.get();
-    println!("| each thread asks for | asks/s of one thread | of {most} threads | to one |");
+    println!("| each thread asks for | asks/s of one thread | asks/s of {most} threads | ratio |");
     println!("|---|---:|---:|---:|");
     let config = Config::parse(&config(most))?;
     let mut rows = vec![[vec![], vec![]]; Kind::ALL.len()];

@@ -55,7 +55,7 @@ async fn measure(lasts: Duration) -> Result<(), Broken> {
     for (speaks, name) in ALL {
         servers.push((name, Host::start(speaks, folder.path()).await?));
     }
-    println!("| connections | exchange | exchanges/s | of those in clear |");
+    println!("| connections | exchange | exchanges/s | ratio to clear text |");
     println!("|---|---|---:|---:|");
     for (kept, connections) in [(true, "kept"), (false, "a new one for each exchange")] {
         let mut taken = vec![vec![]; servers.len()];
