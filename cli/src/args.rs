@@ -72,7 +72,7 @@ pub(crate) enum Command {
     /// Print the manual page, or write the pages of all commands to a folder.
     #[command(after_help = MAN_EXAMPLE)]
     Man(ManArgs),
-    /// One node of a demo that runs all of it.
+    /// A node process of `lessor demo`.
     #[command(name = crate::demo::NODE_COMMAND, hide = true)]
     DemoNode,
 }
@@ -81,18 +81,19 @@ const SERVE_EXAMPLE: &str = "\
 Example:
   lessor serve --config lessor.toml --listen 10.0.0.1:7400 --log json
 
-Prints one line with the address once it listens. The file is read again when it changes and on SIGHUP. Limits whose entry
-changed continue by the new entry. Only SIGHUP removes limits that the file lacks. A file with an error is refused whole. Each limit has one owner: two allocators with a store each
-lend it twice. Several allocators share a store ([store] kind = \"redis\", \"postgres\" or \"etcd\"), or lease from one (upstream).
-SIGTERM and SIGINT stop it; requests in flight are finished.
-An address that other machines reach is refused, unless its section has tls with client_ca, or insecure = true.
+Prints one line with the address once it listens. The file is read again when it changes and on SIGHUP. Changed limits follow
+the new file at once; only SIGHUP removes limits that the file no longer has. A file with an error is refused whole.
+Each limit has one owner: two allocators with a store each lend it twice. Several allocators share a store ([store] kind =
+\"redis\", \"postgres\" or \"etcd\"), or lease from one allocator (upstream).
+SIGTERM and SIGINT stop the allocator; requests in flight are finished.
+An address that other machines reach is refused without tls with client_ca, [auth], or insecure = true in its section.
 Exit codes: 0 stopped, 1 broken, 2 bad command line or configuration.";
 
 const CHECK_EXAMPLE: &str = "\
 Example:
   lessor check lessor.toml
 
-It also reads the files that serve reads: certificates, keys, tokens, passwords. Run it as the user that serves, on its machine.
+It also reads the files that serve reads: certificates, keys, tokens, passwords. Run it on the allocator's machine, as its user.
 Exit codes: 0 good, 2 bad, with one line that names the key and the value.";
 
 const COMPLETIONS_EXAMPLE: &str = "\
@@ -129,8 +130,8 @@ Examples:
   lessor demo --trace tests/data/access-log.csv          an hour and a half of real requests, in 84 seconds
   lessor demo --scenario export-per-user                 ten minutes of rising load; --speed 30 makes it 20 seconds
   lessor demo --kill-every 5                             the allocator is killed every 5 seconds
-  lessor demo --allocators 3 --kill-every 5              three allocators, and the one that they lease from, in turn
-  lessor demo --store redis --allocators 3 --kill-every 5   three allocators that share a store, in turn
+  lessor demo --allocators 3 --kill-every 5              three allocators and their upstream are killed in turn
+  lessor demo --store redis --allocators 3 --kill-every 5   three allocators that share a store are killed in turn
   lessor demo --rotate-every 600ms                       certificates and tokens are renewed a hundred times
   lessor demo vendor, lessor demo node                   one part by itself, on a machine of its own
 
@@ -148,14 +149,14 @@ One JSON object a line in:
   (with \"rules\", and \"carry\": as_is, proportional, additive or reset). at_ns counts from the Unix epoch.
 One out, in the same order, as soon as it is known:
   {\"ok\": false, \"remaining\": 0, \"retry_after_ns\": 2000000000}
-  remaining: what a call could take at that instant, after this one. retry_after_ns: the wait until the same call would
+  remaining: the permits that are available after this call. retry_after_ns: the wait until the same call would
   succeed; it is missing if it never would. wait_ns: the wait until an acquire is served, or would have been.
-  error: the problem of the line (line, field, value), or TooLarge. The line changes nothing then, and the next is read.
+  error: what is wrong with the line (line, field, value), or TooLarge. Such a line changes nothing, and replay goes on.
 
-With --nodes the requests go to nodes that lease from an allocator, in virtual time too, with the shipping code. An acquire
-that waits is answered when it is served, and later requests after it. Without --nodes one central limiter answers that
-forgets nothing, exact to the nanosecond. There a margin counts only if the configuration has one: the default is for a
-distant vendor. A request from before the latest one is decided at the latest one's time. docs/replay.md has the details.
+With --nodes the requests go to nodes that lease from an allocator: the shipping code, in virtual time. An acquire that
+waits is answered when it is served, and later requests are answered after it. Without --nodes one central limiter
+answers, exact to the nanosecond. It uses a margin only if the configuration sets one: the default is for a distant
+vendor. A request older than the latest one is decided at the latest one's time. docs/replay.md has the details.
 
 Exit codes: 0 all lines were answered (a bad one with an error), 1 broken, 2 bad command line or configuration.";
 
@@ -171,8 +172,8 @@ pub(crate) struct ReplayArgs {
     /// How long the requests of a CSV file wait. Without it they are served at once or refused.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub(crate) patience: Option<Duration>,
-    /// Spread the requests over this many nodes that lease: by their "node", or else to each in turn. Without it one
-    /// central limiter decides.
+    /// Number of nodes that lease. A request goes to its "node", or else to each node in turn. Without it one central
+    /// limiter decides.
     #[arg(long, value_parser = value_parser!(u16).range(1..=1_000))]
     nodes: Option<u16>,
     /// How long an exchange between a node and the allocator takes.
@@ -206,8 +207,8 @@ pub(crate) struct ServeArgs {
     /// the printed line names. A Unix socket is unix: and its path.
     #[arg(long, value_name = "ADDR", env = "LESSOR_LISTEN")]
     pub(crate) listen: Option<Listen>,
-    /// Lend at once: states that no earlier life of this allocator can have permits outstanding. Without it an
-    /// allocator that has no records waits until all that it may have lent has ended.
+    /// Lend at once. Use it only if nothing that this allocator lent before can be outstanding. Without it an allocator
+    /// without records waits until all that it may have lent has ended.
     #[arg(long)]
     pub(crate) fresh: bool,
     /// The format of log lines. They go to stderr.
@@ -252,7 +253,7 @@ pub(crate) struct DemoArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// After this many seconds the vendor halves the contract for all calls, and answers 429 above it. Nodes learn of it only
-    /// from the headers of its answers. The report then has how soon the fleet followed and resumed.
+    /// from the headers of its answers. The report then says how soon the fleet followed and resumed.
     #[arg(long, value_name = "SECONDS", conflicts_with = "played", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) vendor_halves_at: Option<u64>,
     /// Kill the allocator with SIGKILL at this interval, and start it again at once. It is then a process of its own, and keeps
@@ -267,24 +268,24 @@ pub(crate) struct DemoArgs {
         conflicts_with_all = ["played", "kill_every", "allocators", "store", "listen", "watch", "targets"])]
     pub(crate) rotate_every: Option<Duration>,
     /// Number of allocators. Each node knows all of them, and asks any. They share a store, if that is redis, postgres or etcd.
-    /// Otherwise they lease the contract from one more allocator and lend it on. --kill-every kills each in turn, and that one too.
+    /// Otherwise they lease the contract from one more allocator and lend it on. --kill-every kills all of them in turn.
     #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "played", value_parser = value_parser!(u8).range(1..=8))]
     pub(crate) allocators: u8,
-    /// Where allocators keep their books. Allocators are processes of their own then. Default for such processes: embedded. For
-    /// redis, postgres and etcd the demo starts a server on a free port.
+    /// Where allocators keep their books. Each allocator is then a separate process. With --kill-every, --allocators or
+    /// --scenario the default is embedded. For redis, postgres and etcd the demo starts a server on a free port.
     #[arg(long, value_name = "KIND", conflicts_with = "trace")]
     pub(crate) store: Option<Store>,
     /// The server to use as --store: redis://…, postgres://… or etcd://…. All names that the demo writes there begin with demo-.
     #[arg(long, value_name = "URL", requires = "store")]
     pub(crate) store_url: Option<String>,
-    /// After this many seconds, and after it was halved, the contract is the first one again; the headers announce that too.
-    /// The report then has when the fleet used the whole of it.
+    /// After this many seconds, later than --vendor-halves-at, the vendor restores the contract and announces that in headers.
+    /// The report then says how soon the fleet used the whole of it.
     #[arg(long, value_name = "SECONDS", requires = "vendor_halves_at", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) vendor_restores_at: Option<u64>,
     /// Replay the requests of a CSV file with the columns offset_s and client. Each client may make 30 calls in any 60 s.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Run a named scenario: rising load, and a least and most number of grants for each user. Exit code 1 if a user gets
+    /// Run a named scenario: rising load, with a minimum and a maximum of grants for each user. Exit code 1 if a user gets
     /// fewer or more.
     #[arg(long, value_name = "NAME")]
     pub(crate) scenario: Option<Scenario>,
@@ -302,8 +303,8 @@ pub(crate) struct DemoArgs {
     /// Print the address of the allocator's page on stderr, to watch the demo in a browser. Opens no browser.
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Nodes serve their metrics, each on a free port of loopback. This file gets the addresses of those metrics and of the
-    /// allocators', in the format of `file_sd_configs` of Prometheus.
+    /// Write the metrics addresses of nodes and allocators to this file, in the format of `file_sd_configs` of Prometheus. Each
+    /// node serves its metrics on a free port of loopback.
     #[arg(long, value_name = "FILE")]
     pub(crate) targets: Option<PathBuf>,
     /// Show progress on stderr even if it is not a terminal.

@@ -39,7 +39,7 @@ pub(crate) struct AuditArgs {
     /// Only entries of this action: put, remove, top_up, pause, resume, block, unblock or refused.
     #[arg(long, value_name = "ACTION")]
     action: Option<String>,
-    /// Only entries from this long ago until now, for example 1d.
+    /// Only entries that are at most this old, for example 1d.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     since: Option<Duration>,
     /// Print the entries as they are: one JSON object a line.
@@ -66,7 +66,8 @@ pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
             }
             // The last line of a killed process may be incomplete.
             let Ok(entry) = serde_json::from_slice::<Value>(&line) else {
-                let _ = writeln!(io::stderr(), "lessor: {}: line {number} is no entry", file.display());
+                let _ =
+                    writeln!(io::stderr(), "lessor: {}: line {number} is not an audit entry", file.display());
                 continue;
             };
             if !is_wanted(args, &entry, from.as_deref()) {

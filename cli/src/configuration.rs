@@ -47,7 +47,7 @@ pub(crate) fn read_whole(
     match leased {
         None => Ok(config),
         Some((name, upstream)) => Err(Failure::Input(format!(
-            "{}: limit {:?}: upstream is {upstream}: what holds is said there, use the configuration of that allocator",
+            "{}: limit {:?}: upstream is {upstream}, whose configuration has the rules: use that one",
             file.display(),
             name.as_str()
         ))),
@@ -86,7 +86,7 @@ pub(crate) fn is_closed(config: &Config, listen: &Listen) -> Result<(), Failure>
     match exposures.find(|exposure| !exposure.is_accepted) {
         None => Ok(()),
         Some(exposure) => Err(Failure::Input(format!(
-            "{exposure}: say tls with client_ca in [{}], or identities in [auth] and [[role]], listen on 127.0.0.1, or say \
+            "{exposure}: set tls with client_ca in [{}], or identities in [auth] and [[role]], listen on 127.0.0.1, or set \
              insecure = true there",
             exposure.section
         ))),

@@ -39,9 +39,7 @@ pub(crate) struct Spans(SdkTracerProvider);
 /// password in it.
 fn parse(text: &str) -> Result<Url, String> {
     if text.contains('@') {
-        return Err(
-            "a name or a password does not belong there: say it in OTEL_EXPORTER_OTLP_HEADERS".to_owned()
-        );
+        return Err("the URL must not have a name or a password: set OTEL_EXPORTER_OTLP_HEADERS".to_owned());
     }
     let url = Url::parse(text).map_err(|error| error.to_string())?;
     match url.scheme() {
@@ -120,7 +118,7 @@ impl opentelemetry_sdk::trace::SpanExporter for Exporter {
         let was_failing = self.is_failing.swap(exported.is_err(), Ordering::Relaxed);
         match &exported {
             Err(error) if !was_failing => {
-                tracing::warn!(%error, "spans are not taken by the collector, and are lost until it does");
+                tracing::warn!(%error, "the collector does not take spans: they are lost until it does");
             }
             Ok(()) if was_failing => tracing::info!("the collector takes spans again"),
             _ => {}

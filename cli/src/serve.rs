@@ -48,7 +48,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             }) => ran,
             () = watch.run() => Ok(()),
         };
-        ran.map_err(|error| Failure::Run(format!("the allocator broke: {error}")))
+        ran.map_err(|error| Failure::Run(format!("the allocator failed: {error}")))
     });
     // A read of the configuration from a disk that hangs is not waited for.
     runtime.shutdown_background();
@@ -65,7 +65,7 @@ fn listen_apart(admin: &AdminConfig) -> Result<(Listener, &'static str), Failure
 /// Tells the service manager the state of this process. Without a manager it does nothing.
 fn tell_manager(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(false, &[state]) {
-        tracing::warn!(%error, "the service manager cannot be told");
+        tracing::warn!(%error, "cannot notify the service manager");
     }
 }
 

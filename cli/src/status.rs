@@ -80,14 +80,14 @@ fn head(address: &str, status: &Value) -> String {
     }
     for (check, what) in [("store", "store"), ("config", "configuration")] {
         if let Some(reason) = status["checks"][check]["reason"].as_str() {
-            rows.push([what.to_owned(), "not well".to_owned(), reason.to_owned()]);
+            rows.push([what.to_owned(), "failing".to_owned(), reason.to_owned()]);
         }
     }
     for upstream in status["upstreams"].as_array().into_iter().flatten() {
         let stands = match upstream["is"].as_str() {
             Some("up") => "answers",
             Some("down") => "does not answer",
-            _ => "was not asked yet",
+            _ => "not asked yet",
         };
         rows.push([table::text(&upstream["url"]), stands.to_owned(), "limits are leased from it".to_owned()]);
     }
@@ -130,7 +130,7 @@ mod tests {
             format!("http://here:7400    {reasons}  version 1.0.0, up 1m 1s, 3 sessions, store embedded")
         );
         assert!(lines[1].starts_with("warning ") && lines[1].ends_with("any is let in"), "{shown}");
-        assert!(lines[2].contains("not well") && lines[2].ends_with("cannot write: no space"), "{shown}");
+        assert!(lines[2].contains("failing") && lines[2].ends_with("cannot write: no space"), "{shown}");
         assert!(lines[3].starts_with("http://centre:7400  does not answer "), "{shown}");
         assert_eq!(lines.len(), 4);
     }

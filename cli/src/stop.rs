@@ -51,8 +51,9 @@ const ENDS_WITHIN: Duration = Duration::from_millis(4_800);
 /// Makes the process end in time after the first signal, whatever hangs in it: a disk, a log that is not read, a bug.
 /// The store is then as after a crash. The watch has its own thread, which needs nothing that could hang.
 pub(crate) fn end_in_time() -> Result<(), Failure> {
-    let cannot =
-        |error: io::Error| Failure::Run(format!("cannot watch over the end of this process: {error}"));
+    let cannot = |error: io::Error| {
+        Failure::Run(format!("cannot start the thread that ends this process in time: {error}"))
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let mut stop = {
         let _entered = runtime.enter();

@@ -29,7 +29,7 @@ enum StoreCommand {
         /// The file.
         file: PathBuf,
     },
-    /// Create a store from an export. Leases and quarantines keep the time that was left at the export, from the next start on.
+    /// Create a store from an export. At the next start, leases and quarantines go on with the time that was left at the export.
     Import {
         /// The export, as JSON.
         from: PathBuf,
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &StoreArgs) -> Result<(), Failure> {
         }
         StoreCommand::Export { file } => {
             let text = serde_json::to_string_pretty(&read(file)?);
-            print(&text.map_err(|error| Failure::Run(format!("cannot be written as JSON: {error}")))?)
+            print(&text.map_err(|error| Failure::Run(format!("cannot write the store as JSON: {error}")))?)
         }
         StoreCommand::Import { from, file, nothing_was_lent_since: _ } => {
             let name = from.display();
@@ -99,7 +99,9 @@ fn counted(dump: &Dump) -> String {
     match dump.counts() {
         [limits, pools, 0] => format!("{limits} limits and {pools} pools"),
         [limits, pools, decided] => {
-            format!("{limits} limits and {pools} pools; of {decided} something was decided over the API")
+            format!(
+                "{limits} limits and {pools} pools; operators decided about {decided} limits over the API"
+            )
         }
     }
 }
@@ -113,7 +115,7 @@ pub(crate) fn cells(url: &str, password_file: Option<&Path>, prefix: &str) -> Re
     let url: StoreUrl = url.parse().map_err(|error| Failure::Input(format!("--store-url: {error}")))?;
     let password = match password_file {
         Some(_) if url.has_password() => {
-            let problem = "--store-password-file: the URL has a password, too: leave one of them out";
+            let problem = "--store-password-file: the URL has a password too: leave one of them out";
             return Err(Failure::Input(problem.to_owned()));
         }
         Some(file) => Some(file::password("--store-password-file", file)?),
@@ -132,7 +134,7 @@ fn migrate(url: &str, password_file: Option<&Path>, prefix: &str) -> Result<(), 
         | CellsError::Unfit(_) => Failure::Run(format!("store {}: {error}", config.url)),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Run(format!("no runtime: {error}")))?;
+    let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
     let made = runtime.block_on(async {
         let mut cells = Cells::new(&config)?;
         let made = cells.migrate().await?;

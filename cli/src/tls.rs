@@ -20,7 +20,7 @@ Example:
   lessor status --server https://localhost:7400 \\
     --ca certificates/ca.crt --cert certificates/client.crt --key certificates/client.key
 
-A running allocator takes new certificates over. An authority that is in the folder is kept, and signs again.
+A running allocator reads new certificates by itself. If the folder has an authority, it signs the new certificates.
 Exit codes: 0 done, 1 stdout cannot be written, 2 bad command line, or a folder that cannot be used.";
 
 /// `lessor tls`.
@@ -37,7 +37,7 @@ enum TlsCommand {
     DevCa {
         /// The folder for the files: ca, server and client, each with .crt and .key.
         folder: PathBuf,
-        /// How long the two certificates hold.
+        /// How long the two certificates are valid.
         #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = parse_valid)]
         valid: Duration,
     },

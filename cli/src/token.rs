@@ -70,21 +70,21 @@ pub(crate) struct TokensArgs {
 enum TokenCommand {
     /// Make a token, and print it on stdout. It is kept nowhere else.
     New {
-        /// The identity that it proves: token:NAME in roles. Several tokens may prove one.
+        /// The identity that the token proves: token:NAME in roles. Several tokens may prove the same identity.
         name: String,
-        /// How long it holds. Without this it holds until it is revoked.
+        /// How long the token is valid. Default: until it is revoked.
         #[arg(long, value_name = "DURATION", value_parser = parse_valid)]
         valid: Option<Duration>,
     },
-    /// Print the ids and names of all tokens, and when they end.
+    /// Print the ids and names of all tokens, and when they expire.
     List {
         /// As JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Take tokens away: allocators refuse them within a second.
+    /// Revoke tokens: allocators refuse them within a second.
     Revoke {
-        /// The id of one token, or a name for all tokens that prove it.
+        /// The id of one token, or the name of all tokens to revoke.
         which: String,
     },
 }
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &TokensArgs) -> Result<(), Failure> {
         TokenCommand::New { name, valid } => {
             let made = make(&kept, name, *valid)?;
             // The line needs no reader: the token is what was asked for.
-            let _ = writeln!(io::stderr(), "{} proves token:{name}, by {kept}", made.id);
+            let _ = writeln!(io::stderr(), "{} proves token:{name}, kept in {kept}", made.id);
             print(&format!("{}\n", made.text.reveal()))
         }
         TokenCommand::List { json } => {
@@ -158,7 +158,7 @@ fn as_table(tokens: &Tokens, now: SystemTime) -> String {
     for (id, token) in tokens.iter() {
         let expires = match token.expires {
             None => "never".to_owned(),
-            Some(end) if end <= now => format!("{} (over)", time(end)),
+            Some(end) if end <= now => format!("{} (expired)", time(end)),
             Some(end) => time(end),
         };
         table.push_str(&format!("{id:8}  {:widest$}  {:20}  {expires}\n", token.name, time(token.created)));

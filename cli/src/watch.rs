@@ -74,15 +74,12 @@ impl Watch {
                     tracing::warn!("{warning}");
                 }
                 if !done.needs_restart.is_empty() {
-                    tracing::warn!(
-                        "these have changed, and need a restart: {}",
-                        done.needs_restart.join(", ")
-                    );
+                    tracing::warn!("changed settings that need a restart: {}", done.needs_restart.join(", "));
                 }
             }
             Err(problem) => {
                 self.reloads.refused(&problem);
-                tracing::error!(%problem, "the configuration is refused: everything stays as it was");
+                tracing::error!(%problem, "the configuration is refused: the allocator keeps the old one");
             }
         }
     }

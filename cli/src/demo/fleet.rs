@@ -120,14 +120,17 @@ impl Fleet {
         }
         let left = timeout(LEAVE_WITHIN, self.all_are(State::Left)).await;
         if left.is_err() {
-            tracing::warn!(within = ?LEAVE_WITHIN, "nodes that have not left are killed");
+            tracing::warn!(within = ?LEAVE_WITHIN, "nodes have not left in time and are killed");
         }
         let mut done = Vec::new();
         for mut node in self.nodes {
             // Has no effect on a node that has left; reaps it either way.
             let _ = node.child.kill().await;
             if node.found.is_none() {
-                tracing::warn!(node = node.name, "died: what it did since its last word is not counted");
+                tracing::warn!(
+                    node = node.name,
+                    "node died: its calls since its last report are not counted"
+                );
             }
             done.push(Done { tally: node.tally, found: node.found });
         }
@@ -169,7 +172,7 @@ impl Node {
 
     async fn tell(&mut self, order: &Order) -> Result<(), Failure> {
         let written = self.stdin.write_all(&to_line(order)).await;
-        written.map_err(|error| Failure::Run(format!("{} does not listen: {error}", self.name)))
+        written.map_err(|error| Failure::Run(format!("{} does not take orders: {error}", self.name)))
     }
 
     fn take_in(&mut self, message: Message) {
@@ -200,7 +203,7 @@ async fn listen(index: usize, stdout: ChildStdout, said: mpsc::Sender<(usize, Me
             Ok(news) => {
                 let _ = said.send((index, Message::News(news))).await;
             }
-            Err(error) => tracing::warn!(node = index, %error, line, "a node said what cannot be understood"),
+            Err(error) => tracing::warn!(node = index, %error, line, "cannot parse a message of a node"),
         }
     }
     let _ = said.send((index, Message::Left)).await;

@@ -46,9 +46,9 @@ impl Killer {
     pub(crate) async fn end(self) -> Result<(Vec<Served>, u64), Failure> {
         // A task that is over receives nothing.
         let _ = self.end.send(());
-        self.task
-            .await
-            .unwrap_or_else(|error| Err(Failure::Run(format!("who kills the allocator broke: {error}"))))
+        self.task.await.unwrap_or_else(|error| {
+            Err(Failure::Run(format!("the task that kills allocators failed: {error}")))
+        })
     }
 }
 

@@ -60,7 +60,7 @@ async fn live(mut orders: Orders) -> Result<(), Failure> {
 
 async fn connect(job: &Job) -> Result<Client, Failure> {
     let Some((first, others)) = job.allocators.split_first() else {
-        return Err(Failure::Run(format!("{} was told of no allocator", job.name)));
+        return Err(Failure::Run(format!("{} was given no allocator", job.name)));
     };
     let builder = others.iter().fold(Client::builder(first), |builder, other| builder.or(other));
     let builder = match &job.proof {
@@ -92,7 +92,7 @@ async fn work(client: &Client, work: Work, start: Moment, orders: &mut Orders) -
 /// Returns all permits. The exchange that does it is counted, too.
 pub(super) async fn leave(client: Client, mut report: Report) -> Report {
     if timeout(SHUTDOWN_WITHIN, client.shutdown()).await.is_err() {
-        tracing::warn!(within = ?SHUTDOWN_WITHIN, "the allocator did not take back what this node held");
+        tracing::warn!(within = ?SHUTDOWN_WITHIN, "the allocator did not take back this node's permits");
     }
     let stats = client.stats();
     (report.tally.exchanges, report.tally.failed_exchanges) = (stats.exchanges, stats.failed_exchanges);

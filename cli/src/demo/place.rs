@@ -36,8 +36,7 @@ impl Place {
         let (url, server, folder) = match url {
             Some(url) => (url.to_owned(), None, None),
             None => {
-                let cannot =
-                    |error| Failure::Run(format!("cannot start a {} of its own: {error}", store.name()));
+                let cannot = |error| Failure::Run(format!("cannot start a {} server: {error}", store.name()));
                 let folder = tempfile::Builder::new().prefix("lessor-store-").tempdir().map_err(cannot)?;
                 let server = PrivateServer::start(kind, folder.path(), &[]).map_err(cannot)?;
                 (server.url(), Some(server), Some(folder))
@@ -47,7 +46,7 @@ impl Place {
             url.parse().map_err(|error| Failure::Input(format!("--store-url: {error}")))?;
         if parsed.kind() != kind {
             return Err(Failure::Input(format!(
-                "--store-url is that of another store than --store {}",
+                "--store-url is for another kind of store than --store {}",
                 store.name()
             )));
         }

@@ -63,7 +63,8 @@ impl Credentials {
     /// Makes an authority, certificates signed by it, and a token.
     pub(crate) fn make() -> Result<Self, Failure> {
         let folder = tempfile::Builder::new().prefix("lessor-demo-").tempdir();
-        let folder = folder.map_err(|error| Failure::Run(format!("no folder for certificates: {error}")))?;
+        let folder = folder
+            .map_err(|error| Failure::Run(format!("cannot make a folder for certificates: {error}")))?;
         let ca = DevCa::open(folder.path()).map_err(|error| unmade(&error))?;
         let made = renew(folder.path(), &ca)?;
         give(&folder.path().join(TOKEN), &made)?;
@@ -133,7 +134,7 @@ impl Rotation {
     pub(crate) async fn end(self) -> Result<Rotated, Failure> {
         // A task that is over receives nothing.
         let _ = self.end.send(());
-        self.task.await.unwrap_or_else(|error| Err(Failure::Run(format!("the rotation broke: {error}"))))
+        self.task.await.unwrap_or_else(|error| Err(Failure::Run(format!("the rotation failed: {error}"))))
     }
 }
 
@@ -180,7 +181,7 @@ async fn work(
         rotated.new_clients += 1;
         if let Err(problem) = connect(&credentials.proof(), books.url()).await {
             rotated.new_clients_failed += 1;
-            tracing::warn!(%problem, "a client could not connect by the new certificates and token");
+            tracing::warn!(%problem, "a client could not connect with the new certificates and token");
         }
     }
     rotated.tokens_refused = books.unauthenticated().await?.saturating_sub(refused_here);
@@ -192,7 +193,7 @@ async fn apart<T: Send + 'static>(
     step: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let done = spawn_blocking(step).await;
-    done.unwrap_or_else(|error| Err(Failure::Run(format!("the rotation broke: {error}"))))
+    done.unwrap_or_else(|error| Err(Failure::Run(format!("the rotation failed: {error}"))))
 }
 
 /// Puts new certificates signed by `ca` into `folder`, and adds one token to the list there.
@@ -221,7 +222,8 @@ fn give(file: &Path, made: &NewToken) -> Result<(), Failure> {
 
 /// Waits until the allocator at `url` knows the token `made`. Returns how often it refused the token until then.
 async fn known(credentials: &Credentials, url: &str, made: &NewToken) -> Result<u64, Failure> {
-    let cannot = |problem: String| Failure::Run(format!("a new token is not known: {problem}"));
+    let cannot =
+        |problem: String| Failure::Run(format!("the allocator does not accept the new token: {problem}"));
     let tls = Some(credentials.proof().tls());
     let http = HttpClient::try_new(ANSWER_WITHIN, tls).and_then(|http| {
         let token = Token::new(made.text.reveal());

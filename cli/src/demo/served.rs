@@ -101,7 +101,7 @@ impl Life {
                 let address = line.strip_prefix(LISTENING).and_then(|address| address.parse().ok());
                 match address {
                     Some(address) => return Ok((life, address)),
-                    None => format!("it said {line:?}"),
+                    None => format!("it printed {line:?} in place of its address"),
                 }
             }
             Ok(_) => "it ended".to_owned(),

@@ -32,14 +32,14 @@ pub(crate) enum LimitsCommand {
         /// The name of the limit.
         name: String,
     },
-    /// Add a limit, or change one that is in use. Leases that are out stay valid until they end.
+    /// Add a limit, or change one that is in use. Its leases stay valid until they end.
     Set(SetArgs),
-    /// Remove a limit: nothing is lent from it any more. Leases that are out end by themselves.
+    /// Remove a limit: nothing is lent from it any more. Its leases stay valid until they end.
     Rm {
         /// The name of the limit.
         name: String,
     },
-    /// Let permits be lent once, beyond what the rules say.
+    /// Add permits once, beyond what the rules allow.
     TopUp {
         /// The name of the limit.
         name: String,
@@ -101,7 +101,7 @@ pub(crate) struct SetArgs {
     /// Only print the effect on each pool.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Lend at once from a new limit: states that no earlier life of the allocator lent from it.
+    /// Lend at once from a new limit. Use it only if the allocator never lent from it before.
     #[arg(long)]
     pub(crate) fresh: bool,
 }
@@ -109,13 +109,13 @@ pub(crate) struct SetArgs {
 /// How the balances of a changed limit are carried over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CarryOverArg {
-    /// Charges stay.
+    /// Charged permits stay charged.
     AsIs,
     /// The same share of the limit is left.
     Proportional,
-    /// The permits left change by as much as the limit.
+    /// The permits left rise or fall by as much as the limit.
     Additive,
-    /// Balances begin anew; permits that are out are charged.
+    /// Balances start afresh; outstanding permits are charged.
     Reset,
 }
 

@@ -48,7 +48,10 @@ async fn answer(server: &Server, command: &LimitsCommand) -> Result<(Value, Stri
         LimitsCommand::Rm { name } => {
             let etag = server.ask(Method::GET, &[name], &[], None, None).await?.etag;
             server.ask(Method::DELETE, &[name], &[], etag.as_deref(), None).await?.good()?;
-            Ok((json!({ "removed": name }), format!("removed {name}; what is out ends by itself\n")))
+            Ok((
+                json!({ "removed": name }),
+                format!("removed {name}; its leases stay valid until they end\n"),
+            ))
         }
         LimitsCommand::TopUp { name, permits, pool_key, id } => {
             let mut body = json!({ "permits": permits });
@@ -69,10 +72,10 @@ async fn answer(server: &Server, command: &LimitsCommand) -> Result<(Value, Stri
             let shown = match id {
                 Some(id) if *added == json!(0) => {
                     format!(
-                        "already applied under the id {id:?}, nothing is added to {name}: {available} are available\n"
+                        "a top-up of {name} was already applied under the id {id:?}: {available} are available\n"
                     )
                 }
-                Some(_) | None => format!("{added} more for {name}: {available} are available\n"),
+                Some(_) | None => format!("added {added} to {name}: {available} are available\n"),
             };
             Ok((body, shown))
         }
@@ -92,17 +95,17 @@ async fn answer(server: &Server, command: &LimitsCommand) -> Result<(Value, Stri
         LimitsCommand::Block { name, node } => {
             let body = post(&[name, "nodes", node, "block"], json!({})).await?;
             let hint = match body["is_known"] == json!(false) {
-                true => ": no node of that name is known here now, and one that comes is blocked",
+                true => "; no such node is known now; it is blocked when it joins",
                 false => "",
             };
-            Ok((body, format!("{node} is lent nothing of {name}{hint}\n")))
+            Ok((body, format!("{name} lends nothing to {node}{hint}\n")))
         }
         LimitsCommand::Unblock { name, node } => {
             let steps = [name.as_str(), "nodes", node, "block"];
             let body = server.ask(Method::DELETE, &steps, &[], None, None).await?.good()?;
             let shown = match body["was_blocked"] == json!(false) {
                 true => format!("{node} was not blocked: nothing has changed for {name}\n"),
-                false => format!("{node} is lent to again from {name}\n"),
+                false => format!("{name} lends to {node} again\n"),
             };
             Ok((body, shown))
         }

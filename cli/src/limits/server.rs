@@ -134,7 +134,7 @@ impl Server {
         while let Some(piece) = response.chunk().await.map_err(unreachable)? {
             read.extend_from_slice(&piece);
             if read.len() > BODY_MAX {
-                return Err(Failure::Run(format!("{} answers without end", self.address)));
+                return Err(Failure::Run(format!("the answer of {} is too large", self.address)));
             }
         }
         let body = serde_json::from_slice(&read).unwrap_or(Value::Null);

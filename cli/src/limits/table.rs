@@ -56,9 +56,9 @@ pub(super) fn preview(body: &Value) -> String {
     let waits =
         body["pools"].as_array().into_iter().flatten().filter_map(|pool| pool["quarantine_ms"].as_u64());
     if let Some(wait) = body["begins_anew_ms"].as_u64() {
-        shown.push_str(&format!("it would begin anew, and lend nothing for {}\n", of_millis(wait)));
+        shown.push_str(&format!("the limit would start afresh, and lend nothing for {}\n", of_millis(wait)));
     } else if let Some(wait) = waits.max().filter(|wait| *wait > 0) {
-        shown.push_str(&format!("it would lend nothing for up to {}\n", of_millis(wait)));
+        shown.push_str(&format!("the limit would lend nothing for up to {}\n", of_millis(wait)));
     }
     shown
 }
@@ -167,7 +167,7 @@ mod tests {
             shown.lines().skip(3).map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(last(None, [0, 0]), [""; 0]);
-        assert_eq!(last(None, [0, 60_000]), ["it would lend nothing for up to 1m"]);
-        assert_eq!(last(Some(7), [0, 60_000]), ["it would begin anew, and lend nothing for 7ms"]);
+        assert_eq!(last(None, [0, 60_000]), ["the limit would lend nothing for up to 1m"]);
+        assert_eq!(last(Some(7), [0, 60_000]), ["the limit would start afresh, and lend nothing for 7ms"]);
     }
 }

@@ -64,7 +64,7 @@ fn figure(root: &Area<'_>, flows: &[(String, Flow)]) -> Drawn {
 fn panel(area: &Area<'_>, title: &str, step: u64, asked: &[u64; STEPS], admitted: &[u64; STEPS]) -> Drawn {
     let wide = step as f64 / 1e9;
     let most = asked.iter().chain(admitted).copied().max().unwrap_or(0).max(1) as f64;
-    let caption = format!("{title}: permits asked for (grey) and admitted, each {}", short_span(wide));
+    let caption = format!("{title}: permits asked for (grey) and admitted, per {}", short_span(wide));
     let mut chart = ChartBuilder::on(area)
         .caption(caption, ("sans-serif", 15).into_font().color(&INK))
         .margin_left(8)

@@ -126,7 +126,7 @@ fn call(raw: &RawRequest, margin: Duration) -> Result<Call, String> {
         Op::TopUp => Call::TopUp(permits),
         Op::Set => {
             let rules =
-                raw.rules.as_ref().ok_or("rules is missing: set needs them, as a configuration has them")?;
+                raw.rules.as_ref().ok_or("rules is missing: set needs rules as in a configuration")?;
             Call::Set(rules_from_json(&rules.to_string(), margin)?, raw.carry.unwrap_or_default())
         }
     })

@@ -252,7 +252,7 @@ impl fmt::Display for Summary {
         }
         match self.misread {
             0 => Ok(()),
-            misread => write!(f, "{misread} lines meant nothing"),
+            misread => write!(f, "{misread} lines had an error"),
         }
     }
 }

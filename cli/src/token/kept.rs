@@ -40,7 +40,7 @@ impl Kept {
         let said: Vec<&str> =
             places.into_iter().filter_map(|(name, is_said)| is_said.then_some(name)).collect();
         if said.len() > 1 {
-            return Err(Failure::Input(format!("{} are said: say one of them", said.join(" and "))));
+            return Err(Failure::Input(format!("{} are given: use only one of them", said.join(" and "))));
         }
         if let Some(url) = &args.store_url {
             let prefix = args.store_prefix.as_deref().unwrap_or(CellsConfig::PREFIX);
@@ -48,7 +48,7 @@ impl Kept {
             return Ok(Kept::Store(Box::new(cells)));
         }
         if args.store_password_file.is_some() || args.store_prefix.is_some() {
-            let problem = "--store-password-file and --store-prefix are for --store-url, which is not said";
+            let problem = "--store-password-file and --store-prefix need --store-url";
             return Err(Failure::Input(problem.to_owned()));
         }
         match &args.config {
@@ -61,7 +61,7 @@ impl Kept {
     fn as_in(file: &Path) -> Result<Self, Failure> {
         let mut config = configuration::of_allocator(file, &configuration::text(file)?)?;
         let missing = || {
-            let problem = "auth.tokens is missing: name a file there, or say \"store\"";
+            let problem = "auth.tokens is missing: set it to a file or to \"store\"";
             Failure::Input(format!("{}: {problem}", file.display()))
         };
         match config.auth.as_ref().and_then(|auth| auth.tokens.clone()).ok_or_else(missing)? {
@@ -116,7 +116,7 @@ impl Kept {
         what: impl Future<Output = Result<T, StoredTokensError<E>>>,
     ) -> Result<T, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Failure::Run(format!("no runtime: {error}")))?;
+        let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
         let done = runtime.block_on(what);
         // A read of a file that hangs is not waited for.
         runtime.shutdown_background();
@@ -148,7 +148,7 @@ impl Display for Kept {
 
 fn read(file: &Path) -> Result<Tokens, String> {
     let bytes = lessor_files::read(file, FILE_MAX).map_err(|error| error.problem)?;
-    let text = String::from_utf8(bytes).map_err(|_| "it is no text".to_owned())?;
+    let text = String::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned())?;
     Tokens::parse(&text).map_err(|error| error.to_string())
 }
 

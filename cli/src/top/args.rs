@@ -11,7 +11,7 @@ Examples:
   lessor top --once --sort spent
   lessor top --json --every 5s
 
-Keys: q quits, s changes the order, up and down choose a limit, enter shows the sessions that hold and want most of it, esc goes back.
+Keys: q quits, s changes the order, up and down choose a limit, enter shows which sessions hold and want most of it, esc goes back.
 Exit codes: 0 done, 1 the allocator cannot be asked, 2 bad command line.";
 
 /// `lessor top`.
@@ -19,13 +19,13 @@ Exit codes: 0 done, 1 the allocator cannot be asked, 2 bad command line.";
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) server: AddressArgs,
-    /// The time between two looks.
+    /// The time between two readings of the figures.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_every)]
     pub(crate) every: Duration,
     /// The order of the limits.
     #[arg(long, value_enum, default_value = "attention")]
     pub(crate) sort: TopSort,
-    /// Look twice, print a table with the rates between the looks, and end. The same happens if stdout is no terminal.
+    /// Read the figures twice, print a table with the rates in between, and end. The default if stdout is not a terminal.
     #[arg(long)]
     pub(crate) once: bool,
     /// Print that table as one JSON object.

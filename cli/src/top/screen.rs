@@ -145,9 +145,8 @@ impl Screen {
     fn head(&self, now: Moment) -> Line<'static> {
         let age = self.looks.back().map(|look| now.since(look.at));
         if let Some(why) = &self.away {
-            let age = age.map_or("nothing is known of it yet".to_owned(), |age| {
-                format!("what is shown is {} old", words(age))
-            });
+            let age =
+                age.map_or("no figures yet".to_owned(), |age| format!("the figures are {} old", words(age)));
             return Line::from(format!("{why}: {age}")).red().bold();
         }
         if age.is_none() {
@@ -156,7 +155,7 @@ impl Screen {
         let worst = self.rows.iter().filter(|row| row.bad >= 2).count();
         let limit = self.one.as_ref().map_or(String::new(), |(name, _)| format!("  {name}"));
         Line::from(format!(
-            "{} limits, {worst} need attention, by {}{limit}",
+            "{} limits, {worst} need attention, sorted by {}{limit}",
             self.rows.len(),
             self.sort.name()
         ))
@@ -184,7 +183,7 @@ impl Screen {
 
 /// Draws the top sessions and keys of one limit.
 fn draw_one(frame: &mut Frame<'_>, area: Rect, row: Option<&Row>, top: Option<&Value>) {
-    let figures = row.map_or("there is no such limit any more".to_owned(), |row| {
+    let figures = row.map_or("this limit no longer exists".to_owned(), |row| {
         let named = HEAD
             .iter()
             .zip(row.cells())
@@ -272,7 +271,7 @@ mod tests {
         screen.take(seen(look(1, &[("a", 90, 5, 0), ("b\u{1b}[2J", 0, 0, 0)]), None), at(1));
         screen.take(seen(look(2, &[("a", 60, 35, 0), ("b\u{1b}[2J", 0, 0, 3)]), None), at(2));
         let shown = drawn(&mut screen, at(2));
-        assert!(shown.contains("2 limits, 1 need attention, by attention"), "{shown}");
+        assert!(shown.contains("2 limits, 1 need attention, sorted by attention"), "{shown}");
         assert!(shown.contains("empty, refusing") && !shown.contains('\u{1b}'), "{shown}");
         assert!(shown.find("60 of 100") > shown.find("empty, refusing"), "{shown}");
 
@@ -291,7 +290,7 @@ mod tests {
         screen.take(Seen::Away("cannot ask it".to_owned()), at(9));
         let shown = drawn(&mut screen, at(9));
         assert!(
-            shown.contains("cannot ask it: what is shown is 6 s old") && shown.contains("50 of 100"),
+            shown.contains("cannot ask it: the figures are 6 s old") && shown.contains("50 of 100"),
             "{shown}"
         );
         assert_eq!(press(&mut screen, KeyCode::Char('q')), Next::Quit);

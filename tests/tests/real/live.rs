@@ -134,14 +134,14 @@ async fn what_an_operator_does_by_mistake_is_named() {
     };
     for (line, code, says) in [
         ("list", 0, "fixed_window 9/month"),
-        ("top-up month 5 --id a", 0, "5 more for month"),
+        ("top-up month 5 --id a", 0, "added 5 to month"),
         ("top-up month 5 --id a", 0, "already applied under the id \"a\""),
         ("top-up month 6 --id a", 2, "id is \"a\", under which 5 permits were added already"),
         ("top-up export 5", 2, "--pool-key"),
         ("set month --rules foo", 2, "--rules is \"foo\": expected an array of rules"),
         ("set month --rules [foo]", 2, "--rules is \"[foo]\": expected an array of rules"),
-        ("block month node-7", 0, "no node of that name is known here"),
-        ("unblock month node-7", 0, "is lent to again"),
+        ("block month node-7", 0, "no such node is known now"),
+        ("unblock month node-7", 0, "month lends to node-7 again"),
         ("unblock month node-7", 0, "was not blocked"),
         ("pause month --for 1h", 0, "paused for 1h"),
         ("list", 0, "paused for 59m"),

@@ -138,11 +138,11 @@ impl fmt::Display for Report {
             let off = percent(even.median_off);
             writeln!(
                 f,
-                "{name:<16} after three windows {slowest} to {fastest} of the average in a second, {off} off in the median"
+                "{name:<16} after three windows {slowest} to {fastest} of the average in each second, median deviation {off}"
             )?;
             writeln!(
                 f,
-                "                 at least {first} used of each of three windows, {later} of each later one"
+                "                 at least {first} used of each of the first three windows, {later} of each later one"
             )?;
         }
         for (name, took) in [("in batches", self.batches), ("in a hot loop", self.hot_loop)] {
@@ -159,7 +159,7 @@ impl fmt::Display for Report {
                 change;
             writeln!(
                 f,
-                "vendor change    after {at_s:.0} s to {limit} calls: {vendor_429} calls refused, {most} of one node at most"
+                "vendor change    after {at_s:.0} s to {limit} calls: {vendor_429} calls refused, at most {most} of one node"
             )?;
             writeln!(
                 f,
@@ -183,7 +183,7 @@ impl fmt::Display for Report {
             let Rotated { exchanges_failed, calls_refused, .. } = rotated;
             writeln!(
                 f,
-                "rotations        {rotations} of certificates and token: {calls_refused} calls refused and {exchanges_failed} exchanges failed for it"
+                "rotations        {rotations} of certificates and token: {calls_refused} calls refused and {exchanges_failed} exchanges failed because of them"
             )?;
             writeln!(
                 f,
@@ -275,8 +275,7 @@ mod tests {
     fn people_are_told_what_failed_for_a_rotation() {
         let rotated = Rotated { rotations: 9, calls_refused: 2, exchanges_failed: 3, ..Rotated::default() };
         let text = Report { rotated: Some(rotated), ..report(None) }.to_string();
-        let words =
-            "rotations        9 of certificates and token: 2 calls refused and 3 exchanges failed for it\n";
+        let words = "rotations        9 of certificates and token: 2 calls refused and 3 exchanges failed because of them\n";
         assert!(text.contains(words), "{text}");
         assert!(!report(None).to_string().contains("rotations"));
     }

@@ -57,7 +57,7 @@ impl fmt::Display for Report {
         writeln!(f, "most in a window {}", limit.max_in_any_window)?;
         writeln!(
             f,
-            "central          {} admitted by one omniscient sliding window; here {} of that",
+            "central          {} admitted by one exact central sliding window; the fleet admitted {} of that",
             self.central_admitted,
             percent(self.admitted_share_of_central)
         )?;

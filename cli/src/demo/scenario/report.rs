@@ -62,7 +62,7 @@ impl fmt::Display for Report {
         writeln!(f, "scenario         {}: {} users, {} calls", self.scenario, self.users, self.calls)?;
         writeln!(
             f,
-            "granted          {} to {} a user, where {} to {} is right",
+            "granted          {} to {} per user, {} to {} expected",
             self.granted_min, self.granted_max, self.granted_must, self.granted_may
         )?;
         writeln!(f, "most in a window {}", self.most_in_any_window)?;

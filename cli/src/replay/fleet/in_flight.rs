@@ -24,7 +24,7 @@ impl Fleet {
     ) -> Result<(), String> {
         if self.longest(id).is_none() {
             return Err(format!(
-                "op is refund, but limit {:?} has no concurrency: with --nodes, what a node has spent of a rate is spent",
+                "op is refund, but limit {:?} has no concurrency: with --nodes, spent permits of a rate cannot be refunded",
                 id.0
             ));
         }
