@@ -78,7 +78,7 @@ impl World {
         store.kept.insert(life, Keeper { pace, process, before: Some(kept.process), since });
         must("K9", pace <= kept.pace + i128::from(MILLI), || {
             let ahead = (pace - kept.pace) / 1_000;
-            format!("an allocator that takes over goes on {ahead} µs later than the one before")
+            format!("the time of an allocator that takes over leaps {ahead} µs ahead of the former one")
         })
     }
 }

@@ -163,7 +163,7 @@ impl fmt::Display for Report {
             )?;
             writeln!(
                 f,
-                "                 followed within {followed}; room again after {room:.1} s, used after {}, {} used at the end",
+                "                 followed within {followed}; the vendor has room after {room:.1} s, used after {}, {} used at the end",
                 seconds(change.resumed_after_s),
                 percent(change.used_at_the_end)
             )?;
