@@ -305,44 +305,38 @@ fn recorder() -> Result<PrometheusRecorder, BuildError> {
 fn describe() {
     use metrics::{describe_counter, describe_gauge, describe_histogram};
     describe_gauge!("lessor_build_info", "1, with the version as a label");
-    describe_gauge!(
-        "lessor_start_time_seconds",
-        "When this life of the allocator began, since the Unix epoch"
-    );
-    describe_gauge!("lessor_epoch", "A number that tells this life of the allocator from others");
+    describe_gauge!("lessor_start_time_seconds", "Start of this run of the allocator, since the Unix epoch");
+    describe_gauge!("lessor_epoch", "A number that differs in each run of the allocator");
     describe_gauge!("lessor_ready", "1 if every limit lends, 0 in quarantine and while stopping");
-    describe_gauge!("lessor_connections", "Connections that are open");
+    describe_gauge!("lessor_connections", "Open connections");
     describe_counter!(
         "lessor_connections_refused_total",
-        "Connections that were closed at once because their address had as many as it may"
+        "Connections closed at once because their address had the most that it may have"
     );
     describe_gauge!(
         "lessor_resident_bytes",
-        "Memory that the process takes, 0 where the system does not say"
+        "Resident memory of the process; 0 if the system does not report it"
     );
-    describe_gauge!("lessor_memory_short", "1 while that is more than memory_max and no key is new");
-    describe_gauge!("lessor_sessions", "Sessions of nodes that are remembered");
-    describe_gauge!("lessor_event_listeners", "Nodes that listen to what happens to limits");
-    describe_counter!("lessor_events_total", "What happened to limits and was told");
-    describe_counter!(
-        "lessor_config_reloads_total",
-        "Times that the configuration was read again, by whether it was taken over"
+    describe_gauge!(
+        "lessor_memory_short",
+        "1 while resident memory is more than memory_max: no new keys, and few new sessions of keys"
     );
-    describe_counter!("lessor_exchanges_total", "Exchanges of leases, by how the request ended");
-    describe_counter!("lessor_leaves_total", "Goodbyes of sessions, by how the request ended");
+    describe_gauge!("lessor_sessions", "Sessions of nodes that the allocator remembers");
+    describe_gauge!("lessor_event_listeners", "Nodes and pages that listen to the events of limits");
+    describe_counter!("lessor_events_total", "Events of limits that were sent");
+    describe_counter!("lessor_config_reloads_total", "Reloads of the configuration, by result: ok, refused");
+    describe_counter!("lessor_exchanges_total", "Exchanges of leases, by outcome of the request");
+    describe_counter!("lessor_leaves_total", "Goodbyes of sessions, by outcome of the request");
     describe_histogram!(
         "lessor_exchange_seconds",
-        "How long exchanges took, from the last byte in to the first out"
+        "Duration of an exchange, from the last byte in to the first byte out"
     );
     describe_histogram!("lessor_exchange_asks", "Asks in one exchange");
     describe_counter!(
         "lessor_refused_total",
-        "Requests that were refused for the peer that sent them: no identity was proven, or it has no right"
+        "Requests refused for the peer that sent them: no identity proven, no right, too many exchanges"
     );
-    describe_counter!(
-        "lessor_asks_wrong_total",
-        "Asks that were not answered because something was wrong with them"
-    );
+    describe_counter!("lessor_asks_wrong_total", "Invalid asks that were not answered, by reason");
     limit::describe();
     store::describe();
     upstream::describe();

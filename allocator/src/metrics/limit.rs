@@ -140,33 +140,33 @@ impl LimitMetrics {
 }
 
 pub(super) fn describe() {
-    describe_gauge!("lessor_paused", "1 while nothing is lent because an operator paused the limit");
+    describe_gauge!("lessor_paused", "1 while an operator has paused the limit");
     describe_gauge!("lessor_blocked_nodes", "Nodes that are lent nothing because an operator blocked them");
     describe_counter!("lessor_topped_up_permits_total", "Permits that were added once, beyond the rules");
     describe_gauge!("lessor_ceiling_permits", "The most that one call can ever take");
     describe_gauge!("lessor_available_permits", "Permits that can be lent now, over all keys");
-    describe_gauge!("lessor_outstanding_permits", "Permits that are lent, and neither settled nor returned");
+    describe_gauge!("lessor_outstanding_permits", "Permits lent, and neither settled nor returned");
     describe_gauge!(
         "lessor_outstanding_rank_permits",
-        "Of those that are lent: what the node with most of them has, the second, ... and all after the fifth; NaN of limits with too many pools to look at"
+        "Permits held by the nodes ranked 1 to 5, and by all others; NaN if there are too many pools to look at"
     );
     describe_gauge!(
         "lessor_in_flight_permits",
-        "Permits whose calls are in flight, said or presumed, where the limit caps that"
+        "Permits of calls in flight, reported or presumed, if the limit caps them"
     );
     describe_gauge!(
         "lessor_time_to_empty_seconds",
-        "In how long the first permit is wanted that is not there, of the key for which that is soonest; +Inf if that is not to be expected"
+        "Time until permits run short, of the key that is empty soonest; +Inf if that is not expected"
     );
     describe_gauge!(
         "lessor_state_pools",
-        "Pools by how they stand: rich (every need is met), drain (more is needed than there is), trickle (what comes back is all)"
+        "Pools by state: rich (every need is met), drain (what is left is shared), trickle (only what comes back is lent)"
     );
-    describe_gauge!("lessor_pools", "Pools that are kept: keys in use, or 1 for a limit without keys");
-    describe_gauge!("lessor_lessees", "Sessions that pools remember, each once for every pool");
+    describe_gauge!("lessor_pools", "Keys in use; 1 for a limit without keys");
+    describe_gauge!("lessor_lessees", "Sessions that pools remember; a session with two keys counts twice");
     describe_gauge!(
         "lessor_quarantine_seconds",
-        "How long until the limit lends, after a start that may have lost its books"
+        "Time until the limit lends, after a start that may have lost its books, or some changes of it"
     );
     describe_counter!("lessor_granted_permits_total", "Permits lent");
     describe_counter!("lessor_spent_permits_total", "Permits reported spent");
@@ -177,23 +177,23 @@ pub(super) fn describe() {
     );
     describe_counter!(
         "lessor_shadow_refused_permits_total",
-        "Permits that nodes let pass in shadow mode, where they would have refused"
+        "Permits let pass in shadow mode that would have been refused"
     );
     describe_counter!(
         "lessor_vendor_disagreed_total",
-        "How often the vendor counted otherwise, as nodes said: refused, had_less, lower_limit, higher_limit"
+        "Disagreements of the vendor that nodes reported: refused, had_less, lower_limit, higher_limit"
     );
     describe_gauge!(
         "lessor_vendor_withheld_permits",
-        "Permits that are not lent because the vendor has less, over all keys"
+        "Permits not lent because the vendor has less left, over all keys"
     );
     describe_gauge!(
         "lessor_vendor_paused_pools",
-        "Pools that lend nothing because the vendor asked to be left alone"
+        "Pools that lend nothing because the vendor asked for a pause"
     );
     describe_counter!(
         "lessor_reported_late_permits_total",
-        "Burned permits that a late report moved to spent or returned: granted = spent + returned + burned - these + outstanding"
+        "Burned permits that a late report moved to spent or returned: granted = spent + returned + burned - reported_late + outstanding"
     );
     describe_counter!(
         "lessor_asks_total",

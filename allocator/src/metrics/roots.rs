@@ -59,16 +59,16 @@ pub(super) fn describe() {
     use metrics::{describe_counter, describe_gauge, describe_histogram};
     describe_counter!(
         "lessor_store_swaps_total",
-        "Roots that were swapped in a shared store, by whether that was done, came too late, or is not known"
+        "Swaps of roots in a shared store, by result: done, late (retried), failed (result unknown)"
     );
     describe_gauge!(
         "lessor_store_allocators",
-        "Allocators that lend by the same shared store now, this one among them"
+        "Allocators that lend by the shared store now, this one included"
     );
-    describe_gauge!("lessor_config_version", "The store.version of the configuration that is gone by");
+    describe_gauge!("lessor_config_version", "The store.version of the configuration in force");
     describe_gauge!(
         "lessor_config_serial",
-        "The newest limit that was put or removed over the API of any allocator of a shared store, as far as is known here"
+        "Serial number of the newest change of a limit over the API at any allocator of the store, as known here"
     );
-    describe_histogram!("lessor_store_swap_seconds", "How long a shared store took for a batch of swaps");
+    describe_histogram!("lessor_store_swap_seconds", "Time that a shared store took for a batch of swaps");
 }

@@ -38,20 +38,23 @@ pub const HISTOGRAMS: [(&str, &[f64]); 3] =
 /// Registers a description of each metric.
 pub(super) fn describe() {
     describe_counter!(ADMITTED, "Permits that calls got");
-    describe_counter!(REFUSED, "Permits of calls that were refused, by why");
-    describe_counter!(SHADOW, "Permits that calls got in shadow mode, where they would have been refused");
-    describe_counter!(PASSED, "Permits that were let pass in fallback");
-    describe_gauge!(FALLBACK, "1 while the limit is in this fallback");
-    describe_counter!(VENDOR_REFUSED, "Answers in which the vendor refused a call");
+    describe_counter!(REFUSED, "Permits of refused calls, by reason");
+    describe_counter!(SHADOW, "Permits let pass in shadow mode that would have been refused");
+    describe_counter!(PASSED, "Permits let pass in fallback, if it is safe_share or open");
+    describe_gauge!(FALLBACK, "1 while the limit is in this fallback in this process");
+    describe_counter!(
+        VENDOR_REFUSED,
+        "Vendor refusals handed to Limit::observe: 429, or 503 with Retry-After"
+    );
     describe_gauge!(AVAILABLE, "Permits that can be spent without asking the allocator");
-    describe_gauge!(WAITING, "Permits that callers wait for");
-    describe_gauge!(LEASE_AGE, "How long ago the oldest lease that is live was asked for");
-    describe_histogram!(WAIT_SECONDS, "How long callers waited that had to, by how that ended");
+    describe_gauge!(WAITING, "Permits that waiting callers want");
+    describe_gauge!(LEASE_AGE, "Time since the ask of the oldest live lease was sent; 0 without one");
+    describe_histogram!(WAIT_SECONDS, "Time that callers stood in line, by outcome: admitted, refused, left");
     describe_histogram!(
         CHECK_SECONDS,
-        "How long a call took that was chosen to be timed, by what came of it"
+        "Duration of sampled calls of try_acquire, by outcome: admitted, refused"
     );
-    describe_counter!(EXCHANGES, "Exchanges with an allocator, by whether they were answered");
-    describe_histogram!(EXCHANGE_SECONDS, "How long it took until an exchange was answered");
-    describe_counter!(MOVES, "Times that this process went on at another allocator");
+    describe_counter!(EXCHANGES, "Exchanges with an allocator, by result: ok, failed");
+    describe_histogram!(EXCHANGE_SECONDS, "Time until an exchange was answered");
+    describe_counter!(MOVES, "Moves of this process to another allocator");
 }
