@@ -40,8 +40,8 @@ export function open({ title, name, fields = [], sentence, preview, verb, send, 
   const confirm = el("p", { class: "confirm" });
   const more = el("div");
   const typed = input("typed", { autocomplete: "off" });
-  const sureOf = el("div", { hidden: true }, field("Confirm", typed, `Type ${name}: this is larger than most changes.`));
-  const why = field("Reason", input("reason", { maxlength: 500 }), "For the audit log. It may be empty.");
+  const sureOf = el("div", { hidden: true }, field("Confirm", typed, `Type ${name} to confirm this large change.`));
+  const why = field("Reason", input("reason", { maxlength: 500 }), "For the audit log. Optional.");
   const isMeant = () => !sureOf.hidden && typed.value === name;
   const [back, go] = [el("button", { type: "button" }, "Back"), el("button", { type: "submit", class: "primary" })];
   const cancel = el("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
@@ -114,7 +114,7 @@ export function pause(name) {
   open({
     title: `Pause ${name}`,
     name,
-    fields: [field("For how long", input("for", { placeholder: "until resumed" }), "A number with a unit, as 10m or 90s. Empty: until an operator resumes it.")],
+    fields: [field("For how long", input("for", { placeholder: "until resumed" }), "A number with a unit, such as 10m or 90s. Empty: until an operator resumes the limit.")],
     sentence: ({ for: span }) => `Nothing of ${name} is lent ${span.trim() ? `for ${span.trim()}` : "until an operator resumes it"}, and nodes are asked to give back what they hold.`,
     verb: "Pause",
     send: async ({ for: span }, decision) => {
@@ -128,7 +128,7 @@ export function resume(name) {
   open({
     title: `Resume ${name}`,
     name,
-    sentence: () => `${name} is lent again from now on.`,
+    sentence: () => `Permits of ${name} are lent again.`,
     verb: "Resume",
     send: async (_, decision) => {
       await ask(pathOf(name, "resume"), { method: "POST", decision });
@@ -145,7 +145,7 @@ function once() {
 export function topUp(name, limit) {
   const id = once();
   const isPattern = limit.names !== undefined;
-  const fields = [field("Permits", input("permits", { inputmode: "numeric", required: true }), "Beyond what the limit allows, once.")];
+  const fields = [field("Permits", input("permits", { inputmode: "numeric", required: true }), "Added once, beyond what the limit allows.")];
   if (isPattern) fields.push(field("Name", input("name", { value: name.slice(0, -1) }), `One of the names that ${name} stands for.`));
   if (limit.keyed) fields.push(field("Key", input("key"), "The pool of this key only."));
   open({
@@ -167,8 +167,8 @@ export function block(name, node) {
   open({
     title: node ? `Block ${node}` : "Block a node",
     name,
-    fields: node ? [] : [field("Node", input("node", { required: true }), "Its whole name.")],
-    sentence: ({ node: said }) => `Node ${node ?? said} is lent nothing more of ${name}, until it is allowed again.`,
+    fields: node ? [] : [field("Node", input("node", { required: true }), "The full name of the node.")],
+    sentence: ({ node: said }) => `Node ${node ?? said} is lent nothing more of ${name} until an operator allows it again.`,
     verb: "Block",
     send: async ({ node: said }, decision) => {
       await ask(pathOf(name, "nodes", node ?? said.trim(), "block"), { method: "POST", decision });
@@ -181,7 +181,7 @@ export function unblock(name, node) {
   open({
     title: `Allow ${node} again`,
     name,
-    sentence: () => `Node ${node} is lent ${name} again.`,
+    sentence: () => `Node ${node} may lease from ${name} again.`,
     verb: "Allow",
     send: async (_, decision) => {
       await ask(pathOf(name, "nodes", node, "block"), { method: "DELETE", decision });

@@ -14,10 +14,10 @@ const FIGURES = [
 ];
 
 const CARRIES = {
-  as_is: "as it is: what is charged stays charged",
-  proportional: "in proportion",
-  additive: "levels change by as much as the limit",
-  reset: "begin anew, but for what is out",
+  as_is: "keep: what is charged stays charged",
+  proportional: "change in proportion to the limit",
+  additive: "change by as much as the limit",
+  reset: "start anew, except for permits that are out",
 };
 
 /** How a limit is configured, as JSON that can be put again. */
@@ -28,22 +28,22 @@ export function configuration(limit) {
 }
 
 function effects(preview) {
-  if (preview.is_new) return el("p", {}, "There is no such limit any more: it would be made.");
+  if (preview.is_new) return el("p", {}, "This limit no longer exists: the change would create it.");
   const notes = [];
   if (preview.begins_anew_ms) {
-    notes.push(el("p", { class: "warn" }, `It begins anew: it lends nothing for ${words.span(preview.begins_anew_ms)}.`));
+    notes.push(el("p", { class: "warn" }, `The limit starts anew: it lends nothing for ${words.span(preview.begins_anew_ms)}.`));
   }
   const waits = Math.max(0, ...preview.pools.map((pool) => pool.quarantine_ms));
   if (!preview.begins_anew_ms && waits) {
-    notes.push(el("p", { class: "warn" }, `It lends nothing for up to ${words.span(waits)}.`));
+    notes.push(el("p", { class: "warn" }, `The limit lends nothing for up to ${words.span(waits)}.`));
   }
-  if (preview.confirm) notes.push(el("p", { class: "warn" }, `To be confirmed: ${preview.confirm}.`));
+  if (preview.confirm) notes.push(el("p", { class: "warn" }, `Needs confirmation: ${preview.confirm}.`));
   const head = ["Pool", "Left before", "Left after", "Over its limit", "Lent"];
   const rows = preview.pools.map((pool) => el("tr", {},
     el("th", { scope: "row" }, pool.key ?? pool.limit ?? "the only one"),
     ...[pool.available_before, pool.available_after, pool.over, pool.outstanding].map((number) => el("td", { class: "number" }, words.count(number)))));
   return el("div", {}, ...notes, el("div", { class: "scroll" }, el("table", {},
-    el("caption", {}, rows.length < 10 ? "What it would do" : "What it would do to the first pools"),
+    el("caption", {}, rows.length < 10 ? "Effect of the change" : "Effect on the first pools"),
     el("thead", {}, el("tr", {}, ...head.map((label, at) => el("th", { scope: "col", class: at ? "number" : null }, label)))),
     el("tbody", {}, ...rows))));
 }
@@ -58,7 +58,7 @@ export async function change(name) {
     try {
       body = JSON.parse(values.config);
     } catch (error) {
-      throw new Error(`This is no JSON: ${error.message}`);
+      throw new Error(`This is not valid JSON: ${error.message}`);
     }
     const path = `${pathOf(name)}?carry=${values.carry}${query}`;
     return ask(path, { method: "PUT", body, headers: { "if-match": etag }, decision });
@@ -68,9 +68,9 @@ export async function change(name) {
     name,
     fields: [
       field("Configuration", area, "As in the file. It lasts until the allocator restarts, or the entry in its file changes."),
-      field("Balances", carry, "What becomes of what is charged now."),
+      field("Balances", carry, "What happens to permits that are charged now."),
     ],
-    sentence: () => `${name} goes on by this configuration from now on. Leases that are out stay valid until they end.`,
+    sentence: () => `${name} uses this configuration from now on. Leases that are out stay valid until they end.`,
     preview: async (values) => effects((await put(values, "&dry_run=true&count=10")).body),
     verb: "Change it",
     send: async (values, decision) => {
@@ -86,7 +86,7 @@ export async function remove(name) {
     title: `Take ${name} away`,
     name,
     isGrave: true,
-    sentence: () => `${name} is lent no more, and nodes that ask for it are refused. What is out ends by itself.`,
+    sentence: () => `Nothing of ${name} is lent any more, and nodes that ask for it are refused. Leases that are out end by themselves.`,
     verb: "Take it away",
     send: async (_, decision) => {
       await ask(pathOf(name), { method: "DELETE", headers: { "if-match": etag }, decision });

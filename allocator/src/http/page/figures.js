@@ -101,25 +101,25 @@ export function stands(name, limit, span, some) {
   const add = (bad, word, why) => found.push({ bad, word, why });
   const recent = (pick) => (perSecond(name, pick, NEWS_MS) ?? 0) > 0;
   if (limit.quarantine_ms > 0) {
-    add(3, `quarantine, ${span(limit.quarantine_ms)} left`, "an earlier life may have lent what is still being spent");
+    add(3, `quarantine, ${span(limit.quarantine_ms)} left`, "permits that an earlier process lent may still count");
   }
   if (limit.paused) add(3, limit.paused_ms ? `paused, ${span(limit.paused_ms)} left` : "paused", "nothing is lent");
   if (limit.vendor_paused_pools > 0) {
     const pools = isOne(limit) ? "" : ` ${some(limit.vendor_paused_pools, "pool")}`;
-    add(3, `vendor paused${pools}`, "the vendor asked to be left alone");
+    add(3, `vendor paused${pools}`, "the vendor asked for a pause");
   }
   const refusing = perSecond(name, (sample) => sample.refused - sample.why.paused - sample.why.quarantine) > 0.05;
   const empty = limit.available === 0 && !limit.paused && limit.quarantine_ms === 0 && (limit.lessees > 0 || isOne(limit));
-  if (empty && refusing) add(3, "empty, refusing", "nothing is left to lend, and asks are turned away");
+  if (empty && refusing) add(3, "empty, refusing", "nothing is left to lend, and asks are refused");
   else if (empty && isOne(limit) && !limit.leased) add(2, "empty", "nothing is left to lend");
-  else if (refusing) add(2, "refusing", "asks are turned away");
+  else if (refusing) add(2, "refusing", "asks are refused");
   if (limit.shadow && recent((sample) => sample.shadow)) add(2, "would refuse", "calls pass that the limit would refuse");
-  if (recent((sample) => sample.disagreed)) add(2, "vendor disagrees", "the vendor counts otherwise than these books");
-  if (limit.vendor_withheld > 0) add(2, `${some(limit.vendor_withheld, "permit")} withheld`, "because of what the vendor says");
-  if (limit.blocked_nodes > 0) add(1, `${some(limit.blocked_nodes, "node")} blocked`, "they are lent nothing");
+  if (recent((sample) => sample.disagreed)) add(2, "vendor disagrees", "the vendor refused calls, or announced less than the allocator counts");
+  if (limit.vendor_withheld > 0) add(2, `${some(limit.vendor_withheld, "permit")} withheld`, "the vendor announced less than the allocator counts");
+  if (limit.blocked_nodes > 0) add(1, `${some(limit.blocked_nodes, "node")} blocked`, "blocked nodes are lent nothing");
   // Of what is leased there is as much in hand as nodes want.
   const part = limit.ceiling > 0 && isOne(limit) && !limit.leased ? limit.available / limit.ceiling : 1;
   if (!empty && part < LOW) add(1, "low", "less than a tenth is left");
-  if (limit.shadow) add(1, "shadow mode", "nothing is refused, what would be is counted");
+  if (limit.shadow) add(1, "shadow mode", "nothing is refused; calls that would be are counted");
   return found.sort((a, b) => b.bad - a.bad);
 }

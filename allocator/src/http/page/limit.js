@@ -55,7 +55,7 @@ function nodes(name) {
     ["Weight", (one) => [one.weight, `${words.count(one.weight)}${one.priority ? `, priority ${words.count(one.priority)}` : ""}`]],
     ["", null, (one) => (mayOperate(name)
       ? el("button", { type: "button", class: "small", "aria-label": `Block ${one.node}`, onclick: () => actions.block(name, one.node) }, "Block…") : el("span"))],
-  ], "What can be done");
+  ], "Actions");
   return {
     root: table.root,
     show(top, at) {
@@ -164,11 +164,11 @@ export function limit(main, name) {
     el("div", { class: "buttons" }, pause, resume, topUp, blockNode, alter, take),
     problem, state.plots.root,
     el("section", { "aria-label": "Nodes" }, state.nodes.root, looked, blocked), keysPart,
-    el("section", {}, el("h2", {}, "What happened to it"), events),
+    el("section", {}, el("h2", {}, "Recent events of this limit"), events),
     el("details", {}, el("summary", {}, "Configuration"), config));
   const heading = el("h1", { tabindex: -1 }, name);
   children(main, [
-    el("nav", { "aria-label": "Where this is" }, el("a", { href: "#/" }, "All limits")),
+    el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "All limits")),
     el("div", { class: "title" }, heading, state.badges.root), rules, gone, body,
   ]);
 

@@ -169,7 +169,7 @@ export function list(main) {
     const worst = all.filter(({ bad }) => bad >= 2).length;
     text(summary, `${words.some(all.length, "limit")}, ${worst === 0 ? "none needs attention" : `${words.count(worst)} need${worst === 1 ? "s" : ""} attention`}`);
     none.hidden = found.length > 0;
-    text(none, all.length === 0 ? "This allocator has no limits." : `No limit is called like “${chosen.filter}”.`);
+    text(none, all.length === 0 ? "This allocator has no limits." : `No limit matches “${chosen.filter}”.`);
     more.hidden = found.length <= page.length;
     text(more, `Show more: ${words.count(found.length - page.length)} left`);
   }

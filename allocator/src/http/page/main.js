@@ -104,7 +104,7 @@ function showAge() {
   text(live, isAway ? "" : "live");
   if (away.hidden === isAway) away.hidden = !isAway;
   if (isAway) {
-    text(away, `The allocator cannot be reached (${known.why}). ${age === null ? "Nothing is known of it yet." : `What is shown is ${age} old.`} This page goes on trying.`);
+    text(away, `The allocator cannot be reached (${known.why}). ${age === null ? "No figures have arrived yet." : `What is shown is ${age} old.`} This page keeps trying.`);
   }
 }
 

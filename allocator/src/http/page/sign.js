@@ -36,7 +36,7 @@ export function signIn(main) {
       children(place, [wrong(error)]);
       token.select();
     }
-  } }, el("h1", { tabindex: -1 }, "Sign in"), field("Token", token, "As lessor token new has printed it."), place,
+  } }, el("h1", { tabindex: -1 }, "Sign in"), field("Token", token, "The token that lessor token new printed."), place,
   el("div", { class: "buttons" }, el("button", { type: "submit", class: "primary" }, "Sign in")));
   children(main, [form]);
   token.focus();

@@ -29,7 +29,7 @@ export function span(ms) {
   return rest > 0 && whole < 10 ? `${whole} ${unit} ${rest} ${next[0]}` : `${whole} ${unit}`;
 }
 
-/** When something will be empty. */
+/** The time until something is empty. */
 export function soon(ms) {
   return ms === undefined ? "–" : ms < 1_000 ? "now" : span(ms);
 }
@@ -77,9 +77,9 @@ export function event(event) {
     // Of a node it is the end of a block.
     resumed: event.node ? "unblocked" : "resumed",
     blocked: "blocked",
-    lagged: "more happened than could be told",
-    burned: `${some(event.permits, "permit")} burned: leases ended unheard`,
-    disagreed: "the vendor counts otherwise",
+    lagged: "some events were missed",
+    burned: `${some(event.permits, "permit")} burned: leases ended without a report`,
+    disagreed: "the vendor disagrees",
     quarantine: "in quarantine",
     began: "the allocator was started again",
     away: "the allocator could not be reached",
