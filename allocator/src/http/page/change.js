@@ -67,7 +67,7 @@ export async function change(name) {
     title: `Change ${name}`,
     name,
     fields: [
-      field("Configuration", area, "As in the file. It lasts until the allocator restarts, or the entry in its file changes."),
+      field("Configuration", area, "As in the file. It holds until a newer file replaces it; without a store, until a restart at the latest."),
       field("Balances", carry, "What happens to permits that are charged now."),
     ],
     sentence: () => `${name} uses this configuration from now on. Leases that are out stay valid until they end.`,
