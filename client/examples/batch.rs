@@ -36,5 +36,5 @@ pub(crate) async fn run(url: &str) -> Result<usize, Box<dyn std::error::Error>> 
 
 /// Stands for the vendor.
 fn send(rows: &[u32]) {
-    println!("{} rows at once", rows.len());
+    println!("{} rows in one part", rows.len());
 }

@@ -242,19 +242,22 @@ fn entered(shared: &Shared, pool: &LocalPool, fallback: Fallback) {
     match fallback {
         Fallback::Open => tracing::error!(
             limit,
-            "no allocator and no lease: EVERY CALL PASSES until it answers again, and nothing holds the cap"
+            "no allocator answers and no lease is live: EVERY CALL PASSES until one answers, and the cap does not hold"
         ),
         // Among the pools of a limit, the plain one speaks for all keys.
         Fallback::SafeShare if pool.name().key.is_none() && !pool.standby().has_share() => tracing::warn!(
             limit,
-            "no allocator and no lease, and no part of the reserve was told to this process: calls are refused until it answers again"
+            "no allocator answers and no lease is live: this process has no part of the reserve, so calls are refused until one answers"
         ),
         Fallback::SafeShare => tracing::warn!(
             limit,
-            "no allocator and no lease: calls go on with this process's part of the reserve until it answers again"
+            "no allocator answers and no lease is live: calls go on with this process's part of the reserve until one answers"
         ),
         Fallback::Closed | _ => {
-            tracing::warn!(limit, "no allocator and no lease: calls are refused until it answers again")
+            tracing::warn!(
+                limit,
+                "no allocator answers and no lease is live: calls are refused until one answers"
+            )
         }
     }
     shared.tell(Event::FallbackEntered { limit: limit.into(), fallback });

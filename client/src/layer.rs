@@ -101,7 +101,9 @@ impl<R> LimitLayer<R> {
     {
         let name = name
             .try_into()
-            .inspect_err(|error: &N::Error| tracing::error!(%error, "no header has this name: all requests share a key"))
+            .inspect_err(
+                |error: &N::Error| tracing::error!(%error, "invalid header name: all requests share one key"),
+            )
             .ok();
         self.by(move |head| head.headers.get(name.as_ref()?)?.to_str().ok().map(str::to_owned))
     }

@@ -61,7 +61,7 @@ impl Listener {
         let mut backoff = Backoff::default();
         loop {
             if let Err(reason) = self.listen(at, &mut backoff).await {
-                tracing::debug!(%reason, "nothing is heard of the allocator; listening again");
+                tracing::debug!(%reason, "no event stream from the allocator; opening it again");
             }
             sleep(backoff.failed(self.rng.u64(..)) * AGAIN).await;
         }
@@ -86,7 +86,7 @@ impl Listener {
                     self.on_event(&event);
                 }
                 if line.len() > LINE_MAX {
-                    return Err("a line without end".to_owned());
+                    return Err("a line is too long".to_owned());
                 }
             }
         }

@@ -255,7 +255,7 @@ impl Refiller {
             (Outcome::Impossible, Ok(Answer::Grant(grant))) => {
                 // Logged once: an allocator that sends such a grant mostly does so again, and is asked again soon.
                 if pool.condition() != Condition::Unreachable {
-                    tracing::warn!(limit = %excerpt(&pool.name().limit), ?grant, "ignored a grant that cannot be");
+                    tracing::warn!(limit = %excerpt(&pool.name().limit), ?grant, "ignored an impossible grant: it does not fit the ask");
                 }
                 self.stand(pool, Condition::Unreachable, pool.ceiling(), now + DISPUTE_PAUSE);
             }
@@ -276,7 +276,7 @@ impl Refiller {
         {
             tracing::info!(
                 limit = %excerpt(&pool.name().limit), longest = ?cap.longest,
-                "what is in flight is capped: enter it; what is only acquired counts for as long as a call may take"
+                "the limit caps calls in flight: use `enter`; a permit that is only acquired counts as in flight for `longest`"
             );
         }
         pool.set_paced(pool.is_paced() || grant.rate != Rate::Free);
@@ -339,7 +339,7 @@ impl Refiller {
         }
         let now = CLOCK.now();
         if self.shared.reachable(false) {
-            tracing::warn!(%error, "no exchange with the allocator; spending what is leased");
+            tracing::warn!(%error, "the exchange with the allocator failed; calls spend what is leased");
             self.shared.tell(Event::Unreachable);
         }
         for pool in pools {
@@ -371,7 +371,7 @@ impl Refiller {
     /// Starts a new session, which owns nothing, because the allocator and this client disagree about the old one.
     /// Nothing is sent before all pools have begun it.
     async fn begin_session(&mut self) {
-        tracing::warn!("the allocator disputes our totals; starting a new session");
+        tracing::warn!("the allocator rejects this session; starting a new one");
         self.connection.begin_session(self.numbers.draw());
         let rng = &mut self.rng;
         let mut begin = |pool: &Arc<LocalPool>| {

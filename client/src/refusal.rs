@@ -70,7 +70,7 @@ impl fmt::Display for Refusal {
                 write!(f, "the limit is paused, try again in {retry_after:?}")
             }
             Refusal::TooLarge { limit } => {
-                write!(f, "more than the {limit} permits that one call can ever take")
+                write!(f, "too large: one call can take at most {limit} permits")
             }
             Refusal::Quarantine { retry_after } => {
                 write!(f, "the allocator lends nothing yet, try again in {retry_after:?}")
@@ -79,11 +79,14 @@ impl fmt::Display for Refusal {
                 write!(f, "no live lease, and no allocator answers, try again in {retry_after:?}")
             }
             Refusal::UnknownLimit => {
-                f.write_str("the allocator has no such limit for this client, or not with such a key")
+                f.write_str("no such limit for this client, or its key is missing or not expected")
             }
-            Refusal::BadKey => f.write_str("no key can have this text"),
+            Refusal::BadKey => f.write_str("invalid key: it is empty, too long, or has control characters"),
             Refusal::Full { retry_after } => {
-                write!(f, "the limit has as many keys as it may, try again in {retry_after:?}")
+                write!(
+                    f,
+                    "the limit has its maximum of keys, names or sessions, try again in {retry_after:?}"
+                )
             }
             Refusal::Closed => f.write_str("the client was shut down"),
         }

@@ -382,7 +382,7 @@ fn condition(limit: &str, key: Option<&str>, changes: &Changes) -> Condition {
         (Ok(_), _) => Condition::Good,
         (Err(_), Some(_)) => Condition::Unknown,
         (Err(error), None) => {
-            tracing::error!(%error, "no limit can have this name: every call on it is refused");
+            tracing::error!(%error, "invalid name of a limit: every call on it is refused");
             Condition::Unknown
         }
     }

@@ -30,7 +30,7 @@ const EXCERPT_MAX: usize = 200;
 #[non_exhaustive]
 pub enum ExchangeError {
     /// The address is not one of an allocator.
-    #[error("{url:?} is not the address of an allocator: {reason}")]
+    #[error("cannot connect to {url:?}: {reason}")]
     Address {
         /// The address that was given.
         url: String,
@@ -49,7 +49,7 @@ pub enum ExchangeError {
         excerpt: String,
     },
     /// The body of the answer could not be read as one.
-    #[error("the allocator's answer is not one: {0}")]
+    #[error("the allocator's answer is unusable: {0}")]
     Rubbish(String),
     /// The certificates cannot be used.
     #[cfg(feature = "tls")]
@@ -62,7 +62,7 @@ pub enum ExchangeError {
     #[error("a client needs a tokio runtime with time and IO enabled to refill its leases")]
     NoRuntime,
     /// The system gives no thread for a blocking client's background task, or for a [`crate::HotClock::Tick`].
-    #[error("no thread for the client's background task or clock: {0}")]
+    #[error("cannot start a thread for the client's background task or clock: {0}")]
     NoThread(String),
 }
 
@@ -220,7 +220,7 @@ mod tests {
         };
         assert_eq!(
             error("localhost:7400"),
-            Err("\"localhost:7400\" is not the address of an allocator: use http://host:port, https://host:port, or unix: and the path of a socket".to_owned())
+            Err("cannot connect to \"localhost:7400\": use http://host:port, https://host:port, or unix: and the path of a socket".to_owned())
         );
         assert!(error("").is_err());
         #[cfg(not(feature = "tls"))]

@@ -22,7 +22,7 @@ pub fn socket(address: &str) -> Option<Result<PathBuf, &'static str>> {
     } else if path.len() > PATH_MAX {
         Err("the path of a Unix socket has at most 107 bytes")
     } else if path.chars().any(char::is_control) || path.ends_with('/') {
-        Err("the path of a Unix socket names a file, without control characters")
+        Err("the path of a Unix socket must name a file and have no control characters")
     } else {
         Ok(PathBuf::from(path))
     })

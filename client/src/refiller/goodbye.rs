@@ -64,7 +64,9 @@ impl Refiller {
             let Exchange { place, session, seq, .. } = self.connection.begin(CLOCK.now());
             let request = LeaveRequest { session, seq, spent: spent.to_vec() };
             match self.ways[place].leave(&self.node, &request).await {
-                Err(ExchangeError::Unreachable(error)) => tracing::debug!(%error, "a goodbye was not heard"),
+                Err(ExchangeError::Unreachable(error)) => {
+                    tracing::debug!(%error, "a goodbye was not heard; sending it again")
+                }
                 done => return done,
             }
             tokio::time::sleep(backoff.failed(self.rng.u64(..))).await;

@@ -35,7 +35,7 @@ impl Refiller {
         let Some(from) = from else { return };
         let reason = reason.unwrap_or_default();
         let (from, to) = (self.ways[from].name().clone(), self.ways[at].name().clone());
-        tracing::warn!(%from, %to, reason, "went on at another allocator");
+        tracing::warn!(%from, %to, reason, "moved to another allocator");
         metrics::counter!(MOVES).increment(1);
         self.shared.moves.fetch_add(1, Ordering::Relaxed);
         self.shared.tell(Event::Moved { from, to });

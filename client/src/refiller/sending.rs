@@ -44,7 +44,9 @@ impl Refiller {
         // A middlebox between the allocator and the node may deliver an old answer.
         let LeasesResponse { session, seq, .. } = response;
         let Some((_, took)) = self.connection.on_answer(session, seq, CLOCK.now()) else {
-            return Err(ExchangeError::Rubbish(format!("an answer to exchange {seq} of session {session}")));
+            return Err(ExchangeError::Rubbish(format!(
+                "it answers exchange {seq} of session {session}, which is not open"
+            )));
         };
         tally::exchanged(Some(took));
         Ok(response)
@@ -65,7 +67,7 @@ pub(super) fn matching(
     }
     match pools.iter().zip(&response.grants).find(|(pool, body)| !named(pool.name(), body)) {
         Some((pool, _)) => Err(ExchangeError::Rubbish(format!(
-            "a grant for another limit than {}",
+            "a grant for another limit or key, where {} was asked for",
             excerpt(&pool.name().limit)
         ))),
         None => Ok(response.grants),

@@ -230,7 +230,7 @@ fn a_process_without_a_seat_says_that_its_calls_are_refused() {
         let said = |what: &str| log.lines().iter().filter(|line| line.contains(what)).count();
         eventually("each says what it does", async || {
             let goes_on = said("calls go on with this process's part of the reserve");
-            let refuses = said("no part of the reserve was told to this process: calls are refused");
+            let refuses = said("this process has no part of the reserve, so calls are refused");
             (goes_on + refuses == 3).then(|| assert_eq!((goes_on, refuses), (2, 1)))
         })
         .await;

@@ -41,9 +41,9 @@ fn requests_max(verdict: Verdict, span: Duration) -> u128 {
 /// never for a refusal.
 fn lines_of(verdict: Verdict, span: Duration) -> (&'static str, std::ops::RangeInclusive<u128>) {
     match verdict {
-        Verdict::Failed => ("no exchange with the allocator", 1..=1),
-        Verdict::Disbelieved => ("ignored a grant that cannot be", 1..=1),
-        Verdict::Disputed => ("the allocator disputes our totals", 1..=1 + span.as_millis() / 1_000),
+        Verdict::Failed => ("the exchange with the allocator failed", 1..=1),
+        Verdict::Disbelieved => ("ignored an impossible grant", 1..=1),
+        Verdict::Disputed => ("the allocator rejects this session", 1..=1 + span.as_millis() / 1_000),
         Verdict::Refused => ("", 0..=0),
     }
 }
