@@ -72,7 +72,7 @@ impl Cluster {
         self.nodes.iter().for_each(|other| node.meet(other));
         self.nodes.push(node);
         self.wait_until_whole().await;
-        let node = self.nodes.last().expect("it was pushed");
+        let node = self.nodes.last().expect("a node was just pushed");
         if let Some(master) = master {
             let id = &self.nodes[master].id;
             assert_eq!(node.server.tell(&format!("CLUSTER REPLICATE {id}")), "+OK");
@@ -123,14 +123,14 @@ impl Cluster {
     /// Returns the place of the master that had the slot of this key at the start.
     pub fn place(&self, key: &str) -> usize {
         let slot = self.slot(key);
-        (0..3).find(|place| slot < (place + 1) * SLOTS / 3).expect("each slot has one")
+        (0..3).find(|place| slot < (place + 1) * SLOTS / 3).expect("each slot has a master")
     }
 
     /// Returns a name whose cell was at first with the master at this place.
     pub fn name_at(&self, place: usize, prefix: &str) -> String {
         let name = (0..).map(|n| format!("cell {n}"));
         let is_there = |name: &String| self.place(&format!("{prefix}:{{{name}}}")) == place;
-        name.into_iter().find(is_there).expect("there are many")
+        name.into_iter().find(is_there).expect("some name is at each master")
     }
 
     /// Begins to move a slot: clients look at `to` for keys that `from` does not have.

@@ -53,10 +53,10 @@ impl Etcd {
     pub fn leader(&self) -> usize {
         let leads = |member: &Arc<Server>| {
             let status = member.tell("/v3/maintenance/status {}");
-            let status: serde_json::Value = serde_json::from_str(&status).expect("it is JSON");
+            let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
             status["header"]["member_id"] == status["leader"]
         };
-        self.members.iter().position(leads).expect("one leads")
+        self.members.iter().position(leads).expect("one member leads")
     }
 
     /// Returns the URL of the store, with its password, and all members as hosts.

@@ -33,7 +33,7 @@ impl Faulty {
     /// If there is no C compiler, or the allocator does not come up.
     pub fn start(config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
+        std::fs::write(folder.path().join("lessor.toml"), config).expect("a writable file");
         let shim = Shim::new();
         let port = HeldPort::any().expect("a free port");
         let mut this = Faulty { running: None, port, folder, shim };
@@ -99,7 +99,7 @@ impl Faulty {
     /// # Panics
     /// If it does not run.
     pub fn running(&self) -> &Running {
-        self.running.as_ref().expect("it lives")
+        self.running.as_ref().expect("the process lives")
     }
 
     /// The address on which the allocator listens.

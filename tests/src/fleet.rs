@@ -38,7 +38,7 @@ impl Fleet {
     /// If `config` is wrong, or another process listens there.
     pub async fn start_at(config: &str, address: &str) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free port");
-        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
         let server = Server::new(Config::parse(config).expect("a good configuration"), true);
         let (stop, stopped) = oneshot::channel();
         let shutdown = async move {
@@ -70,7 +70,8 @@ impl Fleet {
     /// # Panics
     /// If the server does not answer.
     pub async fn books(&self, limit: &str) -> Value {
-        let body = reqwest::get(format!("{}/v1/limits/{limit}/pools", self.url)).await.expect("it answers");
+        let body =
+            reqwest::get(format!("{}/v1/limits/{limit}/pools", self.url)).await.expect("the server answers");
         serde_json::from_str(&body.text().await.expect("a text")).expect("JSON")
     }
 

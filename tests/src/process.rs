@@ -38,21 +38,21 @@ impl Running {
     pub fn start(command: &mut Command) -> Self {
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        let stdin = child.stdin.take().expect("it is a pipe");
-        let stdout = BufReader::new(child.stdout.take().expect("it is a pipe"));
+        let stdin = child.stdin.take().expect("the pipe is there");
+        let stdout = BufReader::new(child.stdout.take().expect("the pipe is there"));
         Running { child, stdin, stdout }
     }
 
     /// Returns the next line that the process prints.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
-        self.stdout.read_line(&mut line).expect("its stdout is a pipe");
+        self.stdout.read_line(&mut line).expect("stdout can be read");
         line.trim_end().to_owned()
     }
 
     /// Writes a line to the process.
     pub fn tell(&mut self, line: &str) {
-        writeln!(self.stdin, "{line}").expect("it reads its stdin");
+        writeln!(self.stdin, "{line}").expect("the process reads its stdin");
     }
 
     /// The id of the process.
@@ -63,18 +63,18 @@ impl Running {
     /// Sends the process a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id")).expect("not zero");
-        kill_process(pid, signal).expect("it is ours and not yet waited for");
+        kill_process(pid, signal).expect("the process is not yet waited for");
     }
 
     /// Kills the process with SIGKILL and waits until it is gone.
     pub fn kill(mut self) {
         self.signal(Signal::KILL);
-        self.child.wait().expect("it is ours");
+        self.child.wait().expect("the process ends");
     }
 
     /// Waits until the process ends by itself.
     pub fn wait(mut self) -> ExitStatus {
-        self.child.wait().expect("it is ours")
+        self.child.wait().expect("the process ends")
     }
 }
 
@@ -113,7 +113,7 @@ impl Allocator {
     /// store is in a folder of its own.
     pub fn start(config: &str, listen: &str, fresh: bool) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
+        std::fs::write(folder.path().join("lessor.toml"), config).expect("a writable file");
         let port = (listen == ANYWHERE).then(|| HeldPort::any().expect("a free port"));
         let listen = port.as_ref().map_or_else(|| listen.to_owned(), |port| port.address().to_string());
         Self::start_in(folder, port, Log::Errors, &listen, fresh, &mut Command::new(lessor()))
@@ -122,7 +122,7 @@ impl Allocator {
     /// Starts an allocator on any free port, with a log that [`Allocator::log`] reads.
     pub fn start_with_log(config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
+        std::fs::write(folder.path().join("lessor.toml"), config).expect("a writable file");
         let port = HeldPort::any().expect("a free port");
         let listen = port.address().to_string();
         Self::start_in(folder, Some(port), Log::File, &listen, true, &mut Command::new(lessor()))
@@ -133,17 +133,17 @@ impl Allocator {
     /// # Panics
     /// If there is no such file.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("log")).expect("a file in its folder")
+        std::fs::read_to_string(self.folder.path().join("log")).expect("a readable file")
     }
 
     /// Starts an allocator whose process outlives SIGXFSZ, the signal sent when a file grows beyond the size that a
     /// test allows. Its log is a file in its folder, as on a disk that is full.
     pub fn start_to_be_limited(config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
+        std::fs::write(folder.path().join("lessor.toml"), config).expect("a writable file");
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(lessor());
-        let log = File::create(folder.path().join("log")).expect("a file in it");
+        let log = File::create(folder.path().join("log")).expect("a writable file");
         Self::start_in(folder, None, Log::Errors, ANYWHERE, true, command.stderr(log))
     }
 
@@ -192,7 +192,7 @@ impl Allocator {
             Log::Errors => "error",
             Log::File => {
                 let file = File::options().create(true).append(true).open(folder.path().join("log"));
-                command.stderr(file.expect("a file in it"));
+                command.stderr(file.expect("the log can be made"));
                 "info"
             }
         };
@@ -208,7 +208,7 @@ impl Allocator {
 
     /// Writes another configuration into its configuration file.
     pub fn rewrite(&self, config: &str) {
-        std::fs::write(self.folder.path().join("lessor.toml"), config).expect("its folder is there");
+        std::fs::write(self.folder.path().join("lessor.toml"), config).expect("a writable file");
     }
 
     /// The allocator's address, without the scheme.

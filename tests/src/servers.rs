@@ -141,7 +141,7 @@ impl Server {
     /// after their server is gone.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
-        self.with(PrivateServer::kill).expect("it is ours");
+        self.with(PrivateServer::kill).expect("the server can be killed");
     }
 
     /// Starts the server again with these settings, on the same port and with the same folder.
@@ -193,7 +193,7 @@ impl Server {
     /// # Panics
     /// If the server does not run.
     pub fn processes(&self) -> Vec<u32> {
-        let server = self.with(|server| server.pid()).expect("it runs");
+        let server = self.with(|server| server.pid()).expect("the server runs");
         let children = format!("/proc/{server}/task/{server}/children");
         let children = std::fs::read_to_string(children).unwrap_or_default();
         let children = children.split(' ').filter_map(|pid| pid.trim().parse().ok());
@@ -211,16 +211,16 @@ impl Server {
     }
 
     fn tell_redis(&self, command: &str) -> String {
-        let stream = TcpStream::connect(self.address).expect("it listens");
+        let stream = TcpStream::connect(self.address).expect("the server listens");
         let mut stream = BufReader::new(stream);
         let mut ask = |command: &str| {
-            stream.get_mut().write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
+            stream.get_mut().write_all(format!("{command}\r\n").as_bytes()).expect("the peer reads");
             let mut line = String::new();
-            stream.read_line(&mut line).expect("it answers");
+            stream.read_line(&mut line).expect("the server answers");
             match line.strip_prefix('$').and_then(|length| length.trim_end().parse().ok()) {
                 Some(length) => {
                     let mut bytes = vec![0; length];
-                    stream.read_exact(&mut bytes).expect("it answers");
+                    stream.read_exact(&mut bytes).expect("the server answers");
                     String::from_utf8_lossy(&bytes).into_owned()
                 }
                 None => line.trim_end().to_owned(),
@@ -242,7 +242,7 @@ impl Server {
     }
 
     fn tell_postgres(&self, statement: &str) -> String {
-        let psql = postgres_program("psql").expect("it comes with the server");
+        let psql = postgres_program("psql").expect("psql comes with the server");
         let url = self.with(|server| server.admin_url());
         let output = Command::new(psql)
             .args([
@@ -255,7 +255,7 @@ impl Server {
             ])
             .args([statement, &url])
             .output()
-            .expect("it runs");
+            .expect("the command runs");
         assert!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }

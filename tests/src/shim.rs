@@ -23,12 +23,12 @@ impl Shim {
         let folder = tempfile::tempdir().expect("a temporary folder");
         // Servers run as other users.
         let all_may_read = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(folder.path(), all_may_read).expect("it is ours");
+        std::fs::set_permissions(folder.path(), all_may_read).expect("the permissions can be set");
         let shim = Shim { folder };
         let mut compile = Command::new("cc");
         compile.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);
         let compiled = compile.arg(shim.file("faults.so")).args([SOURCE, "-ldl"]).status();
-        assert!(compiled.expect("there is a C compiler").success());
+        assert!(compiled.expect("the C compiler cc runs").success());
         shim.set("");
         shim
     }
@@ -36,8 +36,8 @@ impl Shim {
     /// Sets the faults from now on, one setting a line. Settings that are not named are without fault.
     pub fn set(&self, settings: &str) {
         // In one step: the library may be reading the file.
-        std::fs::write(self.file("faults.new"), settings).expect("its folder is there");
-        std::fs::rename(self.file("faults.new"), self.file("faults")).expect("both are in one folder");
+        std::fs::write(self.file("faults.new"), settings).expect("a writable file");
+        std::fs::rename(self.file("faults.new"), self.file("faults")).expect("the file can be renamed");
     }
 
     /// Returns the environment of a process that loads the library.

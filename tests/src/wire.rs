@@ -33,7 +33,7 @@ impl Wire {
     /// Starts a wire to `server`.
     pub async fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("the listener is bound");
         let (state, told) = watch::channel(State { server, is_cut: false, late: Duration::ZERO });
         let loses = Arc::new(AtomicBool::new(false));
         let will_lose = Arc::clone(&loses);

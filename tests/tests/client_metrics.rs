@@ -109,14 +109,14 @@ fn labels(limit: &Limit) -> String {
 /// Spends `permits`, one after another, as they come.
 async fn spend(limit: &Limit, permits: u64) {
     for _ in 0..permits {
-        limit.acquire_within(1, LONG).await.expect("there are as many");
+        limit.acquire_within(1, LONG).await.expect("the limit has as many");
     }
 }
 
 /// Returns the rows about clients in the documentation: name and labels, without what a histogram adds.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
-    let docs = std::fs::read_to_string(docs).expect("it can be read");
+    let docs = std::fs::read_to_string(docs).expect("a readable file");
     let (_, of_clients) = docs.split_once("## In the client").expect("a section of its own");
     let rows = of_clients.lines().filter_map(|line| line.strip_prefix("| `"));
     let rows = rows.map(|row| {
@@ -316,7 +316,7 @@ async fn a_limit_that_is_paused_says_that_this_is_why() {
     spend(&limit, 1).await;
     let pause = reqwest::Client::new().post(format!("{}/v1/limits/paused/pause", fleet.url));
     let said = pause.header("content-type", "application/json").body(r#"{"for":"1h"}"#).send().await;
-    assert!(said.expect("it answers").status().is_success());
+    assert!(said.expect("the allocator answers").status().is_success());
     let paused = async || matches!(limit.try_acquire(1), Err(Refusal::Paused { .. })).then_some(());
     eventually("a pause", paused).await;
     eventually("it is said", async || (refused("paused", "paused") >= 1).then_some(())).await;

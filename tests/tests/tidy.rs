@@ -88,7 +88,9 @@ fn the_core_reads_no_clock_rolls_no_dice_and_does_no_io() {
 #[test]
 fn releases_check_the_sums_of_the_core() {
     let manifest = read("Cargo.toml");
-    let (_, release) = manifest.split_once("[profile.release.package]").expect("it has a part for packages");
+    let (_, release) = manifest
+        .split_once("[profile.release.package]")
+        .expect("Cargo.toml has a release profile for packages");
     let release = release.split("\n[").next().unwrap_or(release);
     let unchecked = ["lessor-protocol", "lessor-ledger", "lessor-allocator"]
         .map(|name| format!("{name}.overflow-checks = true"))

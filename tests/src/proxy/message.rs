@@ -64,7 +64,7 @@ mod tests {
         let mut wire: &[u8] =
             &[first.bytes(), b"GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\nPO".to_vec()].concat();
         assert_eq!(Message::read(&mut wire).await.expect("whole"), Some(first));
-        let second = Message::read(&mut wire).await.expect("whole").expect("there is one");
+        let second = Message::read(&mut wire).await.expect("whole").expect("a second message");
         assert_eq!((second.head.lines().next(), second.body.len()), (Some("GET / HTTP/1.1"), 0));
         assert!(Message::read(&mut wire).await.is_err(), "it breaks off");
         assert_eq!(Message::read(&mut wire).await.expect("an end"), None);

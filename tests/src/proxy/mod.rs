@@ -47,7 +47,7 @@ impl Proxy {
     /// Starts a proxy before `server`, on a free port, without a fault.
     pub async fn start(server: SocketAddr) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("the listener is bound");
         let (fault, told) = watch::channel(Fault::None);
         let link = Arc::new(Link { server, requests: AtomicU64::new(0), errands: Mutex::default() });
         let accepting = tokio::spawn(accept(listener, link.clone(), told));
@@ -96,7 +96,7 @@ async fn accept(listener: TcpListener, link: Arc<Link>, fault: watch::Receiver<F
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                let (stream, _) = accepted.expect("a test has files to spare");
+                let (stream, _) = accepted.expect("the process has free file descriptors");
                 connections.spawn(serve(stream, link.clone(), fault.clone()));
             }
             Some(ended) = connections.join_next() => ended.expect("a connection does not panic"),

@@ -58,12 +58,12 @@ impl Place {
 /// Reads all dashboards.
 pub(super) fn boards() -> Vec<Board> {
     let folder = project().join("dashboards/grafana");
-    let files = std::fs::read_dir(&folder).expect("the folder is there");
-    let mut files: Vec<_> = files.map(|file| file.expect("it can be read").path()).collect();
+    let files = std::fs::read_dir(&folder).expect("the folder can be read");
+    let mut files: Vec<_> = files.map(|file| file.expect("a readable file").path()).collect();
     files.sort();
     let files = files.into_iter().filter(|file| file.extension().is_some_and(|kind| kind == "json"));
     let boards = files.map(|file| {
-        let text = std::fs::read_to_string(&file).expect("it can be read");
+        let text = std::fs::read_to_string(&file).expect("a readable file");
         board(&serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display())))
     });
     boards.collect()

@@ -79,7 +79,7 @@ async fn ask(prometheus: &Prometheus, expr: &str, legend: &str, seconds: u64) ->
     let unix = |moment: lessor_protocol::Moment| format!("{:.3}", moment.as_nanos() as f64 / 1e9);
     let (from, until) = (unix(start), unix(end));
     let query = [("query", expr), ("start", &from), ("end", &until), ("step", "0.5")];
-    let data = prometheus.get("/api/v1/query_range", &query).await.expect("it answered just now");
+    let data = prometheus.get("/api/v1/query_range", &query).await.expect("Prometheus answers");
     let begin = start.as_nanos() as f64 / 1e9;
     let lines = data["result"].as_array().into_iter().flatten().map(|series| {
         let points = series["values"].as_array().into_iter().flatten();

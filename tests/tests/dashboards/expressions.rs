@@ -69,7 +69,8 @@ async fn work(allocators: &[&Allocator]) -> (Vec<Client>, JoinSet<()>) {
     let (mut clients, mut callers) = (vec![], JoinSet::new());
     for (index, allocator) in allocators.iter().enumerate() {
         let node = format!("node-{index}");
-        let client = Client::builder(&allocator.url).node(&node).connect().await.expect("it answers");
+        let client =
+            Client::builder(&allocator.url).node(&node).connect().await.expect("the allocator answers");
         let [rest, calls, root] = ["vendor/rest", "vendor/calls", "root"].map(|name| client.limit(name));
         let (user, waits) = (client.limit("user").key("u-1"), rest.clone());
         callers.spawn(call(move || {
@@ -131,13 +132,13 @@ async fn every_expression_has_an_answer() {
             let label = name.1.trim_end_matches(')');
             let matches = matches.trim_start_matches("label_values(").rsplit_once(", ").expect("two").0;
             let path = format!("/api/v1/label/{label}/values");
-            let values = prometheus.get(&path, &[("match[]", matches)]).await.expect("it answers");
+            let values = prometheus.get(&path, &[("match[]", matches)]).await.expect("the server answers");
             assert!(values.as_array().is_some_and(|values| !values.is_empty()), "{variable}: {values}");
         }
     }
     println!("{asked} expressions, 0 empty, 0 errors");
-    let groups = prometheus.get("/api/v1/rules", &[]).await.expect("it has read them");
-    let rules = groups["groups"][0]["rules"].as_array().expect("there are some");
+    let groups = prometheus.get("/api/v1/rules", &[]).await.expect("Prometheus has read the rules");
+    let rules = groups["groups"][0]["rules"].as_array().expect("there are rules");
     assert!(rules.len() >= 8, "{rules:?}");
     for rule in rules {
         assert_eq!((&rule["health"], &rule["lastError"]), (&Value::from("ok"), &Value::Null), "{rule}");

@@ -168,18 +168,18 @@ impl Trouble {
 }
 
 async fn client(url: &str, node: &str) -> Client {
-    Client::builder(url).node(node).connect().await.expect("it answers")
+    Client::builder(url).node(node).connect().await.expect("the allocator answers")
 }
 
 /// Keeps the process from writing files longer than `most` bytes.
 fn limit_files(allocator: &Allocator, most: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(allocator.running.id()).expect("a process id"));
-    prlimit(pid, Resource::Fsize, Rlimit { current: most, maximum: None }).expect("it is ours");
+    prlimit(pid, Resource::Fsize, Rlimit { current: most, maximum: None }).expect("the process is ours");
 }
 
 async fn post(url: &str, body: &'static str) {
     let said = reqwest::Client::new().post(url).header("content-type", "application/json").body(body);
-    let answer = said.send().await.expect("it answers");
+    let answer = said.send().await.expect("the server answers");
     assert!(answer.status().is_success(), "{url}: {}", answer.status());
 }
 
@@ -190,7 +190,7 @@ async fn crowd(url: &str) {
         let asks: Vec<Value> = (0..1_000).map(ask).collect();
         let body = json!({ "node": "crowd", "session": 1, "seq": batch, "asks": asks });
         let answer = reqwest::Client::new().post(format!("{url}/v1/leases")).json(&body).send().await;
-        let answer = answer.expect("it answers").text().await.expect("text");
+        let answer = answer.expect("the server answers").text().await.expect("text");
         if answer.contains("memory is short") {
             return;
         }
@@ -206,7 +206,7 @@ async fn watch(
 ) {
     let (began, mut fired, mut before) = (CLOCK.now(), BTreeSet::new(), BTreeSet::new());
     loop {
-        let firing = prometheus.firing().await.expect("it answers");
+        let firing = prometheus.firing().await.expect("the server answers");
         let took = CLOCK.now().since(began);
         for (change, alerts) in [("fires", &firing - &before), ("clears", &before - &firing)] {
             alerts.iter().for_each(|alert| println!("{alert} {change} after {took:.1?}"));
@@ -259,7 +259,7 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
         assert!(CLOCK.now() < end, "it does not see all of them");
         sleep(Duration::from_millis(100)).await;
     }
-    let mut quiet = prometheus.firing().await.expect("it answers");
+    let mut quiet = prometheus.firing().await.expect("the server answers");
     // The disk of a busy machine may really be slow.
     quiet.remove("LessorStoreSlow");
     assert_eq!(quiet, BTreeSet::new(), "nothing is wrong yet");
@@ -275,7 +275,7 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     away.running.signal(Signal::STOP);
     limit_files(&full, Some(0));
     let forgetful = forgetful.restart_after(|folder| {
-        std::fs::remove_file(folder.join("lessor.redb")).expect("it is there");
+        std::fs::remove_file(folder.join("lessor.redb")).expect("the file can be removed");
     });
     crowd(&crowded.url).await;
     let wanted = Trouble::of_callers(&main.url, "wanted", 3, Duration::from_millis(2)).await;
@@ -293,7 +293,7 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     away.running.signal(Signal::CONT);
     let roomy = CROWDED.replace("67_108_864", "4_000_000_000");
     let crowded = crowded.restart_after(|folder| {
-        std::fs::write(folder.join("lessor.toml"), roomy).expect("a file in it");
+        std::fs::write(folder.join("lessor.toml"), roomy).expect("a writable file");
     });
     post(&format!("{}/v1/limits/paused/resume", main.url), "").await;
     main.rewrite(CONFIG);

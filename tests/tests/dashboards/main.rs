@@ -112,7 +112,7 @@ fn rows(table: &str) -> impl Iterator<Item = &str> {
 async fn the_table_of_metrics_is_what_a_server_shows() {
     let leased = "[[limit]]\nname = \"leased\"\nupstream = \"http://127.0.0.1:9\"\n";
     let allocator = Allocator::start(&format!("{}\n{leased}", expressions::CONFIG), "127.0.0.1:0", true);
-    let shown = reqwest::get(format!("{}/metrics", allocator.url)).await.expect("it answers");
+    let shown = reqwest::get(format!("{}/metrics", allocator.url)).await.expect("the server answers");
     let shown = shown.text().await.expect("text");
     let shown: BTreeSet<&str> =
         shown.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();

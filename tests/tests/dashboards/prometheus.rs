@@ -27,7 +27,7 @@ pub(super) struct Prometheus {
 pub(super) async fn export() -> String {
     LazyLock::force(&EXPORTER);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("it is bound").to_string();
+    let address = listener.local_addr().expect("the listener is bound").to_string();
     tokio::spawn(metrics::serve(listener, EXPORTER.clone()));
     address
 }
@@ -54,8 +54,8 @@ impl Prometheus {
     fn run(config: &str, alerts: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("prometheus.yml");
-        std::fs::write(&file, config).expect("a file in it");
-        std::fs::write(folder.path().join("alerts.yml"), alerts).expect("a file in it");
+        std::fs::write(&file, config).expect("a writable file");
+        std::fs::write(folder.path().join("alerts.yml"), alerts).expect("a writable file");
         // Prometheus cannot let the system choose its port.
         let port = HeldPort::any().expect("a free port");
         let address = port.address();

@@ -107,7 +107,7 @@ pub(super) struct World {
 }
 
 fn shown(real: u64, ppm: i64) -> Moment {
-    let rate = u64::try_from(1_000_000 + ppm).expect("it runs forwards");
+    let rate = u64::try_from(1_000_000 + ppm).expect("the clock runs forwards");
     Moment::from_nanos(real / 1_000_000 * rate)
 }
 
@@ -225,7 +225,7 @@ impl World {
             // Without a checkpoint nothing was ever lent.
             None if has_books => Pool::new(plan, now),
             Some(checkpoint) if has_books => {
-                Pool::from_checkpoint(plan, checkpoint, Gap::Counted, now).expect("it was written down")
+                Pool::from_checkpoint(plan, checkpoint, Gap::Counted, now).expect("the checkpoint is valid")
             }
             Some(_) | None => {
                 self.has_lost = true;
@@ -347,7 +347,7 @@ pub(super) fn digest(world: &World) -> [u64; 2] {
         fault,
     } = world;
     let pool = format!("{pool:?}");
-    let (number, pool) = pool.split_once(", ").expect("its first field is its number");
+    let (number, pool) = pool.split_once(", ").expect("the first field is the number");
     let number = number.rsplit(' ').next().expect("a number");
     let pool = pool.replace(&format!("pool: {number},"), "");
     let all = format!(

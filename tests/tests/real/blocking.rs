@@ -26,17 +26,17 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// Waits in every way that the client has.
 fn use_it(url: &str) {
-    let client = Client::connect(url).expect("it answers");
+    let client = Client::connect(url).expect("the allocator answers");
     let few = client.limit("few");
-    (0..12).for_each(|_| few.acquire(1).expect("it refills"));
-    few.acquire_within(5, LONG).expect("it refills");
+    (0..12).for_each(|_| few.acquire(1).expect("the bucket refills"));
+    few.acquire_within(5, LONG).expect("the bucket refills");
     #[expect(clippy::disallowed_methods, reason = "a deadline as callers have one")]
-    few.acquire_by(1, Instant::now() + LONG).expect("it refills");
+    few.acquire_by(1, Instant::now() + LONG).expect("the bucket refills");
     few.until_ready().expect("it refills");
-    assert_eq!(few.reserve(5).expect("it refills").settle(1).returned, 4);
-    few.enter_within(1, LONG).expect("it refills").finish();
+    assert_eq!(few.reserve(5).expect("the bucket refills").settle(1).returned, 4);
+    few.enter_within(1, LONG).expect("the bucket refills").finish();
     let paced = client.limit("paced");
-    (0..3).for_each(|_| paced.acquire(1).expect("it flows"));
+    (0..3).for_each(|_| paced.acquire(1).expect("the limit flows"));
     client
         .wait(lessor::all([(few.as_async(), 1), (paced.as_async(), 1)]).acquire_within(LONG))
         .expect("both come");
@@ -73,18 +73,18 @@ async fn it_waits_in_a_task_of_a_runtime_with_many_threads() {
 #[test]
 fn many_threads_wait_in_one_line() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
-    let client = Client::connect(&allocator.url).expect("it answers");
+    let client = Client::connect(&allocator.url).expect("the allocator answers");
     let few = client.limit("few");
     std::thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(|| (0..5).for_each(|_| few.acquire(1).expect("it refills")));
+            scope.spawn(|| (0..5).for_each(|_| few.acquire(1).expect("the bucket refills")));
         }
     });
     assert!(client.stats().failed_exchanges == 0);
     // Each clone of a client keeps it alive, until it is shut down.
     let again = client.clone();
     drop(client);
-    few.acquire(1).expect("it refills");
+    few.acquire(1).expect("the bucket refills");
     again.shutdown();
     assert_eq!(few.acquire(1), Err(Refusal::Closed));
 }

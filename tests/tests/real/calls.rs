@@ -98,7 +98,7 @@ fn a_call_that_ends_makes_room_in_another_process() {
 /// Makes `calls` calls one after another, and records the most that were in flight at once.
 async fn work(limit: Limit, calls: u64, now: Arc<AtomicU64>, most: Arc<AtomicU64>) {
     for _ in 0..calls {
-        let guard = limit.enter(1).await.expect("it comes");
+        let guard = limit.enter(1).await.expect("a permit comes");
         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         tokio::task::yield_now().await;
         now.fetch_sub(1, Ordering::SeqCst);
@@ -110,7 +110,7 @@ async fn work(limit: Limit, calls: u64, now: Arc<AtomicU64>, most: Arc<AtomicU64
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn short_calls_share_a_few_permits_without_asking_for_each() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
-    let client = Client::builder(&allocator.url).node("busy").connect().await.expect("it answers");
+    let client = Client::builder(&allocator.url).node("busy").connect().await.expect("the allocator answers");
     let (now, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let workers: Vec<_> =
         (0..8).map(|_| tokio::spawn(work(client.limit("vendor"), 125, now.clone(), most.clone()))).collect();
@@ -128,7 +128,7 @@ async fn short_calls_share_a_few_permits_without_asking_for_each() {
 #[tokio::test]
 async fn a_caller_waits_for_a_call_of_its_own_process_to_end() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
-    let client = Client::builder(&allocator.url).node("full").connect().await.expect("it answers");
+    let client = Client::builder(&allocator.url).node("full").connect().await.expect("the allocator answers");
     let limit = client.limit("long");
     let mut guards = vec![];
     for _ in 0..3 {
@@ -164,22 +164,22 @@ async fn a_caller_waits_for_a_call_of_its_own_process_to_end() {
 #[tokio::test]
 async fn all_parts_of_a_call_are_in_flight_until_it_ends() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
-    let client = Client::builder(&allocator.url).node("all").connect().await.expect("it answers");
+    let client = Client::builder(&allocator.url).node("all").connect().await.expect("the allocator answers");
     let (vendor, rate) = (client.limit("vendor"), client.limit("rate"));
     let long = Duration::from_secs(20);
-    let guards = lessor::all([(&vendor, 3), (&rate, 1)]).enter_within(long).await.expect("it comes");
+    let guards = lessor::all([(&vendor, 3), (&rate, 1)]).enter_within(long).await.expect("a permit comes");
     assert!(vendor.try_enter(1).is_err() && lessor::all([(&vendor, 1), (&rate, 1)]).try_enter().is_err());
     drop(guards);
     // Three calls at once are possible again. Permits that are not handed back count for as long as a call may take.
-    vendor.enter_within(3, long).await.expect("they are back").forget();
+    vendor.enter_within(3, long).await.expect("the permits are back").forget();
     assert!(vendor.try_enter(1).is_err());
     let forgotten = CLOCK.now();
-    vendor.enter_within(1, long).await.expect("they have lapsed").finish();
+    vendor.enter_within(1, long).await.expect("the forgotten calls have lapsed").finish();
     assert!(CLOCK.now() >= forgotten + LONGEST, "they count for as long as a call may take");
     // So do permits that are only acquired.
     vendor.acquire_within(3, long).await.expect("none is in flight");
     let acquired = CLOCK.now();
-    vendor.enter_within(1, long).await.expect("they have lapsed").finish();
+    vendor.enter_within(1, long).await.expect("the forgotten calls have lapsed").finish();
     assert!(CLOCK.now() >= acquired + LONGEST);
     // Without a cap on calls in flight a guard has nothing to hand back.
     let guard = rate.enter_within(1, long).await.expect("a hundred a second");

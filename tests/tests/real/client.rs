@@ -109,7 +109,7 @@ async fn callers_are_served_in_the_order_they_came() {
     for i in 0..12 {
         let (few, send) = (few.clone(), send.clone());
         tokio::spawn(async move {
-            few.acquire(1).await.expect("it refills");
+            few.acquire(1).await.expect("the bucket refills");
             send.send(i).await.expect("the test listens");
         });
     }
@@ -153,7 +153,7 @@ async fn giving_up_a_wait_loses_nothing() {
             tokio::spawn(async move { few.acquire(1).await })
         })
         .collect();
-    few.acquire(1).await.expect("it refills");
+    few.acquire(1).await.expect("the bucket refills");
     // Every other wait is cancelled, wherever it is. Others must still be served.
     let rest: Vec<_> = waits
         .drain(..)
@@ -204,7 +204,7 @@ async fn calls_on_a_steady_flow_are_spaced_whichever_client_makes_them() {
         let mut times = vec![];
         for _ in 0..20 {
             let before = clock.now();
-            paced.acquire(1).await.expect("it flows");
+            paced.acquire(1).await.expect("the limit flows");
             times.push((before, clock.now()));
         }
         times
@@ -231,7 +231,7 @@ async fn a_call_that_is_too_early_says_by_how_much_and_takes_nothing_elsewhere()
     // one.
     let (clock, interval) = (Clock::since_boot(), Duration::from_secs(20));
     let before = clock.now();
-    lessor::all([(&plenty, 1), (&rare, 1)]).acquire().await.expect("it flows");
+    lessor::all([(&plenty, 1), (&rare, 1)]).acquire().await.expect("the limit flows");
     let refused = || lessor::try_all([(&plenty, 1), (&rare, 1)]).expect_err("the next one is not due yet");
     // While there is no lease of the other limit, that limit refuses for a moment.
     let wait = async || refused().retry_after().filter(|wait| *wait > Duration::from_secs(1));
@@ -259,7 +259,7 @@ async fn each_key_has_a_pool_of_its_own() {
     assert_eq!(spend(&user.key("bob")).await, 3);
     assert_eq!(spend(&user.key("ann")).await, 0, "three an hour are spent");
     assert_eq!(user.try_acquire(1), Err(Refusal::UnknownLimit), "counted by key: say which");
-    user.try_acquire_key("cat", 1).expect_err("it was not known");
+    user.try_acquire_key("cat", 1).expect_err("the key is new");
     eventually("a lease for the key", async || user.try_acquire_key("cat", 1).ok()).await;
     assert_eq!(spend(&user.key("cat")).await, 2, "a handle of it spends the same");
     assert!(user.try_acquire_key("cat", 1).is_err() && user.try_acquire_key("", 1).is_err());
@@ -382,7 +382,7 @@ async fn asked_of(grant: &'static str) -> u64 {
     };
     let router = axum::Router::new().route("/v1/leases", axum::routing::post(answer));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
     let client = Client::builder(&url).build().expect("a good address");
     let refused = client.limit("plenty").acquire_within(1, Duration::from_millis(400)).await;

@@ -30,7 +30,7 @@ rules = [{ kind = "token_bucket", capacity = 600, refill = 0, per = "1m" }]
 #[tokio::test]
 async fn a_batch_job_sends_all_it_has() {
     let fleet = Fleet::start(CONFIG).await;
-    assert_eq!(batch::run(&fleet.url).await.expect("it is served"), 100);
+    assert_eq!(batch::run(&fleet.url).await.expect("the example ends without an error"), 100);
     assert_eq!(fleet.number("vendor%2Frest", "spent").await, 100);
     fleet.stop().await;
 }
@@ -38,7 +38,7 @@ async fn a_batch_job_sends_all_it_has() {
 #[tokio::test]
 async fn calls_to_a_model_cost_what_they_used() {
     let fleet = Fleet::start(CONFIG).await;
-    let used = llm_tokens::run(&fleet.url).await.expect("it is served");
+    let used = llm_tokens::run(&fleet.url).await.expect("the example ends without an error");
     assert_eq!(fleet.number("model%2Ftokens", "spent").await, used);
     assert_eq!(fleet.number("model%2Frequests", "spent").await, 3);
     fleet.stop().await;
@@ -49,7 +49,9 @@ async fn blocking_workers_make_the_calls_that_are_not_cancelled() {
     let fleet = Fleet::start(CONFIG).await;
     let url = fleet.url.clone();
     // This thread must go on to serve.
-    let made = tokio::task::spawn_blocking(move || blocking_worker::run(&url).expect("it is served"));
+    let made = tokio::task::spawn_blocking(move || {
+        blocking_worker::run(&url).expect("the example ends without an error")
+    });
     assert_eq!(made.await.expect("no panic"), 32);
     assert_eq!(fleet.number("vendor%2Frest", "spent").await, 32);
     fleet.stop().await;

@@ -83,7 +83,7 @@ fn prometheus_understands_what_is_mounted_and_looks_at_all_that_can_be_there() {
         let path = word.strip_prefix("--config.file=/etc/prometheus/")?;
         Some(folder.path().join(path))
     });
-    let file = file.expect("it is told of its configuration");
+    let file = file.expect("the command names a configuration file");
     let output = Command::new("promtool").args(["check", "config"]).arg(&file).output();
     let output = output.unwrap_or_else(|error| panic!("promtool, of Debian's prometheus: {error}"));
     let said = String::from_utf8_lossy(&output.stdout);
@@ -106,7 +106,7 @@ fn prometheus_understands_what_is_mounted_and_looks_at_all_that_can_be_there() {
                 assert_eq!(port.as_deref(), Some("7400"));
                 known.extend(names);
             } else if service.list("command")[1..].starts_with(&["node".to_owned()]) {
-                let target = format!("{}:{}", service.name, port.expect("it shows itself"));
+                let target = format!("{}:{}", service.name, port.expect("the service has a metrics port"));
                 assert!(targets.contains(&target), "no job looks at {target}");
             }
         }
@@ -123,7 +123,8 @@ fn texts(list: &Value) -> BTreeSet<String> {
 fn grafana_finds_its_data_and_every_dashboard() {
     let grafana = &all()["grafana"];
     let provisioned = |path: &str| {
-        let file = grafana.outside(&format!("/etc/grafana/provisioning/{path}")).expect("it is mounted");
+        let file =
+            grafana.outside(&format!("/etc/grafana/provisioning/{path}")).expect("the path is mounted");
         yaml(&std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display())))
     };
     let source = &provisioned("datasources/prometheus.yaml")["datasources"][0];
@@ -135,8 +136,8 @@ fn grafana_finds_its_data_and_every_dashboard() {
 
     let folder = provisioned("dashboards/lessor.yaml")["providers"][0]["options"]["path"].clone();
     let folder = folder.as_str().expect("a path");
-    let there = grafana.outside(folder).expect("it is mounted");
-    let boards = std::fs::read_dir(project().join("dashboards/grafana")).expect("a folder");
+    let there = grafana.outside(folder).expect("the path is mounted");
+    let boards = std::fs::read_dir(project().join("dashboards/grafana")).expect("the folder can be read");
     let boards = boards.map(|entry| entry.expect("a name").path());
     let boards: Vec<_> =
         boards.filter(|path| path.extension().is_some_and(|ending| ending == "json")).collect();
@@ -163,8 +164,11 @@ fn all_configurations_have_the_contract_of_the_vendor() {
     for profile in PROFILES {
         let file = project().join(format!("packaging/compose/{profile}.toml"));
         assert_eq!(limits(&file), contract, "{profile}");
-        let output =
-            Command::new(scenarios::process::lessor()).arg("check").arg(&file).output().expect("it runs");
+        let output = Command::new(scenarios::process::lessor())
+            .arg("check")
+            .arg(&file)
+            .output()
+            .expect("the command runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }

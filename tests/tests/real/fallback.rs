@@ -96,8 +96,8 @@ async fn a_limit_without_its_allocator_does_what_was_said_and_everybody_hears_of
     hear_all(&mut events, vec![("closed", Fallback::Closed), ("open", Fallback::Open)], true).await;
     assert!(matches!(closed.try_acquire(1), Err(Refusal::Unreachable { .. })));
     (0..1_000).for_each(|_| open.try_acquire(1).expect("everything passes"));
-    open.try_reserve(7).expect("this too").settle(9);
-    waiting.await.expect("no panic").expect("and all who wait");
+    open.try_reserve(7).expect("every reservation passes").settle(9);
+    waiting.await.expect("no panic").expect("waiting calls pass too");
     assert!(open.fallback_passed() >= 1_007, "{} were counted", open.fallback_passed());
     assert_eq!((open.shadow_refused(), closed.fallback_passed()), (0, 0));
     // The first answer ends the fallback.
@@ -106,7 +106,7 @@ async fn a_limit_without_its_allocator_does_what_was_said_and_everybody_hears_of
     hear_all(&mut events, vec![("closed", Fallback::Closed), ("open", Fallback::Open)], false).await;
     let passed = open.fallback_passed();
     use_up(&open).await;
-    closed.acquire_within(1, LONG).await.expect("it lends again");
+    closed.acquire_within(1, LONG).await.expect("the allocator lends again");
     assert_eq!(open.fallback_passed(), passed);
     client.shutdown().await;
     hear(&mut events, |event| (*event == Event::Closed).then_some(())).await;
@@ -156,7 +156,7 @@ async fn a_limit_that_is_paused_stays_so_without_its_allocator() {
     open.acquire(1).await.expect("fifty a second");
     let pause = reqwest::Client::new().post(format!("{}/v1/limits/open/pause", fleet.url));
     let said = pause.header("content-type", "application/json").body(r#"{"for":"1h"}"#).send().await;
-    assert!(said.expect("it answers").status().is_success());
+    assert!(said.expect("the allocator answers").status().is_success());
     hear(&mut events, |event| {
         matches!(event, Event::Paused { limit, .. } if &**limit == "open").then_some(())
     })
@@ -201,7 +201,8 @@ async fn a_safe_share_goes_on_evenly_and_within_what_is_kept_back() {
     let took = clock.now().since(began);
     assert!(took >= Duration::from_millis(100) * (spent as u32), "{spent} and one more in {took:?}");
     assert_eq!((safe.fallback_passed(), safe.shadow_refused()), (spent + 1, 0));
-    let wait = safe.try_acquire(10).expect_err("it is not due").retry_after().expect("waiting helps");
+    let wait =
+        safe.try_acquire(10).expect_err("the next permits are not due").retry_after().expect("waiting helps");
     assert!(wait > Duration::from_millis(800), "nine intervals before it: {wait:?}");
     assert!(matches!(safe.try_acquire(11), Err(Refusal::Unreachable { .. })), "never on one share");
     clients[1].limit("safe").acquire_within(1, LONG).await.expect("the second seat");
@@ -211,7 +212,7 @@ async fn a_safe_share_goes_on_evenly_and_within_what_is_kept_back() {
     .await;
     let fleet = Fleet::start_at(CONFIG, &address).await;
     hear_all(&mut events, vec![("safe", Fallback::SafeShare)], false).await;
-    clients[2].limit("safe").acquire_within(1, LONG).await.expect("it lends again");
+    clients[2].limit("safe").acquire_within(1, LONG).await.expect("the allocator lends again");
     fleet.stop().await;
 }
 
@@ -243,7 +244,7 @@ fn a_process_without_a_seat_says_that_its_calls_are_refused() {
 async fn a_limit_in_quarantine_says_when_it_opens_and_does() {
     let config = format!("[store]\nkind = \"memory\"\n{CONFIG}");
     let allocator = Allocator::start(&config, "127.0.0.1:0", false);
-    let client = Client::connect(&allocator.url).await.expect("it answers");
+    let client = Client::connect(&allocator.url).await.expect("the allocator answers");
     let limit = client.limit("closed");
     let told = eventually("a refusal for the quarantine", async || match limit.try_acquire(1) {
         Err(Refusal::Quarantine { retry_after }) => Some(retry_after),

@@ -19,7 +19,7 @@ async fn it_is_said_until_it_is_heard() {
     let allocator = fleet.url.trim_start_matches("http://").parse().expect("an address");
     let wire = Wire::to(allocator).await;
     let first = Client::builder(&format!("http://{}", wire.address())).node("first");
-    let first = first.connect().await.expect("it is up");
+    let first = first.connect().await.expect("the allocator answers");
     let yearly = first.limit("yearly");
     yearly.acquire(1).await.expect("there are 60");
     eventually("permits that it holds", async || (yearly.available() > 0).then_some(())).await;

@@ -163,7 +163,7 @@ fn queue(
 ) -> JoinHandle<()> {
     let (limit, order) = (limit.with_priority(priority), order.clone());
     tokio::spawn(async move {
-        limit.acquire(permits).await.expect("it refills");
+        limit.acquire(permits).await.expect("the bucket refills");
         order.lock().expect("no panic").push(priority);
     })
 }
@@ -185,7 +185,7 @@ async fn one_by_one() -> (String, Arc<Mutex<Vec<(u64, u64)>>>, JoinHandle<std::i
     };
     let router = axum::Router::new().route("/v1/leases", axum::routing::post(answer));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     (url, asked, tokio::spawn(async move { axum::serve(listener, router).await }))
 }
 
@@ -199,7 +199,7 @@ async fn what_the_first_in_line_takes_is_told_with_the_next_ask() {
     let few = client.limit("few");
     let waits: Vec<_> = (0..5).map(|_| queue(&few, Priority::Normal, 1, &Arc::default())).collect();
     for wait in waits {
-        wait.await.expect("it was served");
+        wait.await.expect("the call was served");
     }
     server.abort();
     let asked = asked.lock().expect("no panic");
@@ -221,7 +221,7 @@ async fn a_large_call_of_low_priority_is_served_beside_a_high_stream_that_never_
             let (slow, order) = (slow.with_priority(Priority::High), order.clone());
             tokio::spawn(async move {
                 loop {
-                    slow.acquire(1).await.expect("it refills");
+                    slow.acquire(1).await.expect("the bucket refills");
                     order.lock().expect("no panic").push(Priority::High);
                 }
             })
@@ -233,8 +233,9 @@ async fn a_large_call_of_low_priority_is_served_beside_a_high_stream_that_never_
     eventually("both", async || (large.is_finished() && normal.is_finished()).then_some(())).await;
     stream.iter().for_each(JoinHandle::abort);
     let order = std::mem::take(&mut *order.lock().expect("no panic"));
-    let low = order.iter().position(|priority| *priority == Priority::Low).expect("it was served");
-    let normal = order.iter().position(|priority| *priority == Priority::Normal).expect("it was served");
+    let low = order.iter().position(|priority| *priority == Priority::Low).expect("the call was served");
+    let normal =
+        order.iter().position(|priority| *priority == Priority::Normal).expect("the call was served");
     // One in eight served callers is the one that has waited longest, and 24 came before these two.
     assert!(low.max(normal) <= 8 * 28, "the low one was number {low}, the normal one {normal}");
     client.shutdown().await;

@@ -37,7 +37,7 @@ async fn limits(server: &str, args: &[&str]) -> Output {
     let mut command = Command::new(lessor());
     command.args(["limits", "--server", server]).args(args);
     let run = tokio::task::spawn_blocking(move || command.output());
-    run.await.expect("it does not panic").expect("it runs")
+    run.await.expect("it does not panic").expect("the command runs")
 }
 
 async fn done(server: &str, args: &[&str]) {
@@ -158,7 +158,7 @@ async fn what_an_operator_does_by_mistake_is_named() {
 async fn a_demo_keeps_the_promise_for_changes_to_its_vendor() {
     let mut command = Command::new(lessor());
     command.args(["demo", "--nodes", "3", "--seconds", "10", "--json", "--listen", "127.0.0.1:0"]);
-    let mut demo = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut demo = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
     let mut said = BufReader::new(demo.stderr.take().expect("a pipe"));
     let line = tokio::task::spawn_blocking(move || {
         let mut line = String::new();
@@ -166,7 +166,7 @@ async fn a_demo_keeps_the_promise_for_changes_to_its_vendor() {
     });
     // Kept open, because the demo may write more.
     let (line, mut said) = line.await.expect("no panic").expect("text");
-    let url = line.trim_end().strip_prefix("listening on ").expect("its address");
+    let url = line.trim_end().strip_prefix("listening on ").expect("the demo prints its address");
     let limits_of = async |permits: u64| {
         let rule = format!("kind = \"sliding_window\", limit = {permits}, per = \"30s\", margin = \"250ms\"");
         done(url, &["set", "vendor/rest", "--rules", &format!("[{{ {rule} }}]")]).await;
@@ -189,7 +189,7 @@ async fn a_demo_keeps_the_promise_for_changes_to_its_vendor() {
     done(url, &["top-up", "vendor/rest", "300"]).await;
     done(url, &["resume", "vendor/rest"]).await;
     let ran = tokio::task::spawn_blocking(move || demo.wait_with_output());
-    let ran = ran.await.expect("no panic").expect("it ends");
+    let ran = ran.await.expect("no panic").expect("the demo ends");
     let mut rest = String::new();
     said.read_to_string(&mut rest).expect("text");
     assert!(ran.status.success(), "{rest}");
@@ -207,7 +207,7 @@ async fn a_demo_whose_vendor_restores_its_contract_says_how_that_went() {
         let mut command = Command::new(lessor());
         command.args(args.split(' ')).stdin(Stdio::null());
         let ran = tokio::task::spawn_blocking(move || command.output());
-        async { ran.await.expect("no panic").expect("it starts") }
+        async { ran.await.expect("no panic").expect("the command starts") }
     };
     let wrong = demo("demo --vendor-halves-at 3 --vendor-restores-at 3").await;
     let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
@@ -239,7 +239,7 @@ async fn a_caller_that_waits_is_served_as_soon_as_there_is_a_top_up() {
     let call = tokio::spawn({
         let limit = limit.clone();
         async move {
-            limit.acquire(1).await.expect("it is topped up");
+            limit.acquire(1).await.expect("the limit is topped up");
             CLOCK.now()
         }
     });
@@ -253,12 +253,12 @@ async fn a_caller_that_waits_is_served_as_soon_as_there_is_a_top_up() {
     let http = reqwest::Client::new();
     let url = format!("{}/v1/limits/empty/top-up", allocator.url);
     let reply = http.post(url).header("content-type", "application/json").body(r#"{"permits":1}"#);
-    let reply = reply.send().await.expect("it answers");
+    let reply = reply.send().await.expect("the server answers");
     let told = CLOCK.now();
     assert_eq!(reply.status(), reqwest::StatusCode::OK);
     let served: Moment = timeout(PATIENCE, call).await.expect("in time").expect("no panic");
     let begun = CLOCK.now();
-    let alive = http.get(format!("{}/livez", allocator.url)).send().await.expect("it answers");
+    let alive = http.get(format!("{}/livez", allocator.url)).send().await.expect("the server answers");
     assert_eq!(alive.status(), reqwest::StatusCode::OK);
     let (after, round_trip) = (served.since(told), CLOCK.now().since(begun));
     println!("served {after:?} after the top-up was answered; a round trip takes {round_trip:?}");
@@ -312,7 +312,7 @@ async fn a_file_that_changes_is_taken_over_and_a_bad_one_is_not() {
         let end = CLOCK.now() + PATIENCE;
         loop {
             let url = format!("{}/metrics", allocator.url);
-            let said = reqwest::get(url).await.expect("it answers").text().await.expect("text");
+            let said = reqwest::get(url).await.expect("the server answers").text().await.expect("text");
             if said.contains(&line) {
                 return;
             }
@@ -351,6 +351,7 @@ async fn the_command_line_says_what_is_wrong_and_ends_with_a_code() {
     let said = String::from_utf8_lossy(&list.stdout).into_owned();
     assert!(said.starts_with("LIMIT") && said.contains("sliding_window 100/1s"), "{said}");
     let mut lister = Command::new(lessor());
-    let output = lister.args(["limits", "list", "--server", "http://127.0.0.1:1"]).output().expect("it runs");
+    let output =
+        lister.args(["limits", "list", "--server", "http://127.0.0.1:1"]).output().expect("the command runs");
     assert_eq!(output.status.code(), Some(1));
 }

@@ -47,14 +47,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 async fn serve(layer: LimitLayer<Body>) -> String {
     let app = Router::new().fallback(any(async || "ok")).layer(layer);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, app).await });
     url
 }
 
 async fn get(url: &str) -> (u16, HeaderMap, String) {
-    let answer = reqwest::get(url).await.expect("it answers");
+    let answer = reqwest::get(url).await.expect("the server answers");
     (answer.status().as_u16(), answer.headers().clone(), answer.text().await.expect("text"))
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn said<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 #[tokio::test]
 async fn a_server_serves_each_user_as_often_as_it_may() {
     let fleet = Fleet::start(CONFIG).await;
-    let answers = axum_server::run(&fleet.url).await.expect("it runs");
+    let answers = axum_server::run(&fleet.url).await.expect("the example runs");
     let statuses: Vec<_> = answers.iter().map(|(user, status, _)| (*user, *status)).collect();
     assert_eq!(statuses, [("alice", 200), ("alice", 429), ("bob", 200)]);
     assert!(answers[1].2.contains("quota-exceeded"), "{}", answers[1].2);
@@ -75,12 +75,12 @@ async fn a_server_serves_each_user_as_often_as_it_may() {
 #[tokio::test]
 async fn a_grpc_server_serves_each_user_as_often_as_it_may() {
     let fleet = Fleet::start(CONFIG).await;
-    let answers = tonic_server::run(&fleet.url).await.expect("it runs");
+    let answers = tonic_server::run(&fleet.url).await.expect("the example runs");
     let codes: Vec<_> = answers.iter().map(|(user, code, _)| (*user, *code)).collect();
     let exhausted = Code::ResourceExhausted;
     assert_eq!(codes, [("alice", Code::Ok), ("alice", exhausted), ("bob", Code::Ok)]);
     // An hour at most, and what is added for a clock that runs fast.
-    let pushback = answers[1].2.expect("it can be had again");
+    let pushback = answers[1].2.expect("the answer names a pushback");
     assert!((1_000_000..=3_700_000).contains(&pushback), "{pushback}");
     fleet.stop().await;
 }
@@ -88,7 +88,7 @@ async fn a_grpc_server_serves_each_user_as_often_as_it_may() {
 #[tokio::test]
 async fn a_client_leaves_its_vendor_alone_and_comes_back() {
     let fleet = Fleet::start(CONFIG).await;
-    assert_eq!(vendor_client::run(&fleet.url).await.expect("it runs"), (5, 1));
+    assert_eq!(vendor_client::run(&fleet.url).await.expect("the example runs"), (5, 1));
     assert_eq!(fleet.number("vendor%2Frest", "spent").await, 6);
     fleet.stop().await;
 }
@@ -96,7 +96,7 @@ async fn a_client_leaves_its_vendor_alone_and_comes_back() {
 #[tokio::test]
 async fn a_refused_request_is_told_why_and_when_to_come_back() {
     let fleet = Fleet::start(CONFIG).await;
-    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let client = Client::connect(&fleet.url).await.expect("the allocator answers");
     let server = serve(LimitLayer::new(client.limit("user")).by_path().patience(PATIENCE)).await;
     let (status, headers, _) = get(&format!("{server}/a")).await;
     assert_eq!(
@@ -121,7 +121,7 @@ async fn a_refused_request_is_told_why_and_when_to_come_back() {
 #[tokio::test]
 async fn requests_are_counted_by_address_or_by_whatever_is_said() {
     let fleet = Fleet::start(CONFIG).await;
-    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let client = Client::connect(&fleet.url).await.expect("the allocator answers");
     let layer = || LimitLayer::new(client.limit("user"));
     let by_ip =
         serve(layer().by_ip(|beside| beside.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip()))).await;
@@ -139,11 +139,11 @@ async fn requests_are_counted_by_address_or_by_whatever_is_said() {
 #[tokio::test]
 async fn a_grpc_call_among_others_is_refused_as_one() {
     let fleet = Fleet::start(CONFIG).await;
-    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let client = Client::connect(&fleet.url).await.expect("the allocator answers");
     let server = serve(LimitLayer::new(client.limit("none"))).await;
     let call = async |kind: &str| {
         let answer = reqwest::Client::new().post(&server).header("content-type", kind).send().await;
-        let answer = answer.expect("it answers");
+        let answer = answer.expect("the server answers");
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
         (status, headers, answer.text().await.expect("text"))
     };
@@ -163,7 +163,7 @@ async fn a_grpc_call_among_others_is_refused_as_one() {
 #[tokio::test]
 async fn a_server_of_another_kind_refuses_in_words_of_its_own() {
     let fleet = Fleet::start(CONFIG).await;
-    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let client = Client::connect(&fleet.url).await.expect("the allocator answers");
     let exhausted = |_: &Limit, refusal: &Refusal| {
         let mut response = Response::new(Body::empty());
         response.headers_mut().insert("grpc-status", "8".parse().expect("a value"));
@@ -179,11 +179,11 @@ async fn a_server_of_another_kind_refuses_in_words_of_its_own() {
 #[tokio::test]
 async fn an_outgoing_request_without_a_permit_is_not_sent() {
     let fleet = Fleet::start(CONFIG).await;
-    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let client = Client::connect(&fleet.url).await.expect("the allocator answers");
     let outgoing = Outgoing::refusing(client.limit("none"), Duration::ZERO);
     let http = reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(outgoing).build();
     // No server listens there: a request that is sent would fail with another error.
-    let error = http.get("http://127.0.0.1:1/").send().await.expect_err("there is no permit");
+    let error = http.get("http://127.0.0.1:1/").send().await.expect_err("no permit is left");
     let reqwest_middleware::Error::Middleware(reason) = error else { panic!("{error}") };
     assert!(matches!(reason.downcast_ref(), Some(Refusal::Empty { .. })), "{reason}");
     fleet.stop().await;

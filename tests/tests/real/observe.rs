@@ -32,7 +32,7 @@ const CLOCK: Clock = Clock::since_boot();
 const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn client(url: &str, name: &str) -> Client {
-    let client = Client::builder(url).node(name).connect().await.expect("it answers");
+    let client = Client::builder(url).node(name).connect().await.expect("the allocator answers");
     let end = CLOCK.now() + PATIENCE;
     while client.stats().listening < 1 {
         assert!(CLOCK.now() < end, "{name} hears nothing");
@@ -50,7 +50,7 @@ fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
 
 async fn shown(url: &str, limit: &str) -> Value {
     let url = format!("{url}/v1/limits/{}", limit.replace('/', "%2F"));
-    let answer = reqwest::get(url).await.expect("it answers");
+    let answer = reqwest::get(url).await.expect("the server answers");
     serde_json::from_str(&answer.text().await.expect("text")).expect("JSON")
 }
 

@@ -48,7 +48,7 @@ impl Counter {
         let counter = self.clone();
         let app = Router::new().route("/", get(async move || counter.arrive()));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
+        let url = format!("http://{}/", listener.local_addr().expect("the listener is bound"));
         tokio::spawn(async move { axum::serve(listener, app).await });
         url
     }
@@ -128,7 +128,7 @@ fn retry<'a>(
     next: Next<'a>,
 ) -> Pin<Box<dyn Future<Output = reqwest_middleware::Result<Response>> + Send + 'a>> {
     Box::pin(async move {
-        let copy = |request: &Request| request.try_clone().expect("it has no body");
+        let copy = |request: &Request| request.try_clone().expect("the request has no body");
         for _ in 0..2 {
             let answer = next.clone().run(copy(&request), extensions).await?;
             if answer.status() != 503 {
@@ -143,7 +143,7 @@ fn retry<'a>(
 async fn holds(what: &str, fails: bool, build: impl FnOnce(ClientBuilder, [Limit; 2]) -> ClientBuilder) {
     let contract = Contract::new();
     let fleet = Fleet::start(&contract.config()).await;
-    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let client = Client::connect(&fleet.url).await.expect("the allocator answers");
     let vendor = Arc::new(Counter { fails, ..Counter::default() });
     let url = vendor.serve().await;
     let limits = ["contract", "beside"].map(|name| client.limit(name));
@@ -216,7 +216,7 @@ async fn spent(fleet: &Fleet, client: Client) -> [u64; 2] {
 #[tokio::test]
 async fn a_request_costs_what_it_says_and_each_attempt_costs_it_again() {
     let fleet = Fleet::start(CHOICE).await;
-    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let client = Client::connect(&fleet.url).await.expect("the allocator answers");
     // The vendor fails the first and the fourth arrival. So of three requests the first and the last are answered on
     // their second attempt.
     let vendor = Arc::new(Counter { fails: true, ..Counter::default() });
@@ -241,7 +241,7 @@ async fn a_request_costs_what_it_says_and_each_attempt_costs_it_again() {
 #[tokio::test]
 async fn two_middlewares_cost_each_limit_once_and_nothing_if_one_refuses() {
     let fleet = Fleet::start(CHOICE).await;
-    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let client = Client::connect(&fleet.url).await.expect("the allocator answers");
     let url = Arc::new(Counter::default()).serve().await;
     let with = |first: &str, second: &str, patience| {
         let [first, second] = [first, second].map(|name| Outgoing::refusing(client.limit(name), patience));
@@ -252,8 +252,11 @@ async fn two_middlewares_cost_each_limit_once_and_nothing_if_one_refuses() {
         both.get(&url).send().await.expect("there are permits");
     }
     for (first, second) in [("rest", "none"), ("none", "rest")] {
-        let error =
-            with(first, second, Duration::from_millis(50)).get(&url).send().await.expect_err("there is none");
+        let error = with(first, second, Duration::from_millis(50))
+            .get(&url)
+            .send()
+            .await
+            .expect_err("no permit is left");
         let reqwest_middleware::Error::Middleware(reason) = error else { panic!("{error}") };
         assert!(matches!(reason.downcast_ref(), Some(lessor::Refusal::Empty { .. })), "{reason}");
     }
@@ -283,7 +286,7 @@ impl Busy {
     async fn serve(self: &Arc<Self>) -> String {
         let busy = self.clone();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
+        let url = format!("http://{}/", listener.local_addr().expect("the listener is bound"));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(busy.clone().answer(stream));
@@ -308,7 +311,7 @@ impl Busy {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_is_in_flight_until_its_answer_was_read_and_no_longer() {
     let fleet = Fleet::start(IN_FLIGHT).await;
-    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let client = Client::connect(&fleet.url).await.expect("the allocator answers");
     let vendor = Arc::new(Busy::default());
     let url = vendor.serve().await;
     let with = |patience| {
@@ -347,15 +350,15 @@ async fn a_request_is_in_flight_until_its_answer_was_read_and_no_longer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_is_given_up_stays_in_flight_and_one_that_was_never_sent_does_not() {
     let fleet = Fleet::start(IN_FLIGHT).await;
-    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let client = Client::connect(&fleet.url).await.expect("the allocator answers");
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let gone = HeldPort::any().expect("a free port");
     let url = |address| format!("http://{address}/");
-    let (busy, nowhere) = (url(silent.local_addr().expect("it is bound")), url(gone.address()));
+    let (busy, nowhere) = (url(silent.local_addr().expect("the listener is bound")), url(gone.address()));
     let send = async |url: &str, patience| {
         let outgoing = Outgoing::refusing(client.limit("quiet"), patience);
         let http = ClientBuilder::new(reqwest::Client::new()).with(outgoing).build();
-        http.get(url).timeout(2 * PATIENCE).send().await.expect_err("there is no answer")
+        http.get(url).timeout(2 * PATIENCE).send().await.expect_err("no server answers")
     };
     for _ in 0..3 {
         let error = send(&nowhere, PATIENCE).await;
@@ -376,7 +379,7 @@ async fn a_request_that_is_given_up_stays_in_flight_and_one_that_was_never_sent_
 #[tokio::test]
 async fn a_reservation_is_good_until_its_lease_has_ended() {
     let fleet = Fleet::start(CHOICE).await;
-    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let client = Client::connect(&fleet.url).await.expect("the allocator answers");
     let rest = client.limit("rest");
     let kept = rest.reserve_within(1, PATIENCE).await.expect("there are permits");
     // Longer than any lease, which is renewed while the allocator answers.

@@ -46,7 +46,7 @@ async fn ask(allocator: &Allocator, method: Method, path: &str, body: Option<Val
     let http = Client::builder().no_proxy().build().expect("a client");
     let request = http.request(method, format!("{}{path}", allocator.url));
     let request = if let Some(body) = &body { request.json(body) } else { request };
-    let answer = request.send().await.expect("it answers");
+    let answer = request.send().await.expect("the server answers");
     assert_eq!(answer.status(), StatusCode::OK, "{path}");
     answer.json().await.expect("JSON")
 }
@@ -238,7 +238,11 @@ async fn a_page_of_another_site_changes_nothing() {
 fn status_is_the_same_look_in_a_terminal() {
     let status = |allocator: &Allocator, more: &[&str]| {
         let mut command = Command::new(lessor());
-        let ran = command.args(["status", "--server", &allocator.url]).args(more).output().expect("it runs");
+        let ran = command
+            .args(["status", "--server", &allocator.url])
+            .args(more)
+            .output()
+            .expect("the command runs");
         let text = |bytes| String::from_utf8(bytes).expect("text");
         (ran.status.code(), text(ran.stdout), text(ran.stderr))
     };
@@ -270,7 +274,7 @@ async fn top_prints_what_is_between_two_looks() {
     let top = |more: &[&str]| {
         let mut command = Command::new(lessor());
         let ran = command.args(["top", "--every", "200ms", "--server", &allocator.url]).args(more).output();
-        let ran = ran.expect("it runs");
+        let ran = ran.expect("the command runs");
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
         String::from_utf8(ran.stdout).expect("text")
     };
@@ -290,11 +294,11 @@ async fn top_prints_what_is_between_two_looks() {
 fn a_demo_that_is_watched_says_where() {
     let mut command = Command::new(lessor());
     command.args(["demo", "--nodes", "2", "--seconds", "60", "--watch"]).stderr(Stdio::piped());
-    let mut demo = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut demo = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the command starts");
     let stderr = BufReader::new(demo.stderr.take().expect("a pipe"));
     let page =
         stderr.lines().map_while(Result::ok).find_map(|line| line.strip_prefix("page: ").map(str::to_owned));
-    let page = page.expect("it says so");
+    let page = page.expect("the demo prints the address of its page");
     let browser = Browser::open(&page);
     browser.wait(&format!("Number({}?.value) > 0", in_row("vendor/rest", "td:nth-child(4) data")));
     drop(browser);

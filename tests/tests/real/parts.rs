@@ -34,8 +34,10 @@ async fn is_ready(url: &str) -> bool {
     let status = get(format!("{url}/readyz")).await.status();
     let mut command = Command::new(lessor());
     command.args(["status", "--ready", "--server", url]);
-    let said =
-        tokio::task::spawn_blocking(move || command.output()).await.expect("no panic").expect("it runs");
+    let said = tokio::task::spawn_blocking(move || command.output())
+        .await
+        .expect("no panic")
+        .expect("the command runs");
     assert!(said.status.success() || !status.is_success(), "readyz says {status}: {said:?}");
     said.status.success()
 }
@@ -81,7 +83,7 @@ async fn a_vendor_and_nodes_run_by_themselves() {
 #[test]
 fn what_a_part_cannot_be_is_exit_code_2_and_one_line() {
     let check = |args: &str, names: &str| {
-        let output: Output = Command::new(lessor()).args(args.split(' ')).output().expect("it runs");
+        let output: Output = Command::new(lessor()).args(args.split(' ')).output().expect("the command runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args}: {said}");
         assert!(said.contains(names), "{args}: {said}");
@@ -91,6 +93,6 @@ fn what_a_part_cannot_be_is_exit_code_2_and_one_line() {
     check("demo node --allocator nowhere", "nowhere");
     check("demo vendor --listen 7401", "--listen");
     check("status --ready --json", "--json");
-    let help = Command::new(lessor()).args(["demo", "node", "--help"]).output().expect("it runs");
+    let help = Command::new(lessor()).args(["demo", "node", "--help"]).output().expect("the command runs");
     assert!(String::from_utf8_lossy(&help.stdout).contains("Exit codes"));
 }

@@ -103,9 +103,9 @@ fn a_demo_whose_allocator_is_killed_all_along_keeps_the_contract_and_leaves_noth
         command.env("TMPDIR", folder.path());
         command
     };
-    let is_empty = || std::fs::read_dir(folder.path()).expect("it is there").next().is_none();
+    let is_empty = || std::fs::read_dir(folder.path()).expect("the folder can be read").next().is_none();
 
-    let ran = demo(&["--seconds", "5", "--store", "memory"]).output().expect("it runs");
+    let ran = demo(&["--seconds", "5", "--store", "memory"]).output().expect("the command runs");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
     let refused = [0, 1].map(|limit| report["limits"][limit]["vendor_429"].as_u64());
@@ -116,18 +116,20 @@ fn a_demo_whose_allocator_is_killed_all_along_keeps_the_contract_and_leaves_noth
     assert!(is_empty(), "after a run");
 
     let mut stopped = demo(&["--seconds", "60", "--listen", "127.0.0.1:0"]);
-    let mut stopped = stopped.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut stopped =
+        stopped.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the command starts");
     let mut said = BufReader::new(stopped.stderr.take().expect("a pipe"));
     let mut line = String::new();
     said.read_line(&mut line).expect("text");
-    let address = line.trim_end().strip_prefix("listening on http://").expect("its address").to_owned();
+    let address =
+        line.trim_end().strip_prefix("listening on http://").expect("the demo prints its address").to_owned();
     let pid = i32::try_from(stopped.id()).ok().and_then(Pid::from_raw).expect("a process id");
-    kill_process(pid, Signal::INT).expect("it is ours");
-    assert!(stopped.wait().expect("it is ours").success());
+    kill_process(pid, Signal::INT).expect("the process is ours");
+    assert!(stopped.wait().expect("the process ends").success());
     assert!(is_empty(), "after Ctrl-C");
     let taken = TcpListener::bind(&address).expect("no process listens there any more");
 
-    let failed = demo(&["--listen", &address]).output().expect("it runs");
+    let failed = demo(&["--listen", &address]).output().expect("the command runs");
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert_eq!(failed.status.code(), Some(1), "{said}");
     assert!(
@@ -145,7 +147,7 @@ fn in_a_demo_that_rotates_certificates_and_tokens_no_call_is_refused_for_it() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut command = std::process::Command::new(scenarios::process::lessor());
     command.args(["demo", "--nodes", "4", "--rotate-every", "600ms", "--seconds", "10", "--json"]);
-    let ran = command.env("TMPDIR", folder.path()).output().expect("it runs");
+    let ran = command.env("TMPDIR", folder.path()).output().expect("the command runs");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
     let number = |name: &str| report["rotated"][name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"));
@@ -158,7 +160,10 @@ fn in_a_demo_that_rotates_certificates_and_tokens_no_call_is_refused_for_it() {
     assert!(report["limits"][0]["admitted"].as_u64() > Some(1_000), "{report}");
     let refused = [0, 1].map(|limit| report["limits"][limit]["vendor_429"].as_u64());
     assert_eq!((refused, report["stranded"].as_u64()), ([Some(0); 2], Some(0)), "{report}");
-    assert!(std::fs::read_dir(folder.path()).expect("it is there").next().is_none(), "a key is left behind");
+    assert!(
+        std::fs::read_dir(folder.path()).expect("the folder can be read").next().is_none(),
+        "a key is left behind"
+    );
 }
 
 /// Two allocators and the one that they lease from: each is killed once, and one of them twice.
@@ -177,7 +182,7 @@ fn in_a_demo_of_several_allocators_all_are_killed_and_the_contract_is_kept() {
         "9",
         "--json",
     ]);
-    let ran = command.output().expect("it runs");
+    let ran = command.output().expect("the command runs");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
     let refused = [0, 1].map(|limit| report["limits"][limit]["vendor_429"].as_u64());
@@ -193,10 +198,10 @@ fn in_the_demo_of_exports_each_user_gets_what_he_must_and_no_more() {
         let mut command = std::process::Command::new(scenarios::process::lessor());
         command.args(["demo", "--scenario", "export-per-user", "--speed", "30", "--users", "5", "--json"]);
         command.args(["--store", store]).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().expect("it starts")
+        command.spawn().expect("the command starts")
     };
     for (store, demo) in [("embedded", demo("embedded")), ("memory", demo("memory"))] {
-        let ran = demo.wait_with_output().expect("it is ours");
+        let ran = demo.wait_with_output().expect("the process ends");
         let said = String::from_utf8_lossy(&ran.stderr);
         let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
         assert_eq!(ran.status.code(), Some(0), "{report} {said}");
@@ -297,8 +302,9 @@ fn a_process_that_is_starved_of_cores_spends_nothing_after_its_lease() {
 #[test]
 fn sigterm_ends_the_allocator_in_time_though_a_peer_holds_on() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
-    let mut peer = TcpStream::connect(allocator.address()).expect("it listens");
-    peer.write_all(b"POST /v1/leases HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{").expect("it reads");
+    let mut peer = TcpStream::connect(allocator.address()).expect("the server listens");
+    peer.write_all(b"POST /v1/leases HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        .expect("the peer reads");
     let asked = CLOCK.now();
     allocator.running.signal(Signal::TERM);
     let status = allocator.running.wait();
@@ -311,12 +317,12 @@ fn sigterm_ends_the_allocator_in_time_though_a_peer_holds_on() {
 fn a_service_manager_hears_when_it_is_ready_and_when_it_stops() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (file, heard) = (folder.path().join("lessor.toml"), folder.path().join("notify"));
-    std::fs::write(&file, CONFIG).expect("a file in it");
+    std::fs::write(&file, CONFIG).expect("a writable file");
     let manager = UnixDatagram::bind(&heard).expect("a socket in it");
     manager.set_read_timeout(Some(Duration::from_secs(30))).expect("a time");
     let hear = || {
         let mut said = [0; 64];
-        let length = manager.recv(&mut said).expect("it is told");
+        let length = manager.recv(&mut said).expect("the manager is told");
         String::from_utf8_lossy(&said[..length]).into_owned()
     };
     let mut command = std::process::Command::new(scenarios::process::lessor());
@@ -333,7 +339,7 @@ fn shells_and_manuals_know_every_command() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = |args: &[&str]| {
         let output = std::process::Command::new(scenarios::process::lessor()).args(args).output();
-        let output = output.expect("it runs");
+        let output = output.expect("the command runs");
         assert!(output.status.success(), "{args:?}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
@@ -353,14 +359,14 @@ fn garbage_on_the_wire_leaves_the_allocator_alive() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
     let bodies: [&[u8]; 5] = [b"\0\xff\xfe garbage", b"{", b"[[[[[[", b"{\"node\":7}", b"null"];
     for body in bodies {
-        let mut peer = TcpStream::connect(allocator.address()).expect("it listens");
+        let mut peer = TcpStream::connect(allocator.address()).expect("the server listens");
         let head = format!(
             "POST /v1/leases HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         peer.write_all(head.as_bytes()).and_then(|()| peer.write_all(body)).expect("it reads");
         let mut answer = String::new();
-        peer.read_to_string(&mut answer).expect("it answers in text");
+        peer.read_to_string(&mut answer).expect("the allocator answers in text");
         assert!(answer.starts_with("HTTP/1.1 4"), "{body:?} got {answer:?}");
         assert!(answer.contains("application/problem+json"), "{answer:?}");
     }
@@ -371,13 +377,15 @@ fn garbage_on_the_wire_leaves_the_allocator_alive() {
 fn a_bad_command_line_or_configuration_ends_with_code_2_and_one_line() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("bad.toml");
-    std::fs::write(&file, CONFIG.replace("100", "-100")).expect("a file in it");
+    std::fs::write(&file, CONFIG.replace("100", "-100")).expect("a writable file");
     let path = file.to_str().expect("a plain path");
     for args in
         [vec!["check", path], vec!["serve", "--config", path], vec!["serve", "--what"], vec!["nonsense"]]
     {
-        let output =
-            std::process::Command::new(scenarios::process::lessor()).args(&args).output().expect("it runs");
+        let output = std::process::Command::new(scenarios::process::lessor())
+            .args(&args)
+            .output()
+            .expect("the command runs");
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!said.is_empty() && !said.contains("panicked"), "{args:?}: {said}");
@@ -395,7 +403,7 @@ fn a_bad_command_line_or_configuration_ends_with_code_2_and_one_line() {
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("good.toml");
-    std::fs::write(&file, CONFIG).expect("a file in it");
+    std::fs::write(&file, CONFIG).expect("a writable file");
     for args in
         [vec!["check", file.to_str().expect("a plain path")], vec!["man"], vec!["completions", "bash"]]
     {
@@ -403,7 +411,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         drop(reader);
         let output =
             std::process::Command::new(scenarios::process::lessor()).args(&args).stdout(writer).output();
-        let output = output.expect("it runs");
+        let output = output.expect("the command runs");
         assert_eq!(output.status.code(), Some(0), "{args:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
     }
@@ -412,7 +420,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 #[test]
 fn a_client_survives_an_allocator_that_answers_rubbish_and_one_that_never_answers() {
     let port = HeldPort::any().expect("a free port");
-    let listener = TcpListener::bind(port.address()).expect("it is held for this test");
+    let listener = TcpListener::bind(port.address()).expect("the port is held for this test");
     let address = port.address().to_string();
     // The first connection gets rubbish, and the second is never answered.
     let fake = std::thread::spawn(move || {
@@ -432,7 +440,7 @@ fn a_client_survives_an_allocator_that_answers_rubbish_and_one_that_never_answer
         let limit = client.limit("vendor");
         let refused = limit.acquire_within(1, Duration::from_millis(100)).await;
         assert!(refused.is_err(), "no allocator lent anything");
-        fake.join().expect("it did its part");
+        fake.join().expect("no panic");
         let _allocator = Allocator::start(CONFIG, &address, true);
         limit.acquire(1).await.expect("the real one answers");
         assert!(client.stats().failed_exchanges > 0);

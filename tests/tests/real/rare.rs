@@ -242,7 +242,7 @@ async fn a_request_is_in_flight_until_it_is_answered() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let waits = gate.clone();
     let handler = any(move || async move {
-        waits.acquire().await.expect("it is never closed").forget();
+        waits.acquire().await.expect("the semaphore is never closed").forget();
         "ok"
     });
     let mut server = Router::new().fallback(handler).layer(layer);
@@ -261,7 +261,8 @@ async fn a_request_is_in_flight_until_it_is_answered() {
 
 #[tokio::test]
 async fn an_address_with_a_password_is_refused_and_not_shown() {
-    let error = Client::connect("http://user:secret@127.0.0.1:1").await.expect_err("it holds a password");
+    let error =
+        Client::connect("http://user:secret@127.0.0.1:1").await.expect_err("the URL holds a password");
     assert!(error.to_string().contains("leave them out") && !error.to_string().contains("secret"), "{error}");
 }
 
@@ -275,7 +276,7 @@ async fn keys_that_are_refused_are_forgotten() {
         let _ = few.try_acquire_key(&format!("k{key}"), 1);
     }
     let asked = async || {
-        let text = reqwest::get(format!("{}/metrics", fleet.url)).await.expect("it answers");
+        let text = reqwest::get(format!("{}/metrics", fleet.url)).await.expect("the server answers");
         let text = text.text().await.expect("text");
         let lines =
             text.lines().filter(|line| line.starts_with("lessor_asks_wrong") && line.contains("keys_full"));

@@ -24,10 +24,10 @@ const NAME: &[u8] = b"host: a.example";
 /// Starts a forwarder to the allocator that replaces the host by [`NAME`], and returns its address.
 async fn forwarder(to: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("it is bound").to_string();
+    let address = listener.local_addr().expect("the listener is bound").to_string();
     tokio::spawn(async move {
         while let Ok((peer, _)) = listener.accept().await {
-            let allocator = TcpStream::connect(&to).await.expect("it listens");
+            let allocator = TcpStream::connect(&to).await.expect("the server listens");
             let ((mut hears, mut says), (mut answers, mut asks)) =
                 (peer.into_split(), allocator.into_split());
             tokio::spawn(async move { tokio::io::copy(&mut answers, &mut says).await });
@@ -56,10 +56,10 @@ async fn forwarder(to: String) -> String {
 /// Reads `path` as a page of a site at `address` would, with the header fields `more`. Returns the first line of the
 /// answer.
 async fn read_by_page(address: &str, path: &str, more: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    let mut stream = TcpStream::connect(address).await.expect("the server listens");
     let request =
         format!("GET {path} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\n{more}\r\n");
-    stream.write_all(request.as_bytes()).await.expect("it reads");
+    stream.write_all(request.as_bytes()).await.expect("the peer reads");
     let mut answer = vec![0; 4_096];
     let count = stream.read(&mut answer).await.expect("an answer");
     let answer = String::from_utf8_lossy(&answer[..count]).into_owned();
@@ -77,9 +77,9 @@ async fn a_site_whose_name_leads_here_hears_nothing_and_a_node_does() {
         assert_eq!(here, "HTTP/1.1 200 OK", "{path} by its own name");
     }
     assert_eq!(read_by_page(&named, "/readyz", "").await, "HTTP/1.1 200 OK");
-    let client = Client::connect(&format!("http://{named}")).await.expect("it answers");
+    let client = Client::connect(&format!("http://{named}")).await.expect("the allocator answers");
     let limit = client.limit("vendor");
-    limit.acquire_within(1, Duration::from_secs(5)).await.expect("it is lent some");
+    limit.acquire_within(1, Duration::from_secs(5)).await.expect("the allocator lends");
     eventually("it listens", async || (client.stats().listening > 0).then_some(())).await;
     client.shutdown().await;
 }

@@ -261,7 +261,7 @@ async fn a_limit_that_is_removed_in_a_region_strands_nothing() {
     let gone = reqwest::Client::new()
         .delete(format!("{}/v1/limits/vendor?confirm=true", east.url))
         .header("if-match", "*");
-    let gone = gone.send().await.expect("it answers");
+    let gone = gone.send().await.expect("the server answers");
     assert!(gone.status().is_success(), "{}: {:?}", gone.status(), gone.text().await);
     eventually("nothing is out", async || (centre.number("vendor", "outstanding").await == 0).then_some(()))
         .await;

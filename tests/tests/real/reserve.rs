@@ -88,7 +88,7 @@ async fn a_call_that_costs_more_than_it_reserved_is_paid_for_before_another_call
     assert_eq!((returned, taken + owed), (0, 15));
     assert!(owed > 0, "a second has not passed");
     assert!(tokens.try_acquire(1).is_err(), "it goes to whom it is owed");
-    tokens.acquire(1).await.expect("that is paid soon");
+    tokens.acquire(1).await.expect("the debt is paid soon");
     assert_eq!(spent(&fleet, client, "flowing").await, (36, 0));
     fleet.stop().await;
 }
@@ -122,7 +122,7 @@ async fn a_caller_that_can_do_a_part_takes_what_there_is() {
     })
     .await;
     assert_eq!(taken, 100);
-    let refusal = tokens.try_acquire_up_to(1_000).expect_err("there are no more");
+    let refusal = tokens.try_acquire_up_to(1_000).expect_err("no permit is left");
     assert!(matches!(refusal, Refusal::Empty { .. }), "{refusal:?}");
     assert_eq!(spent(&fleet, client, "tokens").await, (100, 0));
     fleet.stop().await;

@@ -28,7 +28,7 @@ rules = [{ kind = "sliding_window", limit = 100, per = "1s" }]
 fn folder(config: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("lessor.toml");
-    std::fs::write(&file, config).expect("a file in it");
+    std::fs::write(&file, config).expect("a writable file");
     (folder, file)
 }
 
@@ -40,7 +40,7 @@ fn serve(file: &Path, level: &str) -> Command {
 
 /// Starts an allocator that logs into a file, and returns it with its URL once it listens.
 fn started(file: &Path, level: &str) -> (Running, String) {
-    let log = std::fs::File::create(file.with_extension("log")).expect("a file in the folder");
+    let log = std::fs::File::create(file.with_extension("log")).expect("a writable file");
     let mut running = Running::start(serve(file, level).stderr(log));
     let line = running.line();
     let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
@@ -48,7 +48,7 @@ fn started(file: &Path, level: &str) -> (Running, String) {
 }
 
 fn log(file: &Path) -> String {
-    std::fs::read_to_string(file.with_extension("log")).expect("its log")
+    std::fs::read_to_string(file.with_extension("log")).expect("a readable file")
 }
 
 fn pause(millis: u64) {
@@ -94,7 +94,7 @@ fn a_thousand_connections_at_once_are_let_in_at_once() {
     let threads: Vec<_> = (0..8)
         .map(|_| std::thread::spawn(move || (0..125).map(|_| connect().ok()).collect::<Vec<_>>()))
         .collect();
-    let all = threads.into_iter().flat_map(|thread| thread.join().expect("it ends"));
+    let all = threads.into_iter().flat_map(|thread| thread.join().expect("no panic"));
     let let_in: Vec<TcpStream> = all.flatten().collect();
     println!("{} of 1,000 let in within {:?}", let_in.len(), CLOCK.now().since(began));
     allocator.running.signal(Signal::CONT);
@@ -107,8 +107,8 @@ fn a_thousand_connections_at_once_are_let_in_at_once() {
 fn a_pipe_in_place_of_the_configuration_is_refused_and_holds_up_nothing() {
     let (_folder, file) = folder(CONFIG);
     let (running, url) = started(&file, "error");
-    std::fs::remove_file(&file).expect("it is there");
-    assert!(Command::new("mkfifo").arg(&file).status().expect("it runs").success());
+    std::fs::remove_file(&file).expect("the file can be removed");
+    assert!(Command::new("mkfifo").arg(&file).status().expect("the command runs").success());
     until("it says what is wrong", || log(&file).contains("no regular file"));
     let address = url.trim_start_matches("http://");
     assert!(TcpStream::connect(address).is_ok(), "it goes on");
@@ -128,28 +128,28 @@ fn what_is_no_configuration_is_refused_and_the_next_one_is_taken_over() {
     type Place<'a> = &'a dyn Fn(&Path);
     let places: [(&str, Place<'_>); 4] = [
         ("it is no regular file", &|file| {
-            assert!(Command::new("mkfifo").arg(file).status().expect("it runs").success());
+            assert!(Command::new("mkfifo").arg(file).status().expect("the command runs").success());
         }),
         ("it is no regular file", &|file| std::fs::create_dir(file).expect("a folder")),
         ("it is no regular file", &|file| symlink(&device, file).expect("a link")),
-        ("it is larger than 4 MiB", &|file| std::fs::write(file, &large).expect("its folder is there")),
+        ("it is larger than 4 MiB", &|file| std::fs::write(file, &large).expect("a writable file")),
     ];
     for (round, (said, place)) in places.into_iter().enumerate() {
         // The log is beside the configuration, so the folder is kept.
         let (good, aside) = (folder.path().join("good"), folder.path().join(format!("bad-{round}")));
         place(&aside);
-        std::fs::rename(&file, &good).expect("it is there");
-        std::fs::rename(&aside, &file).expect("it is there");
+        std::fs::rename(&file, &good).expect("the file can be renamed");
+        std::fs::rename(&aside, &file).expect("the file can be renamed");
         let refused = || log(&file).matches("the configuration is refused").count();
         until("it is refused", || refused() == round + 1);
         assert!(log(&file).lines().last().is_some_and(|line| line.contains(said)), "{}", log(&file));
-        let at_start = serve(&file, "error").output().expect("it runs");
+        let at_start = serve(&file, "error").output().expect("the command runs");
         let words = String::from_utf8_lossy(&at_start.stderr).into_owned();
         assert!(at_start.status.code() == Some(2) && words.contains(said), "{:?}: {words}", at_start.status);
-        std::fs::rename(&file, &aside).expect("it is there");
+        std::fs::rename(&file, &aside).expect("the file can be renamed");
         std::fs::write(&good, CONFIG.replace("limit = 100", &format!("limit = {}", 200 + round)))
-            .expect("its folder is there");
-        std::fs::rename(&good, &file).expect("it is there");
+            .expect("a writable file");
+        std::fs::rename(&good, &file).expect("the file can be renamed");
         let taken = || log(&file).matches("the configuration was read again").count();
         until("it is taken over", || taken() == round + 1);
     }
@@ -201,19 +201,20 @@ fn a_configuration_whose_files_cannot_be_read_is_refused_by_check_and_serve() {
         (format!("[audit]\npath = {:?}\n", missing.join("audit.jsonl")), "audit.path: "),
         (format!("[store]\npath = {file:?}\n"), "store.path: "),
     ] {
-        std::fs::write(&file, format!("{section}{CONFIG}")).expect("its folder is there");
+        std::fs::write(&file, format!("{section}{CONFIG}")).expect("a writable file");
         let mut check = Command::new(lessor());
         check.arg("check").arg(&file);
         // A configuration that is not refused would be served without end.
         for mut command in [check, serve(&file, "error")] {
-            let said = command.output().expect("it runs");
+            let said = command.output().expect("the command runs");
             let words = String::from_utf8_lossy(&said.stderr).into_owned();
             assert_eq!(said.status.code(), Some(2), "{section}: {words}");
             assert!(words.contains(says), "{words}");
         }
     }
-    let names =
-        std::fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("one").file_name());
+    let names = std::fs::read_dir(folder.path())
+        .expect("the folder can be read")
+        .map(|entry| entry.expect("one").file_name());
     assert_eq!(names.collect::<Vec<_>>(), ["lessor.toml"], "nothing was made");
 }
 
@@ -221,7 +222,7 @@ fn a_configuration_whose_files_cannot_be_read_is_refused_by_check_and_serve() {
 fn a_configuration_that_is_no_regular_file_or_too_large_is_refused() {
     let (folder, file) = folder(CONFIG);
     let check = |file: &Path| {
-        let said = Command::new(lessor()).arg("check").arg(file).output().expect("it runs");
+        let said = Command::new(lessor()).arg("check").arg(file).output().expect("the command runs");
         (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned())
     };
     assert_eq!(check(&file).0, Some(0));
@@ -229,14 +230,14 @@ fn a_configuration_that_is_no_regular_file_or_too_large_is_refused() {
     symlink(&file, &link).expect("a link");
     assert_eq!(check(&link).0, Some(0), "as a mounted configuration is");
     let pipe = folder.path().join("pipe.toml");
-    assert!(Command::new("mkfifo").arg(&pipe).status().expect("it runs").success());
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("the command runs").success());
     for (file, words) in [(pipe.as_path(), "no regular file"), (Path::new("/dev/zero"), "no regular file")] {
         let (code, said) = check(file);
         assert!(code == Some(2) && said.contains(words), "{code:?}: {said}");
     }
     let padded = |size: usize| format!("{CONFIG}#{}\n", "x".repeat(size - CONFIG.len() - 2));
     for (size, code) in [(4 << 20, Some(0)), ((4 << 20) + 1, Some(2))] {
-        std::fs::write(&file, padded(size)).expect("its folder is there");
+        std::fs::write(&file, padded(size)).expect("a writable file");
         let (ended, said) = check(&file);
         assert!(
             ended == code && (code == Some(0) || said.contains("larger than 4 MiB")),
@@ -254,15 +255,15 @@ fn a_file_that_is_being_written_is_not_taken_over() {
     // The file is written in two parts, again and again, with a pause in between that is long enough for one look at
     // it.
     for _ in 0..3 {
-        std::fs::write(&file, CONFIG).expect("its folder is there");
+        std::fs::write(&file, CONFIG).expect("a writable file");
         pause(1_050);
-        std::fs::write(&file, format!("{CONFIG}{more}")).expect("its folder is there");
+        std::fs::write(&file, format!("{CONFIG}{more}")).expect("a writable file");
         pause(1_050);
     }
     let removed = log(&file).matches("the configuration was read again").count();
     println!("taken over {removed} times");
     assert_eq!(removed, 0, "{}", log(&file));
-    std::fs::write(&file, CONFIG).expect("its folder is there");
+    std::fs::write(&file, CONFIG).expect("a writable file");
     running.signal(Signal::HUP);
     until("it is taken over", || log(&file).contains("removed=[\"other\"]"));
     assert_eq!(ended(running).0, Some(0));
@@ -277,8 +278,11 @@ fn a_file_that_lost_limits_takes_none_away_until_sighup() {
     let (_folder, file) = folder(&nine);
     let (running, url) = started(&file, "info");
     let status = |args: &[&str]| {
-        let said =
-            Command::new(lessor()).args(["status", "--server", &url]).args(args).output().expect("it runs");
+        let said = Command::new(lessor())
+            .args(["status", "--server", &url])
+            .args(args)
+            .output()
+            .expect("the command runs");
         String::from_utf8_lossy(&said.stdout).into_owned()
     };
     let names = || {
@@ -289,7 +293,7 @@ fn a_file_that_lost_limits_takes_none_away_until_sighup() {
     // The file is cut off between two limits, as a copy onto a full disk leaves it.
     let cut = limit(1) + &limit(2);
     assert!(nine.starts_with(&cut));
-    std::fs::write(&file, &cut).expect("its folder is there");
+    std::fs::write(&file, &cut).expect("a writable file");
     until("it is taken over", || log(&file).contains("the configuration was read again"));
     let lacks = "the configuration file lacks \"vendor-3\", \"vendor-4\",";
     until("the log says so", || log(&file).contains(lacks));
@@ -299,11 +303,11 @@ fn a_file_that_lost_limits_takes_none_away_until_sighup() {
     assert!(limits == 9 && warning.contains(lacks) && warning.contains("SIGHUP"), "{limits}: {warnings}");
     assert!(status(&[]).contains(lacks), "{}", status(&[]));
     // Limits still in the file follow it, and one of the others is removed by the API.
-    std::fs::write(&file, cut.replacen("limit = 100", "limit = 7", 1)).expect("its folder is there");
+    std::fs::write(&file, cut.replacen("limit = 100", "limit = 7", 1)).expect("a writable file");
     until("it is taken over", || status(&["--json"]).contains("\"limit\":7"));
     let removed =
         Command::new(lessor()).args(["limits", "rm", "vendor-3", "--yes", "--server", &url]).output();
-    assert!(removed.expect("it runs").status.success());
+    assert!(removed.expect("the command runs").status.success());
     let (limits, warnings) = names();
     assert_eq!(limits, 8);
     assert!(warnings[0].as_str().is_some_and(|said| said.contains("lacks \"vendor-4\"")), "{warnings}");
@@ -318,11 +322,11 @@ fn a_file_that_lost_limits_takes_none_away_until_sighup() {
 fn a_reload_does_not_say_that_the_server_has_changed_where_it_has_not() {
     let (_folder, file) = folder(CONFIG);
     let (running, _url) = started(&file, "info");
-    std::fs::write(&file, CONFIG.replace("limit = 100", "limit = 200")).expect("its folder is there");
+    std::fs::write(&file, CONFIG.replace("limit = 100", "limit = 200")).expect("a writable file");
     until("it is read again", || log(&file).contains("the configuration was read again"));
     pause(100);
     assert!(!log(&file).contains("need a restart"), "{}", log(&file));
-    std::fs::write(&file, format!("[server]\nconnections_max = 7\n{CONFIG}")).expect("its folder is there");
+    std::fs::write(&file, format!("[server]\nconnections_max = 7\n{CONFIG}")).expect("a writable file");
     until("it says so", || log(&file).contains("need a restart"));
     assert_eq!(ended(running).0, Some(0));
 }
@@ -334,27 +338,29 @@ fn the_files_of_the_store_are_for_its_user_alone_and_no_links() {
     let (folder, file) = folder(CONFIG);
     let (store, seal) = (folder.path().join("lessor.redb"), folder.path().join("lessor.redb.seal"));
     let modes = || {
-        [&store, &seal].map(|path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777)
+        [&store, &seal]
+            .map(|path| std::fs::metadata(path).expect("the file is there").permissions().mode() & 0o777)
     };
     assert_eq!(ended(started(&file, "error").0).0, Some(0));
     println!("{}", modes().map(|mode| format!("{mode:o}")).join(" "));
     assert_eq!(modes(), [0o600; 2]);
     // The permissions that an earlier version left.
     for path in [&store, &seal] {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644))
+            .expect("the permissions can be set");
     }
     assert_eq!(ended(started(&file, "error").0).0, Some(0));
     assert_eq!(modes(), [0o600; 2]);
     for path in [&store, &seal] {
         let elsewhere = path.with_extension("elsewhere");
-        std::fs::rename(path, &elsewhere).expect("it is there");
+        std::fs::rename(path, &elsewhere).expect("the file can be renamed");
         symlink(&elsewhere, path).expect("a link");
-        let before = std::fs::read(&elsewhere).expect("it is there");
-        let said = serve(&file, "error").output().expect("it runs");
+        let before = std::fs::read(&elsewhere).expect("a readable file");
+        let said = serve(&file, "error").output().expect("the command runs");
         let words = String::from_utf8_lossy(&said.stderr).into_owned();
         println!("{:?}: {words}", said.status.code());
         assert!(said.status.code() == Some(2) && words.contains("symbolic link"), "{words}");
-        assert_eq!(std::fs::read(&elsewhere).expect("it is there"), before);
-        std::fs::rename(&elsewhere, path).expect("it is there");
+        assert_eq!(std::fs::read(&elsewhere).expect("a readable file"), before);
+        std::fs::rename(&elsewhere, path).expect("the file can be renamed");
     }
 }

@@ -79,7 +79,8 @@ impl Pair {
 
 /// Returns a number in the books of an allocator.
 async fn number(allocator: &Allocator, field: &str) -> u64 {
-    let body = reqwest::get(format!("{}/v1/limits/vendor/pools", allocator.url)).await.expect("it answers");
+    let body =
+        reqwest::get(format!("{}/v1/limits/vendor/pools", allocator.url)).await.expect("the server answers");
     let books: Value = serde_json::from_str(&body.text().await.expect("a text")).expect("JSON");
     books["pools"][0][field].as_u64().unwrap_or(0)
 }
@@ -87,7 +88,7 @@ async fn number(allocator: &Allocator, field: &str) -> u64 {
 /// Returns the asks that an allocator found wrong: they came from a session that it does not know, or reported permits
 /// that it has not lent.
 async fn wrong(allocator: &Allocator) -> u64 {
-    let body = reqwest::get(format!("{}/metrics", allocator.url)).await.expect("it answers");
+    let body = reqwest::get(format!("{}/metrics", allocator.url)).await.expect("the server answers");
     let body = body.text().await.expect("a text");
     let counts = body.lines().filter(|line| line.starts_with("lessor_asks_wrong_total{"));
     counts
@@ -121,7 +122,7 @@ impl Tried {
     /// Returns the longest time after `since` without an admission.
     fn longest_gap(&self, since: Moment) -> Duration {
         let after: Vec<Moment> = self.admitted.iter().copied().filter(|at| *at >= since).collect();
-        let first = after.first().expect("it went on").since(since);
+        let first = after.first().expect("the client went on").since(since);
         after.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap_or_default().max(first)
     }
 
@@ -134,7 +135,7 @@ impl Tried {
 async fn wait_for_move(events: &mut Events, to: &Allocator) {
     let moved = async {
         loop {
-            let event = events.next().await.expect("it lives");
+            let event = events.next().await.expect("the client lives");
             assert!(!matches!(event, Event::Unreachable | Event::FallbackEntered { .. }), "{event:?}");
             if let Event::Moved { to, .. } = event {
                 return to;
@@ -262,7 +263,7 @@ async fn without_any_allocator_it_is_as_with_one_and_goes_on_with_whichever_come
         allocator.running.signal(Signal::CONT);
     }
     let hear = async |events: &mut Events, wanted: fn(&Event) -> bool| {
-        while !wanted(&timeout(LONG, events.next()).await.expect("in time").expect("it lives")) {}
+        while !wanted(&timeout(LONG, events.next()).await.expect("in time").expect("the client lives")) {}
     };
     let failed = client.stats().failed_exchanges;
     hear(&mut events, |event| *event == Event::Unreachable).await;
@@ -277,7 +278,7 @@ async fn without_any_allocator_it_is_as_with_one_and_goes_on_with_whichever_come
     let [one, two] = folders;
     let back = one.restart();
     hear(&mut events, |event| *event == Event::Reachable).await;
-    limit.acquire_within(1, LONG).await.expect("it lends");
+    limit.acquire_within(1, LONG).await.expect("the allocator lends");
     client.shutdown().await;
     drop((back, two));
 }
@@ -365,7 +366,7 @@ async fn an_address_that_is_none_is_named_and_one_that_answers_is_enough() {
     for seed in 0..4 {
         let client = Client::builder("http://127.0.0.1:1").or(&allocator.url).or("http://127.0.0.1:2");
         let client = client.seed(seed).connect().await.expect("one of them answers");
-        client.limit("vendor").acquire_within(1, LONG).await.expect("it lends");
+        client.limit("vendor").acquire_within(1, LONG).await.expect("the allocator lends");
         client.shutdown().await;
     }
     let refused = Client::builder("http://ops:secret@127.0.0.1:1").connect().await;

@@ -65,7 +65,7 @@ struct Store {
 impl Store {
     async fn of(server: Arc<Server>, prefix: &str) -> Store {
         let mut cells = Cells::new(&server.config(prefix)).expect("a good configuration");
-        cells.migrate().await.expect("it may be");
+        cells.migrate().await.expect("the store can be migrated");
         Store { url: server.url(), server, prefix: prefix.to_owned() }
     }
 
@@ -147,11 +147,11 @@ async fn two_use_all_of(store: &Store, shown: &str) {
     let vendor = Vendor::new(LIMIT, PER);
     call_for(&vendor, &limits, 6 * PER).await;
     assert_eq!(vendor.breach(), None);
-    let status = reqwest::get(format!("{}/v1/status", west.url)).await.expect("it answers");
+    let status = reqwest::get(format!("{}/v1/status", west.url)).await.expect("the server answers");
     let status = status.text().await.expect("a text");
     assert!(status.contains(r#""sharing":["east","west"]"#), "by their names: {status}");
     println!("{shown}: {} of {} used through two allocators", vendor.count(), 6 * LIMIT);
-    let metrics = reqwest::get(format!("{}/metrics", east.url)).await.expect("it answers");
+    let metrics = reqwest::get(format!("{}/metrics", east.url)).await.expect("the server answers");
     let metrics = metrics.text().await.expect("a text");
     assert!(metrics.contains("\nlessor_store_allocators 2\n"), "each knows of the other: {metrics}");
     assert!(vendor.count() >= 6 * LIMIT * USED_PERCENT / 100, "{} of {}", vendor.count(), 6 * LIMIT);
@@ -241,7 +241,7 @@ async fn a_store_that_stands_still_is_waited_for(kind: StoreKind) {
     assert_eq!(vendor.count(), before, "no client is lent anything by any allocator");
     store.server.go_on();
     let again = CLOCK.now();
-    let first = call_for(&vendor, &limits, 5 * PER).await.expect("it goes on");
+    let first = call_for(&vendor, &limits, 5 * PER).await.expect("a call is admitted");
     println!("{kind:?}: stood still for 3 s, a call {:?} after that", first.since(again));
     assert_eq!(vendor.breach(), None);
     east.stop().await;
@@ -260,7 +260,7 @@ async fn a_store_that_is_killed_loses_nothing_or_is_waited_out(kind: StoreKind) 
     store.server.kill();
     store.server.start_again(&[]);
     let again = CLOCK.now();
-    let first = call_for(&vendor, &limits, 8 * PER).await.expect("it goes on");
+    let first = call_for(&vendor, &limits, 8 * PER).await.expect("a call is admitted");
     println!("{kind:?}: killed and started again, a call {:?} after that", first.since(again));
     assert_eq!(vendor.breach(), None);
     let waits = Duration::from_millis(2_500);
@@ -284,7 +284,7 @@ async fn one_that_is_emptied_is_waited_out(kind: StoreKind) {
         call_for(&vendor, &limits, PER / 2).await;
         store.empty(kind);
     }
-    call_for(&vendor, &limits, 6 * PER).await.expect("it goes on");
+    call_for(&vendor, &limits, 6 * PER).await.expect("a call is admitted");
     assert_eq!(vendor.breach(), None);
     east.stop().await;
     west.stop().await;
@@ -312,11 +312,11 @@ async fn what_an_operator_decides_holds_for_all(kind: StoreKind) {
     let clients = [east.client("a").await, west.client("b").await];
     let limits = clients.each_ref().map(|client| client.limit("vendor"));
     let vendor = Vendor::new(LIMIT, PER);
-    call_for(&vendor, &limits, PER).await.expect("it lends");
+    call_for(&vendor, &limits, PER).await.expect("the allocator lends");
     let tell = async |allocator: &Fleet, what: &str| {
         let request = reqwest::Client::new().post(format!("{}/v1/limits/vendor/{what}", allocator.url));
         let told = request.header("content-type", "application/json").body("{}").send().await;
-        let told = told.expect("it answers");
+        let told = told.expect("the allocator answers");
         assert!(told.status().is_success(), "{what}: {}", told.text().await.unwrap_or_default());
     };
     tell(&east, "pause").await;
@@ -330,7 +330,7 @@ async fn what_an_operator_decides_holds_for_all(kind: StoreKind) {
     store.empty(kind);
     assert_eq!(call_for(&nothing, &limits, 3 * PER).await, None, "though the store forgot it");
     tell(&west, "resume").await;
-    call_for(&vendor, &limits, 2 * PER).await.expect("it lends again");
+    call_for(&vendor, &limits, 2 * PER).await.expect("the allocator lends again");
     tell(&west, "nodes/a/block").await;
     sleep(PER).await;
     let only = [Vendor::new(LIMIT, PER), Vendor::new(LIMIT, PER)];
@@ -411,8 +411,8 @@ fn what_no_shared_store_keeps_is_refused() {
     ] {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("lessor.toml");
-        std::fs::write(&file, &text).expect("a file in it");
-        let output = Command::new(lessor()).arg("check").arg(&file).output().expect("it runs");
+        std::fs::write(&file, &text).expect("a writable file");
+        let output = Command::new(lessor()).arg("check").arg(&file).output().expect("the command runs");
         let printed = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{text}: {printed}");
         assert!(printed.contains(said) && !printed.contains("s3cret"), "{said}: {printed}");

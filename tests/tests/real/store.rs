@@ -108,7 +108,7 @@ fn after_a_kill_it_lends_as_soon_as_it_is_back() {
 /// Sends a request and returns the JSON of the answer.
 fn asked(request: reqwest::RequestBuilder) -> Value {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async { request.send().await.expect("it answers").json().await.expect("JSON") })
+    runtime.block_on(async { request.send().await.expect("the server answers").json().await.expect("JSON") })
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn another_process_is_told_that_the_store_is_taken() {
     let file = allocator.folder().join("lessor.toml");
     let other =
         Command::new(lessor()).args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(file).output();
-    let other = other.expect("it starts");
+    let other = other.expect("the allocator starts");
     let said = String::from_utf8_lossy(&other.stderr);
     assert_eq!(other.status.code(), Some(2), "{said}");
     assert!(said.contains("lessor.redb") && said.contains("another process has it open"), "{said}");
@@ -206,14 +206,18 @@ fn a_store_path_that_names_another_file_is_refused_and_that_file_is_left() {
     std::fs::write(&file, &text).expect("a file");
     // If `check` did not refuse it, `serve` would run without end.
     for args in [vec!["check"], vec!["serve", "--listen", "127.0.0.1:0", "--config"]] {
-        let output = Command::new(lessor()).args(args).arg(&file).output().expect("it starts");
+        let output = Command::new(lessor()).args(args).arg(&file).output().expect("the command starts");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");
         let says = ["store.path: ", "lessor.toml", "no store of Lessor"];
         assert!(says.iter().all(|words| said.contains(words)), "{said}");
     }
-    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), text);
-    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing was made beside it");
+    assert_eq!(std::fs::read_to_string(&file).expect("a readable file"), text);
+    assert_eq!(
+        std::fs::read_dir(folder.path()).expect("the folder can be read").count(),
+        1,
+        "nothing was made beside it"
+    );
 }
 
 /// Returns how long the limit is shut once the allocator is back, after `act` changed its folder.
@@ -225,21 +229,21 @@ fn shut_after(act: impl FnOnce(&Path)) -> Duration {
     let back = CLOCK.now();
     let mut after = node(&allocator, "after");
     let first = after.acquire(1, 20_000);
-    first.first().expect("it lends in the end").since(back)
+    first.first().expect("the allocator lends in the end").since(back)
 }
 
 #[test]
 fn a_store_that_is_gone_old_or_damaged_is_waited_out() {
     let store = |folder: &Path| folder.join("lessor.redb");
     let whole = shut_after(|_| ());
-    let gone = shut_after(|folder| std::fs::remove_file(store(folder)).expect("it is there"));
+    let gone = shut_after(|folder| std::fs::remove_file(store(folder)).expect("the file can be removed"));
     let damaged = shut_after(|folder| {
-        let mut bytes = std::fs::read(store(folder)).expect("it is there");
+        let mut bytes = std::fs::read(store(folder)).expect("a readable file");
         bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
-        std::fs::write(store(folder), bytes).expect("it is ours");
+        std::fs::write(store(folder), bytes).expect("a writable file");
     });
     let unsealed = shut_after(|folder| {
-        std::fs::remove_file(folder.join("lessor.redb.seal")).expect("it is there");
+        std::fs::remove_file(folder.join("lessor.redb.seal")).expect("the file can be removed");
     });
     println!("shut for {whole:?}; gone {gone:?}, damaged {damaged:?}, without its seal {unsealed:?}");
     assert!(whole < Duration::from_secs(3), "{whole:?}");
@@ -255,7 +259,7 @@ fn a_full_disk_lends_nothing_new_and_recovers_when_there_is_room() {
     assert_eq!(node.acquire(5, 2_000).len(), 5);
     let pid = Pid::from_raw(i32::try_from(allocator.running.id()).expect("a process id"));
     let limit = |current| Rlimit { current, maximum: None };
-    prlimit(pid, Resource::Fsize, limit(Some(0))).expect("it is ours");
+    prlimit(pid, Resource::Fsize, limit(Some(0))).expect("the process is ours");
     let ready = || asked(reqwest::Client::new().get(format!("{}/readyz", allocator.url)));
     // A disk that is busy with other work may take some time until it fails.
     let mut rounds = 0;
@@ -270,7 +274,7 @@ fn a_full_disk_lends_nothing_new_and_recovers_when_there_is_room() {
     let meanwhile = node.answer();
     let late = meanwhile.iter().filter(|at| **at > failed + Duration::from_secs(1)).count();
     assert_eq!(late, 0, "what was lent, and the block, are over: of {} admissions", meanwhile.len());
-    prlimit(pid, Resource::Fsize, limit(None)).expect("it is ours");
+    prlimit(pid, Resource::Fsize, limit(None)).expect("the process is ours");
     let room = CLOCK.now();
     let again = node.acquire(1, 10_000);
     println!("a full disk had room again: {:?} until the next admission", again[0].since(room));
@@ -301,7 +305,7 @@ fn operate(allocator: &Allocator, method: &str, path: &str, body: Option<Value>)
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let answer = request.send().await.expect("it answers");
+        let answer = request.send().await.expect("the server answers");
         let status = answer.status().as_u16();
         let text = answer.text().await.expect("text");
         (status, serde_json::from_str(&text).unwrap_or_default())
@@ -345,7 +349,7 @@ fn what_operators_have_decided_holds_after_a_kill() {
     assert_eq!((again.0, &again.1["topped_up"], &again.1["available"]), (200, &json!(0), &json!(25)));
     // The file changes one of the limits. `y` keeps what is lent to it.
     allocator = allocator.restart_after(|folder| {
-        std::fs::write(folder.join("lessor.toml"), three(11)).expect("it is ours");
+        std::fs::write(folder.join("lessor.toml"), three(11)).expect("a writable file");
     });
     let rule = |limit: &str| operate(&allocator, "GET", limit, None).1["rules"][0]["limit"].clone();
     assert_eq!((rule("a"), rule("new")), (json!(11), json!(3)));

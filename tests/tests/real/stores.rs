@@ -53,7 +53,7 @@ impl Store {
     async fn on(server: Arc<Server>) -> Self {
         let config = server.config(&prefix());
         let mut cells = Cells::new(&config).expect("a good configuration");
-        cells.migrate().await.expect("what it needs");
+        cells.migrate().await.expect("the store can be migrated");
         Store { cells, config: Some(config), server: Some(server), _cluster: None, _etcd: None }
     }
 

@@ -59,7 +59,7 @@ fn numbers(value: &Value, found: &mut BTreeSet<u64>) {
 async fn says_goodbye_for_all(http: &reqwest::Client, url: &str) -> u64 {
     let (mut sessions, mut nodes) = (BTreeSet::new(), vec![]);
     for path in SHOWN {
-        let answer = http.get(format!("{url}{path}")).send().await.expect("it answers");
+        let answer = http.get(format!("{url}{path}")).send().await.expect("the server answers");
         let Ok(shown) = answer.json::<Value>().await else { continue };
         for node in shown["nodes"].as_array().into_iter().flatten() {
             nodes.push((node["node"].as_str().expect("a name").to_owned(), node["spent"].as_u64()));
@@ -73,7 +73,7 @@ async fn says_goodbye_for_all(http: &reqwest::Client, url: &str) -> u64 {
             let spent = json!({ "limit": "vendor", "spent_total": spent, "held": LAST });
             let goodbye = json!({ "session": session, "seq": LAST, "spent": [spent] });
             let said = http.post(format!("{url}/v1/nodes/{node}/leave")).json(&goodbye).send().await;
-            let said: Value = said.expect("it answers").json().await.expect("JSON");
+            let said: Value = said.expect("the allocator answers").json().await.expect("JSON");
             returned += said["returned"].as_u64().unwrap_or_default();
         }
     }
@@ -88,7 +88,7 @@ async fn the_goodbye_of_a_stranger_gives_nothing_back() {
     let mut calling = tokio::task::JoinSet::new();
     for node in 0..6 {
         let named = Client::builder(&allocator.url).node(&format!("node-{node}"));
-        let client = named.connect().await.expect("it answers");
+        let client = named.connect().await.expect("the allocator answers");
         let vendor = Arc::clone(&vendor);
         calling.spawn(async move {
             let limit = client.limit("vendor");
@@ -114,23 +114,23 @@ async fn the_goodbye_of_a_stranger_gives_nothing_back() {
 
 /// Returns the memory of a process, in bytes.
 fn memory(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("the process runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the line is there");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }
 
 /// Opens a connection and begins a goodbye with these chunks, without its end.
 fn begins_to_say(address: &str, pieces: &[&str]) -> TcpStream {
-    begins_on(TcpStream::connect(address).expect("it listens"), pieces)
+    begins_on(TcpStream::connect(address).expect("the server listens"), pieces)
 }
 
 /// Opens a connection to `address` from `own`, an address of this machine.
 async fn connect_from(own: &str, address: &str) -> TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
-    socket.bind(format!("{own}:0").parse().expect("an address")).expect("it is of this machine");
-    let stream = socket.connect(address.parse().expect("an address")).await.expect("it listens");
-    let stream = stream.into_std().expect("it has a file");
-    stream.set_nonblocking(false).expect("it is ours");
+    socket.bind(format!("{own}:0").parse().expect("an address")).expect("the address is of this machine");
+    let stream = socket.connect(address.parse().expect("an address")).await.expect("the server listens");
+    let stream = stream.into_std().expect("the socket leaves tokio");
+    stream.set_nonblocking(false).expect("the socket can block");
     stream
 }
 
@@ -140,13 +140,13 @@ fn begins_on(mut peer: TcpStream, pieces: &[&str]) -> TcpStream {
     let head = "POST /v1/nodes/slow/leave HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close";
     let chunks: String = pieces.iter().map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len())).collect();
     let text = format!("{head}\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
-    peer.write_all(text.as_bytes()).expect("it reads");
+    peer.write_all(text.as_bytes()).expect("the peer reads");
     peer
 }
 
 /// Ends the request that was begun, and reads the answer.
 fn answer_to(mut peer: TcpStream) -> String {
-    peer.write_all(b"0\r\n\r\n").expect("it reads");
+    peer.write_all(b"0\r\n\r\n").expect("the peer reads");
     let mut answer = String::new();
     peer.read_to_string(&mut answer).expect("an answer, and the end");
     answer
@@ -157,7 +157,7 @@ fn answer_to(mut peer: TcpStream) -> String {
 #[tokio::test]
 async fn large_bodies_that_trickle_take_bounded_memory_and_hold_up_no_node() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
-    let client = Client::connect(&allocator.url).await.expect("it answers");
+    let client = Client::connect(&allocator.url).await.expect("the allocator answers");
     let before = memory(allocator.running.id());
     let piece = " ".repeat(30_000);
     let large = vec![piece.as_str(); 30];
@@ -179,7 +179,7 @@ async fn large_bodies_that_trickle_take_bounded_memory_and_hold_up_no_node() {
     let (begin, end) = goodbye.split_at(9);
     let short = answer_to(begins_to_say(allocator.address(), &[begin, end]));
     assert!(short.starts_with("HTTP/1.1 200 "), "{short}");
-    client.limit("vendor").acquire_within(5, Duration::from_secs(2)).await.expect("it is lent some");
+    client.limit("vendor").acquire_within(5, Duration::from_secs(2)).await.expect("the allocator lends");
     // Each body is answered with 408 once its time is over.
     let mut late = slow.pop().expect("there are many");
     let mut answer = String::new();
@@ -232,7 +232,7 @@ impl Eavesdropper {
     async fn before(url: &str) -> (Self, String) {
         let here = Eavesdropper { url: url.to_owned(), ..Eavesdropper::default() };
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let own = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let own = format!("http://{}", listener.local_addr().expect("the listener is bound"));
         let router = Router::new().route("/v1/leases", post(Eavesdropper::pass_on)).with_state(here.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         (here, own)
@@ -241,7 +241,8 @@ impl Eavesdropper {
     async fn pass_on(State(here): State<Self>, body: Bytes) -> (StatusCode, Bytes) {
         *here.heard.lock().expect("no thread panics with it") = serde_json::from_slice(&body).expect("JSON");
         let sent = here.http.post(format!("{}/v1/leases", here.url)).body(body);
-        let answer = sent.header("content-type", "application/json").send().await.expect("it answers");
+        let answer =
+            sent.header("content-type", "application/json").send().await.expect("the server answers");
         (answer.status(), answer.bytes().await.expect("a body"))
     }
 
@@ -255,7 +256,7 @@ impl Eavesdropper {
 async fn a_client_whose_session_was_ended_by_a_stranger_begins_another_one() {
     let fleet = Fleet::start(CONFIG).await;
     let (stranger, url) = Eavesdropper::before(&fleet.url).await;
-    let client = Client::builder(&url).node("a").connect().await.expect("it answers");
+    let client = Client::builder(&url).node("a").connect().await.expect("the allocator answers");
     let limit = client.limit("vendor");
     limit.acquire(1).await.expect("there are permits");
     for _ in 0..2 {
@@ -267,7 +268,7 @@ async fn a_client_whose_session_was_ended_by_a_stranger_begins_another_one() {
         let spent = json!({ "limit": "vendor", "spent_total": said["asks"][0]["spent_total"], "held": 0 });
         let goodbye = json!({ "session": said["session"], "seq": LAST, "spent": [spent] });
         let leave = stranger.http.post(format!("{}/v1/nodes/a/leave", fleet.url)).json(&goodbye).send().await;
-        assert_eq!(leave.expect("it answers").status(), 200);
+        assert_eq!(leave.expect("the allocator answers").status(), 200);
         eventually("another session", async || {
             limit.acquire(1).await.expect("there are permits");
             (stranger.heard()["session"] != said["session"]).then_some(())
@@ -296,7 +297,7 @@ async fn looks_at_large_limits_hold_up_no_exchange() {
     let large = json!({ "keyed": true, "rules": rules, "override": large });
     for limit in 0..5 {
         let put = http.put(format!("{}/v1/limits/large-{limit}", allocator.url)).json(&large).send().await;
-        assert_eq!(put.expect("it answers").status(), 201);
+        assert_eq!(put.expect("the allocator answers").status(), 201);
     }
     let address = allocator.address().to_owned();
     let alone = exchanges(&address, 0);
@@ -316,7 +317,7 @@ async fn looks_at_large_limits_hold_up_no_exchange() {
         .collect();
     let beside = exchanges(&address, 100);
     is_over.store(true, Relaxed);
-    let looks: Vec<u32> = looking.into_iter().map(|thread| thread.join().expect("it ends")).collect();
+    let looks: Vec<u32> = looking.into_iter().map(|thread| thread.join().expect("no panic")).collect();
     println!("p50 of exchanges: {alone:?} alone, {beside:?} beside four loops of {looks:?} looks");
     assert!(beside < Duration::from_millis(100), "{beside:?}");
 }
@@ -341,10 +342,10 @@ fn exchanges(address: &str, seq: u64) -> Duration {
 
 /// Sends a request on a connection of its own and returns the answer.
 fn said(address: &str, line: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("it listens");
+    let mut stream = TcpStream::connect(address).expect("the server listens");
     let head = "host: localhost\r\nconnection: close\r\ncontent-type: application/json";
     let request = format!("{line} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    stream.write_all(request.as_bytes()).expect("it reads");
+    stream.write_all(request.as_bytes()).expect("the peer reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     answer
@@ -354,7 +355,7 @@ fn said(address: &str, line: &str, body: &str) -> String {
 /// `patience`.
 async fn held_for(to: SocketAddr, head: Arc<[u8]>, patience: Duration) -> Option<Duration> {
     let socket = TcpSocket::new_v4().expect("a socket");
-    socket.bind("127.0.0.2:0".parse().expect("an address")).expect("it is of this machine");
+    socket.bind("127.0.0.2:0".parse().expect("an address")).expect("the address is of this machine");
     let mut stream = socket.connect(to).await.expect("there is room");
     let began = CLOCK.now();
     // A connection that was closed meanwhile fails here.
@@ -370,7 +371,7 @@ async fn heads_that_are_never_whole_are_bounded_for_each_address() {
     const CONNECTIONS: usize = 600;
     const HEAD: usize = 60_000;
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
-    let client = Client::builder(&allocator.url).node("a").connect().await.expect("it answers");
+    let client = Client::builder(&allocator.url).node("a").connect().await.expect("the allocator answers");
     let to: SocketAddr = allocator.address().parse().expect("an address");
     let mut head = b"GET /livez HTTP/1.1\r\nx: ".to_vec();
     head.resize(HEAD, b'a');

@@ -10,7 +10,7 @@ use std::process::Command;
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate is in a folder of it").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository holds this crate").to_owned()
 }
 
 /// Returns all packages that a build for Linux may need, including those of tests and benches.
@@ -28,7 +28,7 @@ fn packages() -> Vec<Value> {
 }
 
 fn rules() -> toml::Table {
-    let file = std::fs::read_to_string(repository().join("deny.toml")).expect("it is there");
+    let file = std::fs::read_to_string(repository().join("deny.toml")).expect("a readable file");
     file.parse().expect("TOML")
 }
 
@@ -146,15 +146,16 @@ fn what_enters_the_tree_is_what_was_decided() {
 fn the_list_beside_a_binary_names_what_is_linked_into_it() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let binary = folder.path().join("lessor");
-    std::fs::copy(lessor(), &binary).expect("it was built");
+    std::fs::copy(lessor(), &binary).expect("the binary was built");
     let mut command = Command::new(repository().join("packaging/sbom"));
-    let output = command.arg(&binary).output().expect("it runs");
+    let output = command.arg(&binary).output().expect("the command runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = std::fs::read(folder.path().join("lessor.cdx.json")).expect("it is beside it");
+    let said =
+        std::fs::read(folder.path().join("lessor.cdx.json")).expect("the bill of materials was written");
     let said: Value = serde_json::from_slice(&said).expect("JSON");
     assert_eq!((text(&said["bomFormat"]), text(&said["specVersion"])), ("CycloneDX", "1.5"));
     assert_eq!(text(&said["metadata"]["component"]["version"]), env!("CARGO_PKG_VERSION"));
-    let sum = Command::new("sha256sum").arg(&binary).output().expect("it runs");
+    let sum = Command::new("sha256sum").arg(&binary).output().expect("the command runs");
     let sum = String::from_utf8_lossy(&sum.stdout).into_owned();
     assert!(sum.starts_with(text(&said["metadata"]["component"]["hashes"][0]["content"])), "{sum}");
     let known = packages();

@@ -39,12 +39,12 @@ async fn a_peer_needs_a_certificate_of_the_authority_that_is_named() {
         (trusts(server), "alert"),
     ] {
         let client = HttpClient::try_new(SOON, Some(tls)).expect("good files");
-        let error = get(&client, &url).await.expect_err("it is not let in");
+        let error = get(&client, &url).await.expect_err("this client is refused");
         assert!(error.contains(said), "{said}: {error}");
     }
     // A client does not trust an authority that it was not given.
     let strange = HttpClient::try_new(SOON, Some(Tls::new().ca(other.ca()))).expect("good files");
-    let error = get(&strange, &url).await.expect_err("it does not trust it");
+    let error = get(&strange, &url).await.expect_err("the client does not trust the server");
     assert!(error.contains("invalid peer certificate"), "{error}");
     assert_eq!(get(&desk.client(), &url).await, Ok(200), "all others go on");
 }
@@ -65,14 +65,14 @@ async fn handshakes_that_never_end_keep_out_no_other_address() {
     let bounds = "[server]\nconnections_max = 12\nconnections_per_address_max = 8\n";
     let command = desk.command(false);
     let file = desk.file("lessor.toml");
-    let config = std::fs::read_to_string(&file).expect("it is there").replace("[server]\n", bounds);
+    let config = std::fs::read_to_string(&file).expect("a readable file").replace("[server]\n", bounds);
     assert!(config.contains(bounds), "{config}");
-    std::fs::write(&file, config).expect("a file in it");
+    std::fs::write(&file, config).expect("a writable file");
     let allocator = desk::serve_by(&desk, command);
     let begin = async || {
         let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
-        socket.bind("127.0.0.2:0".parse().expect("an address")).expect("it is of this machine");
-        socket.connect(allocator.address().parse().expect("an address")).await.expect("it listens")
+        socket.bind("127.0.0.2:0".parse().expect("an address")).expect("the address is of this machine");
+        socket.connect(allocator.address().parse().expect("an address")).await.expect("the server listens")
     };
     let is_closed =
         async |peer: &mut TcpStream| timeout(Duration::from_millis(200), peer.read(&mut [0])).await.is_ok();
@@ -88,7 +88,8 @@ async fn handshakes_that_never_end_keep_out_no_other_address() {
     for client in &clients {
         assert_eq!(get(client, &url).await, Ok(200), "each has a connection of its own, which stays open");
     }
-    let metrics = desk::text(&clients[0], &format!("{}/metrics", allocator.url)).await.expect("it answers");
+    let metrics =
+        desk::text(&clients[0], &format!("{}/metrics", allocator.url)).await.expect("the allocator answers");
     assert!(metrics.contains("\nlessor_connections_refused_total 20\n"), "{metrics}");
     drop(held);
     eventually("there is room again", async || {
@@ -107,12 +108,11 @@ async fn what_is_no_tls_is_closed_and_not_answered() {
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         "\u{16}garbage\r\n\r\n",
     ] {
-        let mut peer = TcpStream::connect(allocator.address()).await.expect("it listens");
-        peer.write_all(said.as_bytes()).await.expect("it reads");
+        let mut peer = TcpStream::connect(allocator.address()).await.expect("the server listens");
+        peer.write_all(said.as_bytes()).await.expect("the peer reads");
         let mut answer = vec![];
         // An error means that the connection was reset.
-        let _ =
-            timeout(SOON, peer.read_to_end(&mut answer)).await.expect("it is closed, and not left waiting");
+        let _ = timeout(SOON, peer.read_to_end(&mut answer)).await.expect("the connection is closed in time");
         assert!(!String::from_utf8_lossy(&answer).contains("HTTP"), "{answer:?}");
     }
     let plain = HttpClient::try_new(SOON, None).expect("no files");
@@ -131,13 +131,13 @@ async fn a_broken_new_certificate_keeps_the_old_one() {
         (&certificate, "-----BEGIN CERTIFICATE-----\nMIIB"),
         (&key, "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"),
     ] {
-        let good = std::fs::read(file).expect("it is there");
-        std::fs::write(file, text).expect("it is ours");
+        let good = std::fs::read(file).expect("a readable file");
+        std::fs::write(file, text).expect("a writable file");
         let name = file.display().to_string();
         let line = eventually("the log names it", async || desk.logged(&[&name, "are refused"])).await;
         assert!(!line.contains("c2VjcmV0") && !line.contains("MIIB"), "{line}");
         assert_eq!(desk.shown_by(&allocator).await, shown);
-        std::fs::write(file, good).expect("it is ours");
+        std::fs::write(file, good).expect("a writable file");
     }
     let renewed = desk.renew();
     eventually("it is taken over", async || (desk.shown_by(&allocator).await == renewed).then_some(())).await;
@@ -148,12 +148,13 @@ fn a_key_that_all_can_read_is_a_warning_and_files_that_are_none_are_refused() {
     use std::os::unix::fs::PermissionsExt as _;
     let desk = Desk::new();
     let (_, key) = desk.files("server");
-    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644))
+        .expect("the permissions can be set");
     drop(serve(&desk, true));
-    let line = desk.logged(&["WARN", "can read the key"]).expect("it is said");
+    let line = desk.logged(&["WARN", "can read the key"]).expect("the log warns");
     assert!(line.contains(&key.display().to_string()), "{line}");
-    std::fs::write(&key, "").expect("it is ours");
-    let output = desk.command(true).output().expect("it runs");
+    std::fs::write(&key, "").expect("a writable file");
+    let output = desk.command(true).output().expect("the command runs");
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("server.tls: ") && said.contains(&key.display().to_string()), "{said}");

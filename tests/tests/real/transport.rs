@@ -66,7 +66,7 @@ struct Allocator {
 impl Allocator {
     async fn start() -> Allocator {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("the listener is bound");
         let server = Server::new(Config::parse(CONFIG).expect("a good configuration"), true);
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(server.run(listener, async { drop(stopped.await) }));
@@ -76,14 +76,14 @@ impl Allocator {
     /// Returns a figure in the books of `limit`.
     async fn book(&self, limit: &str, figure: &str) -> u64 {
         let url = format!("http://{}/v1/limits/{limit}/pools", self.address);
-        let body = reqwest::get(url).await.expect("it answers").text().await.expect("a text");
+        let body = reqwest::get(url).await.expect("the server answers").text().await.expect("a text");
         let books: Value = serde_json::from_str(&body).expect("JSON");
         books["pools"][0][figure].as_u64().unwrap_or_else(|| panic!("{figure} in {books}"))
     }
 
     async fn stop(self) {
-        self.stop.send(()).expect("it is running");
-        self.running.await.expect("it does not panic").expect("it had an address");
+        self.stop.send(()).expect("the server is running");
+        self.running.await.expect("no panic").expect("no error");
     }
 }
 

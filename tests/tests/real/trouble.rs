@@ -87,7 +87,7 @@ impl Crowd {
     fn end_each(self) -> Vec<Vec<Moment>> {
         self.is_over.store(true, Ordering::Relaxed);
         let each: Vec<Vec<Moment>> =
-            self.nodes.into_iter().map(|node| node.join().expect("it ends")).collect();
+            self.nodes.into_iter().map(|node| node.join().expect("no panic")).collect();
         judge(LIMIT, PER, in_order(each.clone()).into_iter().map(|at| (at, 1)));
         each
     }
@@ -115,7 +115,7 @@ fn between(admitted: &[Moment], from: Moment, until: Moment) -> usize {
 
 /// Returns how long it took from `since` until a call was admitted.
 fn back_after(admitted: &[Moment], since: Moment) -> Duration {
-    admitted.iter().find(|at| **at > since).expect("it went on").since(since)
+    admitted.iter().find(|at| **at > since).expect("some call is admitted later").since(since)
 }
 
 /// The calls of two nodes around a fault that lasts for a while.
@@ -186,8 +186,9 @@ fn on_a_disk_that_takes_seconds_to_sync_nothing_is_lent_that_is_not_durable() {
 fn after_a_failed_sync_nothing_is_lent_until_there_is_a_new_file() {
     use std::os::unix::fs::MetadataExt;
     let mut allocator = Faulty::start(CONFIG);
-    let file =
-        |allocator: &Faulty| std::fs::metadata(allocator.file("lessor.redb")).expect("it is there").ino();
+    let file = |allocator: &Faulty| {
+        std::fs::metadata(allocator.file("lessor.redb")).expect("the file is there").ino()
+    };
     let before = file(&allocator);
     let outage =
         Outage::of(&mut allocator, |allocator| allocator.set("sync_errno 5"), |allocator| allocator.set(""));
@@ -221,7 +222,7 @@ fn origin(allocator: &Faulty) -> i128 {
     let mut command = std::process::Command::new(scenarios::process::lessor());
     let exported = command.args(["store", "export"]).arg(allocator.file("lessor.redb")).output();
     let exported: serde_json::Value =
-        serde_json::from_slice(&exported.expect("it runs").stdout).expect("JSON");
+        serde_json::from_slice(&exported.expect("the command runs").stdout).expect("JSON");
     exported["origin"].as_i64().expect("nanoseconds").into()
 }
 

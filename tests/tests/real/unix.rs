@@ -38,17 +38,17 @@ impl Desk {
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.file("log")).expect("it has one")
+        fs::read_to_string(self.file("log")).expect("a readable file")
     }
 
     /// Returns `lessor serve` on `node.sock`, with `more` in `[server]` and `sections` before the limit.
     fn command(&self, more: &str, sections: &str) -> Command {
         let file = self.file("lessor.toml");
         let server = format!("[server]\nlisten = {:?}\n{more}", self.url("node.sock"));
-        fs::write(&file, format!("{server}\n{sections}\n{LIMIT}")).expect("a file in it");
+        fs::write(&file, format!("{server}\n{sections}\n{LIMIT}")).expect("a writable file");
         let mut command = Command::new(lessor());
         command.args(["serve", "--fresh", "--config"]).arg(file);
-        command.env_remove("LESSOR_LISTEN").stderr(File::create(self.file("log")).expect("a file in it"));
+        command.env_remove("LESSOR_LISTEN").stderr(File::create(self.file("log")).expect("a writable file"));
         command
     }
 
@@ -66,7 +66,7 @@ impl Desk {
     }
 
     fn lessor(&self, args: &[&str]) -> Output {
-        Command::new(lessor()).args(args).output().expect("it runs")
+        Command::new(lessor()).args(args).output().expect("the command runs")
     }
 }
 
@@ -79,16 +79,16 @@ async fn get(socket: &Path, path: &str) -> u16 {
 async fn get_of(socket: &Path, host: &str, path: &str) -> u16 {
     let client = HttpClient::over_unix(socket, SOON);
     let request = http::Request::get(format!("http://{host}{path}")).body(vec![]).expect("a request");
-    client.send(request, SOON).await.expect("it answers").status().as_u16()
+    client.send(request, SOON).await.expect("the server answers").status().as_u16()
 }
 
 /// Opens a connection that was answered once and stays open.
 fn connected(socket: &Path) -> UnixStream {
-    let mut peer = UnixStream::connect(socket).expect("it listens");
+    let mut peer = UnixStream::connect(socket).expect("the server listens");
     peer.set_read_timeout(Some(SOON)).expect("a time");
-    peer.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it reads");
+    peer.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("the peer reads");
     let mut head = [0; 15];
-    peer.read_exact(&mut head).expect("it answers");
+    peer.read_exact(&mut head).expect("the allocator answers");
     assert_eq!(&head, b"HTTP/1.1 200 OK");
     peer
 }
@@ -105,11 +105,11 @@ async fn a_limit_is_leased_over_a_socket_and_lent_on() {
         .expect("ours");
     let mut second = Running::start(&mut command);
     assert_eq!(second.line(), format!("listening on {}", region.url("node.sock")), "{}", region.log());
-    let client = Client::connect(&region.url("node.sock")).await.expect("it answers");
+    let client = Client::connect(&region.url("node.sock")).await.expect("the allocator answers");
     for _ in 0..3 {
-        client.limit("vendor").acquire_within(3, SOON).await.expect("there are nine");
+        client.limit("vendor").acquire_within(3, SOON).await.expect("nine permits are free");
     }
-    let other = Client::connect(&centre.url("node.sock")).await.expect("it answers");
+    let other = Client::connect(&centre.url("node.sock")).await.expect("the allocator answers");
     let more = other.limit("vendor").acquire_within(1, Duration::from_millis(500)).await;
     assert!(more.is_err(), "nine were spent at the other one");
     client.shutdown().await;
@@ -130,12 +130,12 @@ async fn nodes_lease_and_operators_decide_over_sockets_that_go_with_the_process(
     let mut running = desk.serve("", &sections);
     assert_eq!(running.line(), format!("listening for operators on {}", desk.url("admin.sock")));
     for file in [&node, &admin] {
-        let found = file.symlink_metadata().expect("it is there");
+        let found = file.symlink_metadata().expect("the file is there");
         assert!(found.file_type().is_socket());
         assert_eq!(found.permissions().mode() & 0o777, 0o660);
     }
-    let client = Client::connect(&desk.url("node.sock")).await.expect("it leases");
-    client.limit("vendor").acquire_within(3, SOON).await.expect("there are some");
+    let client = Client::connect(&desk.url("node.sock")).await.expect("the allocator answers");
+    client.limit("vendor").acquire_within(3, SOON).await.expect("some permits are free");
     // Another process shares the limit with this one.
     let mut other = Node::start(SPENDER, &desk.url("node.sock"), "vendor", "other");
     assert_eq!(other.acquire(9, 500).len(), 6);
@@ -148,7 +148,7 @@ async fn nodes_lease_and_operators_decide_over_sockets_that_go_with_the_process(
     let paused = desk.lessor(&["limits", "pause", "vendor", "--server", &desk.url("admin.sock")]);
     assert!(paused.status.success(), "{paused:?}");
     let written: Value =
-        serde_json::from_str(fs::read_to_string(&audit).expect("it is there").trim()).expect("an entry");
+        serde_json::from_str(fs::read_to_string(&audit).expect("a readable file").trim()).expect("an entry");
     assert_eq!([&written["action"], &written["from"]], ["pause", "unix"]);
     // The two sockets are separate, as addresses are.
     assert_eq!((get(&admin, "/v1/limits").await, get(&node, "/v1/limits").await), (200, 404));
@@ -158,8 +158,11 @@ async fn nodes_lease_and_operators_decide_over_sockets_that_go_with_the_process(
     client.shutdown().await;
     running.signal(Signal::TERM);
     assert!(running.wait().success());
-    let mut left: Vec<_> =
-        fs::read_dir(desk.0.path()).expect("a folder").flatten().map(|file| file.file_name()).collect();
+    let mut left: Vec<_> = fs::read_dir(desk.0.path())
+        .expect("the folder can be read")
+        .flatten()
+        .map(|file| file.file_name())
+        .collect();
     left.sort();
     assert_eq!(left, ["audit.jsonl", "lessor.toml", "log"]);
     let gone = desk.lessor(&["status", "--server", &desk.url("admin.sock")]);
@@ -190,10 +193,10 @@ fn what_is_at_the_path_and_is_no_socket_stays() {
     let (code, said) = desk.refused(&mut desk.command("", ""));
     assert!(code == Some(1) && said.contains("node.sock: what is there is no socket"), "{code:?} {said}");
     assert!(socket.is_symlink());
-    fs::rename(&mine, &socket).expect("it is ours");
+    fs::rename(&mine, &socket).expect("the file can be renamed");
     let (code, said) = desk.refused(&mut desk.command("", ""));
     assert!(code == Some(1) && said.contains("node.sock: what is there is no socket"), "{code:?} {said}");
-    assert_eq!(fs::read_to_string(&socket).expect("it is there"), "mine");
+    assert_eq!(fs::read_to_string(&socket).expect("a readable file"), "mine");
 }
 
 /// On an address, one peer may have three quarters of all connections. All peers of a socket count as one address and
@@ -203,14 +206,14 @@ fn peers_of_a_socket_have_all_connections() {
     let desk = Desk::new();
     let _running = desk.serve("connections_max = 4", "");
     let held: Vec<UnixStream> = (0..4).map(|_| connected(&desk.file("node.sock"))).collect();
-    let mut fifth = UnixStream::connect(desk.file("node.sock")).expect("it waits to be accepted");
+    let mut fifth = UnixStream::connect(desk.file("node.sock")).expect("the socket takes the connection");
     fifth.set_read_timeout(Some(Duration::from_millis(50))).expect("a time");
-    fifth.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it is buffered");
+    fifth.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("the socket takes the request");
     let early = fifth.read(&mut [0]).map_err(|error| error.kind());
     assert_eq!(early, Err(std::io::ErrorKind::WouldBlock), "it is not closed");
     drop(held);
     fifth.set_read_timeout(Some(SOON)).expect("a time");
-    assert_eq!(fifth.read(&mut [0]).expect("it is answered"), 1);
+    assert_eq!(fifth.read(&mut [0]).expect("the allocator answers"), 1);
 }
 
 #[test]

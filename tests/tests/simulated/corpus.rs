@@ -45,11 +45,11 @@ fn changed(bytes: &[u8], rng: &mut fastrand::Rng) -> Vec<u8> {
 
 /// Runs a target on its files, of which there must be at least `least`. A failure prints the input.
 fn replay(target: &str, least: usize) {
-    let (_, run) = targets::TARGETS.into_iter().find(|(name, _)| *name == target).expect("there is one");
+    let (_, run) = targets::TARGETS.into_iter().find(|(name, _)| *name == target).expect("the target exists");
     let (files, mut rng) = (files(target), fastrand::Rng::with_seed(7));
     assert!(files.len() >= least, "{target} has {} files", files.len());
     for file in files {
-        let whole = std::fs::read(&file).expect("it is there");
+        let whole = std::fs::read(&file).expect("a readable file");
         let changes = (0..CHANGES).map(|_| changed(&whole, &mut rng)).collect::<Vec<_>>();
         for data in std::iter::once(&whole).chain(&changes) {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(data))) {

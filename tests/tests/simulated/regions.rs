@@ -328,7 +328,9 @@ fn used_at_least(fleets: u64, worst: f64, median: f64, draw: impl Fn(u64) -> Set
         let report = run_as(Policy::Lessor, setup, watch()).unwrap_or_else(|failure| panic!("{failure}"));
         match cap {
             Some(cap) => report.figures.in_flight / cap as f64,
-            None => report.figures.admitted as f64 / report.exact.expect("it was asked") as f64,
+            None => {
+                report.figures.admitted as f64 / report.exact.expect("the exact optimum was asked for") as f64
+            }
         }
     };
     let mut used: Vec<f64> = (0..fleets).map(used).collect();

@@ -11,7 +11,7 @@ const CONFIG: &str = "[[limit]]\nname = \"calls\"\nkeyed = true\n\
 fn replay(config: &str, args: &[&str]) -> (Command, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a private folder");
     let file = folder.path().join("limits.toml");
-    std::fs::write(&file, config).expect("it is ours");
+    std::fs::write(&file, config).expect("a writable file");
     let mut command = Command::new(lessor());
     command.arg("replay").arg("--config").arg(file).args(args);
     (command, folder)
@@ -19,7 +19,7 @@ fn replay(config: &str, args: &[&str]) -> (Command, tempfile::TempDir) {
 
 fn output(config: &str, args: &[&str]) -> Output {
     let (mut command, _folder) = replay(config, args);
-    command.output().expect("it was built")
+    command.output().expect("the command runs")
 }
 
 /// The next line is written only after the answer to the one before was read.
@@ -62,7 +62,7 @@ fn a_combined_access_log_is_replayed_and_summed_up() {
     };
     let log: String =
         (0..40).map(|n| line("203.0.113.9", n) + &line(&format!("203.0.113.{}", 100 + n), n)).collect();
-    std::fs::write(&file, log).expect("it is ours");
+    std::fs::write(&file, log).expect("a writable file");
     let output = output(CONFIG, &["--summary", "--json", file.to_str().expect("UTF-8")]);
     assert!(output.status.success(), "{output:?}");
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -76,7 +76,7 @@ fn a_combined_access_log_is_replayed_and_summed_up() {
 fn a_log_that_cannot_be_read_ends_with_exit_code_2() {
     let folder = tempfile::tempdir().expect("a private folder");
     let file = folder.path().join("access.log");
-    std::fs::write(&file, "what is this\n".repeat(6_000)).expect("it is ours");
+    std::fs::write(&file, "what is this\n".repeat(6_000)).expect("a writable file");
     let output = output(CONFIG, &["--summary", file.to_str().expect("UTF-8")]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -103,7 +103,7 @@ fn check(name: &str, expected: &[&str]) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/replay");
     let mut command = Command::new(lessor());
     command.arg("replay").arg("--config").arg(folder.join("limits.toml"));
-    let output = command.arg(folder.join(format!("{name}.jsonl"))).output().expect("it was built");
+    let output = command.arg(folder.join(format!("{name}.jsonl"))).output().expect("the command runs");
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     let answers: Vec<String> = text.lines().map(said).collect();

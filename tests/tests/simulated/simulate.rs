@@ -11,7 +11,12 @@ const POLICIES: [&str; 5] = ["lessor", "static_split", "fixed_leases", "ten_aver
 
 fn simulate(arguments: &str, more: &[&str]) -> Output {
     let mut command = Command::new(lessor());
-    command.arg("simulate").args(arguments.split_whitespace()).args(more).output().expect("it starts")
+    command
+        .arg("simulate")
+        .args(arguments.split_whitespace())
+        .args(more)
+        .output()
+        .expect("the command starts")
 }
 
 /// Returns what the command printed, after it found nothing wrong.

@@ -52,11 +52,12 @@ pub(crate) struct Collector {
 impl Collector {
     pub(crate) async fn open(mood: Mood) -> Collector {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback is there");
-        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
         let desk =
             Arc::new(Desk { mood: Mutex::new(mood), batches: Mutex::default(), seen: Mutex::default() });
         let app = Router::new().route("/v1/traces", post(take)).with_state(desk.clone());
-        let server = tokio::spawn(async move { axum::serve(listener, app).await.expect("it goes on") });
+        let server =
+            tokio::spawn(async move { axum::serve(listener, app).await.expect("the collector goes on") });
         Collector { url, desk, server }
     }
 

@@ -33,8 +33,8 @@ impl Traced {
     fn start(service: &str, config: &str, collector: &str) -> Traced {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("lessor.toml");
-        std::fs::write(&file, config).expect("a file in it");
-        let log = std::fs::File::create(folder.path().join("log")).expect("a file in it");
+        std::fs::write(&file, config).expect("a writable file");
+        let log = std::fs::File::create(folder.path().join("log")).expect("a writable file");
         let mut command = Command::new(lessor());
         command
             .args(["serve", "--fresh", "--listen", "127.0.0.1:0", "--otlp", collector, "--config"])
@@ -48,7 +48,7 @@ impl Traced {
 
     /// The lines of its log that are warnings or worse.
     fn complaints(&self) -> Vec<String> {
-        let log = std::fs::read_to_string(self.folder.path().join("log")).expect("it is there");
+        let log = std::fs::read_to_string(self.folder.path().join("log")).expect("a readable file");
         log.lines()
             .filter(|line| ["WARN", "ERROR"].iter().any(|word| line.contains(word)))
             .map(str::to_owned)
@@ -60,12 +60,13 @@ impl Traced {
         let body = format!(r#"{{"node":"raw","session":1,"seq":{seq},"rtt_ms":1,"asks":[]}}"#);
         let request = http.post(format!("{}/v1/leases", self.url)).header("content-type", "application/json");
         let request = traceparents.iter().fold(request, |request, text| request.header("traceparent", *text));
-        request.body(body).send().await.expect("it answers in time").status()
+        request.body(body).send().await.expect("the collector answers in time").status()
     }
 
     /// Returns the resident memory of the allocator, in KiB.
     fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.running.id())).expect("it runs");
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.running.id())).expect("the process runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says it");
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
@@ -94,10 +95,14 @@ async fn a_renewal_of_a_node_leads_on_to_the_allocator_above_its_own() {
     );
     let leased = format!("[[limit]]\nname = \"calls\"\nkeyed = true\nupstream = {:?}\n", centre.url);
     let region = Traced::start("region", &leased, &collector.url);
-    let client = Client::connect(&region.url).await.expect("it answers");
+    let client = Client::connect(&region.url).await.expect("the allocator answers");
     let limit = client.limit("calls").key(SECRET);
     let request = tracing::info_span!("request");
-    limit.acquire_within(1, Duration::from_secs(10)).instrument(request.clone()).await.expect("there is one");
+    limit
+        .acquire_within(1, Duration::from_secs(10))
+        .instrument(request.clone())
+        .await
+        .expect("a permit is free");
     drop(request);
 
     let (of_node, found) = collector
@@ -133,9 +138,9 @@ async fn what_is_never_waited_for_is_no_span() {
     let kept = Kept::here();
     let collector = Collector::open(Mood::Takes).await;
     let allocator = Traced::start("one", &format!("[[limit]]\nname = \"calls\"\n{LIMIT}\n"), &collector.url);
-    let client = Client::connect(&allocator.url).await.expect("it answers");
+    let client = Client::connect(&allocator.url).await.expect("the allocator answers");
     let limit = client.limit("calls");
-    limit.acquire(1).await.expect("there is one");
+    limit.acquire(1).await.expect("a permit is free");
     let before = kept.ended("wait").len();
     assert_eq!(before, 1);
     let (mut admitted, mut refused) = (0, 0);
@@ -166,8 +171,8 @@ async fn swaps_in_a_store_are_parts_of_a_refill() {
     let url = server.url();
     let config = format!("[store]\nkind = \"redis\"\nurl = {url:?}\n[[limit]]\nname = \"calls\"\n{LIMIT}\n");
     let allocator = Traced::start("stored", &config, &collector.url);
-    let client = Client::connect(&allocator.url).await.expect("it answers");
-    client.limit("calls").acquire_within(1, Duration::from_secs(10)).await.expect("there is one");
+    let client = Client::connect(&allocator.url).await.expect("the allocator answers");
+    client.limit("calls").acquire_within(1, Duration::from_secs(10)).await.expect("a permit is free");
     let seen = collector
         .eventually("a swap", |seen| {
             let refills: Vec<&Seen> = seen.iter().filter(|span| span.name == "refill").collect();
@@ -258,8 +263,9 @@ async fn a_collector_that_is_gone_or_hangs_holds_nothing_up() {
         assert!(allocator.complaints().len() <= 1, "{:?}", allocator.complaints());
         allocator.running.signal(Signal::TERM);
         let ended = tokio::task::spawn_blocking(move || allocator.running.wait());
-        let ended =
-            tokio::time::timeout(Duration::from_secs(10), ended).await.expect("it does not wait for it");
+        let ended = tokio::time::timeout(Duration::from_secs(10), ended)
+            .await
+            .expect("the allocator does not wait for the collector");
         assert!(ended.expect("no panic").success());
     }
 }
@@ -268,7 +274,8 @@ async fn a_collector_that_is_gone_or_hangs_holds_nothing_up() {
 fn a_collector_that_cannot_be_one_is_exit_code_2_and_no_secret_is_shown() {
     for wrong in ["https://collector:4318", "collector", "http://ops:hunter2@collector:4318"] {
         let mut command = Command::new(lessor());
-        let output = command.args(["serve", "--config", "x", "--otlp", wrong]).output().expect("it runs");
+        let output =
+            command.args(["serve", "--config", "x", "--otlp", wrong]).output().expect("the command runs");
         assert_eq!(output.status.code(), Some(2));
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("--otlp") && !said.contains("hunter2"), "{said}");

@@ -24,7 +24,7 @@ async fn a_token_in_a_url_is_no_token_and_is_not_logged() {
             assert_eq!(ask(&http, "GET", &url, "").await.status, 401, "{url}");
         }
     }
-    let log = std::fs::read_to_string(desk.file("log")).expect("it logs");
+    let log = std::fs::read_to_string(desk.file("log")).expect("a readable file");
     let secret = token.rsplit_once('_').expect("a secret").1;
     assert!(!log.contains(secret), "{log}");
 }
@@ -45,9 +45,9 @@ async fn no_route_is_for_debugging() {
 /// Sends these bytes and returns the answer, up to the end of the connection.
 fn answered(allocator: &Allocator, bytes: &str) -> String {
     let address = allocator.url.trim_start_matches("http://");
-    let mut peer = TcpStream::connect(address).expect("it listens");
+    let mut peer = TcpStream::connect(address).expect("the server listens");
     peer.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
-    peer.write_all(bytes.as_bytes()).expect("it reads");
+    peer.write_all(bytes.as_bytes()).expect("the peer reads");
     let mut answer = vec![];
     // An error means that the connection was reset. A connection that stays open fails the test: none of these bytes
     // may cause that.
@@ -99,7 +99,7 @@ fn what_could_be_read_as_two_requests_is_read_as_none() {
 
 /// Appends the sources of all crates below `folder` to `all`.
 fn sources(folder: &Path, all: &mut String) {
-    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+    for entry in std::fs::read_dir(folder).expect("the folder can be read").flatten() {
         let (path, name) = (entry.path(), entry.file_name());
         if path.is_dir() && !["target", ".git"].iter().any(|other| name == *other) {
             sources(&path, all);

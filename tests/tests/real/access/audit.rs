@@ -29,7 +29,7 @@ fn desk() -> (Desk, impl Fn() -> Vec<Value>) {
     let file = desk.file("audit.jsonl");
     desk.roles_are(&ROLES.replace("AUDIT", &file.display().to_string()));
     let entries = move || {
-        let text = std::fs::read_to_string(&file).expect("it is there");
+        let text = std::fs::read_to_string(&file).expect("a readable file");
         text.lines().map(|line| serde_json::from_str(line).expect("an entry")).collect()
     };
     (desk, entries)
@@ -63,7 +63,7 @@ async fn each_decision_is_written_down_with_who_what_and_why() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, is_written).await.expect("it is written down");
+        tokio::time::timeout(PATIENCE, is_written).await.expect("the entry is written in time");
     };
     assert_eq!(ask(&desk.http(Some(&reader)), "POST", &at("/pause"), "{}").await.status, 403);
     written_by(deeds.len() + 1).await;
@@ -89,7 +89,7 @@ async fn each_decision_is_written_down_with_who_what_and_why() {
     assert_eq!(forbidden["limit"], json!("vendor"), "or one who asks for the limit does not see it");
     assert_eq!((&unknown["who"], &unknown["from"]), (&json!("none"), &json!("127.0.0.1")));
     // No secret is in the audit log, nor in the log of the process, which has the same entries.
-    let log = std::fs::read_to_string(desk.file("log")).expect("it logs");
+    let log = std::fs::read_to_string(desk.file("log")).expect("a readable file");
     assert!(log.contains("\"action\":\"pause\""));
     for token in [&root, &reader] {
         let secret = token.rsplit_once('_').expect("a secret").1;
@@ -101,7 +101,7 @@ async fn each_decision_is_written_down_with_who_what_and_why() {
             .arg(desk.file("audit.jsonl"))
             .args(args)
             .output();
-        String::from_utf8(output.expect("it runs").stdout).expect("text")
+        String::from_utf8(output.expect("the command runs").stdout).expect("text")
     };
     assert_eq!(read(&[]).lines().count(), 9);
     assert!(read(&["--action", "pause"]).contains("token:root  pause  vendor  127.0.0.1"), "{}", read(&[]));
@@ -118,7 +118,7 @@ async fn a_request_keeps_its_name_if_that_is_one() {
     for (said, is_kept) in [("ticket-7_a", true), ("a b", false), (&"x".repeat(65), false)] {
         let request = http::Request::post(format!("{}/v1/limits/vendor/resume", allocator.url));
         let request = request.header("x-request-id", said).body(vec![]).expect("a request");
-        let answer = http.send(request, PATIENCE).await.expect("it answers");
+        let answer = http.send(request, PATIENCE).await.expect("the server answers");
         let named = answer.headers()["x-request-id"].to_str().expect("text").to_owned();
         assert_eq!(named == said, is_kept, "{said}: {named}");
         assert_eq!(entries().last().expect("an entry")["request"], json!(named));
@@ -164,9 +164,9 @@ async fn a_decision_is_written_down_whether_or_not_its_peer_waits_for_the_answer
     let (desk, entries) = desk();
     let root = desk.token("root");
     // Each decision waits for a disk halfway.
-    let config = std::fs::read_to_string(desk.file("lessor.toml")).expect("it is there");
+    let config = std::fs::read_to_string(desk.file("lessor.toml")).expect("a readable file");
     std::fs::write(desk.file("lessor.toml"), config.replace("kind = \"memory\"", "kind = \"embedded\""))
-        .expect("it is ours");
+        .expect("a writable file");
     let allocator = desk.serve();
     let http = desk.http(Some(&root));
     assert_eq!(ask(&http, "GET", &format!("{}/v1/whoami", allocator.url), "").await.status, 200, "it serves");
@@ -177,7 +177,7 @@ async fn a_decision_is_written_down_whether_or_not_its_peer_waits_for_the_answer
         let head = format!(
             "POST /v1/limits/vendor/nodes/{node}/block HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {root}\r\n"
         );
-        let mut peer = std::net::TcpStream::connect(address).expect("it listens");
+        let mut peer = std::net::TcpStream::connect(address).expect("the server listens");
         std::io::Write::write_all(&mut peer, format!("{head}content-length: 0\r\n\r\n").as_bytes())
             .expect("it reads");
         // Some peers leave before their request is read, some in the middle of the decision, and the last one stays.

@@ -91,8 +91,8 @@ impl Desk {
                 .expect("a folder to write in");
         }
         let desk = Desk { folder, way };
-        fs::write(desk.file("tokens.toml"), Tokens::default().to_string()).expect("a file in it");
-        fs::write(desk.file("lessor.toml"), desk.config(ROLES)).expect("a file in it");
+        fs::write(desk.file("tokens.toml"), Tokens::default().to_string()).expect("a writable file");
+        fs::write(desk.file("lessor.toml"), desk.config(ROLES)).expect("a writable file");
         desk
     }
 
@@ -119,8 +119,8 @@ impl Desk {
     /// Replaces the roles. The file changes in one step.
     pub(super) fn roles_are(&self, roles: &str) {
         let new = self.file("new.toml");
-        fs::write(&new, self.config(roles)).expect("a file in it");
-        fs::rename(new, self.file("lessor.toml")).expect("it is ours");
+        fs::write(&new, self.config(roles)).expect("a writable file");
+        fs::rename(new, self.file("lessor.toml")).expect("the file can be renamed");
     }
 
     pub(super) fn file(&self, name: &str) -> PathBuf {
@@ -135,7 +135,7 @@ impl Desk {
     pub(super) fn token_command(&self, args: &[&str]) -> Output {
         let mut command = Command::new(lessor());
         command.arg("token").args(args).arg("--file").arg(self.file("tokens.toml"));
-        command.output().expect("it runs")
+        command.output().expect("the command runs")
     }
 
     /// Makes a new token for `name`.
@@ -148,10 +148,10 @@ impl Desk {
     /// Makes a token for `name` that expired a minute ago.
     pub(super) fn expired(&self, name: &str) -> String {
         let file = self.file("tokens.toml");
-        let mut tokens = Tokens::parse(&fs::read_to_string(&file).expect("it is there")).expect("good");
+        let mut tokens = Tokens::parse(&fs::read_to_string(&file).expect("a readable file")).expect("good");
         let made = calendar() - Duration::from_secs(120);
         let made = tokens.add(name, Some(Duration::from_secs(60)), made, &[5; SECRET_BYTES]).expect("room");
-        fs::write(file, tokens.to_string()).expect("it is ours");
+        fs::write(file, tokens.to_string()).expect("a writable file");
         made.text.reveal().to_owned()
     }
 
@@ -162,7 +162,7 @@ impl Desk {
 
     /// Starts the allocator with `options`. It restarts from its store unless `options` have `--fresh`.
     pub(super) fn serve_with(&self, options: &[&str]) -> Allocator {
-        let log = File::create(self.file("log")).expect("a file in it");
+        let log = File::create(self.file("log")).expect("a writable file");
         let mut command = Command::new(lessor());
         command.args(["serve", "--listen", "127.0.0.1:0", "--log-level", "debug", "--config"]);
         let mut running = Running::start(command.arg(self.file("lessor.toml")).args(options).stderr(log));
@@ -191,7 +191,7 @@ impl Desk {
     pub(super) fn lessor(&self, allocator: &Allocator, token: &str, args: &[&str]) -> Output {
         let mut command = Command::new(lessor());
         command.args(args).env("LESSOR_SERVER", &allocator.url).env("LESSOR_TOKEN", token);
-        command.stdin(Stdio::null()).output().expect("it runs")
+        command.stdin(Stdio::null()).output().expect("the command runs")
     }
 }
 
@@ -210,7 +210,7 @@ pub(super) async fn ask(http: &HttpClient, method: &str, url: &str, body: &str) 
         request = request.header("if-match", "*");
     }
     let request = request.body(body.as_bytes().to_vec()).expect("a request");
-    let mut answer = http.send(request, PATIENCE).await.expect("it answers");
+    let mut answer = http.send(request, PATIENCE).await.expect("the server answers");
     let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
     // A stream of events has no end, so its first piece is enough.
     let is_endless = headers.get("content-type").is_some_and(|value| value == "text/event-stream");

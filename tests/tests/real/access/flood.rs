@@ -50,8 +50,8 @@ const GROWS: u64 = 80 << 20;
 /// Returns the memory that the allocator uses, in bytes.
 fn resident(allocator: &Allocator) -> u64 {
     let status = format!("/proc/{}/status", allocator.running.id());
-    let status = std::fs::read_to_string(status).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it is there");
+    let status = std::fs::read_to_string(status).expect("the process runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the line is there");
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") * 1_024
 }
 
@@ -61,7 +61,7 @@ async fn figures(desk: &Desk, allocator: &Allocator, token: &str) -> (u64, u64) 
     assert_eq!(answer.status, 200);
     let figure = |name: &str| {
         let line = answer.body.lines().find_map(|line| line.strip_prefix(name));
-        line.expect("it is there").trim().parse::<f64>().expect("a number") as u64
+        line.expect("the line is there").trim().parse::<f64>().expect("a number") as u64
     };
     (figure("lessor_sessions "), figure("lessor_refused_total{reason=\"too_many_exchanges\"}"))
 }
@@ -69,7 +69,7 @@ async fn figures(desk: &Desk, allocator: &Allocator, token: &str) -> (u64, u64) 
 /// Asks for all permits every three seconds, each time as another session, which never asks again.
 async fn flood(to: SocketAddr, token: Arc<str>, numbers: Arc<AtomicU64>, answers: Arc<AtomicU64>) {
     let socket = TcpSocket::new_v4().expect("a socket");
-    socket.bind("127.0.0.2:0".parse().expect("an address")).expect("it is of this machine");
+    socket.bind("127.0.0.2:0".parse().expect("an address")).expect("the address is of this machine");
     let mut stream: TcpStream = socket.connect(to).await.expect("there is room");
     let mut beat = interval(Duration::from_secs(3));
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -122,7 +122,7 @@ async fn an_identity_that_floods_leaves_nine_tenths_to_another_one() {
     let (calls, mut clients, mut callers) = (Arc::new(Calls::default()), vec![], vec![]);
     for name in ["a-1", "a-2"] {
         let client = Client::builder(&allocator.url).node(name).token(Token::new(&node));
-        let client = client.connect().await.expect("it is known");
+        let client = client.connect().await.expect("the allocator answers");
         for _ in 0..4 {
             let (vendor, calls, limit): (_, _, Limit) =
                 (vendor.clone(), calls.clone(), client.limit("calls"));

@@ -22,7 +22,7 @@ fn encoded(bytes: &[u8]) -> String {
 }
 
 fn openssl(folder: &Path, args: &[&str]) -> Vec<u8> {
-    let output = Command::new("openssl").args(args).current_dir(folder).output().expect("it is there");
+    let output = Command::new("openssl").args(args).current_dir(folder).output().expect("openssl runs");
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
@@ -48,7 +48,7 @@ fn token(folder: &Path, name: &str, sub: &str) -> String {
         format!("{}.{}", encoded(header.to_string().as_bytes()), encoded(claims.to_string().as_bytes()));
     fs::write(folder.join("text"), &text).expect("a file");
     openssl(folder, &["dgst", "-sha256", "-sign", name, "-out", "signature", "text"]);
-    format!("{text}.{}", encoded(&fs::read(folder.join("signature")).expect("it is there")))
+    format!("{text}.{}", encoded(&fs::read(folder.join("signature")).expect("a readable file")))
 }
 
 #[tokio::test]
@@ -57,11 +57,11 @@ async fn a_token_of_a_provider_is_believed_as_long_as_its_key_is_in_the_file() {
     let folder = desk.folder();
     let keys = desk.file("jwks.json");
     fs::write(&keys, key(folder, "first").to_string()).expect("a file");
-    let config = fs::read_to_string(desk.file("lessor.toml")).expect("it is there");
+    let config = fs::read_to_string(desk.file("lessor.toml")).expect("a readable file");
     let jwt = format!("jwt = {{ keys = {keys:?}, issuer = \"https://login\", audience = \"lessor\" }}\n");
     let config = config.replacen("[auth]\n", &format!("[auth]\n{jwt}"), 1);
     let config = config.replace("[\"token:reader\"]", "[\"token:reader\", \"jwt:team/reader\"]");
-    fs::write(desk.file("lessor.toml"), config).expect("it is ours");
+    fs::write(desk.file("lessor.toml"), config).expect("a writable file");
     let (reader, stranger) = (token(folder, "first", "team/reader"), token(folder, "first", "team/other"));
     let allocator = desk.serve();
     let url = format!("{}/v1/limits/vendor", allocator.url);
@@ -81,14 +81,14 @@ async fn a_token_of_a_provider_is_believed_as_long_as_its_key_is_in_the_file() {
     let next = key(folder, "next");
     let new = desk.file("new.json");
     fs::write(&new, next.to_string()).expect("a file");
-    fs::rename(&new, &keys).expect("it is ours");
+    fs::rename(&new, &keys).expect("the file can be renamed");
     let later = token(folder, "next", "team/reader");
     eventually("the new key is believed", async || (status(&later).await == 200).then_some(())).await;
     assert_eq!(status(&reader).await, 401, "and the old one is not");
     // A broken file changes nothing.
-    fs::write(&keys, "{\"keys\":").expect("it is ours");
+    fs::write(&keys, "{\"keys\":").expect("a writable file");
     eventually("the log names it", async || {
-        let log = fs::read_to_string(desk.file("log")).expect("it logs");
+        let log = fs::read_to_string(desk.file("log")).expect("a readable file");
         log.lines().any(|line| line.contains("are refused") && line.contains("jwks.json")).then_some(())
     })
     .await;

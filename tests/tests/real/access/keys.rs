@@ -66,7 +66,7 @@ async fn keys(
 #[tokio::test]
 async fn a_flood_of_keys_leaves_room_for_those_of_another_identity() {
     let desk = Desk::new(Way::Plain);
-    fs::write(desk.file("lessor.toml"), config(&desk, 5_000, "")).expect("a file in it");
+    fs::write(desk.file("lessor.toml"), config(&desk, 5_000, "")).expect("a writable file");
     let (flood, other) = (desk.http(Some(&desk.token("a"))), desk.http(Some(&desk.token("b"))));
     let mut let_in = [0, 0];
     for life in 0..2 {
@@ -78,7 +78,7 @@ async fn a_flood_of_keys_leaves_room_for_those_of_another_identity() {
             let_in[usize::try_from(life).expect("small")] += admitted;
         }
         let (_, refused) = keys(&flood, &allocator, &format!("a-{life}"), 100, 9_000_000..9_000_001).await;
-        let refused = refused.expect("it has as many as it may");
+        let refused = refused.expect("the limit has its maximum of keys");
         assert_eq!(refused["code"], "keys_full", "{refused}");
         let first = 8_000_000 + life * 1_000;
         assert_eq!(keys(&other, &allocator, &format!("b-{life}"), 1, first..first + 100).await.0, 100);
@@ -93,7 +93,7 @@ async fn beyond_the_memory_that_there_is_no_key_is_new_and_old_ones_go_on() {
     const MAX: u64 = 64 << 20;
     let desk = Desk::new(Way::Plain);
     fs::write(desk.file("lessor.toml"), config(&desk, 1_000_000, &format!("memory_max = {MAX}")))
-        .expect("a file in it");
+        .expect("a writable file");
     let (flood, eyes) = (desk.http(Some(&desk.token("a"))), desk.http(Some(&desk.token("eyes"))));
     let allocator = desk.serve();
     let (mut let_in, mut refused) = (0, None);
@@ -118,7 +118,7 @@ async fn beyond_the_memory_that_there_is_no_key_is_new_and_old_ones_go_on() {
     assert!(warnings.contains("no key is new"), "{warnings}");
     let metrics = ask(&eyes, "GET", &format!("{}/metrics", allocator.url), "").await.body;
     let figure = |name: &str| {
-        let line = metrics.lines().find_map(|line| line.strip_prefix(name)).expect("it is there");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)).expect("the line is there");
         line.trim().parse::<f64>().expect("a number") as u64
     };
     let (resident, is_short) = (figure("lessor_resident_bytes "), figure("lessor_memory_short "));
@@ -133,7 +133,7 @@ async fn beyond_the_memory_that_there_is_keys_have_few_new_sessions_and_old_ones
     const MAX: u64 = 64 << 20;
     let desk = Desk::new(Way::Plain);
     fs::write(desk.file("lessor.toml"), config(&desk, 100_000, &format!("memory_max = {MAX}")))
-        .expect("a file in it");
+        .expect("a writable file");
     let [flood, other, eyes] = ["a", "b", "eyes"].map(|name| desk.http(Some(&desk.token(name))));
     let allocator = desk.serve();
     let (mut sessions, mut refused) = (0, None);
@@ -148,7 +148,7 @@ async fn beyond_the_memory_that_there_is_keys_have_few_new_sessions_and_old_ones
     assert_eq!(keys(&other, &allocator, "b-1", 1, 0..1_000).await, (1_000, None), "others come to keys, too");
     let metrics = ask(&eyes, "GET", &format!("{}/metrics", allocator.url), "").await.body;
     let resident = metrics.lines().find_map(|line| line.strip_prefix("lessor_resident_bytes "));
-    let resident: f64 = resident.expect("it is there").trim().parse().expect("a number");
+    let resident: f64 = resident.expect("the line is there").trim().parse().expect("a number");
     println!("{sessions} sessions came to a thousand keys each; {resident} bytes resident of {MAX}");
     assert!(resident < (MAX + MAX / 2) as f64, "{resident}");
 }

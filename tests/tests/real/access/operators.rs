@@ -89,7 +89,7 @@ async fn by_another_name_all_that_is_read_needs_an_identity() {
         let request = Request::get(format!("{}{path}", allocator.url)).header("host", "evil.example:7400");
         let request = request.body(vec![]).expect("a request");
         let answer = desk.http(token).send(request, std::time::Duration::from_secs(5)).await;
-        answer.expect("it answers").status().as_u16()
+        answer.expect("the server answers").status().as_u16()
     };
     for path in [
         "/v1/events",
@@ -113,7 +113,7 @@ async fn by_another_name_all_that_is_read_needs_an_identity() {
 async fn one_identity_leaves_places_for_others_that_listen() {
     use http::Request;
     let desk = Desk::new(Way::Plain);
-    let config = std::fs::read_to_string(desk.file("lessor.toml")).expect("it is there");
+    let config = std::fs::read_to_string(desk.file("lessor.toml")).expect("a readable file");
     let config = config.replace("[server]\n", "[server]\nconnections_max = 16\n");
     std::fs::write(desk.file("lessor.toml"), config).expect("ours");
     let (one, other) = (desk.token("a"), desk.token("b"));
@@ -127,8 +127,8 @@ async fn one_identity_leaves_places_for_others_that_listen() {
             let request =
                 Request::get(format!("{}/v1/events", allocator.url)).body(vec![]).expect("a request");
             let mut stream =
-                http.send(request, std::time::Duration::from_secs(60)).await.expect("it answers");
-            let first = stream.chunk().await.expect("it goes on").expect("a piece");
+                http.send(request, std::time::Duration::from_secs(60)).await.expect("the server answers");
+            let first = stream.chunk().await.expect("the stream goes on").expect("a piece");
             let first = String::from_utf8_lossy(&first).into_owned();
             match count < streams {
                 true => assert_eq!((stream.status().as_u16(), first.as_str()), (200, ": listening\n\n")),
@@ -157,14 +157,15 @@ async fn events_of_other_limits_are_not_heard() {
     let allocator = desk.serve();
     let (hears, root) = (desk.http(Some(&node)), desk.http(Some(&root)));
     let request = Request::get(format!("{}/v1/events", allocator.url)).body(vec![]).expect("a request");
-    let mut stream = hears.send(request, std::time::Duration::from_secs(60)).await.expect("it answers");
+    let mut stream =
+        hears.send(request, std::time::Duration::from_secs(60)).await.expect("the server answers");
     assert_eq!(stream.status(), 200);
-    stream.chunk().await.expect("it goes on").expect("a comment");
+    stream.chunk().await.expect("the stream goes on").expect("a comment");
     for limit in ["other", "vendor"] {
         let pause = ask(&root, "POST", &format!("{}/v1/limits/{limit}/pause", allocator.url), "{}").await;
         assert_eq!(pause.status, 200);
     }
-    let heard = stream.chunk().await.expect("it goes on").expect("an event");
+    let heard = stream.chunk().await.expect("the stream goes on").expect("an event");
     let heard = String::from_utf8_lossy(&heard).into_owned();
     assert!(heard.contains("\"vendor\"") && !heard.contains("other"), "{heard}");
     assert!(desk.token_command(&["revoke", "a"]).status.success());
@@ -173,7 +174,7 @@ async fn events_of_other_limits_are_not_heard() {
     })
     .await;
     ask(&root, "POST", &format!("{}/v1/limits/vendor/resume", allocator.url), "{}").await;
-    assert_eq!(stream.chunk().await.expect("it ends in good order"), None);
+    assert_eq!(stream.chunk().await.expect("the stream ends without an error"), None);
 }
 
 /// The bug: an operator of one limit put it below any other limit, and nodes of the first used the second up.

@@ -28,16 +28,16 @@ fn lives(stream: &mut TcpStream) -> std::io::Result<bool> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_without_an_identity_make_room_for_those_that_prove_one() {
     let desk = Desk::new(Way::Plain);
-    let text = fs::read_to_string(desk.file("lessor.toml")).expect("it is there");
+    let text = fs::read_to_string(desk.file("lessor.toml")).expect("a readable file");
     let bounds = format!("connections_max = {PLACES}\nconnections_per_address_max = {PLACES}\n");
     let text = text.replacen("[server]\n", &format!("[server]\n{bounds}"), 1);
-    fs::write(desk.file("lessor.toml"), text).expect("it is ours");
+    fs::write(desk.file("lessor.toml"), text).expect("a writable file");
     let token = desk.token("a");
     let allocator = desk.serve();
     let to: SocketAddr =
         allocator.url.strip_prefix("http://").expect("in clear").parse().expect("an address");
     let client = Client::builder(&allocator.url).node("a-1").token(Token::new(&token));
-    let client = client.connect().await.expect("it is known");
+    let client = client.connect().await.expect("the allocator answers");
     let limit = client.limit("vendor");
     limit.acquire_within(1, Duration::from_secs(5)).await.expect("there is plenty");
 
@@ -49,7 +49,7 @@ async fn connections_without_an_identity_make_room_for_those_that_prove_one() {
         };
         (0..2 * PLACES).map(|_| open()).collect::<Vec<_>>()
     });
-    let mut strangers = strangers.await.expect("it ends");
+    let mut strangers = strangers.await.expect("no panic");
     // Connections that are served go on. The others are served when there is room.
     let asking = std::thread::spawn(move || {
         let (mut answered, mut closed) = (0_u64, 0);

@@ -113,18 +113,18 @@ async fn a_client_whose_identity_changes_begins_another_session() {
     let desk = Desk::new(Way::Plain);
     let (first, second) = (desk.token("a"), desk.token("b"));
     let file = desk.file("node.token");
-    std::fs::write(&file, first).expect("a file in it");
+    std::fs::write(&file, first).expect("a writable file");
     let allocator = desk.serve();
     let client = lessor::Client::builder(&allocator.url).node("a-1").token(lessor::Token::file(&file));
-    let client = client.connect().await.expect("it is known");
+    let client = client.connect().await.expect("the allocator answers");
     let limit = client.limit("vendor");
     limit.acquire(10).await.expect("there are permits");
-    std::fs::write(&file, second).expect("it is ours");
+    std::fs::write(&file, second).expect("a writable file");
     assert!(desk.token_command(&["revoke", "a"]).status.success());
     // Nearly all that the pool has: some permits are lent to the other session, which belongs to `b`.
     for _ in 0..40 {
         let taken = tokio::time::timeout(super::desk::PATIENCE * 4, limit.acquire(10)).await;
-        taken.expect("it goes on").expect("there are permits");
+        taken.expect("the call ends in time").expect("there are permits");
     }
     client.shutdown().await;
 }
@@ -142,9 +142,10 @@ async fn a_client_is_told_that_it_is_not_let_in() {
             None => builder,
         }
     };
-    let said = client(None).connect().await.map(|_| ()).expect_err("it shows nothing").to_string();
+    let said = client(None).connect().await.map(|_| ()).expect_err("a client without a token").to_string();
     assert!(said.contains("401"), "{said}");
-    let said = client(Some(&token)).connect().await.map(|_| ()).expect_err("it has no right").to_string();
+    let said =
+        client(Some(&token)).connect().await.map(|_| ()).expect_err("a token without a right").to_string();
     assert!(said.contains("403") && !said.contains(&token), "{said}");
     let nowhere =
         lessor::Client::builder(&allocator.url).token(lessor::Token::file("/nowhere/token")).build();
@@ -155,9 +156,9 @@ async fn a_client_is_told_that_it_is_not_let_in() {
 #[tokio::test]
 async fn an_identity_says_goodbye_no_more_often_than_it_may_ask() {
     let desk = Desk::new(Way::Plain);
-    let config = std::fs::read_to_string(desk.file("lessor.toml")).expect("it is there");
+    let config = std::fs::read_to_string(desk.file("lessor.toml")).expect("a readable file");
     let slow = config.replace("[auth]\n", "[auth]\nexchanges_per_second_max = 1\n");
-    std::fs::write(desk.file("lessor.toml"), slow).expect("a file in it");
+    std::fs::write(desk.file("lessor.toml"), slow).expect("a writable file");
     let [one, other] = ["a", "b"].map(|name| desk.http(Some(&desk.token(name))));
     let allocator = desk.serve();
     let leave = async |http| {
@@ -173,7 +174,7 @@ async fn an_identity_says_goodbye_no_more_often_than_it_may_ask() {
             break;
         }
     }
-    let refused = refused.expect("it says too many");
+    let refused = refused.expect("the fast node is refused");
     assert!(refused.status == 429 && refused.body.contains("too_many_exchanges"), "{}", refused.body);
     assert!(refused.headers.contains_key("retry-after"));
     assert_eq!(leave(&other).await.status, 200);

@@ -29,7 +29,8 @@ async fn a_reader_of_some_limits_is_told_of_no_others_and_of_no_secrets() {
     let desk = Desk::new(Way::Plain);
     desk.roles_are(ROLES);
     let (all, part) = (desk.token("all"), desk.token("part"));
-    fs::set_permissions(desk.file("tokens.toml"), Permissions::from_mode(0o644)).expect("it is ours");
+    fs::set_permissions(desk.file("tokens.toml"), Permissions::from_mode(0o644))
+        .expect("the permissions can be set");
     let allocator = desk.serve();
     let secret = eventually("it looks at its files", async || {
         let warnings = status(&desk, &allocator, &all).await["warnings"].to_string();
@@ -42,9 +43,9 @@ async fn a_reader_of_some_limits_is_told_of_no_others_and_of_no_secrets() {
     assert_eq!(status(&desk, &allocator, &part).await["warnings"], serde_json::json!([]));
     // The file loses a limit that `part` may not read.
     let file = desk.file("lessor.toml");
-    let text = fs::read_to_string(&file).expect("it is there");
-    let (without, _) = text.rsplit_once("[[limit]]").expect("there are two");
-    fs::write(&file, without).expect("it is ours");
+    let text = fs::read_to_string(&file).expect("a readable file");
+    let (without, _) = text.rsplit_once("[[limit]]").expect("the file has two limits");
+    fs::write(&file, without).expect("a writable file");
     eventually("it is taken over", async || {
         let warnings = status(&desk, &allocator, &all).await["warnings"].to_string();
         warnings.contains("lacks \\\"other\\\"").then_some(())
@@ -53,7 +54,7 @@ async fn a_reader_of_some_limits_is_told_of_no_others_and_of_no_secrets() {
     assert_eq!(status(&desk, &allocator, &part).await["warnings"], serde_json::json!([]));
     // Then the file is broken, at the limit that `part` may not read.
     let broken = text.replace("name = \"other\"", "name = \"other\"\nweights = { a = 0 }");
-    fs::write(&file, broken).expect("it is ours");
+    fs::write(&file, broken).expect("a writable file");
     eventually("it is refused", async || {
         let refused = status(&desk, &allocator, &all).await["checks"]["config"]["reason"].to_string();
         refused.contains("other").then_some(())
@@ -64,7 +65,8 @@ async fn a_reader_of_some_limits_is_told_of_no_others_and_of_no_secrets() {
     let probed = ask(&desk.http(Some(&part)), "GET", &format!("{}/readyz", allocator.url), "").await;
     assert!(!probed.body.contains("other"), "{}", probed.body);
     // Once no other user can read the tokens, there is no warning.
-    fs::set_permissions(desk.file("tokens.toml"), Permissions::from_mode(0o600)).expect("it is ours");
+    fs::set_permissions(desk.file("tokens.toml"), Permissions::from_mode(0o600))
+        .expect("the permissions can be set");
     eventually("it looks again", async || {
         let warnings = status(&desk, &allocator, &all).await["warnings"].to_string();
         (!warnings.contains("auth.tokens")).then_some(())

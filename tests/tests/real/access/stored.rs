@@ -35,9 +35,9 @@ struct Desk {
 impl Desk {
     async fn new(server: Arc<Server>, prefix: &str) -> Self {
         let mut cells = Cells::new(&server.config(prefix)).expect("a good configuration");
-        cells.migrate().await.expect("it may be");
+        cells.migrate().await.expect("the store can be migrated");
         let desk = Desk { server, prefix: prefix.to_owned(), folder: tempfile::tempdir().expect("a folder") };
-        std::fs::write(desk.file(), desk.config()).expect("a file in it");
+        std::fs::write(desk.file(), desk.config()).expect("a writable file");
         desk
     }
 
@@ -65,7 +65,7 @@ impl Desk {
     fn command(&self, args: &[&str]) -> Output {
         let mut command = Command::new(lessor());
         command.arg("token").args(args).arg("--config").arg(self.file());
-        tokio::task::block_in_place(|| command.output()).expect("it runs")
+        tokio::task::block_in_place(|| command.output()).expect("the command runs")
     }
 
     /// Runs `lessor token …` with the URL of the store.
@@ -77,7 +77,7 @@ impl Desk {
             "--store-prefix",
             &self.prefix,
         ]);
-        tokio::task::block_in_place(|| command.output()).expect("it runs")
+        tokio::task::block_in_place(|| command.output()).expect("the command runs")
     }
 
     fn token(&self, name: &str) -> String {
@@ -87,8 +87,8 @@ impl Desk {
     /// Replaces the list of tokens by `value`, or removes it.
     async fn spoil(&self, value: Option<&[u8]>) {
         let mut cells = Cells::new(&self.server.config(&self.prefix)).expect("a good configuration");
-        let (timeline, found) = cells.load(&["tokens".to_owned()]).await.expect("it is there");
-        let before = found[0].as_ref().expect("there is a list").version;
+        let (timeline, found) = cells.load(&["tokens".to_owned()]).await.expect("the store is there");
+        let before = found[0].as_ref().expect("the store has a list of tokens").version;
         let next = value.map(|value| Cell { version: before + 1, value: value.to_vec() });
         let swap = Swap { name: "tokens".to_owned(), expected: Some(before), next };
         assert_eq!(cells.swap(&timeline, &[swap]).await, Ok(vec![Swapped::Done]));
@@ -147,7 +147,7 @@ async fn tokens_are_those_of_all_allocators(kind: StoreKind) {
             let one = |index| {
                 let mut command = Command::new(lessor());
                 command.args(["token", "new", &format!("n{index}"), "--config"]).arg(desk.file());
-                scope.spawn(move || text(command.output().expect("it runs")))
+                scope.spawn(move || text(command.output().expect("the command runs")))
             };
             let all: Vec<_> = (0..6).map(one).collect();
             all.into_iter().map(|one| one.join().expect("no panic")).collect()
@@ -170,7 +170,7 @@ async fn tokens_stay_good_while_the_store_is_away(kind: StoreKind) {
     eventually("the log", async || east.log().contains(TROUBLE).then_some(())).await;
     let west = desk.allocator();
     assert!(!is_known(&west, &token).await, "it has not read any");
-    let ready = reqwest::get(format!("{}/readyz", west.url)).await.expect("it answers");
+    let ready = reqwest::get(format!("{}/readyz", west.url)).await.expect("the server answers");
     assert_eq!(ready.status(), 503);
     let failed = desk.command(&["new", "b"]);
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();

@@ -18,10 +18,10 @@ async fn tokens_are_rotated_under_load_and_no_call_is_refused_for_it() {
     let desk = Desk::new(Way::Plain);
     let file = desk.file("node.token");
     let mut old = desk.token("a");
-    std::fs::write(&file, &old).expect("a file in it");
+    std::fs::write(&file, &old).expect("a writable file");
     let allocator = desk.serve();
     let client = Client::builder(&allocator.url).node("a-1").token(Token::file(&file));
-    let client = client.connect().await.expect("it is known");
+    let client = client.connect().await.expect("the allocator answers");
     let limit = client.limit("vendor");
     let (calls, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let caller = tokio::spawn({
@@ -41,7 +41,7 @@ async fn tokens_are_rotated_under_load_and_no_call_is_refused_for_it() {
     let mut beat = tokio::time::interval(SPAN / ROTATIONS);
     for _ in 0..ROTATIONS {
         let next = desk.token("a");
-        std::fs::write(&file, &next).expect("it is ours");
+        std::fs::write(&file, &next).expect("a writable file");
         let id = old.split('_').nth(1).expect("an id");
         assert!(desk.token_command(&["revoke", id]).status.success());
         old = next;
@@ -61,17 +61,18 @@ async fn tokens_are_rotated_under_load_and_no_call_is_refused_for_it() {
 #[test]
 fn the_file_of_tokens_is_for_its_owner_alone_and_has_no_token() {
     let desk = Desk::new(Way::Plain);
-    std::fs::remove_file(desk.file("tokens.toml")).expect("it is ours");
+    std::fs::remove_file(desk.file("tokens.toml")).expect("the file can be removed");
     let token = desk.token("billing");
     let file = desk.file("tokens.toml");
-    let text = std::fs::read_to_string(&file).expect("it is there");
+    let text = std::fs::read_to_string(&file).expect("a readable file");
     let secret = token.rsplit('_').next().expect("a secret");
     assert!(secret.len() == 64 && !text.contains(secret) && text.contains("billing"), "{text}");
-    assert_eq!(std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::metadata(&file).expect("the file is there").permissions().mode() & 0o777, 0o600);
     // A file that an allocator of another user may read keeps its permissions.
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).expect("it is ours");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640))
+        .expect("the permissions can be set");
     let other = desk.token("billing");
-    assert_eq!(std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o640);
+    assert_eq!(std::fs::metadata(&file).expect("the file is there").permissions().mode() & 0o777, 0o640);
     let list = desk.token_command(&["list"]);
     let list = String::from_utf8_lossy(&list.stdout).into_owned();
     assert!(list.lines().count() == 3 && !list.contains(secret), "{list}");
@@ -79,7 +80,7 @@ fn the_file_of_tokens_is_for_its_owner_alone_and_has_no_token() {
     assert!(desk.token_command(&["revoke", &id]).status.success());
     assert!(!desk.token_command(&["revoke", &id]).status.success(), "it is gone");
     let folder: Vec<_> = std::fs::read_dir(desk.folder())
-        .expect("it is ours")
+        .expect("the folder can be read")
         .flatten()
         .map(|file| file.file_name())
         .collect();
@@ -91,7 +92,7 @@ fn what_cannot_be_made_is_refused_and_changes_nothing() {
     let desk = Desk::new(Way::Plain);
     desk.token("a");
     let file = desk.file("tokens.toml");
-    let before = std::fs::read_to_string(&file).expect("it is there");
+    let before = std::fs::read_to_string(&file).expect("a readable file");
     for (args, said) in [
         (&["new", "a b"][..], "is no name for a token"),
         (&["new", ""], "is no name for a token"),
@@ -103,8 +104,8 @@ fn what_cannot_be_made_is_refused_and_changes_nothing() {
         assert!(output.status.code() == Some(2) && stderr.contains(said), "{args:?}: {stderr}");
         assert!(output.stdout.is_empty());
     }
-    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), before);
-    std::fs::write(&file, "[[token]]\nid = 7\n").expect("it is ours");
+    assert_eq!(std::fs::read_to_string(&file).expect("a readable file"), before);
+    std::fs::write(&file, "[[token]]\nid = 7\n").expect("a writable file");
     let output = desk.token_command(&["new", "a"]);
     assert!(output.status.code() == Some(2) && !output.stderr.is_empty());
 }

@@ -45,7 +45,7 @@ pub(crate) fn services(options: &[&str]) -> BTreeMap<String, Service> {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{options:?}: {errors}");
     let config = yaml(&String::from_utf8_lossy(&output.stdout));
-    let services = config["services"].as_object().expect("there are some").iter();
+    let services = config["services"].as_object().expect("the file names services").iter();
     let services =
         services.map(|(name, said)| (name.clone(), Service { name: name.clone(), said: said.clone() }));
     // Version 1 of compose lists services of other profiles, too.

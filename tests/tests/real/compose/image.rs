@@ -31,7 +31,7 @@ fn it_is_a_static_binary_on_nothing_and_not_run_by_root() {
     let instructions = instructions();
     let stages = of(&instructions, "FROM");
     assert_eq!(stages.last(), Some(&"scratch"));
-    let built = stages[0].strip_suffix(" AS build").expect("it has a name");
+    let built = stages[0].strip_suffix(" AS build").expect("the stage is called build");
     assert_pinned(built);
     assert!(built.contains("-alpine"), "{built} does not build without libraries");
     let user = of(&instructions, "USER");
@@ -53,8 +53,11 @@ fn it_is_built_by_what_is_locked_from_files_that_are_there() {
     assert!(builds.iter().all(|run| run.contains("cargo build --release --locked --package lessor-cli")));
     // Cargo goes by file times. In a checkout older than the first layer, untouched sources would look older than the
     // build of the empty ones.
-    let touched =
-        builds[1].strip_prefix("touch ").and_then(|run| run.split_once(" && ")).expect("it touches").0;
+    let touched = builds[1]
+        .strip_prefix("touch ")
+        .and_then(|run| run.split_once(" && "))
+        .expect("the build begins with touch")
+        .0;
     let empty = builds[0].replace("echo 'fn main() {}' > ", "touch ");
     for root in touched.split(' ') {
         assert!(empty.contains(root), "{root} was not there before");

@@ -59,7 +59,7 @@ impl Stack {
         let (first, lasting): (Vec<Service>, Vec<Service>) =
             services.into_iter().partition(Service::is_one_shot);
         for service in first {
-            let done = meanings.command(&service, folder.path()).output().expect("it runs");
+            let done = meanings.command(&service, folder.path()).output().expect("the command runs");
             assert!(done.status.success(), "{}: {done:?}", service.name);
         }
         let parts = lasting.into_iter().map(|service| meanings.start(service, folder.path())).collect();
@@ -116,7 +116,7 @@ impl Stack {
 impl Part {
     /// Whether the health check of this service passes.
     fn is_well(&mut self) -> bool {
-        self.health.output().expect("it runs").status.success()
+        self.health.output().expect("the command runs").status.success()
     }
 }
 
@@ -140,7 +140,7 @@ impl Meanings {
         let mut running = Running::start(&mut self.command(&service, folder));
         let line = running.line();
         assert!(line.starts_with("listening on http://127.0.0.1:"), "{} said {line:?}", service.name);
-        let address = self.address(&service).expect("it listens");
+        let address = self.address(&service).expect("the service listens");
         let words = service.health().unwrap_or_else(|| panic!("{} has no health check", service.name));
         assert_eq!(words[0], "/usr/local/bin/lessor");
         let mut health = Command::new(lessor());
@@ -175,7 +175,7 @@ impl Meanings {
                 None => line.to_owned(),
             });
             let copy = folder.join(&service.name).with_extension("toml");
-            std::fs::write(&copy, lines.collect::<Vec<String>>().join("\n")).expect("a file in it");
+            std::fs::write(&copy, lines.collect::<Vec<String>>().join("\n")).expect("a writable file");
             return copy.display().to_string();
         }
         if word.starts_with("postgres://") || word.starts_with("redis://") {

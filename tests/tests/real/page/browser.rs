@@ -52,15 +52,15 @@ impl Browser {
         let mut command = Command::new("sh");
         command.args(["-c", START, "chromium"]).args(ARGS.split_whitespace()).args([&profile, "about:blank"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
-        let commands = Mutex::new(child.stdin.take().expect("it is a pipe"));
+        let commands = Mutex::new(child.stdin.take().expect("the pipe is there"));
         let heard = Arc::<(Mutex<Heard>, Condvar)>::default();
-        let (stdout, into) = (child.stdout.take().expect("it is a pipe"), heard.clone());
+        let (stdout, into) = (child.stdout.take().expect("the pipe is there"), heard.clone());
         std::thread::spawn(move || listen(stdout, &into));
         let mut browser =
             Browser { child, commands, heard, next: 1.into(), session: String::new(), _folder: folder };
         let targets = browser.call("Target.getTargets", json!({}));
         let mut targets = targets["targetInfos"].as_array().expect("a list").iter();
-        let page = targets.find(|target| target["type"] == "page").expect("it has a page");
+        let page = targets.find(|target| target["type"] == "page").expect("the browser has a page");
         let attached =
             browser.call("Target.attachToTarget", json!({ "targetId": page["targetId"], "flatten": true }));
         browser.session = attached["sessionId"].as_str().expect("a text").to_owned();
@@ -91,13 +91,12 @@ impl Browser {
         if !self.session.is_empty() {
             command["sessionId"] = json!(self.session);
         }
-        let mut pipe = self.commands.lock().expect("no panic holds it");
-        pipe.write_all(format!("{command}\0").as_bytes()).expect("it reads what it is told");
+        let mut pipe = self.commands.lock().expect("no panic");
+        pipe.write_all(format!("{command}\0").as_bytes()).expect("the browser reads its commands");
         drop(pipe);
         let (heard, news) = &*self.heard;
         let waits = |heard: &mut Heard| !heard.answers.contains_key(&id) && !heard.is_over;
-        let (mut heard, _) =
-            news.wait_timeout_while(lock(heard), PATIENCE, waits).expect("no panic holds it");
+        let (mut heard, _) = news.wait_timeout_while(lock(heard), PATIENCE, waits).expect("no panic");
         let answer = heard.answers.remove(&id).unwrap_or_else(|| panic!("no answer to {method}"));
         assert!(answer.get("error").is_none(), "{method}: {answer}");
         answer["result"].clone()

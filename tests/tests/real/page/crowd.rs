@@ -34,7 +34,8 @@ fn config() -> String {
 fn busy(browser: &Browser) -> f64 {
     let metrics = browser.call("Performance.getMetrics", json!({}));
     let mut metrics = metrics["metrics"].as_array().expect("a list").iter();
-    let tasks = metrics.find(|metric| metric["name"] == "TaskDuration").expect("it is counted");
+    let tasks =
+        metrics.find(|metric| metric["name"] == "TaskDuration").expect("the browser counts task time");
     tasks["value"].as_f64().expect("seconds")
 }
 

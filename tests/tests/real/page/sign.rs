@@ -33,7 +33,7 @@ fn an_operator_signs_in_is_offered_what_it_may_do_and_signs_out() {
         tokens.add(name, None, now, &[byte; SECRET_BYTES]).expect("room").text.reveal().to_owned()
     });
     let file = folder.path().join("tokens.toml");
-    std::fs::write(&file, tokens.to_string()).expect("a file in it");
+    std::fs::write(&file, tokens.to_string()).expect("a writable file");
     let config = format!("[store]\nkind = \"memory\"\n[auth]\ntokens = {file:?}\n{ROLES}");
     let allocator = Allocator::start(&config, "127.0.0.1:0", true);
     let browser = Browser::open(&format!("{}/", allocator.url));
@@ -72,8 +72,10 @@ fn an_operator_signs_in_is_offered_what_it_may_do_and_signs_out() {
 /// A larger change is made only once the name of the limit is typed.
 #[test]
 fn a_removal_is_confirmed_by_the_name_of_the_limit() {
-    let config =
-        format!("[store]\nkind = \"memory\"\n{}", &ROLES[ROLES.find("[[limit]]").expect("it is there")..]);
+    let config = format!(
+        "[store]\nkind = \"memory\"\n{}",
+        &ROLES[ROLES.find("[[limit]]").expect("the roles name a limit")..]
+    );
     let allocator = Allocator::start(&config, "127.0.0.1:0", true);
     let browser = Browser::open(&format!("{}/#/limit/vendor", allocator.url));
     browser.wait("document.querySelector('.title .badges')");

@@ -8,16 +8,16 @@ use std::time::Duration;
 /// Returns a listener that accepts connections and never answers.
 fn silence() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it has one").to_string();
+    let address = listener.local_addr().expect("the listener is bound").to_string();
     (listener, address)
 }
 
 /// Connects and sends `request`.
 fn peer(address: &str, request: &str) -> TcpStream {
-    let mut peer = TcpStream::connect(address).expect("it listens");
+    let mut peer = TcpStream::connect(address).expect("the server listens");
     peer.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
     peer.set_write_timeout(Some(Duration::from_secs(1))).expect("a time");
-    peer.write_all(request.as_bytes()).expect("it reads");
+    peer.write_all(request.as_bytes()).expect("the peer reads");
     peer
 }
 
@@ -48,7 +48,7 @@ fn an_open_stream_of_events_does_not_hold_up_the_end() {
     ends_in_time("a stream of events", CONFIG, |address| {
         let mut peer = peer(address, &get("/v1/events"));
         let mut head = [0; 15];
-        peer.read_exact(&mut head).expect("it answers");
+        peer.read_exact(&mut head).expect("the server answers");
         assert_eq!(&head, b"HTTP/1.1 200 OK");
         peer
     });

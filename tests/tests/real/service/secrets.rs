@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 fn set_mode(file: &Path, mode: u32) {
-    set_permissions(file, Permissions::from_mode(mode)).expect("it is ours");
+    set_permissions(file, Permissions::from_mode(mode)).expect("the permissions can be set");
 }
 
 /// The file is like one of systemd's `LoadCredential=` (`packaging/lessor.service`): one line, in a folder of its own.
@@ -29,22 +29,22 @@ fn the_password_of_a_store_comes_from_a_file() {
         let (folder, file) = folder("");
         let word = folder.path().join("store-password");
         let named = format!("password_file = {word:?}\n");
-        std::fs::write(&file, store(&named, "of.file")).expect("its folder is there");
+        std::fs::write(&file, store(&named, "of.file")).expect("a writable file");
         for (text, mode) in [(format!("{password}\n"), 0o400), (password.clone(), 0o644)] {
             let _ = std::fs::remove_file(&word);
-            std::fs::write(&word, text).expect("its folder is there");
+            std::fs::write(&word, text).expect("a writable file");
             set_mode(&word, mode);
             let migrated = Command::new(lessor())
                 .args(["store", "migrate", "--store-prefix", "of.file", "--store-url", &url])
                 .arg("--store-password-file")
                 .arg(&word)
                 .output();
-            let migrated = migrated.expect("it runs");
+            let migrated = migrated.expect("the command runs");
             assert!(migrated.status.success(), "{}", String::from_utf8_lossy(&migrated.stderr));
             let (running, url) = started(&file, "info");
             let is_ready = || {
                 let asked = Command::new(lessor()).args(["status", "--ready", "--server", &url]).output();
-                asked.expect("it runs").status.success()
+                asked.expect("the command runs").status.success()
             };
             until("it is let in", is_ready);
             let said = log(&file);
@@ -52,7 +52,7 @@ fn the_password_of_a_store_comes_from_a_file() {
             assert!(!said.contains(&password), "{said}");
             assert_eq!(ended(running).0, Some(0));
         }
-        let checked = Command::new(lessor()).arg("check").arg(&file).output().expect("it runs");
+        let checked = Command::new(lessor()).arg("check").arg(&file).output().expect("the command runs");
         let shown = String::from_utf8_lossy(&checked.stdout);
         assert!(shown.contains(&named) && !shown.contains(&password), "{shown}");
     }
@@ -64,22 +64,22 @@ fn a_password_file_that_cannot_be_used_ends_the_start_with_code_2() {
     let word = folder.path().join("word");
     let store =
         format!("[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\npassword_file = {word:?}\n");
-    std::fs::write(&file, format!("{store}{CONFIG}")).expect("its folder is there");
+    std::fs::write(&file, format!("{store}{CONFIG}")).expect("a writable file");
     let refused = |part: &str| {
-        let said = serve(&file, "error").output().expect("it runs");
+        let said = serve(&file, "error").output().expect("the command runs");
         let words = String::from_utf8_lossy(&said.stderr).into_owned();
         assert_eq!(said.status.code(), Some(2), "{words}");
         let named = format!("store.password_file: {}: ", word.display());
         assert!(words.contains(&named) && words.contains(part) && !words.contains("s3cret"), "{words}");
     };
     refused("No such file");
-    assert!(Command::new("mkfifo").arg(&word).status().expect("it runs").success());
+    assert!(Command::new("mkfifo").arg(&word).status().expect("the command runs").success());
     refused("no regular file");
-    std::fs::remove_file(&word).expect("it is there");
-    std::fs::write(&word, "s3cret\nof two lines\n").expect("its folder is there");
+    std::fs::remove_file(&word).expect("the file can be removed");
+    std::fs::write(&word, "s3cret\nof two lines\n").expect("a writable file");
     refused("more than one line");
     // Some secret managers make links.
-    std::fs::rename(&word, folder.path().join("..data")).expect("it is there");
+    std::fs::rename(&word, folder.path().join("..data")).expect("the file can be renamed");
     symlink(folder.path().join("..data"), &word).expect("a link");
     refused("more than one line");
 }

@@ -9,14 +9,14 @@ const EXPOSURE_MAX: &str = "15";
 #[test]
 fn the_unit_of_systemd_exposes_little() {
     let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/lessor.service");
-    let text = std::fs::read_to_string(&unit).expect("it is there");
+    let text = std::fs::read_to_string(&unit).expect("a readable file");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let security = |text: &str| {
         let file = folder.path().join("lessor.service");
-        std::fs::write(&file, text).expect("a file in it");
+        std::fs::write(&file, text).expect("a writable file");
         let mut command = Command::new("systemd-analyze");
         command.args(["security", "--offline=true", "--no-pager", "--threshold", EXPOSURE_MAX]).arg(&file);
-        let said = command.output().expect("it runs");
+        let said = command.output().expect("the command runs");
         (said.status.success(), String::from_utf8_lossy(&said.stdout).into_owned())
     };
     let (is_good, said) = security(&text);

@@ -93,11 +93,11 @@ async fn a_replica_that_is_behind_takes_over_from_one_master() {
     let place = cluster.place(&key(&cell_of("vendor", None)));
     let replica = cluster.join(Some(place)).await;
     let two = Two::of(&cluster).await;
-    two.call_for(PER).await.expect("it lends");
+    two.call_for(PER).await.expect("the allocator lends");
     let master = &cluster.nodes()[place].server;
     replica.stop();
     assert_eq!(master.tell("CLIENT KILL TYPE replica"), ":1");
-    two.call_for(PER).await.expect("it lends");
+    two.call_for(PER).await.expect("the allocator lends");
     master.kill();
     replica.go_on();
     let taken = CLOCK.now();
@@ -105,7 +105,7 @@ async fn a_replica_that_is_behind_takes_over_from_one_master() {
     // Permits lent before are used up within a lease.
     two.call_for(OVER).await;
     let over = CLOCK.now();
-    let first = two.call_for(6 * PER).await.expect("it goes on");
+    let first = two.call_for(6 * PER).await.expect("a call is admitted");
     println!("cluster: a replica took over that was behind, a call {:?} after that", first.since(taken));
     let lent = two.vendor.count_after(taken + Duration::from_millis(2_100)) - two.vendor.count_after(over);
     assert_eq!(lent, 0, "nothing is lent before all that may be out is over");
@@ -119,13 +119,13 @@ async fn a_master_that_is_killed_is_replaced_by_the_cluster_itself() {
     let place = cluster.place(&key(HEAD));
     let replica = cluster.join(Some(place)).await;
     let two = Two::of(&cluster).await;
-    two.call_for(PER).await.expect("it lends");
+    two.call_for(PER).await.expect("the allocator lends");
     cluster.nodes()[place].server.kill();
     let killed = CLOCK.now();
     let is_elected = async || replica.tell("INFO replication").contains("role:master").then_some(());
     tokio::join!(two.call_for(2 * PER), eventually("it is elected", is_elected));
     let elected = CLOCK.now();
-    let first = two.call_for(8 * PER).await.expect("it goes on");
+    let first = two.call_for(8 * PER).await.expect("a call is admitted");
     let (took, again) = (elected.since(killed), first.since(elected));
     println!("cluster: a killed master was replaced within {took:?}, a call {again:?} after that");
     two.stop().await;

@@ -39,7 +39,7 @@ async fn tell(method: &str, url: &str, name: &str, seen: Option<&str>, body: Opt
     if let Some(body) = body {
         request = request.header("content-type", "application/json").body(body.to_string());
     }
-    let answer = request.send().await.expect("it answers");
+    let answer = request.send().await.expect("the server answers");
     let etag = answer.headers().get("etag").map(|etag| etag.to_str().expect("text").to_owned());
     (answer.status().as_u16(), etag.unwrap_or_default())
 }
@@ -72,7 +72,7 @@ async fn what_is_put_and_removed_at_one_is_so_at_all(kind: StoreKind) {
     let made = put(&east.url, "new", LIMIT).await;
     assert_eq!(made.0, 201);
     let took = comes(&west.url, "new", &shown(&made)).await;
-    client.limit("new").acquire_within(1, Duration::from_secs(5)).await.expect("it is lent");
+    client.limit("new").acquire_within(1, Duration::from_secs(5)).await.expect("the allocator lends");
     // An operator who saw the limit at one allocator can change it at the other.
     let changed = tell("PUT", &west.url, "new", Some(&made.1), Some(rules(LIMIT / 2))).await;
     assert_eq!(changed.0, 200);
@@ -97,18 +97,18 @@ async fn changed_rules_hold_at_all_and_none_too_many_are_admitted(kind: StoreKin
     let clients = [east.client("a").await, west.client("b").await];
     let limits = clients.each_ref().map(|client| client.limit("vendor"));
     let before = Vendor::new(LIMIT, PER);
-    call_for(&before, &limits, PER).await.expect("it lends");
+    call_for(&before, &limits, PER).await.expect("the allocator lends");
     let (lowered, _) = tokio::join!(put(&east.url, "vendor", LIMIT / 4), call_for(&before, &limits, 2 * PER));
     assert_eq!(lowered.0, 200);
     // By now all permits lent under the old rules have ended and left their window.
     let after = Vendor::new(LIMIT / 4, PER);
-    call_for(&after, &limits, 3 * PER).await.expect("it lends");
+    call_for(&after, &limits, 3 * PER).await.expect("the allocator lends");
     assert_eq!((before.breach(), after.breach()), (None, None));
     assert!(after.count() >= least(LIMIT / 4, 3), "{} of {LIMIT}", after.count());
     assert_eq!(put(&west.url, "vendor", LIMIT).await.0, 200);
     sleep(SOON).await;
     let raised = Vendor::new(LIMIT, PER);
-    call_for(&raised, &limits, 2 * PER).await.expect("it lends");
+    call_for(&raised, &limits, 2 * PER).await.expect("the allocator lends");
     println!("{kind:?}: {} of {LIMIT} in 3 s by a quarter, {} in 2 s by all", after.count(), raised.count());
     assert_eq!(raised.breach(), None);
     assert!(raised.count() >= least(LIMIT, 2), "{} of {}", raised.count(), 2 * LIMIT);
@@ -161,14 +161,14 @@ async fn a_newer_file_wins_over_what_was_put_and_what_is_put_after_it_over_that(
     let store = Store::shared(kind, "files").await;
     let old = store.allocator("old").await;
     let mut new = Allocator::start(&store.config("new", LIMIT, 1), "127.0.0.1:0", true);
-    let newer = Client::builder(&new.url).node("a").connect().await.expect("it is up");
+    let newer = Client::builder(&new.url).node("a").connect().await.expect("the allocator answers");
     let clients = [old.client("b").await, newer];
     let limits = clients.each_ref().map(|client| client.limit("vendor"));
     // Calls while the change takes effect, and then under the new limit alone.
     let goes_by = async |limit: u64| {
         let (during, vendor) = (Vendor::new(LIMIT, PER), Vendor::new(limit, PER));
-        call_for(&during, &limits, 2 * PER).await.expect("it lends");
-        call_for(&vendor, &limits, 2 * PER).await.expect("it lends");
+        call_for(&during, &limits, 2 * PER).await.expect("the allocator lends");
+        call_for(&vendor, &limits, 2 * PER).await.expect("the allocator lends");
         assert_eq!((during.breach(), vendor.breach()), (None, None));
         assert!(vendor.count() >= least(limit, 2), "{} of {}", vendor.count(), 2 * limit);
     };
@@ -236,7 +236,7 @@ async fn who_was_told_is_killed_at_once_and_the_other_one_knows(kind: StoreKind)
     }
     // The store as an allocator leaves it if it is killed between its two swaps.
     let mut cells = Cells::new(&store.server.config(&store.prefix)).expect("a good configuration");
-    let (timeline, found) = cells.load(&[OVERRIDES.to_owned()]).await.expect("it is there");
+    let (timeline, found) = cells.load(&[OVERRIDES.to_owned()]).await.expect("the store is there");
     let cell = found.into_iter().next().flatten().expect("something was put");
     let mut overrides = LimitOverrides::read(&cell.value).expect("ours");
     overrides.decide("new-0", Version::of_file(1), None).expect("there is room");

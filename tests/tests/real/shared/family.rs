@@ -136,11 +136,11 @@ async fn put(url: &str, name: &str, parent: Option<&str>) -> (u16, Value) {
         json!({ "rules": [{ "kind": "sliding_window", "limit": EACH, "per": "1s", "margin": "50ms" }] });
     body["parent"] = parent.map_or(Value::Null, |parent| json!(parent));
     if parent.is_none() {
-        body.as_object_mut().expect("it is one").remove("parent");
+        body.as_object_mut().expect("a JSON object").remove("parent");
     }
     let request = reqwest::Client::new().put(format!("{url}/v1/limits/{name}")).header("if-match", "*");
     let request = request.header("content-type", "application/json").body(body.to_string());
-    let answer = request.send().await.expect("it answers");
+    let answer = request.send().await.expect("the server answers");
     let status = answer.status().as_u16();
     (status, serde_json::from_str(&answer.text().await.expect("text")).expect("JSON"))
 }
@@ -161,7 +161,7 @@ async fn a_family_that_is_put_at_one_is_one_at_all(kind: StoreKind) {
         assert_eq!((status, &problem["field"]), (422, &json!("parent")), "{problem}");
     }
     let gone = reqwest::Client::new().delete(format!("{}/v1/limits/all", west.url)).header("if-match", "*");
-    let gone = gone.send().await.expect("it answers");
+    let gone = gone.send().await.expect("the server answers");
     assert_eq!(gone.status().as_u16(), 409, "others are below it");
     let clients = [east.client("x").await, west.client("y").await];
     sleep(Duration::from_secs(3)).await;

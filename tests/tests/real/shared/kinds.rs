@@ -119,7 +119,7 @@ async fn calls_outlive_the_allocator_that_let_them_begin(kind: StoreKind) {
     let store = Store::shared(kind, "outlive").await;
     let east = Allocator::start(&store.of_all_kinds("east"), "127.0.0.1:0", true);
     let west = Fleet::start(&store.of_all_kinds("west")).await;
-    let client = Client::builder(&east.url).node("a").connect().await.expect("it answers");
+    let client = Client::builder(&east.url).node("a").connect().await.expect("the allocator answers");
     let others = west.client("b").await;
     let (calls, elsewhere) = (client.limit("calls"), others.limit("calls"));
     let mut held = vec![];
@@ -132,7 +132,7 @@ async fn calls_outlive_the_allocator_that_let_them_begin(kind: StoreKind) {
     east.running.kill();
     let mut later = vec![];
     for (nth, (begun, _)) in held.iter().enumerate() {
-        later.push(elsewhere.enter_within(1, 8 * PER).await.expect("they must have ended"));
+        later.push(elsewhere.enter_within(1, 8 * PER).await.expect("the held calls have ended"));
         let now = CLOCK.now();
         if nth == 0 {
             let (one, all) = (now.since(*begun), now.since(killed));

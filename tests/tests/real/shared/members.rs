@@ -43,8 +43,10 @@ impl Two {
         let client = |first: &Allocator, other: &Allocator| {
             Client::builder(&first.url).or(&other.url).node(first.url.as_str()).connect()
         };
-        let clients =
-            [client(&east, &west).await.expect("it is up"), client(&west, &east).await.expect("it is up")];
+        let clients = [
+            client(&east, &west).await.expect("the allocator answers"),
+            client(&west, &east).await.expect("the allocator answers"),
+        ];
         let two = Two { allocators: vec![east, west], clients, vendor: Vendor::new(LIMIT, PER) };
         for client in &two.clients {
             assert!(two.vendor.wait(&client.limit("vendor"), 5 * PER).await, "they lend");
@@ -62,7 +64,7 @@ impl Two {
     /// Calls for five seconds, and asserts that most of what the limit allows in four of them is used.
     async fn use_all(&self) {
         let before = self.vendor.count();
-        self.call_for(5 * PER).await.expect("they lend");
+        self.call_for(5 * PER).await.expect("the allocator lends");
         let used = self.vendor.count() - before;
         println!("{used} of {} used in the five seconds after that", 5 * LIMIT);
         assert!(used >= 4 * LIMIT * USED_PERCENT / 100, "{used} of {}", 5 * LIMIT);
@@ -106,7 +108,7 @@ async fn a_leader_that_is_killed_costs_a_pause_and_no_quarantine() {
     let again = Arc::clone(&etcd);
     let started = spawn_blocking(move || again.members()[leader].start_again(&[]));
     two.use_all().await;
-    started.await.expect("it starts");
+    started.await.expect("the allocator starts");
     two.is_kept("the leader was killed");
 }
 
@@ -133,7 +135,7 @@ async fn an_allocator_that_keeps_the_time_is_killed_and_another_one_keeps_it() {
         let keeper = two.allocators.remove(0);
         let away = spawn_blocking(|| keeper.restart_after(|_| std::thread::park_timeout(3 * PER)));
         assert!(two.call_for(4 * PER).await.is_some(), "the other one lends");
-        two.allocators.push(away.await.expect("it starts"));
+        two.allocators.push(away.await.expect("the allocator starts"));
         assert_eq!(two.logged(KEEPS), round + 1, "the other one keeps the time");
         println!("round {round}: time began anew {} times", two.logged(BEGINS));
     }
@@ -160,10 +162,10 @@ async fn all_are_killed_and_started_again_in_another_life_of_the_time() {
     let away: Vec<_> = away.collect();
     two.call_for(3 * PER).await;
     for allocator in away {
-        two.allocators.push(allocator.await.expect("it starts"));
+        two.allocators.push(allocator.await.expect("the allocator starts"));
     }
     let again = CLOCK.now();
-    let first = two.call_for(6 * PER).await.expect("they lend again");
+    let first = two.call_for(6 * PER).await.expect("the allocator lends again");
     println!("a call {:?} after both were back", first.since(again));
     two.use_all().await;
     assert_eq!(two.logged(BEGINS), 1, "another life");

@@ -36,7 +36,7 @@ async fn who_is_cut_off_from_the_store_lends_nothing_and_the_other_all(kind: Sto
     let mended = CLOCK.now();
     // What the other allocator holds stays out for a window.
     sleep(PER + PER / 10).await;
-    let again = call_until(&vendor, &limits[0], mended + 5 * PER).await.expect("it goes on");
+    let again = call_until(&vendor, &limits[0], mended + 5 * PER).await.expect("a call is admitted");
     println!(
         "{kind:?}: cut off for 5 s, {} by the other in 3 s, on after {:?}",
         other.count(),
@@ -61,7 +61,7 @@ async fn who_is_cut_off_from_the_store_sends_nodes_to_another_or_to_their_fallba
     );
     let alone = east.client("alone").await.limit("open");
     let knows_both = Client::builder(&east.url).or(&west.url).node("both").connect().await;
-    let knows_both = knows_both.expect("they answer").limit("open");
+    let knows_both = knows_both.expect("both allocators answer").limit("open");
     for limit in [&alone, &knows_both] {
         limit.acquire_within(1, Duration::from_secs(10)).await.expect("there are plenty");
     }
@@ -102,7 +102,7 @@ async fn an_allocator_without_a_store_is_not_ready_though_no_node_asks(kind: Sto
     wire.cut();
     health(&east.url, "store_failing").await;
     let newcomer = store.allocator_through(&wire, "newcomer").await;
-    let said = reqwest::get(format!("{}/readyz", newcomer.url)).await.expect("it answers");
+    let said = reqwest::get(format!("{}/readyz", newcomer.url)).await.expect("the server answers");
     let said = said.text().await.expect("text");
     assert!(said.contains("store_failing"), "it has not heard of its store: {said}");
     wire.mend();
@@ -169,7 +169,7 @@ async fn a_store_that_is_slow_lends_nothing_and_goes_on(kind: StoreKind) {
     let meanwhile = vendor.count();
     wire.delay_by(Duration::ZERO);
     let (again, stalls) = (CLOCK.now(), store.stalls());
-    let first = call_for(&vendor, &limits, 5 * PER).await.expect("it goes on");
+    let first = call_for(&vendor, &limits, 5 * PER).await.expect("a call is admitted");
     let least = stalls.least_used(USED_PERCENT, LIMIT, 4 * PER);
     let after = vendor.count() - meanwhile;
     println!("{kind:?}: {meanwhile} admitted in 11 s, 10 of them slow; on {:?} after it", first.since(again));
@@ -198,7 +198,7 @@ async fn a_server_that_is_behind_takes_over(kind: StoreKind) {
     let led = CLOCK.now();
     call_for(&vendor, &limits, OVER).await;
     let over = CLOCK.now();
-    let first = call_for(&vendor, &limits, 6 * PER).await.expect("it goes on");
+    let first = call_for(&vendor, &limits, 6 * PER).await.expect("a call is admitted");
     println!(
         "{kind:?}: a server took over that was behind by a second, a call {:?} after that",
         first.since(led)
@@ -235,7 +235,7 @@ async fn the_clock_of_the_store_is_set(kind: StoreKind) {
     let clients = [east.client("a").await, west.client("b").await];
     let limits = clients.each_ref().map(|client| client.limit("vendor"));
     let vendor = Vendor::new(LIMIT, PER);
-    call_for(&vendor, &limits, PER).await.expect("it lends");
+    call_for(&vendor, &limits, PER).await.expect("the allocator lends");
     let mut shifted = 0;
     for shift in [1, 60, 0, 3_600, -60, 0] {
         let before = shown(&store.server, kind) - shifted;
@@ -246,7 +246,7 @@ async fn the_clock_of_the_store_is_set(kind: StoreKind) {
         call_for(&vendor, &limits, 2 * PER).await;
     }
     let before = vendor.count();
-    call_for(&vendor, &limits, 4 * PER).await.expect("it goes on");
+    call_for(&vendor, &limits, 4 * PER).await.expect("a call is admitted");
     let after = vendor.count() - before;
     println!(
         "{kind:?}: {before} admitted in 13 s while the clock was set six times, {after} in 4 s after it"

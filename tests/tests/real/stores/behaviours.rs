@@ -260,10 +260,10 @@ async fn many_who_count_in_one_cell_lose_nothing(mut store: Store) {
     });
     let mut tries = 0;
     for counting in counting.collect::<Vec<_>>() {
-        tries += counting.await.expect("it counts");
+        tries += counting.await.expect("no panic");
     }
     let took = clock.now().since(begun);
-    let found = store.load("count").await.expect("it was made");
+    let found = store.load("count").await.expect("the cell was made");
     let counted = COUNTERS * EACH;
     println!("{counted} counted by {COUNTERS} in {tries} tries, {:.0} a second", rate(counted, took));
     assert_eq!(count_in(&found), counted);
@@ -307,7 +307,7 @@ async fn many_who_make_the_same_cells_make_each_once(mut store: Store) {
     });
     let mut made = vec![];
     for making in making.collect::<Vec<_>>() {
-        made.extend(making.await.expect("it makes"));
+        made.extend(making.await.expect("no panic"));
     }
     made.sort_by(|one, other| one.0.cmp(&other.0));
     assert_eq!(made.len(), CELLS * ROUNDS);

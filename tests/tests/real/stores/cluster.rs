@@ -23,13 +23,13 @@ fn make(name: &str, version: u64) -> Swap {
 async fn own() -> (Cluster, Store, [String; 3]) {
     let cluster = Cluster::start(NEVER).await;
     let store = Store::on_cluster(&cluster);
-    let prefix = store.config.clone().expect("it has one").prefix;
+    let prefix = store.config.clone().expect("a configuration").prefix;
     let names = [0, 1, 2].map(|place| cluster.name_at(place, &prefix));
     (cluster, store, names)
 }
 
 fn config(store: &Store) -> CellsConfig {
-    store.config.clone().expect("it has one")
+    store.config.clone().expect("a configuration")
 }
 
 fn key(store: &Store, name: &str) -> String {
@@ -37,7 +37,7 @@ fn key(store: &Store, name: &str) -> String {
 }
 
 fn text<T: std::fmt::Debug>(outcome: Result<T, CellsError>) -> String {
-    match outcome.expect_err("it is not so") {
+    match outcome.expect_err("an error") {
         CellsError::Unreachable(text) => text,
         CellsError::Unfit(text) => format!("unfit: {text}"),
         other @ (CellsError::Moved { .. } | CellsError::NotDurable(_) | CellsError::Invalid(_)) => {
@@ -74,8 +74,8 @@ async fn a_slot_is_followed_on_its_way_and_the_timeline_stays() {
     // A handle that knew where the slot was follows it, and so does one that never did.
     let next = [swap(&name, Some(3), Some(cell(6, "again"))), swap(&new, Some(5), None)];
     assert_eq!(store.cells.swap(&timeline, &next).await, Ok(vec![Swapped::Done; 2]));
-    let mut other = Cells::connect(&config(&store)).await.expect("it is there");
-    let (on, found) = other.load(&[name, gone, new]).await.expect("it is there");
+    let mut other = Cells::connect(&config(&store)).await.expect("the store is there");
+    let (on, found) = other.load(&[name, gone, new]).await.expect("the store is there");
     assert_eq!((on, found), (timeline, vec![Some(cell(6, "again")), Some(cell(4, "there")), None]));
 }
 
@@ -121,7 +121,7 @@ async fn a_slot_that_moves_while_many_count_in_it_loses_nothing() {
                 let next = cell(dice.u64(..), (count + 1).to_be_bytes());
                 let expected = there.as_ref().map(|cell| cell.version);
                 let asked = [swap(&name, expected, Some(next.clone()))];
-                match cells.swap(&timeline, &asked).await.expect("it is followed").remove(0) {
+                match cells.swap(&timeline, &asked).await.expect("the client follows the move").remove(0) {
                     Swapped::Done => (there, counted) = (Some(next), counted + 1),
                     Swapped::Other(other) => there = other,
                 }
@@ -130,7 +130,8 @@ async fn a_slot_that_moves_while_many_count_in_it_loses_nothing() {
         })
     });
     let counting: Vec<_> = counting.collect();
-    let all = async || store.cells.another().load(std::slice::from_ref(&name)).await.expect("it is there").1;
+    let all =
+        async || store.cells.another().load(std::slice::from_ref(&name)).await.expect("the store is there").1;
     for round in 0..ROUNDS {
         let (from, to) = (round % 3, (round + 1) % 3);
         let before = all().await.remove(0).as_ref().map_or(0, count_in);
@@ -146,9 +147,9 @@ async fn a_slot_that_moves_while_many_count_in_it_loses_nothing() {
     stop.send_replace(true);
     let mut counted = 0;
     for counting in counting {
-        counted += counting.await.expect("it counts");
+        counted += counting.await.expect("no panic");
     }
-    let found = all().await.remove(0).expect("it was made");
+    let found = all().await.remove(0).expect("the cell was made");
     println!("{counted} counted while a slot moved {ROUNDS} times");
     assert_eq!(count_in(&found), counted);
     assert_eq!(store.timeline().await, timeline);
@@ -194,8 +195,8 @@ async fn a_replica_that_takes_over_makes_another_timeline_for_all_cells() {
     let master = Arc::clone(&cluster.nodes()[0].server);
     let mut durable = config(&store);
     durable.replicas = 1;
-    let mut durable = Cells::connect(&durable).await.expect("it is there");
-    let timeline = durable.timeline().await.expect("it is there");
+    let mut durable = Cells::connect(&durable).await.expect("the store is there");
+    let timeline = durable.timeline().await.expect("the store is there");
     assert_eq!(durable.swap(&timeline, &[make(&name, 1)]).await, Ok(vec![Swapped::Done]));
     // The other masters have no replica, so what they do may be undone.
     let alone = durable.swap(&timeline, &[make(&other, 1)]).await;
@@ -204,7 +205,7 @@ async fn a_replica_that_takes_over_makes_another_timeline_for_all_cells() {
     // This handle has asked for the time before. The timeline decides which clock that is.
     let mut timed = store.cells.another();
     assert_eq!(timed.timeline().await, Ok(timeline.clone()));
-    timed.time().await.expect("it is there");
+    timed.time().await.expect("the store is there");
     // From here on the replica receives nothing.
     replica.stop();
     assert_eq!(master.tell("CLIENT KILL TYPE replica"), ":1");
@@ -223,9 +224,12 @@ async fn a_replica_that_takes_over_makes_another_timeline_for_all_cells() {
     assert_eq!(store.cells.swap(&moved, &next).await, Ok(vec![there]), "it says what it has");
     assert_eq!(store.load(&other).await, Some(cell(2, "kept")));
     // All handles that look see the same timeline, and learn of it before they are told another time.
-    let (on, _) = timed.load(std::slice::from_ref(&other)).await.expect("it is there");
+    let (on, _) = timed.load(std::slice::from_ref(&other)).await.expect("the store is there");
     assert_eq!(on, moved);
-    assert_eq!(Cells::connect(&config(&store)).await.expect("it is there").timeline().await, Ok(moved));
+    assert_eq!(
+        Cells::connect(&config(&store)).await.expect("the store is there").timeline().await,
+        Ok(moved)
+    );
 }
 
 /// Swaps until the timeline has moved, and returns the new one. The first call after the change may find that the
@@ -246,12 +250,16 @@ async fn until_moved(cells: &mut Cells, timeline: &Timeline, swaps: &[Swap]) -> 
 async fn the_time_is_that_of_one_master_until_the_timeline_is_another_one() {
     let (cluster, mut store, _) = own().await;
     let before = store.timeline().await;
-    store.cells.time().await.expect("all are there");
+    store.cells.time().await.expect("the store is there");
     let id = |server: &Server| {
         let info = server.tell("INFO replication");
-        info.lines().find_map(|line| line.strip_prefix("master_replid:")).expect("it has one").to_owned()
+        info.lines()
+            .find_map(|line| line.strip_prefix("master_replid:"))
+            .expect("the server has a replication id")
+            .to_owned()
     };
-    let clock = cluster.nodes().iter().min_by_key(|node| id(&node.server)).expect("there are three");
+    let clock =
+        cluster.nodes().iter().min_by_key(|node| id(&node.server)).expect("the cluster has three masters");
     clock.server.kill();
     let gone = text(store.cells.time().await);
     assert!(gone.contains(&clock.server.address().to_string()), "{gone}");
@@ -260,7 +268,7 @@ async fn the_time_is_that_of_one_master_until_the_timeline_is_another_one() {
     let moved = store.cells.time().await;
     let Err(CellsError::Moved { found }) = moved else { panic!("{moved:?}") };
     assert_ne!(found, before);
-    store.cells.time().await.expect("all are there");
+    store.cells.time().await.expect("the store is there");
     assert_eq!(store.timeline().await, found);
 }
 
@@ -270,7 +278,7 @@ async fn while_one_master_is_gone_the_cells_of_the_others_go_on() {
     let (cluster, mut store, [name, other, third]) = own().await;
     let mut patient = config(&store);
     patient.timeout = Duration::from_secs(1);
-    store.cells = Cells::connect(&patient).await.expect("it is there");
+    store.cells = Cells::connect(&patient).await.expect("the store is there");
     let timeline = store.timeline().await;
     let made = store.try_swap(&[make(&name, 1), make(&other, 1), make(&third, 1)]).await;
     assert_eq!(made, Ok(vec![Swapped::Done; 3]));
@@ -280,7 +288,7 @@ async fn while_one_master_is_gone_the_cells_of_the_others_go_on() {
         let next = cell(version + 1, "next");
         let both = [&other, &third].map(|name| swap(name, Some(version), Some(next.clone())));
         assert_eq!(cells.swap(&timeline, &both).await, Ok(vec![Swapped::Done; 2]));
-        let found = cells.load(&[other.clone(), third.clone()]).await.expect("they are there");
+        let found = cells.load(&[other.clone(), third.clone()]).await.expect("the store is there");
         assert_eq!(found, (timeline.clone(), vec![Some(next.clone()), Some(next)]));
         let took = CLOCK.now().since(begun);
         assert!(took < within, "{took:?}");
@@ -297,7 +305,7 @@ async fn while_one_master_is_gone_the_cells_of_the_others_go_on() {
         others_go_on(&mut store.cells, Duration::from_millis(900)).await;
     }
     node.server.go_on();
-    let mut there = store.load(&name).await.expect("it was made").version;
+    let mut there = store.load(&name).await.expect("the cell was made").version;
     assert!([1, 2].contains(&there), "what was on its way may be done: {there}");
     node.server.kill();
     for _ in 0..3 {
@@ -339,7 +347,7 @@ async fn an_answer_of_one_master_that_is_lost_says_nothing_of_what_was_done() {
         |slots: &Vec<String>| slots.iter().all(|known| wires.iter().all(|wire| known.contains(&port(wire))));
     let nodes = async || Some(cluster.nodes().iter().map(|node| node.server.tell("CLUSTER NODES")).collect());
     wait_for(nodes, all_know).await;
-    store.cells = Cells::connect(&config(&store)).await.expect("it is there");
+    store.cells = Cells::connect(&config(&store)).await.expect("the store is there");
     let timeline = store.timeline().await;
     for round in 0..9 {
         let wire = &wires[round % 3];
@@ -348,7 +356,7 @@ async fn an_answer_of_one_master_that_is_lost_says_nothing_of_what_was_done() {
         let lost = text(store.cells.swap(&timeline, &names.each_ref().map(|name| make(name, 1))).await);
         assert!(lost.contains(&port(wire)), "{lost}");
         // All masters received the batch and did it.
-        let found = store.cells.load(&names).await.expect("they are there");
+        let found = store.cells.load(&names).await.expect("the store is there");
         assert_eq!(found, (timeline.clone(), vec![Some(cell(1, "made")); 3]));
         let next = names.each_ref().map(|name| swap(name, Some(1), Some(cell(2, "next"))));
         assert_eq!(store.cells.swap(&timeline, &next).await, Ok(vec![Swapped::Done; 3]));
@@ -365,13 +373,13 @@ async fn a_host_that_is_down_is_passed_over() {
     let (shared, closed) =
         (Cluster::shared().await, std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
     // This host accepts connections and answers none.
-    let silent = closed.local_addr().expect("it is bound");
+    let silent = closed.local_addr().expect("the listener is bound");
     let gone = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
     let good = shared.nodes()[1].server.address();
     let url = shared.url_by(&format!("{gone},{silent},{good}"));
     let config = CellsConfig { url: url.parse().expect("a URL"), ..shared.config(&prefix()) };
     let mut cells = Cells::connect(&config).await.expect("the last one is there");
-    let timeline = cells.timeline().await.expect("it is there");
+    let timeline = cells.timeline().await.expect("the store is there");
     let batch: Vec<Swap> = (0..30).map(|n| make(&format!("{n}"), n)).collect();
     assert_eq!(cells.swap(&timeline, &batch).await, Ok(vec![Swapped::Done; 30]));
     let url = shared.url_by(&format!("{gone},{gone}"));
@@ -407,13 +415,13 @@ async fn a_user_who_may_do_what_is_needed_can_do_all() {
     }
     let url = cluster.url().replace(&format!(":{}@", cluster.nodes()[0].server.password()), "narrow:narrow@");
     config.url = url.parse().expect("a URL");
-    let mut cells = Cells::connect(&config).await.expect("it may do that");
-    let timeline = cells.timeline().await.expect("it may do that");
-    cells.time().await.expect("it may do that");
+    let mut cells = Cells::connect(&config).await.expect("the user has the rights");
+    let timeline = cells.timeline().await.expect("the user has the rights");
+    cells.time().await.expect("the user has the rights");
     let batch: Vec<Swap> = (0..30).map(|n| make(&format!("{n}"), n)).collect();
     assert_eq!(cells.swap(&timeline, &batch).await, Ok(vec![Swapped::Done; 30]));
     config.replicas = 1;
-    let mut cells = Cells::connect(&config).await.expect("it may do that");
+    let mut cells = Cells::connect(&config).await.expect("the user has the rights");
     let alone = cells.swap(&timeline, &[make("more", 1)]).await;
     assert!(matches!(&alone, Err(CellsError::NotDurable(text)) if text.contains("of 1")), "{alone:?}");
 }

@@ -20,7 +20,7 @@ async fn own() -> Store {
 }
 
 fn server(store: &Store) -> Arc<Server> {
-    store.server.clone().expect("it has one")
+    store.server.clone().expect("a server")
 }
 
 /// Returns the configuration of an etcd, with calls of at most `timeout`.
@@ -34,7 +34,7 @@ fn config_of(config: &CellsConfig, url: &str) -> CellsConfig {
 
 /// Returns the key of the timeline's mark, in base64: the prefix and a slash.
 fn mark(store: &Store) -> String {
-    base64(&format!("{}/", store.config.as_ref().expect("it has one").prefix))
+    base64(&format!("{}/", store.config.as_ref().expect("a configuration").prefix))
 }
 
 fn base64(text: &str) -> String {
@@ -55,7 +55,8 @@ fn base64(text: &str) -> String {
 async fn a_handle_that_never_loaded_a_cell_swaps_it() {
     let mut store = Store::of_an_etcd().await;
     let timeline = store.timeline().await;
-    let mut other = Cells::new(store.config.as_ref().expect("it has one")).expect("a good configuration");
+    let mut other =
+        Cells::new(store.config.as_ref().expect("a configuration")).expect("a good configuration");
     for version in 0..6_u64 {
         let handle = if version % 2 == 0 { &mut store.cells } else { &mut other };
         let next = [swap("a", version.checked_sub(1), Some(cell(version, "")))];
@@ -71,14 +72,14 @@ async fn a_handle_that_never_loaded_a_cell_swaps_it() {
 async fn a_batch_that_is_large_is_done_in_parts() {
     let mut store = Store::of_an_etcd().await;
     let config =
-        CellsConfig { timeout: Duration::from_secs(30), ..store.config.clone().expect("it has one") };
+        CellsConfig { timeout: Duration::from_secs(30), ..store.config.clone().expect("a configuration") };
     store.cells = Cells::new(&config).expect("a good configuration");
     let names: Vec<String> = (0..200).map(|n| format!("{n}{}", "x".repeat(500))).collect();
     let value = |n: usize| vec![n as u8; if n.is_multiple_of(80) { VALUE_MAX } else { 100 }];
     let make = names.iter().enumerate().map(|(n, name)| swap(name, None, Some(cell(n as u64, value(n)))));
     let made = store.try_swap(&make.collect::<Vec<_>>()).await;
     assert_eq!(made, Ok(vec![Swapped::Done; names.len()]));
-    let (_, found) = store.cells.load(&names).await.expect("it is there");
+    let (_, found) = store.cells.load(&names).await.expect("the store is there");
     for (n, found) in found.into_iter().enumerate() {
         assert_eq!(found, Some(cell(n as u64, value(n))), "{n}");
     }
@@ -100,9 +101,9 @@ async fn a_server_that_is_stopped_is_not_waited_for() {
 async fn a_wrong_password_is_told_and_not_shown() {
     super::trouble::a_wrong_password_is_told_and_not_shown(ETCD).await;
     let store = own().await;
-    let config = store.config.as_ref().expect("it has one");
+    let config = store.config.as_ref().expect("a configuration");
     let nameless = config_of(config, &format!("etcd://{}", server(&store).address()));
-    let error = Cells::connect(&nameless).await.expect_err("it does not say who asks").to_string();
+    let error = Cells::connect(&nameless).await.expect_err("the URL names no user").to_string();
     assert!(error.contains("not let in") && error.contains("the URL names no user"), "{error}");
 }
 
@@ -113,8 +114,8 @@ async fn a_connection_that_was_closed_meanwhile_is_made_again() {
     let [first, second, _] = etcd.members() else { panic!("three") };
     let wire = Wire::to(first.address()).await;
     let config = config_of(&etcd.config("test"), &etcd.url_by(&wire.address().to_string()));
-    let mut cells = Cells::connect(&config).await.expect("it is there");
-    let timeline = cells.timeline().await.expect("it is there");
+    let mut cells = Cells::connect(&config).await.expect("the store is there");
+    let timeline = cells.timeline().await.expect("the store is there");
     for version in 0..6_u64 {
         wire.lead_to([second, first][version as usize % 2].address());
         // The wire ends the connection, and then the handle sees the end.
@@ -161,7 +162,7 @@ async fn killed_and_started_again_it_is_the_one_it_was() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_who_may_do_what_is_needed_can_do_all() {
     let store = own().await;
-    let (server, mut config) = (server(&store), store.config.clone().expect("it has one"));
+    let (server, mut config) = (server(&store), store.config.clone().expect("a configuration"));
     let (key, end) = (base64(&format!("{}/", config.prefix)), base64(&format!("{}0", config.prefix)));
     for told in [
         r#"/v3/auth/role/add {"name":"narrow"}"#,
@@ -175,18 +176,18 @@ async fn a_user_who_may_do_what_is_needed_can_do_all() {
         server.tell(told);
     }
     config.url = format!("etcd://narrow:na:rr%40w@{}", server.address()).parse().expect("a URL");
-    let mut cells = Cells::connect(&config).await.expect("it may do that");
-    let timeline = cells.timeline().await.expect("it may do that");
+    let mut cells = Cells::connect(&config).await.expect("the user has the rights");
+    let timeline = cells.timeline().await.expect("the user has the rights");
     for (expected, next) in [(None, Some(cell(1, "one"))), (Some(1), Some(cell(2, "two"))), (Some(2), None)] {
         assert_eq!(cells.swap(&timeline, &[swap("a", expected, next)]).await, Ok(vec![Swapped::Done]));
     }
     config.url = format!("etcd://none:none@{}", server.address()).parse().expect("a URL");
-    let error = Cells::connect(&config).await.expect_err("it may not");
+    let error = Cells::connect(&config).await.expect_err("the user lacks the rights");
     assert!(matches!(&error, CellsError::Unfit(text) if text.contains("permission denied")), "{error:?}");
     // The password may also be given apart from the URL.
     config.url = format!("etcd://narrow@{}", server.address()).parse().expect("a URL");
     config.password = Some(lessor_allocator::cells::Password::new("na:rr@w"));
-    Cells::connect(&config).await.expect("it may do that");
+    Cells::connect(&config).await.expect("the user has the rights");
 }
 
 /// A server without room reports that by its alarm.
@@ -209,7 +210,7 @@ async fn a_server_that_is_full_is_refused() {
         matches!(&full, Some(CellsError::Unreachable(text)) if text.contains("database space exceeded")),
         "{full:?}"
     );
-    let refused = Cells::connect(store.config.as_ref().expect("it has one")).await;
+    let refused = Cells::connect(store.config.as_ref().expect("a configuration")).await;
     assert!(matches!(&refused, Err(CellsError::Unfit(text)) if text.contains("NOSPACE")), "{refused:?}");
 }
 
@@ -217,7 +218,7 @@ async fn a_server_that_is_full_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_cell_is_not_taken_for_one() {
     let mut store = own().await;
-    let prefix = store.config.clone().expect("it has one").prefix;
+    let prefix = store.config.clone().expect("a configuration").prefix;
     let long = base64(&"x".repeat(1_500_000));
     for (name, value) in [("short", "eA=="), ("long", long.as_str()), ("marked", "AAAAAAAAAAAC")] {
         let key = base64(&format!("{prefix}/{name}"));
@@ -241,11 +242,11 @@ async fn what_is_no_cell_is_not_taken_for_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_it_does_not_have_is_told() {
     let mut store = Store::of_an_etcd().await;
-    let mut config = store.config.clone().expect("it has one");
+    let mut config = store.config.clone().expect("a configuration");
     assert!(!config.url.has_clock());
     let time = store.cells.time().await;
     assert!(matches!(&time, Err(CellsError::Unfit(text)) if text.contains("etcd has no clock")), "{time:?}");
     config.replicas = 1;
-    let error = Cells::new(&config).expect_err("it has a majority");
+    let error = Cells::new(&config).expect_err("etcd knows no replicas");
     assert!(matches!(&error, CellsError::Unfit(text) if text.contains("store.replicas is 1")), "{error:?}");
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 fn migrate(url: &str, password: &str) -> (Option<i32>, String) {
     let mut command = Command::new(lessor());
     command.args(["store", "migrate", "--store-prefix", "by.hand", "--store-url", url]);
-    let output = command.env("LESSOR_STORE_PASSWORD", password).output().expect("it runs");
+    let output = command.env("LESSOR_STORE_PASSWORD", password).output().expect("the command runs");
     let told = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8_lossy(&told).into_owned())
 }
@@ -23,7 +23,7 @@ async fn it_makes_the_tables_once_and_says_so() {
     assert_eq!(migrate(&url, &password), (Some(0), format!("{shown}: made 1 cells\n")));
     assert_eq!(migrate(&url, &password), (Some(0), format!("{shown}: made nothing, all is there\n")));
     let config = server.config("by.hand");
-    Cells::connect(&config).await.expect("its tables are there");
+    Cells::connect(&config).await.expect("the tables are there");
 
     let (code, told) = migrate(&url, "s3cret");
     assert_eq!(code, Some(1), "{told}");

@@ -50,8 +50,9 @@ async fn only_a_good_certificate_is_let_in(store: &Store, url: &str, authorities
         format!("{url}&sslcert={}&sslkey={}", certificate.display(), key.display())
     };
     let good = with_files(&certificate, &key);
-    let mut cells = Cells::connect(&config(store, good.clone())).await.expect("it shows a good one");
-    let timeline = cells.timeline().await.expect("it is there");
+    let mut cells =
+        Cells::connect(&config(store, good.clone())).await.expect("a good certificate is accepted");
+    let timeline = cells.timeline().await.expect("the store is there");
     let made = cells.swap(&timeline, &[swap("a", None, Some(cell(1, b"7")))]).await;
     assert_eq!(made, Ok(vec![Swapped::Done]));
 
@@ -68,7 +69,7 @@ async fn only_a_good_certificate_is_let_in(store: &Store, url: &str, authorities
     assert_eq!(next.timeline().await, Ok(timeline.clone()));
 
     // If the files do not fit together, the earlier certificate stays in use.
-    let before = std::fs::read(&key).expect("it is there");
+    let before = std::fs::read(&key).expect("a readable file");
     std::fs::write(&key, "half of a s3cret").expect("written");
     assert_eq!(cells.another().timeline().await, Ok(timeline));
 
@@ -159,7 +160,7 @@ async fn etcd_lets_in_a_good_certificate_alone() {
     let (certificate, key) = certificate(&server.folder());
     let authorities = Authorities::new();
     // The gateway shows the server's own certificate to the member.
-    let own = std::fs::read_to_string(&certificate).expect("it is there");
+    let own = std::fs::read_to_string(&certificate).expect("a readable file");
     let clients = authorities.file(&server.folder(), &own);
     let address = server.address();
     let client = format!("https://{address}");

@@ -13,24 +13,24 @@ async fn the_next_connection_says_what_is_in_the_file(kind: StoreKind, change: &
     let store = Store::on(Arc::clone(&server)).await;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("password");
-    std::fs::write(&file, format!("{}\n", server.password())).expect("a file in it");
+    std::fs::write(&file, format!("{}\n", server.password())).expect("a writable file");
     let before = format!(":{}@", server.password());
     let bare = if kind == StoreKind::Redis { "" } else { "@" };
     let url = server.url().replace(&before, bare).parse().expect("a URL");
-    let password = Some(Password::file(&file).expect("it has one line"));
-    let config = CellsConfig { url, password, ..store.config.clone().expect("it has one") };
+    let password = Some(Password::file(&file).expect("the file has one line"));
+    let config = CellsConfig { url, password, ..store.config.clone().expect("a configuration") };
     let mut cells = Cells::connect(&config).await.expect("the password is right");
-    let timeline = cells.timeline().await.expect("it is there");
+    let timeline = cells.timeline().await.expect("the store is there");
 
     tokio::task::block_in_place(|| server.tell(&change.replace("NEXT", NEXT)));
     let mut next = cells.another();
     let refused = next.timeline().await;
     assert!(matches!(refused, Err(CellsError::Unreachable(_))), "{refused:?}");
-    std::fs::write(&file, format!("{NEXT}\n")).expect("it is ours");
+    std::fs::write(&file, format!("{NEXT}\n")).expect("a writable file");
     assert_eq!(next.timeline().await, Ok(timeline.clone()));
     assert_eq!(cells.timeline().await, Ok(timeline.clone()), "what was connected goes on, or signs in again");
     // If the file is empty, the earlier password stays in use.
-    std::fs::write(&file, "").expect("it is ours");
+    std::fs::write(&file, "").expect("a writable file");
     assert_eq!(cells.another().timeline().await, Ok(timeline));
 }
 

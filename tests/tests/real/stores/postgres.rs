@@ -15,11 +15,11 @@ async fn own() -> Store {
 }
 
 fn server(store: &Store) -> Arc<Server> {
-    store.server.clone().expect("it has one")
+    store.server.clone().expect("a server")
 }
 
 fn table(store: &Store) -> String {
-    format!("\"{}_cells\"", store.config.as_ref().expect("it has one").prefix)
+    format!("\"{}_cells\"", store.config.as_ref().expect("a configuration").prefix)
 }
 
 /// After a crash, all that was committed is there, on the same timeline.
@@ -61,7 +61,7 @@ async fn a_standby_that_takes_over_is_on_another_timeline() {
     store.swap(swap("a", None, Some(cell(1, "one")))).await;
     let standby = server(&store).replica();
     let mut cells =
-        Cells::new(&standby.config(&store.config.clone().expect("it has one").prefix)).expect("good");
+        Cells::new(&standby.config(&store.config.clone().expect("a configuration").prefix)).expect("good");
     let refused = cells.timeline().await;
     assert!(matches!(&refused, Err(CellsError::Unfit(text)) if text.contains("in recovery")), "{refused:?}");
     let next = [swap("a", Some(1), Some(cell(2, "two")))];
@@ -113,7 +113,7 @@ async fn a_role_whose_commits_are_not_waited_for_is_waited_for() {
 async fn replicas_that_no_commit_waits_for_are_refused() {
     let store = own().await;
     let server = server(&store);
-    let mut config = store.config.clone().expect("it has one");
+    let mut config = store.config.clone().expect("a configuration");
     for (standbys, replicas, is_fit) in [
         ("", 1, false),
         ("a", 1, true),
@@ -142,18 +142,18 @@ async fn a_commit_that_stops_waiting_for_its_standby_is_not_durable() {
     let server = server(&store);
     server.tell("ALTER SYSTEM SET synchronous_standby_names = 'absent'");
     server.tell("SELECT pg_reload_conf()");
-    let mut config = store.config.clone().expect("it has one");
+    let mut config = store.config.clone().expect("a configuration");
     config.timeout = Duration::from_secs(20);
     config.replicas = 1;
     let look = async || Cells::connect(&config).await.ok();
     wait_for(look, |_| true).await;
-    let mut cells = Cells::connect(&config).await.expect("it is fit");
-    let timeline = cells.timeline().await.expect("it is fit");
+    let mut cells = Cells::connect(&config).await.expect("the store is fit");
+    let timeline = cells.timeline().await.expect("the store is fit");
     let waiting =
         tokio::spawn(async move { cells.swap(&timeline, &[swap("a", None, Some(cell(1, "one")))]).await });
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
     wait_for(async || Some(server.tell(cancel)), |done| done == "t").await;
-    let outcome = waiting.await.expect("it ends");
+    let outcome = waiting.await.expect("no panic");
     assert!(matches!(&outcome, Err(CellsError::NotDurable(text)) if text.contains("cancel")), "{outcome:?}");
 }
 
@@ -161,7 +161,7 @@ async fn a_commit_that_stops_waiting_for_its_standby_is_not_durable() {
 async fn without_its_tables_it_says_what_makes_them() {
     let server = tokio::task::block_in_place(|| Server::shared(POSTGRES));
     let config = server.config("not.there");
-    let refused = Cells::connect(&config).await.expect_err("there are none");
+    let refused = Cells::connect(&config).await.expect_err("the store has no tables");
     assert!(
         matches!(&refused, CellsError::Unfit(text) if text.contains("lessor store migrate")),
         "{refused:?}"
@@ -173,11 +173,11 @@ async fn without_its_tables_it_says_what_makes_them() {
     });
     let mut made = vec![];
     for migrating in migrating.collect::<Vec<_>>() {
-        made.push(migrating.await.expect("it ends").expect("it may"));
+        made.push(migrating.await.expect("no panic").expect("the user has the rights"));
     }
     made.sort();
     assert_eq!(made.concat(), ["1 cells"]);
-    let mut cells = Cells::connect(&config).await.expect("they are there");
+    let mut cells = Cells::connect(&config).await.expect("the store is there");
     assert_eq!(cells.migrate().await, Ok(vec![]));
     server.tell("ALTER TABLE \"not.there_cells\" SET UNLOGGED");
     let refused = Cells::connect(&config).await.expect_err("a crash would empty it");
@@ -207,9 +207,9 @@ async fn a_user_who_may_do_what_is_needed_can_do_all() {
     server.tell("CREATE ROLE narrow LOGIN PASSWORD 'narrow'");
     server.tell(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO narrow"));
     server.tell(&format!("GRANT SELECT ON {migrations} TO narrow"));
-    let mut config = store.config.clone().expect("it has one");
+    let mut config = store.config.clone().expect("a configuration");
     config.url = format!("postgres://narrow:narrow@{}/lessor", server.address()).parse().expect("a URL");
-    store.cells = Cells::connect(&config).await.expect("it may do that");
+    store.cells = Cells::connect(&config).await.expect("the user has the rights");
     assert_eq!(store.swap(swap("a", None, Some(cell(1, "one")))).await, Swapped::Done);
     assert_eq!(store.swap(swap("a", Some(1), Some(cell(2, "two")))).await, Swapped::Done);
     assert_eq!(store.swap(swap("a", Some(2), None)).await, Swapped::Done);
@@ -254,7 +254,7 @@ async fn a_batch_looks_at_no_other_cells() {
                 (0..500).map(|n| swap(&name(n), expected, Some(cell(round, "one")))).collect();
             assert_eq!(store.try_swap(&batch).await, Ok(vec![Swapped::Done; 500]));
             let names: Vec<String> = (0..500).map(name).collect();
-            let found = store.cells.load(&names).await.expect("it is there").1;
+            let found = store.cells.load(&names).await.expect("the store is there").1;
             assert_eq!(found, vec![Some(cell(round, "one")); 500]);
         }
     }
@@ -267,7 +267,7 @@ async fn a_batch_looks_at_no_other_cells() {
     );
     let read = async || server.tell(&read).parse::<u64>().ok();
     wait_for(read, |&read| read > 0).await;
-    assert!((1..40_000).contains(&read().await.expect("it was told before")), "{:?}", read().await);
+    assert!((1..40_000).contains(&read().await.expect("the count can be read")), "{:?}", read().await);
 }
 
 /// A batch waits for a transaction that has locked one of its cells, and then goes by the result.
@@ -301,7 +301,7 @@ async fn a_batch_goes_by_what_another_transaction_made_meanwhile() {
         wait_for(async || Some(watcher.tell(begun)), |count| count == "1").await;
         let swapped = store.swap(swap("a", expected, Some(cell(2, "two")))).await;
         assert_eq!(swapped, Swapped::Other(there));
-        holder.join().expect("it commits");
+        holder.join().expect("no panic");
     }
 }
 

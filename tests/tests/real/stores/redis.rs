@@ -14,12 +14,12 @@ async fn own() -> Store {
 }
 
 fn server(store: &Store) -> Arc<Server> {
-    store.server.clone().expect("it has one")
+    store.server.clone().expect("a server")
 }
 
 /// Connects to an unfit server and returns the error.
 async fn refused(server: &Server) -> CellsError {
-    Cells::connect(&server.config("test")).await.expect_err("it is not fit")
+    Cells::connect(&server.config("test")).await.expect_err("the store is unfit")
 }
 
 /// A server that is started again may have lost its data. It shows that by an id that no server had before.
@@ -59,7 +59,7 @@ async fn started_again_with_all_it_had_it_is_on_another_timeline() {
 async fn a_replica_that_takes_over_is_on_another_timeline() {
     let mut master = own().await;
     let replica = server(&master).replica();
-    let config = replica.config(&master.config.clone().expect("it has one").prefix);
+    let config = replica.config(&master.config.clone().expect("a configuration").prefix);
     let mut cells = Cells::new(&config).expect("a good configuration");
     // A replica shows the id of its master, and must not be taken for it.
     let early = wait_for(
@@ -137,7 +137,7 @@ async fn a_server_that_throws_keys_away_is_refused() {
     }
     // This policy evicts only keys with an expiry, which cells do not have.
     let server = Server::start(REDIS, &[("maxmemory-policy", "volatile-lru")]);
-    Cells::connect(&server.config("test")).await.expect("it is fit");
+    Cells::connect(&server.config("test")).await.expect("the store is fit");
 }
 
 /// Without a replica no swap is on one. With a replica it is, and once that is stopped it is not.
@@ -145,10 +145,10 @@ async fn a_server_that_throws_keys_away_is_refused() {
 async fn a_swap_that_is_not_on_as_many_replicas_as_was_asked_is_not_durable() {
     let store = own().await;
     let server = server(&store);
-    let mut config = store.config.clone().expect("it has one");
+    let mut config = store.config.clone().expect("a configuration");
     config.replicas = 1;
-    let mut cells = Cells::connect(&config).await.expect("it is there");
-    let timeline = cells.timeline().await.expect("it is there");
+    let mut cells = Cells::connect(&config).await.expect("the store is there");
+    let timeline = cells.timeline().await.expect("the store is there");
     let first = [swap("a", None, Some(cell(1, "one")))];
     let alone = cells.swap(&timeline, &first).await;
     assert_eq!(alone, Err(CellsError::NotDurable("it is on 0 replicas, of 1".to_owned())));
@@ -158,7 +158,7 @@ async fn a_swap_that_is_not_on_as_many_replicas_as_was_asked_is_not_durable() {
     let online = |info: &String| info.contains("connected_slaves:1") && info.contains("state=online");
     wait_for(async || Some(server.tell("INFO replication")), online).await;
     // The first replica that a server ever has makes it draw another id. That costs a wait and breaks no promise.
-    let timeline = cells.timeline().await.expect("it is there");
+    let timeline = cells.timeline().await.expect("the store is there");
     let second = [swap("a", Some(1), Some(cell(2, "two")))];
     assert_eq!(cells.swap(&timeline, &second).await, Ok(vec![Swapped::Done]));
     replica.stop();
@@ -171,9 +171,9 @@ async fn a_swap_that_is_not_on_as_many_replicas_as_was_asked_is_not_durable() {
 #[tokio::test]
 async fn what_is_to_be_synced_needs_a_server_that_can_say_so() {
     let store = own().await;
-    let mut config = store.config.clone().expect("it has one");
+    let mut config = store.config.clone().expect("a configuration");
     config.synced = true;
-    let error = Cells::connect(&config).await.expect_err("it is not fit");
+    let error = Cells::connect(&config).await.expect_err("the store is unfit");
     let names_it = |text: &str| text.starts_with("redis_version is") || text.starts_with("aof_enabled is");
     assert!(matches!(&error, CellsError::Unfit(text) if names_it(text)), "{error:?}");
 }
@@ -183,17 +183,17 @@ async fn what_is_to_be_synced_needs_a_server_that_can_say_so() {
 async fn a_user_who_may_do_what_is_needed_can_do_all() {
     let mut store = own().await;
     let server = server(&store);
-    let mut config = store.config.clone().expect("it has one");
+    let mut config = store.config.clone().expect("a configuration");
     let may = "+@connection +info +evalsha +script|load +getrange +set +del +wait";
     let made = server.tell(&format!("ACL SETUSER narrow reset on >narrow ~{}:* {may}", config.prefix));
     assert_eq!(made, "+OK");
     config.url = format!("redis://narrow:narrow@{}", server.address()).parse().expect("a URL");
-    store.cells = Cells::connect(&config).await.expect("it may do that");
+    store.cells = Cells::connect(&config).await.expect("the user has the rights");
     assert_eq!(store.swap(swap("a", None, Some(cell(1, "one")))).await, Swapped::Done);
     assert_eq!(store.swap(swap("a", Some(1), None)).await, Swapped::Done);
     config.replicas = 1;
-    let mut cells = Cells::connect(&config).await.expect("it may do that");
-    let timeline = cells.timeline().await.expect("it may do that");
+    let mut cells = Cells::connect(&config).await.expect("the user has the rights");
+    let timeline = cells.timeline().await.expect("the user has the rights");
     let alone = cells.swap(&timeline, &[swap("a", None, Some(cell(2, "two")))]).await;
     assert_eq!(alone, Err(CellsError::NotDurable("it is on 0 replicas, of 1".to_owned())));
 }
@@ -203,10 +203,10 @@ async fn a_user_who_may_not_is_told_what() {
     let store = own().await;
     let server = server(&store);
     server.tell("ACL SETUSER half on >half ~* +@all -evalsha");
-    let mut config = store.config.clone().expect("it has one");
+    let mut config = store.config.clone().expect("a configuration");
     config.url = format!("redis://half:half@{}", server.address()).parse().expect("a URL");
-    let mut cells = Cells::connect(&config).await.expect("it may do that");
-    let timeline = cells.timeline().await.expect("it may do that");
+    let mut cells = Cells::connect(&config).await.expect("the user has the rights");
+    let timeline = cells.timeline().await.expect("the user has the rights");
     let refused = cells.swap(&timeline, &[swap("a", None, Some(cell(1, "one")))]).await;
     assert!(matches!(&refused, Err(CellsError::Unfit(text)) if text.contains("evalsha")), "{refused:?}");
 }
@@ -215,7 +215,7 @@ async fn a_user_who_may_not_is_told_what() {
 #[tokio::test]
 async fn what_is_no_cell_is_not_taken_for_one() {
     let mut store = own().await;
-    let prefix = store.config.clone().expect("it has one").prefix;
+    let prefix = store.config.clone().expect("a configuration").prefix;
     let server = server(&store);
     server.tell(&format!("SET {prefix}:{{short}} x"));
     server.tell(&format!("SETRANGE {prefix}:{{long}} 30000000 x"));

@@ -20,28 +20,28 @@ pub(super) fn certificate(folder: &Path) -> (String, String) {
         .stderr(Stdio::null())
         .status();
     assert!(made.expect("openssl is here").success());
-    let owner = std::fs::metadata(folder).expect("it is there");
+    let owner = std::fs::metadata(folder).expect("the file is there");
     for path in &paths {
-        chown(path, Some(owner.uid()), Some(owner.gid())).expect("it is ours to give");
+        chown(path, Some(owner.uid()), Some(owner.gid())).expect("the owner can be changed");
     }
     let [certificate, key] = paths;
     (certificate, key)
 }
 
 pub(super) fn config(store: &Store, url: String) -> CellsConfig {
-    let config = store.config.clone().expect("it has one");
+    let config = store.config.clone().expect("a configuration");
     CellsConfig { url: url.parse().expect("a URL"), ..config }
 }
 
 /// A handle connects with the root that is named. With the roots of the machine, or to another name, it does not.
 async fn only_who_is_vouched_for_is_talked_to(store: &Store, url: &str, option: char, root: &str) {
     let good = format!("{url}{option}sslrootcert={root}");
-    let mut cells = Cells::connect(&config(store, good.clone())).await.expect("it is vouched for");
-    let timeline = cells.timeline().await.expect("it is there");
+    let mut cells = Cells::connect(&config(store, good.clone())).await.expect("the certificate is trusted");
+    let timeline = cells.timeline().await.expect("the store is there");
     let value = vec![7; 300_000];
     let made = cells.swap(&timeline, &[swap("a", None, Some(cell(1, &value)))]).await;
     assert_eq!(made, Ok(vec![Swapped::Done]));
-    assert_eq!(cells.load(&["a".to_owned()]).await.expect("it is there").1, [Some(cell(1, &value))]);
+    assert_eq!(cells.load(&["a".to_owned()]).await.expect("the store is there").1, [Some(cell(1, &value))]);
     let strange = Cells::connect(&config(store, url.to_owned())).await;
     let doubts = |error: &CellsError| error.to_string().contains("certificate");
     assert!(strange.as_ref().is_err_and(doubts), "{strange:?}");
@@ -65,7 +65,7 @@ async fn redis_is_talked_to_if_its_certificate_is_good() {
     let url = format!("rediss://:{}@{}", server.password(), server.address());
     only_who_is_vouched_for_is_talked_to(&store, &url, '?', &certificate).await;
     // Without TLS the server does not understand the client.
-    let clear = Cells::connect(store.config.as_ref().expect("it has one")).await;
+    let clear = Cells::connect(store.config.as_ref().expect("a configuration")).await;
     assert!(matches!(clear, Err(CellsError::Unreachable(_))), "{clear:?}");
 }
 
@@ -133,6 +133,6 @@ async fn etcd_is_talked_to_if_its_certificate_is_good() {
     let url = format!("etcds://root:{}@{}", server.password(), server.address());
     only_who_is_vouched_for_is_talked_to(&store, &url, '?', &certificate).await;
     // Without TLS the server does not understand the client.
-    let clear = Cells::connect(store.config.as_ref().expect("it has one")).await;
+    let clear = Cells::connect(store.config.as_ref().expect("a configuration")).await;
     assert!(matches!(clear, Err(CellsError::Unreachable(_))), "{clear:?}");
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) async fn a_wrong_password_is_told_and_not_shown(kind: StoreKind) {
     let server = tokio::task::block_in_place(|| Server::shared(kind));
     let config = server.config_with("s3cret-and-wrong", "test");
-    let error = Cells::connect(&config).await.expect_err("it is wrong");
+    let error = Cells::connect(&config).await.expect_err("the password is wrong");
     let told = format!("{error} {error:?} {config:?} {:?}", Cells::new(&config));
     assert!(
         matches!(&error, CellsError::Unreachable(text) if text.to_lowercase().contains("password")),
@@ -28,16 +28,16 @@ pub(crate) async fn a_wrong_password_is_told_and_not_shown(kind: StoreKind) {
 
 pub(crate) async fn an_answer_that_is_lost_says_nothing_of_what_was_done(server: &Arc<Server>, wire: &Wire) {
     let direct = Store::on(Arc::clone(server)).await;
-    let prefix = direct.config.expect("it has one").prefix;
-    let mut cells = Cells::connect(&server.config_through(wire, &prefix)).await.expect("it is there");
-    let timeline = cells.timeline().await.expect("it is there");
+    let prefix = direct.config.expect("a configuration").prefix;
+    let mut cells = Cells::connect(&server.config_through(wire, &prefix)).await.expect("the store is there");
+    let timeline = cells.timeline().await.expect("the store is there");
     for round in 0..20 {
         let name = format!("cell {round}");
         wire.lose_an_answer();
         let lost = cells.swap(&timeline, &[swap(&name, None, Some(cell(1, "one")))]).await;
         assert!(matches!(lost, Err(CellsError::Unreachable(_))), "{lost:?}");
         // The server received the swap and did it. The next call connects again and finds that.
-        let found = cells.load(std::slice::from_ref(&name)).await.expect("it is there").1.remove(0);
+        let found = cells.load(std::slice::from_ref(&name)).await.expect("the store is there").1.remove(0);
         assert_eq!(found, Some(cell(1, "one")));
         let next = cells.swap(&timeline, &[swap(&name, Some(1), Some(cell(2, "two")))]).await;
         assert_eq!(next, Ok(vec![Swapped::Done]));
@@ -45,11 +45,11 @@ pub(crate) async fn an_answer_that_is_lost_says_nothing_of_what_was_done(server:
 }
 
 pub(crate) async fn a_server_that_is_stopped_is_not_waited_for(store: Store) {
-    let (server, mut config) = (store.server.expect("it has one"), store.config.expect("it has one"));
+    let (server, mut config) = (store.server.expect("a server"), store.config.expect("a configuration"));
     // Enough for a server that hashes a password on a busy machine, before it is stopped.
     config.timeout = Duration::from_millis(1_500);
-    let mut cells = Cells::connect(&config).await.expect("it is there");
-    let timeline = cells.timeline().await.expect("it is there");
+    let mut cells = Cells::connect(&config).await.expect("the store is there");
+    let timeline = cells.timeline().await.expect("the store is there");
     let clock = Clock::since_boot();
     server.stop();
     let mut expected = None;
@@ -64,11 +64,11 @@ pub(crate) async fn a_server_that_is_stopped_is_not_waited_for(store: Store) {
     server.go_on();
     // At most one of the three swaps may be done now. A client that looks first may see it come later.
     config.timeout = Duration::from_secs(10);
-    let mut cells = Cells::connect(&config).await.expect("it is there again");
+    let mut cells = Cells::connect(&config).await.expect("the store is there");
     loop {
         let next = cell(expected.map_or(10, |version: u64| version + 10), "next");
         let swapped = cells.swap(&timeline, &[swap("a", expected, Some(next.clone()))]).await;
-        match swapped.expect("it is there again").remove(0) {
+        match swapped.expect("the store is there").remove(0) {
             Swapped::Done => break assert_eq!(cells.load(&["a".to_owned()]).await.unwrap().1, [Some(next)]),
             Swapped::Other(other) => {
                 expected = other.map(|cell| cell.version);
@@ -96,5 +96,5 @@ pub(crate) async fn wait_for<T>(mut look: impl AsyncFnMut() -> Option<T>, is_so:
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
-    patience.await.expect("it comes");
+    patience.await.expect("the answer comes in time");
 }

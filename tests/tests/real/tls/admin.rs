@@ -16,10 +16,10 @@ const SOON: Duration = Duration::from_secs(5);
 
 fn command(desk: &Desk, sections: &str) -> Command {
     let file = desk.file("lessor.toml");
-    fs::write(&file, format!("{sections}\n{LIMIT}")).expect("a file in it");
+    fs::write(&file, format!("{sections}\n{LIMIT}")).expect("a writable file");
     let mut command = Command::new(lessor());
     command.args(["serve", "--fresh", "--listen", "127.0.0.1:0", "--config"]).arg(file);
-    command.stderr(File::create(desk.file("log")).expect("a file in it"));
+    command.stderr(File::create(desk.file("log")).expect("a writable file"));
     command
 }
 
@@ -36,7 +36,7 @@ fn serve(desk: &Desk, sections: &str) -> (Running, String, String) {
 
 async fn post(client: &HttpClient, url: &str) -> u16 {
     let request = http::Request::post(url).header("content-type", "application/json").body(b"{}".to_vec());
-    client.send(request.expect("a request"), SOON).await.expect("it answers").status().as_u16()
+    client.send(request.expect("a request"), SOON).await.expect("the server answers").status().as_u16()
 }
 
 #[tokio::test]
@@ -61,8 +61,8 @@ async fn nodes_find_what_they_lease_and_operators_all_else() {
         assert_eq!(post(&client, &format!("{nodes}/v1/limits/a/pause")).await, 404);
         assert_eq!(post(&client, &format!("{admin}/v1/limits/b/pause")).await, 404);
         assert_eq!(get(&client, &format!("{nodes}/readyz")).await, Ok(200));
-        let lessor = Client::connect(&nodes).await.expect("it leases");
-        lessor.limit("a").acquire_within(1, SOON).await.expect("there are some");
+        let lessor = Client::connect(&nodes).await.expect("the allocator answers");
+        lessor.limit("a").acquire_within(1, SOON).await.expect("some permits are free");
         lessor.shutdown().await;
     }
 }
@@ -73,7 +73,8 @@ async fn nodes_cannot_keep_operators_out() {
     let desk = Desk::new();
     let sections = "[server]\nconnections_max = 1\n[admin]\nlisten = \"127.0.0.1:0\"";
     let (_running, nodes, admin) = serve(&desk, sections);
-    let mut taken = TcpStream::connect(nodes.trim_start_matches("http://")).await.expect("it listens");
+    let mut taken =
+        TcpStream::connect(nodes.trim_start_matches("http://")).await.expect("the server listens");
     let client = HttpClient::try_new(SOON, None).expect("no files");
     assert_eq!(get(&client, &format!("{admin}/v1/status")).await, Ok(200));
     let mut byte = [0];

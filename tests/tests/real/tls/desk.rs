@@ -73,7 +73,7 @@ impl Desk {
     /// Renews the server's certificate, and returns the new one as the server then shows it.
     pub(super) fn renew(&self) -> Vec<u8> {
         let (certificate, _) = self.signed(Purpose::Server, VALID, "server");
-        CertificateDer::from_pem_file(certificate).expect("it is there").to_vec()
+        CertificateDer::from_pem_file(certificate).expect("a readable file").to_vec()
     }
 
     /// Returns a client with a good certificate, without a connection yet.
@@ -108,7 +108,7 @@ impl Desk {
             "[server]\ntls = {{ certificate = {certificate:?}, key = {key:?}{client_ca} }}\n\
              [store]\nkind = \"memory\"\n{limits}"
         );
-        fs::write(self.file("lessor.toml"), config).expect("a file in it");
+        fs::write(self.file("lessor.toml"), config).expect("a writable file");
         let mut command = Command::new(lessor());
         command
             .args(["serve", "--fresh", "--listen", "127.0.0.1:0", "--config"])
@@ -118,28 +118,28 @@ impl Desk {
 
     /// Returns the first line of the log that has all these words.
     pub(super) fn logged(&self, words: &[&str]) -> Option<String> {
-        let log = fs::read_to_string(self.file("log")).expect("it logs");
+        let log = fs::read_to_string(self.file("log")).expect("a readable file");
         log.lines().find(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned)
     }
 
     /// Returns the certificate that the allocator shows on a new connection.
     pub(super) async fn shown_by(&self, allocator: &Allocator) -> Vec<u8> {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(self.ca()).expect("it is there")).expect("an authority");
+        roots.add(CertificateDer::from_pem_file(self.ca()).expect("a readable file")).expect("an authority");
         let (certificate, key) = self.files("client");
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_root_certificates(roots)
             .with_client_auth_cert(
-                vec![CertificateDer::from_pem_file(certificate).expect("it is there")],
-                PrivateKeyDer::from_pem_file(key).expect("it is there"),
+                vec![CertificateDer::from_pem_file(certificate).expect("a readable file")],
+                PrivateKeyDer::from_pem_file(key).expect("a readable file"),
             );
-        let connector = TlsConnector::from(Arc::new(config.expect("they go together")));
-        let stream = TcpStream::connect(allocator.address()).await.expect("it listens");
+        let connector = TlsConnector::from(Arc::new(config.expect("certificate and key go together")));
+        let stream = TcpStream::connect(allocator.address()).await.expect("the server listens");
         let name = ServerName::try_from("127.0.0.1").expect("a name");
-        let stream = connector.connect(name, stream).await.expect("it is trusted");
-        stream.get_ref().1.peer_certificates().expect("it shows one")[0].to_vec()
+        let stream = connector.connect(name, stream).await.expect("the certificate is trusted");
+        stream.get_ref().1.peer_certificates().expect("the server shows a certificate")[0].to_vec()
     }
 }
 
@@ -150,7 +150,7 @@ pub(super) fn serve(desk: &Desk, is_mutual: bool) -> Allocator {
 
 /// Starts an allocator by `command`.
 pub(super) fn serve_by(desk: &Desk, mut command: Command) -> Allocator {
-    let log = File::create(desk.file("log")).expect("a file in it");
+    let log = File::create(desk.file("log")).expect("a writable file");
     let mut running = Running::start(command.stderr(log));
     let line = running.line();
     let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();

@@ -11,7 +11,7 @@ const LIMIT: &str = "[store]\nkind = \"memory\"\n[[limit]]\nname = \"a\"\nrules 
 /// Returns `lessor serve` with this `[server]` section, on `listen` if that is given.
 fn command(desk: &Desk, server: &str, listen: Option<&str>) -> Command {
     let file = desk.file("lessor.toml");
-    fs::write(&file, format!("[server]\n{server}\n{LIMIT}")).expect("a file in it");
+    fs::write(&file, format!("[server]\n{server}\n{LIMIT}")).expect("a writable file");
     let mut command = Command::new(lessor());
     command.args(["serve", "--fresh", "--config"]).arg(file);
     if let Some(listen) = listen {
@@ -31,7 +31,7 @@ fn an_address_that_other_machines_reach_is_refused_at_the_start() {
         ("listen = \"0.0.0.0:0\"", None),
         (encrypted.as_str(), Some("0.0.0.0:0")),
     ] {
-        let log = File::create(desk.file("log")).expect("a file in it");
+        let log = File::create(desk.file("log")).expect("a writable file");
         let mut running = Running::start(command(&desk, server, listen).stderr(log));
         assert_eq!(running.line(), "", "it does not listen");
         assert_eq!(running.wait().code(), Some(2));
@@ -42,24 +42,26 @@ fn an_address_that_other_machines_reach_is_refused_at_the_start() {
 #[tokio::test]
 async fn what_is_insecure_is_said_as_long_as_it_serves() {
     let desk = Desk::new();
-    let log = File::create(desk.file("log")).expect("a file in it");
+    let log = File::create(desk.file("log")).expect("a writable file");
     let mut running = Running::start(command(&desk, "insecure = true", Some("0.0.0.0:0")).stderr(log));
     let line = running.line();
     let port = line.rsplit(':').next().expect("a port");
     let words = ["WARN", "any of them is let in and is spoken in clear"];
     eventually("it is said", async || desk.logged(&words)).await;
     let url = format!("http://127.0.0.1:{port}");
-    let output: Output = Command::new(lessor()).args(["status", "--server", &url]).output().expect("it runs");
+    let output: Output =
+        Command::new(lessor()).args(["status", "--server", &url]).output().expect("the command runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("any of them is let in"), "{said}");
     // With certificates on both sides there is nothing to warn about.
     let (certificate, key) = desk.files("server");
     let server =
         format!("tls = {{ certificate = {certificate:?}, key = {key:?}, client_ca = {:?} }}", desk.ca());
-    let log = File::create(desk.file("log")).expect("a file in it");
+    let log = File::create(desk.file("log")).expect("a writable file");
     let mut running = Running::start(command(&desk, &server, Some("0.0.0.0:0")).stderr(log));
     let line = running.line();
-    let url = line.strip_prefix("listening on ").expect("it listens").replace("0.0.0.0", "127.0.0.1");
+    let url =
+        line.strip_prefix("listening on ").expect("the allocator listens").replace("0.0.0.0", "127.0.0.1");
     assert_eq!(get(&desk.client(), &format!("{url}/livez")).await, Ok(200));
     assert_eq!(desk.logged(&["WARN"]), None);
 }

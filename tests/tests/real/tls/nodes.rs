@@ -33,7 +33,7 @@ async fn a_node_leases_and_spends_by_its_certificate() {
     let without = Tls::new().ca(desk.ca());
     for tls in [without.clone(), without.certificate(certificate, key), Tls::new().ca(other.ca())] {
         let refused = Client::builder(&allocator.url).tls(tls).connect().await.map(|_| ());
-        let said = refused.expect_err("it is not let in").to_string();
+        let said = refused.expect_err("this client is refused").to_string();
         assert!(said.contains("alert") || said.contains("certificate"), "{said}");
     }
     let clear = Client::connect(&allocator.url.replace("https", "http")).await.map(|_| ());
@@ -55,7 +55,7 @@ async fn a_client_shows_the_certificate_that_is_there_when_it_connects() {
     let tls = Tls::new().ca(server_ca).certificate(certificate, key);
     let client = HttpClient::try_new(SOON, Some(tls)).expect("good files");
     let next = DevCa::try_new().expect("random numbers");
-    std::fs::write(desk.ca(), next.certificate()).expect("it is ours");
+    std::fs::write(desk.ca(), next.certificate()).expect("a writable file");
     let old = || desk.client_of(desk.file("server-ca.crt"));
     eventually("the server believes another", async || get(&old(), &url).await.err()).await;
     assert!(get(&client, &url).await.is_err(), "it shows the old one");
@@ -87,7 +87,7 @@ fn certificates_for_an_upstream_that_cannot_be_used_are_refused_at_the_start() {
     let config = "[upstream_tls]\nca = \"/nowhere.crt\"\n[[limit]]\nname = \"vendor\"\nupstream = \"https://127.0.0.1:1\"\n";
     std::fs::write(desk.file("lessor.toml"), config).expect("a file");
     let output = Command::new(lessor()).args(["serve", "--config"]).arg(desk.file("lessor.toml")).output();
-    let output = output.expect("it runs");
+    let output = output.expect("the command runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("upstream_tls: /nowhere.crt: "), "{said}");
@@ -105,7 +105,7 @@ fn operators_ask_by_certificate() {
             let path = if *file == "ca" { desk.file(&name) } else { desk.file(&format!("client.{name}")) };
             command.arg(format!("--{file}")).arg(path);
         }
-        command.output().expect("it runs")
+        command.output().expect("the command runs")
     };
     let all = ["ca", "cert", "key"];
     for args in

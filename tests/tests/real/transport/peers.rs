@@ -17,7 +17,7 @@ const TRICKLE: Duration = Duration::from_millis(10);
 const HEAD: &str = "POST /v1/leases HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n";
 
 async fn connect(allocator: &Allocator) -> TcpStream {
-    TcpStream::connect(allocator.address).await.expect("it listens")
+    TcpStream::connect(allocator.address).await.expect("the server listens")
 }
 
 /// Writes `piece` again and again, with `pause` in between, until the server accepts no more.
@@ -45,7 +45,7 @@ async fn slow_endless_and_deaf_peers_keep_no_node_from_a_permit() {
             stream
                 .write_all(format!("{HEAD}transfer-encoding: chunked\r\n\r\n").as_bytes())
                 .await
-                .expect("it reads");
+                .expect("the peer reads");
             let piece = format!("{piece:x}\r\n{}\r\n", " ".repeat(piece)).into_bytes();
             peers.spawn(trickle(stream, piece, pause));
         }

@@ -60,7 +60,10 @@ async fn storm(seed: u64) {
         node.proxy.set(Fault::None);
         node.recover(&vendor).await;
     }
-    let nodes = nodes.into_iter().map(|node| Arc::into_inner(node).expect("its tasks are over")).collect();
+    let nodes = nodes
+        .into_iter()
+        .map(|node| Arc::into_inner(node).expect("all tasks of the node are over"))
+        .collect();
     let (spent, burned) = wind_up(&allocator, nodes, &vendor).await;
     // A client that was told that its totals are wrong began a new session, and could not report what it had spent in
     // the old one.

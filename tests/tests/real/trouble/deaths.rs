@@ -147,7 +147,7 @@ impl Deaths {
             assert!(allocator.live(), "it goes on after {end:?}");
             let (is_lost, before) = (allocator.file("lessor.redb.lost"), greedy.spent.len());
             if is_lost.exists() {
-                std::fs::remove_file(is_lost).expect("it is ours");
+                std::fs::remove_file(is_lost).expect("the file can be removed");
                 deaths.lost += 1;
                 greedy.ask_until(&allocator, LENT_WITHIN, || false);
                 assert!(greedy.spent.len() > before, "it lends nothing any more after {end:?}");

@@ -96,7 +96,7 @@ fn spend_at_the_end(node_ppm: i64, allocator_ppm: i64, after: Duration) -> u64 {
         pause(3 * PER);
         is_over.store(true, Ordering::Relaxed);
         let others: Vec<Vec<Moment>> =
-            others.into_iter().map(|other| other.join().expect("it ends")).collect();
+            others.into_iter().map(|other| other.join().expect("no panic")).collect();
         (spent, others)
     });
     let (before, by, permits) = late;

@@ -51,7 +51,7 @@ fn echoes_of_a_burst_die_down_within_three_windows() {
     for (topology, least) in topologies() {
         for demand in [600.0, 1_500.0] {
             let report = clean(fleet(demand, topology.clone(), 1));
-            let Even { seconds, off, windows } = report.figures.even.expect("it is long enough");
+            let Even { seconds, off, windows } = report.figures.even.expect("the run is long enough");
             let is_even = seconds.0 >= 0.75 && seconds.1 <= 1.25 && off <= 0.1;
             assert!(is_even, "{topology:?} at {demand}: {seconds:?}, {off} in the median");
             let is_used = windows.0 >= least - 0.01 && windows.1 >= least;

@@ -55,7 +55,7 @@ fn what_could_break_the_cap_is_cut_down_to_the_clock_that_stood_still() {
     assert!(left.nodes < 6 && left.plan.rules.len() == 1 && !left.then_calm, "{left:?}");
     // Cutting down again has the same result, and its line is enough to replay it.
     assert_eq!(shrink(&setup, &failure, 600).setup, *left);
-    let again = run(text::read(&text::write(left)).expect("a setup")).expect_err("it fails");
+    let again = run(text::read(&text::write(left)).expect("a setup")).expect_err("the setup fails again");
     assert_eq!(*again, shrunk.failure);
 }
 

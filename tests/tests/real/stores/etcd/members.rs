@@ -35,8 +35,13 @@ async fn count(cells: &mut Cells, timeline: &Timeline, lasts: Duration, seed: u6
         }
     }
     // A swap that ended in an error may have been done, which the next swap has found. So the count is at least `done`.
-    let found =
-        cells.load(&["count".to_owned()]).await.expect("it is there").1.remove(0).expect("it was made");
+    let found = cells
+        .load(&["count".to_owned()])
+        .await
+        .expect("the store is there")
+        .1
+        .remove(0)
+        .expect("the cell was made");
     assert!(counted(&found) >= done, "{} of {done}", counted(&found));
     (done, longest)
 }
@@ -49,8 +54,9 @@ fn counted(cell: &Cell) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_killed_costs_a_pause_and_nothing_else() {
     let etcd = Etcd::start(&[]);
-    let mut cells = Cells::connect(&config(&etcd, Duration::from_millis(500))).await.expect("it is there");
-    let timeline = cells.timeline().await.expect("it is there");
+    let mut cells =
+        Cells::connect(&config(&etcd, Duration::from_millis(500))).await.expect("the store is there");
+    let timeline = cells.timeline().await.expect("the store is there");
     for seed in 0..2 {
         let leader = etcd.leader();
         let kill = async {
@@ -70,8 +76,9 @@ async fn a_leader_that_is_killed_costs_a_pause_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_stopped_costs_a_pause_and_nothing_else() {
     let etcd = Etcd::start(&[]);
-    let mut cells = Cells::connect(&config(&etcd, Duration::from_millis(500))).await.expect("it is there");
-    let timeline = cells.timeline().await.expect("it is there");
+    let mut cells =
+        Cells::connect(&config(&etcd, Duration::from_millis(500))).await.expect("the store is there");
+    let timeline = cells.timeline().await.expect("the store is there");
     let leader = &etcd.members()[etcd.leader()];
     let stop = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -89,8 +96,8 @@ async fn a_leader_that_is_stopped_costs_a_pause_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_majority_nothing_is_done() {
     let etcd = Etcd::start(&[]);
-    let mut cells = Cells::connect(&config(&etcd, Duration::from_secs(1))).await.expect("it is there");
-    let timeline = cells.timeline().await.expect("it is there");
+    let mut cells = Cells::connect(&config(&etcd, Duration::from_secs(1))).await.expect("the store is there");
+    let timeline = cells.timeline().await.expect("the store is there");
     let made = [swap("a", None, Some(cell(1, "one")))];
     assert_eq!(cells.swap(&timeline, &made).await, Ok(vec![Swapped::Done]));
     etcd.members()[0].kill();
@@ -112,8 +119,8 @@ async fn a_swap_whose_answer_is_lost_is_not_sent_again() {
     let hosts = format!("{},{},{}", wire.address(), second.address(), third.address());
     let config = config_of(&etcd.config("test"), &etcd.url_by(&hosts));
     for round in 0..6_u64 {
-        let mut cells = Cells::connect(&config).await.expect("it is there");
-        let timeline = cells.timeline().await.expect("it is there");
+        let mut cells = Cells::connect(&config).await.expect("the store is there");
+        let timeline = cells.timeline().await.expect("the store is there");
         let name = format!("cell {round}");
         wire.lose_an_answer();
         let lost = cells.swap(&timeline, &[swap(&name, None, Some(cell(1, "one")))]).await;
@@ -139,14 +146,14 @@ async fn a_member_of_another_cluster_is_not_taken_for_one() {
         CellsConfig { timeout: Duration::from_secs(2), ..config_of(mine.config.as_ref().expect("one"), &url) }
     };
     let wire = Wire::to(there.address()).await;
-    let error = Cells::connect(&both(&wire)).await.expect_err("it is another cluster").to_string();
+    let error = Cells::connect(&both(&wire)).await.expect_err("two clusters in one URL").to_string();
     assert!(error.contains("store.url names two clusters"), "{error}");
     let (one, other) = (here.address().to_string(), wire.address().to_string());
     assert!(error.contains(&one) && error.contains(&other), "{error}");
     wire.cut();
     let config = both(&wire);
     let mut cells = Cells::connect(&config).await.expect("the other one does not answer");
-    let timeline = cells.timeline().await.expect("it is there");
+    let timeline = cells.timeline().await.expect("the store is there");
     wire.mend();
     here.kill();
     let made = [swap("a", None, Some(cell(1, "one")))];

@@ -15,7 +15,7 @@ async fn a_cluster_that_begins_anew_is_on_another_timeline() {
     let made = [swap("a", None, Some(cell(1, "one")))];
     assert_eq!(store.cells.swap(&before, &made).await, Ok(vec![Swapped::Done]));
     server(&store).kill();
-    std::fs::remove_dir_all(server(&store).folder().join("data")).expect("it is there");
+    std::fs::remove_dir_all(server(&store).folder().join("data")).expect("the folder can be removed");
     server(&store).start_again(&[]);
     let moved = store.cells.swap(&before, &made).await;
     let Err(CellsError::Moved { found }) = moved else { panic!("{moved:?}") };
@@ -48,7 +48,7 @@ async fn without_its_mark_it_is_on_another_timeline() {
 
 fn copy(from: &Path, to: &Path) {
     let copied = std::process::Command::new("cp").arg("-a").args([from, to]).status();
-    assert!(copied.expect("it runs").success());
+    assert!(copied.expect("the command runs").success());
 }
 
 /// A server that was restored from a copy has its earlier mark and fewer changes. The first handle that notices reports
@@ -69,12 +69,13 @@ async fn a_store_that_was_put_back_begins_another_timeline() {
         assert_eq!(store.swap(next).await, Swapped::Done);
         expected = version;
     }
-    let mut blind = Cells::connect(store.config.as_ref().expect("it has one")).await.expect("it is there");
+    let mut blind =
+        Cells::connect(store.config.as_ref().expect("a configuration")).await.expect("the store is there");
     server.kill();
-    std::fs::remove_dir_all(&data).expect("it is there");
+    std::fs::remove_dir_all(&data).expect("the folder can be removed");
     copy(&kept, &data);
     server.start_again(&[]);
-    let error = store.cells.load(&["a".to_owned()]).await.expect_err("it has lost something").to_string();
+    let error = store.cells.load(&["a".to_owned()]).await.expect_err("the store has lost data").to_string();
     assert!(error.contains("its revision is ") && error.contains("it was put back"), "{error}");
     let after = store.timeline().await;
     assert_ne!(after, before);
