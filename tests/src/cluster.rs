@@ -76,8 +76,10 @@ impl Cluster {
         if let Some(master) = master {
             let id = &self.nodes[master].id;
             assert_eq!(node.server.tell(&format!("CLUSTER REPLICATE {id}")), "+OK");
-            until("it follows", || node.server.tell("INFO replication").contains("master_link_status:up"))
-                .await;
+            until("the replica follows its master", || {
+                node.server.tell("INFO replication").contains("master_link_status:up")
+            })
+            .await;
         }
         Arc::clone(&node.server)
     }
@@ -85,7 +87,7 @@ impl Cluster {
     /// Waits until all servers know each other and say that the cluster is whole.
     pub async fn wait_until_whole(&self) {
         let known = format!("cluster_known_nodes:{}\r\n", self.nodes.len());
-        until("it is whole", || {
+        until("the cluster is whole", || {
             self.nodes.iter().all(|node| {
                 let info = node.server.tell("CLUSTER INFO");
                 let is_told = ["cluster_state:ok", "cluster_slots_ok:16384", &known];
@@ -204,5 +206,5 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
             sleep(Duration::from_millis(20)).await;
         }
     });
-    looking.await.unwrap_or_else(|_| panic!("{what}: it never is"));
+    looking.await.unwrap_or_else(|_| panic!("{what}: not in time"));
 }

@@ -37,7 +37,7 @@ impl Faulty {
         let shim = Shim::new();
         let port = HeldPort::any().expect("a free port");
         let mut this = Faulty { running: None, port, folder, shim };
-        assert!(this.begin(true), "it does not listen");
+        assert!(this.begin(true), "the allocator does not listen");
         this
     }
 
@@ -68,7 +68,7 @@ impl Faulty {
                 Ok(died) if died.ends_with('\n') => break died,
                 Ok(_) | Err(_) => {}
             }
-            assert!(CLOCK.now().since(since) < DIES_WITHIN, "it has not come to that call");
+            assert!(CLOCK.now().since(since) < DIES_WITHIN, "the process did not die at that call in time");
             std::thread::park_timeout(LOOK_EVERY);
         };
         self.kill();

@@ -202,7 +202,10 @@ impl Allocator {
         }
         let mut running = Running::start(command);
         let line = running.line();
-        let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
+        let url = line
+            .strip_prefix("listening on ")
+            .unwrap_or_else(|| panic!("the process said {line:?}"))
+            .to_owned();
         Allocator { running, url, folder, port, log }
     }
 
@@ -274,7 +277,9 @@ impl Node {
     pub fn answer(&mut self) -> Vec<Moment> {
         let line = self.running.line();
         line.split_whitespace()
-            .map(|nanos| Moment::from_nanos(nanos.parse().unwrap_or_else(|_| panic!("it said {line:?}"))))
+            .map(|nanos| {
+                Moment::from_nanos(nanos.parse().unwrap_or_else(|_| panic!("the process said {line:?}")))
+            })
             .collect()
     }
 

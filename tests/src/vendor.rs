@@ -101,7 +101,9 @@ impl Vendor {
             // All calls that were over before the window's end, less those that may have begun before its start.
             let over = by.partition_point(|&by| by < start + nanos(self.per));
             let within = over.saturating_sub(before) as u64;
-            let what = || format!("{within} calls within {:?} from {start} ns: {} may", self.per, self.limit);
+            let what = || {
+                format!("{within} calls within {:?} from {start} ns: the limit is {}", self.per, self.limit)
+            };
             (within > self.limit).then(what)
         })
     }
@@ -134,8 +136,8 @@ mod tests {
     fn it_sees_a_call_too_many_and_only_if_there_is_no_doubt() {
         assert!(is_kept(&[(0, 0), (99, 99), (100, 100), (199, 199)]));
         assert!(!is_kept(&[(0, 0), (98, 98), (99, 99)]));
-        assert!(is_kept(&[(0, 0), (98, 98), (99, 100)]), "it may have been in the next window");
-        assert!(!is_kept(&[(0, 0), (50, 70), (60, 99)]), "wherever they were, it is one too many");
+        assert!(is_kept(&[(0, 0), (98, 98), (99, 100)]), "the last call may be in the next window");
+        assert!(!is_kept(&[(0, 0), (50, 70), (60, 99)]), "one call too many, whenever each of them was");
         assert!(is_kept(&[(0, 500), (50, 70), (60, 99)]));
     }
 }

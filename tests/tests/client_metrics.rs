@@ -136,7 +136,7 @@ async fn the_table_of_client_metrics_is_what_a_client_shows_from_the_start() {
     let types: BTreeSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     let helps = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next());
-    assert_eq!(types, helps.collect(), "each is described");
+    assert_eq!(types, helps.collect(), "each metric has a HELP");
     let documented = documented();
     assert_eq!(documented.keys().map(String::as_str).collect::<BTreeSet<_>>(), types);
     for (name, labels) in &documented {
@@ -201,7 +201,7 @@ async fn calls_are_counted_by_what_came_of_them() {
     (0..99).for_each(|_| tried.try_acquire(1).expect("shadow mode"));
     let shadow = "lessor_client_shadow_refused_permits_total";
     let all = async || (count(name, &labels(&tried)) + count(shadow, &labels(&tried)) == 100).then_some(());
-    eventually("all that passed", all).await;
+    eventually("all admitted calls are counted", all).await;
     assert_eq!(refused("tried", "empty"), 0, "no call was refused");
     let unknown = client.limit("of/another/vendor");
     eventually("a refusal", async || (unknown.try_acquire(1) == Err(Refusal::UnknownLimit)).then_some(()))
@@ -238,18 +238,22 @@ async fn waits_exchanges_leases_and_the_vendors_word_are_shown() {
         (count("lessor_client_wait_seconds_count", &of), value("lessor_client_wait_seconds_sum", &of))
     };
     let (waits, sum) = waited("slow", "admitted");
-    assert!((1..=10).contains(&waits) && sum > 0.05, "{waits} waited {sum} s: there was nothing at first");
+    assert!(
+        (1..=10).contains(&waits) && sum > 0.05,
+        "{waits} calls waited {sum} s, and the bucket was empty at first"
+    );
     let waiting = tokio::spawn({
         let never = never.clone();
         async move { never.acquire(10).await }
     });
     becomes("lessor_client_waiting_permits", &labels(&never), 10).await;
     waiting.abort();
-    eventually("it left", async || (waited("never", "left").0 == 1).then_some(())).await;
+    eventually("the caller that gave up is counted", async || (waited("never", "left").0 == 1).then_some(()))
+        .await;
     becomes("lessor_client_waiting_permits", &labels(&never), 0).await;
     let age = async || {
         let age = value("lessor_client_lease_age_seconds", &labels(&slow));
-        assert!(age < 2.5, "no lease lasts so long: {age}");
+        assert!(age < 2.5, "a lease is {age} s old");
         let _ = slow.try_acquire(1);
         (age > 0.0).then_some(())
     };
@@ -319,7 +323,7 @@ async fn a_limit_that_is_paused_says_that_this_is_why() {
     assert!(said.expect("the allocator answers").status().is_success());
     let paused = async || matches!(limit.try_acquire(1), Err(Refusal::Paused { .. })).then_some(());
     eventually("a pause", paused).await;
-    eventually("it is said", async || (refused("paused", "paused") >= 1).then_some(())).await;
+    eventually("the refusal is counted", async || (refused("paused", "paused") >= 1).then_some(())).await;
     client.shutdown().await;
     fleet.stop().await;
 }

@@ -321,7 +321,7 @@ fn printed_by(command: &mut Command) -> String {
 #[track_caller]
 fn expect_each(applies: fn(&str) -> bool, rule: fn(&str) -> Wrong) {
     let mut paths = files().filter(|path| applies(path)).peekable();
-    assert!(paths.peek().is_some(), "no file is left for this rule to hold");
+    assert!(paths.peek().is_some(), "no file is left that this rule applies to");
     expect_none(paths.map(|path| (rule(&read(&path)), path)));
 }
 

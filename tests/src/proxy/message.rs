@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(Message::read(&mut wire).await.expect("whole"), Some(first));
         let second = Message::read(&mut wire).await.expect("whole").expect("a second message");
         assert_eq!((second.head.lines().next(), second.body.len()), (Some("GET / HTTP/1.1"), 0));
-        assert!(Message::read(&mut wire).await.is_err(), "it breaks off");
+        assert!(Message::read(&mut wire).await.is_err(), "the message breaks off");
         assert_eq!(Message::read(&mut wire).await.expect("an end"), None);
         assert!(Message::read(&mut b"GET / HTTP/1.1\r\n\r\n".as_slice()).await.is_err(), "no length");
     }

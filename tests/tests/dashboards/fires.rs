@@ -256,13 +256,13 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     let looked = format!("min(count_over_time(up[10s])) > 8 and count(up == 1) == {}", all.len() + 1);
     let end = CLOCK.now() + PATIENCE;
     while !prometheus.samples(&looked).await.is_ok_and(|samples| !samples.is_empty()) {
-        assert!(CLOCK.now() < end, "it does not see all of them");
+        assert!(CLOCK.now() < end, "Prometheus does not see all targets");
         sleep(Duration::from_millis(100)).await;
     }
     let mut quiet = prometheus.firing().await.expect("the server answers");
     // The disk of a busy machine may really be slow.
     quiet.remove("LessorStoreSlow");
-    assert_eq!(quiet, BTreeSet::new(), "nothing is wrong yet");
+    assert_eq!(quiet, BTreeSet::new(), "an alert fires before the run");
 
     // Now everything goes wrong at once.
     refused.report(&RateLimitHeaders::refused(Some(Duration::from_millis(100))));

@@ -40,7 +40,11 @@ fn every_panel_answers_one_question_in_units() {
             for target in panel.targets {
                 assert_eq!(target.datasource, "${datasource}", "{at}");
                 for choice in ["job=~\"$job\"", "instance=~\"$instance\""] {
-                    assert!(target.expr.contains(choice), "{at}: {} is not of what was chosen", target.expr);
+                    assert!(
+                        target.expr.contains(choice),
+                        "{at}: {} does not filter by the chosen job and instance",
+                        target.expr
+                    );
                 }
             }
         }
@@ -54,11 +58,11 @@ fn no_two_boards_or_panels_are_in_each_others_place() {
     assert_eq!(names.len(), boards.len());
     for Board { name, places, .. } in &boards {
         let ids: BTreeSet<u64> = places.iter().map(|place| place.id).collect();
-        assert_eq!(ids.len(), places.len(), "{name}: ids are used twice");
+        assert_eq!(ids.len(), places.len(), "{name}: an id is used twice");
         for (index, one) in places.iter().enumerate() {
             assert!(one.x + one.w <= 24, "{name}: {one:?} is too wide");
             let other = places[..index].iter().find(|other| other.overlaps(one));
-            assert_eq!(other, None, "{name}: lies on {one:?}");
+            assert_eq!(other, None, "{name}: a panel overlaps {one:?}");
         }
     }
 }
@@ -94,10 +98,13 @@ fn every_alert_is_tried_and_has_its_page_in_the_runbook() {
     assert!(names.len() >= 8, "{names:?}");
     for name in names {
         let page = format!("runbook_url: docs/runbook.md#{}", name.to_lowercase());
-        assert!(alerts.contains(&page), "{name} does not lead to its page");
-        assert!(runbook.lines().any(|line| line == format!("## {name}")), "{name} has no page");
+        assert!(alerts.contains(&page), "{name} has no link to its page in the runbook");
+        assert!(
+            runbook.lines().any(|line| line == format!("## {name}")),
+            "{name} has no page in the runbook"
+        );
         let tried = cases.matches(&format!("alertname: {name}\n")).count();
-        assert!(tried >= 2, "{name} is tried {tried} times: once it has to fire, and once not");
+        assert!(tried >= 2, "{name} has {tried} test cases: one must fire, and one must not");
     }
 }
 
@@ -125,6 +132,6 @@ async fn the_table_of_metrics_is_what_a_server_shows() {
     for word in asked.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_')) {
         let parts = ["_bucket", "_sum", "_count"].map(|part| word.strip_suffix(part).unwrap_or(word));
         let is_known = parts.iter().any(|name| shown.contains(name));
-        assert!(is_known || !word.starts_with("lessor_"), "{word} is no metric");
+        assert!(is_known || !word.starts_with("lessor_"), "{word} is not a metric in docs/metrics.md");
     }
 }

@@ -38,7 +38,10 @@ impl Prometheus {
         let config = read("dashboards/prometheus/prometheus.yml").replace("5s", "250ms");
         let (list, one) = (format!("{allocators:?}"), format!("{:?}", [process]));
         let filled = config.replace(r#"["allocator:7400"]"#, &list).replace(r#"["process:9400"]"#, &one);
-        assert!(filled.contains(&list) && filled.contains(&one), "targets have other names: {config}");
+        assert!(
+            filled.contains(&list) && filled.contains(&one),
+            "prometheus.yml names other targets: {config}"
+        );
         Self::run(&filled, alerts)
     }
 

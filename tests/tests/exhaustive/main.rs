@@ -95,9 +95,9 @@ impl Model for Fleet {
         assert_eq!(
             held.collect::<Vec<_>>(),
             [[0, 0], [LIMIT, 0], [1, 1], [0, 0]],
-            "the openings are what they are to be"
+            "the permits held in each opening"
         );
-        assert_eq!(worlds[3].spends.len(), 1, "all was spent in the last");
+        assert_eq!(worlds[3].spends.len(), 1, "everything is spent in the last opening");
         worlds.into_iter().map(State::new).collect()
     }
 
@@ -146,7 +146,7 @@ fn explore(name: &str, rule: Rule) {
         let steps: Vec<String> = path.clone().into_actions().iter().map(|step| format!("{step:?}")).collect();
         let last = path.last_state();
         let is_failure = property != "the contract is used up";
-        assert!(!is_failure, "{name}: not so that {property}: {:?}, after {}", last.wrong, steps.join(", "));
+        assert!(!is_failure, "{name}: violated: {property}: {:?}, after {}", last.wrong, steps.join(", "));
     }
     assert!(checker.discovery("the contract is used up").is_some(), "{name}: nothing was spent");
 }

@@ -278,7 +278,7 @@ impl World {
                     self.fault = Some(format!("an honest node was not believed: {answer:?}"));
                 }
             }
-            Outcome::Impossible => self.fault = Some(format!("the answer cannot be: {answer:?}")),
+            Outcome::Impossible => self.fault = Some(format!("an impossible answer: {answer:?}")),
             Outcome::Installed | Outcome::Refused | Outcome::Unrecognised | Outcome::Unavailable => {}
         }
     }
@@ -292,7 +292,7 @@ impl World {
         let in_hand: u64 = (0..2).filter(live).map(|at| self.nodes[at].hand.balance().total()).sum();
         let out = self.pool.view(self.allocator_now()).books.outstanding;
         let is_unknown = in_hand > out && !self.has_lost;
-        is_unknown.then(|| format!("nodes can spend {in_hand}, the allocator knows of {out}"))
+        is_unknown.then(|| format!("nodes hold {in_hand} permits, and {out} are outstanding"))
     }
 
     /// Whether all permits can be lent again once nothing goes wrong any more and callers want none.

@@ -54,7 +54,7 @@ fn a_killed_process_is_waited_for(limit: &str) {
     // While the process lives its leases are renewed, and its calls count however long they take.
     std::thread::park_timeout(LONGEST + LONGEST / 2);
     survivor.running.tell("enter 1 10 1");
-    assert_eq!(survivor.answer(), [], "three are in flight, for longer than they should be");
+    assert_eq!(survivor.answer(), [], "the three calls of the killed process still count");
     victim.running.tell("leave");
     assert_eq!(victim.answer(), []);
     let begun = enter(&mut victim, 3, FOR_EVER_MS);
@@ -64,7 +64,11 @@ fn a_killed_process_is_waited_for(limit: &str) {
     // its lease before its death.
     let admitted = enter(&mut survivor, 1, 10);
     let [first] = admitted[..] else { panic!("{admitted:?} within 20 s") };
-    assert!(first >= begun[0] + LONGEST, "{:?} after its last calls began", first.since(begun[0]));
+    assert!(
+        first >= begun[0] + LONGEST,
+        "admitted {:?} after the killed process began its calls",
+        first.since(begun[0])
+    );
     survivor.quit();
 }
 
@@ -86,7 +90,10 @@ fn a_call_that_ends_makes_room_in_another_process() {
         let mut second = Node::start(SPENDER, &allocator.url, limit, "second");
         let begun = enter(&mut first, 3, 300);
         let [admitted] = enter(&mut second, 1, 10)[..] else { panic!("{limit}: not within 20 s") };
-        assert!(admitted >= begun[0] + Duration::from_millis(300), "{limit}: the first of three ends then");
+        assert!(
+            admitted >= begun[0] + Duration::from_millis(300),
+            "{limit}: admitted before the first of three calls ended"
+        );
         // Processes that end in good order leave no calls behind, or the calls of the next limit would have to wait.
         let all = [enter(&mut second, 2, 1), enter(&mut first, 1, 1)].concat();
         assert_eq!(all.len(), 3, "{limit}");
@@ -175,7 +182,7 @@ async fn all_parts_of_a_call_are_in_flight_until_it_ends() {
     assert!(vendor.try_enter(1).is_err());
     let forgotten = CLOCK.now();
     vendor.enter_within(1, long).await.expect("the forgotten calls have lapsed").finish();
-    assert!(CLOCK.now() >= forgotten + LONGEST, "they count for as long as a call may take");
+    assert!(CLOCK.now() >= forgotten + LONGEST, "forgotten calls count for `longest`");
     // So do permits that are only acquired.
     vendor.acquire_within(3, long).await.expect("none is in flight");
     let acquired = CLOCK.now();

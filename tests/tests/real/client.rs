@@ -54,7 +54,7 @@ async fn a_call_is_admitted_locally_once_there_is_a_lease() {
     let before = client.stats().exchanges;
     eventually("a lease to spend from", async || (plenty.available() > 0).then_some(())).await;
     assert!(plenty.try_acquire(1).is_ok());
-    assert!(client.stats().exchanges <= before + 2, "a spend is no exchange");
+    assert!(client.stats().exchanges <= before + 2, "spending makes no exchange");
     client.shutdown().await;
     fleet.stop().await;
 }
@@ -65,7 +65,7 @@ async fn a_refusal_says_what_can_be_done_about_it() {
     let client = fleet.client("a").await;
     let few = client.limit("few");
     few.acquire(1).await.expect("five are there");
-    assert_eq!(few.try_acquire(6), Err(Refusal::TooLarge { limit: 5 }), "five is all it can ever hold");
+    assert_eq!(few.try_acquire(6), Err(Refusal::TooLarge { limit: 5 }), "the bucket holds five at most");
     assert_eq!(few.acquire(6).await, Err(Refusal::TooLarge { limit: 5 }), "waiting would not help");
     let empty = std::iter::from_fn(|| few.try_acquire(1).err()).next().expect("not more than five");
     assert!(empty.retry_after().is_some_and(|wait| wait <= Duration::from_secs(1)), "{empty:?}");
@@ -92,7 +92,7 @@ async fn a_wait_that_cannot_end_in_time_fails_at_once() {
     let second = tokio::select! {
         biased;
         second = none.acquire_within(1, Duration::from_millis(1)) => second,
-        () = std::future::ready(()) => panic!("it waits, though it cannot end in time"),
+        () = std::future::ready(()) => panic!("the call waits, though no permit can come in time"),
     };
     assert!(matches!(second, Err(Refusal::Empty { .. })), "{second:?}");
     client.shutdown().await;
@@ -213,11 +213,7 @@ async fn calls_on_a_steady_flow_are_spaced_whichever_client_makes_them() {
     let mut times: Vec<_> = one.into_iter().chain(two).collect();
     times.sort_unstable_by_key(|&(_, after)| after);
     let (first, last) = (times[0].0, times[times.len() - 1].1);
-    assert!(
-        last.since(first) >= 39 * spacing,
-        "forty calls, one of them at once, in {:?}",
-        last.since(first)
-    );
+    assert!(last.since(first) >= 39 * spacing, "forty calls took only {:?}", last.since(first));
     fleet.stop().await;
 }
 
@@ -258,10 +254,10 @@ async fn each_key_has_a_pool_of_its_own() {
     assert_eq!(spend(&user.key("ann")).await, 3);
     assert_eq!(spend(&user.key("bob")).await, 3);
     assert_eq!(spend(&user.key("ann")).await, 0, "three an hour are spent");
-    assert_eq!(user.try_acquire(1), Err(Refusal::UnknownLimit), "counted by key: say which");
+    assert_eq!(user.try_acquire(1), Err(Refusal::UnknownLimit), "a keyed limit without a key");
     user.try_acquire_key("cat", 1).expect_err("the key is new");
     eventually("a lease for the key", async || user.try_acquire_key("cat", 1).ok()).await;
-    assert_eq!(spend(&user.key("cat")).await, 2, "a handle of it spends the same");
+    assert_eq!(spend(&user.key("cat")).await, 2, "a handle of the key spends from the same pool");
     assert!(user.try_acquire_key("cat", 1).is_err() && user.try_acquire_key("", 1).is_err());
     client.shutdown().await;
     fleet.stop().await;
@@ -281,17 +277,17 @@ async fn in_shadow_mode_nothing_is_refused_and_what_would_have_been_is_counted()
     }
     assert!(
         lessor::all([(&trial, 1), (&none, 1)]).try_acquire().is_err(),
-        "the other limit is none on trial"
+        "the other limit is not in shadow mode"
     );
     lessor::all([(&trial, 1)]).try_acquire().expect("all of one");
     let passed = trial.shadow_refused();
-    assert!((7..=12).contains(&passed), "{passed} of 12, and at most 5 were there");
+    assert!((7..=12).contains(&passed), "{passed} of 12 passed in shadow mode, with at most 5 permits");
     // The count is reported as a total, with the next ask.
     let told = async || (number(&fleet.books("trial").await, "shadow_refused") == passed).then_some(());
-    eventually("the operator sees them", told).await;
+    eventually("the allocator counts the calls let pass", told).await;
     trial.try_acquire(1 << 40).expect("also what no pool could ever hold");
     client.shutdown().await;
-    assert_eq!(trial.try_acquire(1), Err(Refusal::Closed), "a client that was shut down is no trial");
+    assert_eq!(trial.try_acquire(1), Err(Refusal::Closed), "a client that was shut down lets nothing pass");
     fleet.stop().await;
 }
 
@@ -386,7 +382,7 @@ async fn asked_of(grant: &'static str) -> u64 {
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
     let client = Client::builder(&url).build().expect("a good address");
     let refused = client.limit("plenty").acquire_within(1, Duration::from_millis(400)).await;
-    assert!(refused.is_err(), "nothing that can be believed was lent");
+    assert!(refused.is_err(), "an impossible grant was spent");
     server.abort();
     client.stats().exchanges
 }

@@ -111,7 +111,7 @@ fn prometheus_understands_what_is_mounted_and_looks_at_all_that_can_be_there() {
             }
         }
     }
-    assert!(found.is_subset(&known), "{found:?} are not all there: {known:?}");
+    assert!(found.is_subset(&known), "not all of {found:?} are in {known:?}");
 }
 
 fn texts(list: &Value) -> BTreeSet<String> {

@@ -142,7 +142,10 @@ async fn calls_in_flight_and_calls_on_several_limits_pass_an_open_fallback_too()
     let second = capped.try_enter(1).expect("everything passes");
     drop((first, second));
     lessor::all([(&open, 1), (&capped, 1)]).try_acquire().expect("both pass");
-    assert!(lessor::all([(&open, 1), (&closed, 1)]).try_acquire().is_err(), "the other one is closed");
+    assert!(
+        lessor::all([(&open, 1), (&closed, 1)]).try_acquire().is_err(),
+        "the other limit has fallback closed"
+    );
     client.shutdown().await;
     assert_eq!(open.try_acquire(1), Err(Refusal::Closed), "a client that was shut down lets nothing pass");
 }
@@ -199,14 +202,20 @@ async fn a_safe_share_goes_on_evenly_and_within_what_is_kept_back() {
     }
     lessor::all([(&safe, 1)]).acquire().await.expect("also in a call on several");
     let took = clock.now().since(began);
-    assert!(took >= Duration::from_millis(100) * (spent as u32), "{spent} and one more in {took:?}");
+    assert!(
+        took >= Duration::from_millis(100) * (spent as u32),
+        "{spent} permits and one more took only {took:?}"
+    );
     assert_eq!((safe.fallback_passed(), safe.shadow_refused()), (spent + 1, 0));
     let wait =
         safe.try_acquire(10).expect_err("the next permits are not due").retry_after().expect("waiting helps");
-    assert!(wait > Duration::from_millis(800), "nine intervals before it: {wait:?}");
-    assert!(matches!(safe.try_acquire(11), Err(Refusal::Unreachable { .. })), "never on one share");
+    assert!(wait > Duration::from_millis(800), "ten permits are due nine intervals later, not in {wait:?}");
+    assert!(
+        matches!(safe.try_acquire(11), Err(Refusal::Unreachable { .. })),
+        "a safe share never holds eleven permits"
+    );
     clients[1].limit("safe").acquire_within(1, LONG).await.expect("the second seat");
-    eventually("the third one falls back", async || {
+    eventually("the third client is refused", async || {
         matches!(clients[2].limit("safe").try_acquire(1), Err(Refusal::Unreachable { .. })).then_some(())
     })
     .await;
@@ -229,7 +238,7 @@ fn a_process_without_a_seat_says_that_its_calls_are_refused() {
         }
         fleet.stop().await;
         let said = |what: &str| log.lines().iter().filter(|line| line.contains(what)).count();
-        eventually("each says what it does", async || {
+        eventually("each client logs its fallback", async || {
             let goes_on = said("calls go on with this process's part of the reserve");
             let refuses = said("this process has no part of the reserve, so calls are refused");
             (goes_on + refuses == 3).then(|| assert_eq!((goes_on, refuses), (2, 1)))

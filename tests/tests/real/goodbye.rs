@@ -22,7 +22,7 @@ async fn it_is_said_until_it_is_heard() {
     let first = first.connect().await.expect("the allocator answers");
     let yearly = first.limit("yearly");
     yearly.acquire(1).await.expect("there are 60");
-    eventually("permits that it holds", async || (yearly.available() > 0).then_some(())).await;
+    eventually("permits that the first client holds", async || (yearly.available() > 0).then_some(())).await;
     let nowhere = HeldPort::any().expect("a free port");
     wire.lead_to(nowhere.address());
     let is_back = async {

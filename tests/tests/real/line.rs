@@ -116,7 +116,7 @@ async fn of_a_thousand_tasks_none_waits_past_its_deadline_and_those_of_one_prior
         }
     }
     let outcomes = std::mem::take(&mut *outcomes.lock().expect("no panic"));
-    assert!(outcomes.len() >= TASKS / 2, "{} have ended by themselves", outcomes.len());
+    assert!(outcomes.len() >= TASKS / 2, "only {} calls ended by themselves", outcomes.len());
     for outcome in &outcomes {
         let waited = outcome.ended.since(outcome.began);
         assert!(waited <= outcome.waiter.patience + LATE, "{waited:?}: {outcome:?}");
@@ -237,7 +237,7 @@ async fn a_large_call_of_low_priority_is_served_beside_a_high_stream_that_never_
     let normal =
         order.iter().position(|priority| *priority == Priority::Normal).expect("the call was served");
     // One in eight served callers is the one that has waited longest, and 24 came before these two.
-    assert!(low.max(normal) <= 8 * 28, "the low one was number {low}, the normal one {normal}");
+    assert!(low.max(normal) <= 8 * 28, "the low call was served as number {low}, the normal one as {normal}");
     client.shutdown().await;
     fleet.stop().await;
 }

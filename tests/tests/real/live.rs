@@ -99,7 +99,7 @@ async fn a_fleet_keeps_the_contract_while_it_is_halved_doubled_and_paused() {
     done(&allocator.url, &["pause", "vendor/rest"]).await;
     let pausing = run(&fleet, 200, LEASE).await;
     let of_none = run(&fleet, 0, PER).await;
-    assert_eq!(of_none.count(), 0, "paused, and what was leased has ended");
+    assert_eq!(of_none.count(), 0, "calls were admitted while the limit is paused");
     done(&allocator.url, &["resume", "vendor/rest"]).await;
     let resumed = run(&fleet, 200, 2 * PER).await;
     for (vendor, least) in [(&of_100, 100), (&of_50, 75), (&of_200, 300), (&resumed, 150)] {
@@ -180,7 +180,7 @@ async fn a_demo_keeps_the_promise_for_changes_to_its_vendor() {
         if shown["available"].as_u64().expect("a number") <= 200 {
             break;
         }
-        assert!(CLOCK.now() < end, "it is never used up: {shown}");
+        assert!(CLOCK.now() < end, "the contract is never used up: {shown}");
         sleep(Duration::from_millis(50)).await;
     }
     limits_of(1_000).await;
@@ -221,7 +221,7 @@ async fn a_demo_whose_vendor_restores_its_contract_says_how_that_went() {
     let restored = &change["restored"];
     assert_eq!((&restored["at_s"], &restored["limit"]), (&Value::from(3.0), &Value::from(9_000)), "{report}");
     assert!(restored["used_at_the_end"].as_f64().is_some_and(|used| used > 0.1), "{report}");
-    assert_eq!(restored["whole_after_s"], Value::Null, "its windows are of 30 s: {report}");
+    assert_eq!(restored["whole_after_s"], Value::Null, "windows of 30 s are too long for this run: {report}");
     assert_eq!(restored["vendor_429"], 0, "{report}");
     assert_eq!(report["stranded"], 0);
 }
@@ -246,7 +246,7 @@ async fn a_caller_that_waits_is_served_as_soon_as_there_is_a_top_up() {
     // By then the client has asked, was told that nothing comes this year, and listens for events.
     let end = CLOCK.now() + PATIENCE;
     while client.stats().listening < 1 || limit.acquire_within(1, Duration::ZERO).await.is_ok() {
-        assert!(CLOCK.now() < end, "nothing is heard");
+        assert!(CLOCK.now() < end, "the client hears no event");
         sleep(Duration::from_millis(10)).await;
     }
     let asked = client.stats().exchanges;
@@ -279,13 +279,13 @@ async fn a_call_that_was_too_large_is_let_through_once_the_limit_is_raised() {
     let end = CLOCK.now() + PATIENCE;
     let mut asked = 0;
     while client.stats().exchanges != asked {
-        assert!(CLOCK.now() < end, "it asks all the time");
+        assert!(CLOCK.now() < end, "the client asks all the time");
         asked = client.stats().exchanges;
         sleep(Duration::from_secs(5)).await;
     }
     done(&allocator.url, &["set", "vendor/rest", "--rules", &rules(300)]).await;
     while limit.try_acquire(200).is_err() {
-        assert!(CLOCK.now() < end + PATIENCE, "it still believes in the old limit");
+        assert!(CLOCK.now() < end + PATIENCE, "the client still knows the old limit");
         sleep(Duration::from_millis(10)).await;
     }
     client.shutdown().await;

@@ -114,7 +114,7 @@ async fn a_refused_request_is_told_why_and_when_to_come_back() {
     let body: serde_json::Value = serde_json::from_str(&body).expect("JSON");
     assert_eq!((&body["status"], &body["violated-policies"][0]), (&429.into(), &"user".into()));
     client.shutdown().await;
-    assert_eq!(get(&format!("{server}/c")).await.0, 503, "a client that was shut down");
+    assert_eq!(get(&format!("{server}/c")).await.0, 503, "the client was shut down");
     fleet.stop().await;
 }
 
@@ -127,11 +127,11 @@ async fn requests_are_counted_by_address_or_by_whatever_is_said() {
         serve(layer().by_ip(|beside| beside.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip()))).await;
     assert_eq!([get(&by_ip).await.0, get(&by_ip).await.0], [200, 429]);
     let own = client.limit("user").key("127.0.0.1");
-    assert!(own.try_acquire(1).is_err(), "it is the same key");
+    assert!(own.try_acquire(1).is_err(), "the address is the key");
     let by_query = serve(layer().by(|head| head.uri.query().map(str::to_owned))).await;
     let ask = async |query: &str| get(&format!("{by_query}/{query}")).await.0;
     assert_eq!([ask("?x").await, ask("?y").await, ask("?x").await], [200, 200, 429]);
-    assert_eq!([ask("").await, ask("").await], [200, 429], "what has no key shares one");
+    assert_eq!([ask("").await, ask("").await], [200, 429], "requests without a key share one");
     fleet.stop().await;
 }
 
@@ -156,7 +156,7 @@ async fn a_grpc_call_among_others_is_refused_as_one() {
     assert_eq!(pushback.div_ceil(1_000).max(1), retry_after);
     assert_eq!(call("application/json").await.0, 429);
     client.shutdown().await;
-    assert_eq!(said(&call("application/grpc").await.1, "grpc-status"), "14", "a client that was shut down");
+    assert_eq!(said(&call("application/grpc").await.1, "grpc-status"), "14", "the client was shut down");
     fleet.stop().await;
 }
 

@@ -35,7 +35,7 @@ async fn client(url: &str, name: &str) -> Client {
     let client = Client::builder(url).node(name).connect().await.expect("the allocator answers");
     let end = CLOCK.now() + PATIENCE;
     while client.stats().listening < 1 {
-        assert!(CLOCK.now() < end, "{name} hears nothing");
+        assert!(CLOCK.now() < end, "{name} has no event stream");
         sleep(Duration::from_millis(5)).await;
     }
     client
@@ -58,7 +58,7 @@ async fn shown(url: &str, limit: &str) -> Value {
 async fn until(limit: &Limit, is_it: impl Fn(Result<(), Refusal>) -> bool) {
     let end = CLOCK.now() + PATIENCE;
     while !is_it(limit.try_acquire(1)) {
-        assert!(CLOCK.now() < end, "it never comes to it: {:?}", limit.try_acquire(1));
+        assert!(CLOCK.now() < end, "not in time, the last answer is {:?}", limit.try_acquire(1));
         sleep(Duration::from_millis(2)).await;
     }
 }
@@ -82,9 +82,9 @@ async fn what_one_node_is_refused_stops_all_of_them_and_they_come_back_by_themse
     sees.observe(StatusCode::TOO_MANY_REQUESTS, &headers(&[("retry-after", "1")]));
     assert!(sees.try_acquire(1).is_err(), "the client that saw it stops at once");
     until(&hears, is_paused).await;
-    assert!(one.stats().exchanges > exchanges, "it was told");
+    assert!(one.stats().exchanges > exchanges, "the client reported the refusal");
     let told = Event::VendorDisagreed { limit: "vendor/rest".into() };
-    assert_eq!(events.try_next(), Some(told), "once, and to this process too");
+    assert_eq!(events.try_next(), Some(told), "the event comes once, and in this process too");
     let paused = shown(url, "vendor/rest").await;
     assert_eq!(paused["vendor_paused_pools"], 1, "{paused}");
     assert_eq!(paused["vendor_disagreed"]["refused"], 1);
@@ -147,7 +147,7 @@ async fn a_limit_that_believes_no_vendor_goes_on() {
     limit.observe(StatusCode::TOO_MANY_REQUESTS, &headers(&[("retry-after", "3600")]));
     let end = CLOCK.now() + PATIENCE;
     while shown(url, "deaf").await["vendor_disagreed"]["refused"] != 1 {
-        assert!(CLOCK.now() < end, "it was not told");
+        assert!(CLOCK.now() < end, "the allocator was not told of the refusal");
         sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(limit.acquire_within(1, PATIENCE).await, Ok(()));

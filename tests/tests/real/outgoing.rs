@@ -157,9 +157,13 @@ async fn holds(what: &str, fails: bool, build: impl FnOnce(ClientBuilder, [Limit
         contract.calls, contract.per
     );
     fleet.stop().await;
-    assert!(all as u64 >= contract.calls, "{what}: it made use of the contract");
-    assert!(most as u64 <= contract.calls, "{what}: {} too many", most as u64 - contract.calls);
-    assert!(spent >= all as u64, "{what}: every request has a permit");
+    assert!(all as u64 >= contract.calls, "{what}: fewer calls than the contract allows");
+    assert!(
+        most as u64 <= contract.calls,
+        "{what}: {} calls too many in a window",
+        most as u64 - contract.calls
+    );
+    assert!(spent >= all as u64, "{what}: requests without a permit");
 }
 
 /// The bug: a request kept its permits of the first limit while it waited for the second.
@@ -232,7 +236,7 @@ async fn a_request_costs_what_it_says_and_each_attempt_costs_it_again() {
         assert_eq!(answer.status(), 200);
     }
     let (arrived, _) = vendor.most_within(Duration::from_secs(60));
-    assert_eq!(arrived, 5, "two attempts, one, and two");
+    assert_eq!(arrived, 5, "attempts of three requests: two, one, and two");
     assert_eq!(spent(&fleet, client).await, [5, 21]);
     fleet.stop().await;
 }
@@ -362,7 +366,7 @@ async fn a_request_that_is_given_up_stays_in_flight_and_one_that_was_never_sent_
     };
     for _ in 0..3 {
         let error = send(&nowhere, PATIENCE).await;
-        assert!(error.is_connect(), "it had a permit, and handed it back: {error}");
+        assert!(error.is_connect(), "the request had a permit and failed to connect: {error}");
     }
     let _reached = tokio::select! {
         error = send(&busy, PATIENCE) => panic!("{error}"),
@@ -384,9 +388,9 @@ async fn a_reservation_is_good_until_its_lease_has_ended() {
     let kept = rest.reserve_within(1, PATIENCE).await.expect("there are permits");
     // Longer than any lease, which is renewed while the allocator answers.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
-    assert!(kept.is_good(), "its lease goes on");
+    assert!(kept.is_good(), "the lease goes on");
     fleet.stop().await;
-    eventually("its lease has ended", async || (!kept.is_good()).then_some(())).await;
+    eventually("the lease has ended", async || (!kept.is_good()).then_some(())).await;
     drop(kept);
     client.shutdown().await;
 }

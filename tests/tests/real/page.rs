@@ -166,7 +166,7 @@ async fn a_pause_shows_at_once_and_the_page_can_make_one() {
     browser.write("10m");
     browser.push("Continue");
     browser.wait("document.querySelector('dialog .confirm').textContent.includes('for 10m')");
-    assert_eq!(paused().await, json!(false), "nothing happens before it is confirmed");
+    assert_eq!(paused().await, json!(false), "the limit is paused before the operator confirms");
     browser.push("Pause");
     browser.wait("!document.querySelector('dialog')");
     assert_eq!(paused().await, json!(true));
@@ -230,7 +230,7 @@ async fn a_page_of_another_site_changes_nothing() {
         let figures = browser.eval(&format!("fetch('{url}/v1/limits').then(() => 'read', () => 'refused')"));
         assert_eq!(figures, json!("refused"), "from {place}");
     }
-    assert!(browser.requests().iter().any(|request| request.ends_with("/resume")), "it was tried");
+    assert!(browser.requests().iter().any(|request| request.ends_with("/resume")), "no request was tried");
 }
 
 /// `lessor status` shows the same figures in a terminal, and its exit code serves scripts.

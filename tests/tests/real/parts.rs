@@ -56,7 +56,7 @@ async fn a_vendor_and_nodes_run_by_themselves() {
         })
         .into();
     assert!(is_ready(&vendor_url).await);
-    assert!(!is_ready(&nodes[0].1).await, "no allocator has lent it anything");
+    assert!(!is_ready(&nodes[0].1).await, "a node is ready before it has a lease");
     let _allocator = Allocator::start(CONFIG, &port.address().to_string(), true);
     let seen = async || -> Value { get(format!("{vendor_url}/seen")).await.json().await.expect("JSON") };
     eventually("the vendor sees both kinds of calls", async || {

@@ -70,7 +70,7 @@ fn what_a_killed_node_held_comes_back_and_is_never_spent_twice() {
     let rest = survivor.answer();
     // The survivor alone may spend 100 in each window in which the victim spent nothing.
     let late = rest.iter().filter(|at| **at > first[29] + Duration::from_millis(1_200)).count();
-    assert!(late >= 90, "{late} of 100 a second after everything the victim did has passed");
+    assert!(late >= 90, "{late} of 100 permits a second after the victim's window");
     judge([first, rest]);
 }
 
@@ -89,8 +89,8 @@ fn a_killed_allocator_comes_back_in_quarantine_and_then_lends_again() {
     judge(admitted.clone());
     let after = |span: Duration| admitted.iter().flatten().filter(|at| **at > died + span).count();
     let quarantined = after(Duration::from_millis(50)) - after(Duration::from_millis(2_900));
-    assert_eq!(quarantined, 0, "leases of 33 ms end, and new ones are not lent for 3 s");
-    assert!(after(Duration::from_millis(2_900)) > 100, "then it goes on");
+    assert_eq!(quarantined, 0, "calls were admitted in the quarantine of 3 s");
+    assert!(after(Duration::from_millis(2_900)) > 100, "the allocator lends again after the quarantine");
     drop(restarted);
 }
 
@@ -224,7 +224,7 @@ fn a_process_stopped_past_its_deadline_spends_nothing_when_it_wakes() {
         sleeper.available() > 2
     });
     sleeper.running.signal(Signal::STOP);
-    assert!(held.is_some(), "stopped with nothing in hand: the test would prove nothing");
+    assert!(held.is_some(), "the node was stopped with no permits: the test proves nothing");
     // Meanwhile its lease ends, a window passes, and another node takes all permits.
     let mut other = node(&allocator, "other");
     other.begin(3_000);
@@ -248,7 +248,7 @@ const ENDED: Duration = Duration::from_millis(50);
 
 /// Asserts that no call was admitted between `from` and `until`, and that some were before.
 fn none_between(from: Moment, until: Moment, admitted: &[Moment]) {
-    assert!(admitted.iter().any(|at| *at < from), "nothing was admitted before: this would prove nothing");
+    assert!(admitted.iter().any(|at| *at < from), "nothing was admitted before: the test proves nothing");
     let late: Vec<Duration> =
         admitted.iter().filter(|at| **at > from && **at < until).map(|at| at.since(from)).collect();
     assert!(late.is_empty(), "admitted so long after all leases had ended: {late:?}");

@@ -69,7 +69,7 @@ async fn a_check_of_a_new_key_waits_for_the_first_answer() {
     let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let user = client.limit("user");
-    assert!(user.try_acquire_key("ann", 1).is_err(), "no answer is there");
+    assert!(user.try_acquire_key("ann", 1).is_err(), "no answer has come yet");
     for key in ["bob", "carol", "dan"] {
         assert_eq!(user.check_key(key, 1).await, Ok(()), "{key}");
         assert_eq!(user.key(key).check(1).await, Ok(()), "{key}");
@@ -118,7 +118,7 @@ fn what_strangers_call_themselves_is_not_logged() {
         });
         let statuses = calls.collect::<JoinSet<u16>>().join_all().await;
         let served = statuses.iter().filter(|status| **status == 200).count();
-        assert!((1..=20).contains(&served), "{served} of 600 keys have permits, where 10 may be");
+        assert!((1..=20).contains(&served), "{served} of 600 keys were served, and the limit may have 10");
         client.shutdown().await;
         fleet.stop().await;
         let lines = log.lines();
@@ -251,7 +251,7 @@ async fn a_request_is_in_flight_until_it_is_answered() {
         let first = tokio::spawn(async move { call(&mut first, "x").await.status() });
         // Long enough for the first answer of the allocator.
         tokio::time::sleep(Duration::from_millis(500)).await;
-        assert_eq!(call(&mut server, "x").await.status(), 429, "one at once");
+        assert_eq!(call(&mut server, "x").await.status(), 429, "only one call in flight is allowed");
         gate.add_permits(1);
         assert_eq!(first.await.expect("no panic"), 200, "round {round}");
     }
@@ -283,7 +283,7 @@ async fn keys_that_are_refused_are_forgotten() {
         let asked: f64 = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
         asked as u64
     };
-    eventually("all asked once", async || (asked().await >= 1_990).then_some(())).await;
+    eventually("each key was asked for once", async || (asked().await >= 1_990).then_some(())).await;
     tokio::time::sleep(Duration::from_secs(13)).await;
     let asked = asked().await;
     println!("{asked} asks for 2000 keys, each called once");

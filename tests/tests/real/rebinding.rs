@@ -74,12 +74,12 @@ async fn a_site_whose_name_leads_here_hears_nothing_and_a_node_does() {
     for path in ["/v1/events", "/v1/status", "/metrics", "/v1/limits/vendor"] {
         assert_eq!(read_by_page(&named, path, "").await, "HTTP/1.1 421 Misdirected Request", "{path}");
         let here = read_by_page(allocator.address(), path, "").await;
-        assert_eq!(here, "HTTP/1.1 200 OK", "{path} by its own name");
+        assert_eq!(here, "HTTP/1.1 200 OK", "{path} at the allocator's own name");
     }
     assert_eq!(read_by_page(&named, "/readyz", "").await, "HTTP/1.1 200 OK");
     let client = Client::connect(&format!("http://{named}")).await.expect("the allocator answers");
     let limit = client.limit("vendor");
     limit.acquire_within(1, Duration::from_secs(5)).await.expect("the allocator lends");
-    eventually("it listens", async || (client.stats().listening > 0).then_some(())).await;
+    eventually("the client listens to events", async || (client.stats().listening > 0).then_some(())).await;
     client.shutdown().await;
 }

@@ -55,7 +55,7 @@ async fn two_regions_share_one_limit_and_use_it() {
     );
     assert_eq!(vendor.breach(), None);
     assert!(vendor.count() >= 5 * LIMIT * 9 / 10, "{} of {}", vendor.count(), 5 * LIMIT);
-    assert!(centre.number("vendor", "spent").await > 0, "it is told what is spent");
+    assert!(centre.number("vendor", "spent").await > 0, "the upstream allocator is told what is spent");
     for client in clients {
         client.shutdown().await;
     }
@@ -138,7 +138,7 @@ async fn calls_in_flight_in_one_region_are_known_in_the_other() {
     }
     for limit in &calls {
         let fifth = limit.enter_within(1, Duration::from_secs(3)).await;
-        assert!(fifth.is_err(), "for longer than any call should take, and as long as they say so");
+        assert!(fifth.is_err(), "a fifth call began while four are in flight");
     }
     // Two calls in the east end, and two more begin in the west.
     drop([in_flight.swap_remove(2), in_flight.swap_remove(0)]);
@@ -175,7 +175,7 @@ async fn a_region_that_is_cut_off_lends_nothing_new_and_resumes_within_a_term() 
     let mine = Vendor::new(LIMIT, PER);
     let closed = until(CUT - PER);
     tokio::join!(call_until(&mine, &there, closed), call_until(&vendor, &here, closed));
-    assert_eq!(mine.count(), 0, "it was cut off");
+    assert_eq!(mine.count(), 0, "calls were admitted in a region without its upstream");
     link.set(Fault::None);
     let mended = CLOCK.now();
     eventually("a permit", async || vendor.call(&there).then_some(())).await;

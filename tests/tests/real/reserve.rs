@@ -57,13 +57,13 @@ async fn a_reservation_that_is_dropped_was_spent_and_one_that_is_refunded_was_no
     drop(refunded);
     // A future that is dropped reserves nothing.
     let mut wait = Box::pin(tokens.reserve(95));
-    assert!(poll_once(&mut wait).await.is_none(), "more than there will ever be");
+    assert!(poll_once(&mut wait).await.is_none(), "more than the limit will ever have");
     drop(wait);
     let [calls, cost] =
         lessor::all([(&client.limit("requests"), 1), (&tokens, 40)]).reserve().await.expect("both are there");
     assert_eq!(cost.settle(30).returned, 10);
     drop(calls);
-    assert_eq!(fleet.number("requests", "spent").await, 0, "nothing was said yet");
+    assert_eq!(fleet.number("requests", "spent").await, 0, "nothing was reported yet");
     assert_eq!(spent(&fleet, client, "tokens").await, (40, 0));
     assert_eq!(fleet.number("requests", "spent").await, 1);
     fleet.stop().await;
@@ -87,7 +87,7 @@ async fn a_call_that_costs_more_than_it_reserved_is_paid_for_before_another_call
     let Settled { returned, taken, owed, .. } = reserved.settle(35);
     assert_eq!((returned, taken + owed), (0, 15));
     assert!(owed > 0, "a second has not passed");
-    assert!(tokens.try_acquire(1).is_err(), "it goes to whom it is owed");
+    assert!(tokens.try_acquire(1).is_err(), "the next permit pays the debt");
     tokens.acquire(1).await.expect("the debt is paid soon");
     assert_eq!(spent(&fleet, client, "flowing").await, (36, 0));
     fleet.stop().await;
@@ -103,7 +103,11 @@ async fn in_shadow_mode_everything_is_reserved_and_nothing_is_owed() {
         let settled = trial.try_reserve(4).expect("nothing is refused").settle(9);
         assert_eq!(settled.owed, 0);
     }
-    assert!(trial.shadow_refused() >= 5 * 9 + 1 - 5, "{} of 46, and five were there", trial.shadow_refused());
+    assert!(
+        trial.shadow_refused() >= 5 * 9 + 1 - 5,
+        "{} of 46 permits were let pass in shadow mode, five were free",
+        trial.shadow_refused()
+    );
     assert_eq!(trial.try_acquire_up_to(50), Ok(50));
     client.shutdown().await;
     fleet.stop().await;
@@ -116,7 +120,7 @@ async fn a_caller_that_can_do_a_part_takes_what_there_is() {
     let tokens = client.limit("tokens");
     assert_eq!(tokens.try_acquire_up_to(0), Ok(0));
     let mut taken = 0;
-    eventually("all of it", async || {
+    eventually("all permits are taken", async || {
         taken += tokens.try_acquire_up_to(1_000).unwrap_or(0);
         (taken >= 100).then_some(())
     })
@@ -143,7 +147,7 @@ async fn looking_says_what_a_call_would_be_told_and_lends_nothing() {
     assert_eq!((seen.refusal, seen.ready_in()), (Some(Refusal::TooLarge { limit: 100 }), None));
     // The first lease goes back although a caller looks for more again and again: a look is no demand.
     let mut wanted = 0;
-    eventually("it goes back", async || {
+    eventually("the first lease is returned", async || {
         wanted += u64::from(tokens.peek(50).refusal.is_some());
         (fleet.number("tokens", "outstanding").await == 0).then_some(())
     })

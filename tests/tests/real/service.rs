@@ -43,7 +43,10 @@ fn started(file: &Path, level: &str) -> (Running, String) {
     let log = std::fs::File::create(file.with_extension("log")).expect("a writable file");
     let mut running = Running::start(serve(file, level).stderr(log));
     let line = running.line();
-    let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
+    let url = line
+        .strip_prefix("listening on ")
+        .unwrap_or_else(|| panic!("the allocator said {line:?}"))
+        .to_owned();
     (running, url)
 }
 
@@ -109,9 +112,9 @@ fn a_pipe_in_place_of_the_configuration_is_refused_and_holds_up_nothing() {
     let (running, url) = started(&file, "error");
     std::fs::remove_file(&file).expect("the file can be removed");
     assert!(Command::new("mkfifo").arg(&file).status().expect("the command runs").success());
-    until("it says what is wrong", || log(&file).contains("no regular file"));
+    until("the log says what is wrong", || log(&file).contains("no regular file"));
     let address = url.trim_start_matches("http://");
-    assert!(TcpStream::connect(address).is_ok(), "it goes on");
+    assert!(TcpStream::connect(address).is_ok(), "the allocator goes on");
     let (code, took) = ended(running);
     println!("it ended with {code:?} after {took:?}");
     assert!(code == Some(0) && took < IN_TIME, "{code:?} after {took:?}");
@@ -141,7 +144,7 @@ fn what_is_no_configuration_is_refused_and_the_next_one_is_taken_over() {
         std::fs::rename(&file, &good).expect("the file can be renamed");
         std::fs::rename(&aside, &file).expect("the file can be renamed");
         let refused = || log(&file).matches("the configuration is refused").count();
-        until("it is refused", || refused() == round + 1);
+        until("the configuration is refused", || refused() == round + 1);
         assert!(log(&file).lines().last().is_some_and(|line| line.contains(said)), "{}", log(&file));
         let at_start = serve(&file, "error").output().expect("the command runs");
         let words = String::from_utf8_lossy(&at_start.stderr).into_owned();
@@ -151,7 +154,7 @@ fn what_is_no_configuration_is_refused_and_the_next_one_is_taken_over() {
             .expect("a writable file");
         std::fs::rename(&good, &file).expect("the file can be renamed");
         let taken = || log(&file).matches("the configuration was read again").count();
-        until("it is taken over", || taken() == round + 1);
+        until("the configuration is taken over", || taken() == round + 1);
     }
     assert_eq!(ended(running).0, Some(0));
 }
@@ -178,7 +181,7 @@ fn a_log_that_is_not_read_does_not_hold_up_the_end() {
         answered += 1;
     }
     println!("it stands still after {answered} answers");
-    assert!(answered < 20_000, "it never stood still: this would prove nothing");
+    assert!(answered < 20_000, "the allocator was never held up: the test proves nothing");
     let (code, took) = ended(running);
     println!("it ended with {code:?} after {took:?}");
     assert!(took < IN_TIME, "{code:?} after {took:?}");
@@ -265,7 +268,7 @@ fn a_file_that_is_being_written_is_not_taken_over() {
     assert_eq!(removed, 0, "{}", log(&file));
     std::fs::write(&file, CONFIG).expect("a writable file");
     running.signal(Signal::HUP);
-    until("it is taken over", || log(&file).contains("removed=[\"other\"]"));
+    until("the configuration is taken over", || log(&file).contains("removed=[\"other\"]"));
     assert_eq!(ended(running).0, Some(0));
 }
 
@@ -294,7 +297,7 @@ fn a_file_that_lost_limits_takes_none_away_until_sighup() {
     let cut = limit(1) + &limit(2);
     assert!(nine.starts_with(&cut));
     std::fs::write(&file, &cut).expect("a writable file");
-    until("it is taken over", || log(&file).contains("the configuration was read again"));
+    until("the configuration is taken over", || log(&file).contains("the configuration was read again"));
     let lacks = "the configuration file lacks \"vendor-3\", \"vendor-4\",";
     until("the log says so", || log(&file).contains(lacks));
     let (limits, warnings) = names();
@@ -304,7 +307,7 @@ fn a_file_that_lost_limits_takes_none_away_until_sighup() {
     assert!(status(&[]).contains(lacks), "{}", status(&[]));
     // Limits still in the file follow it, and one of the others is removed by the API.
     std::fs::write(&file, cut.replacen("limit = 100", "limit = 7", 1)).expect("a writable file");
-    until("it is taken over", || status(&["--json"]).contains("\"limit\":7"));
+    until("the configuration is taken over", || status(&["--json"]).contains("\"limit\":7"));
     let removed =
         Command::new(lessor()).args(["limits", "rm", "vendor-3", "--yes", "--server", &url]).output();
     assert!(removed.expect("the command runs").status.success());
@@ -323,11 +326,11 @@ fn a_reload_does_not_say_that_the_server_has_changed_where_it_has_not() {
     let (_folder, file) = folder(CONFIG);
     let (running, _url) = started(&file, "info");
     std::fs::write(&file, CONFIG.replace("limit = 100", "limit = 200")).expect("a writable file");
-    until("it is read again", || log(&file).contains("the configuration was read again"));
+    until("the configuration is read again", || log(&file).contains("the configuration was read again"));
     pause(100);
     assert!(!log(&file).contains("need a restart"), "{}", log(&file));
     std::fs::write(&file, format!("[server]\nconnections_max = 7\n{CONFIG}")).expect("a writable file");
-    until("it says so", || log(&file).contains("need a restart"));
+    until("the log asks for a restart", || log(&file).contains("need a restart"));
     assert_eq!(ended(running).0, Some(0));
 }
 

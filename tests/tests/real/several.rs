@@ -71,7 +71,7 @@ impl Pair {
         let limit = client.limit("vendor");
         limit.acquire_within(1, LONG).await.expect("there are plenty");
         let is_other = number(&other, "granted").await > 0;
-        assert!(is_other != (number(&asked, "granted").await > 0), "it asks one of them");
+        assert!(is_other != (number(&asked, "granted").await > 0), "the client asks exactly one allocator");
         let (asked, other) = if is_other { (other, asked) } else { (asked, other) };
         Pair { client, limit, asked, other }
     }
@@ -178,10 +178,15 @@ async fn goes_on_at_the_other(pair: Pair, signal: Signal, within: Duration) {
     );
     assert_eq!(vendor.breach(), None);
     assert!(tried.longest_gap(killed) < within);
-    assert_eq!(wrong(&other).await, 0, "it was told of what it lent, and of nothing else");
-    assert_eq!((client.stats().moves, client.stats().listening), (1, 2), "it listens there too");
+    assert_eq!(wrong(&other).await, 0, "the other allocator got reports of leases that it never granted");
+    assert_eq!(
+        (client.stats().moves, client.stats().listening),
+        (1, 2),
+        "the client moved once, and listens to the new allocator"
+    );
     client.shutdown().await;
-    eventually("all is given back", async || (number(&other, "outstanding").await == 0).then_some(())).await;
+    eventually("all permits are returned", async || (number(&other, "outstanding").await == 0).then_some(()))
+        .await;
 }
 
 /// The first allocator is asked again while it still remembers what it lent before. Since then the client has reported
@@ -218,10 +223,10 @@ async fn a_client_that_comes_back_to_an_allocator_that_remembers_spends_nothing_
         vendor.count(),
         vendor.count_after(last)
     );
-    assert!(client.stats().moves >= 4 && vendor.count_after(last) > 0, "it went to and fro");
+    assert!(client.stats().moves >= 4 && vendor.count_after(last) > 0, "the client moved to and fro");
     client.shutdown().await;
     for allocator in [&asked, &other] {
-        assert_eq!(wrong(allocator).await, 0, "each was told of its own leases");
+        assert_eq!(wrong(allocator).await, 0, "an allocator got reports of leases that it never granted");
         let granted = number(allocator, "granted").await;
         let ended = async || {
             let mut sum = 0;
@@ -230,7 +235,7 @@ async fn a_client_that_comes_back_to_an_allocator_that_remembers_spends_nothing_
             }
             (sum == granted).then_some(())
         };
-        eventually("what it lent is accounted for", ended).await;
+        eventually("everything granted is settled or returned", ended).await;
     }
 }
 
@@ -245,7 +250,7 @@ async fn a_client_that_comes_back_to_an_allocator_that_forgot_spends_nothing_twi
     let other = other.restart();
     let tried = Tried::during(&vendor, &limit, Duration::from_secs(5)).await;
     assert_eq!(vendor.breach(), None);
-    assert!(!tried.admitted.is_empty(), "it goes on after the quarantine");
+    assert!(!tried.admitted.is_empty(), "calls go on after the quarantine");
     client.shutdown().await;
     drop((asked, other));
 }
@@ -329,7 +334,7 @@ async fn a_rolling_restart_refuses_no_caller_that_waits() {
         client.stats().moves
     );
     assert_eq!(vendor.breach(), None);
-    assert!(client.stats().moves >= 3, "each time it was on the one that stopped");
+    assert!(client.stats().moves >= 3, "the client moved each time its allocator stopped");
     client.shutdown().await;
 }
 
@@ -346,10 +351,10 @@ async fn calls_in_flight_stay_with_the_allocator_that_let_them_begin() {
     drop(first);
     assert!(
         limit.enter_within(1, Duration::from_millis(300)).await.is_err(),
-        "its end is of no use to the other"
+        "a call that ends at one allocator makes no room at the other"
     );
     let told = async || (number(&other, "granted").await == 2).then_some(());
-    eventually("two are out there", told).await;
+    eventually("the other allocator has granted two", told).await;
     drop(second);
     drop(enter().await);
     drop(third);

@@ -149,11 +149,14 @@ async fn two_use_all_of(store: &Store, shown: &str) {
     assert_eq!(vendor.breach(), None);
     let status = reqwest::get(format!("{}/v1/status", west.url)).await.expect("the server answers");
     let status = status.text().await.expect("a text");
-    assert!(status.contains(r#""sharing":["east","west"]"#), "by their names: {status}");
+    assert!(status.contains(r#""sharing":["east","west"]"#), "the allocators by their names: {status}");
     println!("{shown}: {} of {} used through two allocators", vendor.count(), 6 * LIMIT);
     let metrics = reqwest::get(format!("{}/metrics", east.url)).await.expect("the server answers");
     let metrics = metrics.text().await.expect("a text");
-    assert!(metrics.contains("\nlessor_store_allocators 2\n"), "each knows of the other: {metrics}");
+    assert!(
+        metrics.contains("\nlessor_store_allocators 2\n"),
+        "an allocator does not know of the other: {metrics}"
+    );
     assert!(vendor.count() >= 6 * LIMIT * USED_PERCENT / 100, "{} of {}", vendor.count(), 6 * LIMIT);
     for client in clients {
         client.shutdown().await;
@@ -189,7 +192,7 @@ async fn a_flood_of_new_keys_is_served(kind: StoreKind) {
     let client = east.client("a").await;
     let mut waiting: Vec<Limit> =
         (0..3_000).map(|user| client.limit("user").key(&format!("user-{user}"))).collect();
-    eventually("a permit for each of them", async || {
+    eventually("a permit for each key", async || {
         waiting.retain(|user| user.try_acquire(1).is_err());
         waiting.is_empty().then_some(())
     })
@@ -267,7 +270,7 @@ async fn a_store_that_is_killed_loses_nothing_or_is_waited_out(kind: StoreKind) 
     if kind == StoreKind::Redis {
         // Permits lent before are used up within one term.
         let lent = vendor.count_after(again + PER) - vendor.count_after(again + waits);
-        assert_eq!(lent, 0, "nothing is lent before all that may be out is over");
+        assert_eq!(lent, 0, "permits were lent before all earlier leases had ended");
     }
     east.stop().await;
     west.stop().await;
@@ -300,7 +303,7 @@ async fn keys_that_are_not_used_are_taken_away(kind: StoreKind) {
         brief.acquire_within(1, Duration::from_secs(5)).await.expect("there are plenty");
     }
     assert!(store.roots(kind) >= 10, "{} of 20", store.roots(kind));
-    eventually("all are gone", async || (store.roots(kind) == 0).then_some(())).await;
+    eventually("all roots of unused keys are removed", async || (store.roots(kind) == 0).then_some(())).await;
     client.shutdown().await;
     east.stop().await;
 }
@@ -323,12 +326,20 @@ async fn what_an_operator_decides_holds_for_all(kind: StoreKind) {
     // The other allocator looks four times a second, and nodes are told at once.
     sleep(PER).await;
     let nothing = Vendor::new(LIMIT, PER);
-    assert_eq!(call_for(&nothing, &limits, PER).await, None, "it is paused");
+    assert_eq!(call_for(&nothing, &limits, PER).await, None, "the limit is paused");
     let north = store.allocator("north").await;
     let late = north.client("c").await;
-    assert_eq!(call_until(&nothing, &late.limit("vendor"), CLOCK.now() + PER).await, None, "for all");
+    assert_eq!(
+        call_until(&nothing, &late.limit("vendor"), CLOCK.now() + PER).await,
+        None,
+        "the limit is paused at all allocators"
+    );
     store.empty(kind);
-    assert_eq!(call_for(&nothing, &limits, 3 * PER).await, None, "though the store forgot it");
+    assert_eq!(
+        call_for(&nothing, &limits, 3 * PER).await,
+        None,
+        "the limit is paused though the store was emptied"
+    );
     tell(&west, "resume").await;
     call_for(&vendor, &limits, 2 * PER).await.expect("the allocator lends again");
     tell(&west, "nodes/a/block").await;
@@ -337,7 +348,7 @@ async fn what_an_operator_decides_holds_for_all(kind: StoreKind) {
     let until = CLOCK.now() + PER;
     let (blocked, other) =
         tokio::join!(call_until(&only[0], &limits[0], until), call_until(&only[1], &limits[1], until));
-    assert!(blocked.is_none() && other.is_some(), "one is blocked: {blocked:?}, {other:?}");
+    assert!(blocked.is_none() && other.is_some(), "only one node is blocked: {blocked:?}, {other:?}");
     assert_eq!(vendor.breach(), None);
     for allocator in [east, west, north] {
         allocator.stop().await;

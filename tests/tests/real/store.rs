@@ -70,7 +70,7 @@ fn killed_again_and_again_it_goes_on_and_no_window_holds_too_much() {
     // Four windows, in none of which the limit was shut: each quarantine would have lasted beyond the next kill.
     assert!(spends.len() > 4 * 300 * 6 / 10, "{} admitted in 12 s", spends.len());
     let was_lost = allocator.folder().join("lessor.redb.lost").exists();
-    assert!(!was_lost, "it went on with its store each time");
+    assert!(!was_lost, "the store was lost");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn what_a_day_has_spent_is_not_forgotten() {
     let mut second = node(&allocator, "second");
     let left = second.acquire(50, 500).len();
     // The kill burns a block at most, and nothing waits for the end of the day.
-    assert!((1..=20).contains(&left), "{left} of the 20 that were left");
+    assert!((1..=20).contains(&left), "{left} of the 20 free permits were lent");
 }
 
 /// Returns how many of `calls`, each with its begin and its length in milliseconds, go on at `at`.
@@ -181,7 +181,7 @@ fn after_a_kill_a_flow_goes_on_when_the_last_rate_is_over() {
     let spend = |at: &Moment| Spend { real: at.as_nanos(), allocator: at.as_nanos(), permits: 1 };
     let spends: Vec<Spend> = instants.iter().map(spend).collect();
     assert_eq!(breach(&Rule::LeakyBucket(rule), &spends), None);
-    assert!(!allocator.folder().join("lessor.redb.lost").exists(), "it went on with its store each time");
+    assert!(!allocator.folder().join("lessor.redb.lost").exists(), "the store was lost");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_store_path_that_names_another_file_is_refused_and_that_file_is_left() {
     assert_eq!(
         std::fs::read_dir(folder.path()).expect("the folder can be read").count(),
         1,
-        "nothing was made beside it"
+        "a file was made beside it"
     );
 }
 
@@ -273,7 +273,7 @@ fn a_full_disk_lends_nothing_new_and_recovers_when_there_is_room() {
     node.begin(2_500);
     let meanwhile = node.answer();
     let late = meanwhile.iter().filter(|at| **at > failed + Duration::from_secs(1)).count();
-    assert_eq!(late, 0, "what was lent, and the block, are over: of {} admissions", meanwhile.len());
+    assert_eq!(late, 0, "admissions after the leases and the block ended, of {}", meanwhile.len());
     prlimit(pid, Resource::Fsize, limit(None)).expect("the process is ours");
     let room = CLOCK.now();
     let again = node.acquire(1, 10_000);

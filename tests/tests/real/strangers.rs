@@ -66,7 +66,7 @@ async fn says_goodbye_for_all(http: &reqwest::Client, url: &str) -> u64 {
         }
         numbers(&shown, &mut sessions);
     }
-    assert!(!nodes.is_empty(), "it sees some nodes, or the test would prove nothing");
+    assert!(!nodes.is_empty(), "the stranger sees no nodes: the test proves nothing");
     let mut returned = 0;
     for (node, spent) in &nodes {
         for session in &sessions {
@@ -164,7 +164,7 @@ async fn large_bodies_that_trickle_take_bounded_memory_and_hold_up_no_node() {
     let mut slow: Vec<TcpStream> = (0..300).map(|_| begins_to_say(allocator.address(), &large)).collect();
     // Bodies that grow at the same time refuse each other room, and the room of the refused ones is free again. More
     // bodies fill it.
-    let refused = eventually("it has all that it may", async || {
+    let refused = eventually("the allocator refuses another body", async || {
         slow.extend((0..8).map(|_| begins_to_say(allocator.address(), &large)));
         let answer = answer_to(begins_to_say(allocator.address(), &large));
         answer.starts_with("HTTP/1.1 503 ").then_some(answer)
@@ -174,7 +174,7 @@ async fn large_bodies_that_trickle_take_bounded_memory_and_hold_up_no_node() {
     assert!(refused.contains("\"code\":\"bodies_full\""), "{refused}");
     let taken = memory(allocator.running.id()).saturating_sub(before) >> 20;
     println!("{} bodies of 900 kB take {taken} MiB", slow.len());
-    assert!(taken < 130, "{taken} MiB, of 260 that were sent");
+    assert!(taken < 130, "the bodies take {taken} MiB, of 260 MiB sent");
     let goodbye = "{\"session\":1,\"seq\":1,\"spent\":[]}";
     let (begin, end) = goodbye.split_at(9);
     let short = answer_to(begins_to_say(allocator.address(), &[begin, end]));
@@ -186,7 +186,7 @@ async fn large_bodies_that_trickle_take_bounded_memory_and_hold_up_no_node() {
     late.read_to_string(&mut answer).expect("an answer, and the end");
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     drop(slow);
-    eventually("there is room again", async || {
+    eventually("a body is accepted again", async || {
         let answer = answer_to(begins_to_say(allocator.address(), &large));
         (!answer.starts_with("HTTP/1.1 503 ")).then_some(())
     })
@@ -201,7 +201,7 @@ async fn long_bodies_of_one_address_keep_out_none_of_another_one() {
     let piece = " ".repeat(30_000);
     let large = vec![piece.as_str(); 30];
     let mut slow = vec![];
-    eventually("it has all that it may", async || {
+    eventually("the allocator refuses another body", async || {
         slow.extend((0..100).map(|_| begins_to_say(allocator.address(), &large)));
         answer_to(begins_to_say(allocator.address(), &large)).contains("\"bodies_full\"").then_some(())
     })
@@ -274,7 +274,7 @@ async fn a_client_whose_session_was_ended_by_a_stranger_begins_another_one() {
             (stranger.heard()["session"] != said["session"]).then_some(())
         })
         .await;
-        eventually("a lease of it", async || {
+        eventually("a lease from the limit", async || {
             limit.acquire(1).await.expect("there are permits");
             let asked = &stranger.heard()["asks"][0];
             (asked["limit"] == "vendor" && asked["held"].as_u64() > Some(0)).then_some(())

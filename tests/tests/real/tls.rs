@@ -46,7 +46,7 @@ async fn a_peer_needs_a_certificate_of_the_authority_that_is_named() {
     let strange = HttpClient::try_new(SOON, Some(Tls::new().ca(other.ca()))).expect("good files");
     let error = get(&strange, &url).await.expect_err("the client does not trust the server");
     assert!(error.contains("invalid peer certificate"), "{error}");
-    assert_eq!(get(&desk.client(), &url).await, Ok(200), "all others go on");
+    assert_eq!(get(&desk.client(), &url).await, Ok(200), "a client with a good certificate is served");
 }
 
 #[tokio::test]
@@ -78,21 +78,21 @@ async fn handshakes_that_never_end_keep_out_no_other_address() {
         async |peer: &mut TcpStream| timeout(Duration::from_millis(200), peer.read(&mut [0])).await.is_ok();
     let mut held = [begin().await, begin().await];
     for _ in 0..20 {
-        assert!(is_closed(&mut begin().await).await, "one too many");
+        assert!(is_closed(&mut begin().await).await, "a handshake beyond the bound is closed");
     }
     for peer in &mut held {
-        assert!(!is_closed(peer).await, "those that began go on");
+        assert!(!is_closed(peer).await, "a handshake within the bound goes on");
     }
     let url = format!("{}/livez", allocator.url);
     let clients: Vec<HttpClient> = (0..4).map(|_| desk.client()).collect();
     for client in &clients {
-        assert_eq!(get(client, &url).await, Ok(200), "each has a connection of its own, which stays open");
+        assert_eq!(get(client, &url).await, Ok(200), "each client keeps its own connection");
     }
     let metrics =
         desk::text(&clients[0], &format!("{}/metrics", allocator.url)).await.expect("the allocator answers");
     assert!(metrics.contains("\nlessor_connections_refused_total 20\n"), "{metrics}");
     drop(held);
-    eventually("there is room again", async || {
+    eventually("a handshake is accepted again", async || {
         let mut peer = begin().await;
         (!is_closed(&mut peer).await).then_some(())
     })
@@ -134,13 +134,16 @@ async fn a_broken_new_certificate_keeps_the_old_one() {
         let good = std::fs::read(file).expect("a readable file");
         std::fs::write(file, text).expect("a writable file");
         let name = file.display().to_string();
-        let line = eventually("the log names it", async || desk.logged(&[&name, "are refused"])).await;
+        let line = eventually("the log names the file", async || desk.logged(&[&name, "are refused"])).await;
         assert!(!line.contains("c2VjcmV0") && !line.contains("MIIB"), "{line}");
         assert_eq!(desk.shown_by(&allocator).await, shown);
         std::fs::write(file, good).expect("a writable file");
     }
     let renewed = desk.renew();
-    eventually("it is taken over", async || (desk.shown_by(&allocator).await == renewed).then_some(())).await;
+    eventually("the new certificate is shown", async || {
+        (desk.shown_by(&allocator).await == renewed).then_some(())
+    })
+    .await;
 }
 
 #[test]

@@ -150,8 +150,8 @@ impl Outage {
             "{what} for {:?}: {on} calls on what was lent, {silent} after that, the next {back:?} after its end",
             ended.since(*began)
         );
-        assert!(on > 0, "it went on with what it had");
-        assert_eq!(silent, 0, "nothing was lent meanwhile");
+        assert!(on > 0, "no call was admitted from the leases of before");
+        assert_eq!(silent, 0, "calls were admitted after the leases ended");
         back
     }
 }
@@ -193,9 +193,9 @@ fn after_a_failed_sync_nothing_is_lent_until_there_is_a_new_file() {
     let outage =
         Outage::of(&mut allocator, |allocator| allocator.set("sync_errno 5"), |allocator| allocator.set(""));
     assert!(outage.judge("syncs that fail,") < SOON);
-    assert_ne!(file(&allocator), before, "what is in a file that failed to sync is unknown");
+    assert_ne!(file(&allocator), before, "the allocator went on with a file that failed to sync");
     let crowd = Crowd::of(1, &allocator.url());
-    assert!(allocator.live(), "it goes on with the new one");
+    assert!(allocator.live(), "the allocator starts with the new file");
     pause(TWO_WINDOWS);
     assert!(!crowd.end().is_empty());
     assert!(!allocator.file("lessor.redb.lost").exists());
@@ -208,10 +208,10 @@ fn on_a_disk_that_cannot_be_written_any_more_nothing_is_lent_that_is_not_durable
         Outage::of(&mut allocator, |allocator| allocator.set("read_only 1"), |allocator| allocator.set(""));
     assert!(outage.judge("a disk that is read-only") < SOON);
     allocator.set("read_only 1");
-    assert!(!allocator.live(), "it does not start where it could not write down what it lends");
+    assert!(!allocator.live(), "the allocator started on a read-only disk");
     assert_eq!(allocator.ended(), Some(2));
     allocator.set("");
-    assert!(allocator.live(), "it goes on where it was");
+    assert!(allocator.live(), "the allocator starts again");
     let crowd = Crowd::of(1, &allocator.url());
     pause(TWO_WINDOWS);
     assert!(!crowd.end().is_empty());
@@ -257,7 +257,10 @@ fn a_wall_clock_that_is_set_to_and_fro_changes_nothing() {
         back_after(&admitted, back)
     );
     assert!(while_set as u64 > may * 85 / 100, "{while_set} of {may}");
-    assert!((3 * HOUR as i128 - 2..=3 * HOUR as i128 + 2).contains(&moved), "it was moved by {moved} s");
+    assert!(
+        (3 * HOUR as i128 - 2..=3 * HOUR as i128 + 2).contains(&moved),
+        "the wall clock was moved by {moved} s"
+    );
     assert!(!allocator.file("lessor.redb.lost").exists());
 }
 
@@ -283,7 +286,7 @@ fn nodes_that_are_cut_off_go_on_a_pause_and_a_lease_after_the_network_does() {
     let rest = in_order(vec![each.remove(0)]);
     let outage = Outage { admitted: in_order(each), began, ended };
     let back = outage.judge("cut off");
-    assert!(between(&rest, began + LENT_ENDS, ended) > 0, "the node that is not cut off has the rest");
+    assert!(between(&rest, began + LENT_ENDS, ended) > 0, "the node that is not cut off gets the rest");
     // By then a node may have what the vendor's window has room for, which the other node was using.
     assert!(back < AGAIN + PER, "{back:?}");
     allocator.kill();

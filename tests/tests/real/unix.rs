@@ -61,7 +61,7 @@ impl Desk {
     /// Starts an allocator that must fail. Returns its exit code and its log.
     fn refused(&self, command: &mut Command) -> (Option<i32>, String) {
         let mut running = Running::start(command);
-        assert_eq!(running.line(), "", "it does not listen");
+        assert_eq!(running.line(), "", "the allocator listens");
         (running.wait().code(), self.log())
     }
 
@@ -111,7 +111,7 @@ async fn a_limit_is_leased_over_a_socket_and_lent_on() {
     }
     let other = Client::connect(&centre.url("node.sock")).await.expect("the allocator answers");
     let more = other.limit("vendor").acquire_within(1, Duration::from_millis(500)).await;
-    assert!(more.is_err(), "nine were spent at the other one");
+    assert!(more.is_err(), "the nine permits are at the other allocator");
     client.shutdown().await;
     other.shutdown().await;
     let log = region.log();
@@ -144,7 +144,7 @@ async fn nodes_lease_and_operators_decide_over_sockets_that_go_with_the_process(
     let status = desk.lessor(&["status", "--server", &desk.url("admin.sock")]);
     let said = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(status.status.success() && said.starts_with(&desk.url("admin.sock")), "{status:?}");
-    assert!(!said.contains("warning"), "only this machine reaches it: {said}");
+    assert!(!said.contains("warning"), "a warning, though only this machine reaches the socket: {said}");
     let paused = desk.lessor(&["limits", "pause", "vendor", "--server", &desk.url("admin.sock")]);
     assert!(paused.status.success(), "{paused:?}");
     let written: Value =
@@ -175,12 +175,12 @@ async fn the_socket_of_a_process_that_was_killed_is_replaced_and_that_of_a_live_
     let desk = Desk::new();
     let socket = desk.file("node.sock");
     desk.serve("", "").kill();
-    assert!(socket.symlink_metadata().is_ok(), "it is left behind");
+    assert!(socket.symlink_metadata().is_ok(), "a killed process leaves its socket behind");
     let running = desk.serve("", "");
     assert_eq!(get(&socket, "/readyz").await, 200);
     let (code, said) = desk.refused(&mut desk.command("", ""));
     assert!(code == Some(1) && said.contains("node.sock: another process listens there"), "{code:?} {said}");
-    assert_eq!(get(&socket, "/readyz").await, 200, "the first one goes on");
+    assert_eq!(get(&socket, "/readyz").await, 200, "the first allocator goes on");
     drop(running);
 }
 
@@ -210,7 +210,7 @@ fn peers_of_a_socket_have_all_connections() {
     fifth.set_read_timeout(Some(Duration::from_millis(50))).expect("a time");
     fifth.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("the socket takes the request");
     let early = fifth.read(&mut [0]).map_err(|error| error.kind());
-    assert_eq!(early, Err(std::io::ErrorKind::WouldBlock), "it is not closed");
+    assert_eq!(early, Err(std::io::ErrorKind::WouldBlock), "the connection waits and is not closed");
     drop(held);
     fifth.set_read_timeout(Some(SOON)).expect("a time");
     assert_eq!(fifth.read(&mut [0]).expect("the allocator answers"), 1);

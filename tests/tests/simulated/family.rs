@@ -151,7 +151,7 @@ impl Play {
                     Ok(_) | Err(_) => {}
                 }
                 let grant = answer.ok().and_then(Answer::grant).expect("the truth is believed");
-                assert_eq!(grant.kept, hand, "what is live is kept");
+                assert_eq!(grant.kept, hand, "live permits are kept");
                 let at = &mut self.sessions[who];
                 at.hand += grant.permits;
                 at.until = at.until.max(ClockBounds::default().holder_end(now, grant.term));
@@ -191,7 +191,7 @@ impl Play {
         let mut user = Pool::new(self.plans[3].clone(), now);
         let holder = Holder { id, share: Share::EVEN, rtt: Duration::ZERO };
         let mut renew = |seq, ask| {
-            let [vendor, tenant, ..] = &mut self.pools[..] else { panic!("there are seven") };
+            let [vendor, tenant, ..] = &mut self.pools[..] else { panic!("the family has seven pools") };
             let mut above = [tenant, vendor].map(|pool| Above { pool, share: Share::EVEN });
             let answer = user.renew_below(&mut above, now, holder, seq, ask);
             answer.ok().and_then(Answer::grant).expect("the truth is believed").permits
@@ -252,7 +252,10 @@ impl Play {
             assert!(self.in_hand(pool) <= view.books.outstanding, "pool {pool}: {view:?}");
             let below = (0..ABOVE.len()).filter(|&child| ABOVE[child] == Some(pool));
             let below: u64 = below.map(|child| views[child].books.outstanding).sum();
-            assert!(below <= view.books.outstanding, "pool {pool} knows of less than {below}: {view:?}");
+            assert!(
+                below <= view.books.outstanding,
+                "pool {pool} has less outstanding than the {below} below: {view:?}"
+            );
         }
     }
 }

@@ -138,7 +138,7 @@ impl Play {
                 let ask = Ask { want, waiting, demand_milli, ..truth };
                 let (id, seq) = (at.id, at.seq);
                 let grant = self.renew(id, seq, ask).expect("the truth is believed");
-                assert_eq!(grant.kept, ask.held, "what is live is kept");
+                assert_eq!(grant.kept, ask.held, "live permits are kept");
                 self.messages.push(Sent { id, seq, ask, answer: Some((self.now, grant)) });
                 let at = &mut self.sessions[who];
                 at.hand += grant.permits;

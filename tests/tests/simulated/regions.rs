@@ -86,14 +86,14 @@ fn all_hold(count: u64, draw: impl Fn(u64) -> Setup) -> Sum {
         sum.hours += report.lasted as f64 / 3.6e12;
         if is_judged {
             let (calls, short) = report.figures.calm;
-            assert!(short * 10 <= calls, "seed {seed}: {short} of {calls} were not served at once");
+            assert!(short * 10 <= calls, "seed {seed}: {short} of {calls} calls were not served at once");
             (sum.calls, sum.short) = (sum.calls + calls, sum.short + short);
             sum.may_wait += (calls as f64 * may_wait) as u64;
         }
     }
     println!("{sum:?}");
-    assert!(sum.deaths > count, "there was trouble: {sum:?}");
-    assert!(sum.short <= sum.may_wait, "when all is well again: {sum:?}");
+    assert!(sum.deaths > count, "too few deaths: {sum:?}");
+    assert!(sum.short <= sum.may_wait, "calls wait too long after the faults: {sum:?}");
     sum
 }
 
@@ -300,7 +300,7 @@ fn what_operators_decide_at_a_store_is_followed_by_all() {
 fn others_are_served(lag: Lag) {
     for seed in 0..few_seeds() {
         let refused = clean(topologies::store_lagging(seed, lag)).figures.refused_share;
-        assert!(refused <= 0.02, "seed {seed}, {lag:?}: {refused} of all calls");
+        assert!(refused <= 0.02, "seed {seed}, {lag:?}: {refused} of all calls were refused");
     }
 }
 

@@ -115,7 +115,9 @@ fn a_window_of_first_use_never_holds_more_than_its_limit() {
             fleet(seed, vec![rule], rng)
         },
         |setup, report| {
-            let Rule::FixedWindow(rule) = &setup.plan.rules[0] else { unreachable!("it is one") };
+            let Rule::FixedWindow(rule) = &setup.plan.rules[0] else {
+                unreachable!("the rule is a fixed window")
+            };
             assert_eq!(opened_breach(rule, &report.grants, &report.spends), None, "{}", setup.replay);
         },
     );

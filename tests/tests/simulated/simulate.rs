@@ -125,7 +125,7 @@ fn what_a_rival_admits_beyond_the_limit_is_counted() {
     let arguments = "--nodes 20 --seconds 8 --demand 2000 --compare --json";
     let runs = json(&printed(arguments, &["--limit", "sliding_window 2000/2s"]));
     let over: Vec<u64> = runs.iter().filter_map(|run| run["over_admissions"].as_u64()).collect();
-    assert_eq!(over[..2], [0, 0], "Lessor and a static split keep it");
+    assert_eq!(over[..2], [0, 0], "Lessor and a static split admit nothing beyond the limit");
     assert!(over[4] > 0, "{over:?}");
 }
 

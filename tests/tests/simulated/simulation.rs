@@ -77,7 +77,7 @@ fn three_hundred_fleets_under_faults_keep_every_promise() {
     assert!(all.admissions > 100_000, "{} admissions are too few to say anything", all.admissions);
     let timed = Fault::TIMED.into_iter().filter(|fault| *fault != Fault::Freeze);
     let missing: Vec<Fault> = timed.filter(|fault| !all.struck.contains_key(fault)).collect();
-    assert_eq!(missing, [], "faults that never struck");
+    assert_eq!(missing, [], "faults that never happened");
 }
 
 /// Each run draws other fleets, so failures outside the fixed set are found sooner or later.
@@ -92,7 +92,10 @@ fn a_few_fresh_fleets_keep_every_promise() {
 #[test]
 fn a_call_counts_for_as_long_as_its_node_says_so() {
     let all = check(&(0..100).map(overlong).collect::<Vec<Setup>>());
-    assert!(all.admissions > 1_000 && all.struck[&Fault::NodePause] > 1_000, "there was trouble: {all:?}");
+    assert!(
+        all.admissions > 1_000 && all.struck[&Fault::NodePause] > 1_000,
+        "too few calls or pauses: {all:?}"
+    );
 }
 
 /// Other setups have windows of five seconds at most. `LENGTHY_SEEDS` says how many fleets run.
@@ -137,7 +140,7 @@ fn fleets_do_what_they_did() {
             format!("{seed} {hash}")
         })
         .collect();
-    assert!(found == recorded, "they did something else:\n{}", found.join("\n"));
+    assert!(found == recorded, "the recorded runs changed:\n{}", found.join("\n"));
 }
 
 /// The same holds for fleets with regions or a shared store.
@@ -148,7 +151,7 @@ fn fleets_of_regions_and_stores_do_what_they_did() {
     let found: Vec<String> = (0..28)
         .map(|seed| format!("{seed} {}", run(topologies::any(seed)).expect("a clean run").hash))
         .collect();
-    assert!(found == recorded, "they did something else:\n{}", found.join("\n"));
+    assert!(found == recorded, "the recorded runs changed:\n{}", found.join("\n"));
 }
 
 #[test]

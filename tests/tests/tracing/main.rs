@@ -42,7 +42,10 @@ impl Traced {
         command.env("OTEL_SERVICE_NAME", service).env("OTEL_BSP_SCHEDULE_DELAY", "20").stderr(log);
         let mut running = Running::start(&mut command);
         let line = running.line();
-        let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
+        let url = line
+            .strip_prefix("listening on ")
+            .unwrap_or_else(|| panic!("the allocator said {line:?}"))
+            .to_owned();
         Traced { running, url, folder }
     }
 

@@ -94,7 +94,7 @@ fn what_could_be_read_as_two_requests_is_read_as_none() {
     let answer = answered(&allocator, &both);
     assert!(!answer.contains("HTTP/1.1 2"), "{answer}");
     let good = answered(&allocator, "GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
-    assert!(good.starts_with("HTTP/1.1 200"), "it goes on: {good}");
+    assert!(good.starts_with("HTTP/1.1 200"), "the allocator still answers: {good}");
 }
 
 /// Appends the sources of all crates below `folder` to `all`.

@@ -86,7 +86,7 @@ async fn each_decision_is_written_down_with_who_what_and_why() {
     assert_eq!(limit(&written[6]["before"]), json!(700));
     let [forbidden, unknown] = &written[deeds.len()..] else { panic!("two") };
     assert_eq!((&forbidden["who"], &forbidden["right"]), (&json!("token:reader"), &json!("operate")));
-    assert_eq!(forbidden["limit"], json!("vendor"), "or one who asks for the limit does not see it");
+    assert_eq!(forbidden["limit"], json!("vendor"), "the entry of a refused decision names the limit");
     assert_eq!((&unknown["who"], &unknown["from"]), (&json!("none"), &json!("127.0.0.1")));
     // No secret is in the audit log, nor in the log of the process, which has the same entries.
     let log = std::fs::read_to_string(desk.file("log")).expect("a readable file");
@@ -144,7 +144,7 @@ async fn what_is_larger_than_most_is_done_once_it_is_confirmed() {
         let done = ask(&http, method, &format!("{url}?confirm=true"), &body).await;
         assert_eq!(done.status, 200, "{}", done.body);
     }
-    assert_eq!(entries().len(), 2, "what was not done is not written");
+    assert_eq!(entries().len(), 2, "unconfirmed decisions are not in the audit log");
     // A dry run needs no confirmation, and says that the change will.
     let tried = ask(&http, "PUT", &format!("{url}?dry_run=true"), &rules(1)).await;
     assert!(tried.status == 200 && tried.body.contains("by more than 10 times"), "{}", tried.body);
@@ -169,7 +169,11 @@ async fn a_decision_is_written_down_whether_or_not_its_peer_waits_for_the_answer
         .expect("a writable file");
     let allocator = desk.serve();
     let http = desk.http(Some(&root));
-    assert_eq!(ask(&http, "GET", &format!("{}/v1/whoami", allocator.url), "").await.status, 200, "it serves");
+    assert_eq!(
+        ask(&http, "GET", &format!("{}/v1/whoami", allocator.url), "").await.status,
+        200,
+        "the allocator serves"
+    );
     let address = allocator.url.trim_start_matches("http://");
     const ROUNDS: usize = 20;
     for round in 0..ROUNDS {
@@ -197,7 +201,9 @@ async fn a_decision_is_written_down_whether_or_not_its_peer_waits_for_the_answer
     })
     .await;
     println!("{decided} of {ROUNDS} were decided");
-    scenarios::fleet::eventually("they are written", async || (entries().len() >= decided).then_some(()))
-        .await;
+    scenarios::fleet::eventually("all decisions are in the audit log", async || {
+        (entries().len() >= decided).then_some(())
+    })
+    .await;
     assert_eq!(entries().len(), decided);
 }

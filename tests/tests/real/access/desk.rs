@@ -167,7 +167,10 @@ impl Desk {
         command.args(["serve", "--listen", "127.0.0.1:0", "--log-level", "debug", "--config"]);
         let mut running = Running::start(command.arg(self.file("lessor.toml")).args(options).stderr(log));
         let line = running.line();
-        let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
+        let url = line
+            .strip_prefix("listening on ")
+            .unwrap_or_else(|| panic!("the allocator said {line:?}"))
+            .to_owned();
         Allocator { running, url }
     }
 

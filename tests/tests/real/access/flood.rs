@@ -156,9 +156,9 @@ async fn an_identity_that_floods_leaves_nine_tenths_to_another_one() {
     println!(
         "of calls wanted were let through: alone {alone:?}, beside {beside:?}; {answers} answers, {refused} of them refused for the pace, {sessions} sessions; memory {before} to {most}"
     );
-    assert!(answers > 2_000 && sessions > 500, "it floods");
+    assert!(answers > 2_000 && sessions > 500, "too few requests for a flood");
     assert!(beside.0 > 500 && beside.1 * 10 >= beside.0 * 9, "{beside:?} beside a flood");
-    assert!(most - before <= GROWS, "from {before} to {most} bytes");
+    assert!(most - before <= GROWS, "memory grew from {before} to {most} bytes");
 
     callers.iter().for_each(|caller| caller.abort());
     for client in clients {

@@ -67,7 +67,7 @@ async fn a_token_of_a_provider_is_believed_as_long_as_its_key_is_in_the_file() {
     let url = format!("{}/v1/limits/vendor", allocator.url);
     let status = async |token: &str| ask(&desk.http(Some(token)), "GET", &url, "").await.status;
     assert_eq!(status(&reader).await, 200);
-    assert_eq!(status(&stranger).await, 403, "it is known, and has no role");
+    assert_eq!(status(&stranger).await, 403, "a known identity without a role");
     // A token of the tokens file has no role that is given to a provider's token of the same name.
     let own = desk.token("team/reader");
     eventually("the file is read", async || (status(&own).await == 403).then_some(())).await;
@@ -84,10 +84,10 @@ async fn a_token_of_a_provider_is_believed_as_long_as_its_key_is_in_the_file() {
     fs::rename(&new, &keys).expect("the file can be renamed");
     let later = token(folder, "next", "team/reader");
     eventually("the new key is believed", async || (status(&later).await == 200).then_some(())).await;
-    assert_eq!(status(&reader).await, 401, "and the old one is not");
+    assert_eq!(status(&reader).await, 401, "the old key is not believed");
     // A broken file changes nothing.
     fs::write(&keys, "{\"keys\":").expect("a writable file");
-    eventually("the log names it", async || {
+    eventually("the log names the broken file", async || {
         let log = fs::read_to_string(desk.file("log")).expect("a readable file");
         log.lines().any(|line| line.contains("are refused") && line.contains("jwks.json")).then_some(())
     })

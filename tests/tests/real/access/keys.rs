@@ -111,7 +111,7 @@ async fn beyond_the_memory_that_there_is_no_key_is_new_and_old_ones_go_on() {
     assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("memory is short")), "{refused}");
     assert!(let_in >= 2_000, "{let_in} keys");
     let again = keys(&flood, &allocator, "a-2", 1, 0..100).await;
-    assert_eq!(again, (100, None), "keys that are there go on, also for a node that is new to them");
+    assert_eq!(again, (100, None), "known keys go on, also for a new node");
     let status = ask(&eyes, "GET", &format!("{}/v1/status", allocator.url), "").await;
     let status: Value = serde_json::from_str(&status.body).expect("JSON");
     let warnings = status["warnings"].to_string();
@@ -145,7 +145,11 @@ async fn beyond_the_memory_that_there_is_keys_have_few_new_sessions_and_old_ones
     let refused = refused.expect("300,000 sessions take more than there is");
     assert_eq!(refused["code"], "lessees_full", "{refused}");
     assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("memory is short")), "{refused}");
-    assert_eq!(keys(&other, &allocator, "b-1", 1, 0..1_000).await, (1_000, None), "others come to keys, too");
+    assert_eq!(
+        keys(&other, &allocator, "b-1", 1, 0..1_000).await,
+        (1_000, None),
+        "another identity still gets sessions"
+    );
     let metrics = ask(&eyes, "GET", &format!("{}/metrics", allocator.url), "").await.body;
     let resident = metrics.lines().find_map(|line| line.strip_prefix("lessor_resident_bytes "));
     let resident: f64 = resident.expect("the line is there").trim().parse().expect("a number");

@@ -113,9 +113,9 @@ async fn each_route_answers_as_the_document_says() {
         let allocator = desk.serve();
         let shows = desk.http(Some(&revoked));
         let url = format!("{}/v1/whoami", allocator.url);
-        assert_eq!(ask(&shows, "GET", &url, "").await.status, 200, "not yet");
+        assert_eq!(ask(&shows, "GET", &url, "").await.status, 200, "the token is good before it is revoked");
         assert!(desk.token_command(&["revoke", &id]).status.success());
-        eventually("it is revoked", async || {
+        eventually("the token is revoked", async || {
             (ask(&shows, "GET", &url, "").await.status == 401).then_some(())
         })
         .await;

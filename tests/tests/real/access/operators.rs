@@ -35,7 +35,7 @@ async fn an_operator_sees_and_does_what_its_role_says() {
     assert_eq!(
         refused.and_then(|line| line.rsplit(' ').next()),
         Some("7"),
-        "six to other limits, one top-up"
+        "refusals: six for other limits, one for a top-up"
     );
 }
 
@@ -169,7 +169,7 @@ async fn events_of_other_limits_are_not_heard() {
     let heard = String::from_utf8_lossy(&heard).into_owned();
     assert!(heard.contains("\"vendor\"") && !heard.contains("other"), "{heard}");
     assert!(desk.token_command(&["revoke", "a"]).status.success());
-    eventually("it is revoked", async || {
+    eventually("the token is revoked", async || {
         (ask(&hears, "GET", &format!("{}/v1/whoami", allocator.url), "").await.status == 401).then_some(())
     })
     .await;

@@ -71,7 +71,7 @@ async fn connections_without_an_identity_make_room_for_those_that_prove_one() {
     }
     let failed = client.stats().failed_exchanges;
     limit.acquire_within(1, Duration::from_secs(5)).await.expect("there is plenty");
-    assert_eq!(failed, 0, "the connection of a node that is known stays");
+    assert_eq!(failed, 0, "the connection of a known node was closed");
     client.shutdown().await;
     let (answered, closed) = asking.join().expect("no panic");
     println!("{answered} answers to strangers, {closed} of {} connections closed", 2 * PLACES);

@@ -52,7 +52,7 @@ async fn an_identity_leases_what_its_role_says_as_the_nodes_that_it_says() {
     let allocator = desk.serve();
     let (http, url) = (desk.http(Some(&token)), format!("{}/v1/leases", allocator.url));
     let foreign = ask(&http, "POST", &url, &leases("b-1", 1, "vendor", 1)).await;
-    assert_eq!(foreign.status, 403, "it may not speak for b-1: {}", foreign.body);
+    assert_eq!(foreign.status, 403, "identity a may not lease as b-1: {}", foreign.body);
     let error = async |limit: &str, seq: u64| -> Value {
         let answer = ask(&http, "POST", &url, &leases("a-1", seq, limit, 1)).await;
         let body: Value = serde_json::from_str(&answer.body).expect("JSON");
@@ -61,7 +61,7 @@ async fn an_identity_leases_what_its_role_says_as_the_nodes_that_it_says() {
     };
     let (there, nowhere) = (error("other", 1).await, error("nowhere", 2).await);
     assert_eq!(there["code"], json!("forbidden"));
-    assert_eq!(there, nowhere, "neither says whether it is there");
+    assert_eq!(there, nowhere, "the answer shows whether a limit exists");
     assert_eq!(error("vendor", 3).await, Value::Null);
     // A goodbye does not tell them apart either.
     let leave = format!("{}/v1/nodes/a-1/leave", allocator.url);
@@ -102,10 +102,14 @@ async fn what_a_role_does_not_believe_pauses_nothing() {
         assert_eq!(granted(http, &leases(name, 1, "vendor", 1)).await["permits"], 1);
     }
     granted(&liar, &waits("a-1", 2)).await;
-    assert_eq!(granted(&node, &leases("b-2", 1, "vendor", 1)).await["permits"], 1, "it is not paused");
+    assert_eq!(
+        granted(&node, &leases("b-2", 1, "vendor", 1)).await["permits"],
+        1,
+        "the limit is paused by a node that may not report"
+    );
     granted(&node, &waits("b-1", 2)).await;
     let paused = granted(&node, &leases("b-3", 1, "vendor", 1)).await;
-    assert!(paused["retry_after_ms"].as_u64() > Some(20_000), "that one is believed: {paused}");
+    assert!(paused["retry_after_ms"].as_u64() > Some(20_000), "node b may report a pause: {paused}");
 }
 
 #[tokio::test]

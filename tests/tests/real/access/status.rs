@@ -32,7 +32,7 @@ async fn a_reader_of_some_limits_is_told_of_no_others_and_of_no_secrets() {
     fs::set_permissions(desk.file("tokens.toml"), Permissions::from_mode(0o644))
         .expect("the permissions can be set");
     let allocator = desk.serve();
-    let secret = eventually("it looks at its files", async || {
+    let secret = eventually("the allocator looks at its files", async || {
         let warnings = status(&desk, &allocator, &all).await["warnings"].to_string();
         warnings.contains("auth.tokens is ").then_some(warnings)
     })
@@ -46,7 +46,7 @@ async fn a_reader_of_some_limits_is_told_of_no_others_and_of_no_secrets() {
     let text = fs::read_to_string(&file).expect("a readable file");
     let (without, _) = text.rsplit_once("[[limit]]").expect("the file has two limits");
     fs::write(&file, without).expect("a writable file");
-    eventually("it is taken over", async || {
+    eventually("the file is taken over", async || {
         let warnings = status(&desk, &allocator, &all).await["warnings"].to_string();
         warnings.contains("lacks \\\"other\\\"").then_some(())
     })
@@ -55,7 +55,7 @@ async fn a_reader_of_some_limits_is_told_of_no_others_and_of_no_secrets() {
     // Then the file is broken, at the limit that `part` may not read.
     let broken = text.replace("name = \"other\"", "name = \"other\"\nweights = { a = 0 }");
     fs::write(&file, broken).expect("a writable file");
-    eventually("it is refused", async || {
+    eventually("the file is refused", async || {
         let refused = status(&desk, &allocator, &all).await["checks"]["config"]["reason"].to_string();
         refused.contains("other").then_some(())
     })
@@ -67,7 +67,7 @@ async fn a_reader_of_some_limits_is_told_of_no_others_and_of_no_secrets() {
     // Once no other user can read the tokens, there is no warning.
     fs::set_permissions(desk.file("tokens.toml"), Permissions::from_mode(0o600))
         .expect("the permissions can be set");
-    eventually("it looks again", async || {
+    eventually("the allocator looks again", async || {
         let warnings = status(&desk, &allocator, &all).await["warnings"].to_string();
         (!warnings.contains("auth.tokens")).then_some(())
     })

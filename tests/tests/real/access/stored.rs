@@ -139,7 +139,7 @@ async fn tokens_are_those_of_all_allocators(kind: StoreKind) {
     println!("{}: refused by both after {took:?}", kind.name());
     assert!(took <= REVOKED_BY, "{took:?}");
     assert!(is_known(&east, &second).await && is_known(&west, &second).await);
-    assert_eq!(desk.command(&["revoke", id]).status.code(), Some(2), "it is gone");
+    assert_eq!(desk.command(&["revoke", id]).status.code(), Some(2), "the token was revoked before");
 
     // Tokens made at the same time are all kept.
     let made: Vec<String> = tokio::task::block_in_place(|| {
@@ -165,11 +165,11 @@ async fn tokens_stay_good_while_the_store_is_away(kind: StoreKind) {
     let desk = Desk::new(server, "lessor").await;
     let token = desk.token("a");
     let east = desk.allocator();
-    assert!(is_known(&east, &token).await, "it was read before the first request");
+    assert!(is_known(&east, &token).await, "the list was read before the first request");
     tokio::task::block_in_place(|| desk.server.kill());
     eventually("the log", async || east.log().contains(TROUBLE).then_some(())).await;
     let west = desk.allocator();
-    assert!(!is_known(&west, &token).await, "it has not read any");
+    assert!(!is_known(&west, &token).await, "the allocator has read no list of tokens");
     let ready = reqwest::get(format!("{}/readyz", west.url)).await.expect("the server answers");
     assert_eq!(ready.status(), 503);
     let failed = desk.command(&["new", "b"]);
@@ -208,7 +208,7 @@ async fn a_list_that_is_spoilt_leaves_the_one_before_in_force(kind: StoreKind) {
     desk.spoil(None).await;
     let other = desk.token("b");
     until(&allocator, &other, true).await;
-    assert!(!is_known(&allocator, &token).await, "it is in no list any more");
+    assert!(!is_known(&allocator, &token).await, "a token that left the list is not known");
     assert_eq!(allocator.log().matches(TROUBLE).count(), 1, "{}", allocator.log());
 }
 

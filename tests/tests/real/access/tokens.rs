@@ -78,7 +78,7 @@ fn the_file_of_tokens_is_for_its_owner_alone_and_has_no_token() {
     assert!(list.lines().count() == 3 && !list.contains(secret), "{list}");
     let id = other.split('_').nth(1).expect("an id").to_owned();
     assert!(desk.token_command(&["revoke", &id]).status.success());
-    assert!(!desk.token_command(&["revoke", &id]).status.success(), "it is gone");
+    assert!(!desk.token_command(&["revoke", &id]).status.success(), "the token was revoked before");
     let folder: Vec<_> = std::fs::read_dir(desk.folder())
         .expect("the folder can be read")
         .flatten()

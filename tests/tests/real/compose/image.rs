@@ -60,7 +60,7 @@ fn it_is_built_by_what_is_locked_from_files_that_are_there() {
         .0;
     let empty = builds[0].replace("echo 'fn main() {}' > ", "touch ");
     for root in touched.split(' ') {
-        assert!(empty.contains(root), "{root} was not there before");
+        assert!(empty.contains(root), "{root} was not made for the layer of dependencies");
     }
     assert_eq!(
         touched.split(' ').count(),
@@ -72,7 +72,7 @@ fn it_is_built_by_what_is_locked_from_files_that_are_there() {
     for member in workspace["workspace"]["members"].as_array().expect("a list") {
         let member = member.as_str().expect("a folder");
         let manifest = format!("{member}/Cargo.toml {member}/");
-        assert!(copies.contains(&manifest.as_str()), "{member} is unknown to the layer of dependencies");
+        assert!(copies.contains(&manifest.as_str()), "the layer of dependencies lacks {member}");
     }
     let sent = read(".dockerignore");
     let sent: Vec<&str> = sent.lines().filter_map(|line| line.strip_prefix('!')).collect();
@@ -82,7 +82,7 @@ fn it_is_built_by_what_is_locked_from_files_that_are_there() {
             assert!(super::project().join(file).exists(), "{file}");
             assert!(
                 sent.iter().any(|sent| Path::new(file).starts_with(sent)),
-                "{file} is not sent to be built"
+                ".dockerignore leaves {file} out of the build"
             );
         }
     }

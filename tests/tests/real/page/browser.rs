@@ -116,7 +116,7 @@ impl Browser {
         while self.eval(&format!("Boolean({script})")) != json!(true) {
             assert!(
                 CLOCK.now().since(start) < PATIENCE,
-                "{script}: never; {}",
+                "{script}: not in time; {}",
                 self.eval("document.body.innerText")
             );
             std::thread::park_timeout(LOOK_EVERY);

@@ -48,7 +48,7 @@ async fn the_keyboard_reaches_everything_and_everything_has_a_name() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
     spend(&allocator, "export", Some("ann"), 1).await;
     let browser = open(&allocator);
-    assert_eq!(round(&browser), usable(&browser), "in the order in which they are read");
+    assert_eq!(round(&browser), usable(&browser), "the Tab key follows the order of reading");
     let things = tree(&browser);
     let roles: BTreeSet<&str> = things.iter().map(|(role, _)| role.as_str()).collect();
     for role in [

@@ -53,8 +53,12 @@ fn an_operator_signs_in_is_offered_what_it_may_do_and_signs_out() {
     signs_in(&operator);
     browser.wait("document.querySelector('tr[data-limit=vendor]')");
     assert_eq!(browser.eval("document.querySelector('#me span').textContent"), "token:operator");
-    assert_eq!(browser.eval("document.cookie"), "", "no script can read it");
-    assert_eq!(browser.eval("document.querySelectorAll('tr[data-limit]').length"), 2, "one is hidden");
+    assert_eq!(browser.eval("document.cookie"), "", "a script can read the cookie");
+    assert_eq!(
+        browser.eval("document.querySelectorAll('tr[data-limit]').length"),
+        2,
+        "a limit without a right is hidden"
+    );
     let offered = "[...document.querySelectorAll('.buttons button')].filter((one) => !one.hidden).map((one) => one.textContent).join()";
     browser.eval("location.hash = '#/limit/vendor'; true");
     browser.wait(&format!("({offered}).includes('Pause')"));

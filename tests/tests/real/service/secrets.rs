@@ -46,7 +46,7 @@ fn the_password_of_a_store_comes_from_a_file() {
                 let asked = Command::new(lessor()).args(["status", "--ready", "--server", &url]).output();
                 asked.expect("the command runs").status.success()
             };
-            until("it is let in", is_ready);
+            until("the store accepts the new password", is_ready);
             let said = log(&file);
             assert_eq!(said.contains(warning), mode == 0o644, "{said}");
             assert!(!said.contains(&password), "{said}");

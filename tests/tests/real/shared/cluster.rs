@@ -108,7 +108,7 @@ async fn a_replica_that_is_behind_takes_over_from_one_master() {
     let first = two.call_for(6 * PER).await.expect("a call is admitted");
     println!("cluster: a replica took over that was behind, a call {:?} after that", first.since(taken));
     let lent = two.vendor.count_after(taken + Duration::from_millis(2_100)) - two.vendor.count_after(over);
-    assert_eq!(lent, 0, "nothing is lent before all that may be out is over");
+    assert_eq!(lent, 0, "permits were lent before all earlier leases had ended");
     two.stop().await;
 }
 
@@ -123,7 +123,7 @@ async fn a_master_that_is_killed_is_replaced_by_the_cluster_itself() {
     cluster.nodes()[place].server.kill();
     let killed = CLOCK.now();
     let is_elected = async || replica.tell("INFO replication").contains("role:master").then_some(());
-    tokio::join!(two.call_for(2 * PER), eventually("it is elected", is_elected));
+    tokio::join!(two.call_for(2 * PER), eventually("the replica is elected", is_elected));
     let elected = CLOCK.now();
     let first = two.call_for(8 * PER).await.expect("a call is admitted");
     let (took, again) = (elected.since(killed), first.since(elected));

@@ -52,8 +52,10 @@ async fn put(url: &str, name: &str, limit: u64) -> (u16, String) {
 /// Waits until the allocator at `url` gives this answer about a limit. Returns how long that took.
 async fn comes(url: &str, name: &str, answer: &(u16, String)) -> Duration {
     let began = CLOCK.now();
-    eventually("it follows", async || (tell("GET", url, name, None, None).await == *answer).then_some(()))
-        .await;
+    eventually("the allocator follows the change", async || {
+        (tell("GET", url, name, None, None).await == *answer).then_some(())
+    })
+    .await;
     CLOCK.now().since(began)
 }
 
@@ -127,7 +129,7 @@ async fn a_store_that_is_emptied_is_told_again(kind: StoreKind) {
     let north = store.allocator("north").await;
     let took =
         comes(&north.url, "new", &shown(&made)).await.max(comes(&north.url, "brief", &unknown()).await);
-    assert!(took < SOON, "an allocator that knew has not waited until it looked again: {took:?}");
+    assert!(took < SOON, "a new allocator learned of the limits only after {took:?}");
     for allocator in [east, west, north] {
         allocator.stop().await;
     }
@@ -183,12 +185,16 @@ async fn a_newer_file_wins_over_what_was_put_and_what_is_put_after_it_over_that(
     assert_eq!(
         tell("GET", &new.url, "made", None, None).await,
         shown(&made),
-        "nothing goes until it is asked for"
+        "a limit stays until its removal is asked for"
     );
     new.running.signal(Signal::HUP);
     comes(&new.url, "made", &unknown()).await;
     goes_by(LIMIT).await;
-    assert_eq!(tell("GET", &old.url, "made", None, None).await, shown(&made), "its file is not newer");
+    assert_eq!(
+        tell("GET", &old.url, "made", None, None).await,
+        shown(&made),
+        "the file of the old allocator is not newer"
+    );
     let second = put(&old.url, "vendor", LIMIT / 2).await;
     comes(&new.url, "vendor", &shown(&second)).await;
     goes_by(LIMIT / 2).await;

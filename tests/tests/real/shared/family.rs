@@ -107,18 +107,21 @@ async fn who_does_not_know_of_a_limit_above_is_lent_nothing(kind: StoreKind) {
     let old = store.family("old", 1, "").await;
     let (client, patience) = (old.client("x").await, Duration::from_millis(100));
     let a = client.limit("a");
-    eventually("it is lent", async || a.acquire_within(1, patience).await.ok()).await;
+    eventually("the limit is lent", async || a.acquire_within(1, patience).await.ok()).await;
     let new = store.family("new", 2, BELOW).await;
     let knows = new.client("y").await;
-    eventually("it is lent by who knows", async || knows.limit("a").acquire_within(1, patience).await.ok())
-        .await;
+    eventually("the newer allocator lends the limit", async || {
+        knows.limit("a").acquire_within(1, patience).await.ok()
+    })
+    .await;
     // By now all permits lent before have ended.
     sleep(Duration::from_secs(3)).await;
     let vendor = Vendor::new(0, PER);
     call_until(&vendor, &a, CLOCK.now() + 2 * PER).await;
-    assert_eq!(vendor.count(), 0, "it is lent nothing more of it");
+    assert_eq!(vendor.count(), 0, "the older allocator still lends the limit below another");
     let all = client.limit("all");
-    eventually("others it is", async || all.acquire_within(1, patience).await.ok()).await;
+    eventually("the older allocator lends other limits", async || all.acquire_within(1, patience).await.ok())
+        .await;
     let both = [knows, client];
     let own = call(&both, [("a", None), ("b", None)], EACH, 2 * PER).await;
     assert_eq!(together(&own, LIMIT).breach(), None);
@@ -149,7 +152,7 @@ async fn a_family_that_is_put_at_one_is_one_at_all(kind: StoreKind) {
     let store = Store::shared(kind, "kin").await;
     let (east, west) = (store.family("east", 1, "").await, store.family("west", 1, "").await);
     assert_eq!(put(&east.url, "a", Some("all")).await.0, 200);
-    eventually("the other follows", async || {
+    eventually("the other allocator follows", async || {
         let shown = reqwest::get(format!("{}/v1/limits/a", west.url)).await.ok()?.text().await.ok()?;
         let shown: Value = serde_json::from_str(&shown).ok()?;
         (shown["parent"] == "all").then_some(())
@@ -162,7 +165,7 @@ async fn a_family_that_is_put_at_one_is_one_at_all(kind: StoreKind) {
     }
     let gone = reqwest::Client::new().delete(format!("{}/v1/limits/all", west.url)).header("if-match", "*");
     let gone = gone.send().await.expect("the server answers");
-    assert_eq!(gone.status().as_u16(), 409, "others are below it");
+    assert_eq!(gone.status().as_u16(), 409, "a limit with limits below it was removed");
     let clients = [east.client("x").await, west.client("y").await];
     sleep(Duration::from_secs(3)).await;
     let own = call(&clients, [("a", None), ("b", None)], EACH, 3 * PER).await;

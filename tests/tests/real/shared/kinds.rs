@@ -127,7 +127,7 @@ async fn calls_outlive_the_allocator_that_let_them_begin(kind: StoreKind) {
         let begun = CLOCK.now();
         held.push((begun, calls.enter_within(1, 2 * PER).await.expect("there is room")));
     }
-    assert!(elsewhere.enter_within(1, PER / 10).await.is_err(), "all are in flight");
+    assert!(elsewhere.enter_within(1, PER / 10).await.is_err(), "all calls are in flight");
     let killed = CLOCK.now();
     east.running.kill();
     let mut later = vec![];

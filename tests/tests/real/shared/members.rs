@@ -38,7 +38,8 @@ impl Two {
         let store = store(etcd, "lessor");
         let start = |node| Allocator::start_with_log(&store.config(node, LIMIT, 1));
         let east = start("east");
-        eventually("it keeps the time", async || east.log().contains(KEEPS).then_some(())).await;
+        eventually("the first allocator keeps the time", async || east.log().contains(KEEPS).then_some(()))
+            .await;
         let west = start("west");
         let client = |first: &Allocator, other: &Allocator| {
             Client::builder(&first.url).or(&other.url).node(first.url.as_str()).connect()
@@ -49,7 +50,7 @@ impl Two {
         ];
         let two = Two { allocators: vec![east, west], clients, vendor: Vendor::new(LIMIT, PER) };
         for client in &two.clients {
-            assert!(two.vendor.wait(&client.limit("vendor"), 5 * PER).await, "they lend");
+            assert!(two.vendor.wait(&client.limit("vendor"), 5 * PER).await, "each allocator lends");
         }
         two.call_for(PER).await;
         two
@@ -130,13 +131,13 @@ async fn a_leader_that_is_stopped_costs_a_pause_and_no_quarantine() {
 async fn an_allocator_that_keeps_the_time_is_killed_and_another_one_keeps_it() {
     let etcd = block_in_place(Etcd::shared);
     let mut two = Two::of(&etcd).await;
-    assert_eq!(two.logged(KEEPS), 1, "the first one keeps it");
+    assert_eq!(two.logged(KEEPS), 1, "the first allocator keeps the time");
     for round in 1..=2 {
         let keeper = two.allocators.remove(0);
         let away = spawn_blocking(|| keeper.restart_after(|_| std::thread::park_timeout(3 * PER)));
-        assert!(two.call_for(4 * PER).await.is_some(), "the other one lends");
+        assert!(two.call_for(4 * PER).await.is_some(), "the other allocator lends");
         two.allocators.push(away.await.expect("the allocator starts"));
-        assert_eq!(two.logged(KEEPS), round + 1, "the other one keeps the time");
+        assert_eq!(two.logged(KEEPS), round + 1, "the other allocator keeps the time");
         println!("round {round}: time began anew {} times", two.logged(BEGINS));
     }
     two.use_all().await;
@@ -168,7 +169,7 @@ async fn all_are_killed_and_started_again_in_another_life_of_the_time() {
     let first = two.call_for(6 * PER).await.expect("the allocator lends again");
     println!("a call {:?} after both were back", first.since(again));
     two.use_all().await;
-    assert_eq!(two.logged(BEGINS), 1, "another life");
+    assert_eq!(two.logged(BEGINS), 1, "the timeline began once more");
     while yearly.acquire_within(1, 2 * PER).await.is_ok() {
         admitted += 1;
     }

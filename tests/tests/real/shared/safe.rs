@@ -42,7 +42,7 @@ async fn nodes_of_all_allocators_share_the_reserve(kind: StoreKind) {
     let clock = Clock::since_boot();
     for client in &clients {
         let limit = client.limit("safe");
-        eventually("it goes on without a lease", async || {
+        eventually("the client goes on without a lease", async || {
             let _ = limit.try_acquire(1);
             (limit.fallback_passed() > 0).then_some(())
         })
@@ -55,7 +55,7 @@ async fn nodes_of_all_allocators_share_the_reserve(kind: StoreKind) {
         assert!(took >= Duration::from_millis(500), "five more in {took:?}");
         assert!(limit.fallback_passed() >= 5);
     }
-    eventually("the third one falls back", async || {
+    eventually("the third client is refused", async || {
         matches!(third.limit("safe").try_acquire(1), Err(Refusal::Unreachable { .. })).then_some(())
     })
     .await;

@@ -40,12 +40,12 @@ async fn stopped_in_turn(store: &Store, stop: impl AsyncFn(Fleet)) {
         }
         client.shutdown().await;
         // The allocator looks at the others in the store some time after its start.
-        let here = eventually("an allocator is there", async || {
+        let here = eventually("the status names an allocator", async || {
             let status = reqwest::get(format!("{}/v1/status", allocator.url)).await.ok()?;
             let status: serde_json::Value = serde_json::from_str(&status.text().await.ok()?).ok()?;
             status["sharing"].as_array().filter(|here| !here.is_empty()).cloned()
         });
-        assert_eq!(here.await, [node], "who stopped has said so");
+        assert_eq!(here.await, [node], "a stopped allocator has left the list");
         stop(allocator).await;
     }
     assert_eq!(admitted, 60, "of 60 in a year");

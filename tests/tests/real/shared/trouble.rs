@@ -66,18 +66,21 @@ async fn who_is_cut_off_from_the_store_sends_nodes_to_another_or_to_their_fallba
         limit.acquire_within(1, Duration::from_secs(10)).await.expect("there are plenty");
     }
     let passes = |limit: &Limit, calls: usize| (0..calls).all(|_| limit.try_acquire(1).is_ok());
-    assert!(!passes(&alone, 100) && !passes(&knows_both, 100), "the allocator holds it to the limit");
+    assert!(
+        !passes(&alone, 100) && !passes(&knows_both, 100),
+        "the allocator holds each client to the limit"
+    );
     wire.cut();
-    eventually("it goes by its fallback", async || passes(&alone, 100).then_some(())).await;
+    eventually("the client is in its fallback", async || passes(&alone, 100).then_some(())).await;
     let lent = async || west.number("open", "granted").await;
     let before = lent().await;
     let lends_and_holds = async || {
         let is_held = !passes(&knows_both, 100);
         (is_held && lent().await > before + 50).then_some(())
     };
-    eventually("the other allocator lends, and holds it to the limit", lends_and_holds).await;
+    eventually("the other allocator lends, and holds the client to the limit", lends_and_holds).await;
     wire.mend();
-    eventually("it is held to the limit again", async || (!passes(&alone, 100)).then_some(())).await;
+    eventually("the client is held to the limit again", async || (!passes(&alone, 100)).then_some(())).await;
     for fleet in [east, west] {
         fleet.stop().await;
     }
@@ -85,7 +88,7 @@ async fn who_is_cut_off_from_the_store_sends_nodes_to_another_or_to_their_fallba
 
 /// Waits until the answer of `/readyz` contains `status`, and returns that answer.
 async fn health(url: &str, status: &str) -> String {
-    let said = eventually("its health changes", async || {
+    let said = eventually("/readyz names the status", async || {
         let answer = reqwest::get(format!("{url}/readyz")).await.ok()?.text().await.ok()?;
         answer.contains(status).then_some(answer)
     });
@@ -104,7 +107,7 @@ async fn an_allocator_without_a_store_is_not_ready_though_no_node_asks(kind: Sto
     let newcomer = store.allocator_through(&wire, "newcomer").await;
     let said = reqwest::get(format!("{}/readyz", newcomer.url)).await.expect("the server answers");
     let said = said.text().await.expect("text");
-    assert!(said.contains("store_failing"), "it has not heard of its store: {said}");
+    assert!(said.contains("store_failing"), "/readyz does not say store_failing: {said}");
     wire.mend();
     health(&east.url, "\"ready\"").await;
     health(&newcomer.url, "\"ready\"").await;
@@ -204,7 +207,11 @@ async fn a_server_that_is_behind_takes_over(kind: StoreKind) {
         first.since(led)
     );
     assert_eq!(vendor.breach(), None);
-    assert!(first >= over, "it lent at once: {:?} after it took over", first.since(led));
+    assert!(
+        first >= over,
+        "the allocators lent {:?} after the standby took over, too soon",
+        first.since(led)
+    );
     east.stop().await;
     west.stop().await;
 }
@@ -242,7 +249,7 @@ async fn the_clock_of_the_store_is_set(kind: StoreKind) {
         shim.set(&format!("shift_s {shift}\n"));
         shifted = shift;
         let set = shown(&store.server, kind) - shift - before;
-        assert!((0..=2).contains(&set), "it shows {set} s more than it should");
+        assert!((0..=2).contains(&set), "the store's clock is {set} s off");
         call_for(&vendor, &limits, 2 * PER).await;
     }
     let before = vendor.count();

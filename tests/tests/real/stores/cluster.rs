@@ -68,7 +68,7 @@ async fn a_slot_is_followed_on_its_way_and_the_timeline_stays() {
     ];
     assert_eq!(store.cells.swap(&timeline, &all).await, Ok(vec![Swapped::Done; 3]));
     let there = cluster.nodes()[1].server.tell(&format!("CLUSTER COUNTKEYSINSLOT {slot}"));
-    assert_eq!(there, ":2", "what was there, and what is new");
+    assert_eq!(there, ":2", "cells of the slot at the new master");
     cluster.move_key(&key(&store, &name), 0, 1);
     cluster.finish_move(slot, 0, 1);
     // A handle that knew where the slot was follows it, and so does one that never did.
@@ -167,7 +167,7 @@ async fn a_slot_that_comes_to_a_new_master_makes_another_timeline() {
     assert_eq!(store.swap(make(&name, 1)).await, Swapped::Done);
     let timeline = store.timeline().await;
     let new = cluster.join(None).await;
-    assert_eq!(store.timeline().await, timeline, "it has no slot");
+    assert_eq!(store.timeline().await, timeline, "a master without slots changes no timeline");
     cluster.begin_to_move(slot, 0, 3);
     cluster.move_key(&key(&store, &name), 0, 3);
     let next = [swap(&name, Some(1), Some(cell(2, "two")))];
@@ -221,7 +221,11 @@ async fn a_replica_that_takes_over_makes_another_timeline_for_all_cells() {
     let moved = until_moved(&mut store.cells, &timeline, &next).await;
     assert_ne!(moved, timeline);
     let there = Swapped::Other(Some(cell(1, "made")));
-    assert_eq!(store.cells.swap(&moved, &next).await, Ok(vec![there]), "it says what it has");
+    assert_eq!(
+        store.cells.swap(&moved, &next).await,
+        Ok(vec![there]),
+        "the swap shows the cell that is there"
+    );
     assert_eq!(store.load(&other).await, Some(cell(2, "kept")));
     // All handles that look see the same timeline, and learn of it before they are told another time.
     let (on, _) = timed.load(std::slice::from_ref(&other)).await.expect("the store is there");
@@ -242,7 +246,7 @@ async fn until_moved(cells: &mut Cells, timeline: &Timeline, swaps: &[Swap]) -> 
             other => panic!("{other:?}"),
         }
     }
-    panic!("it is never another one")
+    panic!("the timeline never changes")
 }
 
 /// The time is that of one master. The time of another master is not told before the new timeline is.
@@ -306,7 +310,7 @@ async fn while_one_master_is_gone_the_cells_of_the_others_go_on() {
     }
     node.server.go_on();
     let mut there = store.load(&name).await.expect("the cell was made").version;
-    assert!([1, 2].contains(&there), "what was on its way may be done: {there}");
+    assert!([1, 2].contains(&there), "an unanswered swap may be done or not: version {there}");
     node.server.kill();
     for _ in 0..3 {
         let gone = text(store.cells.swap(&timeline, &[swap(&name, Some(there), None)]).await);
@@ -324,7 +328,7 @@ async fn while_one_master_is_gone_the_cells_of_the_others_go_on() {
     node.start_again();
     cluster.wait_until_whole().await;
     let moved = until_moved(&mut store.cells, &timeline, &[swap(&name, Some(there), None)]).await;
-    assert_ne!(moved, timeline, "it may have lost all that it had");
+    assert_ne!(moved, timeline, "a replaced master may have lost cells, so the timeline changes");
     there = 9;
     assert_eq!(store.cells.swap(&moved, &[make(&name, there)]).await, Ok(vec![Swapped::Done]));
     // A handle that used only the other masters learns of the new timeline when it looks.

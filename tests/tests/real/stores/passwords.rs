@@ -28,7 +28,7 @@ async fn the_next_connection_says_what_is_in_the_file(kind: StoreKind, change: &
     assert!(matches!(refused, Err(CellsError::Unreachable(_))), "{refused:?}");
     std::fs::write(&file, format!("{NEXT}\n")).expect("a writable file");
     assert_eq!(next.timeline().await, Ok(timeline.clone()));
-    assert_eq!(cells.timeline().await, Ok(timeline.clone()), "what was connected goes on, or signs in again");
+    assert_eq!(cells.timeline().await, Ok(timeline.clone()), "an open connection goes on, or signs in again");
     // If the file is empty, the earlier password stays in use.
     std::fs::write(&file, "").expect("a writable file");
     assert_eq!(cells.another().timeline().await, Ok(timeline));

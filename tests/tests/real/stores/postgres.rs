@@ -214,7 +214,7 @@ async fn a_user_who_may_do_what_is_needed_can_do_all() {
     assert_eq!(store.swap(swap("a", Some(1), Some(cell(2, "two")))).await, Swapped::Done);
     assert_eq!(store.swap(swap("a", Some(2), None)).await, Swapped::Done);
     let refused = store.cells.migrate().await;
-    assert_eq!(refused, Ok(vec![]), "all is there");
+    assert_eq!(refused, Ok(vec![]), "there is nothing to migrate");
 }
 
 /// A value that another program wrote is not read if it is longer than a cell may be.

@@ -28,7 +28,7 @@ fn serve(desk: &Desk, sections: &str) -> (Running, String, String) {
     let mut running = Running::start(&mut command(desk, sections));
     let mut url = |before: &str| {
         let line = running.line();
-        line.strip_prefix(before).unwrap_or_else(|| panic!("it said {line:?}")).to_owned()
+        line.strip_prefix(before).unwrap_or_else(|| panic!("the allocator said {line:?}")).to_owned()
     };
     let (nodes, admin) = (url("listening on "), url("listening for operators on "));
     (running, nodes, admin)
@@ -79,7 +79,7 @@ async fn nodes_cannot_keep_operators_out() {
     assert_eq!(get(&client, &format!("{admin}/v1/status")).await, Ok(200));
     let mut byte = [0];
     let quiet = tokio::time::timeout(Duration::from_millis(10), taken.read(&mut byte)).await;
-    assert!(quiet.is_err(), "the place is still taken");
+    assert!(quiet.is_err(), "the connection of the node was closed");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn an_address_for_operators_is_no_more_open_than_one_for_nodes() {
         ("[admin]", "admin.listen is missing"),
     ] {
         let mut running = Running::start(&mut command(&desk, sections));
-        assert_eq!(running.line(), "", "it does not listen");
+        assert_eq!(running.line(), "", "the allocator listens");
         assert_eq!(running.wait().code(), Some(2), "{sections}");
         assert!(desk.logged(&[said]).is_some(), "{said}");
     }

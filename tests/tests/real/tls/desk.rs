@@ -153,7 +153,10 @@ pub(super) fn serve_by(desk: &Desk, mut command: Command) -> Allocator {
     let log = File::create(desk.file("log")).expect("a writable file");
     let mut running = Running::start(command.stderr(log));
     let line = running.line();
-    let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
+    let url = line
+        .strip_prefix("listening on ")
+        .unwrap_or_else(|| panic!("the allocator said {line:?}"))
+        .to_owned();
     Allocator { _running: running, url }
 }
 

@@ -42,7 +42,11 @@ fn the_commands_of_the_document_lead_to_certificates_on_both_sides_and_two_roles
     assert!(run(ask).contains("ready"));
     for (lacks, code) in [("LESSOR_CERT LESSOR_KEY", 1), ("LESSOR_TOKEN_FILE", 2)] {
         let refused = shell(folder.path(), &format!("{ask}\nunset {lacks}\nlessor status")).output();
-        assert_eq!(refused.expect("a shell").status.code(), Some(code), "without {lacks} it is not let in");
+        assert_eq!(
+            refused.expect("a shell").status.code(),
+            Some(code),
+            "a command without {lacks} is refused"
+        );
     }
     let command = format!("{ask}\nLESSOR_TOKEN_FILE=on-call.token lessor limits pause vendor/rest");
     assert!(run(&command).contains("is paused"));

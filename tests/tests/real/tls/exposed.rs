@@ -33,7 +33,7 @@ fn an_address_that_other_machines_reach_is_refused_at_the_start() {
     ] {
         let log = File::create(desk.file("log")).expect("a writable file");
         let mut running = Running::start(command(&desk, server, listen).stderr(log));
-        assert_eq!(running.line(), "", "it does not listen");
+        assert_eq!(running.line(), "", "the allocator listens");
         assert_eq!(running.wait().code(), Some(2));
         assert!(desk.logged(&["which other machines reach", "insecure = true"]).is_some());
     }
@@ -47,7 +47,7 @@ async fn what_is_insecure_is_said_as_long_as_it_serves() {
     let line = running.line();
     let port = line.rsplit(':').next().expect("a port");
     let words = ["WARN", "any of them is let in and is spoken in clear"];
-    eventually("it is said", async || desk.logged(&words)).await;
+    eventually("the log warns", async || desk.logged(&words)).await;
     let url = format!("http://127.0.0.1:{port}");
     let output: Output =
         Command::new(lessor()).args(["status", "--server", &url]).output().expect("the command runs");

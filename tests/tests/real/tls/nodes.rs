@@ -37,7 +37,7 @@ async fn a_node_leases_and_spends_by_its_certificate() {
         assert!(said.contains("alert") || said.contains("certificate"), "{said}");
     }
     let clear = Client::connect(&allocator.url.replace("https", "http")).await.map(|_| ());
-    assert!(clear.is_err(), "it is not spoken to in clear");
+    assert!(clear.is_err(), "the allocator answers in plain HTTP");
     let nowhere = Client::builder(&allocator.url).tls(Tls::new().ca("/nowhere.crt")).build().map(|_| ());
     assert!(nowhere.expect_err("no file").to_string().starts_with("TLS: /nowhere.crt: "));
 }
@@ -57,10 +57,10 @@ async fn a_client_shows_the_certificate_that_is_there_when_it_connects() {
     let next = DevCa::try_new().expect("random numbers");
     std::fs::write(desk.ca(), next.certificate()).expect("a writable file");
     let old = || desk.client_of(desk.file("server-ca.crt"));
-    eventually("the server believes another", async || get(&old(), &url).await.err()).await;
-    assert!(get(&client, &url).await.is_err(), "it shows the old one");
+    eventually("the server trusts another authority", async || get(&old(), &url).await.err()).await;
+    assert!(get(&client, &url).await.is_err(), "the old certificate is refused");
     next.sign(Purpose::Client, VALID).expect("good").write(desk.folder(), "client").expect("it is ours");
-    assert_eq!(get(&client, &url).await, Ok(200), "and now the new one");
+    assert_eq!(get(&client, &url).await, Ok(200), "the new certificate is accepted");
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn a_node_of_the_demo_asks_by_certificate() {
     command.arg("--cert").arg(certificate).arg("--key").arg(key);
     let running = Running::start(command.stderr(Stdio::null()));
     let status = format!("{}/v1/status", allocator.url);
-    eventually("it leases", async || {
+    eventually("the node has a lease", async || {
         let text = super::desk::text(&desk.client(), &status).await.ok()?;
         let body: Value = serde_json::from_str(&text).ok()?;
         (body["sessions"].as_u64()? == 1).then_some(())

@@ -14,8 +14,8 @@ const ROTATIONS: usize = 100;
 async fn calls(client: impl Fn() -> HttpClient, url: String, is_over: Arc<AtomicBool>, done: Arc<AtomicU64>) {
     let kept = client();
     while !is_over.load(Ordering::Relaxed) {
-        assert_eq!(get(&kept, &url).await, Ok(200), "on a connection that is kept");
-        assert_eq!(get(&client(), &url).await, Ok(200), "on a new connection");
+        assert_eq!(get(&kept, &url).await, Ok(200), "a call on an open connection");
+        assert_eq!(get(&client(), &url).await, Ok(200), "a call on a new connection");
         done.fetch_add(2, Ordering::Relaxed);
     }
 }
@@ -32,13 +32,15 @@ async fn no_call_fails_while_a_certificate_is_renewed_a_hundred_times() {
     }
     for rotation in 0..ROTATIONS {
         let renewed = desk.renew();
-        eventually("it is in force", async || (desk.shown_by(&allocator).await == renewed).then_some(()))
-            .await;
+        eventually("the new certificate is shown", async || {
+            (desk.shown_by(&allocator).await == renewed).then_some(())
+        })
+        .await;
         assert!(callers.try_join_next().is_none(), "a call failed at renewal {rotation}");
     }
     is_over.store(true, Ordering::Relaxed);
     while let Some(ended) = callers.join_next().await {
         ended.expect("no call failed");
     }
-    assert!(done.load(Ordering::Relaxed) > ROTATIONS as u64, "there were calls all the while");
+    assert!(done.load(Ordering::Relaxed) > ROTATIONS as u64, "fewer calls than renewals");
 }

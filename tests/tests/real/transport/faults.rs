@@ -31,7 +31,7 @@ impl Trial {
         let (callers, end) = (self.victim.drive(&self.of_victim), CLOCK.now() + RECOVERY);
         // This test has one thread, so no task can spend these permits before the fault.
         while self.victim.limit.available() < 3 {
-            assert!(CLOCK.now() < end, "nothing in hand to take into the fault");
+            assert!(CLOCK.now() < end, "the victim has no permits when the fault begins");
             sleep(CALL_EVERY).await;
         }
         self.victim.proxy.set(fault);
@@ -62,7 +62,7 @@ impl Trial {
         vendor.merge(&self.of_victim);
         let admitted = vendor.count();
         let books = wind_up(&self.allocator, vec![self.victim, self.witness], &vendor).await;
-        assert_eq!(books, (admitted, 0), "what was spent, and what was never heard of again");
+        assert_eq!(books, (admitted, 0), "the books: spent and burned");
         self.allocator.stop().await;
     }
 }
@@ -80,8 +80,8 @@ async fn silence(fault: Fault) {
     let began = trial.strike(fault).await;
     until(began + TERM).await;
     trial.compete(began + TERM + FOR_A_WHILE).await;
-    assert_eq!(trial.of_victim.count_after(began + TERM), 0, "nothing is spent once the lease has ended");
-    assert!(trial.of_witness.count() > 0, "the node that can still ask has the rest");
+    assert_eq!(trial.of_victim.count_after(began + TERM), 0, "calls were admitted after the lease ended");
+    assert!(trial.of_witness.count() > 0, "the witness gets the rest");
     trial.end().await;
 }
 
@@ -113,9 +113,13 @@ async fn too_late(fault: Fault) {
     trial.compete(CLOCK.now() + FOR_A_WHILE / 3).await;
     let began = trial.strike(fault).await;
     trial.compete(began + LATE * 5 / 2).await;
-    assert_eq!(trial.of_victim.count_after(began + TERM), 0, "every lease had ended before it arrived");
+    assert_eq!(
+        trial.of_victim.count_after(began + TERM),
+        0,
+        "a grant that arrived after its lease was spent"
+    );
     let stats = trial.victim.client.stats();
-    assert!(stats.exchanges > stats.failed_exchanges + 2, "it was answered, again and again: {stats:?}");
+    assert!(stats.exchanges > stats.failed_exchanges + 2, "too few exchanges were answered: {stats:?}");
     trial.end().await;
 }
 
@@ -142,8 +146,8 @@ async fn a_request_that_is_heard_three_times_counts_once() {
     let before = trial.victim.proxy.requests();
     let began = trial.strike(fault).await;
     trial.compete(began + FOR_A_WHILE).await;
-    assert!(trial.victim.proxy.requests() - before > 3, "there was something to repeat");
-    assert!(trial.of_victim.count() > 3, "and it does no node any harm");
+    assert!(trial.victim.proxy.requests() - before > 3, "too few requests to repeat");
+    assert!(trial.of_victim.count() > 3, "the victim still gets permits");
     trial.witness.proxy.set(Fault::None);
     trial.end().await;
 }
@@ -188,7 +192,7 @@ async fn a_trickle_within_the_term_brings_permits_and_a_slower_one_stops_no_othe
     until(began + Duration::from_secs(1)).await;
     let before = vendor.count();
     while slow.client.stats().failed_exchanges < 2 {
-        assert!(!vendor.call(&slow.limit), "its lease has ended");
+        assert!(!vendor.call(&slow.limit), "a call was admitted after the lease ended");
         sleep(CALL_EVERY).await;
     }
     assert_eq!(vendor.count(), before);

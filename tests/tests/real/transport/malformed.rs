@@ -52,7 +52,7 @@ fn lines_of(verdict: Verdict, span: Duration) -> (&'static str, std::ops::RangeI
 async fn call_until(node: &Node, vendor: &Vendor, mut done: impl FnMut() -> bool) -> u64 {
     let (before, end) = (vendor.count(), CLOCK.now() + RECOVERY);
     while !done() {
-        assert!(CLOCK.now() < end, "it has fallen silent: {:?}", node.client.stats());
+        assert!(CLOCK.now() < end, "the client has fallen silent: {:?}", node.client.stats());
         vendor.call(&node.limit);
         sleep(CALL_EVERY).await;
     }

@@ -144,13 +144,13 @@ impl Deaths {
             // Another life follows at once, in the same window. Then nothing happens until that window is over.
             allocator.set("");
             greedy.begin();
-            assert!(allocator.live(), "it goes on after {end:?}");
+            assert!(allocator.live(), "the allocator does not start after {end:?}");
             let (is_lost, before) = (allocator.file("lessor.redb.lost"), greedy.spent.len());
             if is_lost.exists() {
                 std::fs::remove_file(is_lost).expect("the file can be removed");
                 deaths.lost += 1;
                 greedy.ask_until(&allocator, LENT_WITHIN, || false);
-                assert!(greedy.spent.len() > before, "it lends nothing any more after {end:?}");
+                assert!(greedy.spent.len() > before, "the allocator lends nothing after {end:?}");
             }
             greedy.ask_until(&allocator, NEXT, || false);
             pause(PER);
@@ -184,7 +184,7 @@ fn killed_at_every_step_of_writing_down_it_goes_on_and_no_window_holds_too_much(
     let deaths = Deaths::of(&ends, From::Start);
     println!("killed before, after and in the middle of {CALLS} calls: {:?}", deaths.calls);
     println!("{} points tested, {} permits spent, none too many", deaths.count(), deaths.spent);
-    assert_eq!((deaths.count(), deaths.lost), (3 * CALLS, 0), "it went on with its store each time");
+    assert_eq!((deaths.count(), deaths.lost), (3 * CALLS, 0), "deaths, and stores lost");
 }
 
 /// A power cut loses all that was written and not synced, or every other write of it. Each sync takes a while, so that
@@ -197,7 +197,7 @@ fn what_a_power_cut_loses_was_told_to_no_client() {
     let deaths = Deaths::of(&ends, From::Start);
     println!("cut off before {CALLS} calls, with two kinds of loss: {:?}", deaths.calls);
     println!("{} points tested, {} permits spent, none too many", deaths.count(), deaths.spent);
-    assert_eq!((deaths.count(), deaths.lost), (2 * CALLS, 0), "it went on with its store each time");
+    assert_eq!((deaths.count(), deaths.lost), (2 * CALLS, 0), "deaths, and stores lost");
 }
 
 /// Calls that a life makes to replace a store that failed to sync, and some more.
@@ -215,6 +215,6 @@ fn killed_while_it_makes_a_new_store_it_has_the_old_one_the_new_one_or_waits() {
     assert_eq!(deaths.count(), 2 * ANEW);
     let renamed = |file: &str| deaths.calls.get(&format!("rename {file}")).copied();
     let both = ["lessor.redb.new.seal", "lessor.redb.new"].map(renamed);
-    assert_eq!(both, [Some(2), Some(2)], "it died beside both renames");
+    assert_eq!(both, [Some(2), Some(2)], "deaths before and after each rename");
     assert_eq!(deaths.lost, 2, "after the first rename, and before the second");
 }

@@ -68,7 +68,7 @@ fn spend_at_the_end(node_ppm: i64, allocator_ppm: i64, after: Duration) -> u64 {
         } else if held > ENOUGH {
             break held;
         }
-        assert!(CLOCK.now().since(begin) < ANSWERED_WITHIN, "{held} in hand: this would prove nothing");
+        assert!(CLOCK.now().since(begin) < ANSWERED_WITHIN, "the node holds {held}: the test proves nothing");
         pause(Duration::from_millis(1));
     };
     proxy.set(Fault::Cut);
@@ -105,7 +105,7 @@ fn spend_at_the_end(node_ppm: i64, allocator_ppm: i64, after: Duration) -> u64 {
         before.since(last)
     );
     let mut calls: Vec<(Moment, u64)> = others.into_iter().flatten().map(|at| (at, 1)).collect();
-    assert!(calls.len() as u64 > 2 * LIMIT, "the others used {} only", calls.len());
+    assert!(calls.len() as u64 > 2 * LIMIT, "the other nodes made only {} calls", calls.len());
     calls.push((by, permits));
     calls.sort_unstable();
     judge(LIMIT, PER, calls);
@@ -117,7 +117,7 @@ fn spend_at_the_end(node_ppm: i64, allocator_ppm: i64, after: Duration) -> u64 {
 #[test]
 fn a_node_whose_clock_is_slewed_spends_nothing_after_its_lease() {
     let late = spend_at_the_end(-SLEW_PPM, 0, Duration::from_millis(2_110));
-    assert_eq!(late, 0, "after the allocator may have lent them again");
+    assert_eq!(late, 0, "permits were spent after the allocator may lend them again");
 }
 
 /// The allocator's clock is fast: by it, the lease is over after 1,851 ms. The node may spend for 1,998 ms.

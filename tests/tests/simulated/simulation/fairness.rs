@@ -113,7 +113,7 @@ fn a_lie_about_needs_brings_no_more_than_an_even_share() {
 fn a_hoarder_gets_no_more_than_an_even_share() {
     for limit in STEADY {
         let used = used_beside(Lie::Hoard, limit);
-        assert!(used >= EVEN, "{limit}: it leaves {used} to the others");
+        assert!(used >= EVEN, "{limit}: the node leaves {used} to the others");
     }
 }
 
@@ -122,7 +122,7 @@ fn a_hoarder_gets_no_more_than_an_even_share() {
 fn asking_sooner_than_told_brings_no_more_than_an_even_share() {
     for limit in STEADY {
         let used = used_beside(Lie::Hurry, limit);
-        assert!(used >= EVEN, "{limit}: it leaves {used} to the others");
+        assert!(used >= EVEN, "{limit}: the node leaves {used} to the others");
     }
 }
 
