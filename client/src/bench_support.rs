@@ -17,7 +17,7 @@ const LEASED: Duration = Duration::from_secs(24 * 3600);
 /// # Panics
 /// If the system gives no clock.
 pub fn bench_support<'a>(keys: impl Iterator<Item = &'a str>) -> Limit {
-    let ticks = Ticks::try_new(HotClock::Coarse).expect("it needs no thread");
+    let ticks = Ticks::try_new(HotClock::Coarse).expect("this clock needs no thread");
     let shared = Arc::new(Shared::new(ticks));
     for key in keys {
         // The plain pool is looked up before each key, as by a caller that names the limit each time.

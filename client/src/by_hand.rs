@@ -16,7 +16,7 @@ pub(crate) const LEASED: Duration = Duration::from_secs(3_600);
 
 /// Makes the state that the handles of a client share, without a client.
 pub(crate) fn shared() -> Arc<Shared> {
-    Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread")))
+    Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread")))
 }
 
 /// Makes a handle to a limit that holds nothing.

@@ -143,7 +143,7 @@ mod tests {
         let teller = Teller::new();
         teller.tell(Event::Unreachable);
         let mut events = teller.listen();
-        assert_eq!(events.try_next(), None, "what was before it listened is not for it");
+        assert_eq!(events.try_next(), None, "a listener hears no earlier event");
         (0..KEPT + 3).for_each(|_| teller.tell(Event::Reachable));
         assert_eq!(events.try_next(), Some(Event::Missed(3)));
         assert_eq!(std::iter::from_fn(|| events.try_next()).count(), KEPT);

@@ -155,9 +155,9 @@ mod tests {
         assert!(feedback.see(&RateLimitHeaders::refused(Some(3 * SECOND)), at(0), 0));
         // A shorter pause that came later shortens nothing.
         assert!(feedback.see(&RateLimitHeaders::refused(Some(SECOND)), at(10), 0));
-        let observed = feedback.tell(at(1_000)).expect("it holds");
+        let observed = feedback.tell(at(1_000)).expect("the wait still holds");
         assert_eq!((observed.number, observed.refused_total, observed.wait), (2, 2, Some(2 * SECOND)));
-        assert_eq!(feedback.tell(at(1_000)), Some(observed), "the same, however often it is said");
+        assert_eq!(feedback.tell(at(1_000)), Some(observed), "telling it again changes nothing");
         assert_eq!(feedback.tell(at(3_100)), None);
     }
 
@@ -165,7 +165,7 @@ mod tests {
     fn a_refusal_that_does_not_say_how_long_is_told_as_one() {
         let mut feedback = Feedback::default();
         assert!(feedback.see(&RateLimitHeaders::refused(None), at(0), 0));
-        let observed = feedback.tell(at(1)).expect("it was just now");
+        let observed = feedback.tell(at(1)).expect("the refusal was just now");
         assert_eq!((observed.refused_total, observed.wait), (1, Some(Duration::ZERO)));
     }
 

@@ -174,7 +174,7 @@ mod tests {
         let mut behind = 0;
         line.join(High, 1);
         while line.first() != Some(low) {
-            let first = line.first().expect("they are two");
+            let first = line.first().expect("two callers are in line");
             line.leave(first, true);
             line.join(High, 1);
             behind += 1;
@@ -184,7 +184,7 @@ mod tests {
         // nothing.
         let other = line.join(High, 1).expect("there is room");
         assert_eq!(line.first(), Some(low));
-        assert!(!line.leave(other, false), "no other caller is first for that");
+        assert!(!line.leave(other, false), "no other caller becomes first");
         assert_eq!(line.first(), Some(low));
         assert!(line.leave(low, true));
         assert_eq!(line.first().expect("the high ones wait").priority, High);
@@ -195,7 +195,11 @@ mod tests {
         let mut line = Line::USUAL.clone();
         let [one, two] = [Normal, Normal].map(|priority| line.join(priority, 1).expect("there is room"));
         let three = line.join_aside(Normal);
-        assert_eq!((line.step_aside(two), line.step_aside(one)), (false, true), "the first was the first");
+        assert_eq!(
+            (line.step_aside(two), line.step_aside(one)),
+            (false, true),
+            "only the first caller was first"
+        );
         let four = line.join(Normal, 1).expect("there is room");
         assert_eq!(line.first(), Some(four));
         assert_eq!([one, two, three, four].map(|ticket| line.would_be_first(ticket)), [true; 4]);
@@ -204,7 +208,7 @@ mod tests {
             [one, two, three, four].map(|ticket| line.would_be_first(ticket)),
             [true, true, false, false]
         );
-        assert!(!line.leave(three, false), "it stood aside");
+        assert!(!line.leave(three, false), "the caller stood aside");
         assert!(line.leave(two, true) && line.first() == Some(four));
     }
 

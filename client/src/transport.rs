@@ -241,29 +241,29 @@ mod tests {
         ] {
             let error = Transport::try_new(url, Duration::from_secs(1), &Credentials::default())
                 .map(|_| ())
-                .expect_err("none of them is one");
+                .expect_err("a bad address");
             assert!(!error.to_string().contains("cret"), "{error}");
         }
         let good = Transport::try_new("http://a:7400/x?y", Duration::from_secs(1), &Credentials::default())
-            .expect("it is one");
+            .expect("a good address");
         assert_eq!(&**good.name(), "http://a:7400");
         let socket =
             Transport::try_new("unix:///run/a.sock", Duration::from_secs(1), &Credentials::default());
-        assert_eq!(&**socket.expect("it is one").name(), "unix:/run/a.sock");
+        assert_eq!(&**socket.expect("a good address").name(), "unix:/run/a.sock");
     }
 
     /// The bug: errors of requests over a socket named `http://localhost/` as the address.
     #[tokio::test]
     async fn an_allocator_that_is_not_reached_is_named_as_it_was_given() {
         for url in ["unix:/no/such.sock", "http://127.0.0.1:1"] {
-            let there =
-                Transport::try_new(url, Duration::from_secs(5), &Credentials::default()).expect("it is one");
+            let there = Transport::try_new(url, Duration::from_secs(5), &Credentials::default())
+                .expect("a good address");
             let errors = [
-                there.events().await.map(|_| ()).expect_err("there is none"),
+                there.events().await.map(|_| ()).expect_err("no allocator listens there"),
                 there
                     .leave("a", &LeaveRequest { session: 1, seq: 1, spent: vec![] })
                     .await
-                    .expect_err("there is none"),
+                    .expect_err("no allocator listens there"),
             ];
             for error in errors.map(|error| error.to_string()) {
                 assert!(error.contains(&format!("reached: {url}: ")), "{error}");

@@ -82,7 +82,7 @@ mod tests {
     fn another_one_is_tried_at_once_and_within_the_same_budget() {
         let mut backoff = Backoff::default();
         assert_eq!([backoff.elsewhere(0), backoff.elsewhere(100)], [Duration::ZERO, ELSEWHERE]);
-        assert_eq!(backoff.failed(100), FIRST, "it was no wait that has to grow");
+        assert_eq!(backoff.failed(100), FIRST, "a move to another allocator is no failure in a row");
         assert_eq!((0..100).filter(|_| backoff.elsewhere(100) == ELSEWHERE).count(), 7);
     }
 

@@ -191,13 +191,13 @@ mod tests {
         let first = connection.begin(at(0));
         assert_eq!((first.session, first.seq), (7, 1));
         assert!(connection.on_failure(at(1_000), 0, 0).all_failed);
-        assert_eq!(connection.on_answer(7, 1, at(1_001)), None, "it was given up");
+        assert_eq!(connection.on_answer(7, 1, at(1_001)), None, "the exchange was given up");
         let second = connection.begin(at(1_100));
-        assert_eq!(connection.on_answer(7, 1, at(1_101)), None, "it answers the first");
-        assert_eq!(connection.on_answer(8, 2, at(1_101)), None, "it answers another session");
+        assert_eq!(connection.on_answer(7, 1, at(1_101)), None, "an answer to the first exchange");
+        assert_eq!(connection.on_answer(8, 2, at(1_101)), None, "an answer to another session");
         let ended = connection.on_answer(7, 2, at(1_110));
         assert_eq!(ended, Some((second, Duration::from_millis(10))));
-        assert_eq!(connection.on_answer(7, 2, at(1_111)), None, "it came twice");
+        assert_eq!(connection.on_answer(7, 2, at(1_111)), None, "the answer came twice");
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
         let next = connection.begin(at(250));
         assert_eq!((next.place, next.session, next.patience), (1, 10, SECOND));
         assert!(connection.on_failure(at(1_250), 9, 0).all_failed);
-        assert!(connection.quiet_until() > at(1_250), "after a round of all of them");
+        assert!(connection.quiet_until() > at(1_250), "a pause follows a round of all allocators");
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
         connection.begin(at(0));
         assert_eq!(connection.on_success(), None);
         connection.begin(at(10));
-        assert!(connection.on_stopping(at(20), 9, 0).loses_leases, "it has lent something");
+        assert!(connection.on_stopping(at(20), 9, 0).loses_leases, "the allocator has lent something");
         connection.begin(at(20));
         assert_eq!((connection.on_success(), connection.on_success()), (Some(0), None));
         assert_eq!(connection.quiet_until(), Moment::ORIGIN, "the pause after the failure is over");

@@ -118,7 +118,7 @@ mod tests {
         let seen = after(100, 10, 5);
         assert!((245..=255).contains(&seen), "{seen} of 500/s after one half-life");
         let seen = after(1, 1_000, 500);
-        assert!((245..=255).contains(&seen), "{seen}, however often it is looked at");
+        assert!((245..=255).contains(&seen), "{seen} when looked at more often");
     }
 
     #[test]

@@ -51,7 +51,8 @@ impl Rotation {
     /// If there is no address.
     pub fn new(addresses: usize, first: u64, random: u64) -> Self {
         assert!(addresses > 0, "a client has an address");
-        let current = usize::try_from(first % addresses as u64).expect("less than there are");
+        let current =
+            usize::try_from(first % addresses as u64).expect("the index is below the number of allocators");
         let mut sessions = vec![None; addresses];
         sessions[current] = Some(Session::new(random));
         Rotation { current, failures: 0, sessions }
@@ -169,7 +170,7 @@ mod tests {
         rotation.succeeded();
         assert_eq!(rotation.current(), 2);
         let turns: Vec<bool> = (0..3).map(|random| rotation.failed(random).all_failed).collect();
-        assert_eq!(turns, [false, false, true], "none of them has failed since");
+        assert_eq!(turns, [false, false, true], "no allocator has failed since");
     }
 
     #[test]
@@ -179,8 +180,8 @@ mod tests {
         assert!(rotation.failed(7).loses_leases);
         let second = rotation.session();
         rotation.on_answer();
-        assert!(rotation.failed(8).loses_leases, "this one has answered too");
-        assert!(!rotation.failed(9).loses_leases, "it has not answered, so nothing was lent");
+        assert!(rotation.failed(8).loses_leases, "the second allocator has answered too");
+        assert!(!rotation.failed(9).loses_leases, "an allocator that has not answered has lent nothing");
         // Round again, to an allocator that may remember.
         let third = rotation.session();
         assert_eq!((rotation.current(), third), (1, 10));

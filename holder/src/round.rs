@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(
             round.finish(|()| Moment::NEVER),
             (vec![], at(105)),
-            "ten milliseconds after the one before"
+            "ten milliseconds after the exchange before"
         );
         let mut round = Round::new(at(105), at(95), RTT);
         round.look((), &mut key, &slot, waiting, true);
@@ -148,7 +148,7 @@ mod tests {
             round.look(pool, &mut eager, &slot, seen, false);
         }
         let (due, next) = round.finish(|pool| at(pools.end - pool));
-        assert_eq!((due.len(), next), (ASKS_MAX, at(5)), "the others follow at once");
+        assert_eq!((due.len(), next), (ASKS_MAX, at(5)), "the other asks follow at once");
         assert_eq!((due[0], due[ASKS_MAX - 1]), (pools.end - 1, 7));
     }
 }

@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn what_was_spent_beyond_a_reservation_is_paid_before_the_next_call() {
         let mut allowance = allowance(10);
-        assert!(!SafeAllowance::default().owe(1, at(20_000)), "there is no share");
+        assert!(!SafeAllowance::default().owe(1, at(20_000)), "a process without a share");
         assert!(allowance.owe(3, at(20_000)));
         assert_eq!(allowance.wait(1, at(20_000)), Some(Duration::from_millis(300)));
         assert!(allowance.take(1, at(20_300)) && !allowance.take(1, at(20_399)));
@@ -162,13 +162,13 @@ mod tests {
     #[test]
     fn what_was_not_spent_goes_back_unless_another_call_came_after_it() {
         let mut allowance = allowance(10);
-        let taken = allowance.try_take(2, at(20_000)).expect("it is due");
+        let taken = allowance.try_take(2, at(20_000)).expect("two permits are due");
         assert!(!allowance.take(1, at(20_001)));
         allowance.put_back(taken);
-        let first = allowance.try_take(1, at(20_001)).expect("it is due again");
+        let first = allowance.try_take(1, at(20_001)).expect("the permit is due again");
         assert!(allowance.take(1, at(20_200)));
         allowance.put_back(first);
-        assert!(!allowance.take(1, at(20_201)), "the later one was spent");
+        assert!(!allowance.take(1, at(20_201)), "the later permit was spent");
     }
 
     /// A limit that is forgotten and used again: spends of the earlier share count.

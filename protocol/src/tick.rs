@@ -62,7 +62,7 @@ impl CoarseClock {
     /// Reads the clock.
     #[cfg(not(target_os = "linux"))]
     pub fn tick(self) -> Tick {
-        unreachable!("there is none on this platform")
+        unreachable!("this platform has no tick clock")
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
             assert!(tick.number() >= last.number());
             moves += u32::from(tick != last);
             last = tick;
-            assert!(clock.now().since(begin) < Duration::from_secs(60), "it stands still");
+            assert!(clock.now().since(begin) < Duration::from_secs(60), "the tick clock stands still");
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, mpsc};
 fn in_time<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || send.send(what()));
-    receive.recv_timeout(Duration::from_secs(20)).expect("it ends")
+    receive.recv_timeout(Duration::from_secs(20)).expect("the call ends in time")
 }
 
 fn waits_for<const N: usize>(parts: [(&Limit, u64); N]) -> Caller<'_, Result<(), Refusal>> {
@@ -36,14 +36,14 @@ fn a_limit_that_is_named_twice_costs_the_sum_and_waits_as_one() {
         lend(&b, 10);
         let parts = [(&a, 1), (&b, 1), (&a, 2)];
         let mut waits = waits_for(parts);
-        assert_eq!(waits.run(), None, "nothing is there");
+        assert_eq!(waits.run(), None, "no permit is free");
         lend(&a, 2);
         assert_eq!(waits.run(), None, "three are wanted");
         lend(&a, 1);
         assert_eq!(waits.run(), Some(Ok(())));
         lend(&a, 4);
         let refused = all([(&a, 2), (&b, 1), (&a, 3)]).try_acquire();
-        assert_eq!(refused, Err(Refusal::TooLarge { limit: 4 }), "the sum is what counts");
+        assert_eq!(refused, Err(Refusal::TooLarge { limit: 4 }), "the costs of one limit add up");
         let guards = all([(&a, 1), (&a, 3)]).try_enter().expect("four are there");
         drop(guards);
         (a.available(), b.available())
@@ -70,7 +70,7 @@ fn a_vector_of_limits_is_taken_as_a_whole_or_not_at_all() {
     lend(&b, 1);
     let call = || all(vec![(a.clone(), 1), (b.clone(), 1)]);
     assert_eq!(call().try_acquire(), Ok(()));
-    assert!(call().try_acquire().is_err(), "there is none of b");
+    assert!(call().try_acquire().is_err(), "limit b is empty");
     assert_eq!((a.available(), b.available()), (2, 0));
 }
 
@@ -86,14 +86,14 @@ fn served_before(rounds: usize, permits: [u64; 2], lines: usize, priority: Prior
     };
     let mut callers: Vec<_> = (0..2 * lines).map(|number| call(number % 2)).collect();
     callers.push(call(2));
-    run(&mut callers, |_, _| panic!("nothing is there"));
+    run(&mut callers, |_, _| panic!("no permit is free"));
     let (mut served, mut is_served) = (0, false);
     for round in 0..rounds {
         lend(&limits[round % 2], permits[round % 2]);
         loop {
             let mut ended = vec![];
             run(&mut callers, |number, got| {
-                got.expect("it is open");
+                got.expect("the limit is open");
                 ended.push(number);
             });
             if ended.is_empty() {
@@ -154,9 +154,9 @@ fn a_call_that_waits_for_one_limit_keeps_no_caller_from_the_other() {
     let shared = shared();
     let (a, b) = (limit(&shared, "a"), limit(&shared, "b"));
     let mut both = waits_for([(&a, 1), (&b, 1)]);
-    assert_eq!(both.run(), None, "nothing is there");
+    assert_eq!(both.run(), None, "no permit is free");
     lend(&a, 1);
-    assert_eq!(both.run(), None, "one of them is there");
+    assert_eq!(both.run(), None, "limit b is empty");
     a.try_acquire(1).expect("the call waits for the other limit");
     let mut single = Caller::new(a.acquire(1));
     assert_eq!(single.run(), None);
@@ -170,13 +170,13 @@ fn a_call_that_stands_in_all_lines_lets_others_pass_when_one_limit_is_paused() {
     let shared = shared();
     let (a, b) = (limit(&shared, "a"), limit(&shared, "b"));
     let mut both = waits_for([(&a, 1), (&b, 1)]);
-    assert_eq!(both.run(), None, "nothing is there");
+    assert_eq!(both.run(), None, "no permit is free");
     lend(&a, 1);
-    assert_eq!(both.run(), None, "the other one is empty");
-    a.try_acquire(1).expect("it waits for the other one");
+    assert_eq!(both.run(), None, "limit b is empty");
+    a.try_acquire(1).expect("the call waits in the line of b");
     lend(&b, 1);
-    assert_eq!(both.run(), None, "the first one is empty again");
-    assert!(b.available() == 1 && b.try_acquire(1).is_err(), "it stands in both lines by now");
+    assert_eq!(both.run(), None, "limit a is empty again");
+    assert!(b.available() == 1 && b.try_acquire(1).is_err(), "the call stands in both lines");
     a.pool().set_condition(Condition::Paused);
     a.pool().call_first();
     assert_eq!(both.run(), None);
@@ -209,9 +209,9 @@ fn a_call_that_turns_to_another_line_is_not_admitted_by_that() {
         let (a, b) = (limit(&shared, "a"), limit(&shared, "b"));
         let turned = || {
             let mut both = waits_for([(&a, 1), (&b, 1)]);
-            assert_eq!(both.run(), None, "nothing is there");
+            assert_eq!(both.run(), None, "no permit is free");
             lend(&a, 1);
-            assert_eq!(both.run(), None, "it turns to the line of the other limit");
+            assert_eq!(both.run(), None, "the call turns to the line of b");
             a.try_acquire(1).expect("the call waits for the other limit");
             both
         };
@@ -223,17 +223,17 @@ fn a_call_that_turns_to_another_line_is_not_admitted_by_that() {
         let (mut low, mut high) = (Caller::new(low.acquire(1)), Caller::new(high.acquire(1)));
         assert_eq!((low.run(), high.run()), (None, None));
         lend(&a, 1);
-        assert_eq!((low.run(), high.run()), (None, Some(Ok(()))), "none was admitted before");
+        assert_eq!((low.run(), high.run()), (None, Some(Ok(()))), "the call was not admitted by turning");
         lend(&a, 1);
         assert_eq!(low.run(), Some(Ok(())));
         let mut both = turned();
         lend(&b, 1);
-        assert_eq!(both.run(), None, "it turns to the first line again");
-        assert_eq!(waits_that_ended(&metrics, "admitted"), [2, 0], "the two on one limit");
+        assert_eq!(both.run(), None, "the call turns to the line of a again");
+        assert_eq!(waits_that_ended(&metrics, "admitted"), [2, 0], "waits of the two calls on one limit");
         lend(&a, 1);
         assert_eq!(both.run(), Some(Ok(())));
         drop(both);
-        assert_eq!(waits_that_ended(&metrics, "admitted"), [3, 1], "once for each limit");
+        assert_eq!(waits_that_ended(&metrics, "admitted"), [3, 1], "one wait more for each limit");
         assert_eq!(waits_that_ended(&metrics, "left"), [7, 7]);
     });
 }
@@ -255,8 +255,8 @@ fn a_call_that_fails_spends_nothing_of_the_reserve_either() {
     let shared = shared();
     let (a, b) = apart(&shared);
     (0..5).for_each(|_| assert!(try_all([(&a, 1), (&b, 1)]).is_err()));
-    a.try_acquire(1).expect("nothing was spent of it");
-    assert!(a.try_acquire(1).is_err(), "the next one is due in a hundred seconds");
+    a.try_acquire(1).expect("the share of a is unspent");
+    assert!(a.try_acquire(1).is_err(), "the next permit is due in a hundred seconds");
 }
 
 /// The bug: the wait set a timer on a runtime that did not exist.
@@ -265,5 +265,5 @@ fn a_wait_for_a_part_of_the_reserve_needs_no_runtime() {
     let shared = shared();
     let (a, _) = apart(&shared);
     a.try_acquire(1).expect("the first is due");
-    assert_eq!(Caller::new(a.acquire(1)).run(), None, "the next one is due in a hundred seconds");
+    assert_eq!(Caller::new(a.acquire(1)).run(), None, "the next permit is due in a hundred seconds");
 }

@@ -46,7 +46,7 @@ impl Runtime {
         };
         let no_thread = |error: std::io::Error| ExchangeError::NoThread(error.to_string());
         let thread = thread::Builder::new().name("lessor".to_owned()).spawn(run).map_err(no_thread)?;
-        let handle = receive.recv().expect("it sends before it ends").map_err(no_thread)?;
+        let handle = receive.recv().expect("the thread sends before it ends").map_err(no_thread)?;
         Ok(Runtime { handle, owned: Mutex::new(Some(Owned { stop, thread })) })
     }
 

@@ -33,10 +33,10 @@ fn a_client_whose_runtime_is_gone_is_closed() {
     let limit = client.limit("a");
     let mut events = client.events();
     let mut waits = Caller::new(limit.acquire(1));
-    assert_eq!(waits.run(), None, "nothing is there");
+    assert_eq!(waits.run(), None, "no permit is free");
     drop(runtime);
     assert_eq!(limit.try_acquire(1), Err(Refusal::Closed));
-    assert_eq!(waits.run(), Some(Err(Refusal::Closed)), "a caller that waits is told");
+    assert_eq!(waits.run(), Some(Err(Refusal::Closed)), "the waiting caller is told");
     assert_eq!(Caller::new(client.limit("b").acquire(1)).run(), Some(Err(Refusal::Closed)));
     assert_eq!(Caller::new(client.shutdown()).run(), Some(()));
     assert!(std::iter::from_fn(|| events.try_next()).any(|event| event == Event::Closed));
@@ -54,9 +54,9 @@ fn a_client_whose_task_panicked_is_closed() {
     let waker = Waker::from(panics.clone());
     let mut context = Context::from_waker(&waker);
     let mut first = pin!(limit.acquire(1));
-    assert_eq!(first.as_mut().poll(&mut context), Poll::Pending, "nothing is there");
+    assert_eq!(first.as_mut().poll(&mut context), Poll::Pending, "no permit is free");
     let mut waits = Caller::new(limit.acquire(1));
-    assert_eq!(waits.run(), None, "it is behind the first");
+    assert_eq!(waits.run(), None, "the second caller is behind the first");
     runtime.block_on(async {
         // The task wakes the first in line after no allocator has answered.
         while !panics.has_panicked() {
@@ -64,7 +64,7 @@ fn a_client_whose_task_panicked_is_closed() {
         }
     });
     assert_eq!(limit.try_acquire(1), Err(Refusal::Closed));
-    assert_eq!(waits.run(), Some(Err(Refusal::Closed)), "a caller that waits is told");
+    assert_eq!(waits.run(), Some(Err(Refusal::Closed)), "the waiting caller is told");
     assert_eq!(first.as_mut().poll(&mut context), Poll::Ready(Err(Refusal::Closed)));
     assert_eq!(Caller::new(client.limit("b").acquire(1)).run(), Some(Err(Refusal::Closed)));
     assert_eq!(Caller::new(client.shutdown()).run(), Some(()));
@@ -81,13 +81,14 @@ fn nothing_follows_the_event_that_says_that_the_client_is_closed() {
     runtime.block_on(async {
         client.shutdown().await;
         let mut last = None;
-        while let Some(event) =
-            tokio::time::timeout(Duration::from_secs(10), events.next()).await.expect("it ends")
+        while let Some(event) = tokio::time::timeout(Duration::from_secs(10), events.next())
+            .await
+            .expect("the client ends in time")
         {
             last = Some(event);
         }
         assert_eq!(last, Some(Event::Closed));
-        assert_eq!(client.events().next().await, None, "nor is there anything to hear later");
+        assert_eq!(client.events().next().await, None, "no event follows");
     });
 }
 
@@ -96,7 +97,7 @@ fn nothing_follows_the_event_that_says_that_the_client_is_closed() {
 #[tokio::test]
 async fn each_call_of_shutdown_waits_until_the_goodbye_was_said() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let heard = Arc::new(AtomicBool::new(false));
     let hears = heard.clone();
     let leave = async move || hears.store(true, Ordering::SeqCst);
@@ -104,9 +105,9 @@ async fn each_call_of_shutdown_waits_until_the_goodbye_was_said() {
     tokio::spawn(axum::serve(listener, router).into_future());
     let client = Client::builder(&url).build().expect("a good address");
     let limit = client.limit("a");
-    assert_eq!(Caller::new(client.shutdown()).run(), None, "it is told to stop, and given up");
+    assert_eq!(Caller::new(client.shutdown()).run(), None, "the first shutdown is dropped");
     client.clone().shutdown().await;
-    assert!(heard.load(Ordering::SeqCst), "the other handle has waited for it");
+    assert!(heard.load(Ordering::SeqCst), "the second shutdown waits for the goodbye");
     assert_eq!(limit.try_acquire(1), Err(Refusal::Closed));
     client.shutdown().await;
 }
@@ -124,12 +125,12 @@ fn a_limit_keeps_its_client_alive_until_it_is_gone() {
         let unreachable = tokio::time::timeout(Duration::from_secs(10), async {
             while events.next().await != Some(Event::Unreachable) {}
         });
-        unreachable.await.expect("its task goes on asking");
+        unreachable.await.expect("the background task goes on asking");
         assert!(matches!(key.try_acquire(1), Err(refusal) if refusal != Refusal::Closed));
         drop(key);
         let closed =
             tokio::time::timeout(Duration::from_secs(10), async { while events.next().await.is_some() {} });
-        closed.await.expect("it ends with its last handle");
+        closed.await.expect("the client ends with its last handle");
     });
 }
 
@@ -150,7 +151,7 @@ fn what_is_shown_of_a_client_and_its_limits_is_short_and_names_no_key() {
 /// are reset before.
 async fn session(options: impl FnOnce(Builder) -> Builder) -> u64 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let (sender, mut sessions) = tokio::sync::mpsc::unbounded_channel();
     let hears = move |Json(request): Json<LeasesRequest>| {
         sender.send(request.session).expect("the test listens");
@@ -159,7 +160,7 @@ async fn session(options: impl FnOnce(Builder) -> Builder) -> u64 {
     tokio::spawn(axum::serve(listener, Router::new().route(LEASES_PATH, post(hears))).into_future());
     fastrand::seed(1);
     options(Client::builder(&url)).connect().await.expect_err("each exchange fails");
-    sessions.recv().await.expect("it was sent")
+    sessions.recv().await.expect("the request was sent")
 }
 
 /// The bug: the number came from the generator of jitter. A process that knows its seed can predict the session.

@@ -104,7 +104,7 @@ impl Table {
 
     /// Returns the pool at `index`, which must be there.
     pub(super) fn pool(&self, index: usize) -> &Arc<LocalPool> {
-        self.rest.pools[index].as_ref().expect("it is there")
+        self.rest.pools[index].as_ref().expect("the index has a pool")
     }
 
     /// Adds the pool of a key that has none, and returns its index.
@@ -138,13 +138,13 @@ impl Table {
 
     /// Removes the pool at `index`, which must be there. Nothing is asked in its name any more.
     pub(super) fn remove(&mut self, index: usize) {
-        let mut place = self.home(self.rest.hashes[index]).expect("it stands somewhere");
-        while self.places[place].expect("there is no gap before it").index() != index {
+        let mut place = self.home(self.rest.hashes[index]).expect("the table has places");
+        while self.places[place].expect("no empty place comes before the pool").index() != index {
             place = self.after(place);
         }
         self.empty(place);
         self.rest.taken -= 1;
-        let pool = self.rest.pools[index].take().expect("it is there");
+        let pool = self.rest.pools[index].take().expect("the index has a pool");
         pool.forget();
         // A handle that still has the pool keeps its hot state, which no other pool gets. The last owner sees all
         // writes of the other owners to it.
@@ -191,7 +191,7 @@ impl Table {
     }
 
     fn home_of(&self, entry: Entry) -> usize {
-        self.home(self.rest.hashes[entry.index()]).expect("there are places")
+        self.home(self.rest.hashes[entry.index()]).expect("the table has places")
     }
 
     /// Changes the number of places to `places`: a power of two, greater than the number of entries.

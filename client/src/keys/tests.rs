@@ -20,7 +20,7 @@ fn pool_of(key: &str, hot_ref: HotRef, wake_list: &Arc<WakeList>) -> Arc<LocalPo
 }
 
 fn ticks(clock: HotClock) -> Ticks {
-    Ticks::try_new(clock).expect("it needs no thread")
+    Ticks::try_new(clock).expect("this clock needs no thread")
 }
 
 fn keys(clock: HotClock) -> Keys {
@@ -37,7 +37,7 @@ fn each_key_finds_its_own_pool_however_long_it_is() {
     names.extend(others.chain((1..45).map(|len| format!("l{}", "k".repeat(len)))));
     names.iter().for_each(|name| drop(keys.get_or_insert(name, |hot_ref| pool(name, hot_ref))));
     for name in &names {
-        assert_eq!(keys.get(name).expect("it was put there").key(), name);
+        assert_eq!(keys.get(name).expect("the key was inserted").key(), name);
     }
     assert!(keys.get("another").is_none() && keys.get("k\0").is_none());
     names.sort();
@@ -49,8 +49,8 @@ fn each_key_finds_its_own_pool_however_long_it_is() {
 fn the_first_pool_of_a_key_stays_until_it_is_forgotten() {
     let keys = keys(HotClock::Exact);
     let first = keys.get_or_insert("a", |hot_ref| pool("a", hot_ref));
-    keys.get_or_insert("a", |_| panic!("there is one"));
-    assert!(Arc::ptr_eq(&keys.get("a").expect("it was put there"), &first));
+    keys.get_or_insert("a", |_| panic!("the key has a pool"));
+    assert!(Arc::ptr_eq(&keys.get("a").expect("the key was inserted"), &first));
     (0..SHARDS).for_each(|part| _ = keys.forget(part, |_| true));
     assert!(keys.get("a").is_some() && !first.is_forgotten());
     let looked: usize = (0..SHARDS).map(|part| keys.forget(part, |pool| !Arc::ptr_eq(pool, &first))).sum();
@@ -74,7 +74,7 @@ fn permits_of_a_forgotten_key_are_never_spent_by_another_one() {
     // One pool in the last row stays, so that no row is freed.
     let made =
         names.iter().map(|name| keys.get_or_insert(name, |hot_ref| pool_of(name, hot_ref, &wake_list)));
-    let _kept = made.last().expect("there are some");
+    let _kept = made.last().expect("pools were made");
     let changes = Mutex::new(());
     let lock = || changes.lock().expect("no thread panics");
     let call = |number: usize| {
@@ -140,7 +140,7 @@ fn the_second_thread_to_make_a_pool_finds_the_pool_of_the_first() {
         };
         let [one, other] = std::thread::scope(|scope| {
             let threads = [scope.spawn(make), scope.spawn(make)];
-            threads.map(|thread| thread.join().expect("it makes one or finds one"))
+            threads.map(|thread| thread.join().expect("no panic"))
         });
         assert!(Arc::ptr_eq(&one, &other));
     }

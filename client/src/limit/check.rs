@@ -185,12 +185,12 @@ mod tests {
                 is_answered(pool, 100, &mut gathered)
             })
         };
-        assert!(!answers(20, 1, (Some(90), true)), "each brings one");
-        assert!(!answers(20, 0, (None, true)), "it does not know what there is");
-        assert!(!answers(20, 0, (Some(90), false)), "callers before this one take what comes");
+        assert!(!answers(20, 1, (Some(90), true)), "each answer brings a permit");
+        assert!(!answers(20, 0, (None, true)), "the allocator told no count");
+        assert!(!answers(20, 0, (Some(90), false)), "earlier callers take the permits");
         assert!(!answers(ANSWERS_MAX - 1, 0, (Some(90), true)));
         assert!(!answers(1, 1, (Some(90), true)));
         assert!(!answers(ANSWERS_MAX - 1, 0, (Some(90), true)));
-        assert!(answers(1, 0, (Some(90), true)), "what is left is for others");
+        assert!(answers(1, 0, (Some(90), true)), "the rest is for other processes");
     }
 }

@@ -21,7 +21,7 @@ fn pool_of_key(key: &str) -> Arc<LocalPool> {
 
 fn pool_named(key: Option<Box<str>>, clock: HotClock, wake_list: &Arc<WakeList>) -> Arc<LocalPool> {
     let name = PoolName { limit: "vendor-get".into(), key };
-    let ticks = Ticks::try_new(clock).expect("it needs no thread");
+    let ticks = Ticks::try_new(clock).expect("this clock needs no thread");
     let tally = Arc::new(Tally::new("vendor-get".into()));
     LocalPool::new(HotRef::alone(), ticks, name, false, wake_list.clone(), tally)
 }
@@ -35,9 +35,9 @@ fn calls_that_are_too_large_are_doubted_once_and_are_no_demand() {
     for _ in 0..1_000 {
         assert_eq!(pool.try_acquire_at(pool.hot_state(), 6), Err(Refusal::TooLarge { limit: 5 }));
     }
-    assert_eq!(pool.seen().refused, 0, "nothing that could be lent would serve them");
+    assert_eq!(pool.seen().refused, 0, "a call that is too large is no demand");
     assert!(pool.takes_doubt());
-    assert!(!pool.takes_doubt(), "until the next one");
+    assert!(!pool.takes_doubt(), "a doubt is taken once");
     pool.try_acquire_at(pool.hot_state(), 1).expect_err("nothing was lent");
     assert_eq!((pool.seen().refused, pool.takes_doubt()), (1, false));
 }
@@ -54,7 +54,7 @@ fn threads_that_contend_for_a_pool_wake_the_task_that_can_part_them() {
         known.len()
     };
     pool.try_acquire_at(pool.hot_state(), 1).expect("there are many");
-    assert_eq!(woken(), 0, "one thread alone needs nothing");
+    assert_eq!(woken(), 0, "one thread alone wakes no task");
     std::thread::scope(|scope| {
         let spend = || {
             // Until the threads have met often enough, which takes a while on a single core.
@@ -79,17 +79,17 @@ fn the_next_call_is_timed_and_no_other() {
     tried(&pool, 1).expect("five are there");
     assert_eq!(pool.takes_timed(), None, "no call is to be timed");
     pool.time_next();
-    tried(&pool, 0).expect("that is no call");
+    tried(&pool, 0).expect("a call of no permits");
     assert_eq!(pool.takes_timed(), None);
     tried(&pool, 1).expect("four are there");
-    let (took, admitted) = pool.takes_timed().expect("it was the next one");
+    let (took, admitted) = pool.takes_timed().expect("the next call was timed");
     assert!(admitted && took < Duration::from_secs(60), "{took:?}");
     tried(&pool, 1).expect("three are there");
-    assert_eq!((pool.takes_timed(), pool.slot().balance().free), (None, 2), "each spends once");
+    assert_eq!((pool.takes_timed(), pool.slot().balance().free), (None, 2), "each call spends once");
     pool.time_next();
     tried(&pool, 3).expect_err("two are there");
     let (_, admitted) = pool.takes_timed().expect("refusals are timed too");
-    assert!(!admitted && pool.seen().refused == 3, "each is refused once");
+    assert!(!admitted && pool.seen().refused == 3, "each call is refused once");
 }
 
 /// A process may have a million keys. The hot state of a key is in a row of its table; this is the rest.
@@ -99,7 +99,7 @@ fn a_key_takes_no_more_room_than_is_said_of_it() {
     let pool = align_of::<LocalPool>() + size_of::<LocalPool>();
     assert!(
         pool <= 704 || cfg!(not(target_os = "linux")),
-        "{pool} bytes: docs/design/client.md says what a key takes"
+        "a key takes {pool} bytes: mend docs/design/client.md"
     );
 
     // Nothing else is allocated once a key was lent to, called and refused.
@@ -109,7 +109,7 @@ fn a_key_takes_no_more_room_than_is_said_of_it() {
     pool.standby().on_grant(false, Fallback::SafeShare);
     pool.learn_pace(&pool.refill());
     tried(&pool, 5).expect("five are there");
-    tried(&pool, 1).expect_err("they are spent");
+    tried(&pool, 1).expect_err("the permits are spent");
     pool.call_first();
     pool.count_up();
     assert_eq!((pool.available(), pool.early_by(1, CLOCK.now())), (0, None));
@@ -131,7 +131,7 @@ fn what_was_counted_is_not_counted_again() {
     tried(&pool, 2).expect_err("nothing was lent");
     pool.standby().on_grant(true, Fallback::Closed);
     pool.refresh_passes();
-    tried(&pool, 3).expect("it is let pass");
+    tried(&pool, 3).expect("the call is let pass");
     let expected = Totals { refused: 6, shadow: 3, ..Totals::default() };
     assert_eq!(tell(&pool), expected);
 }
@@ -139,7 +139,7 @@ fn what_was_counted_is_not_counted_again() {
 #[test]
 fn a_lease_is_as_old_as_the_ask_for_it_and_no_older_than_it_lasts() {
     let pool = pool();
-    assert_eq!(pool.stands().lease_age, Duration::ZERO, "there is none");
+    assert_eq!(pool.stands().lease_age, Duration::ZERO, "there is no lease");
     let now = CLOCK.now();
     pool.slot().install(5, 0, now + Duration::from_secs(3_600));
     pool.leased(now.before(Duration::from_secs(2)));
@@ -147,7 +147,7 @@ fn a_lease_is_as_old_as_the_ask_for_it_and_no_older_than_it_lasts() {
     assert!(stands.lease_age >= Duration::from_secs(2), "{stands:?}");
     assert_eq!((stands.available, stands.waiting), (5, 0));
     pool.slot().end();
-    assert_eq!(pool.stands().lease_age, Duration::ZERO, "it is over");
+    assert_eq!(pool.stands().lease_age, Duration::ZERO, "the lease is over");
 }
 
 /// The bug: the clock was read before waiting for the lock, and a call was admitted 300 ms after the end of its lease.
@@ -204,18 +204,18 @@ fn a_refusal_is_known_if_the_allocator_knows_and_what_is_there_is_too_little() {
     let knows = |permits| pool.known_refusal(permits, now).is_some();
     let soon = Duration::from_millis(10);
     told(None, soon);
-    assert!(!knows(1), "it is on its way");
+    assert!(!knows(1), "an answer is on its way");
     told(None, Duration::from_secs(30));
-    assert!(knows(1), "not in a time that a check waits");
+    assert!(knows(1), "no permit comes while a check waits");
     told(Some(0), soon);
     assert!(knows(1));
     pool.slot().install(5, 0, now + LEASED);
     told(Some(3), soon);
-    assert_eq!([8, 9].map(knows), [false, true], "five are here, and three are there");
+    assert_eq!([8, 9].map(knows), [false, true], "five permits are here, and three in the pool");
     told(Some(3), Duration::from_secs(30));
-    assert!(knows(8), "what is left is not for this process");
+    assert!(knows(8), "the rest of the pool is not for this process");
     told(Some(3), Duration::ZERO);
-    assert!(!knows(9), "another answer may bring them");
+    assert!(!knows(9), "another answer may bring the permits");
 }
 
 /// The bug: callers that could have waited for the end of a call of this very process were refused at once.
@@ -231,7 +231,7 @@ fn a_wait_for_a_call_of_this_process_is_not_in_vain() {
     for _ in 0..2 {
         pool.take(1, false).expect("five are there");
     }
-    assert!(pool.in_vain(4, patience), "what is only acquired is not handed back");
+    assert!(pool.in_vain(4, patience), "acquired permits are not handed back");
     for _ in 0..3 {
         assert_eq!(pool.enter(1, false), Ok(true));
     }
@@ -240,7 +240,7 @@ fn a_wait_for_a_call_of_this_process_is_not_in_vain() {
     pool.hand_back(1);
     assert!(!pool.in_vain(3, patience));
     pool.set_standing(Standing { condition: Condition::Paused, ceiling: 5, chance, rtt });
-    assert!(pool.in_vain(3, patience), "of a limit that is paused nothing is spent again");
+    assert!(pool.in_vain(3, patience), "a paused limit spends nothing again");
 }
 
 /// The bug: an overdraft stood in line for permits that could not come, and no caller overtakes the line.
@@ -253,7 +253,7 @@ fn an_overdraft_does_not_keep_callers_from_the_safe_share() {
     let share = SafeShare { permits: 1_000, span: Duration::from_secs(1), lasts: Duration::from_secs(60) };
     pool.standby().on_grant(false, Fallback::SafeShare);
     pool.standby().tell_share(Some(share), CLOCK.now(), ClockBounds::default());
-    assert_eq!(pool.overdraw(5), (0, 5), "there is nothing, and no outage yet");
+    assert_eq!(pool.overdraw(5), (0, 5), "no permit is free, and no outage has begun");
     assert!(pool.slow_path().has_line());
     pool.standby().begin_outage();
     pool.refresh_passes();

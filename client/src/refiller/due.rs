@@ -79,7 +79,8 @@ mod tests {
     /// The bug: changes for all keys were made in one go, and a million kept a thread for half a second.
     #[tokio::test]
     async fn work_on_all_pools_lets_other_tasks_run() {
-        let shared = Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread")));
+        let shared =
+            Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread")));
         for key in 0..20_000 {
             shared.pool("user", Some(&key.to_string()));
         }
@@ -103,7 +104,8 @@ mod tests {
     /// The bug: all leased pools were looked at between two parts of a sweep.
     #[tokio::test(start_paused = true)]
     async fn a_sweep_goes_on_while_nothing_is_due() {
-        let shared = Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread")));
+        let shared =
+            Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread")));
         let mut refiller = refiller(&shared);
         for key in 0..20_000 {
             shared.pool("user", Some(&key.to_string()));
@@ -114,13 +116,14 @@ mod tests {
         assert!(!refiller.sweep.is_over());
         rest(&shared, &mut refiller.sweep, LOOK_AGAIN).await;
         assert!(refiller.sweep.is_over());
-        assert_eq!(shared.pools().len(), 1, "the plain one is kept");
+        assert_eq!(shared.pools().len(), 1, "the plain pool is kept");
     }
 
     /// The bug: the first thousand pools of the list were asked for each time, and the pools behind them never.
     #[test]
     fn of_more_pools_than_fit_into_an_exchange_each_has_its_turn() {
-        let shared = Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread")));
+        let shared =
+            Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread")));
         let mut refiller = refiller(&shared);
         let pools: Vec<_> = (0..2_500).map(|key| shared.pool("user", Some(&key.to_string()))).collect();
         for pool in &pools {
@@ -140,7 +143,7 @@ mod tests {
         assert_eq!(
             asked.iter().filter(|key| !key.is_empty()).count(),
             2_500,
-            "each in one of four exchanges"
+            "each key in one of four exchanges"
         );
     }
 }

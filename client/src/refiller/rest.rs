@@ -48,12 +48,12 @@ mod tests {
         for code in [code::LIMIT_UNKNOWN, code::NAMES_FULL] {
             let limit = by_hand::limit(&shared, code);
             let pool = shared.pool(code, None);
-            assert!(refused(&mut refiller, &pool, code), "once more");
+            assert!(refused(&mut refiller, &pool, code), "asked once more");
             assert!(limit.try_acquire(1).is_err());
-            assert!(refused(&mut refiller, &pool, code), "it was called");
-            assert!(!refused(&mut refiller, &pool, code), "it was not called since");
+            assert!(refused(&mut refiller, &pool, code), "the limit was called");
+            assert!(!refused(&mut refiller, &pool, code), "the limit was not called since");
         }
         let keyed = shared.pool("user", None);
-        assert!((0..3).all(|_| refused(&mut refiller, &keyed, code::KEY_MISMATCH)), "there is such a limit");
+        assert!((0..3).all(|_| refused(&mut refiller, &keyed, code::KEY_MISMATCH)), "a keyed limit exists");
     }
 }

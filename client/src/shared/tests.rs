@@ -14,7 +14,7 @@ fn is_found(plain: &LocalPool, key: &str) -> bool {
 
 #[test]
 fn keys_without_a_lease_or_a_handle_are_forgotten() {
-    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread"));
     let plain = shared.pool("user", None);
     let kept = shared.pool("user", Some("kept"));
     let called = shared.pool("user", Some("called"));
@@ -24,7 +24,7 @@ fn keys_without_a_lease_or_a_handle_are_forgotten() {
     drop((called, forgotten));
     shared.forget_idle(&mut Sweep::default());
     assert!(is_found(&plain, "kept") && !is_found(&plain, "forgotten"));
-    assert!(is_found(&plain, "called"), "the background task is about to look at it");
+    assert!(is_found(&plain, "called"), "the background task has yet to look at this key");
     assert_eq!((weak.strong_count(), shared.pools().len()), (0, 3));
     assert!(Arc::ptr_eq(&kept, &shared.pool("user", Some("kept"))));
 }
@@ -42,14 +42,14 @@ fn of_more_limits_than_may_be_known_those_that_are_new_are_refused() {
     for limit in [&one_more, &one_more.key("a")] {
         assert!(matches!(limit.try_acquire(1), Err(Refusal::Full { .. })), "{limit:?}");
     }
-    assert_eq!(shared.limits.len(), LIMITS_MAX, "nothing is kept of it");
-    assert!(Arc::ptr_eq(&known, &shared.pool("api/0", None)), "those that are known go on");
+    assert_eq!(shared.limits.len(), LIMITS_MAX, "a refused limit is not kept");
+    assert!(Arc::ptr_eq(&known, &shared.pool("api/0", None)), "known limits go on");
 }
 
 /// The bug: all keys were looked at in one go, during which no exchange of any limit began.
 #[test]
 fn many_keys_are_forgotten_in_parts() {
-    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread"));
     let keys = 20 * SWEPT_MAX;
     for key in 0..keys {
         shared.pool("user", Some(&key.to_string()));
@@ -71,7 +71,7 @@ fn many_keys_are_forgotten_in_parts() {
 /// The bug: an event about one key looked at all keys of all limits.
 #[test]
 fn an_event_is_about_the_pools_that_it_names() {
-    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread"));
     for (limit, key) in [("user", None), ("user", Some("a")), ("user", Some("b")), ("used/x", Some("a"))] {
         shared.pool(limit, key);
     }
@@ -87,17 +87,17 @@ fn an_event_is_about_the_pools_that_it_names() {
     assert_eq!(about(Some("user"), None), ["user ", "user a", "user b"]);
     assert_eq!(about(Some("us*"), Some("a")), ["used/x a", "user a"]);
     assert_eq!(about(Some("user"), Some("c")), [""; 0]);
-    assert_eq!(about(None, None).len(), 5, "with the plain one of the second limit");
+    assert_eq!(about(None, None).len(), 5, "with the plain pool of the second limit");
 }
 
 #[test]
 fn a_process_that_makes_up_names_of_limits_makes_no_more_series_for_it() {
-    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread"));
     for limit in 0..3 * LABELS_MAX {
         let pool = shared.pool(&format!("limit-{limit}"), None);
         let label = if limit < LABELS_MAX { format!("limit-{limit}") } else { "(others)".to_owned() };
         assert_eq!(pool.tally().label(), label);
-        assert!(Arc::ptr_eq(&pool, &shared.pool(&format!("limit-{limit}"), None)), "it is made once");
+        assert!(Arc::ptr_eq(&pool, &shared.pool(&format!("limit-{limit}"), None)), "a pool is made once");
     }
     assert_eq!(shared.tallies().len(), LABELS_MAX + 1);
     shared.pool("no name at all", None);
@@ -107,7 +107,7 @@ fn a_process_that_makes_up_names_of_limits_makes_no_more_series_for_it() {
 /// The bug: a key was forgotten with its spends from the safe share, and spent the same share again.
 #[test]
 fn a_key_that_is_forgotten_does_not_spend_its_safe_share_again() {
-    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread"));
     let span = std::time::Duration::from_secs(60);
     let share = lessor_protocol::SafeShare { permits: 10, span, lasts: 10 * span };
     let mut passed = 0;
@@ -131,15 +131,15 @@ fn a_key_that_is_forgotten_does_not_spend_its_safe_share_again() {
 /// The bug: the allocator remembers the number of a vendor's last answer, and a forgotten key began at 1 again.
 #[test]
 fn what_a_vendor_says_is_news_also_after_its_key_was_forgotten() {
-    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread"));
     let observed = |refusals: u64| {
         let pool = shared.pool("user", Some("a"));
         (0..refusals).for_each(|_| {
             let refusal = crate::RateLimitHeaders::refused(Some(std::time::Duration::from_secs(1)));
             Limit::new(pool.clone(), Arc::new(Shared::new(shared.ticks.clone()))).report(&refusal);
         });
-        let observed = pool.observed(CLOCK.now()).expect("it was just now");
-        assert_eq!(pool.vendor_refused(), refusals, "what metrics add up begins at none");
+        let observed = pool.observed(CLOCK.now()).expect("the refusal was just now");
+        assert_eq!(pool.vendor_refused(), refusals, "the count of a new pool begins at zero");
         shared.wake_list.take(&mut vec![]);
         pool.forget();
         observed
@@ -154,12 +154,12 @@ fn what_a_vendor_says_is_news_also_after_its_key_was_forgotten() {
 
 #[test]
 fn a_key_that_cannot_be_is_refused_as_one() {
-    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread"));
     let pool = shared.pool("user", Some(&"k".repeat(10_000)));
     assert_eq!(pool.try_acquire_at(pool.hot_ref().hot_state(), 1), Err(crate::Refusal::BadKey));
-    assert_eq!(shared.pools().len(), 1, "it is not kept");
+    assert_eq!(shared.pools().len(), 1, "an invalid key is not kept");
     let other = shared.pool("user", Some(""));
-    assert!(Arc::ptr_eq(&pool, &other), "none is made for each");
+    assert!(Arc::ptr_eq(&pool, &other), "invalid keys share a pool");
     assert!(!Arc::ptr_eq(&pool, &shared.pool("item", Some(""))), "another limit counts its own refusals");
 }
 

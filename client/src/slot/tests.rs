@@ -47,7 +47,7 @@ fn an_install_adds_and_drops_and_never_moves_the_deadline_back() {
     let slot = slot(5);
     assert_eq!(slot.install(10, 2, at(50)), 2);
     assert_eq!((slot.balance().free, slot.deadline()), (13, at(100)));
-    assert_eq!(slot.install(1, 100, at(300)), 14, "no more than there is");
+    assert_eq!(slot.install(1, 100, at(300)), 14, "no more is dropped than is free");
     assert_eq!((slot.balance().free, slot.deadline()), (0, at(300)));
 }
 
@@ -97,7 +97,7 @@ fn is_quick_by(shared: Option<&Watch>, slot: &Slot, tick: u64) -> bool {
 fn a_reading_is_good_while_the_coarse_clock_shows_the_same() {
     let slot = slot(5_000);
     assert!(!is_quick(&slot, 1), "no caller has read the exact clock");
-    slot.spend(0, 1, &time(1, 50)).expect("it is 50, and the lease ends at 100");
+    slot.spend(0, 1, &time(1, 50)).expect("the time is 50, and the lease ends at 100");
     assert!(is_quick(&slot, 1) && !is_quick(&slot, 2));
     // A suspend: the coarse clock has moved at least one step, and the exact clock by hours.
     assert_eq!(slot.spend(0, 1, &time(2, 1 << 40)).err(), Some((Short::Expired, at(1 << 40))));
@@ -107,11 +107,11 @@ fn a_reading_is_good_while_the_coarse_clock_shows_the_same() {
 #[test]
 fn what_a_reading_may_be_late_by_is_taken_off_the_deadline() {
     let slot = slot(5_000);
-    slot.spend(0, 1, &time(1, 89)).expect("it is 89");
-    assert!(is_quick(&slot, 1), "it is 99 at most");
-    slot.spend(0, 1, &time(2, 90)).expect("it is 90");
-    assert!(!is_quick(&slot, 2), "it may be 100");
-    slot.spend(0, 1, &time(2, 99)).expect("it is read again, and 99");
+    slot.spend(0, 1, &time(1, 89)).expect("the time is 89");
+    assert!(is_quick(&slot, 1), "the time is 99 at most");
+    slot.spend(0, 1, &time(2, 90)).expect("the time is 90");
+    assert!(!is_quick(&slot, 2), "the time may be 100");
+    slot.spend(0, 1, &time(2, 99)).expect("the clock is read again: 99");
     assert!(slot.spend(0, 1, &time(2, 100)).is_err());
 }
 
@@ -127,9 +127,9 @@ fn a_coarse_clock_that_stands_still_is_trusted_for_some_permits_only() {
 #[test]
 fn an_older_reading_that_comes_late_moves_time_back_for_no_caller() {
     let slot = slot(5_000);
-    slot.spend(0, 1, &time(7, 95)).expect("it is 95");
+    slot.spend(0, 1, &time(7, 95)).expect("the time is 95");
     // A thread that was stopped after reading both clocks notes these old readings.
-    slot.spend(0, 1, &time(3, 10)).expect("it was 10 when it looked");
+    slot.spend(0, 1, &time(3, 10)).expect("the reading was 10");
     assert!(!is_quick(&slot, 7) && !is_quick(&slot, 3));
 }
 
@@ -147,13 +147,13 @@ fn a_shared_reading_is_good_for_slots_that_never_read_one() {
     let (one, other, shared) = (slot(5_000), slot(5_000), Watch::new());
     assert!(!is_quick_by(Some(&shared), &one, 1), "no caller has read the exact clock");
     one.spend(0, 1, &Time { shared: Some(&shared), ..time(1, 50) })
-        .expect("it is 50, and the lease ends at 100");
+        .expect("the time is 50, and the lease ends at 100");
     assert!(is_quick_by(Some(&shared), &other, 1) && !is_quick_by(Some(&shared), &other, 2));
     // Without the shared watch, the other slot's callers have no reading.
     assert!(is_quick(&one, 1) && !is_quick(&other, 1));
     let late = Time { shared: Some(&shared), ..time(2, 100) };
     assert_eq!(one.spend(0, 1, &late).err(), Some((Short::Expired, at(100))));
-    assert!(!is_quick_by(Some(&shared), &other, 2), "it is over for all of them");
+    assert!(!is_quick_by(Some(&shared), &other, 2), "the lease is over for all slots");
 }
 
 #[test]
@@ -162,17 +162,17 @@ fn a_shared_reading_is_good_for_so_many_permits_of_each_slot() {
     // reading.
     let (one, other, shared) = (slot(1_024), slot(5_000), Watch::new());
     let read = |nanos| Time { shared: Some(&shared), ..time(1, nanos) };
-    one.spend(0, 1, &read(50)).expect("it is 50");
+    one.spend(0, 1, &read(50)).expect("the time is 50");
     let quick = (0..1_024).take_while(|_| is_quick_by(Some(&shared), &one, 1)).count();
     // The first one reads the exact clock itself: the spend before it crossed a multiple.
     assert_eq!(quick, 0);
-    one.spend(0, 1, &read(50)).expect("it is 50");
+    one.spend(0, 1, &read(50)).expect("the time is 50");
     let quick = (0..1_024).take_while(|_| is_quick_by(Some(&shared), &one, 1)).count();
     assert_eq!(quick, 511, "as many as a stripe spends without a look");
-    assert!(!is_quick(&one, 1), "nor by a handle");
-    assert!(is_quick_by(Some(&shared), &other, 1), "others have spent nothing");
+    assert!(!is_quick(&one, 1), "a handle needs a look too");
+    assert!(is_quick_by(Some(&shared), &other, 1), "the other slot has spent nothing");
     assert_eq!(one.spend(0, 1, &read(100)).err(), Some((Short::Expired, at(100))));
-    assert!(!is_quick_by(Some(&shared), &other, 1), "what was read for one holds for the other");
+    assert!(!is_quick_by(Some(&shared), &other, 1), "a reading for one slot holds for the other");
 }
 
 /// Makes a slot with `permits` on `stripes`.
@@ -205,7 +205,7 @@ fn stripes_are_filled_from_what_comes_in_and_from_each_other() {
     for _ in 0..50 {
         assert!(spend(&slot, 0, 1));
     }
-    assert_eq!(slot.balance().free, 50, "one of them has all");
+    assert_eq!(slot.balance().free, 50, "one stripe has all permits");
     slot.install(10, 0, at(100));
     // A caller at the other stripe finds half of the permits there, and does not search.
     let stripe_hint = |slot: &Slot| slot.spend(0, 1, &time(1, 50)).expect("sixty are there").free;
@@ -215,13 +215,13 @@ fn stripes_are_filled_from_what_comes_in_and_from_each_other() {
 #[test]
 fn what_is_set_aside_on_stripes_is_spent_or_put_back() {
     let slot = striped(2, 10);
-    slot.hold(8, at(0)).expect("five and three");
+    slot.hold(8, at(0)).expect("the stripes have five and three");
     assert_eq!(slot.balance(), Balance { free: 2, held: 8 });
     assert_eq!(slot.hold(3, at(0)), Err(Short::Empty));
     slot.put_back(3);
     assert_eq!(slot.spend_held(5), 5);
     assert_eq!((slot.balance(), slot.shed(1)), (Balance { free: 5, held: 0 }, 4));
-    assert_eq!(slot.install(1, 9, at(200)), 2, "no more than there is");
+    assert_eq!(slot.install(1, 9, at(200)), 2, "no more is dropped than is free");
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn what_the_slots_count_is_for_emptiness_unless_it_is_known_to_be_for_something_
     let totals = Totals { refused: 20, shadow: 6, fallback: 1, ..Totals::default() };
     let most = u64::from(u32::MAX);
     assert_eq!(tally.refused.by_reason(totals), [20 - 7 - 7 + 2, 3, 4, 5, most, 0]);
-    assert_eq!(tally.refused.by_reason(Totals::default())[0], 2, "never less than none");
+    assert_eq!(tally.refused.by_reason(Totals::default())[0], 2, "a count is never below zero");
 }
 
 #[test]

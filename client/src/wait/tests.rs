@@ -25,20 +25,20 @@ fn a_caller_that_leaves_its_waker_beside_a_shutdown_is_told() {
                 let waker = Waker::from(waker.clone());
                 waits.as_mut().poll(&mut Context::from_waker(&waker))
             };
-            assert!(poll(&wakers[0]).is_pending(), "nothing is there");
+            assert!(poll(&wakers[0]).is_pending(), "no permit is free");
             send.send(()).expect("the test waits");
             polls_again.recv().expect("the test goes on");
             sender.send(poll(&wakers[1])).expect("the test waits");
         });
-        polled.recv().expect("it was polled");
+        polled.recv().expect("the call was polled");
         let (line, _) = limit.pool().line();
-        again.send(()).expect("it waits");
+        again.send(()).expect("the call waits");
         // The caller gets as far as this lock.
         assert!(ended.recv_timeout(Duration::from_millis(200)).is_err());
         limit.pool().set_condition(Condition::Closed);
         line.all_wakers().into_iter().for_each(Waker::wake);
         drop(line);
-        let outcome = ended.recv().expect("it was polled");
+        let outcome = ended.recv().expect("the call was polled");
         assert!(
             outcome == Poll::Ready(Err(Refusal::Closed)) || wakers[1].take(),
             "{outcome:?}, and never woken"
@@ -58,7 +58,7 @@ fn what_the_first_in_line_wants_is_told() {
     let mut large = Caller::new(limit.acquire(295));
     let mut small = Caller::new(urgent.acquire(2));
     assert_eq!((large.run(), first()), (None, 295));
-    assert_eq!((small.run(), first()), (None, 2), "it comes first");
+    assert_eq!((small.run(), first()), (None, 2), "the urgent call comes first");
     drop(small);
     assert_eq!(first(), 295);
     by_hand::lend(&limit, 295);

@@ -23,7 +23,7 @@ fn permits_that_are_put_back_are_taken_or_the_line_is_called() {
         slot.put_back(1);
         let calls = slow_path.has_line_after_change();
         let took = waits.join().expect("no panic");
-        assert!(took || calls, "it sleeps, and its permit is there");
+        assert!(took || calls, "the caller sleeps while its permit is free");
     });
 }
 
@@ -42,6 +42,6 @@ fn a_caller_in_line_is_seen_by_the_task_or_wakes_it() {
         doorbell.listen(true);
         let seen = slow_path.queued() > 0;
         let wakes = waits.join().expect("no panic");
-        assert!(seen || wakes, "it sleeps, and the task does not know of it");
+        assert!(seen || wakes, "the caller sleeps, and the task does not know of it");
     });
 }

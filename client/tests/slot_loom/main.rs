@@ -39,7 +39,7 @@ fn two_spenders_never_share_a_permit() {
         let other = beside(&slot, |slot| u64::from(slot.take(2, at(0)).is_ok()) * 2);
         let mine = u64::from(slot.take(2, at(0)).is_ok()) * 2;
         let spent = mine + other.join().expect("no panic");
-        assert_eq!(spent, 2, "one of them finds too few");
+        assert_eq!(spent, 2, "one call finds too few");
         assert_eq!(slot.balance().total(), 1);
     });
 }
@@ -65,8 +65,8 @@ fn a_permit_of_an_ended_lease_is_never_spent_under_a_new_one() {
         let spender = beside(&slot, |slot| (0..3).filter(|_| slot.take(1, at(150)).is_ok()).count() as u64);
         let lost = slot.install(1, 2, at(200));
         let spent = spender.join().expect("no panic");
-        assert_eq!(lost, 2, "both old ones are dropped");
-        assert!(spent <= 1, "{spent} spent of one that is live");
+        assert_eq!(lost, 2, "both old permits are dropped");
+        assert!(spent <= 1, "{spent} permits spent of one live permit");
         assert_eq!(slot.balance().total(), 1 - spent);
     });
 }
@@ -168,7 +168,7 @@ fn a_large_call_collects_from_stripes_beside_a_small_one() {
         let other = beside(&slot, |slot| usize::from(spend(slot, 1, 2, 0)) * 2);
         let mine = usize::from(spend(&slot, 0, 1, 0));
         let others = other.join().expect("no panic");
-        assert!(mine + others == 1 || mine + others == 2, "one of them was first");
+        assert!(mine + others == 1 || mine + others == 2, "one or both calls are admitted");
         assert_eq!(mine + others + slot.balance().free as usize, 2);
         assert_eq!(slot.balance().held, 0);
     });
@@ -182,7 +182,7 @@ fn what_is_shared_out_to_stripes_beside_a_spend_is_neither_lost_nor_refused() {
             beside(&slot, |slot| usize::from(spend(slot, 0, 1, 0)) + usize::from(spend(slot, 0, 1, 0)));
         let lost = slot.install(2, 0, at(200));
         let spent = other.join().expect("no panic");
-        assert_eq!((lost, spent), (0, 2), "there were two all the time");
+        assert_eq!((lost, spent), (0, 2), "two permits were free all the time");
         assert_eq!(slot.balance().total(), 2);
     });
 }
@@ -197,7 +197,7 @@ fn a_call_beside_the_striping_of_a_slot_is_not_refused() {
                 false => spend(slot, 0, 1, 0),
             });
             slot.stripe(2, 1);
-            assert!(other.join().expect("no panic"), "there were three all the time");
+            assert!(other.join().expect("no panic"), "three permits were free all the time");
             assert_eq!((slot.balance().total(), slot.balance().held), (3, 0));
         });
     }
@@ -230,7 +230,7 @@ fn stripes_of_an_ended_lease_are_empty_under_a_new_one() {
         let spender = beside(&slot, |slot| (0..2).filter(|_| spend(slot, 1, 1, 150)).count());
         let lost = slot.install(1, 2, at(200));
         let spent = spender.join().expect("no panic");
-        assert!(spent <= 1, "{spent} spent of one that is live");
+        assert!(spent <= 1, "{spent} permits spent of one live permit");
         assert_eq!((lost, slot.balance().total()), (2, 1 - spent as u64));
     });
 }

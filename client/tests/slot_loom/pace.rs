@@ -68,6 +68,6 @@ fn a_call_that_is_undone_beside_another_lets_no_second_one_through() {
         });
         let mine = take(&pace, 110);
         undone.join().expect("no panic");
-        assert_eq!(mine + take(&pace, 110), 1, "one is due, and one alone");
+        assert_eq!(mine + take(&pace, 110), 1, "only one permit is due");
     });
 }

@@ -56,7 +56,7 @@ fn a_call_that_ends_beside_a_report_is_held_once() {
             u64::from(caller.0.take(1, at(1)).is_ok()) + reused
         });
         let ask = report(&pool);
-        assert_eq!(ends.join().expect("no panic"), 2, "it is handed back, and one is taken");
+        assert_eq!(ends.join().expect("no panic"), 2, "one permit is handed back, and one is taken");
         // Each permit is in use, free, or taken by a caller that hands nothing back.
         assert_eq!(ask.held + ask.spent_total, 2);
         assert_eq!(ask.unguarded, ask.spent_total);
@@ -151,6 +151,6 @@ fn what_is_put_back_beside_the_end_of_its_lease_is_not_spent_in_the_next() {
         refill.believe(&pool.0, &grant(1, None), ClockBounds::default(), now, now, 0);
         puts_back.join().expect("no panic");
         let spent = [1, 1].map(|permits| u64::from(pool.0.take(permits, now).is_ok()));
-        assert!(spent.iter().sum::<u64>() <= 1, "one was lent: {spent:?}");
+        assert!(spent.iter().sum::<u64>() <= 1, "one permit was lent: {spent:?}");
     });
 }

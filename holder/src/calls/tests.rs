@@ -37,8 +37,12 @@ fn calls_that_the_allocator_has_forgotten_end_first() {
 #[test]
 fn a_refused_call_would_have_lasted_as_long_as_others_do() {
     let mut calls = counted(Some(9));
-    assert_eq!(calls.usage(3, 2 * SECOND, at(0)), 6_000, "none was served, so the guess stands");
+    assert_eq!(calls.usage(3, 2 * SECOND, at(0)), 6_000, "no call was served, so the guess stands");
     calls.take(2, at(0));
-    assert_eq!(calls.usage(3, 2 * SECOND, at(4)), 6_000 + 8_000, "those three are counted already");
-    assert_eq!(calls.usage(4, 2 * SECOND, at(4)), 14_000 + 4_000, "one more, for four seconds");
+    assert_eq!(
+        calls.usage(3, 2 * SECOND, at(4)),
+        6_000 + 8_000,
+        "the three refused calls are counted already"
+    );
+    assert_eq!(calls.usage(4, 2 * SECOND, at(4)), 14_000 + 4_000, "one refused call more, for four seconds");
 }

@@ -224,7 +224,7 @@ fn a_line_that_does_not_move_steps_back_so_that_others_can_finish() {
     for _ in 0..20 {
         let ask = refill.write(&slot, waiting, now, RTT);
         if ask.want == 0 {
-            assert_eq!((ask.held, slot.balance().total()), (0, 0), "all of it goes back");
+            assert_eq!((ask.held, slot.balance().total()), (0, 0), "all permits go back");
             backed_off += 1;
         }
         let permits = ask.want.min(5 - ask.held);
@@ -339,7 +339,7 @@ fn a_turn_is_handed_over_with_what_the_bucket_holds() {
     // One was taken 6 ms ago.
     let let_go = RateClaim::LetGo { number: 7, credit: Duration::from_millis(6) };
     assert_eq!((ask.rate, ask.held), (let_go, 0));
-    assert!(pace(&refill).take(1, millis(900)).is_err(), "it mints no more");
+    assert!(pace(&refill).take(1, millis(900)).is_err(), "the bucket mints no more");
     // The answer was lost: the next ask says the same.
     assert_eq!(refill.write(&slot, waiting, millis(200), RTT).rate, let_go);
 }
@@ -403,11 +403,14 @@ fn what_was_asked_for_in_vain_is_asked_for_again_though_no_caller_tries_once_mor
     let tried = Seen { refused: 5, ..Seen::default() };
     assert_eq!(refill.due(&slot, tried, millis(20), RTT), millis(20));
     assert!(refill.write(&slot, tried, millis(20), RTT).want > 0);
-    assert!(refill.due(&slot, tried, millis(60), RTT) > millis(200), "while an answer may be on its way");
+    assert!(
+        refill.due(&slot, tried, millis(60), RTT) > millis(200),
+        "not due while an answer may be on its way"
+    );
     refill.unanswered();
     assert_eq!(refill.due(&slot, tried, millis(60), RTT), millis(60));
     let ask = refill.write(&slot, tried, millis(60), RTT);
-    assert!(ask.want > 0 && ask.demand_milli < 20_000_000, "what was tried counts once: {ask:?}");
+    assert!(ask.want > 0 && ask.demand_milli < 20_000_000, "a refused try counts once: {ask:?}");
 
     // A key that was tried once and had nothing waits until it is tried again.
     let mut quiet = Refill::new(millis(0), false);
@@ -426,7 +429,7 @@ fn what_may_have_been_granted_unheard_is_not_forgotten() {
     assert!(refill.is_idle() && !refill.is_forgettable(millis(2)));
     assert!(
         !refill.is_forgettable(millis(3_001)),
-        "it may have come late, and have been lent for two seconds"
+        "the ask may have come late, and its lease lasts two seconds"
     );
     assert!(refill.is_forgettable(millis(6_001)));
     // An answer leaves nothing unheard.

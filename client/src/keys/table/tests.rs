@@ -13,7 +13,7 @@ fn pool(key: u8, hot_ref: HotRef) -> Arc<LocalPool> {
 
 fn named(key: &str, hot_ref: HotRef) -> Arc<LocalPool> {
     let name = PoolName { limit: "user".into(), key: Some(key.into()) };
-    let ticks = Ticks::try_new(HotClock::Exact).expect("it needs no thread");
+    let ticks = Ticks::try_new(HotClock::Exact).expect("this clock needs no thread");
     let tally = Arc::new(Tally::new("user".into()));
     LocalPool::new(hot_ref, ticks, name, false, Arc::default(), tally)
 }
@@ -85,7 +85,7 @@ fn the_front_of_a_key_is_that_of_its_pool() {
         assert_eq!(index, usize::from(key));
     }
     for key in 0..=u8::MAX {
-        let (index, hot_state) = table.find(hash(key), &key.to_string()).expect("it was put there");
+        let (index, hot_state) = table.find(hash(key), &key.to_string()).expect("the key was inserted");
         assert_eq!(hot_state.is_of(&key.to_string()), Some(true));
         assert!(std::ptr::eq(hot_state.slot(), table.pool(index).slot()));
     }
@@ -101,7 +101,7 @@ fn nothing_is_left_of_a_pool_for_the_next_one_in_its_place() {
         let key = "k".repeat(len);
         let index = table.insert(0, |hot_ref| named(&key, hot_ref));
         let found = (1..100).filter(|other| table.find(0, &"k".repeat(*other)).is_some());
-        assert_eq!(found.collect::<Vec<_>>(), [len], "only this one");
+        assert_eq!(found.collect::<Vec<_>>(), [len], "only this key is found");
         let pool = table.pool(index).clone();
         let slot = pool.slot();
         places.push(std::ptr::from_ref(slot).addr());
@@ -118,15 +118,15 @@ fn nothing_is_left_of_a_pool_for_the_next_one_in_its_place() {
             slot.stripe(4, 1);
         }
         slot.install(100, 0, Moment::NEVER);
-        slot.take(1, Moment::ORIGIN).expect("it is there");
-        slot.hold(1, Moment::ORIGIN).expect("it is there");
+        slot.take(1, Moment::ORIGIN).expect("the pool is there");
+        slot.hold(1, Moment::ORIGIN).expect("the pool is there");
         (0..4).for_each(|stripe_hint| slot.refuse(stripe_hint, 1));
         drop(pool);
         table.remove(index);
         assert!(table.find(0, &key).is_none());
     }
     places.dedup();
-    assert_eq!(places.len(), 1, "it was the same place all the time");
+    assert_eq!(places.len(), 1, "all pools had the same place");
 }
 
 /// A handle to a forgotten pool keeps the hot state of the pool, even after the row is gone.
@@ -145,7 +145,7 @@ fn a_front_that_a_handle_keeps_is_given_to_no_other_pool() {
         })
         .collect();
     for (key, pool) in kept.iter().enumerate() {
-        assert_eq!(pool.slot().balance().free, 0, "of no other pool");
+        assert_eq!(pool.slot().balance().free, 0, "the front belongs to another pool");
         pool.slot().install(key as u64 + 1, 0, Moment::NEVER);
     }
 }
@@ -167,7 +167,7 @@ fn a_table_that_was_large_is_small_again() {
     let row = Arc::downgrade(&table.rows[rows - 1]);
     table.trim();
     assert_eq!((table.rows.len(), table.places.len(), table.rest.free.len()), (2, 16, 0));
-    assert!(row.upgrade().is_none(), "its memory is free");
+    assert!(row.upgrade().is_none(), "the memory of the row is free");
     assert!(numbers().all(|number| table.find(number, &number.to_string()).is_some() == (number < 12)));
 
     // Free places are filled from the first one on, before another row is added.

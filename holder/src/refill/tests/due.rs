@@ -77,17 +77,17 @@ fn a_rare_key_is_called_seldom_and_has_nothing_that_others_wait_for() {
         assert_eq!(is_rare(&slot, &refill, 0), rare, "{answer:?}");
     }
     refill.on_unrecognised(&slot, millis(20));
-    assert!(!is_rare(&slot, &refill, 0), "what it holds is not known to the allocator");
+    assert!(!is_rare(&slot, &refill, 0), "the allocator does not know what the pool holds");
 }
 
 #[test]
 fn an_ask_that_holds_up_no_caller_waits_a_tenth_of_a_second_from_when_it_was_due() {
     let (slot, mut refill) = holding(5);
     let mut latest = |when, now| refill.latest(&slot, Seen::default(), (when, millis(0)), now, RTT);
-    assert_eq!(latest(millis(150), millis(100)), millis(250), "it is due later");
+    assert_eq!(latest(millis(150), millis(100)), millis(250), "the ask is due later");
     assert_eq!(latest(millis(150), millis(150)), millis(250));
-    assert_eq!(latest(millis(150), millis(190)), millis(250), "it was due at 150 ms");
-    assert_eq!(latest(millis(950), millis(940)), millis(960), "while its lease goes on");
+    assert_eq!(latest(millis(150), millis(190)), millis(250), "the ask was due at 150 ms");
+    assert_eq!(latest(millis(950), millis(940)), millis(960), "not after the lease ends");
 }
 
 #[test]
@@ -98,10 +98,10 @@ fn a_pool_that_is_refused_for_good_is_silent_once_all_is_reported() {
     believe(&mut refill, &slot, &grant(0, 1), millis(20));
     spend(&slot, 1, millis(30));
     refill.refused_for_good(&slot, millis(40), TERM, 0);
-    assert!(!refill.is_idle(), "one is spent and not reported");
+    assert!(!refill.is_idle(), "a spent permit is not yet reported");
     assert_eq!(refill.write(&slot, Seen::default(), millis(50), RTT).spent_total, 1);
     refill.refused_for_good(&slot, millis(60), TERM, 0);
-    assert!(refill.is_idle(), "the five before belong to a lease that the allocator has forgotten");
+    assert!(refill.is_idle(), "the allocator has forgotten the lease of the five permits");
 }
 
 #[test]

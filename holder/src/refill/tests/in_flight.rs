@@ -36,7 +36,7 @@ fn beside_a_rate_a_call_is_spent_and_runs_until_it_ends() {
     let (slot, mut refill) = counting(10, None);
     enter(&slot, &mut refill, 4, millis(10));
     assert_eq!(claims(refill.write(&slot, waiting(9), millis(20), RTT)), (4, 6, Some(4), 0));
-    assert_eq!(refill.hand_back(&slot, 3, millis(30)), 0, "the rate has been paid for three others");
+    assert_eq!(refill.hand_back(&slot, 3, millis(30)), 0, "the rate has been paid for three other calls");
     // Others may wait for it: it is reported within a quarter of the term.
     assert_eq!(refill.due(&slot, Seen::default(), millis(30), RTT), millis(270));
     assert_eq!(claims(refill.write(&slot, waiting(9), millis(40), RTT)), (4, 6, Some(1), 0));
@@ -76,7 +76,7 @@ fn what_was_reserved_of_a_lease_that_has_ended_is_spent_and_not_in_use() {
     let ended = slot.deadline();
     assert_eq!(refill.enter_reserved(&slot, number, ended), None);
     assert_eq!((refill.reserved(), refill.calls().busy(), refill.calls().running()), (0, 0, Some(0)));
-    assert_eq!(refill.enter_reserved(&slot, number, ended), None, "it is over");
+    assert_eq!(refill.enter_reserved(&slot, number, ended), None, "the reservation has ended");
 }
 
 /// The bug: permits whose calls ended went back into the slot, and 400 calls began in a paused limit.
@@ -100,7 +100,7 @@ fn more_than_it_is_told_to_hold_goes_back_as_calls_end() {
     enter(&slot, &mut refill, 6, millis(10));
     refill.write(&slot, waiting(4), millis(20), RTT);
     refill.believe(&slot, &capped(6, 0, Some(2)), exact(), millis(20), millis(21), 0);
-    assert_eq!(refill.hand_back(&slot, 3, millis(30)), 0, "three are left in use, and two are its share");
+    assert_eq!(refill.hand_back(&slot, 3, millis(30)), 0, "three permits are in use, and two are the share");
     assert_eq!(refill.hand_back(&slot, 2, millis(31)), 1);
     assert_eq!(claims(refill.write(&slot, waiting(4), millis(40), RTT)), (0, 2, Some(0), 1));
 }
@@ -251,7 +251,7 @@ fn a_session_that_leaves_says_what_is_in_flight() {
         spend(&slot, 1, millis(5));
         enter(&slot, &mut refill, 3, millis(10));
         assert_eq!((refill.close(&slot), refill.left_running()), (4, Some(4)), "{hold:?}");
-        assert_eq!(refill.hand_back(&slot, 3, millis(20)), 0, "nothing is spent again");
+        assert_eq!(refill.hand_back(&slot, 3, millis(20)), 0, "no permit is free again");
         assert_eq!(slot.balance().total(), 0);
     }
 }
@@ -263,7 +263,7 @@ fn permits_are_admitted_once_for_each_call_whatever_becomes_of_them() {
     let (slot, mut refill) = counting(10, None);
     enter(&slot, &mut refill, 4, millis(10));
     refill.hand_back(&slot, 3, millis(20));
-    assert_eq!(refill.admitted(&slot), 4, "beside a rate they are spent");
+    assert_eq!(refill.admitted(&slot), 4, "beside a rate permits are spent");
     let (slot, mut refill) = counting(5, Some(5));
     for call in 0..10 {
         enter(&slot, &mut refill, 5, millis(10 + call));
@@ -271,15 +271,15 @@ fn permits_are_admitted_once_for_each_call_whatever_becomes_of_them() {
     }
     assert_eq!((refill.admitted(&slot), refill.spent(&slot)), (50, 0));
     enter(&slot, &mut refill, 4, millis(50));
-    assert_eq!(refill.admitted(&slot), 54, "while they are in use");
+    assert_eq!(refill.admitted(&slot), 54, "permits in use count");
     refill.lapse(1, millis(60));
-    assert_eq!((refill.admitted(&slot), refill.spent(&slot)), (54, 1), "its end is not told");
+    assert_eq!((refill.admitted(&slot), refill.spent(&slot)), (54, 1), "a lapsed call is spent");
     slot.take(1, millis(60)).expect("it is free");
     assert_eq!(refill.admitted(&slot), 55, "only acquired");
     refill.forget(&slot);
-    assert_eq!((refill.admitted(&slot), refill.spent(&slot)), (55, 5), "what was in use is spent");
+    assert_eq!((refill.admitted(&slot), refill.spent(&slot)), (55, 5), "permits in use are spent");
     refill.hand_back(&slot, 3, millis(70));
-    assert_eq!(refill.admitted(&slot), 55, "the call that hands it back then got it before");
+    assert_eq!(refill.admitted(&slot), 55, "a permit handed back later was admitted before");
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn reserved() -> (Hand, Refill, u64) {
 fn what_is_reserved_is_held_until_it_is_settled_and_the_rest_is_spent_again() {
     let (slot, mut refill, number) = reserved();
     let asked = ask(&mut refill, &slot, 20);
-    assert_eq!((asked.spent_total, asked.held), (0, 10), "reserved or free, it is held");
+    assert_eq!((asked.spent_total, asked.held), (0, 10), "reserved and free permits are held");
     assert_eq!(refill.give_back(&slot, number, 4, millis(30)), 4);
     refill.settle(number);
     assert_eq!((slot.balance().free, refill.spent(&slot), refill.reserved()), (8, 2, 0));
@@ -88,7 +88,7 @@ fn what_comes_back_while_the_limit_is_paused_is_not_spent() {
     let asked = ask(&mut refill, &slot, 30);
     assert_eq!((asked.spent_total, asked.held), (0, 4));
     refill.believe(&slot, &grant(4, 0), exact(), millis(30), millis(31), 0);
-    assert_eq!(refill.give_back(&slot, number, 2, millis(32)), 2, "it goes on");
+    assert_eq!(refill.give_back(&slot, number, 2, millis(32)), 2, "the limit goes on");
 }
 
 /// A lease that holds nothing but a reservation is renewed, because otherwise the reservation would end with it.
@@ -133,7 +133,7 @@ fn what_was_given_back_was_tried_for() {
     slot.install(1, 0, Moment::ORIGIN);
     refill.installed += 1;
     refill.reserve(&slot, 1, millis(50)).expect("one is there");
-    assert!(refill.has_tried(&slot, Seen::default()), "one more was reserved");
+    assert!(refill.has_tried(&slot, Seen::default()), "a reservation is a try");
 }
 
 #[test]

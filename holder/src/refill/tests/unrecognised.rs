@@ -18,7 +18,11 @@ fn an_allocator_that_forgot_is_told_from_zero() {
     assert_eq!((ask.spent_total, ask.held), (0, 0));
     let short = Grant { term: TERM / 2, ..grant(0, 7) };
     refill.believe(&slot, &short, exact(), millis(20), millis(25), 0);
-    assert_eq!(slot.deadline(), exact().holder_end(millis(20), TERM / 2), "though the old one was later");
+    assert_eq!(
+        slot.deadline(),
+        exact().holder_end(millis(20), TERM / 2),
+        "the new deadline holds, though the old one was later"
+    );
     spend(&slot, 3, millis(30));
     assert_eq!(
         refill.write(&slot, Seen { refused: 0, waiting: 4, ..Seen::default() }, millis(40), RTT).spent_total,
@@ -57,11 +61,11 @@ fn what_an_allocator_forgot_is_used_up_and_replaced_before_it_is() {
     assert_eq!(
         due(&refill, &slot, quiet, 20),
         millis(1_000).before(ahead),
-        "it ends then, and no caller spends"
+        "due before the lease ends, as no caller spends"
     );
     spend(&slot, 40, millis(30));
     spend(&slot, 60, millis(40));
-    assert_eq!(due(&refill, &slot, quiet, 50), millis(50), "all is spent");
+    assert_eq!(due(&refill, &slot, quiet, 50), millis(50), "all permits are spent");
     assert!(counts_from_zero(&refill.write(&slot, quiet, millis(50), RTT)));
     // The rest is not enough for a caller that waits or was refused.
     let (slot, refill) = forgotten();
@@ -91,7 +95,7 @@ fn a_first_lease_is_asked_for_while_something_is_left_and_takes_its_place() {
     assert_eq!((slot.balance().free, slot.deadline()), (50, exact().holder_end(millis(900), TERM / 20)));
     spend(&slot, 3, millis(920));
     let ask = refill.write(&slot, Seen { waiting: 47, ..seen }, millis(930), RTT);
-    assert_eq!((ask.spent_total, ask.held), (3, 47), "what was spent of the old one is not told");
+    assert_eq!((ask.spent_total, ask.held), (3, 47), "permits spent of the old lease are not reported");
 }
 
 #[test]
@@ -104,7 +108,7 @@ fn what_is_left_stays_while_there_is_nothing_in_its_place() {
     let nothing = Grant { ask_after: Duration::from_millis(20), ..grant(0, 0) };
     assert_eq!(refill.believe(&slot, &nothing, exact(), millis(900), millis(910), 0), Belief::Installed);
     assert_eq!(slot.balance().free, 100);
-    assert_eq!(refill.due(&slot, seen, millis(915), RTT), millis(930), "as it was told");
+    assert_eq!(refill.due(&slot, seen, millis(915), RTT), millis(930), "due when the allocator said");
     // An impossible answer, a refusal and no answer leave the rest, too.
     write(&mut refill, 930);
     assert_eq!(refill.believe(&slot, &grant(1, 5), exact(), millis(930), millis(935), 0), Belief::Invalid);
@@ -129,7 +133,7 @@ fn a_lease_that_is_over_when_another_made_way_for_it_is_given_back() {
     assert_eq!((slot.balance().free, slot.deadline()), (0, Moment::ORIGIN), "before the clock is read");
     assert_eq!(refill.believe(&slot, &short, exact(), millis(800), millis(850), 0), Belief::Installed);
     assert_eq!(slot.balance().free, 0);
-    assert!(counts_from_zero(&refill.write(&slot, seen, millis(851), RTT)), "so it is not held");
+    assert!(counts_from_zero(&refill.write(&slot, seen, millis(851), RTT)), "an ended lease is not held");
 }
 
 /// A caller that was stopped between the two halves of its call puts back what it set aside of the old lease, or spends
@@ -174,7 +178,7 @@ fn what_is_set_aside_is_never_told_however_long_that_lasts() {
         );
     }
     slot.put_back(7);
-    assert!(slot.take(1, millis(2_010)).is_err(), "its lease is over");
+    assert!(slot.take(1, millis(2_010)).is_err(), "the lease is over");
     assert!(counts_from_zero(&refill.write(&slot, seen, millis(2_020), RTT)));
     assert_eq!(slot.balance().total(), 0);
 }
@@ -214,7 +218,7 @@ fn another_allocator_is_told_of_nothing_that_was_before() {
     assert!(refill.is_idle());
     assert_eq!(refill.due(&slot, refused, now, RTT), Moment::NEVER);
     let again = Seen { refused: 2, ..Seen::default() };
-    assert_eq!(refill.due(&slot, again, now, RTT), now, "the wait was the other one's");
+    assert_eq!(refill.due(&slot, again, now, RTT), now, "the wait was for the other allocator");
     assert!(counts_from_zero(&refill.write(&slot, again, now, RTT)));
 }
 
@@ -231,6 +235,6 @@ fn who_was_forgotten_asks_again_at_once_and_then_waits() {
         on_unrecognised(&mut refill, &slot, now);
         refill.due(&slot, seen, now, RTT)
     };
-    assert_eq!(asks_in_vain(), now, "the call that was refused still wants a permit");
+    assert_eq!(asks_in_vain(), now, "the refused call still wants a permit");
     assert_eq!(asks_in_vain(), now + DISPUTE_PAUSE, "nothing was granted between");
 }
