@@ -247,11 +247,13 @@ fn entered(shared: &Shared, pool: &LocalPool, fallback: Fallback) {
         // Among the pools of a limit, the plain one speaks for all keys.
         Fallback::SafeShare if pool.name().key.is_none() && !pool.standby().has_share() => tracing::warn!(
             limit,
-            "no allocator answers and no lease is live: this process has no part of the reserve, so calls are refused until one answers"
+            "no allocator answers and no lease is live: this process has no part of the reserve, \
+             so calls are refused until one answers"
         ),
         Fallback::SafeShare => tracing::warn!(
             limit,
-            "no allocator answers and no lease is live: calls go on with this process's part of the reserve until one answers"
+            "no allocator answers and no lease is live: \
+             calls go on with this process's part of the reserve until one answers"
         ),
         Fallback::Closed | _ => {
             tracing::warn!(

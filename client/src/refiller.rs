@@ -255,7 +255,7 @@ impl Refiller {
             (Outcome::Impossible, Ok(Answer::Grant(grant))) => {
                 // Logged once: an allocator that sends such a grant mostly does so again, and is asked again soon.
                 if pool.condition() != Condition::Unreachable {
-                    tracing::warn!(limit = %excerpt(&pool.name().limit), ?grant, "ignored an impossible grant: it does not fit the ask");
+                    tracing::warn!(limit = %excerpt(&pool.name().limit), ?grant, "ignored a grant that does not fit");
                 }
                 self.stand(pool, Condition::Unreachable, pool.ceiling(), now + DISPUTE_PAUSE);
             }
@@ -276,7 +276,7 @@ impl Refiller {
         {
             tracing::info!(
                 limit = %excerpt(&pool.name().limit), longest = ?cap.longest,
-                "the limit caps calls in flight: use `enter`; a permit that is only acquired counts as in flight for `longest`"
+                "the limit caps calls in flight: use `enter`; acquired permits count as in flight for `longest`"
             );
         }
         pool.set_paced(pool.is_paced() || grant.rate != Rate::Free);

@@ -42,7 +42,7 @@ fn requests_max(verdict: Verdict, span: Duration) -> u128 {
 fn lines_of(verdict: Verdict, span: Duration) -> (&'static str, std::ops::RangeInclusive<u128>) {
     match verdict {
         Verdict::Failed => ("the exchange with the allocator failed", 1..=1),
-        Verdict::Disbelieved => ("ignored an impossible grant", 1..=1),
+        Verdict::Disbelieved => ("ignored a grant that does not fit", 1..=1),
         Verdict::Disputed => ("the allocator rejects this session", 1..=1 + span.as_millis() / 1_000),
         Verdict::Refused => ("", 0..=0),
     }
