@@ -183,7 +183,7 @@ impl Config {
 pub fn rules_from_json(text: &str, margin: Duration) -> Result<Vec<Rule>, String> {
     let raw = raw::read_rules(text)?;
     if raw.is_empty() {
-        return Err("rules is empty: say at least one, or the limit would promise nothing".to_owned());
+        return Err("rules is empty: a limit needs at least one rule".to_owned());
     }
     let rules = raw.iter().enumerate();
     rules

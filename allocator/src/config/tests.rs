@@ -97,7 +97,7 @@ fn what_is_no_configuration_is_refused() {
     );
     refused(
         "[[limit]]\nname = \"a\"\nrules = []",
-        "line 3: limit \"a\": rules is empty: say at least one, or the limit would promise nothing",
+        "line 3: limit \"a\": rules is empty: a limit needs at least one rule",
     );
     refused(
         "[[limit]]\nname = \"a b\"\nrules = []",
@@ -237,7 +237,8 @@ fn rules_that_promise_nothing_sensible_are_refused() {
     );
     rule_refused(
         "kind = \"concurrency\", limit = 9, longest = \"1s\" }, { kind = \"concurrency\", limit = 5, longest = \"2s\"",
-        "limit \"a\": rules[1].kind is \"concurrency\" for the second time: say the lower limit and the longest call in one rule",
+        "limit \"a\": rules[1].kind is \"concurrency\" for the second time: put the lower limit and the longest \
+         call into one rule",
     );
     rule_refused(
         "kind = \"sliding_widow\"",
@@ -250,7 +251,8 @@ fn rules_that_promise_nothing_sensible_are_refused() {
     );
     rule_refused(
         "kind = \"leaky_bucket\", refill = 1, per = \"1s\" }, { kind = \"leaky_bucket\", refill = 9, per = \"1m\"",
-        "limit \"a\": rules[1].kind is \"leaky_bucket\" for the second time: calls keep one pace, say the other rate as a token_bucket",
+        "limit \"a\": rules[1].kind is \"leaky_bucket\" for the second time: only one leaky_bucket can pace calls, \
+         use a token_bucket for the other rate",
     );
     rule_refused(
         "kind = \"leaky_bucket\", refill = 1, per = \"2s\" }, { kind = \"fixed_window\", limit = 9, per = \"15s\"",
@@ -276,7 +278,7 @@ fn options_that_make_no_sense_are_refused() {
     );
     option_refused(
         "names_max = 3",
-        "limit \"a\": names_max is 3, which needs a name that ends in *: this limit has but one name",
+        "limit \"a\": names_max is 3, which needs a name that ends in *: this limit has one name",
     );
     option_refused("lessees_max = 0", "limit \"a\": lessees_max is 0: use a number from 1 on");
     option_refused("keyed = \"yes\"", "limit[0].keyed: invalid type: string \"yes\", expected a boolean");
@@ -286,11 +288,12 @@ fn options_that_make_no_sense_are_refused() {
     );
     option_refused(
         "weights = { \"a-*-b\" = 2 }",
-        "limit \"a\": weights.\"a-*-b\" contains '*', allowed are A-Z a-z 0-9 . _ : / -: use a node name, or how names begin and a *",
+        "limit \"a\": weights.\"a-*-b\" contains '*', allowed are A-Z a-z 0-9 . _ : / -: use a node name, or a \
+         prefix and a *",
     );
     option_refused(
         "weights = { \"\" = 2 }",
-        "limit \"a\": weights.\"\" is empty: use a node name, or how names begin and a *",
+        "limit \"a\": weights.\"\" is empty: use a node name, or a prefix and a *",
     );
 }
 
@@ -317,24 +320,24 @@ fn parents_that_make_no_sense_are_refused() {
         4,
         "\"a\": parent is \"a\", and from there parents lead back to \"a\": no limit may be above itself",
     );
-    let shadow = "\"a\": parent is \"b\", which is in shadow mode: what is above others refuses for them, use \
+    let shadow = "\"a\": parent is \"b\", which is in shadow mode: a parent must be able to refuse, use \
                   shadow = false there";
     both(&parent("b"), "shadow = true", 4, shadow);
     let keyed = "\"a\": parent is \"b\", which is counted by key: this limit needs keyed = true too";
     both(&parent("b"), "keyed = true", 4, keyed);
     let options = format!("{}\nkeyed = true\noverride = [{{ key = \"x\", {rules} }}]", parent("b"));
-    let key = "\"a\": override.\"x\".key has no /: what is before the last / of a key is the key of \"b\", use one with a /";
+    let key = "\"a\": override.\"x\".key has no /: the part before the last / is the key of \"b\", use a key with a /";
     both(&options, "keyed = true", 6, key);
     let many = limit("a", &parent("b*")) + &limit("b*", "");
-    let single =
-        "line 4: limit \"a\": parent is \"b*\", which stands for many: use the name of a single limit";
+    let single = "line 4: limit \"a\": parent is \"b*\", which is a pattern: use the name of a single limit";
     refused(&many, single);
     let flow = |name: &str, extra: &str| {
         limit(name, extra).replace(rules, "rules = [{ kind = \"leaky_bucket\", refill = 1, per = \"1s\" }]")
     };
     refused(
         &(flow("a", &parent("b")) + &flow("b", "")),
-        "line 3: limit \"a\": rules[0].kind is \"leaky_bucket\", and so is one above, in \"b\": calls keep one pace, say the other rate as a token_bucket",
+        "line 3: limit \"a\": rules[0].kind is \"leaky_bucket\", and \"b\" above has one, too: only one \
+         leaky_bucket can pace calls, use a token_bucket for the other rate",
     );
     let tower: String = (0..5).map(|n| limit(&n.to_string(), &parent(&(n + 1).to_string()))).collect();
     let deep =
@@ -356,7 +359,7 @@ fn no_limit_above_takes_a_call_for_ended_that_goes_on() {
     Config::parse(&(limit("user", "1m", "tenant") + &vendor)).expect("as long");
     refused(
         &(limit("user", "1m 1s", "tenant") + &vendor),
-        "line 3: limit \"user\": rules[0].longest is 1m 1s, but \"vendor\", which is above it, takes calls for ended after 1m: \
+        "line 3: limit \"user\": rules[0].longest is 1m 1s, but \"vendor\", which is above it, counts calls as ended after 1m: \
          use the same or less",
     );
 }
@@ -382,7 +385,7 @@ fn sharing_that_makes_no_sense_is_refused() {
     refused("guaranteed = { \"x\" = 0 }", "guaranteed.\"x\" is 0: use a number from 1 on, or leave it out");
     let sum = "guaranteed adds up to 9, more than the limit without its reserve: use at most 8";
     refused("guaranteed = { \"x\" = 4, \"y\" = 5 }\nreserve = 2", sum);
-    let pattern = "priorities.\"x*y\" contains '*', allowed are A-Z a-z 0-9 . _ : / -: use a node name, or how names begin and a *";
+    let pattern = "priorities.\"x*y\" contains '*', allowed are A-Z a-z 0-9 . _ : / -: use a node name, or a prefix and a *";
     refused("priorities = { \"x*y\" = 1 }", pattern);
     option_refused(
         "priorities = { x = -1 }",

@@ -85,7 +85,7 @@ mod tests {
             ("ease_off", "ease_off = true"),
         ] {
             let said = problem(more);
-            assert!(said.contains(&format!("{key} is said of a limit with upstream")), "{said}");
+            assert!(said.contains(&format!("{key} is set on a limit with upstream")), "{said}");
         }
         let below = "[[limit]]\nname = \"below\"\nparent = \"vendor/rest\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
         assert!(problem(below).contains("which is leased from http://centre:7400"), "{}", problem(below));
@@ -103,7 +103,7 @@ mod tests {
         let all = config(rules, BELOW_MAX).expect("valid");
         assert!(all.limits.iter().all(|limit| limit.upstream.as_ref().is_some_and(Upstream::is_store)));
         let error = config(rules, BELOW_MAX + 1).expect_err("too many");
-        let words = format!("limit \"a{BELOW_MAX}\": parent is said, as of more than {BELOW_MAX} limits");
+        let words = format!("limit \"a{BELOW_MAX}\": parent is set on more than {BELOW_MAX} limits");
         assert!(error.problem().contains(&words), "{}", error.problem());
         // A limit that is leased from another allocator is no parent there either.
         let error = config("upstream = \"http://centre:7400\"", 1).expect_err("it is not here");

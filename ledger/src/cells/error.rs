@@ -10,20 +10,20 @@ pub enum CellsError {
     Unreachable(String),
     /// The store is on another timeline than was expected, and may not have all that it had. Nothing was done there.
     /// Earlier parts of a batch may have been done on the expected timeline.
-    #[error("the store is another one now: it is on {found}")]
+    #[error("the store is on another timeline now: {found}")]
     Moved {
         /// The timeline that it is on.
         found: Timeline,
     },
     /// Done, but not on as many replicas as was asked for, or not synced: it may be undone.
-    #[error("the store did not make it durable: {0}")]
+    #[error("the store did not make the write durable: {0}")]
     NotDurable(String),
     /// The store is set up so that it cannot promise what is asked of it. The text names the setting and its value.
     /// Nothing was done.
     #[error("the store is unfit: {0}")]
     Unfit(String),
     /// A name, a value, a batch or a prefix is invalid. Nothing was done.
-    #[error("no store has such cells: {0}")]
+    #[error("invalid cell, batch or prefix: {0}")]
     Invalid(String),
 }
 
@@ -32,7 +32,7 @@ impl CellsError {
     pub fn of_batch(self, is_done: bool) -> Self {
         match self {
             CellsError::Unfit(_) | CellsError::Invalid(_) if is_done => {
-                CellsError::Unreachable(format!("a part of a batch was done, and of the rest: {self}"))
+                CellsError::Unreachable(format!("part of the batch was done, the rest failed: {self}"))
             }
             CellsError::Unfit(_)
             | CellsError::Invalid(_)

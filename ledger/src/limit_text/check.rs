@@ -76,7 +76,7 @@ impl Check<'_> {
         let raw = self.limit;
         let Some(text) = &raw.upstream else { return Ok(None) };
         let upstream = (self.address)(text)?;
-        let decided = "it is the allocator there that decides that, leave it out";
+        let decided = "the upstream allocator decides that, leave it out";
         let said = [
             ("rules", raw.rules.is_some()),
             ("override", !raw.overrides.is_empty()),
@@ -87,7 +87,7 @@ impl Check<'_> {
             ("ease_off", raw.ease_off == Some(true)),
         ];
         match said.into_iter().find(|(_, is_said)| *is_said) {
-            Some((key, _)) => Err(format!("{key} is said of a limit with upstream = {text:?}: {decided}")),
+            Some((key, _)) => Err(format!("{key} is set on a limit with upstream = {text:?}: {decided}")),
             None => Ok(Some(upstream)),
         }
     }
@@ -97,7 +97,7 @@ impl Check<'_> {
         let name = Named::try_new(&raw.name).map_err(|problem| format!("name {problem}"))?;
         match (name.names(), raw.names_max) {
             (Names::One, Some(Count(names_max))) => Err(format!(
-                "names_max is {names_max}, which needs a name that ends in *: this limit has but one name"
+                "names_max is {names_max}, which needs a name that ends in *: this limit has one name"
             )),
             (Names::One, None) => Ok(name),
             (Names::Many { .. }, names_max) => {
@@ -119,7 +119,7 @@ impl Check<'_> {
             let rules = self.rules(&format!("{named}.rules"), &raw.rules)?;
             if overrides.insert(key, rules).is_some() {
                 return Err(format!(
-                    "{named}.key is {text:?}, which is there twice: say once what holds for it"
+                    "{named}.key is {text:?}, which is there twice: give each key one override"
                 ));
             }
         }
@@ -146,10 +146,10 @@ impl Check<'_> {
     /// Checks the rules of the list called `named`.
     fn rules(&self, named: &str, raw: &[RawRule]) -> Result<Vec<Rule>, String> {
         if raw.is_empty() {
-            return Err(format!("{named} is empty: say at least one, or the limit would promise nothing"));
+            return Err(format!("{named} is empty: a limit needs at least one rule"));
         }
         if raw.len() > RULES_MAX {
-            return Err(format!("{named} has {} rules: say at most {RULES_MAX}", raw.len()));
+            return Err(format!("{named} has {} rules: use at most {RULES_MAX}", raw.len()));
         }
         let rules = raw.iter().enumerate().map(|(index, raw)| {
             rule(raw, self.margin).map_err(|problem| format!("{named}[{index}].{problem}"))
@@ -164,13 +164,17 @@ impl Check<'_> {
                 .nth(1)
         };
         if let Some(problem) = second(|rule| rule.flow().is_some()) {
-            return Err(format!("{problem}: calls keep one pace, say the other rate as a token_bucket"));
+            return Err(format!(
+                "{problem}: only one leaky_bucket can pace calls, use a token_bucket for the other rate"
+            ));
         }
         if let Some((index, problem)) = too_short_for_flow(&rules) {
             return Err(format!("{named}[{index}].per {problem}"));
         }
         match second(|rule| matches!(rule, Rule::Concurrency(_))) {
-            Some(problem) => Err(format!("{problem}: say the lower limit and the longest call in one rule")),
+            Some(problem) => {
+                Err(format!("{problem}: put the lower limit and the longest call into one rule"))
+            }
             None => Ok(rules),
         }
     }

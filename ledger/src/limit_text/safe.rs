@@ -26,19 +26,21 @@ pub(super) fn safe<'a>(
         Some(safe) if is_safe => safe,
         None if !is_safe => return Ok(None),
         Some(_) => {
-            return Err(format!("safe needs fallback = {name:?}: no node spends of the reserve without it"));
+            return Err(format!(
+                "safe needs fallback = {name:?}: without it no node spends from the reserve"
+            ));
         }
         None => {
             return Err(format!(
-                "fallback is {name:?} and safe is missing: say how many processes share the reserve, \
+                "fallback is {name:?} and safe is missing: set how many processes share the reserve, \
                  for example safe = {{ nodes = 20 }}"
             ));
         }
     };
     if let Some(parent) = &raw.parent {
         return Err(format!(
-            "fallback is {name:?} and parent is {parent:?}: what is spent without asking would not be charged there, \
-             use \"closed\""
+            "fallback is {name:?} and parent is {parent:?}: spends on a safe share would not be charged to the \
+             parent, use \"closed\""
         ));
     }
     if !rules.all(|rules| safe_span(rules).is_some()) {
@@ -53,7 +55,8 @@ pub(super) fn safe<'a>(
     }
     if reserve < *nodes {
         return Err(format!(
-            "safe.nodes is {nodes}, and reserve is {reserve}: each of them needs a permit, use a reserve of at least {nodes}"
+            "safe.nodes is {nodes}, and reserve is {reserve}: each node needs a permit, use a reserve of at least \
+             {nodes}"
         ));
     }
     let lasts = lasts.map_or(SafeShare::LASTS_MAX, |Timespan(lasts)| lasts);

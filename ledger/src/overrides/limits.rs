@@ -35,8 +35,8 @@ pub struct LimitOverride {
 /// The error that the cell of the overrides is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "what was put and removed over the API fills its cell in the store, {LIMITS_MAX} limits and {VALUE_MAX} bytes at most: \
-     say it in the files, and raise their store.version"
+    "the store has no room for more limits put or removed over the API, {LIMITS_MAX} limits and {VALUE_MAX} bytes \
+     at most: move them to the configuration files, and raise store.version there"
 )]
 pub struct OverridesFull;
 

@@ -70,7 +70,7 @@ pub enum Decision {
 /// The error that a store has [`SUSPENDED_MAX`] suspensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{SUSPENDED_MAX} nodes are blocked and limits closed in this store, as many as may be: lift one first"
+    "this store has {SUSPENDED_MAX} blocked nodes and paused limits, the maximum: unblock or resume one first"
 )]
 pub struct SuspensionsFull;
 

@@ -58,11 +58,12 @@ pub enum AskError {
         last: u64,
     },
     /// The session has said goodbye.
-    #[error("this session has said goodbye: begin another one")]
+    #[error("this session has ended with a goodbye: begin a new session")]
     Left,
     /// The ask reports more than was ever granted, or less spent than before.
     #[error(
-        "spent_total {spent_total} with held {held} cannot be: {spent} was reported before and {out} is unaccounted for"
+        "spent_total {spent_total} with held {held} is impossible: {spent} was reported spent before and {out} is \
+         outstanding"
     )]
     Totals {
         /// Total that the ask reports as spent.
@@ -76,7 +77,7 @@ pub enum AskError {
     },
     /// The session is not known here and does not start at zero.
     #[error(
-        "this session is not known here, but says it has spent {spent_total} and holds {held}: start again from 0"
+        "this session is unknown here, but reports {spent_total} spent and {held} held: start again from 0"
     )]
     LeaseUnknown {
         /// Total that the ask reports as spent.
@@ -85,7 +86,7 @@ pub enum AskError {
         held: u64,
     },
     /// The pool has as many sessions as it may remember.
-    #[error("the pool has {max} sessions, as many as it may remember; old ones go on")]
+    #[error("the pool has {max} sessions, the maximum; only known sessions go on")]
     Full {
         /// Number of sessions.
         max: usize,

@@ -319,12 +319,13 @@ fn observe<N: AsRef<str>>(
 fn not_entered(why: NotEntered) -> AskRejection {
     match why {
         NotEntered::Full => {
-            let detail = format!("{SESSIONS_MAX} sessions are known, as many as may be; those go on");
+            let detail =
+                format!("the allocator has {SESSIONS_MAX} sessions, the maximum; only known sessions go on");
             AskRejection { reason: Reason::LesseesFull, field: None, detail }
         }
         NotEntered::FullOfOwn => {
             let max = SESSIONS_OF_IDENTITY_MAX;
-            let detail = format!("{max} sessions of this identity are known, as many as may be; those go on");
+            let detail = format!("this identity has {max} sessions, the maximum; only known sessions go on");
             AskRejection { reason: Reason::LesseesFull, field: None, detail }
         }
         NotEntered::OfAnother => {

@@ -64,8 +64,7 @@ impl ByNode {
 pub(crate) fn check_pattern(pattern: &str) -> Result<(), String> {
     let stem = pattern.strip_suffix('*').unwrap_or(pattern);
     if !(stem.is_empty() && pattern == "*") {
-        NodeName::try_new(stem)
-            .map_err(|error| format!("{error}: use a node name, or how names begin and a *"))?;
+        NodeName::try_new(stem).map_err(|error| format!("{error}: use a node name, or a prefix and a *"))?;
     }
     Ok(())
 }

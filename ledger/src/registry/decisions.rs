@@ -21,7 +21,7 @@ pub(super) struct LocalOverrides {
 
 /// The error that as many nodes are blocked as may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{BLOCKED_MAX} nodes are blocked, as many as may be: lift one first")]
+#[error("{BLOCKED_MAX} nodes are blocked, the maximum: unblock one first")]
 pub struct BlockedFull;
 
 /// Returns a map of `limits` by their names or patterns.

@@ -63,9 +63,8 @@ impl Limits {
         while let Some((name, id)) = next {
             // Operators at allocators that did not reach each other may have put limits that do not fit together.
             if chain.len() > DEPTH_MAX || chain.iter().any(|(other, _)| *other == name) {
-                let detail = format!(
-                    "limits are above each other in a circle, or more than {DEPTH_MAX}, from {name:?} on"
-                );
+                let detail =
+                    format!("parents lead in a circle, or over more than {DEPTH_MAX} limits, at {name:?}");
                 return Err(AskRejection::new(Reason::Invalid, "limit", detail));
             }
             let config = self.lock(&name).map(|limit| limit.shared_config());
@@ -84,7 +83,7 @@ impl Limits {
         let name = config.name.as_str();
         let Some(parent) = config.parent.clone() else { return Ok(None) };
         let is_keyed = self.lock(&parent).map(|above| above.is_keyed()).ok_or_else(|| {
-            let detail = format!("{name:?} is below {parent:?}, which there is no limit of");
+            let detail = format!("the parent of {name:?} is {parent:?}, which is no limit here");
             AskRejection::new(Reason::LimitUnknown, "limit", detail)
         })?;
         if !is_keyed {

@@ -14,7 +14,7 @@ use std::sync::MutexGuard;
 
 /// The error that there is no room for another limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there are {LIMITS_MAX} limits, as many as may be, those that went lately included")]
+#[error("there are {LIMITS_MAX} limits, the maximum, limits removed lately included")]
 pub struct LimitsFull;
 
 /// The reason why a set of changes is refused as a whole.

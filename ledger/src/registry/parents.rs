@@ -25,7 +25,7 @@ pub fn key_above(limit: &str, key: Option<&Key>, parent: &str) -> Result<Key, St
     let text = key.map(Key::as_str).unwrap_or_default();
     let above = text.rsplit_once('/').map_or("", |(above, _)| above);
     Key::try_new(above).map_err(|error| {
-        format!("what is before the last / of a key of {limit:?} is the key of {parent:?}, and {error}")
+        format!("the part of a key of {limit:?} before the last / is the key of {parent:?}, and {error}")
     })
 }
 
@@ -37,7 +37,7 @@ pub fn check_parents(limits: &[LimitConfig]) -> Result<(), (usize, String)> {
     if limits.iter().filter(in_store).count() > BELOW_MAX {
         let last = limits.iter().rposition(|limit| in_store(&limit)).unwrap_or_default();
         let problem = format!(
-            "parent is said, as of more than {BELOW_MAX} limits: a store that several allocators share keeps no more of them, use keyed = true"
+            "parent is set on more than {BELOW_MAX} limits: a shared store keeps no more of them, use keyed = true"
         );
         return Err((last, problem));
     }
@@ -53,7 +53,7 @@ fn check_parent(limits: &[LimitConfig], limit: &LimitConfig) -> Result<(), Strin
         return Err(format!("parent is {name:?}, which is no limit here: use the name of another limit"));
     };
     if parent.name.names() != Names::One {
-        return Err(format!("parent is {name:?}, which stands for many: use the name of a single limit"));
+        return Err(format!("parent is {name:?}, which is a pattern: use the name of a single limit"));
     }
     // In a shared store both limits are leased, each from a root of its own.
     if let Some(upstream @ Upstream::Address(_)) = &parent.upstream {
@@ -63,7 +63,7 @@ fn check_parent(limits: &[LimitConfig], limit: &LimitConfig) -> Result<(), Strin
     }
     if parent.shadow {
         return Err(format!(
-            "parent is {name:?}, which is in shadow mode: what is above others refuses for them, use shadow = false there"
+            "parent is {name:?}, which is in shadow mode: a parent must be able to refuse, use shadow = false there"
         ));
     }
     if parent.keyed != Keyed::No && limit.keyed == Keyed::No {
@@ -76,7 +76,7 @@ fn check_parent(limits: &[LimitConfig], limit: &LimitConfig) -> Result<(), Strin
     {
         let key = key.as_str();
         return Err(format!(
-            "override.{key:?}.key has no /: what is before the last / of a key is the key of {name:?}, use one with a /"
+            "override.{key:?}.key has no /: the part before the last / is the key of {name:?}, use a key with a /"
         ));
     }
     let (mut above, mut next) = (vec![limit.name.as_str()], Some(name));
@@ -109,11 +109,13 @@ fn check_flow(chain: &[&LimitConfig]) -> Result<(), String> {
         let place = own.iter().find(|(_, rule)| rule.flow().is_some());
         let problem = match place {
             Some((place, _)) => {
-                format!("{place}.kind is \"leaky_bucket\", and so is one above, in {second:?}")
+                format!("{place}.kind is \"leaky_bucket\", and {second:?} above has one, too")
             }
             None => format!("parent is {:?}, and two leaky_buckets are above", parent(chain)),
         };
-        return Err(format!("{problem}: calls keep one pace, say the other rate as a token_bucket"));
+        return Err(format!(
+            "{problem}: only one leaky_bucket can pace calls, use a token_bucket for the other rate"
+        ));
     }
     let all: Vec<Rule> = chain.iter().flat_map(|limit| rules(limit)).map(|(_, rule)| rule).collect();
     match too_short_for_flow(&all) {
@@ -139,7 +141,8 @@ fn check_calls(limit: &LimitConfig, above: Option<&LimitConfig>) -> Result<(), S
     match calls(limit).find(|(_, longest)| *longest > shortest) {
         None => Ok(()),
         Some((place, longest)) => Err(format!(
-            "{place}.longest is {}, but {:?}, which is above it, takes calls for ended after {}: use the same or less",
+            "{place}.longest is {}, but {:?}, which is above it, counts calls as ended after {}: use the same or \
+             less",
             humantime::format_duration(longest),
             above.name.as_str(),
             humantime::format_duration(shortest),

@@ -95,7 +95,7 @@ fn one_wrong_entry_fails_no_other_entry() {
         error(&grants[2]),
         (code::KEY_MISMATCH, "key", "\"vendor/rest\" has no keys: ask without one")
     );
-    assert_eq!(error(&grants[3]), (code::KEY_MISMATCH, "key", "\"export\" is counted by key: say which"));
+    assert_eq!(error(&grants[3]), (code::KEY_MISMATCH, "key", "\"export\" is counted by key: send a key"));
     let (.., detail) = error(&grants[4]);
     assert_eq!(detail, "key is 1048576 bytes long, at most 256 are allowed");
     let detail = "want is 9007199254740992: use at most 9007199254740991 (2^53 - 1)";

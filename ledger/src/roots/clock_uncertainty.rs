@@ -77,8 +77,8 @@ fn later(rule: &TokenBucket, uncertainty: Duration) -> Result<(u64, Duration), S
         return Ok((rule.capacity(), Duration::from_nanos(u64::try_from(longer).unwrap_or(u64::MAX))));
     }
     Err(format!(
-        "capacity is {capacity}, of which a bucket with warm_up that refills {refill} every {per:?} loses more than half in a store that \
-         several allocators share: use at least {}",
+        "capacity is {capacity}, of which a bucket with warm_up that refills {refill} every {per:?} loses more than \
+         half in a shared store: use at least {}",
         refills * 2
     ))
 }

@@ -72,27 +72,28 @@ pub enum RootError {
     #[error(transparent)]
     Ask(#[from] AskError),
     /// The time of the store is not known well enough.
-    #[error("the store is too far away, or too slow, to tell the time by")]
+    #[error("the store answers too slowly for its clock to be used")]
     NoTime,
     /// The root is gone: perhaps no allocator needed it, perhaps the store was emptied.
-    #[error("it is gone from the store")]
+    #[error("the root is gone from the store")]
     Gone,
     /// The root is gone from the store, and its limit from the configuration.
-    #[error("it is gone from the store, and its limit was removed")]
+    #[error("the root is gone from the store, and its limit was removed")]
     Removed,
     /// The head that is known is out of date.
-    #[error("the store has begun another time")]
+    #[error("the known head of the store is out of date")]
     HeadIsOld,
     /// Another version wrote the root.
-    #[error("another version wrote it, in a format or by rules that this one does not know")]
+    #[error("another version of Lessor wrote the root, in a format or by rules that this one does not know")]
     Format,
     /// The allocator that asks would not charge the limit above.
     #[error(
-        "the store knows that it is below {0:?}, and this configuration does not say so: if it is not any more, raise store.version"
+        "the limit has the parent {0:?} in the store, and not in this configuration: if the parent was removed, \
+         raise store.version"
     )]
     Below(String),
     /// The root is larger than a store keeps.
-    #[error("it has {0} bytes, of at most {VALUE_MAX}")]
+    #[error("the root has {0} bytes, of at most {VALUE_MAX}")]
     TooLarge(usize),
 }
 

@@ -43,7 +43,8 @@ impl LeakyBucket {
         check_per(per)?;
         let rule = LeakyBucket { burst, refill, per };
         if rule.interval().is_some_and(|interval| interval > Self::INTERVAL_MAX) {
-            let problem = format!("is {per:?} for {refill}: that is less than one in 104 days");
+            let problem =
+                format!("is {per:?} for {refill}, less than one permit in 104 days: use a shorter one");
             return Err(RuleError { field: "per", problem });
         }
         Ok(rule)

@@ -230,7 +230,9 @@ mod tests {
         let error = TokenBucket::try_new(1, 1, second, 2).map_err(text);
         assert!(error.expect_err("overfull").starts_with("initial is 2, more than the bucket holds"));
         let error = LeakyBucket::try_new(1, 1, 200 * 86_400 * second).map_err(text);
-        assert!(error.expect_err("too slow").ends_with("is less than one in 104 days"));
+        assert!(
+            error.expect_err("too slow").ends_with("less than one permit in 104 days: use a shorter one")
+        );
         let error = FixedWindow::try_new(1, Duration::from_millis(49)).map_err(text);
         assert!(error.expect_err("too short").starts_with("per is 49ms, no lease fits"));
         let error = Concurrency::try_new(1, Duration::ZERO).map_err(text);

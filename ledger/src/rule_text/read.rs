@@ -68,9 +68,7 @@ fn windows(raw: &RawRule) -> Result<Windows, String> {
     };
     for name in ["per", "anchor"] {
         if let Some(given) = given(raw, name) {
-            return Err(format!(
-                "{name} is {given}, which means nothing beside calendar, which says where windows begin: leave it out"
-            ));
+            return Err(format!("{name} is {given}, but calendar decides where windows begin: leave it out"));
         }
     }
     only(raw, &["limit", "calendar", "anchor_day", "zone"])?;

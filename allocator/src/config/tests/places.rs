@@ -70,7 +70,7 @@ fn what_is_wrong_with_the_whole_is_named() {
 fn what_is_wrong_with_a_limit_is_named() {
     refused("\n\n[[limit]] # <-\n\nrules = []\n", ("limit[0].name", "is missing", "name = \"vendor/rest\""));
     refused("\n\n[[limit]] # <-\n\nname = \"a\"\n", ("rules", "is missing", "rules = [{ kind ="));
-    refused("\n[[limit]]\nname = \"a\"\n\nrules = [] # <-\n", ("rules", "is empty", "say at least one"));
+    refused("\n[[limit]]\nname = \"a\"\n\nrules = [] # <-\n", ("rules", "is empty", "at least one rule"));
     refused("\n[[limit]]\n\nname = \"a b\" # <-\nrules = []", ("name", "' '", "allowed are A-Z"));
     refused("\n[[limit]]\n\nname = \"a/*/b\" # <-\nrules = []", ("name", "'*'", "one * at the end"));
     limits_refused(&[
@@ -219,7 +219,7 @@ fn rules_that_do_not_go_together_are_named() {
     rules_refused(&[
         (
             &format!("{flow}refill = 1\nper = \"1m\"\nkind = \"leaky_bucket\" # <-"),
-            ("rules[2].kind", "\"leaky_bucket\" for the second time", "as a token_bucket"),
+            ("rules[2].kind", "\"leaky_bucket\" for the second time", "use a token_bucket"),
         ),
         (
             &format!("{flow}kind = \"fixed_window\"\nlimit = 9\nper = \"15s\" # <-"),
@@ -227,7 +227,7 @@ fn rules_that_do_not_go_together_are_named() {
         ),
         (
             "kind = \"concurrency\"\nlimit = 9\nlongest = \"1s\"\n[[limit.rules]]\nlimit = 9\nlongest = \"2s\"\nkind = \"concurrency\" # <-",
-            ("rules[2].kind", "\"concurrency\" for the second time", "in one rule"),
+            ("rules[2].kind", "\"concurrency\" for the second time", "into one rule"),
         ),
     ]);
 }
@@ -242,10 +242,10 @@ fn overrides_that_are_wrong_are_named() {
     );
     for (options, says) in [
         (format!("{rules}\nkey = \"\" # <-"), ("override[0].key", "is empty", "")),
-        ("key = \"x\"\nrules = [] # <-".to_owned(), ("override[0].rules", "is empty", "say at least one")),
+        ("key = \"x\"\nrules = [] # <-".to_owned(), ("override[0].rules", "is empty", "at least one rule")),
         (
             format!("key = \"x\"\n{rules}\n[[limit.override]]\n\n{rules}\nkey = \"x\" # <-"),
-            ("override[1].key", "\"x\"", "say once"),
+            ("override[1].key", "\"x\"", "one override"),
         ),
         (
             "key = \"x\"\n[[limit.override.rules]]\nkind = \"fixed_window\"\nlimit = 1\nper = \"10ms\" # <-"
@@ -286,7 +286,7 @@ fn families_that_are_wrong_are_named() {
         (
             "keyed = true\nparent = \"b\"\n[[limit.override]]\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\nkey = \"x\" # <-",
             "keyed = true\nrules = [{ kind = \"fixed_window\", limit = 10, per = \"1s\" }]",
-            ("override.\"x\".key", "has no /", "use one with a /"),
+            ("override.\"x\".key", "has no /", "use a key with a /"),
         ),
         (
             "keyed = true\nparent = \"b\"\n[[limit.override]]\nkey = \"x/y\"\n[[limit.override.rules]]\nkind = \"concurrency\"\nlimit = 1\nlongest = \"61s\" # <-",
@@ -304,13 +304,13 @@ fn families_that_are_wrong_are_named() {
     refused(&longer, ("rules[1].longest", "2m", "use the same or less"));
     let flow = "rules = [{ kind = \"leaky_bucket\", refill = 1, per = \"2s\" }]";
     let second = below("[[limit.rules]]\nrefill = 1\nper = \"2s\"\nkind = \"leaky_bucket\" # <-");
-    refused(&(second + &above("b", flow)), ("rules[1].kind", "\"leaky_bucket\"", "as a token_bucket"));
+    refused(&(second + &above("b", flow)), ("rules[1].kind", "\"leaky_bucket\"", "use a token_bucket"));
     let short = below("[[limit.rules]]\nkind = \"fixed_window\"\nlimit = 1\nper = \"15s\" # <-");
     refused(&(short + &above("b", flow)), ("rules[1].per", "15s", "at least 20s"));
     let hour = "rules = [{ kind = \"fixed_window\", limit = 10, per = \"1h\" }]\nparent = \"b\" # <-";
     let middle = above("b", &format!("{flow}\nparent = \"c\""));
     let two = format!("[[limit]]\nname = \"a\"\n{hour}\n{middle}") + &above("c", flow);
-    refused(&two, ("parent", "\"b\"", "as a token_bucket"));
+    refused(&two, ("parent", "\"b\"", "use a token_bucket"));
     let two = format!("[[limit]]\nname = \"a\"\n{hour}\n{middle}") + &above("c", good);
     refused(&two, ("parent", "\"b\"", "at least 20s"));
     let tower: String =

@@ -36,11 +36,11 @@ fn windows_of_a_calendar_are_refused_with_what_would_be_right() {
     );
     refused(
         "calendar = \"day\", per = \"24h\"",
-        "per is \"1d\", which means nothing beside calendar, which says where windows begin: leave it out",
+        "per is \"1d\", but calendar decides where windows begin: leave it out",
     );
     refused(
         "calendar = \"day\", anchor = \"epoch\"",
-        "anchor is \"epoch\", which means nothing beside calendar, which says where windows begin: leave it out",
+        "anchor is \"epoch\", but calendar decides where windows begin: leave it out",
     );
     refused(
         "per = \"24h\", zone = \"UTC\"",
@@ -162,17 +162,14 @@ fn overrides_that_make_no_sense_are_refused() {
         "limit \"a\": override[0] is for key = \"x\", which needs keyed = true: this limit has no keys",
     );
     keyed(&of("", rule), "limit \"a\": override[0].key is empty");
-    keyed(
-        &of("x", ""),
-        "limit \"a\": override[0].rules is empty: say at least one, or the limit would promise nothing",
-    );
+    keyed(&of("x", ""), "limit \"a\": override[0].rules is empty: a limit needs at least one rule");
     keyed(
         &of("x", "{ kind = \"fixed_window\", limit = 1, per = \"10ms\" }"),
         "limit \"a\": override[0].rules[0].per is 10ms, no lease fits in it: use at least 50ms",
     );
     keyed(
         &format!("override = [{{ key = \"x\", rules = [{rule}] }}, {{ key = \"x\", rules = [{rule}] }}]"),
-        "limit \"a\": override[1].key is \"x\", which is there twice: say once what holds for it",
+        "limit \"a\": override[1].key is \"x\", which is there twice: give each key one override",
     );
     keyed(
         "override = [{ key = \"x\" }]",
@@ -191,7 +188,7 @@ fn a_limit_has_few_rules() {
     for (text, named) in of(17).into_iter().zip(["rules", "override[0].rules"]) {
         let refused =
             Config::parse(&format!("[[limit]]\nname = \"a\"\n{text}")).expect_err(&text).to_string();
-        let problem = format!("limit \"a\": {named} has 17 rules: say at most 16");
+        let problem = format!("limit \"a\": {named} has 17 rules: use at most 16");
         assert!(refused.ends_with(&problem), "{refused}");
     }
     for text in of(16) {

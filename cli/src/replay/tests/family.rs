@@ -237,7 +237,7 @@ fn a_key_says_the_key_above_it() {
         window("tenant", 3, "keyed = true") + &window("user", 2, "keyed = true\nparent = \"tenant\"");
     let lines = [request("user al: 0 try_acquire 1"), request("user /al: 0 try_acquire 1")];
     for answer in answers(&config, &lines.join("\n")) {
-        assert!(answer.contains("key: what is before the last / of a key of \\\"user\\\""), "{answer}");
+        assert!(answer.contains("key: the part of a key of \\\"user\\\" before the last /"), "{answer}");
     }
     check_limits(
         &config,

@@ -205,7 +205,7 @@ impl Limit {
         match (self.config.keyed, text) {
             (Keyed::No, None) => Ok(None),
             (Keyed::No, Some(_)) => mismatch("has no keys: ask without one"),
-            (Keyed::Yes { .. }, None) => mismatch("is counted by key: say which"),
+            (Keyed::Yes { .. }, None) => mismatch("is counted by key: send a key"),
             (Keyed::Yes { .. }, Some(text)) => {
                 let wrong = |error| AskRejection::new(Reason::Invalid, "key", format!("key {error}"));
                 Key::try_new(text).map(Some).map_err(wrong)

@@ -15,25 +15,27 @@ pub enum MemberError {
     #[error(transparent)]
     Time(RootError),
     /// It is not known which clock is wrong.
-    #[error("its clock was set, or that of this machine stood still: it waits until others show which")]
+    #[error(
+        "the clock of the store was set, or the clock of this machine stood still: other allocators must show which"
+    )]
     InDoubt,
     /// Other allocators changed the head with each try.
-    #[error("its head changes all the time")]
+    #[error("other allocators keep changing the head of the store")]
     Busy,
     /// The head went away while it was used, or another one is there.
-    #[error("its head is another one now")]
+    #[error("the head of the store was replaced")]
     OtherHead,
     /// Another version wrote the head, or another program.
-    #[error("its head is of no use: {0}")]
+    #[error("the head of the store cannot be used: {0}")]
     Head(String),
     /// Another version wrote the cell of the limits that operators have put and removed, or another program.
-    #[error("the cell of its limits is of no use: {0}")]
+    #[error("the cell of the limits in the store cannot be used: {0}")]
     Overrides(String),
     /// Another version wrote the cell of the time, or another program.
-    #[error("the cell of its time is of no use: {0}")]
+    #[error("the cell of the time in the store cannot be used: {0}")]
     Stamp(String),
     /// The head was not signed for so long that another allocator may have found a loss meanwhile.
-    #[error("its head was not signed for {HEAD_HOLDS:?}")]
+    #[error("this allocator has not signed the head of the store for {HEAD_HOLDS:?}")]
     NotSigned,
     /// The shell answered another call than it was given.
     #[error("an answer to another call")]
