@@ -61,7 +61,9 @@ pub(crate) fn limits_with_overrides(
     left.append(&mut pending);
     dropped.extend(left.into_iter().map(|putting| {
         let problem = with(&limits, from_ref(&putting)).err();
-        let problem = problem.unwrap_or_else(|| "it does not fit the file together with others".to_owned());
+        let problem = problem.unwrap_or_else(|| {
+            "it does not fit the file together with other limits put over the API".to_owned()
+        });
         Dropped { limit: putting.0, problem }
     }));
     (limits.into_values().collect(), dropped)
@@ -71,7 +73,7 @@ pub(crate) fn limits_with_overrides(
 fn understood(name: &str, put: &PutRow, file: Option<&LimitConfig>) -> Result<Option<LimitConfig>, String> {
     let read = |value: &Value| limit_from_json(name, value).map_err(|error| error.problem().to_owned());
     if put.file.as_ref().map(read).transpose()?.as_ref() != file {
-        return Err("the file says something else of it by now".to_owned());
+        return Err("the file has changed this limit since".to_owned());
     }
     put.limit.as_ref().map(read).transpose()
 }
@@ -88,7 +90,7 @@ fn with(
         }
     }
     if all.len() > LIMITS_MAX.max(limits.len()) {
-        return Err(format!("there are {LIMITS_MAX} limits, as many as may be"));
+        return Err(format!("there are {LIMITS_MAX} limits, the maximum"));
     }
     let list: Vec<LimitConfig> = all.values().cloned().collect();
     wrong_parent(&list).map_or(Ok(all), Err)

@@ -56,7 +56,7 @@ impl Journal {
             Ok(thread) => *journal.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread),
             Err(error) => {
                 journal.done.send_modify(|done| done.failing = Some(error.to_string().into()));
-                tracing::error!(%error, "there is no thread for the store: nothing is lent");
+                tracing::error!(%error, "the thread of the store cannot start: nothing is lent");
             }
         }
         journal
@@ -148,7 +148,7 @@ impl Writer {
     fn write_or_fail(&mut self, shared: &Shared) -> bool {
         let written = catch_unwind(AssertUnwindSafe(|| self.write(shared)));
         written.unwrap_or_else(|_| {
-            self.failed(&"a bug, see above");
+            self.failed(&"writing the store panicked, see the log: this is a bug");
             true
         })
     }
@@ -172,7 +172,7 @@ impl Writer {
             Ok(()) => {
                 shared.beside(|registry, _| registry.raise_high_water(&batch));
                 if is_failing {
-                    tracing::info!("the store is written again");
+                    tracing::info!("the store can be written again");
                 }
                 self.done.send_modify(|done| (done.batch, done.failing) = (batch.number, None));
                 false

@@ -22,7 +22,8 @@ impl ShortMemory {
     pub(crate) fn warning(&self, max: Option<u64>) -> Option<String> {
         let max = max.filter(|_| self.0.load(Relaxed))?;
         Some(format!(
-            "memory is short: this process takes more than server.memory_max ({max}), so no key is new, and keys have few new sessions"
+            "memory is short: this process takes more than server.memory_max ({max}), so new keys are refused, and \
+             most new sessions of keys"
         ))
     }
 }
@@ -51,8 +52,8 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
             shared.beside(|registry, _| registry.hold_pools(memory));
         }
         match (was_short, is_short) {
-            (false, true) => tracing::warn!(bytes, max, "memory is short: no key is new"),
-            (true, false) => tracing::info!(bytes, max, "there is memory again: keys may be new"),
+            (false, true) => tracing::warn!(bytes, max, "memory is short: new keys are refused"),
+            (true, false) => tracing::info!(bytes, max, "memory is no longer short: new keys are admitted"),
             (true, true) | (false, false) => {}
         }
     }

@@ -29,7 +29,7 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
         // Disks may be slow; requests do not wait for them.
         match tokio::task::spawn_blocking(move || found(of_files.config())).await {
             Ok(found) => shared.standing().open_secrets.0.store(Arc::new(found)),
-            Err(error) => tracing::error!(%error, "files of secrets cannot be looked at: this is a bug"),
+            Err(error) => tracing::error!(%error, "files of secrets cannot be checked: this is a bug"),
         }
         sleep(LOOK_EVERY).await;
     }
@@ -40,7 +40,7 @@ fn found(config: &Config) -> Vec<String> {
     let open = files(config).into_iter().filter(|(_, file)| lessor_files::is_open_to_all(file));
     let warning = |(key, file): (&str, &Path)| {
         format!(
-            "{key} is {}, which every user of this machine can read: take that right away",
+            "{key} is {}, which every user of this machine can read: remove that right (chmod o-r)",
             file.display()
         )
     };

@@ -114,7 +114,7 @@ impl Shared {
                     true => (Registry::new(&known.limits, config.clocks, Past::None, now, epoch(now)), 0),
                     false => {
                         let pools = written.pools.len();
-                        tracing::info!(%path, pools, ?gap, "going on with what the store knows");
+                        tracing::info!(%path, pools, ?gap, "resuming from the store");
                         (
                             Registry::restored(&known.limits, config.clocks, &written, gap, now, epoch(now)),
                             pools,
@@ -129,7 +129,7 @@ impl Shared {
                     tracing::info!(%path, store = %lost, "beginning afresh");
                     Past::None
                 } else {
-                    tracing::warn!(%path, store = %lost, "nothing is known of an earlier life: quarantine; if there was none, start with --fresh");
+                    tracing::warn!(%path, store = %lost, "no earlier books: quarantine; on a first start use --fresh");
                     Past::Lost(now)
                 };
                 (Registry::new(&config.limits, config.clocks, past, now, epoch(now)), 0)
@@ -312,7 +312,7 @@ impl Shared {
     /// Returns why the store is of no use, if so.
     pub(crate) fn store_fails(&self) -> Option<String> {
         let is_unread = self.access().is_some_and(Access::is_unread);
-        let unread = is_unread.then(|| "the tokens in it were not read yet: no token is believed".to_owned());
+        let unread = is_unread.then(|| "the tokens in the store are unread: no token is accepted".to_owned());
         self.shared_store_status.silence().or(unread).or_else(|| self.journal.get()?.failing())
     }
 
@@ -436,7 +436,7 @@ impl Shared {
 fn with_overrides(config: &Config, written: &Written) -> Config {
     let (limits, dropped) = limits_with_overrides(&config.limits, &written.decisions);
     for Dropped { limit, problem } in dropped {
-        tracing::warn!(%limit, %problem, "what it was put as over the API is dropped: it is what the file says");
+        tracing::warn!(%limit, %problem, "what was put over the API is dropped: the file holds");
     }
     Config { limits, ..config.clone() }
 }

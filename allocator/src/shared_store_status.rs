@@ -26,7 +26,7 @@ impl SharedStoreStatus {
     pub(crate) fn new(config: &Config) -> Self {
         let is_shared = matches!(config.server.store, StoreConfig::Shared(_));
         SharedStoreStatus {
-            silence: Mutex::new(is_shared.then(|| "it was not heard of yet".to_owned())),
+            silence: Mutex::new(is_shared.then(|| "the store has not answered yet".to_owned())),
             is_silent: AtomicBool::new(false),
             overrides: Mutex::new(overrides::begin(config)),
             has_limits: AtomicBool::new(false),

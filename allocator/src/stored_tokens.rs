@@ -27,7 +27,7 @@ pub enum StoredTokensError<E> {
     #[error(transparent)]
     Store(#[from] CellsError),
     /// The store failed, and the change may have been made or not, or may not last.
-    #[error("{0}; whether the change was made is not known: list the tokens")]
+    #[error("{0}; the change may have been made: list the tokens")]
     Unknown(CellsError),
     /// The cell holds no list of tokens.
     #[error("the cell \"tokens\" of the store is no list of tokens: {0}")]
@@ -99,7 +99,7 @@ fn version_after(before: Option<u64>) -> u64 {
 
 fn parse(cell: Option<&Cell>) -> Result<Tokens, String> {
     let Some(cell) = cell else { return Ok(Tokens::default()) };
-    let text = std::str::from_utf8(&cell.value).map_err(|_| "it is no text".to_owned())?;
+    let text = std::str::from_utf8(&cell.value).map_err(|_| "it is not UTF-8".to_owned())?;
     Tokens::parse(text).map_err(|error| error.to_string())
 }
 
@@ -161,10 +161,13 @@ impl StoredTokens {
         match trouble {
             Trouble::None => tracing::info!("the tokens in the store are read again"),
             Trouble::Away | Trouble::Broken if self.current.load().is_none() => {
-                tracing::error!(%problem, "the tokens in the store cannot be read: no token is believed yet");
+                tracing::error!(%problem, "the tokens in the store cannot be read: no token is accepted yet");
             }
             Trouble::Away | Trouble::Broken => {
-                tracing::error!(%problem, "the tokens in the store cannot be read: those from before stay good");
+                tracing::error!(
+                    %problem,
+                    "the tokens in the store cannot be read: the tokens read last stay in force"
+                );
             }
         }
     }
@@ -177,7 +180,7 @@ impl StoredTokens {
             }
             if newest < *version {
                 let lost =
-                    "the list of tokens is gone, or older than the one that was read: make or revoke a token";
+                    "the list of tokens is gone, or older than the one in force: make or revoke a token";
                 return Err(lost.to_owned());
             }
         }

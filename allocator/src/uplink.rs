@@ -62,7 +62,7 @@ impl Uplinks {
             }
             match Uplink::try_new(shared.clone(), upstream.clone()) {
                 Ok(uplink) => _ = self.tasks.spawn(uplink.run()),
-                Err(error) => tracing::error!(%upstream, %error, "nothing can be leased from there"),
+                Err(error) => tracing::error!(%upstream, %error, "nothing can be leased from this upstream"),
             }
             self.known.insert(upstream);
         }
@@ -128,7 +128,10 @@ impl Uplink {
             () = self.lease() => {}
         }
         if timeout(FAREWELL_MAX, self.farewell()).await.is_err() {
-            tracing::warn!(upstream = %self.upstream, "what is held of it is not given back: it does not answer");
+            tracing::warn!(
+                upstream = %self.upstream,
+                "the upstream does not answer: permits held from it are not returned"
+            );
         }
     }
 
@@ -232,7 +235,7 @@ impl Uplink {
     fn answered(&mut self, took: Duration) {
         self.metrics.exchanged(took);
         if !self.is_reachable {
-            tracing::info!(upstream = %self.upstream, "it answers again");
+            tracing::info!(upstream = %self.upstream, "the upstream answers again");
         }
         if matches!(self.way, Way::Store(_)) {
             self.shared.shared_store_status().fell_silent(None);
@@ -249,12 +252,13 @@ impl Uplink {
             self.metrics.unfit(outcome.unfit);
             let errors = || granted.bodies.iter().filter_map(|grant| grant.answer().err());
             let detail = errors().map(|error| error.detail.as_str()).next().unwrap_or(
-                "its rule cannot be lent on: a leaky_bucket (say it there as a token_bucket), or the answer cannot be true",
+                "its rule is a leaky_bucket, which cannot be lent on (use a token_bucket there), or the answer is \
+                 impossible",
             );
-            tracing::warn!(%upstream, asks = outcome.unfit, detail = transport::excerpt(detail), "lent nothing of use");
+            tracing::warn!(%upstream, asks = outcome.unfit, detail = transport::excerpt(detail), "no usable grant");
         }
         if outcome.begins_session {
-            tracing::warn!(%upstream, "it disputes our totals; a new session begins");
+            tracing::warn!(%upstream, "the upstream rejects our totals; a new session begins");
         }
     }
 
@@ -267,7 +271,11 @@ impl Uplink {
         }
         if self.is_reachable {
             let upstream = &self.upstream;
-            tracing::warn!(%upstream, %error, "no exchange with it; what is leased is lent on until it ends");
+            tracing::warn!(
+                %upstream,
+                %error,
+                "the exchange with the upstream failed; its leases are lent on until they end"
+            );
         }
         self.is_reachable = false;
         let now = self.shared.now();

@@ -45,6 +45,6 @@ pub(crate) fn password(key: &str, file: &Path) -> Result<Password, Failure> {
 pub(crate) fn warn_if_open(file: &Path, secret: &str) {
     if std::fs::metadata(file).is_ok_and(|data| data.mode() & OTHERS_READ != 0) {
         let file = file.display();
-        tracing::warn!(%file, "every user of this machine can read {secret}: take that right away");
+        tracing::warn!(%file, "every user of this machine can read {secret}: remove that right (chmod o-r)");
     }
 }

@@ -85,7 +85,11 @@ impl<T: Send + Sync + 'static, E: Clone + Display + Send + 'static> Reloading<T,
                 Look::Taken
             }
             Err(problem) if seen.bad.as_ref() == Some(&marks) => {
-                tracing::error!(what = self.name, %problem, "changed files are refused: what they said before stays in force");
+                tracing::error!(
+                    what = self.name,
+                    %problem,
+                    "changed files are refused: their previous content stays in force"
+                );
                 seen.said = Some(problem.clone());
                 Look::Refused(problem)
             }
@@ -103,7 +107,7 @@ impl<T: Send + Sync + 'static, E: Clone + Display + Send + 'static> Reloading<T,
             let this = self.clone();
             // Disks may be slow; requests do not wait for them.
             if let Err(error) = tokio::task::spawn_blocking(move || this.look()).await {
-                tracing::error!(what = self.name, %error, "files cannot be looked at: this is a bug");
+                tracing::error!(what = self.name, %error, "files cannot be checked: this is a bug");
             }
         }
     }

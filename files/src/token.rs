@@ -80,7 +80,10 @@ impl Source {
             Source::File(file) => {
                 if crate::is_open_to_all(file) {
                     let file = file.display();
-                    tracing::warn!(%file, "every user of this machine can read the token: take that right away");
+                    tracing::warn!(
+                        %file,
+                        "every user of this machine can read the token: remove that right (chmod o-r)"
+                    );
                 }
                 let bytes = crate::read(file, TOKEN_MAX as u64)?;
                 String::from_utf8(bytes).unwrap_or_default()

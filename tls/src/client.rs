@@ -116,7 +116,10 @@ fn config(tls: &Tls) -> Result<ClientConfig, TlsError> {
         return Ok(builder.with_no_client_auth());
     };
     if lessor_files::is_open_to_all(key) {
-        tracing::warn!(file = %key.display(), "every user of this machine can read the key: take that right away");
+        tracing::warn!(
+            file = %key.display(),
+            "every user of this machine can read the key: remove that right (chmod o-r)"
+        );
     }
     builder.with_client_auth_cert(file::certificates(certificate)?, file::key(key)?).map_err(|error| {
         TlsError::Unfit(format!("{} is not the key of {}: {error}", key.display(), certificate.display()))

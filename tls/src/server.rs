@@ -82,7 +82,7 @@ fn config(files: &ServerFiles) -> Result<ServerConfig, TlsError> {
     let (chain, key) = (file::certificates(&files.certificate)?, file::key(&files.key)?);
     if lessor_files::is_open_to_all(&files.key) {
         let file = files.key.display();
-        tracing::warn!(%file, "every user of this machine can read the key: take that right away");
+        tracing::warn!(%file, "every user of this machine can read the key: remove that right (chmod o-r)");
     }
     let unfit = |error: rustls::Error| TlsError::Unfit(error.to_string());
     let builder = ServerConfig::builder_with_provider(provider());

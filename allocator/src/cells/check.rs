@@ -10,7 +10,7 @@ pub(crate) fn prefix(prefix: &str) -> Result<(), CellsError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.chars().all(allowed) {
         let rule = format!("1 to {PREFIX_MAX} letters, digits, _, - and .");
-        return Err(CellsError::Invalid(format!("the prefix {prefix:?} is not {rule}")));
+        return Err(CellsError::Invalid(format!("the prefix {prefix:?} is invalid, use {rule}")));
     }
     Ok(())
 }
@@ -53,7 +53,7 @@ fn name(name: &str) -> Result<(), CellsError> {
     if name.is_empty() || name.len() > NAME_MAX || name.contains('\0') {
         let length = name.len();
         return Err(CellsError::Invalid(format!(
-            "a name of {length} bytes is not 1 to {NAME_MAX} without NUL"
+            "a name has {length} bytes or a NUL, use 1 to {NAME_MAX} bytes without NUL"
         )));
     }
     Ok(())

@@ -82,7 +82,7 @@ impl Etcd {
         if config.replicas > 0 {
             let asked = config.replicas;
             return Err(CellsError::Unfit(format!(
-                "store.replicas is {asked}: a majority of an etcd always has a change, leave it out"
+                "store.replicas is {asked}: etcd always writes a change to a majority, leave it out"
             )));
         }
         let shared = Shared {
@@ -231,7 +231,10 @@ impl Etcd {
 
     fn timeline_of(&self, cluster: u64, mark: KeyValue) -> Result<Timeline, CellsError> {
         seen::timeline(cluster, &mark.value.0).ok_or_else(|| {
-            CellsError::Invalid(format!("what is at {:?} is no mark of a timeline", self.shared.keys.prefix))
+            CellsError::Invalid(format!(
+                "the value at {:?} is no mark of a timeline",
+                self.shared.keys.prefix
+            ))
         })
     }
 
@@ -283,5 +286,5 @@ impl Etcd {
 }
 
 fn became_another() -> CellsError {
-    CellsError::Unreachable("it became another one meanwhile".to_owned())
+    CellsError::Unreachable("the store went to another timeline meanwhile".to_owned())
 }

@@ -66,7 +66,7 @@ impl Password {
 fn read(file: &Path) -> Result<String, FileError> {
     let bytes = lessor_files::read(file, FILE_MAX)?;
     // The error of bad UTF-8 shows no byte.
-    let text = String::from_utf8(bytes).map_err(|_| FileError::of(file, "it is no UTF-8"))?;
+    let text = String::from_utf8(bytes).map_err(|_| FileError::of(file, "it is not UTF-8"))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
     if line.is_empty() {
@@ -78,7 +78,7 @@ fn read(file: &Path) -> Result<String, FileError> {
     }
     if lessor_files::is_open_to_all(file) {
         let file = file.display();
-        tracing::warn!(%file, "every user of this machine can read the password: take that right away");
+        tracing::warn!(%file, "every user of this machine can read the password: remove that right (chmod o-r)");
     }
     Ok(line.to_owned())
 }

@@ -176,7 +176,7 @@ async fn load(
         }
     }
     let Some(timeline) = here else {
-        return Err(CellsError::Unreachable("an answer that cannot be: nothing".to_owned()).into());
+        return Err(CellsError::Unreachable("an unexpected answer: no row".to_owned()).into());
     };
     Ok((timeline, names.iter().map(|name| found.get(name.as_str()).cloned()).collect()))
 }

@@ -87,7 +87,9 @@ impl Redis {
             let mut answers = answers.into_iter();
             let timeline = State::of(answers.next().unwrap_or(Answer::Strange))?.master()?;
             if State::of(last)?.master()? != timeline {
-                return Err(CellsError::Unreachable("it became another one meanwhile".to_owned()));
+                return Err(CellsError::Unreachable(
+                    "the store went to another timeline meanwhile".to_owned(),
+                ));
             }
             let found = names.iter().zip(answers).map(|(name, answer)| script::cell(name, answer));
             Ok((timeline, found.collect::<Result<_, _>>()?))

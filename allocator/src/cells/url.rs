@@ -198,14 +198,14 @@ fn redis(rest: &str, is_encrypted: bool) -> Result<RedisPlace, UrlError> {
     let hosts = rest[host..end].split(',').map(|name| one_redis(user, name, &rest[end..]));
     let infos = hosts.take(HOSTS_MAX + 1).collect::<Result<Vec<_>, _>>()?;
     if infos.len() > 1 && !is_cluster {
-        return Err(UrlError("several hosts are those of a cluster: add ?cluster=true".to_owned()));
+        return Err(UrlError("several hosts need a cluster: add ?cluster=true".to_owned()));
     }
     if infos.len() > HOSTS_MAX {
         return Err(UrlError(format!("a redis URL has at most {HOSTS_MAX} hosts")));
     }
     let settings = infos[0].1.redis_settings();
     if is_cluster && settings.db() != 0 {
-        return Err(UrlError("a cluster has no database but 0".to_owned()));
+        return Err(UrlError("a cluster has only database 0".to_owned()));
     }
     Ok(RedisPlace {
         db: settings.db(),
@@ -238,7 +238,8 @@ fn postgres(rest: &str) -> Result<PostgresPlace, UrlError> {
     // An `@` in the option would be taken for the one before the host, and the rest for a host, which is shown.
     if rest.contains("password=") {
         return Err(UrlError(
-            "a password is before the host of a URL, or apart from it: no option".to_owned(),
+            "a password cannot be an option of the URL: write it before the host, or into a file of its own"
+                .to_owned(),
         ));
     }
     // Without `//` the parser reads another form of address, and quotes it in errors.

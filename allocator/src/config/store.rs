@@ -83,7 +83,7 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
             .ok_or_else(|| format!("store.replicas is {replicas}: use at most {most}"))?;
         if kind == "etcd" && replicas > 0 {
             return Err(format!(
-                "store.replicas is {replicas}: a majority of an etcd always has a change, leave it out"
+                "store.replicas is {replicas}: etcd always writes a change to a majority, leave it out"
             ));
         }
     }
@@ -224,7 +224,7 @@ mod tests {
                 "kind = \"redis\"\nurl = \"etcd://s3cret@h\"",
                 "store.url is one of etcd, and store.kind is \"redis\"",
             ),
-            (&format!("{url}\nreplicas = 2"), "store.replicas is 2: a majority of an etcd"),
+            (&format!("{url}\nreplicas = 2"), "store.replicas is 2: etcd always writes"),
             (&format!("{url}\npath = \"p\""), "store.path is \"p\": a store of kind etcd has none"),
         ] {
             let error = store_of(lines).expect_err(lines);

@@ -35,7 +35,7 @@ impl Shared {
         let Some(unusable) = unusable else { return self.shared_store_status.limits_are_known() };
         for unusable in unusable {
             let (limit, problem) = (unusable.limit, unusable.problem);
-            tracing::warn!(%limit, %problem, "it was put at another allocator, and cannot be had here: it stays what it was");
+            tracing::warn!(%limit, %problem, "a limit put at another allocator cannot be used here: it is unchanged");
         }
         let changes = overrides.changes(&self.limits());
         let unfit = self.with(|registry, _| {
@@ -44,7 +44,10 @@ impl Shared {
             registry.check(&gone, &put).err()
         });
         if let Some(Unfit::Parent(problem)) = unfit {
-            tracing::warn!(%problem, "what was put at other allocators does not fit this file: nothing is lent of what has no parent");
+            tracing::warn!(
+                %problem,
+                "limits put at other allocators do not fit this file: a limit without its parent lends nothing"
+            );
         }
         let (done, new) = self.with(|registry, now| {
             let new = new(registry, &changes);
@@ -53,7 +56,7 @@ impl Shared {
             (done, new)
         });
         if let Err(error) = done {
-            tracing::warn!(%error, "not all limits that were put at other allocators can be had here");
+            tracing::warn!(%error, "not all limits put at other allocators can be used here");
         }
         self.shared_store_status.limits_are_known();
         drop(overrides);

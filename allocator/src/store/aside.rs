@@ -47,6 +47,6 @@ pub(super) fn free_name(path: &Path) -> io::Result<PathBuf> {
             Ok(_) => {}
         }
     }
-    let problem = format!("it is of no use, and {ASIDE_MAX} lost ones are beside it: take them away");
+    let problem = format!("it is unusable, and {ASIDE_MAX} lost stores are beside it already: remove some");
     Err(io::Error::new(io::ErrorKind::AlreadyExists, problem))
 }

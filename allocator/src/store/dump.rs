@@ -50,7 +50,7 @@ impl Dump {
     fn read(text: &str) -> Result<Self, String> {
         let dump: Dump = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if dump.format != FORMAT {
-            return Err(format!("format is {}, this is for {FORMAT}", dump.format));
+            return Err(format!("format is {}, this version reads {FORMAT}", dump.format));
         }
         dump.batch().map(|_| dump.clone())
     }

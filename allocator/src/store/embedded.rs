@@ -83,7 +83,7 @@ impl Guarded {
     fn with<T>(&self, act: impl FnOnce(&Database) -> Result<T, String>) -> Result<T, String> {
         let database = self.0.as_ref().ok_or("it is closed")?;
         let done = catch_unwind(AssertUnwindSafe(|| act(database)));
-        done.unwrap_or_else(|_| Err("it breaks the library that reads it".to_owned()))
+        done.unwrap_or_else(|_| Err("the library panicked on it".to_owned()))
     }
 }
 
@@ -120,7 +120,7 @@ pub enum Lost {
     #[error("there is none")]
     Gone,
     /// It is older than the seal beside it, or has no seal.
-    #[error("it is older than it should be: put back from a copy?")]
+    #[error("it is older than its seal, or has none: was it restored from a copy?")]
     Older,
     /// It cannot be read for certain.
     #[error("it is damaged: {0}")]
@@ -391,7 +391,7 @@ fn rows(database: &Database) -> Result<(Head, Written), String> {
     let (head, [limits, pools, decisions]) = read().map_err(error)?;
     let head: Head = unpacked(HEAD, &head.ok_or("it has no head")?)?;
     if head.format != FORMAT {
-        return Err(format!("its format is {}, this is for {FORMAT}", head.format));
+        return Err(format!("its format is {}, this version reads {FORMAT}", head.format));
     }
     let all = limits.iter().chain(&pools).chain(&decisions);
     if all.fold(0, |sum, (name, row)| sum ^ row_sum(name, row)) != head.sum {
@@ -425,7 +425,7 @@ fn packed(row: &impl Serialize) -> Vec<u8> {
 fn unpacked<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<T, String> {
     let (sum, text) = bytes.split_first_chunk::<4>().ok_or_else(|| format!("{name} is cut short"))?;
     if crc32fast::hash(text) != u32::from_le_bytes(*sum) {
-        return Err(format!("{name} is not what was written"));
+        return Err(format!("{name} has a wrong checksum"));
     }
     serde_json::from_slice(text).map_err(|error| format!("{name}: {error}"))
 }

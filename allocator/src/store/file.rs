@@ -26,7 +26,7 @@ pub(super) fn open(path: &Path, may_be_new: bool) -> io::Result<File> {
     })?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
     }
 }
 

@@ -20,7 +20,8 @@ impl Contested {
         tracing::warn!(
             limit,
             version,
-            "the store has other rules of it under the same version, and goes by them: raise store.version to change them"
+            "the store has other rules for this limit under the same version, which hold: raise store.version to \
+             change them"
         );
         self.limits.insert(limit.to_owned());
     }

@@ -38,7 +38,7 @@ type Answers = Vec<Option<Result<Reply, RootError>>>;
 impl Rooted {
     pub(super) fn try_new(shared: &Shared, node: &str) -> Result<Self, TransportError> {
         let StoreConfig::Shared(store) = &shared.config().server.store else {
-            return Err(TransportError::Unreachable("there is no store that is shared".to_owned()));
+            return Err(TransportError::Unreachable("no shared store is configured".to_owned()));
         };
         let cells = Cells::new(&store.cells).map_err(|error| broken(&error.into()))?;
         let mut member =
@@ -102,7 +102,7 @@ impl Rooted {
             Ok(_) => shared.shared_store_status().fell_silent(None),
             Err(error) if self.member.failed() >= SILENT_AFTER => {
                 if self.member.failed() == SILENT_AFTER {
-                    tracing::warn!(%error, "the store does not answer, or not well: this allocator is not ready");
+                    tracing::warn!(%error, "the store fails or does not answer: this allocator is not ready");
                 }
                 shared.shared_store_status().fell_silent(Some(broken(&error).to_string()));
             }
@@ -120,7 +120,7 @@ impl Rooted {
         let mut here = Here { shared, due: None, contested: &mut self.contested };
         let Some(first) = self.member.leave(shared.now(), &mut here) else { return };
         if let Err(error) = carry(&mut self.cells, &mut self.member, &mut here, first).await {
-            tracing::debug!(%error, "the store's head still says that this allocator is there");
+            tracing::debug!(%error, "the store's head still lists this allocator");
         }
     }
 }
@@ -249,30 +249,32 @@ impl Host for Here<'_> {
         let roots = self.shared.metrics().roots();
         match notice {
             Notice::Begins(store) => {
-                tracing::info!(%store, "nothing is known of this store: its time begins");
+                tracing::info!(%store, "the store has no head: its time begins");
             }
             Notice::StoreStepped => {
-                tracing::error!("the clock of the store was set: what was lent counts as if that were now");
+                tracing::error!("the clock of the store was set: what was lent before counts as lent now");
             }
             Notice::Unwatched => tracing::warn!(
-                "no allocator watched the clock of the store: what was lent counts as if that were now"
+                "no allocator watched the clock of the store: what was lent before counts as lent now"
             ),
             Notice::TimeBegins => tracing::warn!(
-                "no allocator knew the time of the store: it goes on by the clock of this one, and what was lent counts as if that \
-                 were now"
+                "no allocator knew the time of the store: it goes on by this allocator's clock, and what was lent \
+                 before counts as lent now"
             ),
             Notice::KeepsTime => tracing::info!("this allocator keeps the time of the store from now on"),
             Notice::OwnStepped => tracing::error!(
-                "the clock of this machine stood still or was slewed: others agree with that of the store"
+                "the clock of this machine stood still or was slewed: other allocators agree with the store's clock"
             ),
             Notice::Moved(before, now) => {
                 tracing::error!(%before, %now, "the store may have lost what was written last: quarantine");
             }
             Notice::OverridesRewritten => {
-                tracing::warn!("the store had lost what was put and removed over the API: it was told again");
+                tracing::warn!(
+                    "the store had lost limits put and removed over the API: they were written again"
+                );
             }
             Notice::NoRoom => tracing::error!(
-                "the store has lost limits that were put over the API, and has no room for them any more"
+                "the store has lost limits put over the API, and has no room to write them again"
             ),
             Notice::Contested(cell) => {
                 self.contested.tell(&cell, self.shared.shared_store_status().overrides().file())

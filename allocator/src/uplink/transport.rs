@@ -26,7 +26,7 @@ pub(super) enum TransportError {
     TimedOut,
     #[error("status {status}: {excerpt}")]
     Status { status: u16, excerpt: String },
-    #[error("no answer that could be: {0}")]
+    #[error("invalid answer: {0}")]
     Invalid(String),
 }
 

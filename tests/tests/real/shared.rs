@@ -414,7 +414,7 @@ fn what_no_shared_store_keeps_is_refused() {
         ),
         (
             format!("[store]\nkind = \"redis\"\nurl = \"redis://:s3cret@h,i/3?cluster=true\"\n{sliding}"),
-            "store.url: a cluster has no database but 0",
+            "store.url: a cluster has only database 0",
         ),
         (format!("{store}prefix = \"a b\"\n{sliding}"), "\"a b\""),
         (format!("{store}timeout = \"1h\"\n{sliding}"), "store.timeout is"),

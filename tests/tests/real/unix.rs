@@ -115,7 +115,7 @@ async fn a_limit_is_leased_over_a_socket_and_lent_on() {
     client.shutdown().await;
     other.shutdown().await;
     let log = region.log();
-    assert!(!log.contains("no exchange with it"), "{log}");
+    assert!(!log.contains("the exchange with the upstream failed"), "{log}");
     for running in [second, first] {
         running.signal(Signal::TERM);
         assert!(running.wait().success());

@@ -159,7 +159,7 @@ impl Line {
             answer => answer?,
         };
         // The answer is not shown: there may be a token in it.
-        let strange = || Broken::Lost("no token where one was asked for".to_owned());
+        let strange = || Broken::Lost("the answer to the sign-in has no token".to_owned());
         let Authenticated { token } = serde_json::from_slice(&answer).map_err(|_| strange())?;
         let mut token = HeaderValue::from_str(&token).map_err(|_| strange())?;
         token.set_sensitive(true);
@@ -222,7 +222,7 @@ fn refused(status: StatusCode, body: &[u8]) -> Broken {
                 "there is no /v3: etcd 3.4 or later is needed, with enable-grpc-gateway".to_owned(),
             )),
             StatusCode::BAD_REQUEST if body.starts_with(COMMON_NAME) => Broken::Refused(CellsError::Unfit(
-                "sslcert: the certificate has a common name (CN): etcd with authentication takes one without"
+                "sslcert: the certificate has a common name (CN): etcd with authentication needs one without"
                     .to_owned(),
             )),
             _ => Broken::Lost(format!("HTTP {status}")),

@@ -36,7 +36,7 @@ impl Seen {
         {
             self.lost = Some(known);
             return Err(CellsError::Unreachable(format!(
-                "its revision is {revision} and was {least}: it was put back, and another timeline is to begin"
+                "the revision is {revision} and was {least}: etcd was restored from a copy, and a new timeline begins"
             )));
         }
         match &mut self.known {

@@ -188,7 +188,7 @@ pub(super) fn cell(name: &str, found: Option<KeyValue>) -> Result<Option<Cell>, 
     let Some(KeyValue { value: Bytes(mut bytes) }) = found else { return Ok(None) };
     let version = bytes.first_chunk::<VERSION>().copied().map(u64::from_be_bytes);
     let (Some(version), Some(&MARK)) = (version, bytes.get(VERSION)) else {
-        return Err(CellsError::Invalid(format!("what is at {name:?} is no cell")));
+        return Err(CellsError::Invalid(format!("the value at {name:?} is no cell")));
     };
     bytes.drain(..=VERSION);
     check::value(name, bytes.len())?;
@@ -197,5 +197,5 @@ pub(super) fn cell(name: &str, found: Option<KeyValue>) -> Result<Option<Cell>, 
 
 /// An answer that does not fit its question.
 pub(super) fn strange() -> CellsError {
-    CellsError::Unreachable("an answer that cannot be".to_owned())
+    CellsError::Unreachable("an unexpected answer".to_owned())
 }

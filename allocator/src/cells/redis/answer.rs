@@ -56,7 +56,7 @@ impl Answer {
         match self {
             Answer::Error(error) => failed(&error),
             Answer::Number(_) | Answer::Bytes(_) | Answer::List(_) | Answer::Strange => {
-                CellsError::Unreachable("an answer that cannot be".to_owned())
+                CellsError::Unreachable("an unexpected answer".to_owned())
             }
         }
     }
@@ -103,7 +103,7 @@ impl State {
     pub(super) fn master(&self) -> Result<Timeline, CellsError> {
         match (self.get("role"), self.get("master_replid")) {
             ("master", id) if !id.is_empty() => Ok(Timeline::new(id)),
-            ("master", _) => Err(self.unfit("master_replid", "it is not told")),
+            ("master", _) => Err(self.unfit("master_replid", "the server does not show it")),
             _ => Err(self.unfit("role", "only a master can be written to")),
         }
     }
@@ -126,7 +126,7 @@ impl State {
             return Err(self.unfit("redis_version", "it must be 7.0 or later"));
         }
         if self.get("maxmemory_policy").starts_with("allkeys") {
-            return Err(self.unfit("maxmemory_policy", "it throws keys away that are in use: set noeviction"));
+            return Err(self.unfit("maxmemory_policy", "it evicts keys that are in use, set noeviction"));
         }
         if config.synced && version < OLDEST_SYNCED {
             return Err(self.unfit("redis_version", "only 7.2 and later can say what is synced (WAITAOF)"));
@@ -147,9 +147,7 @@ pub(super) fn failed(error: &ServerError) -> CellsError {
     let text = excerpt(error.details().unwrap_or_default());
     match error.kind() {
         Some(ServerErrorKind::ReadOnly) => CellsError::Unfit(format!("role is not master: {text}")),
-        Some(ServerErrorKind::NoPerm) => {
-            CellsError::Unfit(format!("the user may not do what is needed: {text}"))
-        }
+        Some(ServerErrorKind::NoPerm) => CellsError::Unfit(format!("the user lacks a permission: {text}")),
         _ => CellsError::Unreachable(format!("{} {text}", excerpt(error.code()))),
     }
 }

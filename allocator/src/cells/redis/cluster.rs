@@ -372,9 +372,9 @@ fn elsewhere(answer: &Answer, server: &Address) -> Result<Option<Elsewhere>, Cel
 
 /// A key migrates to a master that has no slot yet, and so no part in the timeline.
 fn no_slot_yet(server: &Address) -> CellsError {
-    CellsError::Unreachable(format!("a slot is on its way to {server}, which has none yet"))
+    CellsError::Unreachable(format!("a slot migrates to {server}, which owns none yet"))
 }
 
 fn restless() -> CellsError {
-    CellsError::Unreachable("the servers of the cluster change all the time".to_owned())
+    CellsError::Unreachable("the servers of the cluster keep changing".to_owned())
 }

@@ -79,7 +79,7 @@ impl Line {
         let answers = answers.map_err(|error| unreachable(&error))?;
         match answers.len() == count {
             true => Ok(answers.into_iter().map(Answer::from).collect()),
-            false => Err(CellsError::Unreachable(format!("{} answers to {count} questions", answers.len()))),
+            false => Err(CellsError::Unreachable(format!("{} answers to {count} commands", answers.len()))),
         }
     }
 
@@ -137,7 +137,7 @@ impl Line {
             Answer::Number(replicas) => replicas,
             Answer::List(counts) => match counts[..] {
                 [Answer::Number(here), Answer::Number(_)] if here < 1 => {
-                    return Err(CellsError::NotDurable("it is not synced yet".to_owned()));
+                    return Err(CellsError::NotDurable("the write is not synced yet".to_owned()));
                 }
                 [Answer::Number(_), Answer::Number(replicas)] => replicas,
                 _ => return Err(Answer::Strange.failed()),

@@ -88,7 +88,7 @@ pub(super) fn swapped(name: &str, answer: Answer) -> Result<Swapped, CellsError>
 pub(super) fn cell(name: &str, answer: Answer) -> Result<Option<Cell>, CellsError> {
     let mut bytes = answer.bytes()?;
     let Some(version) = bytes.first_chunk::<VERSION>() else {
-        let foreign = || CellsError::Invalid(format!("what is at {name:?} is no cell"));
+        let foreign = || CellsError::Invalid(format!("the value at {name:?} is no cell"));
         return if bytes.is_empty() { Ok(None) } else { Err(foreign()) };
     };
     let version = u64::from_be_bytes(*version);

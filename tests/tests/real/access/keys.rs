@@ -115,7 +115,7 @@ async fn beyond_the_memory_that_there_is_no_key_is_new_and_old_ones_go_on() {
     let status = ask(&eyes, "GET", &format!("{}/v1/status", allocator.url), "").await;
     let status: Value = serde_json::from_str(&status.body).expect("JSON");
     let warnings = status["warnings"].to_string();
-    assert!(warnings.contains("no key is new"), "{warnings}");
+    assert!(warnings.contains("new keys are refused"), "{warnings}");
     let metrics = ask(&eyes, "GET", &format!("{}/metrics", allocator.url), "").await.body;
     let figure = |name: &str| {
         let line = metrics.lines().find_map(|line| line.strip_prefix(name)).expect("the line is there");

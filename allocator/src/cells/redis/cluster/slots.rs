@@ -111,7 +111,7 @@ pub(super) fn named(text: &str, asked: &Address) -> Result<Address, CellsError> 
         Some(place(host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()?, asked))
     };
     read().ok_or_else(|| {
-        CellsError::Unreachable(format!("it says that a key is at {:?}, which is no server", excerpt(text)))
+        CellsError::Unreachable(format!("it redirects a key to {:?}, which is no address", excerpt(text)))
     })
 }
 

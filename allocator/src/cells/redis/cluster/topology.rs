@@ -51,7 +51,7 @@ fn timeline(ids: &BTreeMap<Address, String>) -> Result<Timeline, CellsError> {
         let Some(digits) = digits.filter(|digits| digits.len() == ID_DIGITS) else {
             let id = excerpt(id);
             return Err(CellsError::Unfit(format!(
-                "master_replid is {id:?}: it has not {ID_DIGITS} digits ({address})"
+                "master_replid is {id:?}: it must have {ID_DIGITS} hexadecimal digits ({address})"
             )));
         };
         all.iter_mut().zip(digits).for_each(|(all, digit)| *all ^= digit);

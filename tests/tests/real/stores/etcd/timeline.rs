@@ -76,7 +76,7 @@ async fn a_store_that_was_put_back_begins_another_timeline() {
     copy(&kept, &data);
     server.start_again(&[]);
     let error = store.cells.load(&["a".to_owned()]).await.expect_err("the store has lost data").to_string();
-    assert!(error.contains("its revision is ") && error.contains("it was put back"), "{error}");
+    assert!(error.contains("the revision is ") && error.contains("restored from a copy"), "{error}");
     let after = store.timeline().await;
     assert_ne!(after, before);
     // A handle that has not looked since the restore.
