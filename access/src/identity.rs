@@ -84,7 +84,7 @@ impl IdentityPattern {
         let kind = split.and_then(|(word, _)| Kind::ALL.into_iter().find(|kind| kind.word() == word));
         let (Some((_, name)), Some(kind)) = (split, kind) else {
             let shown: String = text.chars().take(80).collect();
-            return Err(format!("{shown:?} is no identity: say token:NAME, certificate:NAME or jwt:NAME"));
+            return Err(format!("{shown:?} is no identity: use token:NAME, certificate:NAME or jwt:NAME"));
         };
         Ok(IdentityPattern { kind, names: Patterns::try_new([name])? })
     }

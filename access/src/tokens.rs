@@ -26,7 +26,7 @@ pub fn is_token(text: &str) -> bool {
 const NAME_MAX: usize = 128;
 
 /// First line of the file.
-const HEAD: &str = "# Tokens that `lessor token new` made. A token itself is nowhere: it was shown once.\n";
+const HEAD: &str = "# Tokens that `lessor token new` made. Their texts are not here: each was shown once.\n";
 
 /// The id of a token: eight hexadecimal digits, which are no secret.
 pub type TokenId = String;
@@ -166,8 +166,11 @@ impl Tokens {
         let id = hex(id);
         let text = format!("{PREFIX}{id}_{}", hex(secret));
         let expires = valid.map(|valid| now.checked_add(valid));
-        let expires =
-            expires.map(|end| end.ok_or_else(|| TokensError("that is for ever: leave it out".to_owned())));
+        let expires = expires.map(|end| {
+            end.ok_or_else(|| {
+                TokensError("the token would expire too far in the future: leave the time out".to_owned())
+            })
+        });
         let token =
             Token { name: name.to_owned(), created: now, expires: expires.transpose()?, hash: hash(&text) };
         if self.0.contains_key(&id) {

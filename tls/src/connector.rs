@@ -52,7 +52,7 @@ impl Connector {
         if !is_encrypted {
             return Ok(TokioIo::new(Stream(Box::new(stream))));
         }
-        let tls = self.tls.ok_or("there are no certificates to speak TLS with")?;
+        let tls = self.tls.ok_or("this client is not set up for TLS")?;
         let stream = tls.connect(&name, stream).await?;
         Ok(TokioIo::new(Stream(Box::new(stream))))
     }

@@ -68,7 +68,7 @@ impl DevCa {
         let file = folder.join("ca.key");
         match fs::read_to_string(&file) {
             Ok(key) => {
-                let wrong = |_| TlsError::of(&file, "this is no key that was made here");
+                let wrong = |_| TlsError::of(&file, "this is no key of a development CA");
                 DevCa::of(KeyPair::from_pem(&key).map_err(wrong)?)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

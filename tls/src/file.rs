@@ -34,7 +34,7 @@ pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
     let text = bytes(file)?;
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let read =
-        read.map_err(|_| TlsError::of(file, "this is no certificate in PEM form, or not all of one"))?;
+        read.map_err(|_| TlsError::of(file, "this is no certificate in PEM form, or it is cut short"))?;
     if read.is_empty() {
         return Err(TlsError::of(file, "there is no certificate in PEM form in it"));
     }
@@ -44,7 +44,7 @@ pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
 /// Reads the key in `file`.
 pub(crate) fn key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     // The parser's error may quote a line of the key.
-    let wrong = |_| TlsError::of(file, "there is no private key in PEM form in it that is not encrypted");
+    let wrong = |_| TlsError::of(file, "it has no unencrypted private key in PEM form");
     PrivateKeyDer::from_pem_slice(&bytes(file)?).map_err(wrong)
 }
 

@@ -119,12 +119,13 @@ pub(super) fn auth(
         auth.and_then(|auth| auth.tokens.as_deref()).map(|text| TokensAt::read(text, store)).transpose()?;
     let jwt = auth.and_then(|auth| auth.jwt.as_ref()).map(jwt).transpose()?;
     if roles.is_empty() {
-        return Err("auth is said, and there is no [[role]]: no identity may do anything, say at least one"
-            .to_owned());
+        return Err(
+            "auth is set, but there is no [[role]]: no identity may do anything, add at least one".to_owned()
+        );
     }
     if tokens.is_none() && jwt.is_none() && !by_certificates {
         return Err(
-            "role is said, and no identity can be proven: say tokens or jwt in [auth], or client_ca in tls"
+            "role is set, but no identity can be proven: set tokens or jwt in [auth], or client_ca in tls"
                 .to_owned(),
         );
     }
@@ -178,7 +179,7 @@ fn role(raw: &RawRole) -> Result<Role, String> {
         return Err("name is \"\": give the role a name".to_owned());
     }
     if raw.identities.is_empty() {
-        return Err("identities is empty: say for example identities = [\"token:billing\"]".to_owned());
+        return Err("identities is empty: use for example identities = [\"token:billing\"]".to_owned());
     }
     let identities = raw.identities.iter().map(|text| IdentityPattern::try_new(text));
     let role = Role {
@@ -198,17 +199,17 @@ fn role(raw: &RawRole) -> Result<Role, String> {
     if role.lease.is_empty() != role.nodes.is_empty() {
         let (said, missing) = if role.nodes.is_empty() { ("lease", "as") } else { ("as", "lease") };
         return Err(format!(
-            "{said} is said without {missing}: say limits in lease, and the names of nodes in as"
+            "{said} is set without {missing}: list limits in lease, and the names of nodes in as"
         ));
     }
     if raw.observe.is_some() && role.lease.is_empty() {
-        return Err("observe is said without lease: say the limits there".to_owned());
+        return Err("observe is set without lease: list the limits there".to_owned());
     }
     if role.top_up_max > PERMITS_MAX {
         return Err(format!("top_up_max is {}: use at most {PERMITS_MAX}", role.top_up_max));
     }
     if role.top_up_max > 0 && role.operate.is_empty() {
-        return Err("top_up_max is said without operate: say the limits there".to_owned());
+        return Err("top_up_max is set without operate: list the limits there".to_owned());
     }
     Ok(role)
 }
@@ -278,11 +279,11 @@ mod tests {
             ))
         };
         for (more, said) in [
-            ("lease = [\"a\"]", "role[0].lease is said without as"),
-            ("as = [\"a\"]", "role[0].as is said without lease"),
+            ("lease = [\"a\"]", "role[0].lease is set without as"),
+            ("as = [\"a\"]", "role[0].as is set without lease"),
             ("read = [\"a*b\"]", "role[0].read has \"a*b\""),
-            ("observe = true", "role[0].observe is said without lease"),
-            ("top_up_max = 7", "role[0].top_up_max is said without operate"),
+            ("observe = true", "role[0].observe is set without lease"),
+            ("top_up_max = 7", "role[0].top_up_max is set without operate"),
             ("operate = [\"a\"]\ntop_up_max = 9007199254740992", "role[0].top_up_max is 9007199254740992"),
             ("write = [\"a\"]", "write"),
             ("[[role]]\nname = \"r\"\nidentities = [\"token:b\"]", "role[1].name is \"r\""),

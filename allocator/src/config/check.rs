@@ -24,7 +24,7 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
         if !names.insert(&limit.name) {
             let name = &limit.name;
             return Err(check(index)
-                .wrong(format!("name is {name:?}, which is there twice: every limit needs one of its own")));
+                .wrong(format!("name is {name:?}, which is there twice: every limit needs its own name")));
         }
         limits.push(check(index).limit()?);
     }
@@ -35,7 +35,7 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
     }
     check_parents(&limits).map_err(|(index, problem)| check(index).wrong(problem))?;
     if limits.is_empty() {
-        return Err(ConfigError::at(text, 0, "there is no [[limit]]: say at least one"));
+        return Err(ConfigError::at(text, 0, "there is no [[limit]]: add at least one"));
     }
     let admin = raw.admin.as_ref().map(|raw| admin(raw, &server)).transpose().map_err(wrong)?;
     let upstream_tls = raw.upstream_tls.as_ref().map(tls::upstream).transpose().map_err(wrong)?;
@@ -82,7 +82,7 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
     let change_factor_max = raw.change_factor_max.map_or(CHANGE_FACTOR_MAX, |factor| factor.0);
     if change_factor_max == 0 {
         return Err(
-            "server.change_factor_max is 0: use at least 1, with which each change is to be confirmed"
+            "server.change_factor_max is 0: use at least 1, with which every change needs confirmation"
                 .to_owned(),
         );
     }

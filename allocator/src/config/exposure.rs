@@ -53,7 +53,7 @@ impl fmt::Display for Exposure {
         if *is_authenticated {
             return write!(
                 f,
-                "{section}.listen is {address}, which other machines reach: tokens are sent to it in clear, say tls"
+                "{section}.listen is {address}, which other machines reach: tokens are sent to it in clear, set tls"
             );
         }
         let clear = if *is_encrypted { "" } else { " and is spoken in clear" };

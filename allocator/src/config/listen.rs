@@ -34,7 +34,8 @@ impl Listen {
     pub fn check_tls(&self, section: &str, is_encrypted: bool) -> Result<(), String> {
         match self {
             Listen::Unix(_) if is_encrypted => Err(format!(
-                "{section}.tls is said, and {section}.listen is {self}: a Unix socket is not encrypted, leave tls out there"
+                "{section}.tls is set, and {section}.listen is {self}: a Unix socket is not encrypted, leave tls \
+                 out there"
             )),
             Listen::Unix(_) | Listen::Address(_) => Ok(()),
         }
@@ -106,11 +107,11 @@ mod tests {
             ),
             (
                 &format!("[server]\nlisten = \"unix:/a\"\n{tls}"),
-                "server.tls is said, and server.listen is unix:/a",
+                "server.tls is set, and server.listen is unix:/a",
             ),
             (
                 &format!("[admin]\nlisten = \"unix:/a\"\n{tls}"),
-                "admin.tls is said, and admin.listen is unix:/a",
+                "admin.tls is set, and admin.listen is unix:/a",
             ),
         ] {
             let error = Config::parse(&format!("{sections}\n{LIMIT}")).expect_err("it is wrong");

@@ -11,12 +11,12 @@ use serde_json::Value;
 pub fn limit_from_json(name: &str, body: &Value) -> Result<LimitConfig, ConfigError> {
     let wrong = |problem: String| ConfigError::at("", 0, problem);
     let Value::Object(members) = body else {
-        return Err(wrong("the body is no object: send what a [[limit]] holds".to_owned()));
+        return Err(wrong("the body is no object: send the keys of a [[limit]]".to_owned()));
     };
     let mut members = members.clone();
     let said = members.insert("name".to_owned(), Value::String(name.to_owned()));
     if said.as_ref().is_some_and(|said| *said != Value::String(name.to_owned())) {
-        return Err(wrong(format!("limit {name:?}: name is another one in the body: leave it out")));
+        return Err(wrong(format!("limit {name:?}: name differs in the body: leave it out")));
     }
     // Whether the parent exists is for the allocator to check.
     let parent = match members.remove("parent") {

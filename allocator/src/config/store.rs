@@ -25,7 +25,7 @@ pub(super) fn store(raw: &RawStore) -> Result<StoreConfig, String> {
         ("version", raw.version.is_some()),
     ];
     if let Some((key, _)) = own.into_iter().find(|(_, is_said)| *is_said && !is_shared) {
-        return Err(format!("store.{key} is said of kind = {kind:?}, which has none: leave it out"));
+        return Err(format!("store.{key} is set with kind = {kind:?}, which has none: leave it out"));
     }
     let path = raw.path.as_deref();
     match (kind, path) {
@@ -60,7 +60,7 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
         url.parse().map_err(|error| format!("store.url: {error}, for example {example:?}"))?;
     let found = url.kind().name();
     if found != kind {
-        return Err(format!("store.url is one of {found}, and store.kind is {kind:?}: use the same"));
+        return Err(format!("store.url is a URL of {found}, and store.kind is {kind:?}: use the same"));
     }
     let password_file = raw.password_file.as_deref();
     if password_file == Some("") {
@@ -199,7 +199,7 @@ mod tests {
             (with_file("redis://h").replace("/run/word", ""), "store.password_file is \"\": use the path"),
             (
                 "password_file = \"/run/word\"".to_owned(),
-                "store.password_file is said of kind = \"embedded\"",
+                "store.password_file is set with kind = \"embedded\"",
             ),
         ] {
             let error = store_of(&lines).expect_err(&lines);
@@ -218,11 +218,11 @@ mod tests {
             ("kind = \"etcd\"\nurl = \"http://s3cret@h\"", "store.url: the URL of a store begins with"),
             (
                 "kind = \"etcd\"\nurl = \"redis://s3cret@h\"",
-                "store.url is one of redis, and store.kind is \"etcd\"",
+                "store.url is a URL of redis, and store.kind is \"etcd\"",
             ),
             (
                 "kind = \"redis\"\nurl = \"etcd://s3cret@h\"",
-                "store.url is one of etcd, and store.kind is \"redis\"",
+                "store.url is a URL of etcd, and store.kind is \"redis\"",
             ),
             (&format!("{url}\nreplicas = 2"), "store.replicas is 2: etcd always writes"),
             (&format!("{url}\npath = \"p\""), "store.path is \"p\": a store of kind etcd has none"),

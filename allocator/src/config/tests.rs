@@ -81,7 +81,7 @@ fn option_refused(option: &str, expected: &str) {
 
 #[test]
 fn what_is_no_configuration_is_refused() {
-    refused("", "line 1: there is no [[limit]]: say at least one");
+    refused("", "line 1: there is no [[limit]]: add at least one");
     refused("\nlimit = 3", "line 2: limit: invalid type: integer `3`, expected a sequence");
     refused(
         "\n\nlimt = 3",
@@ -125,7 +125,7 @@ fn what_is_no_configuration_is_refused() {
     let limit = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
     refused(
         &format!("{limit}{limit}"),
-        "line 5: limit \"a\": name is \"a\", which is there twice: every limit needs one of its own",
+        "line 5: limit \"a\": name is \"a\", which is there twice: every limit needs its own name",
     );
     refused(
         &format!("clock_drift_ppm = 200000\n{limit}"),

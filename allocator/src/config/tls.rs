@@ -28,10 +28,10 @@ pub(super) fn upstream(raw: &RawTls) -> Result<Tls, String> {
         (None, None) => Ok(tls),
         (Some(certificate), Some(key)) => Ok(tls.certificate(certificate, key)),
         (Some(_), None) => {
-            Err("upstream_tls.certificate is said without upstream_tls.key: say both".to_owned())
+            Err("upstream_tls.certificate is set without upstream_tls.key: set both".to_owned())
         }
         (None, Some(_)) => {
-            Err("upstream_tls.key is said without upstream_tls.certificate: say both".to_owned())
+            Err("upstream_tls.key is set without upstream_tls.certificate: set both".to_owned())
         }
     }
 }
@@ -73,8 +73,8 @@ mod tests {
             assert_eq!(Config::parse(&config.to_string()), Ok(config));
         }
         for (tls, said) in [
-            ("key = \"a\"", "upstream_tls.key is said without upstream_tls.certificate"),
-            ("certificate = \"a\"", "upstream_tls.certificate is said without upstream_tls.key"),
+            ("key = \"a\"", "upstream_tls.key is set without upstream_tls.certificate"),
+            ("certificate = \"a\"", "upstream_tls.certificate is set without upstream_tls.key"),
             ("ca = \"\"", "upstream_tls.ca is \"\""),
         ] {
             let error = Config::parse(&format!("[upstream_tls]\n{tls}\n{LIMIT}")).expect_err("it is wrong");

@@ -87,7 +87,7 @@ pub(super) async fn act(
             operates(&shared, &decider.visitor, name)?;
             return top_up(&shared, decider, name, &object(&body::of(&shared, request).await?)?).await;
         }
-        Err(Problem::not_found("a limit can be sent to /top-up, /pause, /resume and /nodes/{node}/block"))
+        Err(Problem::not_found("a POST to a limit ends with /top-up, /pause, /resume or /nodes/{node}/block"))
     })
     .await
 }
@@ -126,7 +126,7 @@ async fn top_up(
         let detail = match &limit.config().upstream {
             Some(Upstream::Address(upstream)) => Some(format!("is leased from {upstream}: top it up there")),
             Some(Upstream::Store(_)) => {
-                Some("is in a store that several allocators share: no pool there is topped up".to_owned())
+                Some("is in a store that several allocators share: its pools cannot be topped up".to_owned())
             }
             None => None,
         };

@@ -20,10 +20,10 @@ pub(super) fn reason(before: &LimitConfig, after: &LimitConfig, factor: u64) -> 
         return Some("with fallback \"open\" nothing holds the cap while no allocator answers".to_owned());
     }
     if let Some(parent) = before.parent.as_ref().filter(|parent| after.parent.as_ref() != Some(*parent)) {
-        return Some(format!("what is lent of it would not be charged to {} any more", quoted(parent)));
+        return Some(format!("its grants would no longer be charged to {}", quoted(parent)));
     }
     if upstream(before) != upstream(after) {
-        return Some("it would be leased from elsewhere".to_owned());
+        return Some("the limit would be leased from another upstream".to_owned());
     }
     let keys: BTreeSet<_> = before.overrides.keys().chain(after.overrides.keys()).map(Some).collect();
     keys.into_iter().chain([None]).find_map(|key| {

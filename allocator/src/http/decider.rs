@@ -75,7 +75,7 @@ impl Decider {
         if self.has_confirmed {
             return Ok(());
         }
-        let detail = format!("{problem}: say confirm=true if that is meant");
+        let detail = format!("{problem}: use confirm=true if that is intended");
         Err(Problem::of_field(StatusCode::CONFLICT, "confirm_needed", "confirm", detail))
     }
 
@@ -114,12 +114,8 @@ pub(super) async fn whole(
     decision: impl Future<Output = Result<Response, Problem>> + Send + 'static,
 ) -> Result<Response, Problem> {
     tokio::spawn(decision).await.unwrap_or_else(|error| {
-        tracing::error!(%error, "a decision was not made to its end: this is a bug");
-        Err(Problem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "internal",
-            "the decision was not made to its end",
-        ))
+        tracing::error!(%error, "a decision ended halfway: this is a bug");
+        Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the decision ended halfway"))
     })
 }
 

@@ -57,7 +57,7 @@ fn full(full: Full) -> Problem {
         Full::Identity(bound) => (bound, "of this identity"),
     };
     let detail =
-        format!("{bound} listen {what}, as many as may: ask as usual, everything is heard that way too");
+        format!("{bound} connections listen {what}, the maximum: ask as usual, answers say the same");
     Problem::unavailable("listeners_full", detail)
 }
 

@@ -190,7 +190,7 @@ pub(super) async fn leave(
             }
             Err(problem) => Err(problem),
         },
-        None => Err(Problem::not_found("a node has nothing but /leave")),
+        None => Err(Problem::not_found("the only path of a node is /leave")),
     };
     shared.metrics().leaves().count(outcome(&result));
     result

@@ -67,7 +67,7 @@ fn cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem
     if is_own {
         return None;
     }
-    let detail = "a page of another site asked for this: nothing is changed";
+    let detail = "a page of another site sent this request: nothing is changed";
     Some(Problem::new(StatusCode::FORBIDDEN, "cross_site", detail))
 }
 
@@ -96,7 +96,8 @@ fn misdirected(
     let said = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or_default());
     let stray = said.chain(uri.authority().map(Authority::as_str)).find(|host| !is_own(host, hosts))?;
     let detail = format!(
-        "this was sent to {}, which is no name of this allocator: use its address, or add the name to hosts in [server]",
+        "the request was sent to {}, which is no name of this allocator: use its address, or add the name to hosts \
+         in [server]",
         quoted(stray)
     );
     Some(Problem::of_field(StatusCode::MISDIRECTED_REQUEST, "wrong_host", "host", detail))

@@ -44,7 +44,8 @@ pub(super) async fn readyz(
     } else if shared.store_fails().is_some() {
         Some(NotDurable.into())
     } else if quarantined > 0 {
-        let detail = "an earlier life may have lent permits that are still being spent: these limits wait";
+        let detail =
+            "an earlier life of the allocator may have lent permits that are still being spent: limits wait";
         let problem = Problem::unavailable("quarantine", detail);
         Some(if visitor.is_some() { problem.with("limits", Value::Array(waits)) } else { problem })
     } else {
@@ -68,7 +69,7 @@ pub(super) fn checks(shared: &Shared, visitor: &Visitor, quarantined: usize) -> 
         Some(problem) => json!({ "ok": false, "reason": problem }),
     };
     let waits = (quarantined > 0)
-        .then(|| format!("{quarantined} limits wait until what an earlier life may have lent is over"));
+        .then(|| format!("{quarantined} limits wait until leases of an earlier life have ended"));
     json!({
         "store": check(shared.store_fails()),
         "config": check(shared.file_fails().map(|problem| match visitor.may(Rights::may_read_all) {

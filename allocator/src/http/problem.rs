@@ -37,7 +37,7 @@ impl Problem {
 
     /// The field at `path` is there twice: only the sender knows which one it meant.
     pub(super) fn twice(path: &str) -> Self {
-        let detail = format!("{} is there twice: say it once", quoted(path));
+        let detail = format!("{} is there twice: send it once", quoted(path));
         let path = path.chars().take(PATH_MAX).collect();
         Problem { field: Some(path), ..Problem::malformed(detail) }
     }
@@ -62,7 +62,7 @@ impl Problem {
     }
 
     pub(super) fn wrong_method() -> Self {
-        let detail = "this path is not for this method: see the header Allow";
+        let detail = "this path does not take this method: see the header Allow";
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
     }
 

@@ -152,7 +152,8 @@ pub(super) async fn remove(
         registry.limit(name).ok_or_else(|| show::limit_unknown(name))?;
         check_condition(registry, name, condition.as_deref())?;
         if let Some(below) = registry.below(name) {
-            let detail = format!("{} is below it: take that away first, or put it elsewhere", quoted(below));
+            let detail =
+                format!("{} is below this limit: remove it first, or give it another parent", quoted(below));
             return Err(Problem::new(StatusCode::CONFLICT, "has_children", detail));
         }
         decider.confirms("a limit that is removed lends nothing any more")
@@ -169,7 +170,7 @@ pub(super) async fn remove(
         shared.tell(&Event { became: Some(Became::Gone), ..Event::of(Kind::Changed, name) });
         durable(shared).await?;
     }
-    tracing::info!(limit = %name, "a limit was removed; what is out ends by itself");
+    tracing::info!(limit = %name, "a limit was removed; its leases end by themselves");
     decider.has_done(shared, "remove", name, [("before", was.map(|was| raw(&was)).into())]).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -219,7 +220,7 @@ fn check_shared(shared: &Shared, carry_over: CarryOver, fresh: bool) -> Result<(
     }
     if carry_over != CarryOver::AsIs {
         let detail = format!(
-            "carry is {:?}: limits of a store that several allocators share go on as_is, leave it out",
+            "carry is {:?}: limits in a store that several allocators share always use as_is, leave it out",
             carry_over.name()
         );
         return Err(Problem::invalid("carry", detail));
@@ -238,7 +239,8 @@ fn check_keys(shared: &Shared, registry: &mut Registry, config: &LimitConfig) ->
     match registry.limit(config.name.as_str()) {
         Some(limit) if shared.is_sharing() && is_keyed(limit.config()) != is_keyed(config) => {
             let detail = format!(
-                "keyed is {}, which a limit of a store that several allocators share cannot become: put it under another name",
+                "keyed is {}, which a limit in a store that several allocators share cannot become: put it under \
+                 another name",
                 is_keyed(config)
             );
             Err(Problem::invalid("keyed", detail))
@@ -280,7 +282,8 @@ fn raw(config: &LimitConfig) -> Value {
 /// Returns the header `if-match`, if it is there.
 fn condition(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
-    let text = value.to_str().map_err(|_| Problem::malformed("if-match is no text"))?;
+    let text =
+        value.to_str().map_err(|_| Problem::malformed("if-match is not ASCII: send the etag, or *"))?;
     Ok(Some(text.trim().to_owned()))
 }
 
@@ -294,7 +297,7 @@ fn check_condition(registry: &mut Registry, name: &str, condition: Option<&str>)
         }
         (Some(_), None) => {
             let detail =
-                "the limit is there: say if-match with the etag that you saw, or with * to change it anyhow";
+                "the limit exists: send if-match with the etag that you saw, or with * to change it anyway";
             Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, "if_match_missing", detail))
         }
         (Some(limit), Some(condition)) => {
@@ -302,7 +305,7 @@ fn check_condition(registry: &mut Registry, name: &str, condition: Option<&str>)
             if condition == "*" || condition == etag {
                 return Ok(());
             }
-            let detail = format!("the limit is not what you saw: its etag is {etag}");
+            let detail = format!("the limit has changed since you saw it: its etag is {etag}");
             Err(Problem::new(StatusCode::PRECONDITION_FAILED, "changed_meanwhile", detail))
         }
     }

@@ -20,7 +20,7 @@ use tower::ServiceExt as _;
 
 /// Answers a peer that has not read its earlier answers.
 pub(crate) fn answers_untaken() -> Response {
-    let detail = "answers to this connection are not read, and no more are made: read them first";
+    let detail = "answers on this connection are not read: read them before you ask again";
     Problem::unavailable("answers_untaken", detail).into_response()
 }
 

@@ -29,9 +29,9 @@ pub(super) async fn sign_in(
     let body = object(&body::of(&shared, request).await?)?;
     let token = body.get("token").and_then(Value::as_str);
     let token =
-        token.ok_or_else(|| Problem::invalid("token", "token is missing: say the text of a token"))?;
+        token.ok_or_else(|| Problem::invalid("token", "token is missing: send the text of a token"))?;
     let Some(access) = shared.access() else {
-        let detail = "this allocator asks for no identity: there is nothing to sign in to";
+        let detail = "this allocator requires no identity: there is nothing to sign in to";
         return Err(Problem::new(StatusCode::CONFLICT, "open", detail));
     };
     let token = token.trim();

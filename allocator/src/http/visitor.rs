@@ -84,8 +84,7 @@ fn token(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 
 /// The answer to a request that proves no identity. It is the same for a missing, wrong, expired or revoked token.
 pub(super) fn unauthenticated() -> Problem {
-    let detail =
-        "no identity is proven: show a token (authorization: Bearer …) or a certificate that is good";
+    let detail = "no identity is proven: show a token (authorization: Bearer …) or a valid certificate";
     Problem::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail)
 }
 

@@ -63,7 +63,7 @@ fn clear(path: &Path) -> io::Result<()> {
     if !file.file_type().is_socket() {
         return Err(wrong(
             ErrorKind::AlreadyExists,
-            "what is there is no socket, and is left as it is: name another path, or remove it",
+            "the file there is no socket, and is left as it is: use another path, or remove the file",
         ));
     }
     // Connecting to a socket with a full backlog would block.
@@ -93,7 +93,7 @@ impl Made {
         let file = rustix::fs::open(path, flags, Mode::empty())?;
         let found = rustix::fs::fstat(&file)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
-            return Err(wrong(ErrorKind::AlreadyExists, "another process put something else there"));
+            return Err(wrong(ErrorKind::AlreadyExists, "another process replaced the socket"));
         }
         let made = Made { path: path.to_owned(), id: (found.st_dev, found.st_ino) };
         let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -229,7 +229,7 @@ mod tests {
             symlink(at(target), at(&format!("link-{target}"))).expect("a link");
         }
         for name in ["file", "folder", "link-file", "link-live", "link-stale", "link-nothing"] {
-            assert!(refused(&at(name)).starts_with("what is there is no socket"), "{name}");
+            assert!(refused(&at(name)).starts_with("the file there is no socket"), "{name}");
             assert!(at(name).symlink_metadata().is_ok(), "{name}");
         }
         assert!(at("stale").symlink_metadata().is_ok() && !at("nothing").exists());

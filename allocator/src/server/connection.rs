@@ -104,7 +104,7 @@ pub(super) async fn serve(
             }
             () = alarm.as_mut(), if is_silent || budget.is_used() => match budget.look() {
                 _ if is_silent => return,
-                Found::Unread => return tracing::debug!("a peer does not take its answers"),
+                Found::Unread => return tracing::debug!("a peer does not read its answers"),
                 Found::Done if ends => return,
                 Found::Done => {
                     ends = true;

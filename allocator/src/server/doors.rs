@@ -94,7 +94,7 @@ impl Door {
         };
         if !is_served {
             self.shared.metrics().connection_refused();
-            tracing::debug!(%address, "a connection too many of this address");
+            tracing::debug!(%address, "this address has too many connections");
         }
     }
 

@@ -117,7 +117,7 @@ impl Peers {
                         name.iter().for_each(|_| peer.proven.set());
                         connection::serve(stream, serving, Peer { name, ..peer }).await;
                     }
-                    Err(error) => tracing::debug!(%error, "a handshake came to nothing"),
+                    Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
                 }
                 number
             })

@@ -191,11 +191,11 @@ fn what_is_at_the_path_and_is_no_socket_stays() {
     fs::write(&mine, "mine").expect("written");
     symlink(&mine, &socket).expect("a link");
     let (code, said) = desk.refused(&mut desk.command("", ""));
-    assert!(code == Some(1) && said.contains("node.sock: what is there is no socket"), "{code:?} {said}");
+    assert!(code == Some(1) && said.contains("node.sock: the file there is no socket"), "{code:?} {said}");
     assert!(socket.is_symlink());
     fs::rename(&mine, &socket).expect("the file can be renamed");
     let (code, said) = desk.refused(&mut desk.command("", ""));
-    assert!(code == Some(1) && said.contains("node.sock: what is there is no socket"), "{code:?} {said}");
+    assert!(code == Some(1) && said.contains("node.sock: the file there is no socket"), "{code:?} {said}");
     assert_eq!(fs::read_to_string(&socket).expect("a readable file"), "mine");
 }
 

@@ -58,12 +58,12 @@ fn what_is_wrong_with_the_whole_is_named() {
             format!("[server]\n\nconnections_max = 0 # <-\n{good}"),
             ("server.connections_max", "is 0", "from 1 on"),
         ),
-        (format!("{good}\n[[limit]]\n\nname = \"a\" # <-\nrules = []"), ("name", "\"a\"", "one of its own")),
+        (format!("{good}\n[[limit]]\n\nname = \"a\" # <-\nrules = []"), ("name", "\"a\"", "its own name")),
     ] {
         refused(&text, says);
     }
     let none = Config::parse("\n\n").expect_err("nothing");
-    assert_eq!(none.to_string(), "line 1: there is no [[limit]]: say at least one");
+    assert_eq!(none.to_string(), "line 1: there is no [[limit]]: add at least one");
 }
 
 #[test]
