@@ -428,7 +428,7 @@ mod tests {
             ("workload=wild", "wild"),
             ("rules=fixed_window,5/1s nodes=0", "node"),
             ("node_crash=1/", "\"\""),
-            ("rules=fixed_window,5/1s node_crash=0/5", "between"),
+            ("rules=fixed_window,5/1s node_crash=0/5", "interval"),
             ("rules=fixed_window,5/1s demand=NaN", "finite"),
             ("rules=fixed_window,5/1s regions=2", "3/10000000"),
             ("rules=fixed_window,5/1s fates=set", "allocators="),

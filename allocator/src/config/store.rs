@@ -94,7 +94,10 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
         }
         cells.timeout = timeout;
     }
-    check_prefix(&cells.prefix).map_err(|error| format!("store.prefix: {error}"))?;
+    check_prefix(&cells.prefix).map_err(|error| match error {
+        CellsError::Invalid(problem) => format!("store.prefix: {problem}"),
+        other => format!("store.prefix: {other}"),
+    })?;
     // Reads the files of TLS.
     Cells::new(&cells).map_err(|error| match error {
         CellsError::Invalid(problem) | CellsError::Unfit(problem) => format!("store.url: {problem}"),
@@ -240,7 +243,7 @@ mod tests {
                 "store.url: sslrootcert: /nowhere.crt: cannot be read",
             ),
             ("kind = \"etcd\"\nurl = \"etcds://h?sslkey=/nowhere.key\"", "store.url: sslkey needs sslcert"),
-            ("kind = \"etcd\"\nurl = \"etcd://h\"\nprefix = \"\"", "the prefix \"\" is not"),
+            ("kind = \"etcd\"\nurl = \"etcd://h\"\nprefix = \"\"", "the prefix \"\" is invalid"),
         ] {
             let error = store_of(lines).expect_err(lines);
             assert!(error.contains(said) && !error.contains("s3cret"), "{error}");

@@ -52,12 +52,12 @@ pub(super) async fn listen(
 
 fn full(full: Full) -> Problem {
     let (bound, what) = match full {
-        Full::All(bound) => (bound, "all together"),
-        Full::Address(bound) => (bound, "at this address"),
+        Full::All(bound) => (bound, "in all"),
+        Full::Address(bound) => (bound, "of this address"),
         Full::Identity(bound) => (bound, "of this identity"),
     };
     let detail =
-        format!("{bound} connections listen {what}, the maximum: ask as usual, answers say the same");
+        format!("{bound} connections {what} listen, the maximum: ask as usual, answers say the same");
     Problem::unavailable("listeners_full", detail)
 }
 

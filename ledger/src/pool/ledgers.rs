@@ -190,6 +190,11 @@ impl Ledgers {
         self.rules.iter().all(|ledger| ledger.bucket().is_none())
     }
 
+    /// Returns when the first bucket is full of permits there and lent, and mints nothing until a spend is reported.
+    pub(super) fn full_at(&self) -> Option<Moment> {
+        self.rules.iter().filter_map(|ledger| ledger.bucket()?.full_at()).min()
+    }
+
     /// Returns the permits that all rules lend in `span` on average, for as long as all are wanted.
     pub(super) fn sustained(&self, span: Duration) -> u64 {
         self.all().map(|ledger| ledger.sustained(span)).min().unwrap_or(0)

@@ -167,7 +167,19 @@ impl Pool {
             State::Scarce => permits < ask.want,
             State::Abundant | State::Draining { .. } => permits == 0 && ask.want > 0,
         };
-        if scarce { self.next_chance(id, offer.pace) } else { (Duration::ZERO, None) }
+        if !scarce {
+            return (Duration::ZERO, None);
+        }
+        let (ask_after, retry_after) = self.next_chance(id, offer.pace);
+        let reports = permits > 0 && ask.waiting > 0;
+        (if reports { ask_after.min(self.report_after(id)) } else { ask_after }, retry_after)
+    }
+
+    /// Returns how long a session may wait that has something to report: a bucket that is full of permits there and lent
+    /// mints nothing until it hears of a spend.
+    fn report_after(&self, id: Place) -> Duration {
+        let full_at = self.ledgers.full_at().unwrap_or(Moment::NEVER);
+        full_at.since(self.now).saturating_sub(self.sessions[id].rtt).max(AT_ONCE)
     }
 
     /// Returns how long a lease that holds `permits` should last. While at least half of the pool is left, the lease of a slow

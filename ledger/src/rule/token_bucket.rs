@@ -424,6 +424,18 @@ impl RuleAccount for BucketLedger {
 }
 
 impl BucketLedger {
+    /// Returns when a bucket that is refilled steadily is full of permits there and lent, if no spend is reported before.
+    /// From then on it mints nothing.
+    pub fn full_at(&self) -> Option<Moment> {
+        if self.outstanding == 0 || self.refill.next().is_some() {
+            return None;
+        }
+        match self.room() {
+            0 => Some(self.now),
+            room => self.refill.minted_at(self.now, room),
+        }
+    }
+
     /// Returns the instant that no lease from a root may outlive, because no allocator is sure on which side of it the
     /// time is: the next refill at intervals.
     ///

@@ -153,7 +153,7 @@ async fn what_is_larger_than_most_is_done_once_it_is_confirmed() {
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let (code, said) = run(&["limits", "rm", "vendor"]);
-    assert!(code == Some(2) && said.contains("say --yes if that is meant"), "{said}");
+    assert!(code == Some(2) && said.contains("use --yes if that is intended"), "{said}");
     assert_eq!(run(&["limits", "rm", "vendor", "--yes", "--reason", "it is over"]).0, Some(0));
     assert_eq!(entries().last().expect("an entry")["reason"], json!("it is over"));
 }

@@ -71,6 +71,24 @@ fn a_bucket_is_used_while_callers_wait_for_a_moment() {
     }
 }
 
+/// The bug: a bucket whose permits were all lent minted nothing until the next poll of a far node told that they were
+/// spent. 82 % of this bucket was used.
+#[test]
+fn a_bucket_that_holds_few_permits_hears_of_a_spend_at_once() {
+    let fleet = Setup {
+        seed: 1,
+        nodes: 3,
+        demand: 43.0,
+        latency: Latency { one_way: 40 * MILLI, jitter: 4 * MILLI },
+        patience: 2 * SECOND,
+        lasts: 60 * SECOND,
+        ..setup("token_bucket 43/2s capacity 4")
+    };
+    let used = run(fleet).unwrap_or_else(|failure| panic!("{failure}")).figures.used_share;
+    println!("{used:.3} used");
+    assert!(used >= 0.88, "{used} used");
+}
+
 /// The bug: where leases last more than 100 ms, no permits were left for callers that wait, and 82 % of this window was
 /// used.
 #[test]
