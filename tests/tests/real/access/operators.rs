@@ -119,9 +119,10 @@ async fn one_identity_leaves_places_for_others_that_listen() {
     let (one, other) = (desk.token("a"), desk.token("b"));
     let allocator = desk.serve();
     let mut held = vec![];
-    for (token, streams, bound) in
-        [(&one, 4, "4 connections of this identity listen"), (&other, 2, "6 connections of this address listen")]
-    {
+    for (token, streams, bound) in [
+        (&one, 4, "4 connections of this identity listen"),
+        (&other, 2, "6 connections of this address listen"),
+    ] {
         let http = desk.http(Some(token));
         for count in 0..=streams {
             let request =
