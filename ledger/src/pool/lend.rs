@@ -171,15 +171,11 @@ impl Pool {
             return (Duration::ZERO, None);
         }
         let (ask_after, retry_after) = self.next_chance(id, offer.pace);
-        let reports = permits > 0 && ask.waiting > 0;
-        (if reports { ask_after.min(self.report_after(id)) } else { ask_after }, retry_after)
-    }
-
-    /// Returns how long a session may wait that has something to report: a bucket that is full of permits there and lent
-    /// mints nothing until it hears of a spend.
-    fn report_after(&self, id: Place) -> Duration {
-        let full_at = self.ledgers.full_at().unwrap_or(Moment::NEVER);
-        full_at.since(self.now).saturating_sub(self.sessions[id].rtt).max(AT_ONCE)
+        // A bucket full of permits there and lent mints nothing until a session reports a spend.
+        let full_at = self.ledgers.full_at().filter(|_| permits > 0 && ask.waiting > 0);
+        let report_after =
+            full_at.unwrap_or(Moment::NEVER).since(self.now).saturating_sub(self.sessions[id].rtt);
+        (ask_after.min(report_after.max(AT_ONCE)), retry_after)
     }
 
     /// Returns how long a lease that holds `permits` should last. While at least half of the pool is left, the lease of a slow

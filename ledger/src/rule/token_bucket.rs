@@ -430,10 +430,8 @@ impl BucketLedger {
         if self.outstanding == 0 || self.refill.next().is_some() {
             return None;
         }
-        match self.room() {
-            0 => Some(self.now),
-            room => self.refill.minted_at(self.now, room),
-        }
+        let room = self.room();
+        if room == 0 { Some(self.now) } else { self.refill.minted_at(self.now, room) }
     }
 
     /// Returns the instant that no lease from a root may outlive, because no allocator is sure on which side of it the

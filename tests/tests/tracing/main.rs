@@ -233,7 +233,10 @@ async fn a_collector_that_refuses_is_said_once() {
         assert_eq!(allocator.exchange(&http, seq, &[]).await, 200);
     }
     let complaints = allocator.complaints();
-    assert!(complaints.len() == 1 && complaints[0].contains("not taken by the collector"), "{complaints:?}");
+    assert!(
+        complaints.len() == 1 && complaints[0].contains("the collector does not take spans"),
+        "{complaints:?}"
+    );
     collector.becomes(Mood::Takes);
     while collector.seen().is_empty() {
         seq += 1;
