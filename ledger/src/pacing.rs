@@ -212,14 +212,23 @@ fn credit_of_term(pace: Pace, term: Duration) -> u128 {
     accrued(pace, term).max(NANO)
 }
 
-/// Returns the billionths of a permit that `pace` yields in `span`.
+/// Returns the billionths of a permit that `pace` yields in `span`. Of a very large limit over days they may be fewer: more than a
+/// term yields is never saved up.
 fn accrued(pace: Pace, span: Duration) -> u128 {
-    u128::from(pace.permits) * NANO * u128::from(nanos(span)) / u128::from(pace.over)
+    (u128::from(pace.permits) * NANO).saturating_mul(nanos(span).into()) / u128::from(pace.over)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The bug: the product of a very large limit and some days did not fit, and a sum that wraps ends the request.
+    #[test]
+    fn a_pool_of_a_very_large_limit_may_rest_for_weeks() {
+        let pace = Pace { permits: 1 << 50, over: 30_000_000_000 };
+        let weeks = Duration::from_secs(4 * 7 * 86_400);
+        assert!(accrued(pace, weeks) > accrued(pace, Duration::from_secs(3_600)));
+    }
 
     #[test]
     fn more_is_wanted_for_as_long_as_no_pause_is_too_long() {

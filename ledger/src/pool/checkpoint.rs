@@ -171,8 +171,10 @@ impl Checkpoints {
 
     /// Makes all checkpoints unusable, because the rules have changed.
     pub(super) fn forget(&mut self) {
-        self.made.number += 1;
-        self.made.high_water = None;
+        if let Some(made) = self.made.unusual() {
+            made.number += 1;
+            made.high_water = None;
+        }
     }
 }
 

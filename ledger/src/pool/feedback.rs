@@ -63,8 +63,8 @@ impl Trim {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Feedback {
     heard: Rare<Heard>,
-    /// Permits lent since the pool began to ease in.
-    eased: u64,
+    /// Permits lent since the pool began to ease in; zero if no node has observed anything.
+    lent_since_ease: u64,
 }
 
 /// What nodes have observed of the vendor.
@@ -122,14 +122,14 @@ impl Feedback {
     /// Carries every field.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         carrier.rare(&mut self.heard, Heard::carry);
-        carrier.number(&mut self.eased);
+        carrier.number(&mut self.lent_since_ease);
     }
 
     /// Returns the feedback as it is written down.
     pub(super) fn save(&self) -> SavedFeedback {
         SavedFeedback {
             paused: (self.heard.paused_until.into(), self.heard.paused_for),
-            eases: (self.heard.eases_from.into(), self.eased),
+            eases: (self.heard.eases_from.into(), self.lent_since_ease),
             missing: (self.heard.missing.permits, self.heard.missing.until.into()),
             lowered: (self.heard.lowered.permits, self.heard.lowered.until.into()),
         }
@@ -146,7 +146,7 @@ impl Feedback {
             lowered: trim(saved.lowered),
             ..*self.heard
         };
-        self.eased = saved.eases.1;
+        self.lent_since_ease = saved.eases.1;
         if heard != *self.heard {
             self.heard = heard.into();
         }
@@ -163,13 +163,13 @@ impl Feedback {
         if longer.is_zero() {
             if !was_paused {
                 // The limit has been closed for as long as it may be. Lending eases in instead, without one permit at once.
-                (self.heard.eases_from, self.eased) = (now, 1);
+                (self.heard.eases_from, self.lent_since_ease) = (now, 1);
             }
             return false;
         }
         self.heard.paused_for = paused_for + longer;
         self.heard.paused_until = from + longer;
-        (self.heard.eases_from, self.eased) = (self.heard.paused_until, 0);
+        (self.heard.eases_from, self.lent_since_ease) = (self.heard.paused_until, 0);
         !was_paused
     }
 
@@ -186,7 +186,7 @@ impl Feedback {
         // In thousandths: a square of nanoseconds times a limit would overflow.
         let part = u128::from(nanos(over)) * 1_000 / u128::from(nanos(ease));
         let allowed = u128::from(ceiling()) * part * part / 1_000_000;
-        u64::try_from(allowed).unwrap_or(u64::MAX).saturating_add(1).saturating_sub(self.eased)
+        u64::try_from(allowed).unwrap_or(u64::MAX).saturating_add(1).saturating_sub(self.lent_since_ease)
     }
 
     fn withheld(&self, now: Moment, ease: Duration) -> u64 {
@@ -196,7 +196,9 @@ impl Feedback {
 
     /// Notes that `permits` were lent.
     pub(super) fn lent(&mut self, permits: u64) {
-        self.eased = self.eased.saturating_add(permits);
+        if !self.heard.is_usual() {
+            self.lent_since_ease = self.lent_since_ease.saturating_add(permits);
+        }
     }
 
     /// Whether the feedback has no effect any more.
@@ -300,7 +302,7 @@ impl Pool {
     }
 
     /// Returns the most permits that may be lent now while the pool eases in after a pause.
-    pub(super) fn eased(&self) -> u64 {
+    pub(super) fn ease_in_max(&self) -> u64 {
         self.feedback.most(self.now, || self.ceiling(), self.plan.sharing.vendor.ease)
     }
 

@@ -287,7 +287,7 @@ impl Pool {
         let kept_back = self.reserve().saturating_add(self.withheld());
         let even = self.even_pace(kept_back);
         // While the pool eases in after a pause, no more will be there than is now.
-        let most = self.eased();
+        let most = self.ease_in_max();
         let within = |span| self.ledgers.within(span).saturating_sub(kept_back).min(most).max(left);
         let rules = &self.plan.rules;
         if self.wanting.excess != Excess::NONE && self.ledgers.evens_out_low(rules, kept_back) {

@@ -255,13 +255,12 @@ impl Pool {
             return 0;
         }
         let kept_back = self.reserve().saturating_add(self.withheld());
-        self.ledgers.available().saturating_sub(kept_back).min(self.eased())
+        self.ledgers.available().saturating_sub(kept_back).min(self.ease_in_max())
     }
 
     /// Returns the window of the rule with the lowest ceiling, if that rule has one.
     pub fn window(&self) -> Option<Duration> {
-        let least = self.plan.rules.iter().min_by_key(|rule| rule.ceiling());
-        least.and_then(Rule::window)
+        self.plan.window()
     }
 
     /// Returns the permits that could be lent and spent now, a steady flow included.

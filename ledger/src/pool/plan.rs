@@ -33,6 +33,12 @@ impl Plan {
         term(&self.rules).clamp(self.sharing.term_min, self.sharing.term_max)
     }
 
+    /// Returns the window of the rule with the lowest ceiling, if that rule has one.
+    pub fn window(&self) -> Option<Duration> {
+        let least = self.rules.iter().min_by_key(|rule| rule.ceiling());
+        least.and_then(Rule::window)
+    }
+
     /// Returns the most permits that the rules ever lend at once. Without rules it is [`PERMITS_MAX`] if another
     /// allocator says how much there is, and 0 otherwise.
     pub(super) fn ceiling(&self) -> u64 {

@@ -267,9 +267,10 @@ impl Registry {
     }
 
     fn leave_pool(&self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, AskRejection> {
-        let went = !self.limits.contains(&spent.limit) && self.retired.contains(&spent.limit);
-        let limits = if went { &self.retired } else { &self.limits };
-        let mut limit = limits.lock_for(&spent.limit).ok_or_else(|| unknown(&spent.limit))?;
+        let retired = self.went_lately(&spent.limit);
+        let went = retired.is_some();
+        let limit = retired.or_else(|| self.limits.lock_for(&spent.limit));
+        let mut limit = limit.ok_or_else(|| unknown(&spent.limit))?;
         let (pool, now) = (limit.pool_id(&spent.limit, spent.key.as_deref())?, limit.not_before(now));
         let said = [
             ("spent_total", spent.spent_total),

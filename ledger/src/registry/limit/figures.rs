@@ -176,7 +176,7 @@ pub struct Sums {
     /// Permits that nodes ever let pass in shadow mode and would otherwise have refused.
     pub shadow_refused: u64,
     /// Permits that are not lent because of the vendor's own count.
-    pub withheld: u64,
+    pub withheld: u128,
     /// Pools that lend nothing because their vendor asked for a pause.
     pub vendor_pauses: u64,
     /// Disagreements with the vendor's own count.
@@ -255,7 +255,7 @@ impl Sums {
         let refused = is.shadow_refused - was.shadow_refused;
         self.shadow_refused = self.shadow_refused.saturating_add(refused).min(PERMITS_MAX);
         self.reported_late += old.burned.saturating_sub(new.burned);
-        self.withheld = self.withheld - was.withheld + is.withheld;
+        self.withheld = self.withheld - u128::from(was.withheld) + u128::from(is.withheld);
         self.vendor_pauses = self.vendor_pauses - was.vendor_pauses + is.vendor_pauses;
         counted.become_as(&view);
     }
@@ -267,20 +267,21 @@ impl Sums {
         self.outstanding -= counted.books.outstanding;
         self.in_flight -= was.in_flight;
         self.sessions -= counted.sessions;
-        self.withheld -= was.withheld;
+        self.withheld -= u128::from(was.withheld);
         self.vendor_pauses -= was.vendor_pauses;
     }
 
     /// Adds the sums of another limit.
     fn add(&mut self, other: &Sums) {
         self.available = self.available.saturating_add(other.available);
+        self.withheld = self.withheld.saturating_add(other.withheld);
         for (sum, more) in self.counts().into_iter().zip({ *other }.counts()) {
             *sum = sum.saturating_add(*more);
         }
     }
 
-    /// Returns all counts except `available`.
-    fn counts(&mut self) -> [&mut u64; 22] {
+    /// Returns all counts except `available` and `withheld`.
+    fn counts(&mut self) -> [&mut u64; 21] {
         let (Disagreed { refused, had_less, lower, higher }, answered) =
             (&mut self.disagreed, &mut self.answered);
         let Answered { granted, empty, settled, quarantine, stopping, paused, blocked } = answered;
@@ -294,7 +295,6 @@ impl Sums {
             &mut self.burned,
             &mut self.reported_late,
             &mut self.shadow_refused,
-            &mut self.withheld,
             &mut self.vendor_pauses,
             refused,
             had_less,

@@ -190,12 +190,15 @@ impl PoolEntry {
 
     /// Whether the pool has the plan `plan` already.
     pub(super) fn goes_by(&self, plan: &Arc<Plan>) -> bool {
-        let own = match self {
+        Arc::ptr_eq(self.plan(), plan)
+    }
+
+    fn plan(&self) -> &Arc<Plan> {
+        match self {
             PoolEntry::InUse(_, kept) => kept.pool.plan(),
             PoolEntry::AtRest(.., resting) => resting.plan(),
             PoolEntry::Miscounted(_, both) => both.0.plan(),
-        };
-        Arc::ptr_eq(own, plan)
+        }
     }
 
     /// Returns the permits that the pool had left when it was counted.
@@ -218,11 +221,7 @@ impl PoolEntry {
 
     /// Returns the window of the pool's rule with the smallest limit, if that rule has one.
     pub(super) fn window(&self) -> Option<Duration> {
-        match self {
-            PoolEntry::InUse(_, kept) => kept.pool.window(),
-            PoolEntry::AtRest(.., resting) => resting.wake().window(),
-            PoolEntry::Miscounted(_, both) => both.0.wake().window(),
-        }
+        self.plan().window()
     }
 
     /// Whether the pool is at rest, looks at `now` as it was counted, and cannot be forgotten. For assertions.

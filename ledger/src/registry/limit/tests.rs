@@ -1,5 +1,6 @@
 //! Tests of pools that come and go with their keys, and of the sums over them.
 
+mod past;
 mod resting;
 mod room;
 
@@ -308,37 +309,6 @@ fn a_pattern_has_so_many_names_and_each_is_forgotten_once() {
     // Both keys of both names look new again: one sweep forgets them all.
     assert_eq!(ask(60_000, "a/z", "k"), Ok((1, 1, 1)));
     audit(&mut limit, millis(60_000));
-}
-
-/// What was lent before a checkpoint that cannot be used is out for as long as after a loss, even if the limit is
-/// changed meanwhile.
-#[test]
-fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
-    let with = |limit: u64| {
-        let rule =
-            format!("{{ kind = \"sliding_window\", limit = {limit}, per = \"10s\", margin = \"0s\" }}");
-        Config::parse(&format!("[[limit]]\nname = \"a\"\nrules = [{rule}]")).expect("valid").limits.remove(0)
-    };
-    let clocks = ClockBounds::try_new(0).expect("no drift");
-    let mut first = Limit::new(with(10), clocks, Past::None, millis(0));
-    first.begin_writing();
-    let lent =
-        first.renew(millis(0), &PoolId::default(), A, 1, Ask { want: 10, waiting: 10, ..Ask::default() });
-    assert!(lent.expect("a good ask").permits() > 0);
-    let (version, _) = first.row(millis(0), 1);
-    let id = unwritten(&mut first).remove(0);
-    let row = first.pool_row(millis(0), &id, version).expect("of that version");
-    let (row, _) = row.expect("it is there");
-    // A row of another version says nothing, not even what is out.
-    for (version, lends) in [(version, true), (version + 1, false)] {
-        let mut after = Limit::new(with(10), clocks, Past::None, millis(100));
-        after.resume(millis(100));
-        after.restore(id.clone(), &row, version, Gap::Counted, millis(100));
-        after.change(with(20), CarryOver::AsIs, millis(200));
-        let ask = Ask { want: 20, waiting: 20, ..Ask::default() };
-        let lent = after.renew(millis(300), &PoolId::default(), A, 1, ask).expect("a good ask").permits();
-        assert_eq!(lent > 0, lends, "version {version}");
-    }
 }
 
 fn told(grant: lessor_protocol::Grant) -> Told<'static> {

@@ -240,7 +240,7 @@ impl Limit {
         let restored = || Pool::from_checkpoint(plan.clone(), &row.checkpoint, gap, now);
         let pool = (row.version == version).then(restored).flatten().unwrap_or_else(|| {
             // A change of the rules does not end the wait.
-            self.past = Past::Lost(now);
+            self.past = self.past.and(Past::Lost(now));
             self.past.pool(&plan, now)
         });
         let mut kept = CountedPool::new(pool);

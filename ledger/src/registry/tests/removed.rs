@@ -237,3 +237,22 @@ fn what_a_node_told_a_removed_limit_is_spent_above_it_too() {
         RULE.replace("= 10,", "= 100,")
     ));
 }
+
+/// The bug: the goodbye for a name that only a removed pattern matches was refused, and its permits counted as spent.
+#[test]
+fn a_goodbye_for_a_name_of_a_removed_pattern_is_settled() {
+    let config = Config::parse(&format!("[[limit]]\nname = \"u/*\"\n{RULE}")).expect("valid");
+    let mut registry = config.registry(Past::None, millis(0), 1);
+    let lent = registry.leases(millis(0), &caller(1), &[ask("u/1", None, 0, 0, 10)]).grants.remove(0).permits;
+    assert!(lent > 1);
+    registry.remove("u/*");
+    let spent = SpentBody {
+        limit: "u/1".to_owned(),
+        key: None,
+        spent_total: 1,
+        running: None,
+        held: Some(PERMITS_MAX),
+        shadow_refused: 0,
+    };
+    assert_eq!(registry.leave(millis(10), &caller(2), &[spent]).returned, lent - 1);
+}
