@@ -58,7 +58,7 @@ impl Pool {
         let before = std::mem::replace(&mut self.plan, plan);
         self.checkpoints.forget();
         self.count_safe_shares_by_others(&before);
-        (self.pacer, self.wanting) = (Rare::default(), Rare::default());
+        (self.pacer, self.excess_demand) = (Rare::default(), Rare::default());
         self.foresee_nothing();
         self.audit();
     }

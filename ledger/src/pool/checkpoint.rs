@@ -31,9 +31,6 @@ pub const CHECKPOINT_LASTS: Duration = Duration::from_millis(250);
 /// are left, each answer that lends waits for the disk.
 const AHEAD_PART: u64 = 8;
 
-/// Session that holds all that an earlier process lent. No other session has this id.
-const EARLIER: SessionId = SessionId(u64::MAX);
-
 /// A pool as an allocator writes it down for its next process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -283,7 +280,7 @@ impl Pool {
         let mut earlier = Session::new(Share::EVEN, Moment::ORIGIN);
         (earlier.outstanding, earlier.end) = (out, end);
         earlier.calls = checkpoint.calls(since)?.into();
-        let place = Place::own(EARLIER);
+        let place = Place::own(SessionId::UNKNOWN);
         let mut pool = Pool::resume(
             plan,
             since,
@@ -315,7 +312,7 @@ impl Pool {
 
     /// Returns expiry and number of the orphaned calls of an earlier process.
     fn orphaned_earlier(&self) -> Vec<(At, u64)> {
-        let earlier = self.sessions.get(Place::own(EARLIER)).into_iter();
+        let earlier = self.sessions.get(Place::own(SessionId::UNKNOWN)).into_iter();
         earlier
             .flat_map(|it| it.calls.orphaned().expiries())
             .map(|(at, permits)| (at.into(), permits))

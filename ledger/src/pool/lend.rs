@@ -290,8 +290,8 @@ impl Pool {
         let most = self.ease_in_max();
         let within = |span| self.ledgers.within(span).saturating_sub(kept_back).min(most).max(left);
         let rules = &self.plan.rules;
-        if self.wanting.excess != Excess::NONE && self.ledgers.evens_out_low(rules, kept_back) {
-            self.wanting.excess.found_low();
+        if self.excess_demand.excess != Excess::NONE && self.ledgers.evens_out_low(rules, kept_back) {
+            self.excess_demand.excess.found_low();
         }
         let is_even = even.is_some();
         let eases_off = self.plan.ease_off && !is_even;
@@ -326,17 +326,17 @@ impl Pool {
     fn even_pace(&mut self, kept_back: u64) -> Option<Pace> {
         let (window, plan) = self.evens_out()?;
         let (ledgers, now) = (&self.ledgers, self.now);
-        let is_steady = self.wanting.excess.is_steady(now, window);
+        let is_steady = self.excess_demand.excess.is_steady(now, window);
         let pace = || ledgers.even_pace(kept_back).unwrap_or(Pace { permits: 0, over: 1 });
-        is_steady.then(|| self.wanting.excess.pace(now, plan, pace))
+        is_steady.then(|| self.excess_demand.excess.pace(now, plan, pace))
     }
 
     /// Notes whether more is wanted than comes back, where all sessions take `draw`.
     fn note_excess(&mut self, draw: Draw) {
         if self.evens_out().is_some() {
             let is_excess = draw.demand_milli > self.ledgers.sustained(THOUSAND_SECONDS);
-            if is_excess || self.wanting.excess != Excess::NONE {
-                self.wanting.excess.see(self.now, is_excess, EXCESS_PAUSE.max(2 * self.term));
+            if is_excess || self.excess_demand.excess != Excess::NONE {
+                self.excess_demand.excess.see(self.now, is_excess, EXCESS_PAUSE.max(2 * self.term));
             }
         }
     }

@@ -68,16 +68,16 @@ impl Pool {
         if permits < ask.waiting {
             let session = &self.sessions[id];
             let (own, until) = (session.share.priority, now + 2 * session.term + session.rtt);
-            let is_over = self.wanting.shortage.until <= now;
-            let priority = if is_over { own } else { self.wanting.shortage.priority.max(own) };
-            let until = self.wanting.shortage.until.max(until);
-            self.wanting.shortage = Shortage { priority, until };
+            let is_over = self.excess_demand.shortage.until <= now;
+            let priority = if is_over { own } else { self.excess_demand.shortage.priority.max(own) };
+            let until = self.excess_demand.shortage.until.max(until);
+            self.excess_demand.shortage = Shortage { priority, until };
         }
     }
 
     /// Whether `id` leaves permits that it would hold in advance to callers that wait now.
     pub(super) fn yields(&self, id: Place) -> bool {
-        let (session, shortage) = (&self.sessions[id], self.wanting.shortage);
+        let (session, shortage) = (&self.sessions[id], self.excess_demand.shortage);
         let waits = session.waited > 0 && second(self.now).saturating_sub(session.waited) <= PATIENT_FOR;
         waits && self.now < shortage.until && session.share.priority <= shortage.priority
     }

@@ -111,7 +111,7 @@ impl Pool {
             carrier.number(count);
         }
         carrier.rare(&mut self.pacer, Pacer::carry);
-        carrier.rare(&mut self.wanting, ExcessDemand::carry);
+        carrier.rare(&mut self.excess_demand, ExcessDemand::carry);
         if let Some(groups) = self.groups.unusual() {
             groups.guarantees.carry(carrier);
         }

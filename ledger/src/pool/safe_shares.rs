@@ -119,7 +119,7 @@ impl SafeShares {
     }
 
     /// Records that a session of `owner` found none free at `now`.
-    pub(super) fn is_wanted(&mut self, owner: Owner, now: Moment) {
+    pub(super) fn note_wanted(&mut self, owner: Owner, now: Moment) {
         self.given.unusual().into_iter().for_each(|given| given.wanted = (owner, now));
     }
 
@@ -190,7 +190,7 @@ impl SafeShares {
 
     /// Adds `taken` for nodes that the pool does not know. Windows of `span` count.
     pub(super) fn hold(&mut self, taken: Taken, span: Option<Duration>) {
-        self.given.taken.insert(SessionId::PASSING, taken);
+        self.given.taken.insert(SessionId::UNKNOWN, taken);
         self.count(span);
     }
 
@@ -287,7 +287,7 @@ impl SafeShares {
     /// Keeps counting `gone`, which has left the shorter windows of before and may be in the current windows of `span`.
     pub(super) fn linger(&mut self, gone: Taken, span: Option<Duration>) {
         if gone.permits > 0 {
-            let known = self.given.taken.entry(SessionId::PASSING).or_insert(Taken { permits: 0, ..gone });
+            let known = self.given.taken.entry(SessionId::UNKNOWN).or_insert(Taken { permits: 0, ..gone });
             known.permits = known.permits.saturating_add(gone.permits);
             (known.holders, known.span) = (known.holders.max(gone.holders), known.span.min(gone.span));
             known.free_from = known.free_from.max(gone.free_from);

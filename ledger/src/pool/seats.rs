@@ -30,15 +30,15 @@ impl Pool {
     /// Records that a session of `owner` found none. If several identities want one, the identity with the fewest comes
     /// first. Shares are counted only then.
     fn wants_seat(&mut self, owner: Owner) {
-        let has_fewer = |other| self.seats_of(other).count() >= self.seats_of(owner).count();
-        let is_first = self.wanting().is_none_or(|other| other == owner || has_fewer(other));
+        let has_as_many = |other| self.seats_of(other).count() >= self.seats_of(owner).count();
+        let is_first = self.owner_wanting_seat().is_none_or(|other| other == owner || has_as_many(other));
         if is_first {
-            self.safe_shares.is_wanted(owner, self.now);
+            self.safe_shares.note_wanted(owner, self.now);
         }
     }
 
     /// Returns the identity that wants a safe share, if any.
-    fn wanting(&self) -> Option<Owner> {
+    fn owner_wanting_seat(&self) -> Option<Owner> {
         let (owner, at) = self.safe_shares.wanted()?;
         (self.now.since(at) <= WANTED_FOR).then_some(owner)
     }
@@ -72,7 +72,7 @@ impl Pool {
     /// shares are looked at only while an identity wants one.
     fn yields_safe_share(&self, id: SessionId, Safe { nodes, .. }: Safe) -> bool {
         let owner = self.owner_of(id);
-        let Some(other) = self.wanting().filter(|other| *other != owner) else { return false };
+        let Some(other) = self.owner_wanting_seat().filter(|other| *other != owner) else { return false };
         let (own, others) = (self.seats_of(owner).count(), self.seats_of(other).count());
         let taken = self.safe_shares.taken().count();
         let free = usize::try_from(nodes).unwrap_or(usize::MAX).saturating_sub(taken);

@@ -22,8 +22,10 @@ use std::time::Duration;
 pub struct SessionId(pub u64);
 
 impl SessionId {
-    /// The id of a session that is not remembered. No session is given this number.
-    pub const PASSING: SessionId = SessionId(u64::MAX);
+    /// Stands for sessions that are not known: all of an earlier process in a pool that is restored, all that were told a safe share
+    /// by it, and one that asks only once and is not remembered. That one is admitted to no pool, so they never meet. No
+    /// session is given this number.
+    pub const UNKNOWN: SessionId = SessionId(u64::MAX);
 }
 
 /// The last report of a session.

@@ -24,7 +24,7 @@ use lessor_protocol::Moment;
 use orders::Orders;
 use places::Places;
 pub(super) use reading::Sums;
-use reading::{ClaimView, Entry, Totals, saturated};
+use reading::{Entry, Reading, Totals, saturated};
 use std::collections::BTreeMap;
 use std::ops::Index;
 use std::time::Duration;
@@ -37,8 +37,8 @@ pub(super) struct Sessions {
     orders: Option<Box<Orders>>,
     /// Number of the pool's own sessions of each identity.
     owners: Owners,
-    /// How sessions are read, or will be after a change: see [`Sessions::view_of`].
-    reading: ClaimView,
+    /// How sessions are read, or will be after a change: see [`Sessions::reading_of`].
+    reading: Reading,
 }
 
 /// Number of sessions of each identity. Sessions without an identity are not counted.
@@ -80,7 +80,7 @@ impl Sessions {
             by_place: Places::default(),
             orders: None,
             owners: Owners::default(),
-            reading: ClaimView { ages: Ages::new(term), are_reusable, has_distances: false },
+            reading: Reading { ages: Ages::new(term), are_reusable, has_distances: false },
         }
     }
 
@@ -188,7 +188,7 @@ impl Sessions {
         self.reread_some(READ_AT_ONCE);
         while let Some((at, place)) = self.first_age().filter(|(at, _)| *at <= now) {
             self.orders.iter_mut().for_each(|orders| orders.ages.remove(at, place));
-            let reading = self.view_of(place);
+            let reading = self.reading_of(place);
             self.update(place, |session| {
                 session.age_reviewed = MaybeMoment::NONE;
                 if let Some((_, age)) = reading.next_age(session).filter(|(at, _)| *at <= now) {
@@ -309,7 +309,7 @@ impl Sessions {
         }
         let mut session = Box::new(session);
         (session.age_reviewed, session.expires) = (MaybeMoment::NONE, MaybeMoment::NONE);
-        let reading = self.view_of(place);
+        let reading = self.reading_of(place);
         let orders = self.orders.as_deref_mut();
         if let Some(orders) = orders {
             reading.note(place, &mut session, Some(&mut orders.ages));
@@ -340,7 +340,7 @@ impl Sessions {
     /// # Panics
     /// If there is none: the caller has admitted it.
     pub(super) fn update<R>(&mut self, place: Place, change: impl FnOnce(&mut Session) -> R) -> R {
-        let reading = self.view_of(place);
+        let reading = self.reading_of(place);
         self.reread(place, (reading, reading), change)
     }
 
@@ -348,7 +348,7 @@ impl Sessions {
     fn reread<R>(
         &mut self,
         place: Place,
-        (before, after): (ClaimView, ClaimView),
+        (before, after): (Reading, Reading),
         change: impl FnOnce(&mut Session) -> R,
     ) -> R {
         let session = self.by_place.get_mut(place).expect("it was admitted");
@@ -370,7 +370,7 @@ impl Sessions {
     /// # Panics
     /// If there is none: the caller has admitted it.
     pub(super) fn note(&mut self, place: Place, change: impl FnOnce(&mut Session)) {
-        let reading = self.view_of(place);
+        let reading = self.reading_of(place);
         let session = self.by_place.get_mut(place).expect("it was admitted");
         let before = cfg!(debug_assertions).then(|| reading.entry(place, session));
         change(session);
@@ -388,7 +388,7 @@ impl Sessions {
             self.reread_some(usize::MAX);
             self.orders = None;
         }
-        let reading = self.view_of(place);
+        let reading = self.reading_of(place);
         if let Some(orders) = self.orders.as_deref_mut() {
             session.age_reviewed.get().into_iter().for_each(|at| orders.ages.remove(at, place));
             orders.index(place, reading.entry(place, &session), Entry::default());

@@ -173,7 +173,7 @@ impl Pool {
             vendor: self.feedback.save(),
             pacer,
             came_back,
-            excess: self.wanting.excess.save(),
+            excess: self.excess_demand.excess.save(),
             sessions: sessions.collect(),
             safe: SavedSafeShares::of(self),
             groups: SavedGroups::of(self),
@@ -209,7 +209,7 @@ impl Pool {
             None => Rare::default(),
         };
         if snapshot.excess.is_some() {
-            pool.wanting.excess = Excess::restore(snapshot.excess, since);
+            pool.excess_demand.excess = Excess::restore(snapshot.excess, since);
         }
         if let Some(safe) = &snapshot.safe {
             let span = pool.safe_span();

@@ -4,7 +4,7 @@ use super::limits::Limits;
 use super::{Registry, Upstream};
 use crate::overrides::{News, Suspended, Suspensions, Version};
 use crate::pool::{GrantOutcome, GroupAsk, SafeAsk};
-use crate::registry::limit::{Due, Limit, PoolId, Said, Told};
+use crate::registry::limit::{AnswerAbove, AskAbove, Due, Limit, PoolId};
 use crate::roots::{RootAsk, cell_of};
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::recovery::{Recovery, recovery};
@@ -58,7 +58,7 @@ impl DueAbove {
     }
 
     /// Adds an ask of a pool of the limit called `name`.
-    fn push(&mut self, name: &str, pool: PoolId, Said { ask, safe, groups }: Said) {
+    fn push(&mut self, name: &str, pool: PoolId, AskAbove { ask, safe, groups }: AskAbove) {
         let limit = pool.name.as_ref().map_or(name, |name| name.as_str());
         self.asks.push(AskBody::of(limit, pool.key.as_ref().map(|key| key.as_str()), ask));
         self.askers.push(Asker { limit: name.to_owned(), pool, safe, groups });
@@ -245,7 +245,7 @@ impl Registry {
             let Some(limit) = limit.filter(|limit| limit.upstream() == Some(upstream)) else { continue };
             let is_fit = match body.answer() {
                 Ok(answer) => {
-                    let told = Told { answer, safe: body.safe.map(SafeShareBody::share), groups };
+                    let told = AnswerAbove { answer, safe: body.safe.map(SafeShareBody::share), groups };
                     limit.on_grant_above(now, pool, first_sent, told) == GrantOutcome::Believed
                 }
                 Err(error) => {

@@ -219,7 +219,7 @@ impl Registry {
             && ask.observed.is_none()
             && limit.suspension().refusal(now, &caller.node).is_none()
         {
-            let passing = Holder { id: SessionId::PASSING, share, rtt: caller.rtt };
+            let passing = Holder { id: SessionId::UNKNOWN, share, rtt: caller.rtt };
             if let Some((answer, left)) = limit.answer_in_passing(now, &pool, passing, caller.seq, said) {
                 let answered = answered(limit, now, None, &pool, answer);
                 return Ok(Asked::Answered(Answered { left, ..answered }));

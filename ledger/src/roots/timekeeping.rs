@@ -95,7 +95,7 @@ impl Stamp {
 
 /// A read of the cell, with its instants on the own clock.
 #[derive(Debug)]
-pub(super) struct ClaimView {
+pub(super) struct StampRead {
     /// The content of the cell.
     pub cell: Option<Cell>,
     /// When the first of several consecutive reads began.
@@ -123,15 +123,15 @@ pub(super) enum Todo {
 #[derive(Debug)]
 pub(super) struct Timekeeping {
     drift_ppm: u32,
-    own: Option<Own>,
-    seen: Option<Seen>,
+    own: Option<KeeperState>,
+    seen: Option<FollowedStamp>,
     /// The life of the time that it knows.
     life: Option<u64>,
 }
 
 /// The state of a keeper, or of an allocator that becomes the keeper if its stamp is written.
 #[derive(Debug)]
-struct Own {
+struct KeeperState {
     life: u64,
     keeper: u64,
     /// The time, and the instant on the own clock at which it was that time.
@@ -155,7 +155,7 @@ struct Own {
 
 /// The stamp that was read last.
 #[derive(Debug)]
-struct Seen {
+struct FollowedStamp {
     version: u64,
     stamp: Stamp,
     /// When the first read that showed it was over.
@@ -205,7 +205,7 @@ impl Timekeeping {
     /// What is wrong with the stamp. Nothing may be lent then.
     pub(super) fn on_read(
         &mut self,
-        reading: ClaimView,
+        reading: StampRead,
         clock: &mut RootClock,
         wall: Moment,
         mut draw: impl FnMut() -> u64,
@@ -279,18 +279,19 @@ impl Timekeeping {
     }
 
     /// Notes the stamp of another keeper.
-    fn follow(&mut self, version: u64, stamp: Stamp, reading: &ClaimView, clock: &mut RootClock) {
-        let is_older = |seen: &Seen| seen.stamp.keeper == stamp.keeper && seen.stamp.number > stamp.number;
+    fn follow(&mut self, version: u64, stamp: Stamp, reading: &StampRead, clock: &mut RootClock) {
+        let is_older =
+            |seen: &FollowedStamp| seen.stamp.keeper == stamp.keeper && seen.stamp.number > stamp.number;
         if self.life != Some(stamp.life) || self.seen.as_ref().is_some_and(is_older) {
             clock.forget();
             (self.life, self.seen) = (Some(stamp.life), None);
         }
         let before = self.seen.take();
         if let Some(seen) = before.as_ref().filter(|seen| seen.version == version) {
-            let Seen { since, read, not_before, .. } = *seen;
+            let FollowedStamp { since, read, not_before, .. } = *seen;
             // While this allocator could not read, perhaps the keeper could not write.
             let since = if reading.asked.since(read) > HOLDS { reading.answered } else { since };
-            self.seen = Some(Seen { version, stamp, since, read: reading.asked, not_before });
+            self.seen = Some(FollowedStamp { version, stamp, since, read: reading.asked, not_before });
         } else {
             let not_before = before.as_ref().map(|seen| seen.read);
             let is_same = before.as_ref().is_some_and(|seen| seen.stamp.keeper == stamp.keeper);
@@ -315,7 +316,7 @@ impl Timekeeping {
                 clock.is_at_least(stamp.said(), reading.answered, reading.answered);
             }
             let (since, read) = (reading.answered, reading.asked);
-            self.seen = Some(Seen { version, stamp, since, read, not_before });
+            self.seen = Some(FollowedStamp { version, stamp, since, read, not_before });
         }
         clock.holds_until(reading.asked + HOLDS);
     }
@@ -331,7 +332,7 @@ impl Timekeeping {
         mut draw: impl FnMut() -> u64,
     ) -> Todo {
         let keeper = draw();
-        let own = self.own.get_or_insert_with(|| Own::new(life, keeper, Some(version), there, now));
+        let own = self.own.get_or_insert_with(|| KeeperState::new(life, keeper, Some(version), there, now));
         Todo::Write(own.write(draw(), now))
     }
 
@@ -347,12 +348,12 @@ impl Timekeeping {
         // The life in a cell that is gone began before now.
         let life = (life + 1).max(wall.as_nanos());
         let keeper = draw();
-        let own = self.own.get_or_insert_with(|| Own::new(life, keeper, version, wall, now));
+        let own = self.own.get_or_insert_with(|| KeeperState::new(life, keeper, version, wall, now));
         Todo::Write(own.write(draw(), now))
     }
 }
 
-impl Seen {
+impl FollowedStamp {
     /// Whether to go on reading until the next stamp is there.
     fn is_awaited(&self, clock: &RootClock, now: Moment) -> bool {
         let (Some(early), Some(late)) = (clock.early(now), clock.late(now)) else { return true };
@@ -362,10 +363,10 @@ impl Seen {
     }
 }
 
-impl Own {
+impl KeeperState {
     fn new(life: u64, keeper: u64, version: Option<u64>, there: Moment, now: Moment) -> Self {
         let base = (there, now);
-        Own {
+        KeeperState {
             life,
             keeper,
             base,

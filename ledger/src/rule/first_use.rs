@@ -202,7 +202,7 @@ impl Account for FirstUseLedger {
 }
 
 impl RuleAccount for FirstUseLedger {
-    fn change(&mut self, rule: &Rule, _terms: ClockBounds, carry_over: CarryOver) -> bool {
+    fn change(&mut self, rule: &Rule, _clocks: ClockBounds, carry_over: CarryOver) -> bool {
         let Rule::FixedWindow(rule) = rule else { return false };
         if rule.windows() != (Windows::FirstUse { per: self.per }) {
             return false;

@@ -295,7 +295,7 @@ impl Account for FixedLedger {
 }
 
 impl RuleAccount for FixedLedger {
-    fn change(&mut self, rule: &Rule, _terms: ClockBounds, carry_over: CarryOver) -> bool {
+    fn change(&mut self, rule: &Rule, _clocks: ClockBounds, carry_over: CarryOver) -> bool {
         let Rule::FixedWindow(rule) = rule else { return false };
         if rule.windows() != self.windows {
             return false;

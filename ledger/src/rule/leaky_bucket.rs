@@ -362,7 +362,7 @@ impl Account for FlowLedger {
 
 impl RuleAccount for FlowLedger {
     /// The [`Flow`] stays as it is: a limit whose flow changes begins anew.
-    fn change(&mut self, rule: &Rule, _terms: ClockBounds, _carry_over: CarryOver) -> bool {
+    fn change(&mut self, rule: &Rule, _clocks: ClockBounds, _carry_over: CarryOver) -> bool {
         matches!(rule, Rule::LeakyBucket(_))
     }
 

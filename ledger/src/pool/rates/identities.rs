@@ -2,7 +2,7 @@
 //! due to one of them without a look at the others.
 
 use super::demands::{Demand, Demands};
-use super::sharers::{LastTurn, Sums};
+use super::sharers::{FlowSums, LastTurn};
 use super::tally::Tally;
 use crate::rule::SHARES;
 use crate::share::Owner;
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 pub(super) struct Identity {
     pub(super) owner: Owner,
     /// Sums over its sessions.
-    pub(super) sums: Sums,
+    pub(super) sums: FlowSums,
     /// The largest call of any of its sessions, in permits.
     pub(super) largest: u64,
     /// Whether any of its sessions waits.
@@ -29,7 +29,7 @@ pub(super) struct Identity {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Identities {
     weights: u128,
-    sums: Sums,
+    sums: FlowSums,
     demands: Demands<Owner>,
     calls: Tally<LargestCall>,
     counts: Tally<u64>,
@@ -144,8 +144,8 @@ impl<'a> Several<'a> {
     }
 
     /// Returns the sums over all sessions, the asking one included.
-    pub(super) fn sums(&self) -> Sums {
-        let aside = self.aside.map_or(Sums::default(), |aside| aside.sums);
+    pub(super) fn sums(&self) -> FlowSums {
+        let aside = self.aside.map_or(FlowSums::default(), |aside| aside.sums);
         self.all.sums.less(aside).plus(self.own.sums)
     }
 

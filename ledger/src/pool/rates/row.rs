@@ -5,7 +5,7 @@
 
 use super::demands::{Demand, Demands};
 use super::identities::{Identity, Several};
-use super::sharers::{Members, Sharers, Sums};
+use super::sharers::{FlowSums, Members, Sharers};
 use super::waiting::Waiters;
 use crate::rule::{Part, SHARES};
 use crate::share::Owner;
@@ -31,13 +31,13 @@ pub(super) struct Asks {
 }
 
 impl Asks {
-    fn sums(&self) -> Sums {
-        Sums {
+    fn sums(&self) -> FlowSums {
+        FlowSums {
             count: 1,
             weight: self.weight.into(),
             demand: self.demand.into(),
             largest: self.largest.into(),
-            ..Sums::default()
+            ..FlowSums::default()
         }
     }
 }
@@ -50,7 +50,7 @@ pub(super) struct Row<'a> {
     /// The other sessions; `None` while the session is alone.
     sharers: Option<&'a Sharers>,
     /// Sums over all sessions that share `whole`, the asking one included.
-    sums: Sums,
+    sums: FlowSums,
     /// All identities, if several take turns.
     owners: Option<Several<'a>>,
     /// The part that the sessions share: the flow, or the part due to their identity.
@@ -69,7 +69,7 @@ impl<'a> Row<'a> {
     pub(super) fn new(now: Moment, burst: u64, me: Asks, sharers: Option<&'a Sharers>) -> Self {
         let whole = Part { cap: burst, share: SHARES };
         let others = sharers.and_then(|sharers| sharers.identity(me.owner));
-        let taken = others.map_or(Sums::default(), |others| others.sums);
+        let taken = others.map_or(FlowSums::default(), |others| others.sums);
         let sums = taken.plus(me.sums());
         let row = Row { now, me, sharers, sums, owners: None, whole, room: None };
         let Some(sharers) = sharers.filter(|sharers| sharers.has_other_owners(me.owner)) else { return row };

@@ -62,7 +62,7 @@ struct Member {
 /// The sharing sessions of one identity.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
-    sums: Sums,
+    sums: FlowSums,
     /// The largest call of each.
     largest: Tally<u64>,
     demands: Demands<Place>,
@@ -71,7 +71,7 @@ pub(super) struct Members {
 
 /// Sums over sharing sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sums {
+pub(super) struct FlowSums {
     pub(super) count: u64,
     pub(super) weight: u128,
     /// Shares of the rate that they demand.
@@ -83,9 +83,9 @@ pub(super) struct Sums {
     pub(super) share: u128,
 }
 
-impl Sums {
-    pub(super) fn plus(self, more: Sums) -> Sums {
-        Sums {
+impl FlowSums {
+    pub(super) fn plus(self, more: FlowSums) -> FlowSums {
+        FlowSums {
             count: self.count + more.count,
             weight: self.weight + more.weight,
             demand: self.demand + more.demand,
@@ -95,8 +95,8 @@ impl Sums {
         }
     }
 
-    pub(super) fn less(self, fewer: Sums) -> Sums {
-        Sums {
+    pub(super) fn less(self, fewer: FlowSums) -> FlowSums {
+        FlowSums {
             count: self.count - fewer.count,
             weight: self.weight - fewer.weight,
             demand: self.demand - fewer.demand,
@@ -124,8 +124,8 @@ pub(super) fn demand_of(speed: Speed, demand_milli: u64) -> u64 {
 }
 
 impl Member {
-    fn sums(&self) -> Sums {
-        Sums {
+    fn sums(&self) -> FlowSums {
+        FlowSums {
             count: 1,
             weight: self.weight.into(),
             demand: self.demand.into(),

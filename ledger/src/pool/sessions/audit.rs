@@ -19,7 +19,7 @@ impl Sessions {
             return;
         }
         debug_assert!(self.iter().all(|(place, session)| {
-            let next = self.view_of(place).next_age(session);
+            let next = self.reading_of(place).next_age(session);
             let is_looked_at =
                 next.is_none_or(|(next, _)| session.age_reviewed.get().is_some_and(|at| at <= next));
             is_looked_at && session.expires.get() == self.reading.expires(session)
@@ -30,7 +30,7 @@ impl Sessions {
         debug_assert_eq!(self.owners, owners);
         debug_assert_eq!(self.orders.is_some(), self.len() > 1);
         let Some(orders) = self.orders.as_deref() else { return };
-        let entry = |(place, session)| (place, self.view_of(place).entry(place, session));
+        let entry = |(place, session)| (place, self.reading_of(place).entry(place, session));
         let entries: Vec<_> = self.iter().map(entry).collect();
         let entries = || entries.iter().copied();
         let holds = |agenda: &Agenda, at: fn(Entry) -> Option<Moment>| {
@@ -56,7 +56,7 @@ impl Sessions {
         debug_assert!(distances.max().is_none_or(|far| far <= farthest.0), "{orders:?}");
         debug_assert!(farthest.1.is_none_or(|at| place(at) == farthest.0), "{orders:?}");
         debug_assert_eq!(orders.in_flight, entries().map(|(_, entry)| entry.in_flight).sum::<u64>());
-        let sharing = || self.iter().map(|(place, it)| (place, it, self.view_of(place).ages.active()));
+        let sharing = || self.iter().map(|(place, it)| (place, it, self.reading_of(place).ages.active()));
         orders.sharers.iter().for_each(|sharers| sharers.audit(sharing()));
         // Claims are made anew for their audit, so it is made at some instants only.
         if now.as_nanos().is_multiple_of(CLAIMS_AUDITED) {

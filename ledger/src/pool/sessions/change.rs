@@ -3,7 +3,7 @@
 //! Only how much is lent depends on it.
 
 use super::Sessions;
-use super::reading::ClaimView;
+use super::reading::Reading;
 use crate::pool::claims::{Age, Ages};
 use crate::pool::family::Place;
 use std::time::Duration;
@@ -18,20 +18,20 @@ pub(super) const READ_AT_ONCE: usize = 32;
 /// A change from one reading of sessions to another, one session after the other.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
-    before: ClaimView,
-    after: ClaimView,
+    before: Reading,
+    after: Reading,
     /// Sessions up to this place are read by `after`.
     done: Option<Place>,
 }
 
 impl Change {
     /// Makes a change, or `None` if there is no difference.
-    fn between(before: ClaimView, after: ClaimView) -> Option<Box<Self>> {
+    fn between(before: Reading, after: Reading) -> Option<Box<Self>> {
         (before != after).then(|| Box::new(Change { before, after, done: None }))
     }
 
     /// Returns how the session at `place` is read.
-    pub(super) fn view_of(&self, place: Place) -> ClaimView {
+    pub(super) fn reading_of(&self, place: Place) -> Reading {
         if Some(place) <= self.done { self.after } else { self.before }
     }
 }
@@ -49,7 +49,7 @@ impl Sessions {
     /// changes with it. The first few sessions are read anew at once, and the others by and by. While a change is under
     /// way the next one waits for its end: each session is read in one of two ways.
     pub(in crate::pool) fn go_by(&mut self, term: Duration, are_reusable: bool) {
-        let reading = ClaimView { ages: Ages::new(term), are_reusable, ..self.reading };
+        let reading = Reading { ages: Ages::new(term), are_reusable, ..self.reading };
         let before = std::mem::replace(&mut self.reading, reading);
         let Some(orders) = &mut self.orders else {
             for (place, session) in self.by_place.iter_mut().filter(|_| before != reading) {
@@ -68,8 +68,8 @@ impl Sessions {
     }
 
     /// Returns how the session at `place` is read.
-    pub(super) fn view_of(&self, place: Place) -> ClaimView {
-        self.orders.as_deref().map_or(self.reading, |orders| orders.view_of(place, self.reading))
+    pub(super) fn reading_of(&self, place: Place) -> Reading {
+        self.orders.as_deref().map_or(self.reading, |orders| orders.reading_of(place, self.reading))
     }
 
     /// Whether all sessions are read by the current reading.

@@ -2,7 +2,7 @@
 //! second session on.
 
 use super::change::Change;
-use super::reading::{ClaimView, Entry, Totals};
+use super::reading::{Entry, Reading, Totals};
 use crate::pool::agenda::Agenda;
 use crate::pool::family::Place;
 use crate::pool::rates::Sharers;
@@ -85,8 +85,8 @@ impl Orders {
     }
 
     /// Returns how the session at `place` is read, where `last` is the reading of all sessions after the change.
-    pub(super) fn view_of(&self, place: Place, last: ClaimView) -> ClaimView {
-        self.change.as_deref().map_or(last, |change| change.view_of(place))
+    pub(super) fn reading_of(&self, place: Place, last: Reading) -> Reading {
+        self.change.as_deref().map_or(last, |change| change.reading_of(place))
     }
 
     /// Returns the sums over the sessions of `group`, or over the sessions of no group.
@@ -123,7 +123,7 @@ impl Orders {
     }
 
     /// Counts the session at `place` as it stands, where a steady flow is shared.
-    pub(super) fn count(&mut self, place: Place, session: &Session, reading: &ClaimView) {
+    pub(super) fn count(&mut self, place: Place, session: &Session, reading: &Reading) {
         if let Some(sharers) = &mut self.sharers {
             sharers.count(place, session, reading.ages.active());
         }

@@ -53,7 +53,7 @@ impl Idle {
 
 /// How sessions are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ClaimView {
+pub(super) struct Reading {
     pub(super) ages: Ages,
     /// Whether permits are spent again when their calls end.
     pub(super) are_reusable: bool,
@@ -61,7 +61,7 @@ pub(super) struct ClaimView {
     pub(super) has_distances: bool,
 }
 
-impl ClaimView {
+impl Reading {
     /// Returns when the lease of `session` is taken to end.
     pub(super) fn expires(&self, session: &Session) -> Option<Moment> {
         let (is_asking, is_live) = (session.age == Age::Asking, session.is_live());

@@ -14,7 +14,7 @@ impl Sessions {
         if orders.sharers.is_none() {
             let mut sharers = Sharers::new(speed, now);
             for (place, session) in self.by_place.iter() {
-                sharers.count(place, session, orders.view_of(place, self.reading).ages.active());
+                sharers.count(place, session, orders.reading_of(place, self.reading).ages.active());
             }
             orders.sharers = Some(Box::new(sharers));
         }
@@ -47,7 +47,7 @@ impl Sessions {
     pub(super) fn age_sharers(&mut self, now: Moment) {
         let Some(orders) = self.orders.as_deref_mut() else { return };
         while let Some(place) = orders.sharers.as_deref_mut().and_then(|sharers| sharers.next_review(now)) {
-            let reading = orders.view_of(place, self.reading);
+            let reading = orders.reading_of(place, self.reading);
             match self.by_place.get(place) {
                 Some(session) => orders.count(place, session, &reading),
                 None => orders.sharers.iter_mut().for_each(|sharers| sharers.forget(place)),

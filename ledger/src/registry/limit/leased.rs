@@ -28,7 +28,7 @@ const fn term_min(source: TimeSource) -> Duration {
 
 /// The words of a pool to its upstream: its ask, and what goes with it.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct AskAbove {
     pub ask: Ask,
     /// Its ask about safe shares, if its limit has any.
     pub safe: Option<SafeAsk>,
@@ -36,16 +36,16 @@ pub(crate) struct Said {
     pub groups: Vec<GroupAsk>,
 }
 
-impl Said {
+impl AskAbove {
     /// Completes `ask` with what `pool` says beside it. An exchange takes `rtt`.
     fn of(pool: &mut Pool, ask: Ask, now: Moment, rtt: Duration) -> Self {
-        Said { ask, safe: pool.ask_safe_above(now), groups: pool.ask_groups_above(&ask, rtt) }
+        AskAbove { ask, safe: pool.ask_safe_above(now), groups: pool.ask_groups_above(&ask, rtt) }
     }
 }
 
 /// The answer of an upstream to one pool.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told<'a> {
+pub(crate) struct AnswerAbove<'a> {
     pub answer: Answer,
     /// Safe shares that may be handed out.
     pub safe: Option<SafeShare>,
@@ -187,16 +187,25 @@ impl Limit {
     }
 
     /// Writes what a pool has to say. Also returns the distance to report; the exchange itself takes `rtt`.
-    pub(crate) fn ask_above(&mut self, now: Moment, id: &PoolId, rtt: Duration) -> Option<(Said, Duration)> {
+    pub(crate) fn ask_above(
+        &mut self,
+        now: Moment,
+        id: &PoolId,
+        rtt: Duration,
+    ) -> Option<(AskAbove, Duration)> {
         let pool = &mut self.pools.get_mut(id, &mut self.tally)?.wake().pool;
         let distance = pool.distance_above(rtt);
         let ask = pool.ask_above(now, rtt)?;
-        Some((Said::of(pool, ask, now, rtt), distance))
+        Some((AskAbove::of(pool, ask, now, rtt), distance))
     }
 
     /// Writes the last asks of up to `most` pools, in which they give back what they hold. Also returns when the other
     /// pools that were looked at are next due. Pools beyond `most` are not looked at.
-    pub(crate) fn leaves_above(&mut self, now: Moment, most: usize) -> (Vec<(PoolId, Said)>, Option<Moment>) {
+    pub(crate) fn leaves_above(
+        &mut self,
+        now: Moment,
+        most: usize,
+    ) -> (Vec<(PoolId, AskAbove)>, Option<Moment>) {
         let (pools, tally) = (&mut self.pools, &mut self.tally);
         let (mut asks, mut next) = (vec![], None::<Moment>);
         self.leasing.retain(|id| {
@@ -208,7 +217,7 @@ impl Limit {
                 Some(at) if at <= now => {
                     let ask = kept.pool.leave_above();
                     asks.extend(
-                        ask.map(|ask| (id.clone(), Said::of(&mut kept.pool, ask, now, Duration::ZERO))),
+                        ask.map(|ask| (id.clone(), AskAbove::of(&mut kept.pool, ask, now, Duration::ZERO))),
                     );
                     true
                 }
@@ -229,7 +238,7 @@ impl Limit {
         now: Moment,
         id: &PoolId,
         first_sent: Moment,
-        Told { answer, safe, groups }: Told<'_>,
+        AnswerAbove { answer, safe, groups }: AnswerAbove<'_>,
     ) -> GrantOutcome {
         let on_grant = |pool: &mut Pool, grant: &Grant| {
             let outcome = pool.on_grant_above(now, first_sent, grant);

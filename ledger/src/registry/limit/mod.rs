@@ -21,7 +21,7 @@ mod written;
 pub use figures::{Answered, Disagreed, Figures};
 pub use forecasts::ForecastSum;
 pub(crate) use kept::CountedPool;
-pub(crate) use leased::{Due, Said, Told};
+pub(crate) use leased::{AnswerAbove, AskAbove, Due};
 pub use live::{Effect, Preview};
 pub use pool_id::PoolId;
 pub use room::{Memory, MemoryWatch};

@@ -311,8 +311,8 @@ fn a_pattern_has_so_many_names_and_each_is_forgotten_once() {
     audit(&mut limit, millis(60_000));
 }
 
-fn told(grant: lessor_protocol::Grant) -> Told<'static> {
-    Told { answer: Answer::Grant(grant), safe: None, groups: &[] }
+fn told(grant: lessor_protocol::Grant) -> AnswerAbove<'static> {
+    AnswerAbove { answer: Answer::Grant(grant), safe: None, groups: &[] }
 }
 
 /// The bug: a ceiling that the upstream had not told yet was shown as the most permits there can be, also on

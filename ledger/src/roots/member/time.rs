@@ -4,7 +4,7 @@ use super::super::RootError;
 use super::{AfterTime, Call, Host, Member, MemberError, Next, Notice, Step};
 use crate::cells::{Cell, Swapped, Timeline};
 use crate::roots::Stepped;
-use crate::roots::timekeeping::{CLOCK, ClaimView, Timekeeping, Todo};
+use crate::roots::timekeeping::{CLOCK, StampRead, Timekeeping, Todo};
 use lessor_protocol::Moment;
 
 impl Member {
@@ -56,7 +56,7 @@ impl Member {
         self.has_seen |= cell.is_some();
         let Some(timekeeping) = &mut self.timekeeping else { return self.fail(MemberError::Mismatch, now) };
         let life = timekeeping.life();
-        let reading = ClaimView { cell, began, asked, answered: now };
+        let reading = StampRead { cell, began, asked, answered: now };
         let todo = timekeeping.on_read(reading, &mut self.clock, host.wall(), || host.draw());
         if timekeeping.life() != life {
             self.time_begins(host);

@@ -1,7 +1,7 @@
 //! The keeper of the time of a store without a clock, and how well the followers know that time.
 
 use crate::cells::{Cell, Swap};
-use crate::roots::timekeeping::{ClaimView, Timekeeping, Todo};
+use crate::roots::timekeeping::{StampRead, Timekeeping, Todo};
 use crate::roots::{RootClock, TimeSource};
 use lessor_protocol::Moment;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Allocator {
         let mut todo = self.time.begin(at(now - 1), &self.clock, wall, store.draw());
         if let Todo::Read = todo {
             let (asked, answered) = (at(now - 1), at(now));
-            let reading = ClaimView { cell: store.cell.clone(), began: asked, asked, answered };
+            let reading = StampRead { cell: store.cell.clone(), began: asked, asked, answered };
             let drawn = &mut store.drawn;
             let draw = || {
                 *drawn += 1;

@@ -188,7 +188,7 @@ fn act(sessions: &mut Sessions, now: Moment, place: Place, act: Act) {
 
 /// Returns the same sessions, read by the last term from the beginning.
 fn at_once(sessions: &Sessions, speed: Option<Speed>, now: Moment) -> Sessions {
-    let ClaimView { ages, are_reusable, has_distances: _ } = sessions.reading;
+    let Reading { ages, are_reusable, has_distances: _ } = sessions.reading;
     let mut others = Sessions::new(ages.term(), are_reusable).with_distances();
     for (place, session) in sessions.iter() {
         let mut session = session.clone();
