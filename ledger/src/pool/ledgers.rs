@@ -129,7 +129,7 @@ impl Ledgers {
     }
 
     /// Changes the permits in flight from `before` to `after`.
-    pub(super) fn begin(&mut self, before: u64, after: u64) {
+    pub(super) fn change_in_flight(&mut self, before: u64, after: u64) {
         let loan = self.loan.as_deref_mut().into_iter().map(|loan| loan as &mut dyn Calls);
         for calls in self.rules.iter_mut().filter_map(Ledger::calls_mut).chain(loan) {
             calls.begin(after.saturating_sub(before));

@@ -3,16 +3,15 @@
 
 use super::Pool;
 use super::borrow::Borrower;
-use super::claims::{POLL_MIN, of_all, poll};
+use super::claims::{of_all, poll};
 use super::family::{self, Above, Place};
 use super::loan::Loan;
 use super::rates::callable;
-use crate::pacing::Excess;
-use crate::rule::{Draw, Pace, THOUSAND_SECONDS};
-use crate::sizing::{self, Asker, Scarcity, Sized, State, Supply};
+use crate::rule::{Draw, Pace};
+use crate::sizing::{self, Asker, Scarcity, Sized, State};
 use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::sizing::PERMIT;
-use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, TERM_MAX};
+use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate};
 use std::time::Duration;
 
 /// Part of a term, a sixteenth, for which a session holds permits if it wants more than its average share of a sliding window,
@@ -22,24 +21,18 @@ const GREEDY_PART: u32 = 16;
 /// Lower bound of the time by [`GREEDY_PART`]: on a short window the round trip costs more than the hoarding.
 const GREEDY_MIN: Duration = Duration::from_millis(60);
 
-/// Wait of a node that could not be back before the next window begins. Zero would say that permits are not scarce.
-const AT_ONCE: Duration = Duration::from_millis(1);
-
-/// Longest pause in which excess demand still counts as going on: demand is an average over at most a second.
-const EXCESS_PAUSE: Duration = Duration::from_secs(2);
-
 /// The grant that one pool would make if it were alone.
 pub(super) struct Offer {
     permits: u64,
-    state: State,
-    pace: Option<Pace>,
+    pub(super) state: State,
+    pub(super) pace: Option<Pace>,
     /// Whether the session should hold little, because others want what it would hold unspent.
     is_greedy: bool,
     /// Whether the lease is not extended: the session has long held more than its share unspent, or leaves its permits
     /// to callers that wait.
     ends_lease: bool,
     /// Rest of the wait that the session was told, if others share.
-    wait: Option<Duration>,
+    pub(super) wait: Option<Duration>,
     /// Permits that the session should have in hand and in use, where permits are spent again.
     hold: Option<u64>,
     /// For display: the scarcity of the whole pool, whether the session wants permits and is offered none, and what
@@ -80,7 +73,69 @@ impl Pool {
         let above = above.iter_mut().map(|above| Link { pool: &mut *above.pool, place: mirror, offer: None });
         lend(&mut std::iter::once(own).chain(above).collect::<Vec<_>>(), ask, newcomer)
     }
+}
 
+/// Makes a grant of all pools of `chain` to `ask`, which may come from a `newcomer`, and charges it to each of them.
+fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
+    let kept = chain[0].pool.sessions[chain[0].place].outstanding;
+    // Permits out beyond a lowered limit end by themselves, with their lease.
+    let is_over = chain.iter().any(|link| link.pool.ledgers.excess() > 0 || link.pool.is_over());
+    let fits = !is_over && chain.iter().all(|link| !link.pool.outlives(link.place));
+    let (rate, flow) = lend_rate(chain, ask, is_over);
+    let most = chain.iter().map(|link| link.pool.most(link.place, flow.is_some())).min().unwrap_or(0);
+    let is_reusable = chain.iter().all(|link| link.pool.ledgers.are_reusable());
+    // Sessions share a steady flow by turns.
+    let is_spent = !is_reusable && flow.is_none();
+    for link in chain.iter_mut() {
+        link.offer = Some(link.pool.offer(link.place, ask, newcomer, (is_reusable, is_spent)));
+    }
+    let least = chain.iter().map(|link| link.offer().permits).min();
+    let ends_lease = chain.iter().any(|link| link.offer().ends_lease);
+    let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
+    let permits = least.filter(|_| fits).unwrap_or(0).min(callable).min(most.saturating_sub(kept));
+    let worth = |link: &Link<'_>| {
+        let worth = link.pool.worth(link.place, ask, kept + permits, link.offer().state);
+        link.pool.reach(link.place, kept + permits, worth)
+    };
+    let worth = chain.iter().map(worth).min().unwrap_or_default();
+    let term = if is_over || ends_lease { Duration::ZERO } else { flow.map_or(worth, |(_, term)| term) };
+    for Link { pool, place, .. } in chain.iter_mut() {
+        pool.charge(*place, permits, term);
+    }
+    for Link { pool, place, offer } in chain.iter_mut() {
+        pool.make_forecast(*place, ask, offer.as_ref().expect("each has made one"));
+    }
+    let grant = |link: &Link<'_>| {
+        let Link { pool, place, .. } = link;
+        let (ask_after, retry_after) = pool.next_ask(*place, ask, permits, link.offer());
+        let horizon = pool.horizon(*place, link.offer()).min(term);
+        let cap = |longest| InFlight { longest: millis_above(longest), hold: link.offer().hold };
+        let (ceiling, in_flight) = (pool.call_max(), pool.longest.map(cap));
+        Grant { kept, permits, term, horizon, ceiling, ask_after, retry_after, rate: Rate::Free, in_flight }
+    };
+    let grant = chain.iter().map(grant).reduce(family::least).expect("there is one at least");
+    match flow.map(|(index, _)| &mut chain[index]) {
+        Some(Link { pool, place, .. }) => pool.in_turn(*place, ask, Grant { rate, ..grant }),
+        None => grant,
+    }
+}
+
+/// Lends a part of the steady flow, if a pool of `chain` has one. Returns the part, the index of that pool, and how long
+/// the lease lasts: as long as suits the flow, as far as all rules allow. While a limit `is_over`, no lease begins.
+fn lend_rate(chain: &mut [Link<'_>], ask: &Ask, is_over: bool) -> (Rate, Option<(usize, Duration)>) {
+    let Some(index) = chain.iter().position(|link| link.pool.flow.is_some()) else {
+        return (Rate::Free, None);
+    };
+    let suits = chain[index].pool.sessions[chain[index].place].term;
+    let term = chain.iter().map(|link| link.pool.term(suits)).min().unwrap_or_default();
+    // A rate that is told without a lease would be charged for ever.
+    let term = if is_over { Duration::ZERO } else { term };
+    let Link { pool, place, .. } = &mut chain[index];
+    let (rate, term) = pool.lend_rate(*place, ask, term);
+    (rate, Some((index, term)))
+}
+
+impl Pool {
     /// Sizes the grant that the pool would make alone. Permits are spent again (`is_reusable`), for good (`is_spent`),
     /// or belong to a steady flow.
     fn offer(
@@ -156,26 +211,6 @@ impl Pool {
         let permits = asker.want.min(most).min(left);
         let hold = share.unwrap_or(all).min(self.plan.sharing.lease_max);
         (Sized { permits, state }, Some(hold))
-    }
-
-    /// Returns how long to wait until the next ask, and until there is a permit, if fewer `permits` are lent than wanted.
-    fn chance(&self, id: Place, ask: &Ask, permits: u64, offer: &Offer) -> (Duration, Option<Duration>) {
-        if let Some(wait) = offer.wait {
-            return (wait, Some(wait));
-        }
-        let scarce = match offer.state {
-            State::Scarce => permits < ask.want,
-            State::Abundant | State::Draining { .. } => permits == 0 && ask.want > 0,
-        };
-        if !scarce {
-            return (Duration::ZERO, None);
-        }
-        let (ask_after, retry_after) = self.next_chance(id, offer.pace);
-        // A bucket full of permits there and lent mints nothing until a session reports a spend.
-        let full_at = self.ledgers.full_at().filter(|_| permits > 0 && ask.waiting > 0);
-        let report_after =
-            full_at.unwrap_or(Moment::NEVER).since(self.now).saturating_sub(self.sessions[id].rtt);
-        (ask_after.min(report_after.max(AT_ONCE)), retry_after)
     }
 
     /// Returns how long a lease that holds `permits` should last. While at least half of the pool is left, the lease of a slow
@@ -274,175 +309,6 @@ impl Pool {
     fn outlives(&self, id: Place) -> bool {
         self.lease_end_ahead().is_some_and(|end| self.sessions[id].end > end)
     }
-
-    /// Returns the permits that must be left beyond what the session wants: the reserve, and those kept for others.
-    fn kept_back(&self, id: Place) -> u64 {
-        let kept = self.kept_at_most(self.sessions[id].share.group);
-        kept.min(self.ceiling().saturating_sub(1)) + self.reserve()
-    }
-
-    /// Returns what can be shared now, and the pace if the pool eases off or lends evenly.
-    fn supply(&mut self, id: Place) -> (Supply, Option<Pace>) {
-        let (left, term, saved_for) = (self.left(), self.term, self.saves_for(id));
-        let kept_back = self.reserve().saturating_add(self.withheld());
-        let even = self.even_pace(kept_back);
-        // While the pool eases in after a pause, no more will be there than is now.
-        let most = self.ease_in_max();
-        let within = |span| self.ledgers.within(span).saturating_sub(kept_back).min(most).max(left);
-        let rules = &self.plan.rules;
-        if self.excess_demand.excess != Excess::NONE && self.ledgers.evens_out_low(rules, kept_back) {
-            self.excess_demand.excess.found_low();
-        }
-        let is_even = even.is_some();
-        let eases_off = self.plan.ease_off && !is_even;
-        let pace = if eases_off { self.ledgers.low_pace(rules, kept_back) } else { even };
-        let sustained = self.ledgers.sustained(term);
-        let (stock, poll) = (left, poll(term));
-        let supply = match pace {
-            Some(pace) => {
-                let left = self.pacer.lendable(self.now, left, pace, saved_for);
-                let within_term = left.saturating_add(pace.within(term));
-                // Permits that an even pace keeps for later are there for a session that wants little.
-                let stock = if is_even { stock } else { left };
-                // A pool that eases off is a trickle, however full.
-                Supply { left, stock, soon: left, within_term, sustained, term, poll }
-            }
-            None => {
-                let (soon, within_term) = (within(poll) - left, within(term));
-                self.pacer.reset();
-                Supply { left, stock, soon, within_term, sustained, term, poll }
-            }
-        };
-        (supply, pace)
-    }
-
-    /// Returns for how long more must be wanted than comes back before the pool lends evenly, and how long a plan for
-    /// that holds.
-    fn evens_out(&self) -> Option<(Duration, Duration)> {
-        self.ledgers.evens_out().filter(|_| self.plan.ease_off)
-    }
-
-    /// Returns the even pace, if more has been wanted than the limit has for a whole window.
-    fn even_pace(&mut self, kept_back: u64) -> Option<Pace> {
-        let (window, plan) = self.evens_out()?;
-        let (ledgers, now) = (&self.ledgers, self.now);
-        let is_steady = self.excess_demand.excess.is_steady(now, window);
-        let pace = || ledgers.even_pace(kept_back).unwrap_or(Pace { permits: 0, over: 1 });
-        is_steady.then(|| self.excess_demand.excess.pace(now, plan, pace))
-    }
-
-    /// Notes whether more is wanted than comes back, where all sessions take `draw`.
-    fn note_excess(&mut self, draw: Draw) {
-        if self.evens_out().is_some() {
-            let is_excess = draw.demand_milli > self.ledgers.sustained(THOUSAND_SECONDS);
-            if is_excess || self.excess_demand.excess != Excess::NONE {
-                self.excess_demand.excess.see(self.now, is_excess, EXCESS_PAUSE.max(2 * self.term));
-            }
-        }
-    }
-
-    /// Returns how long to wait until the next ask, and until there is a permit, for a session that got less than it wanted.
-    fn next_chance(&self, id: Place, pace: Option<Pace>) -> (Duration, Option<Duration>) {
-        let term = self.sessions[id].term;
-        let paced = pace.map_or(Duration::ZERO, |pace| self.pacer.wait(pace));
-        let ready = self.lends_at(id);
-        // Permits on their way from the allocator above arrive soon.
-        let poll = if self.is_being_lent() { POLL_MIN } else { poll(term) };
-        let retry_after = ready.map(|ready| ready.since(self.now).max(paced).max(poll));
-        // Others may give permits back sooner, so no session waits longer than a term to look. For a root it is a poll
-        // longer, so that no allocator swaps the root just before there is something.
-        let soon = (term.max(poll) + poll * u32::from(self.plan.is_root)).min(TERM_MAX);
-        let ask_after = retry_after.filter(|wait| *wait <= soon).unwrap_or(term.max(poll));
-        (self.in_time(id, ready, ask_after), retry_after)
-    }
-
-    /// Returns `wait`, or a wait that brings the next ask of `id` here just as a window begins that has permits for it. `ready`
-    /// is when there are permits for `id`. The wait counts from the arrival of this answer, and the ask takes its way too.
-    fn in_time(&self, id: Place, ready: Option<Moment>, wait: Duration) -> Duration {
-        let (Some(begins), Some(ready)) = (self.lease_end(), ready) else { return wait };
-        let (left, rtt) = (begins.since(self.now), self.sessions[id].rtt);
-        // There may be a permit before, or at least time to ask again.
-        let is_sooner = wait + if ready < begins { rtt } else { 2 * rtt } < left;
-        // No session is told to wait for longer than any lease lasts.
-        let just_then = left.saturating_sub(rtt).clamp(AT_ONCE, TERM_MAX);
-        if is_sooner || ready > begins { wait } else { just_then }
-    }
-
-    /// Returns when there will be a permit for `id`. Permits withheld because of the vendor come back by themselves.
-    fn lends_at(&self, id: Place) -> Option<Moment> {
-        let (kept, withheld) = (self.kept_back(id) + 1, self.withheld());
-        let ready = self.ready_at(kept)?;
-        if withheld == 0 {
-            return Some(ready);
-        }
-        let beside = self.ready_at(kept.saturating_add(withheld)).unwrap_or(Moment::NEVER);
-        Some(ready.max(beside.min(self.withheld_until())))
-    }
-
-    /// Returns when every rule can lend `permits`, if nothing is lent or given back meanwhile; `None` if never.
-    fn ready_at(&self, permits: u64) -> Option<Moment> {
-        self.ledgers.ready_at(self.now, permits, || self.sessions.leases())
-    }
-}
-
-/// Makes a grant of all pools of `chain` to `ask`, which may come from a `newcomer`, and charges it to each of them.
-fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
-    let kept = chain[0].pool.sessions[chain[0].place].outstanding;
-    // Permits out beyond a lowered limit end by themselves, with their lease.
-    let is_over = chain.iter().any(|link| link.pool.ledgers.excess() > 0 || link.pool.is_over());
-    let fits = !is_over && chain.iter().all(|link| !link.pool.outlives(link.place));
-    let (rate, flow) = lend_rate(chain, ask, is_over);
-    let most = chain.iter().map(|link| link.pool.most(link.place, flow.is_some())).min().unwrap_or(0);
-    let is_reusable = chain.iter().all(|link| link.pool.ledgers.are_reusable());
-    // Sessions share a steady flow by turns.
-    let is_spent = !is_reusable && flow.is_none();
-    for link in chain.iter_mut() {
-        link.offer = Some(link.pool.offer(link.place, ask, newcomer, (is_reusable, is_spent)));
-    }
-    let least = chain.iter().map(|link| link.offer().permits).min();
-    let ends_lease = chain.iter().any(|link| link.offer().ends_lease);
-    let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
-    let permits = least.filter(|_| fits).unwrap_or(0).min(callable).min(most.saturating_sub(kept));
-    let worth = |link: &Link<'_>| {
-        let worth = link.pool.worth(link.place, ask, kept + permits, link.offer().state);
-        link.pool.reach(link.place, kept + permits, worth)
-    };
-    let worth = chain.iter().map(worth).min().unwrap_or_default();
-    let term = if is_over || ends_lease { Duration::ZERO } else { flow.map_or(worth, |(_, term)| term) };
-    for Link { pool, place, .. } in chain.iter_mut() {
-        pool.charge(*place, permits, term);
-    }
-    for Link { pool, place, offer } in chain.iter_mut() {
-        pool.make_forecast(*place, ask, offer.as_ref().expect("each has made one"));
-    }
-    let grant = |link: &Link<'_>| {
-        let Link { pool, place, .. } = link;
-        let (ask_after, retry_after) = pool.chance(*place, ask, permits, link.offer());
-        let horizon = pool.horizon(*place, link.offer()).min(term);
-        let cap = |longest| InFlight { longest: millis_above(longest), hold: link.offer().hold };
-        let (ceiling, in_flight) = (pool.call_max(), pool.longest.map(cap));
-        Grant { kept, permits, term, horizon, ceiling, ask_after, retry_after, rate: Rate::Free, in_flight }
-    };
-    let grant = chain.iter().map(grant).reduce(family::least).expect("there is one at least");
-    match flow.map(|(index, _)| &mut chain[index]) {
-        Some(Link { pool, place, .. }) => pool.in_turn(*place, ask, Grant { rate, ..grant }),
-        None => grant,
-    }
-}
-
-/// Lends a part of the steady flow, if a pool of `chain` has one. Returns the part, the index of that pool, and how long
-/// the lease lasts: as long as suits the flow, as far as all rules allow. While a limit `is_over`, no lease begins.
-fn lend_rate(chain: &mut [Link<'_>], ask: &Ask, is_over: bool) -> (Rate, Option<(usize, Duration)>) {
-    let Some(index) = chain.iter().position(|link| link.pool.flow.is_some()) else {
-        return (Rate::Free, None);
-    };
-    let suits = chain[index].pool.sessions[chain[index].place].term;
-    let term = chain.iter().map(|link| link.pool.term(suits)).min().unwrap_or_default();
-    // A rate that is told without a lease would be charged for ever.
-    let term = if is_over { Duration::ZERO } else { term };
-    let Link { pool, place, .. } = &mut chain[index];
-    let (rate, term) = pool.lend_rate(*place, ask, term);
-    (rate, Some((index, term)))
 }
 
 /// Rounds `span` up to whole milliseconds, as the wire carries it.

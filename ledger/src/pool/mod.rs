@@ -24,6 +24,7 @@ mod large;
 mod ledgers;
 mod lend;
 mod loan;
+mod next_ask;
 mod orphaned_calls;
 mod past;
 mod patience;
@@ -39,6 +40,7 @@ mod seats;
 mod session;
 mod sessions;
 mod snapshot;
+mod supply;
 #[cfg(test)]
 mod tests;
 mod unspent;
@@ -336,6 +338,6 @@ impl Pool {
             change(&mut session.calls, longest);
             (before, session.calls.charged())
         });
-        self.ledgers.begin(before, after);
+        self.ledgers.change_in_flight(before, after);
     }
 }

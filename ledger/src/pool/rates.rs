@@ -15,7 +15,7 @@ mod waiting;
 pub(super) use sharers::Sharers;
 
 use super::Pool;
-use super::claims::poll;
+use super::claims::{POLL_MIN, poll};
 use super::family::Place;
 use super::rare::Usual;
 use super::session::Session;
@@ -39,9 +39,6 @@ const TURN_CALLS: u32 = 2;
 /// Part of the wait for the next turn, in percent, after which the first session in the row asks again. Its asks come
 /// at ever shorter intervals, so that one is there when the turn begins.
 const ASK_AGAIN_PERCENT: u32 = 75;
-
-/// Shortest time between two asks of a session that waits for its turn.
-const POLL_MIN: Duration = Duration::from_millis(10);
 
 /// Smallest share that is worth a lease, as a divisor of the share due: a smaller one would keep the rest waiting.
 const WORTH_PART: u64 = 8;

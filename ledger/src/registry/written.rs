@@ -113,7 +113,7 @@ impl Registry {
                     continue;
                 }
             }
-            let lost = rows().map(|row| row.lost(gap, clocks, now)).max_by_key(|past| past.calls_end());
+            let lost = rows().map(|row| row.lost(gap, clocks, now)).reduce(Past::and);
             // The allocator that lends a leased limit counts what is out of it.
             if let Some(past) = lost.filter(|_| limit.upstream.is_none()) {
                 let mut made = Limit::new(limit.clone(), clocks, past, now);

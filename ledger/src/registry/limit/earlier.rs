@@ -78,6 +78,6 @@ impl Limit {
         self.expect_shares(shares);
         let pools = self.pools.all(&mut self.tally);
         let earlier = self.earlier;
-        pools.for_each(|shelf| shelf.with(|kept| earlier.keep_back(&mut kept.pool)));
+        pools.for_each(|entry| entry.with(|kept| earlier.keep_back(&mut kept.pool)));
     }
 }

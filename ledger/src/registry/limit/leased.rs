@@ -147,7 +147,7 @@ impl Limit {
     /// Whether the limit leaves loans that were not settled upstream, if it is forgotten now.
     pub(crate) fn loses_loans(&mut self) -> bool {
         let mut pools = self.pools.all(&mut self.tally);
-        self.has_lost_loans || pools.any(|shelf| shelf.wake().pool.gave_up_above())
+        self.has_lost_loans || pools.any(|entry| entry.wake().pool.gave_up_above())
     }
 
     /// Notes that a pool was used, and so may have something to say upstream.
@@ -274,8 +274,8 @@ impl Limit {
 
     /// Notes that no answer came to the ask of a pool.
     pub(crate) fn on_failure_above(&mut self, id: &PoolId) {
-        if let Some(shelf) = self.pools.get_mut(id, &mut self.tally) {
-            shelf.wake().pool.on_failure_above();
+        if let Some(entry) = self.pools.get_mut(id, &mut self.tally) {
+            entry.wake().pool.on_failure_above();
         }
     }
 
@@ -291,8 +291,8 @@ impl Limit {
 
     /// Notes that the upstream does not know what any of its pools holds, since a new session begins.
     pub(crate) fn all_unrecognised_above(&mut self, now: Moment) {
-        for shelf in self.pools.all(&mut self.tally) {
-            shelf.wake().pool.on_unrecognised_above(now);
+        for entry in self.pools.all(&mut self.tally) {
+            entry.wake().pool.on_unrecognised_above(now);
         }
     }
 }

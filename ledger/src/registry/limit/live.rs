@@ -196,7 +196,7 @@ impl Limit {
             && match self.makes_pools() {
                 false => {
                     let mut pools = self.pools.all(&mut self.tally);
-                    pools.all(|shelf| shelf.wake().pool.is_replaceable(now))
+                    pools.all(|entry| entry.wake().pool.is_replaceable(now))
                 }
                 true => self.pools.is_empty(),
             }
@@ -225,8 +225,8 @@ impl Limit {
     fn reset_to(&mut self, config: LimitConfig, now: Moment) {
         self.lose_shares(now);
         self.has_lost_loans |= self.config.upstream.is_some();
-        for shelf in self.pools.take(&mut self.tally) {
-            let mut kept = shelf.into_kept();
+        for entry in self.pools.take(&mut self.tally) {
+            let mut kept = entry.into_kept();
             self.tally.count(&mut kept.counted, kept.pool.view(now));
             // The new pools take no reports of what is out.
             self.tally.sums.burned += kept.counted.books.outstanding;

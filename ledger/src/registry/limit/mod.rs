@@ -5,9 +5,9 @@ mod earlier;
 mod figures;
 mod forecasts;
 mod in_family;
-mod kept;
 mod leased;
 mod live;
+mod pool_entry;
 mod pool_id;
 mod pools;
 mod room;
@@ -20,9 +20,9 @@ mod written;
 
 pub use figures::{Answered, Disagreed, Figures};
 pub use forecasts::ForecastSum;
-pub(crate) use kept::CountedPool;
 pub(crate) use leased::{AnswerAbove, AskAbove, Due};
 pub use live::{Effect, Preview};
+pub(crate) use pool_entry::CountedPool;
 pub use pool_id::PoolId;
 pub use room::{Memory, MemoryWatch};
 
@@ -36,10 +36,10 @@ use crate::rejection::{AskRejection, Reason};
 use crate::share::Owner;
 use earlier::Earlier;
 use figures::Tally;
-use kept::PoolEntry;
 use leased::CompiledPlans;
 use lessor_protocol::{Answer, Ask, ClockBounds, Key, LimitName, Moment, Observed, SafeShare};
 use live::TopUps;
+use pool_entry::PoolEntry;
 use pools::Pools;
 use room::{KeyedNames, Owners};
 use std::collections::{BTreeMap, BTreeSet};
@@ -261,8 +261,8 @@ impl Limit {
 
     /// Returns what callers are told of `pool`: the permits left when it was last used or looked at, and its window.
     pub(crate) fn left(&self, pool: &PoolId) -> Left {
-        let shelf = self.pools.get(pool);
-        shelf.map_or((None, None), |shelf| (shelf.left(), shelf.window()))
+        let entry = self.pools.get(pool);
+        entry.map_or((None, None), |entry| (entry.left(), entry.window()))
     }
 
     /// Lets time pass in `pool`, if it exists.

@@ -3,8 +3,8 @@
 
 use super::earlier::Earlier;
 use super::figures::Tally;
-use super::kept::{CountedPool, PoolEntry};
 use super::live::Plans;
+use super::pool_entry::{CountedPool, PoolEntry};
 use super::{PoolId, unused};
 use crate::CarryOver;
 use crate::pool::{Past, Plan, Pool};
@@ -38,10 +38,10 @@ pub(super) struct Change {
 
 impl Change {
     /// Applies the change to a pool, if that was not done yet.
-    fn reach(&self, id: &PoolId, shelf: &mut PoolEntry, tally: &mut Tally) {
+    fn reach(&self, id: &PoolId, entry: &mut PoolEntry, tally: &mut Tally) {
         let plan = self.plans.of_pool(id);
-        if !shelf.goes_by(plan) {
-            shelf.with(|kept| self.go_on(kept, tally, plan));
+        if !entry.goes_by(plan) {
+            entry.with(|kept| self.go_on(kept, tally, plan));
         }
     }
 
@@ -56,11 +56,11 @@ impl Change {
 impl Pools {
     /// Returns the pool, if it exists, after a pending change. Its part of the sums in `tally` follows.
     pub(super) fn get_mut(&mut self, id: &PoolId, tally: &mut Tally) -> Option<&mut PoolEntry> {
-        let shelf = self.map.get_mut(id)?;
+        let entry = self.map.get_mut(id)?;
         if let Some(change) = &self.change {
-            change.reach(id, shelf, tally);
+            change.reach(id, entry, tally);
         }
-        Some(shelf)
+        Some(entry)
     }
 
     /// Returns what is known of the pool without a look at it.
@@ -77,11 +77,11 @@ impl Pools {
         mut look: impl FnMut(&PoolId, &mut PoolEntry) -> T,
     ) -> Vec<T> {
         let page = self.map.range_mut((from, Bound::Unbounded)).take(count);
-        let look = |(id, shelf): (&PoolId, &mut PoolEntry)| {
+        let look = |(id, entry): (&PoolId, &mut PoolEntry)| {
             if let Some(change) = &self.change {
-                change.reach(id, shelf, tally);
+                change.reach(id, entry, tally);
             }
-            look(id, shelf)
+            look(id, entry)
         };
         page.map(look).collect()
     }
@@ -89,10 +89,10 @@ impl Pools {
     /// Returns copies of up to `count` pools from `from` on, each after a pending change.
     pub(super) fn copies(&self, from: Bound<PoolId>, count: usize) -> impl Iterator<Item = (&PoolId, Pool)> {
         let page = self.map.range((from, Bound::Unbounded)).take(count);
-        page.map(|(id, shelf)| {
-            let mut copy = CountedPool::new(shelf.copy());
+        page.map(|(id, entry)| {
+            let mut copy = CountedPool::new(entry.copy());
             if let Some(change) =
-                self.change.as_ref().filter(|change| !shelf.goes_by(change.plans.of_pool(id)))
+                self.change.as_ref().filter(|change| !entry.goes_by(change.plans.of_pool(id)))
             {
                 change.go_on(&mut copy, &mut Tally::default(), change.plans.of_pool(id));
             }
@@ -136,8 +136,8 @@ impl Pools {
     }
 
     /// Adds a pool, which has the rules that hold now. Returns the pool that it replaces.
-    pub(super) fn insert(&mut self, id: PoolId, shelf: PoolEntry) -> Option<PoolEntry> {
-        self.map.insert(id, shelf)
+    pub(super) fn insert(&mut self, id: PoolId, entry: PoolEntry) -> Option<PoolEntry> {
+        self.map.insert(id, entry)
     }
 
     /// Begins `change`. What is left of the change before is applied at once.
@@ -152,8 +152,8 @@ impl Pools {
         let from = change.done.take().map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.map.range_mut((from, Bound::Unbounded));
         let mut last = None;
-        for (id, shelf) in rest.by_ref().take(steps) {
-            change.reach(id, shelf, tally);
+        for (id, entry) in rest.by_ref().take(steps) {
+            change.reach(id, entry, tally);
             last = Some(id);
         }
         change.done = last.cloned();
@@ -169,7 +169,7 @@ impl Pools {
 
     /// Returns all pools as they are, without a pending change.
     #[cfg(test)]
-    pub(super) fn shelves(&mut self) -> impl Iterator<Item = &mut PoolEntry> {
+    pub(super) fn entries(&mut self) -> impl Iterator<Item = &mut PoolEntry> {
         self.map.values_mut()
     }
 
@@ -182,11 +182,11 @@ impl Pools {
         mut forget: impl FnMut(&PoolId, &mut PoolEntry, &mut Tally) -> bool,
     ) -> Vec<(PoolId, PoolEntry)> {
         let change = &self.change;
-        sweep.run(&mut self.map, steps, |id, shelf| {
+        sweep.run(&mut self.map, steps, |id, entry| {
             if let Some(change) = change {
-                change.reach(id, shelf, tally);
+                change.reach(id, entry, tally);
             }
-            forget(id, shelf, tally)
+            forget(id, entry, tally)
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Bounds the pools of a limit: how many keys and names it may have, how many one identity may have, and none that is
 //! new while memory is short. Existing pools go on then, with few new sessions.
 
-use super::kept::PoolEntry;
+use super::pool_entry::PoolEntry;
 use super::sweeping::Replaced;
 use super::{CountedPool, Limit, PoolId};
 use crate::named::Names;

@@ -43,19 +43,19 @@ impl Limit {
         self.pools.apply_some(steps.saturating_mul(REACHES_AT_ONCE), &mut self.tally);
         let (unused, owners, mut changed) = (&mut self.unused, &self.owners, vec![]);
         let mut most = if replaced == Replaced::AllOfThem { usize::MAX } else { 1 };
-        let gone = self.pools.sweep(&mut self.sweep, steps, &mut self.tally, |id, shelf, tally| {
+        let gone = self.pools.sweep(&mut self.sweep, steps, &mut self.tally, |id, entry, tally| {
             let may_be_replaced = match replaced {
                 Replaced::None => false,
-                Replaced::OneOf(owner) => owners.at(shelf.made_for()) == owner,
+                Replaced::OneOf(owner) => owners.at(entry.made_for()) == owner,
                 Replaced::One | Replaced::AllOfThem => true,
             };
             let is_replaced = may_be_replaced && most > 0;
-            if !is_replaced && !is_short && shelf.rests(now, is_written) {
-                debug_assert!(shelf.is_asleep(now), "{shelf:?}");
+            if !is_replaced && !is_short && entry.rests(now, is_written) {
+                debug_assert!(entry.is_asleep(now), "{entry:?}");
                 return false;
             }
-            let is_queued = shelf.is_queued();
-            let kept = shelf.wake();
+            let is_queued = entry.is_queued();
+            let kept = entry.wake();
             if is_short {
                 kept.pool.forget_spare(now);
             }
@@ -70,15 +70,15 @@ impl Limit {
             let is_gone = makes_pools && forgettable && unused.is_new(id.key.as_ref());
             most -= usize::from(is_gone && is_replaced);
             if makes_pools && !is_gone {
-                shelf.rest();
+                entry.rest();
             }
             is_gone
         });
         changed.iter().for_each(|id| self.note(id));
         let mut names = BTreeSet::new();
-        for (id, shelf) in gone {
-            self.owners.remove(shelf.made_for());
-            let kept = shelf.into_kept();
+        for (id, entry) in gone {
+            self.owners.remove(entry.made_for());
+            let kept = entry.into_kept();
             self.tally.drop(kept.counted);
             self.has_lost_loans |= kept.pool.gave_up_above();
             if kept.pool.has_checkpoint() {

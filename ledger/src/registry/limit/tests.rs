@@ -20,8 +20,8 @@ use std::ops::Bound;
 fn audit(limit: &mut Limit, now: Moment) {
     let count = limit.pools.len();
     limit.pools.reach_all(&mut limit.tally);
-    for shelf in limit.pools.shelves() {
-        shelf.with(|kept| limit.tally.count(&mut kept.counted, kept.pool.view(now)));
+    for entry in limit.pools.entries() {
+        entry.with(|kept| limit.tally.count(&mut kept.counted, kept.pool.view(now)));
     }
     let views = limit.views(now, Bound::Unbounded, count + 1);
     let total = views.iter().fold(Books::default(), |sum, (_, view)| sum.plus(view.books));

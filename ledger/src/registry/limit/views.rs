@@ -14,14 +14,14 @@ impl Limit {
     /// Returns a view of the pool, or of the pool that would be made at `now`.
     pub fn view_or_new(&mut self, now: Moment, id: &PoolId) -> PoolView {
         match self.pools.get_mut(id, &mut self.tally) {
-            Some(shelf) => shelf.with(|kept| kept.pool.view(now)),
+            Some(entry) => entry.with(|kept| kept.pool.view(now)),
             None => self.new_pool(now, id).view(now),
         }
     }
 
     /// Returns views of up to `count` pools from `from` on, in order.
     pub fn views(&mut self, now: Moment, from: Bound<PoolId>, count: usize) -> Vec<(PoolId, PoolView)> {
-        let view = |id: &PoolId, shelf: &mut PoolEntry| (id.clone(), shelf.with(|kept| kept.pool.view(now)));
+        let view = |id: &PoolId, entry: &mut PoolEntry| (id.clone(), entry.with(|kept| kept.pool.view(now)));
         self.pools.page(from, count, &mut self.tally, view)
     }
 
@@ -32,9 +32,9 @@ impl Limit {
         from: Bound<PoolId>,
         count: usize,
     ) -> Vec<(PoolId, PoolView, Vec<Holding>)> {
-        let look = |id: &PoolId, shelf: &mut PoolEntry| {
+        let look = |id: &PoolId, entry: &mut PoolEntry| {
             let (view, holdings) =
-                shelf.with(|kept| (kept.pool.view(now), kept.pool.holdings(now).collect()));
+                entry.with(|kept| (kept.pool.view(now), kept.pool.holdings(now).collect()));
             (id.clone(), view, holdings)
         };
         self.pools.page(from, count, &mut self.tally, look)

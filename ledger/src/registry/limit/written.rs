@@ -104,9 +104,9 @@ impl Limit {
         if !self.unwritten.is_on {
             return;
         }
-        let Some(shelf) = self.pools.get_mut(id, &mut self.tally) else { return };
+        let Some(entry) = self.pools.get_mut(id, &mut self.tally) else { return };
         let (may_be_known, wants_checkpoint) =
-            shelf.with(|CountedPool { pool, .. }| (pool.may_be_known(), pool.wants_checkpoint()));
+            entry.with(|CountedPool { pool, .. }| (pool.may_be_known(), pool.wants_checkpoint()));
         self.unwritten.is_uncovered |= !may_be_known;
         if wants_checkpoint {
             self.queue(id);
@@ -185,16 +185,16 @@ impl Limit {
         version: u64,
     ) -> Option<Option<(PoolRow, HighWater)>> {
         let is_other = self.unwritten.version != Some(version);
-        let Some(shelf) = self.pools.get_mut(id, &mut self.tally) else {
+        let Some(entry) = self.pools.get_mut(id, &mut self.tally) else {
             return (!is_other).then_some(None);
         };
-        shelf.take_from_queue();
-        let owner = Some(self.owners.at(shelf.made_for())).filter(|owner| *owner != Owner::NONE);
+        entry.take_from_queue();
+        let owner = Some(self.owners.at(entry.made_for())).filter(|owner| *owner != Owner::NONE);
         if is_other {
             self.queue(id);
             return None;
         }
-        let (checkpoint, mark) = shelf.with(|kept| kept.pool.checkpoint(now, CHECKPOINT_LASTS))?;
+        let (checkpoint, mark) = entry.with(|kept| kept.pool.checkpoint(now, CHECKPOINT_LASTS))?;
         Some(Some((PoolRow { version, checkpoint, owner: owner.map(|owner| owner.0) }, mark)))
     }
 
@@ -207,8 +207,8 @@ impl Limit {
 
     /// Raises the high-water mark of a pool to `mark`, whose checkpoint is durable.
     pub(crate) fn raise_high_water(&mut self, id: &PoolId, mark: HighWater) {
-        if let Some(shelf) = self.pools.get_mut(id, &mut self.tally) {
-            shelf.with(|kept| kept.pool.raise_high_water(mark));
+        if let Some(entry) = self.pools.get_mut(id, &mut self.tally) {
+            entry.with(|kept| kept.pool.raise_high_water(mark));
         }
     }
 
@@ -216,7 +216,7 @@ impl Limit {
     pub(crate) fn resume(&mut self, now: Moment) {
         self.restored = Some(now);
         let pools = self.pools.all(&mut self.tally);
-        pools.for_each(|shelf| shelf.with(|kept| kept.pool.forget_safe_shares(now)));
+        pools.for_each(|entry| entry.with(|kept| kept.pool.forget_safe_shares(now)));
     }
 
     /// Restores all of its pools that are `written`. The limit's own row has this `version`.
@@ -249,12 +249,12 @@ impl Limit {
         self.tally.count(&mut kept.counted, view);
         self.opens = self.opens.max(now + view.quarantine);
         let made_for = self.begin_pool(&id, row.owner.map_or(Owner::NONE, Owner));
-        let mut shelf = PoolEntry::of(Box::new(kept), made_for);
+        let mut entry = PoolEntry::of(Box::new(kept), made_for);
         if self.makes_pools() {
             // Most pools were at rest when they were written.
-            shelf.rest();
+            entry.rest();
         }
-        if let Some(old) = self.pools.insert(id, shelf) {
+        if let Some(old) = self.pools.insert(id, entry) {
             self.owners.remove(old.made_for());
             self.tally.drop(old.counted());
         }

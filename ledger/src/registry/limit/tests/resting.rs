@@ -116,10 +116,10 @@ impl Side {
             }
             Act::Write(is_durable) => format!("{:?}", self.write(now, is_durable)),
         };
-        for shelf in self.limit.pools.shelves() {
+        for entry in self.limit.pools.entries() {
             match self.after {
-                After::Rest => shelf.rest(),
-                After::Wake => _ = shelf.wake(),
+                After::Rest => entry.rest(),
+                After::Wake => _ = entry.wake(),
                 After::Reach | After::Nothing => {}
             }
         }
@@ -238,7 +238,7 @@ fn the_pool_of_an_idle_key_rests_in_few_bytes_until_it_is_used() {
     assert_eq!(ask(&mut limit, 0, "x", 1, 0, 3), Ok(3));
     assert_eq!(ask(&mut limit, 100, "x", 2, 3, 0), Ok(0));
     let bytes =
-        |limit: &mut Limit| limit.pools.shelves().map(|shelf| shelf.resting_bytes()).collect::<Vec<_>>();
+        |limit: &mut Limit| limit.pools.entries().map(|entry| entry.resting_bytes()).collect::<Vec<_>>();
     limit.sweep(millis(500), 1);
     assert_eq!(bytes(&mut limit), [None], "its session may ask at any moment");
     limit.sweep(millis(8_000), 1);
