@@ -6,11 +6,12 @@ use std::collections::HashSet;
 /// Longest prefix, in characters.
 const PREFIX_MAX: usize = 32;
 
-pub(crate) fn prefix(prefix: &str) -> Result<(), CellsError> {
+/// Checks the prefix of all names of a store.
+pub(crate) fn prefix(prefix: &str) -> Result<(), String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.chars().all(allowed) {
         let rule = format!("1 to {PREFIX_MAX} letters, digits, _, - and .");
-        return Err(CellsError::Invalid(format!("the prefix {prefix:?} is invalid, use {rule}")));
+        return Err(format!("the prefix {prefix:?} is invalid, use {rule}"));
     }
     Ok(())
 }

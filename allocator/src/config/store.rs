@@ -94,10 +94,7 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
         }
         cells.timeout = timeout;
     }
-    check_prefix(&cells.prefix).map_err(|error| match error {
-        CellsError::Invalid(problem) => format!("store.prefix: {problem}"),
-        other => format!("store.prefix: {other}"),
-    })?;
+    check_prefix(&cells.prefix).map_err(|problem| format!("store.prefix: {problem}"))?;
     // Reads the files of TLS.
     Cells::new(&cells).map_err(|error| match error {
         CellsError::Invalid(problem) | CellsError::Unfit(problem) => format!("store.url: {problem}"),
