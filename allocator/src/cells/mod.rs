@@ -89,7 +89,7 @@ pub enum Cells {
 impl Cells {
     /// Makes a handle that is not connected yet.
     pub fn new(config: &CellsConfig) -> Result<Self, CellsError> {
-        check::prefix(&config.prefix)?;
+        check::prefix(&config.prefix).map_err(CellsError::Invalid)?;
         match &config.url.place {
             Place::Memory => Ok(Cells::Memory(Memory::new())),
             Place::Redis(place) if place.is_cluster => Ok(Cells::Cluster(Cluster::new(place, config)?)),
