@@ -34,9 +34,13 @@ impl Pool {
         }
         let (ask_after, retry_after) = self.next_chance(id, offer.pace);
         // A bucket full of permits there and lent mints nothing until a session reports a spend.
-        let full_at = self.ledgers.full_at().filter(|_| permits > 0 && ask.waiting > 0);
-        let report_after =
-            full_at.unwrap_or(Moment::NEVER).since(self.now).saturating_sub(self.sessions[id].rtt);
+        let reports = permits > 0 && ask.waiting > 0;
+        let Some(full_at) = self.ledgers.full_at().filter(|_| reports) else {
+            return (ask_after, retry_after);
+        };
+        // A node may report any round trip.
+        let rtt = self.sessions[id].rtt.min(self.sessions[id].term);
+        let report_after = full_at.since(self.now).saturating_sub(rtt);
         (ask_after.min(report_after.max(AT_ONCE)), retry_after)
     }
 
