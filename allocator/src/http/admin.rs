@@ -1,7 +1,7 @@
 //! Changes that operators make to limits in use: top up, pause, resume, block, and, in [`put`], put and remove. Each
 //! request is decoded, handed to the allocator, announced as an event, and answered.
 
-use super::decider::{Decider, PARAMETERS, whole};
+use super::decider::{Decider, Kept, PARAMETERS, kept, whole};
 use super::object::object;
 use super::problem::Problem;
 use super::{body, json, put, show};
@@ -44,10 +44,10 @@ pub(super) async fn delete(
         if let Some((name, node)) = blocking(&rest) {
             operates(&shared, &decider.visitor, name)?;
             let node = node_name(node)?;
-            let was_blocked = decide(&shared, name, &Decision::Unblock(node.clone())).await?;
+            let (was_blocked, kept) = decide(&shared, name, &Decision::Unblock(node.clone())).await?;
             let more =
                 [("node", node.as_str().into()), ("before", was_blocked.into()), ("after", false.into())];
-            decider.has_done(&shared, "unblock", name, more).await;
+            decider.has_done(&shared, "unblock", name, more, kept).await?;
             return Ok(json(
                 json!({ "limit": name, "node": node.as_str(), "was_blocked": was_blocked }).to_string(),
             ));
@@ -74,9 +74,9 @@ pub(super) async fn act(
         }
         if let Some(name) = rest.strip_suffix("/resume") {
             operates(&shared, &decider.visitor, name)?;
-            let was_paused = decide(&shared, name, &Decision::Resume).await?;
+            let (was_paused, kept) = decide(&shared, name, &Decision::Resume).await?;
             let more = [("before", was_paused.into()), ("after", false.into())];
-            decider.has_done(&shared, "resume", name, more).await;
+            decider.has_done(&shared, "resume", name, more, kept).await?;
             return Ok(json(json!({ "limit": name, "was_paused": was_paused }).to_string()));
         }
         if let Some(name) = rest.strip_suffix("/pause") {
@@ -146,12 +146,12 @@ async fn top_up(
         Ok::<_, Problem>((was_made, available))
     })?;
     shared.tell(&Event::of(Kind::ToppedUp, name));
-    durable(shared).await?;
+    let kept = durable(shared).await;
     tracing::info!(limit = %name, permits, was_made, "a limit was topped up");
     let topped_up = if was_made { permits } else { 0 };
     let more =
         [("key", key.into()), ("permits", topped_up.into()), ("id", id.into()), ("after", available.into())];
-    decider.has_done(shared, "top_up", name, more).await;
+    decider.has_done(shared, "top_up", name, more, kept).await?;
     Ok(json(json!({ "limit": name, "topped_up": topped_up, "available": available }).to_string()))
 }
 
@@ -185,9 +185,9 @@ async fn pause(
         })
     });
     let span = span.transpose()?;
-    let was_paused = decide(shared, name, &Decision::Pause(span)).await?;
+    let (was_paused, kept) = decide(shared, name, &Decision::Pause(span)).await?;
     let more = [("before", was_paused.into()), ("after", true.into()), ("ms", span.map(millis_up).into())];
-    decider.has_done(shared, "pause", name, more).await;
+    decider.has_done(shared, "pause", name, more, kept).await?;
     tracing::info!(limit = %name, ?span, "a limit was paused");
     Ok(json(json!({ "limit": name, "paused_ms": span.map(millis_up) }).to_string()))
 }
@@ -198,9 +198,9 @@ async fn block(
     name: &str,
     node: &NodeName,
 ) -> Result<Response, Problem> {
-    let was_blocked = decide(shared, name, &Decision::Block(node.clone())).await?;
+    let (was_blocked, kept) = decide(shared, name, &Decision::Block(node.clone())).await?;
     let more = [("node", node.as_str().into()), ("before", was_blocked.into()), ("after", true.into())];
-    decider.has_done(shared, "block", name, more).await;
+    decider.has_done(shared, "block", name, more, kept).await?;
     tracing::info!(limit = %name, %node, "a node was blocked");
     // An unknown node is most likely mistyped, or asks another allocator.
     let first = shared.with(|registry, _| registry.sessions_after(Some(&(node.clone(), 0)), 1));
@@ -209,12 +209,17 @@ async fn block(
 }
 
 /// Makes `decision` about a limit, and waits until it is durable: in this allocator or, for a limit that several
-/// allocators lend, in their store. Returns whether the pause or block was there before.
-async fn decide(shared: &Shared, name: &str, decision: &Decision) -> Result<bool, Problem> {
+/// allocators lend, in their store. Returns whether the pause or block was there before, if that is known.
+///
+/// # Errors
+/// If nothing was changed.
+async fn decide(shared: &Shared, name: &str, decision: &Decision) -> Result<(Option<bool>, Kept), Problem> {
     let unknown = || show::limit_unknown(name);
     let upstream = shared.with(|registry, _| Some(registry.limit(name)?.upstream().cloned()));
     if upstream.ok_or_else(unknown)?.is_some_and(|upstream| upstream.is_store()) {
-        return Ok(decide_for_all(shared, name, decision).await?);
+        let made = decide_for_all(shared, name, decision).await.map_err(Problem::from);
+        let was_so = made.as_ref().ok().copied();
+        return Ok((was_so, kept(made.map(|_| ()))?));
     }
     let was_so = shared.with(|registry, now| registry.decide(now, name, decision)).ok_or_else(unknown)?;
     let was_so =
@@ -226,12 +231,11 @@ async fn decide(shared: &Shared, name: &str, decision: &Decision) -> Result<bool
         Decision::Block(node) => Event { node: Some(node.to_string()), ..Event::of(Kind::Blocked, name) },
     };
     shared.tell(&event);
-    durable(shared).await?;
-    Ok(was_so)
+    Ok((Some(was_so), durable(shared).await))
 }
 
 /// Waits until all decisions made so far are durable.
-pub(super) async fn durable(shared: &Shared) -> Result<(), Problem> {
+pub(super) async fn durable(shared: &Shared) -> Kept {
     let batch = shared.with(|registry, _| registry.next_batch());
     Ok(shared.durable(batch).await?)
 }

@@ -68,6 +68,19 @@ fn once(query: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Proble
     Ok(parameters)
 }
 
+/// Whether a change that is in force is durable, too. An error that leaves the change [open](Problem::leaves_open) says
+/// that it may be in force.
+pub(super) type Kept = Result<(), Problem>;
+
+/// # Errors
+/// If `made` is an error that says that nothing was changed.
+pub(super) fn kept(made: Result<(), Problem>) -> Result<Kept, Problem> {
+    match made {
+        Err(problem) if !problem.leaves_open() => Err(problem),
+        Err(_) | Ok(()) => Ok(made),
+    }
+}
+
 impl Decider {
     /// # Errors
     /// If the operator has not confirmed an unusually large change, which `problem` describes.
@@ -80,13 +93,17 @@ impl Decider {
     }
 
     /// Records that the operator did `action` to `limit`, with the details in `more`. Waits until the entry is written.
+    ///
+    /// # Errors
+    /// If `kept` is one: the change is in force or may be, so it is recorded in any case.
     pub(super) async fn has_done(
         self,
         shared: &Arc<Shared>,
         action: &'static str,
         limit: &str,
         more: impl IntoIterator<Item = (&'static str, Value)>,
-    ) {
+        kept: Kept,
+    ) -> Result<(), Problem> {
         let mut more: Map<String, Value> =
             more.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         // Where allocators share a store, the decisions of all of them have one order.
@@ -94,10 +111,14 @@ impl Decider {
             let Version { file, serial } = shared.shared_store_status().overrides().newest();
             more.insert("order".to_owned(), json!({ "file": file, "serial": serial }));
         }
+        if kept.as_ref().is_err_and(Problem::leaves_open) {
+            more.insert("outcome".to_owned(), "unknown".into());
+        }
         let Decider { visitor, origin, reason, .. } = self;
         let entry =
             Entry { who: visitor.to_string(), origin, action, limit: Some(limit.to_owned()), more, reason };
         written(shared, entry).await;
+        kept
     }
 }
 

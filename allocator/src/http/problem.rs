@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 /// Longest piece of a field's path that is shown, in characters.
 const PATH_MAX: usize = 100;
 
-/// What went wrong with a request. Nothing has changed.
+/// What went wrong with a request. Nothing has changed, unless the store failed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -23,11 +23,12 @@ pub(crate) struct Problem {
     detail: String,
     /// Further members of the body, for machines.
     more: Map<String, Value>,
+    leaves_open: bool,
 }
 
 impl Problem {
     pub(super) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Problem { status, code, field: None, detail: detail.into(), more: Map::new() }
+        Problem { status, code, field: None, detail: detail.into(), more: Map::new(), leaves_open: false }
     }
 
     /// The body is not JSON of the expected form.
@@ -93,6 +94,11 @@ impl Problem {
         self.status.is_server_error()
     }
 
+    /// Whether a change may have been made all the same.
+    pub(super) fn leaves_open(&self) -> bool {
+        self.leaves_open
+    }
+
     /// Returns the stable code.
     pub(super) fn code(&self) -> &'static str {
         self.code
@@ -124,7 +130,10 @@ impl From<Unpublished> for Problem {
             Unpublished::OverridesFull(full) => {
                 Problem::new(StatusCode::CONFLICT, "limits_full", full.to_string())
             }
-            Unpublished::Unreachable(_) => Problem::unavailable("store_failing", unpublished.to_string()),
+            Unpublished::Unreachable(_) => {
+                let problem = Problem::unavailable("store_failing", unpublished.to_string());
+                Problem { leaves_open: true, ..problem }
+            }
         }
     }
 }
@@ -141,6 +150,7 @@ impl From<AskRejection> for Problem {
             field: wrong.field,
             detail: wrong.detail,
             more: Map::new(),
+            leaves_open: false,
         }
     }
 }

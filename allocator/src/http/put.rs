@@ -2,7 +2,7 @@
 //! a limit only if it has seen its current form. Called by [`super::admin`] and [`super::show`].
 
 use super::admin::{Parameters, Rest, carry_over, durable, flag, name, parameters};
-use super::decider::{Decider, PARAMETERS, whole};
+use super::decider::{Decider, Kept, PARAMETERS, kept, whole};
 use super::object::object;
 use super::problem::Problem;
 use super::show::{self, Page};
@@ -62,7 +62,7 @@ pub(super) async fn put(
             body["confirm"] = json!(asked);
             return Ok(json(body.to_string()));
         }
-        let before = match shared.is_sharing() {
+        let (before, kept) = match shared.is_sharing() {
             true => put_for_all(&shared, &decider, &config, condition.as_deref()).await?,
             false => put_here(&shared, &decider, &config, condition.as_deref(), carry_over, fresh).await?,
         };
@@ -72,7 +72,7 @@ pub(super) async fn put(
             ("after", raw(&config)),
             ("carry", carry_over.name().into()),
         ];
-        decider.has_done(&shared, "put", &name, more).await;
+        decider.has_done(&shared, "put", &name, more, kept).await?;
         tracing::info!(limit = %name, is_new, carry = carry_over.name(), "a limit was put");
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
         // Another change may have removed the limit meanwhile.
@@ -101,7 +101,7 @@ async fn put_here(
     condition: Option<&str>,
     carry_over: CarryOver,
     fresh: bool,
-) -> Result<Before, Problem> {
+) -> Result<(Before, Kept), Problem> {
     let before = shared.with(|registry, now| {
         check(shared, decider, registry, config, condition)?;
         larger(shared, registry, config).map_or(Ok(()), |larger| decider.confirms(&larger))?;
@@ -113,8 +113,7 @@ async fn put_here(
     })?;
     let became = before.is_none().then_some(Became::New);
     shared.tell(&Event { became, ..Event::of(Kind::Changed, config.name.as_str()) });
-    durable(shared).await?;
-    Ok(before)
+    Ok((before, durable(shared).await))
 }
 
 async fn put_for_all(
@@ -122,8 +121,9 @@ async fn put_for_all(
     decider: &Decider,
     config: &LimitConfig,
     condition: Option<&str>,
-) -> Result<Before, Problem> {
-    let (name, mut was) = (config.name.as_str(), None);
+) -> Result<(Before, Kept), Problem> {
+    let name = config.name.as_str();
+    let mut was = shared.with(|registry, _| before(registry, name));
     let written = raw(config);
     let check = || {
         shared.with(|registry, _| {
@@ -133,8 +133,8 @@ async fn put_for_all(
             larger(shared, registry, config).map_or(Ok(()), |larger| decider.confirms(&larger))
         })
     };
-    change(shared, name, Some(written), check).await?;
-    Ok(was)
+    let kept = kept(change(shared, name, Some(written), check).await)?;
+    Ok((was, kept))
 }
 
 /// `DELETE /v1/limits/{name}`
@@ -146,7 +146,7 @@ pub(super) async fn remove(
 ) -> Result<Response, Problem> {
     decider.visitor.needs_of(shared, "admin", name, |rights| rights.may_administer(name))?;
     let condition = condition(headers)?;
-    let mut was = None;
+    let mut was = shared.with(|registry, _| before(registry, name));
     let mut check = |registry: &mut Registry| {
         was = before(registry, name);
         registry.limit(name).ok_or_else(|| show::limit_unknown(name))?;
@@ -158,8 +158,8 @@ pub(super) async fn remove(
         }
         decider.confirms("a limit that is removed lends nothing any more")
     };
-    if shared.is_sharing() {
-        change(shared, name, None, || shared.with(|registry, _| check(registry))).await?;
+    let kept = if shared.is_sharing() {
+        kept(change(shared, name, None, || shared.with(|registry, _| check(registry))).await)?
     } else {
         shared.with(|registry, _| {
             check(registry)?;
@@ -168,10 +168,10 @@ pub(super) async fn remove(
             Ok::<_, Problem>(())
         })?;
         shared.tell(&Event { became: Some(Became::Gone), ..Event::of(Kind::Changed, name) });
-        durable(shared).await?;
-    }
+        durable(shared).await
+    };
+    decider.has_done(shared, "remove", name, [("before", was.map(|was| raw(&was)).into())], kept).await?;
     tracing::info!(limit = %name, "a limit was removed; its leases end by themselves");
-    decider.has_done(shared, "remove", name, [("before", was.map(|was| raw(&was)).into())]).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

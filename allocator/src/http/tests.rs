@@ -8,6 +8,7 @@ mod many;
 mod page;
 mod requests;
 mod strict;
+mod written;
 
 use super::*;
 use crate::config::Config;
