@@ -26,10 +26,10 @@ pub(super) async fn livez() -> Response {
 /// better, and this one is ready. The answer also has each of the [`checks`].
 pub(super) async fn readyz(
     State(shared): State<Arc<Shared>>,
-    visitor: Result<Visitor, Problem>,
+    visitor: Option<Visitor>,
 ) -> Result<Response, Problem> {
     // An orchestrator has no identity, and needs only a yes or a no.
-    let visitor = visitor.ok().filter(|visitor| visitor.may(Rights::may_look));
+    let visitor = visitor.filter(|visitor| visitor.may(Rights::may_look));
     let may_read =
         |limit: &str| visitor.as_ref().is_some_and(|visitor| visitor.may(|rights| rights.may_read(limit)));
     let (is_stopping, quarantined, everywhere, waits) = shared.beside(|registry, now| {

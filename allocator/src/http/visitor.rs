@@ -7,7 +7,7 @@ use crate::access::{Shown, Visitor};
 use crate::audit::{NO_IDENTITY, Origin};
 use crate::server::Proven;
 use crate::shared::Shared;
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, StatusCode};
@@ -16,6 +16,7 @@ use lessor_protocol::names::NAME_MAX;
 use lessor_protocol::wire::code;
 use lessor_tls::PeerName;
 use serde_json::Map;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 /// The cookie in which a browser keeps its token.
@@ -29,6 +30,16 @@ impl FromRequestParts<Arc<Shared>> for Visitor {
     }
 }
 
+/// For requests that are answered without an identity, too: none is refused or counted.
+impl OptionalFromRequestParts<Arc<Shared>> for Visitor {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Option<Self>, Infallible> {
+        let origin = || parts.extensions.get::<Origin>().cloned().unwrap_or_default();
+        Ok(identified(shared, &parts.headers, &parts.extensions, origin).ok())
+    }
+}
+
 /// Identifies the sender of a request with these headers.
 pub(super) fn of(
     shared: &Arc<Shared>,
@@ -38,9 +49,21 @@ pub(super) fn of(
     of_exchange(shared, headers, extensions, || extensions.get::<Origin>().cloned().unwrap_or_default())
 }
 
-/// Identifies the sender of a request that came from `origin`.
+/// Identifies the sender of a request that came from `origin`. A request without an identity is counted as refused.
 pub(super) fn of_exchange(
     shared: &Arc<Shared>,
+    headers: &HeaderMap,
+    extensions: &Extensions,
+    origin: impl Fn() -> Origin,
+) -> Result<Visitor, Problem> {
+    identified(shared, headers, extensions, &origin).inspect_err(|_| {
+        shared.metrics().refused("unauthenticated");
+        was_refused(shared, NO_IDENTITY.to_owned(), origin(), None, Map::new());
+    })
+}
+
+fn identified(
+    shared: &Shared,
     headers: &HeaderMap,
     extensions: &Extensions,
     origin: impl Fn() -> Origin,
@@ -48,24 +71,12 @@ pub(super) fn of_exchange(
     if shared.config().auth.is_none() {
         return Ok(Visitor::Any);
     }
-    let refused = || {
-        shared.metrics().refused("unauthenticated");
-        was_refused(shared, NO_IDENTITY.to_owned(), origin(), None, Map::new());
-    };
-    let shown =
-        Shown { token: token(headers).inspect_err(|_| refused())?, peer: extensions.get::<PeerName>() };
+    let shown = Shown { token: token(headers)?, peer: extensions.get::<PeerName>() };
     // Without loaded identities every request is refused.
-    let visitor = shared.access().map(|access| access.visitor(shown, origin()));
-    match visitor {
-        Some(Ok(visitor)) => {
-            extensions.get::<Proven>().into_iter().for_each(Proven::set);
-            Ok(visitor)
-        }
-        Some(Err(_)) | None => {
-            refused();
-            Err(unauthenticated())
-        }
-    }
+    let visitor = shared.access().and_then(|access| access.visitor(shown, origin()).ok());
+    let visitor = visitor.ok_or_else(unauthenticated)?;
+    extensions.get::<Proven>().into_iter().for_each(Proven::set);
+    Ok(visitor)
 }
 
 /// Returns the token of the request: from `authorization`, or else from the cookie of the page.

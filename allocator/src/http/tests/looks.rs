@@ -179,6 +179,20 @@ async fn every_metric_is_described_and_there_from_the_start() {
     assert_eq!(scrape.value("lessor_ready"), 1);
 }
 
+/// The bug: each probe of an orchestrator, which has no token, was a refused request and a line of the audit log.
+#[tokio::test]
+async fn a_probe_without_an_identity_is_no_refused_request() {
+    let role = "[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\nread = [\"*\"]\n";
+    let app = App::of(&format!("{CONFIG}[auth]\ntokens = \"tokens.toml\"\n{role}"), true);
+    let refused = |count| format!("lessor_refused_total{{reason=\"unauthenticated\"}} {count}\n");
+    assert_eq!(app.get("/readyz").await.json(), json!({ "status": "ready" }));
+    let text = app.shared.metrics().render();
+    assert!(text.contains(&refused(0)), "{text}");
+    assert_eq!(app.get("/v1/status").await.problem(401).0, "unauthenticated");
+    let text = app.shared.metrics().render();
+    assert!(text.contains(&refused(1)), "{text}");
+}
+
 #[tokio::test]
 async fn metrics_tell_what_happened() {
     let app = App::new(true);
