@@ -36,7 +36,7 @@ const SECONDS: [f64; 12] =
 const ASKS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, wire::ASKS_MAX as f64];
 
 /// Outcomes of a request: success, or the code of a problem.
-const OUTCOMES: [&str; 12] = [
+const OUTCOMES: [&str; 13] = [
     "ok",
     "malformed",
     "invalid",
@@ -49,6 +49,7 @@ const OUTCOMES: [&str; 12] = [
     "forbidden",
     "session_of_another",
     "bodies_full",
+    "too_many_exchanges",
 ];
 
 /// Reasons to refuse a request because of its sender.
@@ -279,7 +280,9 @@ impl Outcomes {
 
     /// Counts a request with this `outcome`.
     pub(crate) fn count(&self, outcome: &str) {
-        if let Some(counter) = self.0.get(outcome) {
+        let counter = self.0.get(outcome);
+        debug_assert!(counter.is_some(), "{outcome} is not among the outcomes");
+        if let Some(counter) = counter {
             counter.increment(1);
         }
     }

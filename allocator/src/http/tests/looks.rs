@@ -169,7 +169,7 @@ async fn every_metric_is_described_and_there_from_the_start() {
         assert!(name.starts_with("lessor_"), "{name}");
         assert_eq!(kind == "counter", name.ends_with("_total"), "{name} is a {kind}");
     }
-    for outcome in ["ok", "malformed", "invalid", "too_large", "timeout"] {
+    for outcome in ["ok", "malformed", "invalid", "too_large", "timeout", "too_many_exchanges"] {
         assert_eq!(scrape.value(&format!("lessor_exchanges_total{{outcome=\"{outcome}\"}}")), 0);
     }
     for reason in lessor_ledger::rejection::Reason::ALL {
