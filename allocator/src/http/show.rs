@@ -71,17 +71,18 @@ pub(super) async fn of_limit(
     let rest = path.map(|Path(rest)| rest).map_err(|_| Problem::malformed("the path cannot be read"))?;
     let Query(query) = query.map_err(|_| Problem::malformed("the query cannot be read"))?;
     let reads = |name: &str| visitor.needs_of(&shared, "read", name, |rights| rights.may_read(name));
-    if let Some(name) = rest.strip_suffix("/pools") {
-        reads(name)?;
-        return pools(&shared, name, &query);
-    }
-    match rest.strip_suffix("/top") {
-        // The name of a limit may end in `/top`.
-        Some(name) if !shared.with(|registry, _| registry.limit(&rest).is_some()) => {
+    // The name of a limit may end in `/pools` or `/top`.
+    let asked = rest.rsplit_once('/').filter(|(_, part)| ["pools", "top"].contains(part));
+    match asked.filter(|_| shared.with(|registry, _| registry.limit(&rest).is_none())) {
+        Some((name, part)) => {
             reads(name)?;
-            top::of_limit(&shared, name, &query).await
+            if part == "top" {
+                top::of_limit(&shared, name, &query).await
+            } else {
+                pools(&shared, name, &query)
+            }
         }
-        Some(_) | None => {
+        None => {
             reads(&rest)?;
             put::one(&shared, &rest).await
         }

@@ -198,6 +198,19 @@ async fn a_limit_called_top_is_itself() {
     assert_eq!(app.get("/v1/limits/export/top/top").await.json()["limit"], json!("export/top"));
 }
 
+/// The bug: a limit of such a name could not be read, and so not be changed.
+#[tokio::test]
+async fn a_limit_called_pools_is_itself() {
+    let app = App::new(true);
+    let of_export = app.get("/v1/limits/export/pools").await.json();
+    assert_eq!((&of_export["limit"], of_export["pools"].is_array()), (&json!("export"), true));
+    let body = json!({ "rules": [{ "kind": "fixed_window", "limit": 5, "per": "1m" }] }).to_string();
+    let made = app.request("PUT", "/v1/limits/export/pools?fresh=true", None, &body).await;
+    assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);
+    assert_eq!(app.get("/v1/limits/export/pools").await.json()["name"], json!("export/pools"));
+    assert_eq!(app.get("/v1/limits/export/pools/pools").await.json()["limit"], json!("export/pools"));
+}
+
 #[tokio::test]
 async fn how_the_allocator_stands_is_said_with_its_reasons() {
     let status = App::new(true).get("/v1/status").await.json();
