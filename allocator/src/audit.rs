@@ -177,9 +177,20 @@ fn append(kept: &mut Option<File>, place: &AuditConfig, line: &str) -> io::Resul
     let length = file.metadata()?.len();
     let is_full = length > 0 && length + line.len() as u64 > place.bytes_max;
     let mut file = if is_full { rotate(place)? } else { file };
-    file.write_all(line.as_bytes())?;
+    whole(&mut file, |file| file.write_all(line.as_bytes()))?;
     *kept = Some(file);
     Ok(())
+}
+
+/// Calls `write`, and takes back what it wrote if it fails: the next entry would be part of the same line, and no
+/// reader would know either.
+fn whole(file: &mut File, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let length = file.metadata()?.len();
+    write(file).inspect_err(|_| {
+        if let Err(error) = file.set_len(length) {
+            tracing::error!(%error, "a part of an entry stays in the audit log");
+        }
+    })
 }
 
 impl Entry {
@@ -276,6 +287,25 @@ mod tests {
         rename(&path, folder.path().join("old")).expect("it is ours");
         audit.write(&entry("block"));
         assert_eq!((lines(&path).len(), lines(&folder.path().join("old")).len()), (1, 2));
+    }
+
+    /// The bug: the next entry was appended to the part of an entry that a full disk still took, and no reader knew
+    /// either.
+    #[test]
+    fn of_an_entry_that_a_full_disk_cut_off_nothing_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let audit = audit(folder.path(), 1 << 20, 8);
+        audit.write(&entry("pause"));
+        let path = folder.path().join("audit.jsonl");
+        let mut file = open(&path).expect("it is there");
+        let cut = |file: &mut File| {
+            file.write_all(b"{\"action\":\"re")?;
+            Err(io::ErrorKind::StorageFull.into())
+        };
+        assert_eq!(whole(&mut file, cut).expect_err("it is full").kind(), io::ErrorKind::StorageFull);
+        audit.write(&entry("block"));
+        let actions: Vec<_> = lines(&path).iter().map(|line| line["action"].clone()).collect();
+        assert_eq!(actions, ["pause", "block"]);
     }
 
     #[test]
