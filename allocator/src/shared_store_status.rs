@@ -15,6 +15,7 @@ const NAMES_MAX: usize = 100;
 pub(crate) struct SharedStoreStatus {
     silence: Mutex<Option<String>>,
     is_silent: AtomicBool,
+    lost_member: AtomicBool,
     overrides: Mutex<Overrides>,
     has_limits: AtomicBool,
     here: Mutex<Vec<String>>,
@@ -28,6 +29,7 @@ impl SharedStoreStatus {
         SharedStoreStatus {
             silence: Mutex::new(is_shared.then(|| "the store has not answered yet".to_owned())),
             is_silent: AtomicBool::new(false),
+            lost_member: AtomicBool::new(false),
             overrides: Mutex::new(overrides::begin(config)),
             has_limits: AtomicBool::new(false),
             here: Mutex::default(),
@@ -49,6 +51,19 @@ impl SharedStoreStatus {
     pub(crate) fn fell_silent(&self, why: Option<String>) {
         self.is_silent.store(why.is_some(), Ordering::Relaxed);
         *self.silence.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    /// Records that the task that leases from the store ended in a panic, and with it what it knew of the store.
+    pub(crate) fn member_was_lost(&self) {
+        self.lost_member.store(true, Ordering::Relaxed);
+        self.fell_silent(Some(
+            "the task that leases from the store ended, and begins again: this is a bug".to_owned(),
+        ));
+    }
+
+    /// Whether a task that leased from the store was lost. Then the store may have been lent from in this life.
+    pub(crate) fn has_lost_member(&self) -> bool {
+        self.lost_member.load(Ordering::Relaxed)
     }
 
     /// Locks the limits as far as they are known. A task that changes limits by them keeps the guard until it is done,

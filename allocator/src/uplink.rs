@@ -19,11 +19,11 @@ use lessor_ledger::registry::{DueAbove, Granted};
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
 use lessor_protocol::{Moment, trace};
 use rooted::Rooted;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::Instrument as _;
 use tracing::field::Empty;
@@ -41,16 +41,30 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// end. A store elects another leader in that time.
 const FAREWELL_MAX: Duration = Duration::from_secs(4);
 
+/// Pause before a task that ended in a panic begins again, so that one that always does is no burden and no flood of
+/// errors.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// The tasks of all upstreams. They end when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Uplinks {
     known: BTreeSet<Upstream>,
     tasks: JoinSet<()>,
+    /// The upstream of each task.
+    upstreams: HashMap<Id, Upstream>,
 }
 
 impl Uplinks {
-    /// Starts a task for each upstream that is new since the last call.
+    /// Starts a task for each upstream that is new since the last call, and for each whose task ended in a panic.
     pub(crate) fn keep_up(&mut self, shared: &Arc<Shared>) {
+        for upstream in self.lost() {
+            // The new task counts its exchanges from one.
+            shared.with(|registry, now| registry.begin_session_above(now));
+            if upstream.is_store() {
+                shared.shared_store_status().member_was_lost();
+            }
+            self.start(shared, upstream, AGAIN_AFTER);
+        }
         let mut upstreams = shared.beside(|registry, _| registry.upstreams());
         if let StoreConfig::Shared(store) = &shared.config().server.store {
             // The store always has one: another allocator may put a limit that is leased from there.
@@ -60,12 +74,40 @@ impl Uplinks {
             if self.known.contains(&upstream) {
                 continue;
             }
-            match Uplink::try_new(shared.clone(), upstream.clone()) {
-                Ok(uplink) => _ = self.tasks.spawn(uplink.run()),
-                Err(error) => tracing::error!(%upstream, %error, "nothing can be leased from this upstream"),
-            }
-            self.known.insert(upstream);
+            self.known.insert(upstream.clone());
+            self.start(shared, upstream, Duration::ZERO);
         }
+    }
+
+    /// Starts the task of `upstream`, which begins after `pause`.
+    fn start(&mut self, shared: &Arc<Shared>, upstream: Upstream, pause: Duration) {
+        match Uplink::try_new(shared.clone(), upstream.clone()) {
+            Ok(uplink) => {
+                let run = async move {
+                    sleep(pause).await;
+                    uplink.run().await;
+                };
+                self.upstreams.insert(self.tasks.spawn(run).id(), upstream);
+            }
+            Err(error) => tracing::error!(%upstream, %error, "nothing can be leased from this upstream"),
+        }
+    }
+
+    /// Returns the upstreams whose tasks have ended in a panic.
+    fn lost(&mut self) -> BTreeSet<Upstream> {
+        let mut lost = BTreeSet::new();
+        while let Some(ended) = self.tasks.try_join_next_with_id() {
+            let (id, error) = match ended {
+                // The allocator stops.
+                Ok((id, ())) => (id, None),
+                Err(error) => (error.id(), Some(error)),
+            };
+            if let (Some(upstream), Some(error)) = (self.upstreams.remove(&id), error) {
+                tracing::error!(%upstream, %error, "the task of this upstream ended, and begins again: this is a bug");
+                lost.insert(upstream);
+            }
+        }
+        lost
     }
 
     /// Waits until all have returned what is not lent on, after the allocator was stopped.
@@ -309,4 +351,62 @@ impl Uplink {
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    const RULES: &str = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"30s\" }]\n";
+
+    /// Starts the tasks of an allocator that has `upstream`, whose task then ends in a panic, and looks after them.
+    async fn lost(config: &str, upstream: &Upstream) -> (Arc<Shared>, Uplinks) {
+        let shared = Arc::new(Shared::new(Config::parse(config).expect("valid"), true));
+        let mut uplinks = Uplinks::default();
+        uplinks.keep_up(&shared);
+        assert_eq!(uplinks.upstreams.values().collect::<Vec<_>>(), [upstream]);
+        let (session, rtt) = (|due: DueAbove| due.session, Duration::ZERO);
+        let look = || shared.with(|registry, now| session(registry.asks_above(now, upstream, rtt)));
+        let before = look();
+        uplinks.tasks.shutdown().await;
+        let broken = uplinks.tasks.spawn(async { panic!("a bug") });
+        uplinks.upstreams = HashMap::from([(broken.id(), upstream.clone())]);
+        while !broken.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        uplinks.keep_up(&shared);
+        assert_eq!(uplinks.upstreams.values().collect::<Vec<_>>(), [upstream], "it began again");
+        assert!(!uplinks.upstreams.contains_key(&broken.id()) && uplinks.tasks.len() == 1);
+        assert_ne!(look(), before, "it counts its exchanges from one");
+        let ids: Vec<Id> = uplinks.upstreams.keys().copied().collect();
+        uplinks.keep_up(&shared);
+        assert!(uplinks.upstreams.contains_key(&ids[0]), "once is enough");
+        (shared, uplinks)
+    }
+
+    /// The bug: nothing was leased from the upstream any more.
+    #[tokio::test]
+    async fn a_task_that_ends_in_a_panic_begins_again() {
+        let url = "http://127.0.0.1:1";
+        let upstream = Upstream::Address(url.parse().expect("valid"));
+        let config = format!("[[limit]]\nname = \"a\"\nupstream = \"{url}\"\n");
+        let (shared, uplinks) = lost(&config, &upstream).await;
+        assert_eq!(shared.store_fails(), None);
+        shared.stop();
+        uplinks.finish().await;
+    }
+
+    /// The bug: the allocator lent nothing any more, and was ready.
+    #[tokio::test]
+    async fn a_store_whose_task_ended_is_silent_until_it_answers_the_next_one() {
+        let config = format!(
+            "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n[[limit]]\nname = \"a\"\n{RULES}"
+        );
+        let parsed = Config::parse(&config).expect("valid");
+        let StoreConfig::Shared(store) = &parsed.server.store else { panic!("it is shared") };
+        let (shared, _uplinks) = lost(&config, &Upstream::Store(store.time_source())).await;
+        assert!(shared.store_fails().is_some_and(|why| why.contains("task")), "{:?}", shared.store_fails());
+        assert!(shared.is_fresh() && shared.shared_store_status().has_lost_member(), "it may have lent");
+    }
 }

@@ -210,7 +210,7 @@ impl Host for Here<'_> {
     }
 
     fn is_fresh(&self) -> bool {
-        self.shared.is_fresh()
+        self.shared.is_fresh() && !self.shared.shared_store_status().has_lost_member()
     }
 
     fn asks(&mut self) -> Vec<Option<RootAsk>> {

@@ -215,8 +215,9 @@ impl Registry {
         }
     }
 
-    /// Begins another session with all upstreams. Loans go on until they end, and then pools count from zero.
-    pub(super) fn begin_session_above(&mut self, now: Moment) {
+    /// Begins another session with all upstreams. Loans go on until they end, and then pools count from zero. A caller
+    /// that lost count of its exchanges needs one, too: in a known session an upstream ignores early numbers.
+    pub fn begin_session_above(&mut self, now: Moment) {
         self.ask_above_as(self.session_above);
         let limits = self.limits.values_mut().chain(self.retired.values_mut());
         let leased = limits.filter(|limit| limit.upstream().is_some());
