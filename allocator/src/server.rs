@@ -7,6 +7,7 @@ mod doors;
 mod first_head;
 mod frames;
 mod head_timer;
+mod looks;
 mod patience;
 mod peers;
 #[cfg(test)]
@@ -29,12 +30,12 @@ use crate::uplink::Uplinks;
 use doors::{Bounds, Door, Doors};
 use lessor_files::{FileError, Token};
 use lessor_tls::{Acceptor, ServerFiles, Tls, TlsError};
+use looks::Looks;
 use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinSet;
 use tokio::time::interval;
 
 /// How often to look for sessions and pools that no longer matter, and how many are looked at each time. A hundred
@@ -166,15 +167,25 @@ impl Server {
             self.shared.set_access(Access::load(auth, store).map_err(io::Error::other)?);
         }
         // Watched for as long as the server runs.
-        let mut looks = JoinSet::new();
-        looks.spawn(open_secrets::watch(self.shared.clone()));
-        looks.spawn(memory::watch(self.shared.clone()));
+        let mut looks = Looks::default();
+        let shared = || self.shared.clone();
+        let (of_files, of_memory, of_access) = (shared(), shared(), shared());
+        looks.spawn("files of secrets", move || open_secrets::watch(of_files.clone()));
+        looks.spawn("memory", move || memory::watch(of_memory.clone()));
         if let Some(access) = self.shared.access() {
             access.begin().await;
-            looks.spawn(access.watch());
+            looks.spawn("tokens and keys", move || {
+                let shared = of_access.clone();
+                async move {
+                    if let Some(access) = shared.access() {
+                        access.watch().await;
+                    }
+                }
+            });
         }
         for acceptor in [&certificates.nodes, &certificates.admin].into_iter().flatten() {
-            looks.spawn(acceptor.clone().watch());
+            let acceptor = acceptor.clone();
+            looks.spawn("certificates", move || acceptor.clone().watch());
         }
         let mut doors = self.doors(listener.into(), admin, certificates)?;
         let uplinks = self.serve(&mut doors, shutdown).await;
