@@ -100,7 +100,7 @@ impl Reloads {
             (false, false) => self.changes(&last, &config)?,
         };
         let done = Reloaded {
-            needs_restart: needs_restart(&last, &config),
+            needs_restart: needs_restart(self.shared.config(), &config),
             put: changes.put.iter().map(|limit| limit.name.to_string()).collect(),
             removed: changes.gone,
             kept: names,
@@ -142,8 +142,9 @@ impl Reloads {
     }
 }
 
-/// Returns what changed in `config`, besides limits, roles and paces, and needs a restart.
-fn needs_restart(last: &Config, config: &Config) -> Vec<&'static str> {
+/// Returns the differences of `config` from the configuration that is `in_force`, besides limits, roles and paces. They
+/// need a restart.
+fn needs_restart(in_force: &Config, config: &Config) -> Vec<&'static str> {
     let ServerConfig {
         listen,
         connections_max,
@@ -157,9 +158,9 @@ fn needs_restart(last: &Config, config: &Config) -> Vec<&'static str> {
         insecure,
         store,
     } = &config.server;
-    let was = &last.server;
+    let was = &in_force.server;
     let changed = [
-        ("clock_drift_ppm", last.clocks != config.clocks),
+        ("clock_drift_ppm", in_force.clocks != config.clocks),
         ("server.listen", was.listen != *listen),
         ("server.connections_max", was.connections_max != *connections_max),
         (
@@ -174,21 +175,21 @@ fn needs_restart(last: &Config, config: &Config) -> Vec<&'static str> {
         ("server.change_factor_max", was.change_factor_max != *change_factor_max),
         ("server.insecure", was.insecure != *insecure),
         ("[store]", was.store.as_of(store) != *store),
-        ("[admin]", last.admin != config.admin),
-        ("[upstream_tls]", last.upstream_tls != config.upstream_tls),
-        ("[upstream_auth]", last.upstream_token != config.upstream_token),
-        ("[audit]", last.audit != config.audit),
-        ("[auth]", proves_otherwise(last, config)),
+        ("[admin]", in_force.admin != config.admin),
+        ("[upstream_tls]", in_force.upstream_tls != config.upstream_tls),
+        ("[upstream_auth]", in_force.upstream_token != config.upstream_token),
+        ("[audit]", in_force.audit != config.audit),
+        ("[auth]", proves_otherwise(in_force, config)),
     ];
     changed.into_iter().filter_map(|(name, is_other)| is_other.then_some(name)).collect()
 }
 
-/// Whether identities are proven in another way than before. Changed roles take effect at once; other files of tokens or
+/// Whether identities are proven in another way. Changed roles take effect at once; other files of tokens or
 /// keys do not.
-fn proves_otherwise(last: &Config, config: &Config) -> bool {
-    match (&last.auth, &config.auth) {
+fn proves_otherwise(in_force: &Config, config: &Config) -> bool {
+    match (&in_force.auth, &config.auth) {
         (None, None) => false,
-        (Some(last), Some(auth)) => (&last.tokens, &last.jwt) != (&auth.tokens, &auth.jwt),
+        (Some(was), Some(auth)) => (&was.tokens, &was.jwt) != (&auth.tokens, &auth.jwt),
         (Some(_), None) | (None, Some(_)) => true,
     }
 }
@@ -327,5 +328,20 @@ mod tests {
         let done = Reloads::new(shared).reload(&other, Removals::Keep).expect("room");
         let needs_restart = vec!["server.connections_max", "[audit]"];
         assert_eq!(done, Reloaded { needs_restart, ..Reloaded::default() });
+    }
+
+    /// The bug: a file was compared with the file before it. The warning was gone with the next change of a limit, and
+    /// came again once the change was taken back.
+    #[test]
+    fn what_needs_a_restart_is_said_for_as_long_as_it_differs() {
+        let shared = Arc::new(Shared::new(config(&[("a", 1)]), true));
+        let reloads = Reloads::new(shared);
+        let (mut larger, mut other) = (config(&[("a", 1)]), config(&[("a", 2)]));
+        larger.server.connections_max += 1;
+        other.server.connections_max += 1;
+        let needed = |file: &Config| reloads.reload(file, Removals::Keep).expect("room").needs_restart;
+        assert_eq!(needed(&larger), ["server.connections_max"]);
+        assert_eq!(needed(&other), ["server.connections_max"], "it still differs");
+        assert!(needed(&config(&[("a", 2)])).is_empty(), "it is taken back");
     }
 }
