@@ -10,6 +10,7 @@ mod redis;
 pub use self::port::HeldPort;
 
 use super::StoreKind;
+use lessor_protocol::{Clock, Moment};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt;
@@ -23,6 +24,12 @@ use std::time::Duration;
 
 /// Longest start of a server, until it is ready or says why not.
 const START_MAX: Duration = Duration::from_secs(60);
+
+/// Pause before another start, where the remains of a killed server are in the way.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// The clock of starts.
+const CLOCK: Clock = Clock::since_boot();
 
 /// Last lines of a server's output, which are reported if it does not start.
 const LINES_KEPT: usize = 8;
@@ -175,6 +182,7 @@ impl PrivateServer {
             StoreKind::Postgres => postgres::READY,
             StoreKind::Etcd => etcd::READY,
         };
+        let until = CLOCK.now() + START_MAX;
         loop {
             let mut command = match self.kind {
                 StoreKind::Memory | StoreKind::Redis => {
@@ -187,9 +195,14 @@ impl PrivateServer {
                 },
             }?;
             command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-            match spawn(&mut command, ready) {
-                // The remains of a killed one go away by themselves.
-                Err(error) if error.to_string().contains(postgres::STILL_THERE) => {}
+            match spawn(&mut command, ready, until) {
+                Err(error) if error.to_string().contains(postgres::STILL_THERE) && CLOCK.now() < until => {
+                    #[expect(
+                        clippy::disallowed_methods,
+                        reason = "the remains of a killed one go by themselves"
+                    )]
+                    thread::sleep(AGAIN_AFTER);
+                }
                 Err(error) => return Err(error),
                 Ok(child) => {
                     self.child = Some(child);
@@ -297,8 +310,8 @@ fn password() -> String {
     format!("{:016x}", RandomState::new().hash_one(()))
 }
 
-/// Starts a server, and waits until it says that it is ready.
-fn spawn(command: &mut Command, ready: &'static str) -> io::Result<Child> {
+/// Starts a server, and waits until it says that it is ready, or until the time is up.
+fn spawn(command: &mut Command, ready: &'static str, until: Moment) -> io::Result<Child> {
     let (sender, receiver) = mpsc::channel();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
@@ -306,15 +319,16 @@ fn spawn(command: &mut Command, ready: &'static str) -> io::Result<Child> {
     listen(child.stderr.take(), ready, sender);
     let mut said = VecDeque::new();
     loop {
-        match receiver.recv_timeout(START_MAX) {
+        let left = until.since(CLOCK.now());
+        match receiver.recv_timeout(left) {
             Ok(Line::Ready) => return Ok(child),
-            Ok(Line::Other(line)) => {
+            Ok(Line::Other(line)) if !left.is_zero() => {
                 said.push_back(line);
                 if said.len() > LINES_KEPT {
                     said.pop_front();
                 }
             }
-            Err(_) => {
+            Ok(Line::Other(_)) | Err(_) => {
                 child.kill()?;
                 child.wait()?;
                 let said = Vec::from(said).join("; ");
@@ -350,4 +364,26 @@ fn run(command: &mut Command) -> io::Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     let program = command.get_program().display().to_string();
     Err(io::Error::other(format!("{program}: {}", said.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bug: each line of a server gave it another minute, so that one that says the same for ever was waited for
+    /// for ever.
+    #[test]
+    fn a_server_that_only_talks_is_waited_for_once() {
+        let began = CLOCK.now();
+        let until = began + Duration::from_millis(200);
+        let mut talks = Command::new("sh");
+        talks.args(["-c", "for line in $(seq 1000); do echo not yet; sleep 0.02; done"]);
+        let error = spawn(&mut talks, "ready", until).expect_err("it is never ready");
+        assert!(error.to_string().contains("not yet"), "{error}");
+        assert!(CLOCK.now().since(began) < Duration::from_secs(10), "it talks for twenty seconds");
+        let mut begins = Command::new("sh");
+        begins.args(["-c", "echo not yet; echo ready"]);
+        let mut child = spawn(&mut begins, "ready", CLOCK.now() + START_MAX).expect("it says so");
+        assert!(child.wait().expect("it ends").success());
+    }
 }
