@@ -12,8 +12,8 @@ use lessor_protocol::Moment;
 use lessor_protocol::clock::Instants;
 use redb::backends::FileBackend;
 use redb::{
-    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError,
-    TableHandle,
+    AccessGuard, Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, Table,
+    TableDefinition, TableError, TableHandle,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -221,7 +221,7 @@ impl Embedded {
         let database = match opened {
             Ok(Ok(database)) => Guarded(Some(database)),
             Ok(Err(DatabaseError::DatabaseAlreadyOpen)) => return Err(StoreError::Taken(path.to_owned())),
-            Ok(Err(DatabaseError::Storage(redb::StorageError::Io(error))))
+            Ok(Err(DatabaseError::Storage(StorageError::Io(error))))
                 if error.kind() == std::io::ErrorKind::PermissionDenied =>
             {
                 return Err(unusable(path, &error));
@@ -302,15 +302,9 @@ fn write(database: &Database, head: &Head, batch: &Batch) -> Result<Head, redb::
         let mut limits = transaction.open_table(LIMITS)?;
         let mut pools = transaction.open_table(POOLS)?;
         for (name, row) in &batch.limits {
-            let packed = row.as_ref().map(packed);
-            let old = match &packed {
-                Some(packed) => limits.insert(name.as_str(), packed.as_slice())?,
-                None => limits.remove(name.as_str())?,
-            };
-            let old = old.map(|old| old.value().to_owned());
-            head.sum ^= old.as_ref().map_or(0, |old| row_sum(name, old));
-            head.sum ^= packed.map_or(0, |packed| row_sum(name, &packed));
-            let version = old.and_then(|old| unpacked::<LimitRow>(name, &old).ok()).map(|old| old.version);
+            let old = put_row(&mut limits, name, row.as_ref(), &mut head.sum)?;
+            let old = old.and_then(|old| unpacked::<LimitRow>(name, old.value()).ok());
+            let version = old.map(|old| old.version);
             if row.as_ref().map(|row| row.version) != version {
                 // The pools that are there belong to other rules. Pools of the new rules come with the batch.
                 let prefix = PoolPlace::prefix(name);
@@ -323,26 +317,13 @@ fn write(database: &Database, head: &Head, batch: &Batch) -> Result<Head, redb::
             }
         }
         for (place, row) in &batch.pools {
-            let name = place.text();
-            let packed = row.as_ref().map(packed);
-            let old = match &packed {
-                Some(packed) => pools.insert(name.as_str(), packed.as_slice())?,
-                None => pools.remove(name.as_str())?,
-            };
-            head.sum ^= old.map_or(0, |old| row_sum(&name, old.value()));
-            head.sum ^= packed.map_or(0, |packed| row_sum(&name, &packed));
+            put_row(&mut pools, &place.text(), row.as_ref(), &mut head.sum)?;
         }
         // Most batches hold no decision.
         if !batch.decisions.is_empty() {
             let mut decisions = transaction.open_table(DECISIONS)?;
             for (name, row) in &batch.decisions {
-                let packed = row.as_ref().map(packed);
-                let old = match &packed {
-                    Some(packed) => decisions.insert(name.as_str(), packed.as_slice())?,
-                    None => decisions.remove(name.as_str())?,
-                };
-                head.sum ^= old.map_or(0, |old| row_sum(name, old.value()));
-                head.sum ^= packed.map_or(0, |packed| row_sum(name, &packed));
+                put_row(&mut decisions, name, row.as_ref(), &mut head.sum)?;
             }
         }
         transaction.open_table(META)?.insert(HEAD, packed(&head).as_slice())?;
@@ -350,6 +331,23 @@ fn write(database: &Database, head: &Head, batch: &Batch) -> Result<Head, redb::
     // Durable on return, which is redb's default.
     transaction.commit()?;
     Ok(head)
+}
+
+/// Writes `row` under `name`, or removes the row there, and takes both rows into the `sum` of all. Returns the old row.
+fn put_row<'a>(
+    table: &'a mut Table<'_, &'static str, &'static [u8]>,
+    name: &str,
+    row: Option<&impl Serialize>,
+    sum: &mut u64,
+) -> Result<Option<AccessGuard<'a, &'static [u8]>>, StorageError> {
+    let packed = row.map(packed);
+    let old = match &packed {
+        Some(packed) => table.insert(name, packed.as_slice())?,
+        None => table.remove(name)?,
+    };
+    *sum ^= old.as_ref().map_or(0, |old| row_sum(name, old.value()));
+    *sum ^= packed.map_or(0, |packed| row_sum(name, &packed));
+    Ok(old)
 }
 
 /// Returns where the clock continues from `head`. The gap is counted if the clock of the head still runs.
