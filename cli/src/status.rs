@@ -102,7 +102,7 @@ fn reasons(status: &Value) -> Vec<String> {
             let longest = Duration::from_millis(waits["longest_ms"].as_u64().unwrap_or_default());
             format!("{} limits in quarantine for {}", waits["limits"], span(longest))
         }
-        Some("store_failing") => "the store cannot be written".to_owned(),
+        Some("store_failing") => "the store cannot be used".to_owned(),
         _ => table::text(reason),
     };
     status["reasons"].as_array().into_iter().flatten().map(word).collect()
@@ -124,7 +124,7 @@ mod tests {
         });
         let shown = head("http://here:7400", &status);
         let lines: Vec<&str> = shown.lines().collect();
-        let reasons = "the store cannot be written, 2 limits in quarantine for 6d 0h";
+        let reasons = "the store cannot be used, 2 limits in quarantine for 6d 0h";
         assert_eq!(
             lines[0],
             format!("http://here:7400    {reasons}  version 1.0.0, up 1m 1s, 3 sessions, store embedded")

@@ -5,7 +5,6 @@ use super::json;
 use super::problem::Problem;
 use super::ranks;
 use crate::access::Visitor;
-use crate::journal::NotDurable;
 use crate::shared::Shared;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -41,8 +40,9 @@ pub(super) async fn readyz(
     });
     let problem = if is_stopping {
         Some(Problem::unavailable("stopping", "the allocator is stopping"))
-    } else if shared.store_fails().is_some() {
-        Some(NotDurable.into())
+    } else if let Some(why) = shared.store_fails() {
+        let why = visitor.as_ref().map_or_else(String::new, |_| format!(": {why}"));
+        Some(Problem::unavailable("store_failing", format!("the store cannot be used{why}")))
     } else if quarantined > 0 {
         let detail =
             "an earlier life of the allocator may have lent permits that are still being spent: limits wait";

@@ -258,7 +258,8 @@ impl Embedded {
     /// the old file: after an error it is unknown which parts of it are on the disk.
     ///
     /// # Errors
-    /// If that failed. This store is unchanged.
+    /// If that failed. Then the file is the old one, or the new one already. If only the new seal is in place, the old
+    /// file counts as lost at the next start.
     pub fn recreate(&mut self, batch: &Batch, course: Course) -> Result<(), StoreError> {
         let aside = with_more(&self.path, ".new");
         let failed = |error: &dyn std::fmt::Display| StoreError::Write {

@@ -12,7 +12,7 @@ import * as words from "./words.js";
 const main = document.getElementById("main");
 const [away, live] = [document.getElementById("away"), document.getElementById("live")];
 
-const REASONS = { stopping: "stopping", store_failing: "the store cannot be written", quarantine: "quarantine" };
+const REASONS = { stopping: "stopping", store_failing: "the store cannot be used", quarantine: "quarantine" };
 
 /** What is shown, which knows how to come up to date and how to end. */
 let shown = null;
@@ -53,6 +53,7 @@ function showStatus() {
   const reasons = status.reasons.map((reason) => (reason === "quarantine"
     ? `${words.some(waits.limits, "limit")} in quarantine for ${words.span(waits.longest_ms)}` : REASONS[reason] ?? reason));
   text(health, status.status === "ready" ? "ready" : reasons.join(", "));
+  attr(health, "title", status.checks.store.reason ?? null);
   attr(health, "class", `chip ${status.status === "ready" ? "good" : "bad-3"}`);
   text(document.getElementById("node"), status.node ?? location.host);
   const facts = [
