@@ -6,6 +6,8 @@
 //! the answer has been read.
 
 mod held;
+#[cfg(test)]
+mod tests;
 
 use crate::all::all;
 use crate::guard::Guard;
@@ -156,6 +158,23 @@ impl Taken {
     }
 }
 
+/// One attempt to send a request. When it ends, refused and dropped attempts included, the extensions are as they were
+/// before, so that another attempt takes the same permits.
+struct Attempt<'a> {
+    extensions: &'a mut Extensions,
+    /// Taken by the `Outgoing` that is farther from the vendor.
+    farther: Option<Taken>,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        self.extensions.remove::<Taken>();
+        if let Some(farther) = self.farther.take() {
+            self.extensions.insert(farther);
+        }
+    }
+}
+
 /// Prints no key.
 impl fmt::Debug for Outgoing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -178,17 +197,18 @@ impl Middleware for Outgoing {
         let own = self.parts(&request);
         // Taken by an `Outgoing` that is farther from the vendor: its permits would age while this one waits.
         let farther = extensions.remove::<Taken>();
+        let attempt = Attempt { extensions, farther };
         let mut parts = own.clone();
-        if let Some(farther) = &farther {
+        if let Some(farther) = &attempt.farther {
             farther.give_back();
             parts.extend_from_slice(&farther.parts);
         }
         let reserved = self.reserve(&parts).await.map_err(Error::middleware)?;
         let taken = Taken { parts, reserved: Arc::new(Mutex::new(reserved)) };
-        extensions.insert(taken.clone());
+        attempt.extensions.insert(taken.clone());
         let mut unanswered = held::Unanswered::default();
         let answer = {
-            let mut sending = pin!(next.run(request, extensions));
+            let mut sending = pin!(next.run(request, attempt.extensions));
             poll_fn(|cx| {
                 let polled = sending.as_mut().poll(cx);
                 // An `Outgoing` nearer to the vendor has taken the permits over by now; otherwise the request is on its
@@ -198,11 +218,6 @@ impl Middleware for Outgoing {
             })
             .await
         };
-        // Restores the extensions for another attempt.
-        extensions.remove::<Taken>();
-        if let Some(farther) = farther {
-            extensions.insert(farther);
-        }
         let (response, guards) = unanswered.end(answer)?;
         for (limit, _) in &own {
             limit.observe(response.status(), response.headers());
