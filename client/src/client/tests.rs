@@ -10,7 +10,7 @@ use axum::{Json, Router};
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest};
 use std::future::ready;
 use std::pin::pin;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::{Context, Poll, Waker};
 use tokio::net::TcpListener;
 
@@ -110,6 +110,28 @@ async fn each_call_of_shutdown_waits_until_the_goodbye_was_said() {
     assert!(heard.load(Ordering::SeqCst), "the second shutdown waits for the goodbye");
     assert_eq!(limit.try_acquire(1), Err(Refusal::Closed));
     client.shutdown().await;
+}
+
+/// The bug: one attempt could take all the time of a goodbye, and a busy allocator was asked only once.
+#[tokio::test]
+async fn a_goodbye_that_was_not_taken_in_is_said_again() {
+    for first in [None, Some(StatusCode::TOO_MANY_REQUESTS), Some(StatusCode::SERVICE_UNAVAILABLE)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
+        let said = Arc::new(AtomicU64::new(0));
+        let hears = said.clone();
+        let leave = async move || match (hears.fetch_add(1, Ordering::SeqCst), first) {
+            (0, None) => std::future::pending().await,
+            (0, Some(status)) => status,
+            _ => StatusCode::OK,
+        };
+        let router = Router::new().route("/v1/nodes/{node}/leave", post(leave));
+        tokio::spawn(axum::serve(listener, router).into_future());
+        let client = Client::builder(&url).build().expect("a good address");
+        let _limit = client.limit("a");
+        client.shutdown().await;
+        assert_eq!(said.load(Ordering::SeqCst), 2, "the first answer is {first:?}");
+    }
 }
 
 /// The bug: `Client::builder(url).build()?.limit("a")` was closed at once.

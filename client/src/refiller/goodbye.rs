@@ -6,6 +6,7 @@ use crate::local_pool::{CLOCK, PoolName};
 use crate::transport::ExchangeError;
 use lessor_holder::backoff::Backoff;
 use lessor_holder::connection::Exchange;
+use lessor_holder::timing::patience;
 use lessor_protocol::PERMITS_MAX;
 use lessor_protocol::wire::{ASKS_MAX, LeaveRequest, SpentBody};
 use std::sync::atomic::Ordering;
@@ -55,21 +56,31 @@ impl Refiller {
         }
     }
 
-    /// Reports `spent` until the allocator is reached, which may hear it twice. Permits that it does not hear of count
-    /// as spent there, for long if the window is long.
+    /// Reports `spent` until the allocator hears it, perhaps twice. Permits that it does not hear of count as spent
+    /// there, for long if the window is long.
     async fn say_goodbye(&mut self, spent: &[SpentBody]) -> Result<(), ExchangeError> {
         // An allocator that restarts is back soon, and many clients may stop at once.
         let mut backoff = Backoff::default();
         loop {
-            let Exchange { place, session, seq, .. } = self.connection.begin(CLOCK.now());
+            let Exchange { place, session, seq, rtt, .. } = self.connection.begin(CLOCK.now());
             let request = LeaveRequest { session, seq, spent: spent.to_vec() };
-            match self.ways[place].leave(&self.node, &request).await {
-                Err(ExchangeError::Unreachable(error)) => {
+            // A connection that no longer leads anywhere takes only a part of the time.
+            let said = self.ways[place].leave(&self.node, &request);
+            match tokio::time::timeout(patience(GOODBYE, rtt), said).await {
+                Err(_) => tracing::debug!("no answer to a goodbye; sending it again"),
+                Ok(Err(error)) if may_pass(&error) => {
                     tracing::debug!(%error, "a goodbye was not heard; sending it again")
                 }
-                done => return done,
+                Ok(done) => return done,
             }
             tokio::time::sleep(backoff.failed(self.rng.u64(..))).await;
         }
     }
+}
+
+/// Whether a goodbye that failed with `error` may be heard soon: the allocator, or a proxy in front of it, may be busy
+/// or restarting.
+fn may_pass(error: &ExchangeError) -> bool {
+    matches!(error, ExchangeError::Unreachable(_))
+        || matches!(error, ExchangeError::Status { status, .. } if [429, 502, 503, 504].contains(status))
 }
