@@ -60,10 +60,10 @@ const SPENT_SHARES_KEPT_MAX: usize = 100_000;
 /// Pools visited in one step, up to a part of a map more: a millisecond or two of the background task.
 const SWEPT_MAX: usize = 1_000;
 
-/// Iterates over all pools in parts: over the keys of a limit and its plain pool, and then over the next limit.
+/// Iterates over pools in parts: over the keys of a limit and its plain pool, and then over the next limit.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// Limits still to visit, the last one first.
+    /// Limits still to visit, or the pools of single keys, the last one first.
     limits: Vec<Arc<LocalPool>>,
     /// The next part of the keys of the last limit.
     part: usize,
@@ -208,21 +208,15 @@ impl Shared {
         Parts { limits: self.plain_pools(), part: 0 }
     }
 
-    /// Returns the pools that `event` is about.
-    pub(crate) fn about(&self, event: &push::Event) -> Vec<Arc<LocalPool>> {
-        let plain = self.plain_pools();
-        let plain = plain.into_iter().filter(|pool| event.is_about(&pool.name().limit, event.key.as_deref()));
-        let mut pools = vec![];
-        for plain in plain {
-            match (&event.key, plain.keys()) {
-                (Some(key), keys) => pools.extend(keys.and_then(|keys| keys.get(key))),
-                (None, keys) => {
-                    pools.extend(keys.map(Keys::pools).unwrap_or_default());
-                    pools.push(plain);
-                }
-            }
+    /// Returns the pools that `event` is about, as [`Shared::parts`] does.
+    pub(crate) fn about(&self, event: &push::Event) -> Parts {
+        let mut limits = self.plain_pools();
+        limits.retain(|plain| event.is_about(&plain.name().limit, event.key.as_deref()));
+        if let Some(key) = &event.key {
+            // The pool of a key has no keys of its own.
+            limits = limits.iter().filter_map(|plain| plain.keys()?.get(key)).collect();
         }
-        pools
+        Parts { limits, part: 0 }
     }
 
     /// Forgets some pools of keys without a handle and a lease: continues the `sweep` over all of them, or begins it.

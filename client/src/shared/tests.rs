@@ -78,8 +78,8 @@ fn an_event_is_about_the_pools_that_it_names() {
     let about = |limit: Option<&str>, key: Option<&str>| {
         let mut event = push::Event::of_all(push::Kind::Lagged);
         (event.limit, event.key) = (limit.map(Into::into), key.map(Into::into));
-        let named = |pool: &Arc<LocalPool>| format!("{} {}", pool.name().limit, pool.key());
-        let mut pools: Vec<String> = shared.about(&event).iter().map(named).collect();
+        let named = |pool: Arc<LocalPool>| format!("{} {}", pool.name().limit, pool.key());
+        let mut pools: Vec<String> = shared.about(&event).flatten().map(named).collect();
         pools.sort();
         pools
     };

@@ -149,9 +149,9 @@ fn unreachable(error: lessor_tls::HttpError) -> ExchangeError {
 }
 
 /// A chunk of a body.
-pub(crate) trait Piece: Deref<Target = [u8]> + IntoIterator<Item = u8> {}
+pub(crate) trait Piece: Deref<Target = [u8]> + IntoIterator<Item = u8, IntoIter: Send> {}
 
-impl<B: Deref<Target = [u8]> + IntoIterator<Item = u8>> Piece for B {}
+impl<B: Deref<Target = [u8]> + IntoIterator<Item = u8, IntoIter: Send>> Piece for B {}
 
 impl Response {
     /// The status of the answer.
