@@ -66,7 +66,8 @@ impl Listener {
         let mut backoff = Backoff::default();
         loop {
             if let Err(reason) = self.listen(at, &mut backoff).await {
-                tracing::debug!(%reason, "no event stream from the allocator; opening it again");
+                let allocator = self.ways[at].name();
+                tracing::debug!(%allocator, %reason, "no event stream from the allocator; opening it again");
             }
             sleep(backoff.failed(self.rng.u64(..)) * AGAIN).await;
         }
@@ -74,14 +75,17 @@ impl Listener {
 
     async fn listen(&mut self, at: usize, backoff: &mut Backoff) -> Result<(), String> {
         let open = timeout(SILENCE, self.ways[at].events()).await;
-        let mut stream = open.map_err(|_| "no answer")?.map_err(|error| error.to_string())?;
+        let mut stream =
+            open.map_err(|_| format!("no answer within {SILENCE:?}"))?.map_err(|error| error.to_string())?;
         self.shared.listening.fetch_add(1, Ordering::Relaxed);
         // Events before this were not heard.
         self.on_event(Event::of_all(Kind::Lagged)).await;
         let mut line = vec![];
         loop {
             let piece = timeout(SILENCE, stream.chunk()).await;
-            let piece = piece.map_err(|_| "silence")?.map_err(|error| error.to_string())?;
+            let piece = piece
+                .map_err(|_| format!("no event and no heartbeat for {SILENCE:?}"))?
+                .map_err(|error| error.to_string())?;
             let Some(piece) = piece else { return Ok(()) };
             backoff.succeeded();
             for byte in piece {

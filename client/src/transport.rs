@@ -41,11 +41,13 @@ pub enum ExchangeError {
     #[error("the allocator could not be reached: {0}")]
     Unreachable(String),
     /// The answer's status is not 200.
-    #[error("the allocator answered {status}: {excerpt}")]
+    #[error("the allocator at {allocator} answered {status}{}", after_colon(.excerpt))]
     Status {
+        /// The address of the allocator.
+        allocator: Arc<str>,
         /// The HTTP status.
         status: u16,
-        /// The beginning of the answer.
+        /// The beginning of the answer. May be empty.
         excerpt: String,
     },
     /// The body of the answer could not be read as one.
@@ -151,14 +153,23 @@ impl Transport {
         match response.status() {
             ::http::StatusCode::OK => Ok(response),
             // The body is of no use, and may be of any length.
-            status => Err(ExchangeError::Status { status: status.as_u16(), excerpt: String::new() }),
+            status => Err(self.status(status, String::new())),
         }
     }
 
     /// Adds the address of the allocator to `error`: the host in a request over a Unix socket means nothing.
     fn named(&self, error: ExchangeError) -> ExchangeError {
         let ExchangeError::Unreachable(why) = error else { return error };
+        self.unreachable(&why)
+    }
+
+    /// Returns the error of an exchange to which the allocator gave no answer.
+    pub(crate) fn unreachable(&self, why: &str) -> ExchangeError {
         ExchangeError::Unreachable(format!("{}: {why}", self.name))
+    }
+
+    fn status(&self, status: ::http::StatusCode, excerpt: String) -> ExchangeError {
+        ExchangeError::Status { allocator: self.name.clone(), status: status.as_u16(), excerpt }
     }
 
     async fn post<T: serde::Serialize>(&self, path: &str, body: &T) -> Result<Vec<u8>, ExchangeError> {
@@ -170,7 +181,7 @@ impl Transport {
         let mut response = posted.map_err(|error| self.named(error))?;
         let status = response.status();
         let mut read = Vec::new();
-        while let Some(chunk) = response.chunk().await? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.named(error))? {
             if read.len() + chunk.len() > BODY_MAX {
                 return Err(ExchangeError::Rubbish(format!("more than {BODY_MAX} bytes")));
             }
@@ -178,10 +189,14 @@ impl Transport {
         }
         if status != ::http::StatusCode::OK {
             let excerpt = excerpt(&String::from_utf8_lossy(&read));
-            return Err(ExchangeError::Status { status: status.as_u16(), excerpt });
+            return Err(self.status(status, excerpt));
         }
         Ok(read)
     }
+}
+
+fn after_colon(excerpt: &str) -> String {
+    if excerpt.is_empty() { String::new() } else { format!(": {excerpt}") }
 }
 
 /// Joins an error and its causes in one line.
@@ -210,6 +225,8 @@ pub(crate) fn excerpt(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
 
     #[test]
     fn an_address_that_cannot_be_spoken_to_is_refused_with_a_reason() {
@@ -269,6 +286,34 @@ mod tests {
                 assert!(error.contains(&format!("reached: {url}: ")), "{error}");
                 assert!(!error.contains("localhost"), "{error}");
             }
+        }
+    }
+
+    /// The bug: the error of an answer that broke off, and the status of an endless one, named no allocator.
+    #[tokio::test]
+    async fn an_allocator_whose_answer_is_of_no_use_is_named() {
+        for (answer, said) in [
+            ("200 OK\r\ncontent-length: 9\r\n\r\n{", "the allocator could not be reached: {url}: "),
+            ("404 Not Found\r\ncontent-length: 0\r\n\r\n", "the allocator at {url} answered 404"),
+            ("404 Not Found\r\ncontent-length: 2\r\n\r\nno", "the allocator at {url} answered 404: no"),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
+            let answers = async {
+                let (mut stream, _) = listener.accept().await.expect("the transport connects");
+                let mut asked = vec![];
+                while !asked.ends_with(b"}") {
+                    assert_ne!(stream.read_buf(&mut asked).await.expect("a request"), 0);
+                }
+                stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).await.expect("it is read");
+            };
+            let there = Transport::try_new(&url, Duration::from_secs(5), &Credentials::default())
+                .expect("a good address");
+            let leave = LeaveRequest { session: 1, seq: 1, spent: vec![] };
+            let (error, ()) = tokio::join!(there.leave("a", &leave), answers);
+            let error = error.expect_err("it is no good answer").to_string();
+            assert!(error.starts_with(&said.replace("{url}", &url)), "{error}");
+            assert!(!error.ends_with(": ") && error.matches(&url).count() == 1, "{error}");
         }
     }
 

@@ -37,9 +37,10 @@ impl Refiller {
     ) -> Result<LeasesResponse, ExchangeError> {
         let &Exchange { session, seq, patience, rtt, .. } = exchange;
         let request = LeasesRequest { node: self.node.clone(), session, seq, rtt_ms: millis_up(rtt), asks };
-        let answer = tokio::time::timeout(patience, self.ways[exchange.place].leases(&request)).await;
-        let answer = answer
-            .unwrap_or_else(|_| Err(ExchangeError::Unreachable(format!("no answer within {patience:?}"))));
+        let transport = &self.ways[exchange.place];
+        let answer = tokio::time::timeout(patience, transport.leases(&request)).await;
+        let answer =
+            answer.unwrap_or_else(|_| Err(transport.unreachable(&format!("no answer within {patience:?}"))));
         let response = answer.inspect_err(|_| tally::exchanged(None))?;
         // A middlebox between the allocator and the node may deliver an old answer.
         let LeasesResponse { session, seq, .. } = response;
@@ -71,5 +72,28 @@ pub(super) fn matching(
             excerpt(&pool.name().limit)
         ))),
         None => Ok(response.grants),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::by_hand;
+    use crate::session_numbers::SessionNumbers;
+    use crate::transport::{Credentials, Transport};
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn an_allocator_that_gives_no_answer_in_time_is_named() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", silent.local_addr().expect("the listener is bound"));
+        let transport = Transport::try_new(&url, Duration::from_secs(60), &Credentials::default());
+        let transports = vec![transport.expect("an address")];
+        let (soon, numbers) =
+            (Duration::from_millis(20), (fastrand::Rng::with_seed(1), SessionNumbers::System));
+        let mut refiller =
+            Refiller::new(by_hand::shared(), transports, soon, "a".to_owned(), Default::default(), numbers);
+        let error = refiller.greet().await.expect_err("no answer").to_string();
+        assert_eq!(error, format!("the allocator could not be reached: {url}: no answer within 20ms"));
     }
 }

@@ -167,7 +167,8 @@ impl Response {
     pub(crate) async fn chunk(&mut self) -> Result<Option<impl Piece + use<>>, ExchangeError> {
         match self {
             Response::Plain(response) => {
-                response.chunk().await.map_err(|error| ExchangeError::Unreachable(chain(&error)))
+                let chunk = response.chunk().await;
+                chunk.map_err(|error| ExchangeError::Unreachable(chain(&error.without_url())))
             }
             #[cfg(feature = "tls")]
             Response::Encrypted(response) => response.chunk().await.map_err(unreachable),
