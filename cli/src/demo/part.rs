@@ -58,6 +58,7 @@ pub(crate) struct NodeArgs {
         long = "allocator",
         value_name = "URL",
         env = "LESSOR_SERVER",
+        hide_env_values = true,
         default_value = "http://127.0.0.1:7400"
     )]
     allocators: Vec<String>,

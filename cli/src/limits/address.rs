@@ -16,6 +16,7 @@ pub(crate) struct AddressArgs {
         long,
         value_name = "URL",
         env = "LESSOR_SERVER",
+        hide_env_values = true,
         default_value = "http://127.0.0.1:7400",
         global = true
     )]

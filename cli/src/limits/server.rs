@@ -44,7 +44,7 @@ impl Server {
     /// If the address is invalid, or a certificate file cannot be used.
     pub(crate) fn try_new(args: &AddressArgs) -> Result<Self, Failure> {
         let url = &args.server;
-        let wrong = |problem: String| Failure::Input(format!("--server is {url:?}: {problem}"));
+        let wrong = |problem: String| Failure::Input(format!("--server is {:?}: {problem}", shown(url)));
         let socket = unix::socket(url).transpose().map_err(|problem| wrong(problem.to_owned()))?;
         // Every allocator accepts this host.
         let base = if socket.is_some() { "http://localhost/" } else { url };
@@ -53,6 +53,9 @@ impl Server {
             return Err(wrong(
                 "use http://host:port, https://host:port, or unix: and the path of a socket".to_owned(),
             ));
+        }
+        if !base.username().is_empty() || base.password().is_some() {
+            return Err(wrong("an allocator asks for no user or password: leave them out".to_owned()));
         }
         let (http, address) = match socket {
             Some(path) => {
@@ -142,6 +145,12 @@ impl Server {
     }
 }
 
+/// Returns `url`, which may be malformed, without anything that may be a secret: all that is before an `@`.
+fn shown(url: &str) -> String {
+    let (scheme, rest) = url.find("//").map_or(("", url), |at| url.split_at(at + 2));
+    format!("{scheme}{}", rest.rsplit('@').next().unwrap_or_default())
+}
+
 impl Reply {
     /// Returns the body of a good answer. Client errors have exit code 2, all others 1.
     pub(crate) fn good(self) -> Result<Value, Failure> {
@@ -155,5 +164,50 @@ impl Reply {
         };
         let said = format!("{detail} ({})", self.status.as_u16());
         Err(if self.status.is_client_error() { Failure::Input(said) } else { Failure::Run(said) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory as _, Parser};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        address: AddressArgs,
+    }
+
+    /// The bug: a password in the address was shown in errors and by `lessor status`.
+    #[test]
+    fn an_address_with_a_password_is_refused_and_the_password_is_not_shown() {
+        let made = |url: &str| {
+            let line = Line::try_parse_from(["lessor", "--server", url]).expect("any text");
+            Server::try_new(&line.address)
+                .map(|server| server.address().to_owned())
+                .map_err(|e| e.to_string())
+        };
+        let refused =
+            "--server is \"http://a:7400/x\": an allocator asks for no user or password: leave them out";
+        assert_eq!(made("http://ops:secret@a:7400/x"), Err(refused.to_owned()));
+        assert!(made("http://secret@a:7400").is_err());
+        for url in [
+            "ops:secret@a:7400",
+            "http://ops:s@secret@a b",
+            "ftp://ops:/secret@a",
+            "secret@",
+            "unix:s@secret@a",
+        ] {
+            let error = made(url).expect_err("a bad address");
+            assert!(!error.contains("secret") && !error.contains("ops"), "{error}");
+        }
+        assert_eq!(made("http://a:7400/"), Ok("http://a:7400".to_owned()));
+    }
+
+    #[test]
+    fn help_does_not_show_the_address_that_the_environment_holds() {
+        let line = Line::command();
+        let server = line.get_arguments().find(|arg| arg.get_id() == "server").expect("it is there");
+        assert!(server.is_hide_env_values_set());
     }
 }
