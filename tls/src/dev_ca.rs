@@ -59,22 +59,27 @@ impl DevCa {
         DevCa::of(KeyPair::generate().map_err(unfit)?)
     }
 
-    /// Opens the authority in `folder`, or makes one there: `ca.crt` and `ca.key`.
+    /// Opens the authority in `folder`, or makes one there: `ca.crt` and `ca.key`. If only the key is there, writes the
+    /// certificate again.
     ///
     /// # Errors
-    /// If the folder cannot be used, or its key is malformed.
+    /// If the folder or a file in it cannot be used, or its key is malformed.
     pub fn open(folder: &Path) -> Result<Self, TlsError> {
         fs::create_dir_all(folder).map_err(|error| TlsError::of(folder, error))?;
-        let file = folder.join("ca.key");
+        let (file, certificate) = (folder.join("ca.key"), folder.join("ca.crt"));
         match fs::read_to_string(&file) {
             Ok(key) => {
                 let wrong = |_| TlsError::of(&file, "this is no key of a development CA");
-                DevCa::of(KeyPair::from_pem(&key).map_err(wrong)?)
+                let ca = DevCa::of(KeyPair::from_pem(&key).map_err(wrong)?)?;
+                if !fs::exists(&certificate).map_err(|error| TlsError::of(&certificate, error))? {
+                    write(&certificate, &ca.certificate)?;
+                }
+                Ok(ca)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let ca = DevCa::try_new()?;
                 write(&file, &ca.issuer.key().serialize_pem())?;
-                write(&folder.join("ca.crt"), &ca.certificate)?;
+                write(&certificate, &ca.certificate)?;
                 Ok(ca)
             }
             Err(error) => Err(TlsError::of(&file, error)),

@@ -105,6 +105,16 @@ fn keys_that_are_made_are_for_their_owner_alone() {
     assert!(!format!("{signed:?}").contains(&signed.key));
 }
 
+/// The bug: an authority whose certificate was lost, or not yet written when its maker ended, never had one again.
+#[test]
+fn the_certificate_of_an_authority_is_written_again_if_it_is_missing() {
+    let (folder, ..) = desk();
+    let file = folder.path().join("ca.crt");
+    fs::remove_file(&file).expect("it is there");
+    let again = DevCa::open(folder.path()).expect("the key is there");
+    assert_eq!(fs::read_to_string(&file).expect("it is there again"), again.certificate());
+}
+
 #[test]
 fn a_peer_is_named_by_its_spiffe_id_or_else_its_host() {
     let (folder, ..) = desk();
