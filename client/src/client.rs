@@ -282,8 +282,8 @@ impl Builder {
             let reason = format!("the node's name {error}");
             return Err(ExchangeError::Address { url: shown(&self.urls[0]), reason });
         }
-        let way = |url: &String| Transport::try_new(url, self.timeout, &self.credentials);
-        let ways: Vec<Transport> = self.urls.iter().map(way).collect::<Result<_, _>>()?;
+        let transport = |url: &String| Transport::try_new(url, self.timeout, &self.credentials);
+        let transports: Vec<Transport> = self.urls.iter().map(transport).collect::<Result<_, _>>()?;
         let ticks = Ticks::try_new(self.clock).map_err(|error| ExchangeError::NoThread(error.to_string()))?;
         let (mut rng, numbers) = match self.seed {
             Some(seed) => {
@@ -297,13 +297,14 @@ impl Builder {
         let listener_rng = rng.fork();
         let refiller = Refiller::new(
             shared.clone(),
-            ways.clone(),
+            transports.clone(),
             self.timeout,
             node.clone(),
             self.clocks,
             (rng, numbers),
         );
-        let listener = Listener::new(shared.clone(), ways, refiller.current_allocator(), node, listener_rng);
+        let listener =
+            Listener::new(shared.clone(), transports, refiller.current_allocator(), node, listener_rng);
         Ok((refiller, listener, shared))
     }
 }

@@ -43,18 +43,18 @@ impl Standby {
     }
 
     /// Notes whether an operator has paused the limit. Returns whether that changed.
-    pub(crate) fn stops(&self, stopped: bool) -> bool {
+    pub(crate) fn set_stopped(&self, stopped: bool) -> bool {
         self.stopped.swap(stopped, Ordering::Relaxed) != stopped
     }
 
     /// Whether the limit is in shadow mode.
-    pub(crate) fn is_shadow_fallback(&self) -> bool {
+    pub(crate) fn in_shadow_mode(&self) -> bool {
         self.shadow.load(Ordering::Relaxed)
     }
 
     /// Whether every call that would be refused passes.
     pub(crate) fn lets_all_pass(&self) -> bool {
-        self.is_shadow_fallback() || self.is(Fallback::Open)
+        self.in_shadow_mode() || self.is(Fallback::Open)
     }
 
     /// Whether some calls that would be refused pass.
@@ -94,7 +94,7 @@ impl Standby {
 
     /// Counts permits that passed because no allocator answers. Returns false if they passed for another reason.
     pub(crate) fn counts(&self, permits: u64) -> bool {
-        let is_counted = self.lets_some_pass() && !self.is_shadow_fallback();
+        let is_counted = self.lets_some_pass() && !self.in_shadow_mode();
         if is_counted {
             self.passed.fetch_add(permits, Ordering::Relaxed);
         }

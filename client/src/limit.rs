@@ -134,7 +134,7 @@ impl Limit {
         }
         match self.pool.take_up_to(permits, false) {
             Ok(taken) => Ok(taken),
-            Err(_) if self.pool.is_shadow() => {
+            Err(_) if self.pool.lets_all_pass() => {
                 self.pool.let_pass(permits);
                 Ok(permits)
             }

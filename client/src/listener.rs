@@ -27,8 +27,8 @@ const AGAIN: u32 = 16;
 /// The task that listens for a client.
 pub(crate) struct Listener {
     shared: Arc<Shared>,
-    ways: Vec<Transport>,
-    /// Index of the allocator in `ways`.
+    transports: Vec<Transport>,
+    /// Index of the allocator in `transports`.
     current_allocator: watch::Receiver<usize>,
     node: String,
     rng: fastrand::Rng,
@@ -39,12 +39,12 @@ pub(crate) struct Listener {
 impl Listener {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        ways: Vec<Transport>,
+        transports: Vec<Transport>,
         current_allocator: watch::Receiver<usize>,
         node: String,
         rng: fastrand::Rng,
     ) -> Self {
-        Listener { shared, ways, current_allocator, node, rng, under_way: None }
+        Listener { shared, transports, current_allocator, node, rng, under_way: None }
     }
 
     /// Listens, and starts again when the stream ends or the client moves. Runs until it is dropped.
@@ -66,7 +66,7 @@ impl Listener {
         let mut backoff = Backoff::default();
         loop {
             if let Err(reason) = self.listen(at, &mut backoff).await {
-                let allocator = self.ways[at].name();
+                let allocator = self.transports[at].name();
                 tracing::debug!(%allocator, %reason, "no event stream from the allocator; opening it again");
             }
             sleep(backoff.failed(self.rng.u64(..)) * AGAIN).await;
@@ -74,7 +74,7 @@ impl Listener {
     }
 
     async fn listen(&mut self, at: usize, backoff: &mut Backoff) -> Result<(), String> {
-        let open = timeout(SILENCE, self.ways[at].events()).await;
+        let open = timeout(SILENCE, self.transports[at].events()).await;
         let mut stream =
             open.map_err(|_| format!("no answer within {SILENCE:?}"))?.map_err(|error| error.to_string())?;
         self.shared.listening.fetch_add(1, Ordering::Relaxed);

@@ -41,7 +41,7 @@ pub(crate) type Stop = oneshot::Receiver<()>;
 pub(crate) struct Refiller {
     shared: Arc<Shared>,
     /// The connections to the allocators.
-    ways: Vec<Transport>,
+    transports: Vec<Transport>,
     connection: Connection,
     /// What was wrong with the allocator that the client left, until another one answers.
     left: Option<String>,
@@ -69,17 +69,17 @@ pub(crate) struct Refiller {
 impl Refiller {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        ways: Vec<Transport>,
+        transports: Vec<Transport>,
         timeout: Duration,
         node: String,
         clocks: ClockBounds,
         (mut rng, mut numbers): (fastrand::Rng, SessionNumbers),
     ) -> Self {
-        let connection = Connection::new(ways.len(), timeout, rng.u64(..), numbers.draw());
+        let connection = Connection::new(transports.len(), timeout, rng.u64(..), numbers.draw());
         let current_allocator = watch::Sender::new(connection.place());
         Refiller {
             shared,
-            ways,
+            transports,
             connection,
             left: None,
             current_allocator,
@@ -177,7 +177,7 @@ impl Refiller {
     }
 
     async fn answered(&mut self, pools: &[Arc<LocalPool>], grants: &[GrantBody], exchange: &Exchange) {
-        if self.shared.reachable(true) {
+        if self.shared.note_reachable(true) {
             self.shared.tell(Event::Reachable);
             let fallen = fallback::end(&self.shared);
             if !fallen.is_empty() {
@@ -249,7 +249,7 @@ impl Refiller {
             (Outcome::Installed, Ok(Answer::Grant(grant))) => {
                 let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after);
                 self.stand(pool, Condition::Good, grant.ceiling, chance);
-                self.stops(pool, false, Duration::ZERO);
+                self.tell_stopped(pool, false, Duration::ZERO);
                 pool.call_first();
             }
             (Outcome::Impossible, Ok(Answer::Grant(grant))) => {
@@ -284,7 +284,7 @@ impl Refiller {
 
     fn refused(&self, pool: &Arc<LocalPool>, refusal: Refusal, now: Moment) {
         let stops = refusal.reason.stops();
-        self.stops(pool, stops, refusal.retry_after);
+        self.tell_stopped(pool, stops, refusal.retry_after);
         let condition = match refusal.reason {
             _ if stops => Condition::Paused,
             RefusalReason::Quarantine | RefusalReason::Stopping => Condition::Quarantine,
@@ -295,14 +295,14 @@ impl Refiller {
     }
 
     /// Sends an event if `pool` is newly paused, or no longer.
-    fn stops(&self, pool: &LocalPool, stops: bool, retry_after: Duration) {
+    fn tell_stopped(&self, pool: &LocalPool, stopped: bool, retry_after: Duration) {
         if pool.name().key.is_some() {
             // A new key has heard nothing in an outage: what was told for another key holds for it too.
-            self.shared.pool(&pool.name().limit, None).standby().stops(stops);
+            self.shared.pool(&pool.name().limit, None).standby().set_stopped(stopped);
         }
-        if pool.standby().stops(stops) {
+        if pool.standby().set_stopped(stopped) {
             let limit = pool.name().limit.clone();
-            self.shared.tell(if stops {
+            self.shared.tell(if stopped {
                 Event::Paused { limit, retry_after }
             } else {
                 Event::Resumed { limit }
@@ -338,7 +338,7 @@ impl Refiller {
             return;
         }
         let now = CLOCK.now();
-        if self.shared.reachable(false) {
+        if self.shared.note_reachable(false) {
             tracing::warn!(%error, "the exchange with the allocator failed; calls spend what is leased");
             self.shared.tell(Event::Unreachable);
         }

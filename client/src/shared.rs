@@ -270,7 +270,7 @@ impl Shared {
     }
 
     /// Notes whether an allocator answers. Returns whether that changed.
-    pub(crate) fn reachable(&self, reachable: bool) -> bool {
+    pub(crate) fn note_reachable(&self, reachable: bool) -> bool {
         self.unreachable.swap(!reachable, Ordering::Relaxed) == reachable
     }
 

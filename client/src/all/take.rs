@@ -121,7 +121,7 @@ impl<P: Parts> All<P> {
             let first = lines.is_some_and(|lines| lines.is_first(part));
             *held = match pool.hold(cost, first, now) {
                 Ok(()) => Held::Permits(None),
-                Err(_) if pool.is_shadow() => Held::Passes,
+                Err(_) if pool.lets_all_pass() => Held::Passes,
                 Err(_) => Held::Share(pool.take_share(cost, first).ok_or(part)?),
             };
         }
@@ -145,7 +145,7 @@ impl<P: Parts> All<P> {
         let (pool, cost) = (self.parts.at(part).0.pool(), *cost);
         match pool.hold_pace(cost, now) {
             Ok(taken) => *pace = taken,
-            Err(_) if pool.is_shadow() => {
+            Err(_) if pool.lets_all_pass() => {
                 pool.put_back(cost);
                 *held = Held::Passes;
             }

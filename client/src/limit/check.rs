@@ -90,12 +90,12 @@ impl Limit {
         mut attempt: impl FnMut(bool, bool) -> Option<T>,
     ) -> Result<T, Refusal> {
         let pool = &*self.pool;
-        let decided = self.decided(permits, |first| attempt(first, !pool.is_shadow_fallback())).await;
+        let decided = self.decided(permits, |first| attempt(first, !pool.in_shadow_mode())).await;
         let why = match decided {
             Ok(taken) => return Ok(taken),
             Err(why) => why,
         };
-        if pool.is_shadow_fallback()
+        if pool.in_shadow_mode()
             && let Some(passed) = attempt(false, true)
         {
             return Ok(passed);
@@ -120,7 +120,7 @@ impl Limit {
         let mut wait = pin!(wait_in_line(pool, self.priority, permits, || attempt(true)));
         let answered = poll_fn(|cx| {
             // In shadow mode the call passes later: the line must not count it as refused.
-            if pool.is_shadow_fallback() && pool.for_good(permits).is_some() {
+            if pool.in_shadow_mode() && pool.for_good(permits).is_some() {
                 return Poll::Ready(Err(Why::Known));
             }
             match wait.as_mut().poll(cx) {

@@ -27,7 +27,7 @@ impl LocalPool {
     pub(crate) fn peek(&self, permits: u64) -> (u64, Option<Refusal>) {
         let now = CLOCK.now();
         let there = if self.is_open_to(false) { self.there_at(now) } else { 0 };
-        if permits == 0 || permits <= there || self.is_shadow() {
+        if permits == 0 || permits <= there || self.lets_all_pass() {
             return (there, None);
         }
         (there, Some(self.for_good(permits).unwrap_or_else(|| self.not_now_at(permits, now))))
@@ -36,7 +36,7 @@ impl LocalPool {
     /// Whether a call of `permits` might get them at `now`. It sets nothing aside, and so disturbs no other caller.
     pub(crate) fn might_give(&self, permits: u64, first: bool, now: Moment) -> bool {
         let is_there = || permits <= self.there_at(now) || self.share_is_due(permits, now);
-        self.is_shadow() || (self.is_open_to(first) && is_there())
+        self.lets_all_pass() || (self.is_open_to(first) && is_there())
     }
 
     /// Whether a caller may take what is there: it must be first in line, unless there is no line.

@@ -16,13 +16,13 @@ const WAIT_MIN: Duration = Duration::from_millis(1);
 impl LocalPool {
     /// Whether every call that would be refused passes, in shadow mode or in an open fallback, while the client runs.
     #[inline]
-    pub(crate) fn is_shadow(&self) -> bool {
+    pub(crate) fn lets_all_pass(&self) -> bool {
         self.passes() && self.cold.standby.lets_all_pass()
     }
 
     /// Whether shadow mode lets calls pass.
-    pub(crate) fn is_shadow_fallback(&self) -> bool {
-        self.passes() && self.cold.standby.is_shadow_fallback()
+    pub(crate) fn in_shadow_mode(&self) -> bool {
+        self.passes() && self.cold.standby.in_shadow_mode()
     }
 
     #[inline]
@@ -33,7 +33,7 @@ impl LocalPool {
     /// Lets a call of `permits` pass that would be refused, if shadow mode or a fallback allows it. No caller overtakes
     /// the line; `first` says that it is the caller's turn.
     pub(crate) fn try_pass(&self, permits: u64, first: bool) -> bool {
-        let passes = self.is_shadow() || self.take_share(permits, first).is_some();
+        let passes = self.lets_all_pass() || self.take_share(permits, first).is_some();
         if passes {
             self.let_pass(permits);
         }

@@ -86,7 +86,7 @@ impl LocalPool {
     pub(crate) fn overdraw(&self, permits: u64) -> (u64, u64) {
         let taken = self.take_up_to(permits, false).unwrap_or(0);
         let lacking = permits - taken;
-        if lacking > 0 && self.is_shadow() {
+        if lacking > 0 && self.lets_all_pass() {
             self.let_pass(lacking);
             return (permits, 0);
         }

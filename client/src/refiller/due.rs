@@ -70,10 +70,10 @@ mod tests {
 
     fn refiller(shared: &Arc<Shared>) -> Refiller {
         let second = Duration::from_secs(1);
-        let slow_path =
+        let transport =
             Transport::try_new("http://127.0.0.1:1", second, &Credentials::default()).expect("an address");
         let numbers = (fastrand::Rng::with_seed(1), SessionNumbers::System);
-        Refiller::new(shared.clone(), vec![slow_path], second, "a".to_owned(), Default::default(), numbers)
+        Refiller::new(shared.clone(), vec![transport], second, "a".to_owned(), Default::default(), numbers)
     }
 
     /// The bug: changes for all keys were made in one go, and a million kept a thread for half a second.

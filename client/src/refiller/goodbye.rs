@@ -65,7 +65,7 @@ impl Refiller {
             let Exchange { place, session, seq, rtt, .. } = self.connection.begin(CLOCK.now());
             let request = LeaveRequest { session, seq, spent: spent.to_vec() };
             // A connection that no longer leads anywhere takes only a part of the time.
-            let said = self.ways[place].leave(&self.node, &request);
+            let said = self.transports[place].leave(&self.node, &request);
             match tokio::time::timeout(patience(GOODBYE, rtt), said).await {
                 Err(_) => tracing::debug!("no answer to a goodbye; sending it again"),
                 Ok(Err(error)) if may_pass(&error) => {

@@ -34,7 +34,7 @@ impl Refiller {
         let reason = self.left.take();
         let Some(from) = from else { return };
         let reason = reason.unwrap_or_default();
-        let (from, to) = (self.ways[from].name().clone(), self.ways[at].name().clone());
+        let (from, to) = (self.transports[from].name().clone(), self.transports[at].name().clone());
         tracing::warn!(%from, %to, reason, "moved to another allocator");
         metrics::counter!(MOVES).increment(1);
         self.shared.moves.fetch_add(1, Ordering::Relaxed);

@@ -40,11 +40,17 @@ mod tests {
     #[test]
     fn a_limit_of_which_nothing_is_lent_is_asked_for_as_long_as_it_is_called() {
         let (shared, second) = (by_hand::shared(), Duration::from_secs(1));
-        let way =
+        let transport =
             Transport::try_new("http://127.0.0.1:1", second, &Credentials::default()).expect("an address");
         let numbers = (fastrand::Rng::with_seed(1), SessionNumbers::System);
-        let mut refiller =
-            Refiller::new(shared.clone(), vec![way], second, "a".to_owned(), Default::default(), numbers);
+        let mut refiller = Refiller::new(
+            shared.clone(),
+            vec![transport],
+            second,
+            "a".to_owned(),
+            Default::default(),
+            numbers,
+        );
         for code in [code::LIMIT_UNKNOWN, code::NAMES_FULL] {
             let limit = by_hand::limit(&shared, code);
             let pool = shared.pool(code, None);

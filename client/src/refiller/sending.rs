@@ -21,7 +21,7 @@ impl Refiller {
     ) -> Result<LeasesResponse, ExchangeError> {
         let span = tracing::debug_span!(
             target: trace::TARGET, parent: None, "renew", otel.kind = "client", otel.status_code = Empty,
-            asks = asks.len(), allocator = %self.ways[exchange.place].name(),
+            asks = asks.len(), allocator = %self.transports[exchange.place].name(),
         );
         let answer = self.say(exchange, asks).instrument(span.clone()).await;
         if answer.is_err() {
@@ -37,7 +37,7 @@ impl Refiller {
     ) -> Result<LeasesResponse, ExchangeError> {
         let &Exchange { session, seq, patience, rtt, .. } = exchange;
         let request = LeasesRequest { node: self.node.clone(), session, seq, rtt_ms: millis_up(rtt), asks };
-        let transport = &self.ways[exchange.place];
+        let transport = &self.transports[exchange.place];
         let answer = tokio::time::timeout(patience, transport.leases(&request)).await;
         let answer =
             answer.unwrap_or_else(|_| Err(transport.unreachable(&format!("no answer within {patience:?}"))));
