@@ -106,7 +106,7 @@ fn watch(
 ) -> std::io::Result<()> {
     loop {
         while let Ok(seen) = seen.try_recv() {
-            screen.take(seen, CLOCK.now());
+            screen.take(seen);
         }
         terminal.draw(|frame| screen.draw(frame, CLOCK.now()))?;
         if !event::poll(KEYS_EVERY)? {

@@ -172,9 +172,7 @@ impl Shared {
     ) -> Arc<LocalPool> {
         let eager = name.key.is_none() && condition == Condition::Good;
         let pool = LocalPool::new(hot_ref, self.ticks.clone(), name, eager, self.wake_list.clone(), tally);
-        if condition == Condition::Good {
-            pool.set_condition(condition);
-        } else {
+        if condition != Condition::Good {
             // Calls must not make the task ask for this pool.
             let (ceiling, chance) = (pool.ceiling(), lessor_protocol::Moment::NEVER);
             pool.set_standing(Standing { condition, ceiling, chance, rtt: INITIAL_RTT });

@@ -52,7 +52,7 @@ impl Screen {
     }
 
     /// Takes in a look.
-    pub(super) fn take(&mut self, seen: Seen, _now: Moment) {
+    pub(super) fn take(&mut self, seen: Seen) {
         match seen {
             Seen::Away(why) => self.away = Some(why),
             Seen::Look(look) => {
@@ -268,8 +268,8 @@ mod tests {
     fn limits_are_drawn_chosen_and_looked_at_and_age_when_the_allocator_is_away() {
         let mut screen = Screen::new(TopSort::Attention);
         assert!(drawn(&mut screen, at(0)).contains("asking the allocator"));
-        screen.take(seen(look(1, &[("a", 90, 5, 0), ("b\u{1b}[2J", 0, 0, 0)]), None), at(1));
-        screen.take(seen(look(2, &[("a", 60, 35, 0), ("b\u{1b}[2J", 0, 0, 3)]), None), at(2));
+        screen.take(seen(look(1, &[("a", 90, 5, 0), ("b\u{1b}[2J", 0, 0, 0)]), None));
+        screen.take(seen(look(2, &[("a", 60, 35, 0), ("b\u{1b}[2J", 0, 0, 3)]), None));
         let shown = drawn(&mut screen, at(2));
         assert!(shown.contains("2 limits, 1 need attention, sorted by attention"), "{shown}");
         assert!(shown.contains("empty, refusing") && !shown.contains('\u{1b}'), "{shown}");
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(press(&mut screen, KeyCode::Down), Next::Go);
         assert_eq!(press(&mut screen, KeyCode::Enter), Next::Look(Some("a".to_owned())));
         let top = json!({ "limit": "a", "nodes": [{ "node": "checkout-1", "lease": 7, "demand": 1.5 }] });
-        screen.take(seen(look(3, &[("a", 50, 45, 0)]), Some(top)), at(3));
+        screen.take(seen(look(3, &[("a", 50, 45, 0)]), Some(top)));
         let shown = drawn(&mut screen, at(3));
         assert!(
             shown.contains("checkout-1") && shown.contains("1.5") && shown.contains("left 50 of 100"),
@@ -287,7 +287,7 @@ mod tests {
         );
         assert_eq!(press(&mut screen, KeyCode::Esc), Next::Look(None));
 
-        screen.take(Seen::Away("cannot ask it".to_owned()), at(9));
+        screen.take(Seen::Away("cannot ask it".to_owned()));
         let shown = drawn(&mut screen, at(9));
         assert!(
             shown.contains("cannot ask it: the figures are 6 s old") && shown.contains("50 of 100"),
