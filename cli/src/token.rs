@@ -5,6 +5,7 @@ mod kept;
 
 pub(crate) use self::kept::Kept;
 use crate::failure::Failure;
+use crate::print::print;
 use clap::{Args, Subcommand};
 use lessor_access::{NewToken, SECRET_BYTES, Token, TokenId, Tokens, calendar};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -16,8 +17,8 @@ use std::time::{Duration, SystemTime};
 /// Text below the help of `lessor token`.
 pub(crate) const TOKEN_EXAMPLE: &str = "\
 Examples:
-  lessor token new billing > billing.token               the token is shown this once
-  lessor token new on-call --valid 90d > on-call.token
+  (umask 077; lessor token new billing > billing.token)  the token is shown this once; the file is for its owner alone
+  (umask 077; lessor token new on-call --valid 90d > on-call.token)
   lessor token list
   lessor token revoke 3f2a9c01                           by its id; by a name, all tokens of that name
   lessor token new billing --config lessor.toml          where that configuration keeps them: a file, or its store
@@ -97,15 +98,15 @@ pub(crate) fn run(args: &TokensArgs) -> Result<(), Failure> {
             let made = make(&kept, name, *valid)?;
             // The line needs no reader: the token is what was asked for.
             let _ = writeln!(io::stderr(), "{} proves token:{name}, kept in {kept}", made.id);
-            print(&format!("{}\n", made.text.reveal()))
+            print_secret(&format!("{}\n", made.text.reveal()))
         }
         TokenCommand::List { json } => {
             let tokens = kept.read()?;
-            print(&if *json { as_json(&tokens) } else { as_table(&tokens, calendar()) })
+            print(if *json { as_json(&tokens) } else { as_table(&tokens, calendar()) })
         }
         TokenCommand::Revoke { which } => {
             let gone = revoke(&kept, which)?;
-            print(&gone.iter().map(|id| format!("revoked {id}\n")).collect::<String>())
+            print(gone.iter().map(|id| format!("revoked {id}\n")).collect::<String>())
         }
     }
 }
@@ -135,7 +136,8 @@ pub(crate) fn revoke(kept: &Kept, which: &str) -> Result<Vec<TokenId>, Failure> 
     })
 }
 
-fn print(text: &str) -> Result<(), Failure> {
+/// Prints `text`, which is kept nowhere else: a closed pipe is a failure.
+fn print_secret(text: &str) -> Result<(), Failure> {
     let printed = io::stdout().write_all(text.as_bytes());
     printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
 }

@@ -2,7 +2,9 @@
 
 use super::desk::{Desk, Way};
 use lessor::{Client, Token};
+use scenarios::process::lessor;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -56,6 +58,25 @@ async fn tokens_are_rotated_under_load_and_no_call_is_refused_for_it() {
     assert!(calls > 60, "{calls}");
     assert_eq!(refused, 0);
     client.shutdown().await;
+}
+
+/// The bug: a reader that closed the pipe early, such as `head`, made `lessor token list` and `revoke` fail. A new token
+/// that nothing reads is lost.
+#[test]
+fn only_a_new_token_needs_a_reader() {
+    let desk = Desk::new(Way::Plain);
+    let run = |args: &[&str]| {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = Command::new(lessor());
+        command.arg("token").args(args).arg("--file").arg(desk.file("tokens.toml")).stdout(writer);
+        let output = command.output().expect("the command runs");
+        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+    };
+    let (code, error) = run(&["new", "a"]);
+    assert!(code == Some(1) && error.contains("cannot write to stdout"), "{error}");
+    assert_eq!(run(&["list"]), (Some(0), String::new()));
+    assert_eq!(run(&["revoke", "a"]), (Some(0), String::new()));
 }
 
 #[test]
