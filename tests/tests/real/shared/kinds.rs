@@ -13,6 +13,9 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
+/// How long each limit is in full use.
+const SECONDS: u32 = 3;
+
 /// Each of these tests uses all that a store and two allocators can do, so two at once would disturb each other's
 /// figures.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
@@ -95,14 +98,15 @@ pub(super) async fn no_more_are_in_flight_than_may_be(kind: StoreKind) {
     let clients = [east.client("a").await, west.client("b").await];
     for name in ["calls", "both"] {
         let limits = clients.each_ref().map(|client| client.limit(name));
-        let (vendor, span) = (Arc::new(InFlight::default()), 5 * PER);
+        let (vendor, span) = (Arc::new(InFlight::default()), SECONDS * PER);
         vendor.press(&limits, span).await;
         let (most, calls, percent) =
             (vendor.most.load(Ordering::SeqCst), vendor.calls.load(Ordering::SeqCst), vendor.percent(span));
         println!("{kind:?}: {name}: {calls} calls, {most} of {AT_ONCE} at once, {percent} % on average");
         assert!(most <= AT_ONCE, "{most} at once");
         // Calls take 32 ms on average: a window of 150 a second needs five at once.
-        let expected = if name == "calls" { AT_ONCE * 5 * 1_000 / 32 } else { 150 * 5 };
+        let seconds = u64::from(SECONDS);
+        let expected = if name == "calls" { AT_ONCE * seconds * 1_000 / 32 } else { 150 * seconds };
         assert!(calls >= expected * 60 / 100, "{name}: {calls} of {expected}");
     }
     for client in clients {
@@ -205,9 +209,13 @@ pub(super) async fn flows_and_intervals_hold_through_two(kind: StoreKind) {
     // Any span may contain one more refill than fits into it completely.
     for (name, burst, a_second) in [("paced", 5, 50), ("stepwise", 60 + 60, 60)] {
         let stalls = store.stalls();
-        let calls = calls_of(clients.each_ref().map(|client| client.limit(name)), 5 * PER).await;
-        let least = stalls.least_used(flow_percent(kind), a_second, 5 * PER);
-        println!("{kind:?}: {name}: {} of {} used through two allocators", calls.len(), 5 * a_second);
+        let calls = calls_of(clients.each_ref().map(|client| client.limit(name)), SECONDS * PER).await;
+        let least = stalls.least_used(flow_percent(kind), a_second, SECONDS * PER);
+        println!(
+            "{kind:?}: {name}: {} of {} used through two allocators",
+            calls.len(),
+            u64::from(SECONDS) * a_second
+        );
         assert_eq!(too_many(&calls, burst, a_second), None, "{name}");
         assert!(calls.len() as u64 >= least, "{name}: {} of {least}", calls.len());
     }
