@@ -212,8 +212,8 @@ fn credit_of_term(pace: Pace, term: Duration) -> u128 {
     accrued(pace, term).max(NANO)
 }
 
-/// Returns the billionths of a permit that `pace` yields in `span`. Of a very large limit over days they may be fewer: more than a
-/// term yields is never saved up.
+/// Returns the billionths of a permit that `pace` yields in `span`. For a very large limit and a span of days, the result
+/// may be too low: a pool never saves up more than a term yields.
 fn accrued(pace: Pace, span: Duration) -> u128 {
     (u128::from(pace.permits) * NANO).saturating_mul(nanos(span).into()) / u128::from(pace.over)
 }

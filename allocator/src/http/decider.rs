@@ -72,6 +72,8 @@ fn once(query: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Proble
 /// that it may be in force.
 pub(super) type Kept = Result<(), Problem>;
 
+/// Tells a change that is in force, or may be, from one that was not made, by the result of making it.
+///
 /// # Errors
 /// If `made` is an error that says that nothing was changed.
 pub(super) fn kept(made: Result<(), Problem>) -> Result<Kept, Problem> {

@@ -1,5 +1,5 @@
-//! When a session asks next: at once if it can report a spend that a full bucket waits for, as a window begins that has permits for
-//! it, or after a poll.
+//! When a session asks next: at once if it can report a spend that a full bucket waits for, as a window begins that has
+//! permits for it, or after a poll.
 
 use super::Pool;
 use super::claims::{POLL_MIN, poll};

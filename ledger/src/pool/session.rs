@@ -22,9 +22,9 @@ use std::time::Duration;
 pub struct SessionId(pub u64);
 
 impl SessionId {
-    /// Stands for sessions that are not known: all of an earlier process in a pool that is restored, all that were told a safe share
-    /// by it, and one that asks only once and is not remembered. That one is admitted to no pool, so they never meet. No
-    /// session is given this number.
+    /// Stands for sessions that are not known. A restored pool has one for all sessions of the earlier process, and one
+    /// for all that were told a safe share. An ask that is answered in passing has it in a pool that is not kept, so
+    /// these never meet. No session is given this number.
     pub const UNKNOWN: SessionId = SessionId(u64::MAX);
 }
 

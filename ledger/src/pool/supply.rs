@@ -1,5 +1,5 @@
-//! The supply that sessions of a pool share: what can be lent now and within a term, and the pace at which the pool lends while it is
-//! low, or while more is wanted than comes back.
+//! The supply that sessions of a pool share: the permits that can be lent now and within a term, and the pace at which
+//! the pool lends while it is low, or while more is wanted than comes back.
 
 use super::Pool;
 use super::claims::poll;

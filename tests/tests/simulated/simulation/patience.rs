@@ -25,6 +25,11 @@ fn topologies() -> [(Topology, f64); 3] {
     [(Topology::Allocator, 0.0), (regions, 0.001), (Topology::Store(shared), 0.03)]
 }
 
+/// Returns the part of what the limit allowed that `fleet` used, if all promises held.
+fn used_share(fleet: Setup) -> f64 {
+    run(fleet).unwrap_or_else(|failure| panic!("{failure}")).figures.used_share
+}
+
 /// Forty nodes want nine tenths of a short window, and each call waits for up to five seconds. Permits that a node
 /// would hold for its next call are spent by other nodes meanwhile, so hardly any call waits in vain.
 #[test]
@@ -64,7 +69,7 @@ fn a_bucket_is_used_while_callers_wait_for_a_moment() {
                 lasts: 120 * SECOND,
                 ..setup("token_bucket 100/10s capacity 10")
             };
-            let used = run(fleet).unwrap_or_else(|failure| panic!("{failure}")).figures.used_share;
+            let used = used_share(fleet);
             println!("{nodes} nodes, {patience} ns: {used:.3} used");
             assert!(used >= 0.97, "{nodes} nodes, {patience} ns: {used} used");
         }
@@ -84,7 +89,7 @@ fn a_bucket_that_holds_few_permits_hears_of_a_spend_at_once() {
         lasts: 60 * SECOND,
         ..setup("token_bucket 43/2s capacity 4")
     };
-    let used = run(fleet).unwrap_or_else(|failure| panic!("{failure}")).figures.used_share;
+    let used = used_share(fleet);
     println!("{used:.3} used");
     assert!(used >= 0.88, "{used} used");
 }
@@ -102,6 +107,6 @@ fn a_window_of_some_seconds_is_used_while_callers_wait() {
         lasts: 120 * SECOND,
         ..setup("sliding_window 40/4s")
     };
-    let used = run(fleet).unwrap_or_else(|failure| panic!("{failure}")).figures.used_share;
+    let used = used_share(fleet);
     assert!(used >= 0.92, "{used} used");
 }
