@@ -24,7 +24,6 @@ mod large;
 mod ledgers;
 mod lend;
 mod loan;
-mod next_ask;
 mod orphaned_calls;
 mod past;
 mod patience;
@@ -40,7 +39,6 @@ mod seats;
 mod session;
 mod sessions;
 mod snapshot;
-mod supply;
 #[cfg(test)]
 mod tests;
 mod unspent;
