@@ -3,10 +3,8 @@
 
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
+use lessor_protocol::sizing::PERMIT;
 use std::time::Duration;
-
-/// Factor from permits per nanosecond to permits per 1,000 s.
-const MILLI_PER_NANO: u128 = 1_000_000_000_000;
 
 /// 1.0 in the fixed point of weights.
 const ONE: u64 = 1 << 32;
@@ -40,7 +38,7 @@ impl Demand {
             return;
         }
         let tried = u128::from(attempts.saturating_sub(self.attempts));
-        let rate = tried * MILLI_PER_NANO / u128::from(elapsed);
+        let rate = tried * PERMIT / u128::from(elapsed);
         let half_life = nanos(term.clamp(HALF_LIFE_MIN, HALF_LIFE_MAX));
         let old = u128::from(remaining(elapsed, half_life));
         let mixed = (u128::from(self.milli) * old + rate * (u128::from(ONE) - old)) / u128::from(ONE);

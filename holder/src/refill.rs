@@ -23,7 +23,7 @@ use crate::permits::{Pacer, Permits};
 use asked::Asked;
 use goodbye::Known;
 use lessor_protocol::rare::Rare;
-use lessor_protocol::sizing::{PERMIT, mean};
+use lessor_protocol::sizing::{PERMIT, lasts, mean};
 use lessor_protocol::{Ask, ClockBounds, Grant, Moment, PERMITS_MAX, TERM_MAX};
 use low_water::{GUARD, low_water_span};
 use rate::RateHeld;
@@ -257,10 +257,7 @@ impl<P: Pacer> Refill<P> {
         if balance.total() == 0 {
             return if holds { renew } else { renew.max(self.not_before) };
         }
-        // Demand is in milli-permits a second; the permits beyond low water last this many nanoseconds.
-        let demand = u128::from(self.demand.milli().max(1));
-        let lasts = u128::from(balance.free.saturating_sub(self.low_water(rtt))) * 1_000_000_000_000 / demand;
-        let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX));
+        let lasts = lasts(balance.free.saturating_sub(self.low_water(rtt)), self.demand.milli());
         renew.min((now + lasts).max(self.not_before))
     }
 

@@ -21,6 +21,12 @@ pub fn mean(demand_milli: u64, span: Duration) -> u128 {
     u128::from(demand_milli) * u128::from(nanos(span))
 }
 
+/// Returns how long `permits` last at a demand of `demand_milli` permits per 1,000 s. A demand of zero counts as one.
+pub fn lasts(permits: u64, demand_milli: u64) -> Duration {
+    let nanos = u128::from(permits) * PERMIT / u128::from(demand_milli.max(1));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
 /// Returns the permits that a demand of `demand_milli` permits per 1,000 s hardly ever exceeds in `term`. This is the mean,
 /// rounded to the nearest, plus a safety stock of three standard deviations.
 ///
@@ -85,6 +91,14 @@ mod tests {
         assert_eq!(need(99, Duration::from_secs(1)), 0);
         assert_eq!(need(100, Duration::from_secs(1)), 1);
         assert_eq!(need(MILLI, Duration::from_millis(20)), 0);
+    }
+
+    #[test]
+    fn permits_last_until_the_demand_has_spent_them() {
+        assert_eq!(lasts(10, 4 * MILLI), Duration::from_millis(2_500));
+        assert_eq!(lasts(1, 1), Duration::from_secs(1_000));
+        assert_eq!(lasts(0, 0), Duration::ZERO);
+        assert_eq!(lasts(PERMITS_MAX, 0), Duration::from_nanos(u64::MAX));
     }
 
     #[test]

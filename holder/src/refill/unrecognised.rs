@@ -91,8 +91,7 @@ impl<P: Pacer> Refill<P> {
         if free == 0 || seen.waiting > free || slot.refused() > refused {
             return Some(now.max(self.not_before));
         }
-        let lasts = u128::from(free) * sizing::PERMIT / u128::from(self.demand.milli().max(1));
-        let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX));
+        let lasts = sizing::lasts(free, self.demand.milli());
         // An allocator that had nothing to lend is asked again once there is nothing to lose.
         let ahead = if is_answered { Duration::ZERO } else { low_water_span(rtt) };
         Some((now + lasts).min(slot.deadline()).before(ahead).max(now).max(self.not_before))

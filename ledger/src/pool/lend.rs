@@ -11,7 +11,7 @@ use super::rates::callable;
 use crate::rule::{Draw, Pace};
 use crate::sizing::{self, Asker, Scarcity, Sized, State};
 use lessor_protocol::lease::{millis_up, whole_millis};
-use lessor_protocol::sizing::PERMIT;
+use lessor_protocol::sizing::lasts;
 use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, TERM_MAX};
 use std::time::Duration;
 
@@ -226,9 +226,7 @@ impl Pool {
         if !plenty || ask.waiting > 0 || self.ledgers.are_reusable() {
             return term;
         }
-        let lasts = u128::from(permits) * PERMIT / u128::from(ask.demand_milli.max(1));
-        let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX));
-        whole_millis(lasts.clamp(term, self.plan.sharing.term_max))
+        whole_millis(lasts(permits, ask.demand_milli).clamp(term, self.plan.sharing.term_max))
     }
 
     /// Returns how long a session should hold permits in advance.

@@ -62,7 +62,7 @@ pub use snapshot::Snapshot;
 
 use crate::Rule;
 use crate::pacing::Pacer;
-use crate::rule::{self, Flow};
+use crate::rule::Flow;
 use borrow::Borrower;
 use calls::SessionCalls;
 use checkpoint::Checkpoints;
@@ -140,7 +140,11 @@ impl Pool {
                 false => Sessions::new(term, ledgers.are_reusable()),
             },
             ledgers,
-            flow: plan.rules.iter().find_map(|rule| rule::flow(rule, plan.clocks, now)).map(Box::new),
+            flow: plan
+                .rules
+                .iter()
+                .find_map(Rule::flow)
+                .map(|rule| Box::new(Flow::new(rule, plan.clocks, now))),
             plan,
             books: Books::default(),
             shadow_refused: 0,

@@ -22,6 +22,7 @@ use super::session::Session;
 use crate::rule::Part;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::moment::nanos;
+use lessor_protocol::sizing::lasts;
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
 use row::{Asks, Row};
 use sharers::{demand_of, weight_of};
@@ -346,12 +347,10 @@ impl Pool {
 /// Returns the time between two calls of a session whose callers only try. With waiting callers there is always a call.
 /// A turn shorter than this would be over before the next call.
 fn calls_apart(ask: &Ask) -> Duration {
-    /// Nanoseconds between calls at a demand of one permit per 1,000 s.
-    const SELDOM: u64 = 1_000_000_000_000;
-    if ask.waiting > 0 {
+    if ask.waiting > 0 || ask.demand_milli == 0 {
         return Duration::ZERO;
     }
-    Duration::from_nanos(SELDOM.checked_div(ask.demand_milli).unwrap_or(0))
+    lasts(1, ask.demand_milli)
 }
 
 /// Returns the permits that `rate` lets through in twice the lease `term`, so that no renewal comes for want of them.

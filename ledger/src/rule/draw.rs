@@ -2,7 +2,7 @@
 //! missing. That forecast is for people: no grant depends on it. Pools also compare the demand with what a limit lends
 //! on average.
 
-use lessor_protocol::sizing::PERMIT;
+use lessor_protocol::sizing::lasts;
 use std::time::Duration;
 
 /// Permits that nodes take from now on.
@@ -22,9 +22,7 @@ impl Draw {
     /// happens.
     pub fn lasts(self, left: u64) -> Option<Duration> {
         let Some(rest) = left.checked_sub(self.at_once) else { return Some(Duration::ZERO) };
-        let lasts = (u128::from(rest) + 1) * PERMIT;
-        let lasts = lasts.checked_div(u128::from(self.demand_milli))?;
-        Some(Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX)))
+        (self.demand_milli > 0).then(|| lasts(rest.saturating_add(1), self.demand_milli))
     }
 
     /// Returns the draw less `milli` permits per 1,000 s that come back.

@@ -13,6 +13,7 @@ mod tests;
 use super::{Account, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_per, check_permits};
 use crate::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
+use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::time::Duration;
 
@@ -104,10 +105,8 @@ pub struct Speed {
 impl Speed {
     /// Returns the share of the whole rate, of [`SHARES`], that `demand_milli` permits per 1,000 s are, rounded up.
     pub fn share_of(&self, demand_milli: u64) -> u64 {
-        // Permits per 1,000 s times nanoseconds: 10^12 of them are a permit.
-        const UNIT: u128 = 1_000_000_000_000;
         let asked = u128::from(demand_milli) * u128::from(self.per) / u128::from(self.refill.max(1));
-        let shares = asked.saturating_mul(u128::from(SHARES)).div_ceil(UNIT);
+        let shares = asked.saturating_mul(u128::from(SHARES)).div_ceil(PERMIT);
         u64::try_from(shares).unwrap_or(u64::MAX)
     }
 }

@@ -35,7 +35,7 @@ pub use warm_up::WarmUp;
 pub use zone::Zone;
 
 use lessor_protocol::lease::whole_millis;
-use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX, TERM_MAX, TERM_MIN};
+use lessor_protocol::{PERMITS_MAX, TERM_MAX, TERM_MIN};
 use std::time::Duration;
 
 /// One promise. Several rules on a limit must all hold.
@@ -85,8 +85,7 @@ impl Rule {
     /// none.
     pub fn window(&self) -> Option<Duration> {
         let fills = |capacity: u64, refill: u64, per: Duration| {
-            let nanos =
-                per.as_nanos().saturating_mul(u128::from(capacity)).checked_div(u128::from(refill))?;
+            let nanos = (u128::from(capacity) * per.as_nanos()).checked_div(refill.into())?;
             Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
         };
         match self {
@@ -149,11 +148,6 @@ fn check_span(field: &'static str, span: Duration, needs: &str) -> Result<(), Ru
     Err(RuleError { field, problem })
 }
 
-/// Returns the books of the flow, new at `now`, if `rule` is a steady flow.
-pub fn flow(rule: &Rule, clocks: ClockBounds, now: Moment) -> Option<Flow> {
-    rule.flow().map(|rule| Flow::new(rule, clocks, now))
-}
-
 /// Terms per window, per refill of an empty bucket, or per longest call. More mean more exchanges; fewer mean that a
 /// crash burns, and an idle surplus blocks, a larger share of the limit.
 const TERM_PARTS: u32 = 30;
@@ -169,29 +163,14 @@ const FLOW_MIN: Duration = Duration::from_millis(500);
 /// Returns the term of leases from a pool with `rules`: what suits the shortest of them, or the steady flow if there is
 /// one.
 pub fn term(rules: &[Rule]) -> Duration {
-    let spans = rules.iter().map(|rule| match rule {
-        Rule::SlidingWindow(rule) => rule.per(),
-        Rule::SlidingLog(rule) => rule.per(),
-        Rule::FixedWindow(rule) => rule.per(),
-        Rule::TokenBucket(rule) => full_after(rule.capacity(), rule.refill(), rule.per()),
-        // A flow decides the term alone, see below.
-        Rule::LeakyBucket(_) => Duration::MAX,
-        Rule::Concurrency(rule) => rule.longest(),
-    });
+    let spans = rules.iter().filter_map(|rule| rule.window().or(rule.longest()));
     let flow = rules.iter().find_map(Rule::flow);
     let interval = flow.map(|rule| rule.interval().unwrap_or(Duration::MAX));
     let flow = interval.map(|interval| interval.saturating_mul(FLOW_INTERVALS).max(FLOW_MIN));
-    // A node's bucket is lost when its lease ends without a report, so a short window beside the flow must not shorten
-    // its term.
+    // A flow decides the term alone: a node's bucket is lost when its lease ends without a report, so a short window
+    // beside the flow must not shorten its term.
     let term = flow.unwrap_or_else(|| spans.min().unwrap_or(Duration::MAX) / TERM_PARTS);
     whole_millis(term.clamp(TERM_MIN, TERM_MAX))
-}
-
-/// Returns how long an empty bucket takes to fill.
-fn full_after(capacity: u64, refill: u64, per: Duration) -> Duration {
-    let full = u128::from(capacity) * per.as_nanos();
-    let full = full.checked_div(u128::from(refill)).and_then(|full| u64::try_from(full).ok());
-    full.map_or(Duration::MAX, Duration::from_nanos)
 }
 
 #[cfg(test)]

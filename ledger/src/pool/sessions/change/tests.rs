@@ -3,9 +3,9 @@
 
 use super::super::{Entry, Sums};
 use super::*;
+use crate::pool::SessionId;
 use crate::pool::session::Session;
-use crate::pool::{Rule, SessionId};
-use crate::rule::{LeakyBucket, Speed};
+use crate::rule::{Flow, LeakyBucket, Speed};
 use crate::share::{Owner, Share};
 use lessor_protocol::Moment;
 use proptest::prelude::*;
@@ -220,8 +220,7 @@ proptest! {
     #[test]
     fn all_are_read_in_the_end_as_if_at_once(acts in acts(), has_flow: bool) {
         let flow = LeakyBucket::try_new(10, 100, TERM).expect("valid");
-        let speed = crate::rule::flow(&Rule::LeakyBucket(flow), Default::default(), at(0)).map(|flow| flow.speed());
-        let speed = speed.filter(|_| has_flow);
+        let speed = has_flow.then(|| Flow::new(&flow, Default::default(), at(0)).speed());
         let (mut sessions, mut now) = (Sessions::new(TERM, false).with_distances(), 0);
         for who in 0..PLACES / 2 {
             sessions.insert(place(2 * who), session(at(0)));
