@@ -4,13 +4,9 @@
 use crate::permits::{Pacer, Permits};
 use crate::refill::{Belief, Refill};
 use crate::timing::LOOK_AGAIN;
-pub use lessor_protocol::recovery::{Recovery, recovery};
+pub use lessor_protocol::recovery::{DISPUTE_PAUSE, Recovery, recovery};
 use lessor_protocol::{Answer, ClockBounds, Moment, Refusal, RefusalReason};
 use std::time::Duration;
-
-/// Pause of a pool whose answer was useless: it was impossible, or the allocator does not know a lease. An allocator
-/// that always answers so must not be asked at network speed.
-pub const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Pause before a whole session begins again. It is longer than [`DISPUTE_PAUSE`] because each new session is logged.
 pub const SESSION_PAUSE: Duration = Duration::from_secs(1);

@@ -2,6 +2,11 @@
 //! from another.
 
 use crate::wire::code;
+use std::time::Duration;
+
+/// Pause of a borrower whose answer was useless: it was impossible, or the allocator does not know a lease. It is also
+/// the shortest pause after most refusals. An allocator that always answers so must not be asked at network speed.
+pub const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The reaction to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

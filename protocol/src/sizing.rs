@@ -1,5 +1,6 @@
-//! How many permits a demand needs for a while. A node computes its want with it, and an allocator the needs of all its
-//! nodes: one formula on both sides, in integers.
+//! How many permits a demand needs for a while, and how long permits in hand must last. A node computes its want with
+//! it, and an allocator the needs of all its nodes, and its own want if it leases: one formula on all sides, in
+//! integers.
 
 use crate::PERMITS_MAX;
 use crate::moment::nanos;
@@ -15,6 +16,18 @@ const DEVIATIONS: u64 = 3;
 
 /// Parts of one permit in which averages are counted: milli-permits a second · nanoseconds.
 pub const PERMIT: u128 = 1_000_000_000_000;
+
+/// Round trips that the permits in hand of a borrower must outlast before it asks for more. Two would be enough on a
+/// quiet network; the third is for an answer that takes half as long again.
+const LOW_WATER_RTTS: u32 = 3;
+
+/// Time added for late timers and a busy runtime.
+pub const GUARD: Duration = Duration::from_millis(10);
+
+/// Returns how long the permits in hand of a borrower must last. If they last no longer, it asks for more.
+pub fn low_water_span(rtt: Duration) -> Duration {
+    rtt * LOW_WATER_RTTS + GUARD
+}
 
 /// Returns the average that a demand of `demand_milli` permits per 1,000 s spends in `span`, in parts of a permit.
 pub fn mean(demand_milli: u64, span: Duration) -> u128 {

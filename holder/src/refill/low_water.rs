@@ -2,15 +2,8 @@
 
 use super::Refill;
 use crate::permits::Pacer;
-use lessor_protocol::sizing::need;
+use lessor_protocol::sizing::{low_water_span, need};
 use std::time::Duration;
-
-/// Round trips that the permits in hand must outlast before more are asked for. Two would be enough on a quiet network;
-/// the third is for an answer that takes half as long again.
-const LOW_WATER_RTTS: u32 = 3;
-
-/// Time added for late timers and a busy runtime.
-pub(super) const GUARD: Duration = Duration::from_millis(10);
 
 impl<P: Pacer> Refill<P> {
     /// Returns the number of free permits at which it is time to ask for more. These are the permits that callers will
@@ -33,9 +26,4 @@ impl<P: Pacer> Refill<P> {
     pub fn nudge_below(&self, rtt: Duration) -> u64 {
         (self.low_water(rtt) / 2).max(1)
     }
-}
-
-/// Returns how long the permits in hand must last, or more are asked for.
-pub(super) fn low_water_span(rtt: Duration) -> Duration {
-    rtt * LOW_WATER_RTTS + GUARD
 }

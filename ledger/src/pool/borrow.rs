@@ -13,13 +13,10 @@ use super::rare::MaybeMoment;
 use super::safe_loan::SafeLoan;
 use super::sessions::Sums;
 use lessor_protocol::lease::whole_millis;
-use lessor_protocol::sizing::need;
+use lessor_protocol::recovery::DISPUTE_PAUSE;
+use lessor_protocol::sizing::{GUARD, low_water_span, need};
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, Refusal, RefusalReason, TERM_MAX, TERM_MIN};
 use std::time::Duration;
-
-/// Round trips that the permits in hand must outlast, plus time for tasks that are late; with less, the pool asks for more.
-const LOW_WATER_RTTS: u32 = 3;
-const GUARD: Duration = Duration::from_millis(10);
 
 /// Part of its term, in percent, that is left when a loan is renewed. Leases from the loan end with it at the latest,
 /// so they last at least this part of its term.
@@ -33,9 +30,6 @@ const CALL_MAX: Duration = Duration::from_secs(400 * 86_400);
 
 /// Term until the first grant: short, because no session holds anything yet.
 const INITIAL_TERM: Duration = Duration::from_millis(100);
-
-/// Shortest pause after a refusal, and the pause after a lease that was not recognised.
-const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Longest time for which a refusal is believed, and the pause after an unfit grant.
 const REFUSAL_MAX: Duration = Duration::from_secs(5);
@@ -134,7 +128,7 @@ impl Borrower {
 
     /// Returns how long before its end a loan is renewed.
     fn renews_before(&self, rtt: Duration) -> Duration {
-        low_span(rtt).max(self.term * RENEW_PERCENT / 100)
+        low_water_span(rtt).max(self.term * RENEW_PERCENT / 100)
     }
 
     /// Records that `ask` is written at `now`.
@@ -435,13 +429,8 @@ impl Wishes {
         let Sums { demand_milli, wanted, waiting, .. } = sums;
         let demand_milli = demand_milli.min(PERMITS_MAX);
         // Sessions renew all the time, so some permits must be in hand.
-        let low = need(demand_milli, low_span(rtt)).max(u64::from(wanted > out));
+        let low = need(demand_milli, low_water_span(rtt)).max(u64::from(wanted > out));
         let target = wanted.max(out).saturating_add(low.saturating_mul(2)).min(PERMITS_MAX);
         Wishes { demand_milli, waiting, low, target }
     }
-}
-
-/// Returns how long the permits in hand must last; with less, the pool asks for more.
-fn low_span(rtt: Duration) -> Duration {
-    rtt * LOW_WATER_RTTS + GUARD
 }
