@@ -39,9 +39,9 @@ fn both(one: Option<EarlierShares>, other: Option<EarlierShares>) -> Option<Earl
 impl Limit {
     /// Returns the shares that its pools may have told nodes of until `now`.
     fn told_now(&self, now: Moment) -> Option<EarlierShares> {
-        let plans = std::iter::once(&self.plan).chain(self.overrides.values());
         let told = self.earlier.told.filter(|shares| shares.are_out(now));
-        plans
+        self.plans
+            .all()
             .map(Arc::as_ref)
             .filter_map(|plan| EarlierShares::of(plan, now))
             .fold(told, |told, shares| both(told, Some(shares)))

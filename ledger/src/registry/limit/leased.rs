@@ -1,6 +1,7 @@
 //! A limit that is leased from an upstream: which of its pools ask there, and what becomes of the answers. Unused pools
 //! are not looked at.
 
+use super::plans::ByKey;
 use super::{Limit, PoolEntry, PoolId};
 use crate::Rule;
 use crate::overrides::Version;
@@ -8,8 +9,8 @@ use crate::pool::{GrantOutcome, GroupAsk, Plan, Pool, SafeAsk};
 use crate::registry::{LimitConfig, Upstream};
 use crate::roots::{CompiledPlan, ParentRef, RootSpec, TimeSource, stricter};
 use crate::share::Sharing;
-use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Key, Moment, Refusal, RefusalReason, SafeShare};
-use std::collections::{BTreeMap, BinaryHeap};
+use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Moment, Refusal, RefusalReason, SafeShare};
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 /// Sessions of allocators that one root remembers. A session that died is remembered for as long as its burned permits
@@ -76,49 +77,32 @@ pub(super) fn ceiling(config: &LimitConfig, own: u64) -> u64 {
     }
 }
 
-/// Plans for the roots of a limit in a store, and of its keys that have rules of their own. Any other limit has none.
-#[derive(Debug)]
-pub(super) struct CompiledPlans {
-    of_limit: Option<CompiledPlan>,
-    of_keys: BTreeMap<Key, CompiledPlan>,
-}
-
-impl CompiledPlans {
-    /// Compiles the plans by `config`.
-    pub(super) fn of(config: &LimitConfig, clocks: ClockBounds) -> Self {
-        let Some(Upstream::Store(source)) = config.upstream else {
-            return CompiledPlans { of_limit: None, of_keys: BTreeMap::new() };
+/// Compiles the plans for the roots of a limit in a store. Any other limit has none.
+pub(super) fn compiled_plans(config: &LimitConfig, clocks: ClockBounds) -> Option<ByKey<CompiledPlan>> {
+    let Some(Upstream::Store(source)) = config.upstream else { return None };
+    let own = &config.sharing;
+    // The other options apply where each allocator lends to its nodes. A root lends to a few allocators.
+    let sharing = Sharing {
+        reserve: own.reserve,
+        safe: own.safe,
+        guaranteed: own.guaranteed.clone(),
+        term_min: own.term_min.max(term_min(source)).min(own.term_max),
+        term_max: own.term_max,
+        ..Sharing::default()
+    };
+    Some(ByKey::made(config, |rules| {
+        let plan = Plan {
+            // Each rule was checked when the limit was configured.
+            rules: rules.iter().filter_map(|rule| stricter(rule, source).ok()).collect(),
+            is_borrowed: false,
+            is_root: true,
+            clocks,
+            ease_off: config.ease_off,
+            lessees_max: ALLOCATORS_MAX,
+            sharing: sharing.clone(),
         };
-        let own = &config.sharing;
-        // The other options apply where each allocator lends to its nodes. A root lends to a few allocators.
-        let sharing = Sharing {
-            reserve: own.reserve,
-            safe: own.safe,
-            guaranteed: own.guaranteed.clone(),
-            term_min: own.term_min.max(term_min(source)).min(own.term_max),
-            term_max: own.term_max,
-            ..Sharing::default()
-        };
-        let compiled = |rules: &Vec<Rule>| {
-            let plan = Plan {
-                // Each rule was checked when the limit was configured.
-                rules: rules.iter().filter_map(|rule| stricter(rule, source).ok()).collect(),
-                is_borrowed: false,
-                is_root: true,
-                clocks,
-                ease_off: config.ease_off,
-                lessees_max: ALLOCATORS_MAX,
-                sharing: sharing.clone(),
-            };
-            CompiledPlan::new(plan, source)
-        };
-        let of_keys = config.overrides.iter().map(|(key, rules)| (key.clone(), compiled(rules)));
-        CompiledPlans { of_limit: Some(compiled(&config.rules)), of_keys: of_keys.collect() }
-    }
-
-    fn get(&self, id: &PoolId) -> Option<&CompiledPlan> {
-        id.key.as_ref().and_then(|key| self.of_keys.get(key)).or(self.of_limit.as_ref())
-    }
+        CompiledPlan::new(plan, source)
+    }))
 }
 
 impl Limit {
@@ -130,7 +114,7 @@ impl Limit {
     /// Returns the plan for the root of the pool `id`, by the configuration `version`, which is `None` if the limit was
     /// removed. The newest known configuration is `known`. Returns `None` if the limit is not in a store.
     pub fn spec(&self, id: &PoolId, version: Option<Version>, known: Version) -> Option<RootSpec> {
-        let compiled = self.compiled_plans.get(id)?.clone();
+        let compiled = self.compiled_plans.as_ref()?.get(id.key.as_ref()).clone();
         Some(RootSpec { compiled, version, parent_ref: self.parent_ref(known) })
     }
 

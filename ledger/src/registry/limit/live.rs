@@ -1,18 +1,19 @@
 //! What operators do to a limit in use: change it, top it up, suspend it. No lease is taken back.
 
-use super::leased::{self, CompiledPlans};
+use super::leased;
+use super::plans::{ByKey, Plans};
 use super::pools::Change;
 use super::room::{KeyedNames, Owners};
 use super::unused::{self, Unused};
-use super::{Keyed, Limit, Plan, PoolId, plans};
+use super::{Keyed, Limit, PoolId};
 use crate::CarryOver;
 use crate::overrides::Suspension;
-use crate::pool::{EarlierShares, Fixtures, Holder, Past, PoolView};
+use crate::pool::{EarlierShares, Fixtures, Holder, Past, Plan, PoolView};
 use crate::registry::LimitConfig;
 use crate::rejection::{AskRejection, Reason};
 use crate::share::Owner;
-use lessor_protocol::{Answer, Ask, ClockBounds, Key, Moment, PERMITS_MAX, Refusal};
-use std::collections::{BTreeMap, VecDeque};
+use lessor_protocol::{Answer, Ask, ClockBounds, Moment, PERMITS_MAX, Refusal};
+use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,14 +64,13 @@ impl Limit {
             return self.invalidate_checkpoints();
         }
         self.note_shares(now);
-        let plans = Plans::of(&config, self.plan.clocks);
+        let plans = Plans::of(&config, self.clocks());
         let past = self.past;
         let earlier = self.earlier;
         let change = Change { plans: plans.clone(), past, earlier, carry_over, at: now, done: None };
         self.pools.change(change, &mut self.tally);
         if self.makes_pools() {
-            let (from, to) = ((&self.plan, &self.overrides), (&plans.plan, &plans.overrides));
-            self.unused.change(from, to, past, carry_over, now);
+            self.unused.change(&self.plans, &plans, past, carry_over, now);
         } else {
             self.pools.reach_all(&mut self.tally);
         }
@@ -95,9 +95,9 @@ impl Limit {
             shares.into_iter().for_each(|shares| pool.keep_back(shares));
             pool
         };
-        let plans = Plans::of(config, self.plan.clocks);
+        let plans = Plans::of(config, self.clocks());
         let effects = self.pools.copies(from, count).map(|(id, mut pool)| {
-            let (plan, before) = (plans.of_pool(id), pool.view(now));
+            let (plan, before) = (plans.get(id.key.as_ref()), pool.view(now));
             match must_reset {
                 true => pool = anew(plan),
                 false => unused::go_on(&mut pool, plan, (past, self.earlier), carry_over, now),
@@ -105,7 +105,7 @@ impl Limit {
             Effect { pool: id.clone(), before, after: pool.view(now) }
         });
         let effects = effects.collect();
-        let reset_quarantine = must_reset.then(|| anew(&plans.plan).view(now).lends_nothing());
+        let reset_quarantine = must_reset.then(|| anew(&plans.of_limit).view(now).lends_nothing());
         Preview { effects, reset_quarantine }
     }
 
@@ -205,7 +205,7 @@ impl Limit {
     fn must_reset(&self, config: &LimitConfig) -> bool {
         // A new parent knows nothing of what is out, and a new cap nothing of what is in flight. Rates that are lent
         // are parts of the old flow. Limits below one that begins anew wait with it.
-        !go_on_as(&fixtures(&self.config), &fixtures(config))
+        fixtures(&self.config) != fixtures(config)
             || (self.config.keyed == Keyed::No) != (config.keyed == Keyed::No)
             || self.config.parent != config.parent
             || self.config.upstream != config.upstream
@@ -213,13 +213,16 @@ impl Limit {
 
     /// Returns what pools made at `now` by other rules have to wait for.
     pub(crate) fn past_of_others(&self, now: Moment) -> Past {
-        self.past.after(self.longest(), self.plan.clocks, now)
+        self.past.after(self.longest(), self.clocks(), now)
     }
 
     /// Returns the longest that a call of any key may take, if calls are counted.
     pub(super) fn longest(&self) -> Option<Duration> {
-        let plans = std::iter::once(&self.plan).chain(self.overrides.values());
-        plans.filter_map(|plan| plan.longest()).max()
+        self.plans.all().filter_map(|plan| plan.longest()).max()
+    }
+
+    fn clocks(&self) -> ClockBounds {
+        self.plans.of_limit.clocks
     }
 
     fn reset_to(&mut self, config: LimitConfig, now: Moment) {
@@ -234,7 +237,7 @@ impl Limit {
         }
         (self.past, self.unused) = (self.past_of_others(now), Unused::new(now));
         (self.names, self.owners) = (KeyedNames::default(), Owners::default());
-        let plans = Plans::of(&config, self.plan.clocks);
+        let plans = Plans::of(&config, self.clocks());
         self.adjust(config, plans, now);
         if !self.makes_pools() {
             self.make(now, PoolId::default(), Owner::NONE);
@@ -246,53 +249,25 @@ impl Limit {
     pub(crate) fn waits_for(&mut self, past: Past, shares: Option<EarlierShares>, now: Moment) {
         self.past = self.past.and(past);
         self.expect_shares(shares);
-        self.opens = self.opens.max(now + self.past.pool(&self.plan, now).view(now).quarantine);
+        self.opens = self.opens.max(now + self.past.pool(&self.plans.of_limit, now).view(now).quarantine);
     }
 
     fn adjust(&mut self, config: LimitConfig, plans: Plans, now: Moment) {
-        let mut probe = self.past.pool(&plans.plan, now);
+        let mut probe = self.past.pool(&plans.of_limit, now);
         self.opens = now + probe.view(now).quarantine;
         self.ceiling = leased::ceiling(&config, probe.call_max());
         // Reports on leases by the old rules may come as late as those rules remember.
-        let memories = plans.overrides.values().map(|plan| self.past.pool(plan, now).memory());
+        let memories = plans.of_keys.values().map(|plan| self.past.pool(plan, now).memory());
         self.memory = memories.fold(self.memory.max(probe.memory()), Duration::max);
-        self.compiled_plans = CompiledPlans::of(&config, self.plan.clocks);
-        (self.config, self.plan, self.overrides) = (Arc::new(config), plans.plan, plans.overrides);
+        self.compiled_plans = leased::compiled_plans(&config, self.clocks());
+        (self.config, self.plans) = (Arc::new(config), plans);
     }
 }
 
-/// Parts of the rules that cannot change while permits are out, of the limit and of keys that have rules of their own.
-/// They are the steady flow, whose rates are lent, and the longest call of each cap on calls in flight.
-type AllFixtures<'a> = (Fixtures, BTreeMap<&'a Key, Fixtures>);
-
-fn fixtures(config: &LimitConfig) -> AllFixtures<'_> {
-    let limit = Fixtures::of(&config.rules);
-    let overrides = config.overrides.iter().map(|(key, rules)| (key, Fixtures::of(rules)));
-    let overrides = overrides.filter(|(_, others)| *others != limit).collect();
-    (limit, overrides)
-}
-
-fn go_on_as((limit, keys): &AllFixtures<'_>, (other, other_keys): &AllFixtures<'_>) -> bool {
-    let mut pairs = keys.values().zip(other_keys.values());
-    limit.go_on_as(other)
-        && keys.keys().eq(other_keys.keys())
-        && pairs.all(|(one, other)| one.go_on_as(other))
-}
-
-/// The plan of a limit's pools, and the plans of keys that have rules of their own.
-#[derive(Clone, Debug)]
-pub(super) struct Plans {
-    plan: Arc<Plan>,
-    overrides: BTreeMap<Key, Arc<Plan>>,
-}
-
-impl Plans {
-    fn of(config: &LimitConfig, clocks: ClockBounds) -> Self {
-        let (plan, overrides) = plans(config, clocks);
-        Plans { plan, overrides }
-    }
-
-    pub(super) fn of_pool(&self, id: &PoolId) -> &Arc<Plan> {
-        id.key.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.plan)
-    }
+/// Returns the parts of the rules of `config` that cannot change while permits are out. A key whose parts are like the
+/// limit's is left out.
+fn fixtures(config: &LimitConfig) -> ByKey<Fixtures> {
+    let mut fixtures = ByKey::made(config, Fixtures::of);
+    fixtures.of_keys.retain(|_, of_key| *of_key != fixtures.of_limit);
+    fixtures
 }

@@ -7,6 +7,7 @@ mod forecasts;
 mod in_family;
 mod leased;
 mod live;
+mod plans;
 mod pool_entry;
 mod pool_id;
 mod pools;
@@ -26,23 +27,23 @@ pub(crate) use pool_entry::CountedPool;
 pub use pool_id::PoolId;
 pub use room::{Memory, MemoryWatch};
 
-use crate::Rule;
 use crate::named::Names;
 use crate::overrides::Suspension;
-use crate::pool::{AskError, Goodbye, Holder, ObservationEffect, Past, Plan, Pool, SessionId};
+use crate::pool::{AskError, Goodbye, Holder, ObservationEffect, Past, Pool, SessionId};
 use crate::registry::sweep::Sweep;
 use crate::registry::{Keyed, LimitConfig};
 use crate::rejection::{AskRejection, Reason};
+use crate::roots::CompiledPlan;
 use crate::share::Owner;
 use earlier::Earlier;
 use figures::Tally;
-use leased::CompiledPlans;
 use lessor_protocol::{Answer, Ask, ClockBounds, Key, LimitName, Moment, Observed, SafeShare};
 use live::TopUps;
+use plans::{ByKey, Plans};
 use pool_entry::PoolEntry;
 use pools::Pools;
 use room::{KeyedNames, Owners};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use unused::Unused;
@@ -56,11 +57,9 @@ pub(crate) type Left = (Option<u64>, Option<Duration>);
 pub struct Limit {
     /// Shared with readers that show it. It may be large, and is replaced, never changed.
     config: Arc<LimitConfig>,
-    plan: Arc<Plan>,
-    /// Plans of keys that have rules of their own.
-    overrides: BTreeMap<Key, Arc<Plan>>,
+    plans: Plans,
     /// Plans of its roots, if those are in a store.
-    compiled_plans: CompiledPlans,
+    compiled_plans: Option<ByKey<CompiledPlan>>,
     past: Past,
     /// Safe shares that nodes were told of before, and that pools made from now on do not know.
     earlier: Earlier,
@@ -101,18 +100,17 @@ pub struct Limit {
 impl Limit {
     /// Makes the limit, with its pool if it needs just one.
     pub fn new(config: LimitConfig, clocks: ClockBounds, past: Past, now: Moment) -> Self {
-        let (plan, overrides) = plans(&config, clocks);
-        let mut probe = past.pool(&plan, now);
-        let memories = overrides.values().map(|plan| past.pool(plan, now).memory());
+        let plans = Plans::of(&config, clocks);
+        let mut probe = past.pool(&plans.of_limit, now);
+        let memories = plans.of_keys.values().map(|plan| past.pool(plan, now).memory());
         let mut limit = Limit {
             opens: now + probe.view(now).quarantine,
             ceiling: leased::ceiling(&config, probe.call_max()),
             memory: memories.max().unwrap_or_default().max(probe.memory()),
-            overrides,
-            compiled_plans: CompiledPlans::of(&config, clocks),
+            compiled_plans: leased::compiled_plans(&config, clocks),
             past,
             earlier: Earlier::default(),
-            plan,
+            plans,
             pools: Pools::default(),
             names: KeyedNames::default(),
             owners: Owners::default(),
@@ -371,23 +369,4 @@ impl Limit {
         let first = PoolId { name: Some(name.clone()), key: None };
         self.pools.first_from(first).is_some_and(|id| id.name.as_ref() == Some(name))
     }
-}
-
-/// Returns the plan of the pools of `config`, and the plans of keys that have rules of their own.
-fn plans(config: &LimitConfig, clocks: ClockBounds) -> (Arc<Plan>, BTreeMap<Key, Arc<Plan>>) {
-    let is_borrowed = config.upstream.is_some();
-    let plan = |rules: &Vec<Rule>| {
-        let rules = if is_borrowed { vec![] } else { rules.clone() };
-        Arc::new(Plan {
-            rules,
-            is_borrowed,
-            is_root: false,
-            clocks,
-            ease_off: config.ease_off && !is_borrowed,
-            lessees_max: config.lessees_max,
-            sharing: config.sharing.clone(),
-        })
-    };
-    let overrides = config.overrides.iter().map(|(key, rules)| (key.clone(), plan(rules)));
-    (plan(&config.rules), overrides.collect())
 }

@@ -3,7 +3,7 @@
 
 use super::earlier::Earlier;
 use super::figures::Tally;
-use super::live::Plans;
+use super::plans::Plans;
 use super::pool_entry::{CountedPool, PoolEntry};
 use super::{PoolId, unused};
 use crate::CarryOver;
@@ -39,7 +39,7 @@ pub(super) struct Change {
 impl Change {
     /// Applies the change to a pool, if that was not done yet.
     fn reach(&self, id: &PoolId, entry: &mut PoolEntry, tally: &mut Tally) {
-        let plan = self.plans.of_pool(id);
+        let plan = self.plans.get(id.key.as_ref());
         if !entry.goes_by(plan) {
             entry.with(|kept| self.go_on(kept, tally, plan));
         }
@@ -92,9 +92,9 @@ impl Pools {
         page.map(|(id, entry)| {
             let mut copy = CountedPool::new(entry.copy());
             if let Some(change) =
-                self.change.as_ref().filter(|change| !entry.goes_by(change.plans.of_pool(id)))
+                self.change.as_ref().filter(|change| !entry.goes_by(change.plans.get(id.key.as_ref())))
             {
-                change.go_on(&mut copy, &mut Tally::default(), change.plans.of_pool(id));
+                change.go_on(&mut copy, &mut Tally::default(), change.plans.get(id.key.as_ref()));
             }
             (id, copy.pool)
         })

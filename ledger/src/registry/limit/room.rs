@@ -246,8 +246,7 @@ impl Limit {
 
     /// Returns a pool as it is made at `now`.
     pub(super) fn new_pool(&mut self, now: Moment, id: &PoolId) -> Pool {
-        let of_key = id.key.as_ref().and_then(|key| self.overrides.get(key));
-        let mut pool = self.past.pool(of_key.unwrap_or(&self.plan), now);
+        let mut pool = self.past.pool(self.plans.get(id.key.as_ref()), now);
         self.unused.begin(id.key.as_ref(), &mut pool, now);
         self.earlier.keep_back(&mut pool);
         if let Some(restored) = self.restored {

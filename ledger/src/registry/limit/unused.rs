@@ -1,16 +1,13 @@
 //! What a key that was never used has after changes of its limit: as much as if its pool had been there all along. From
 //! the first change on a limit keeps one unused pool for each plan, until that pool cannot be told from a new one.
 
-use super::Plan;
 use super::earlier::Earlier;
+use super::plans::Plans;
 use crate::CarryOver;
-use crate::pool::{Past, Pool};
+use crate::pool::{Past, Plan, Pool};
 use lessor_protocol::{Key, Moment};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The plan of a limit, and the plans of keys that have rules of their own.
-pub(super) type AllPlans<'a> = (&'a Arc<Plan>, &'a BTreeMap<Key, Arc<Plan>>);
 
 /// Pools that were never used, one for each plan.
 #[derive(Debug)]
@@ -31,17 +28,17 @@ impl Unused {
     /// Changes the limit from the plans `from` to the plans `to`. Balances go over as `carry_over` says.
     pub(super) fn change(
         &mut self,
-        from: AllPlans<'_>,
-        to: AllPlans<'_>,
+        from: &Plans,
+        to: &Plans,
         past: Past,
         carry_over: CarryOver,
         now: Moment,
     ) {
         let mut before = std::mem::take(&mut self.pools);
         let began = self.began;
-        let limit = before.remove(&None).flatten().unwrap_or_else(|| past.pool(from.0, began));
-        for key in to.1.keys() {
-            let of_key = || from.1.get(key).map(|plan| past.pool(plan, began));
+        let limit = before.remove(&None).flatten().unwrap_or_else(|| past.pool(&from.of_limit, began));
+        for key in to.of_keys.keys() {
+            let of_key = || from.of_keys.get(key).map(|plan| past.pool(plan, began));
             let key = Some(key.clone());
             let pool = before.remove(&key).flatten().or_else(of_key).unwrap_or_else(|| limit.clone());
             self.pools.insert(key, Some(pool));
@@ -49,8 +46,7 @@ impl Unused {
         self.pools.insert(None, Some(limit));
         let pools = self.pools.iter_mut().filter_map(|(key, pool)| Some((key, pool.as_mut()?)));
         for (key, pool) in pools {
-            let plan = key.as_ref().and_then(|key| to.1.get(key)).unwrap_or(to.0);
-            go_on(pool, plan, (past, Earlier::default()), carry_over, now);
+            go_on(pool, to.get(key.as_ref()), (past, Earlier::default()), carry_over, now);
         }
     }
 

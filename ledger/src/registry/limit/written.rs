@@ -95,7 +95,7 @@ impl Limit {
 
     /// Whether all of its pools can go on from checkpoints.
     pub(crate) fn has_checkpoints(&self) -> bool {
-        std::iter::once(&self.plan).chain(self.overrides.values()).all(|plan| plan.has_checkpoints())
+        self.plans.all().all(|plan| plan.has_checkpoints())
     }
 
     /// Notes that a pool was used: whether its answer may leave, and whether it has to be written.
@@ -236,7 +236,7 @@ impl Limit {
     /// Restores a pool from `row`. If the row has another version than the limit's own, or cannot be used, the pool
     /// begins as after a loss of books.
     pub(super) fn restore(&mut self, id: PoolId, row: &PoolRow, version: u64, gap: Gap, now: Moment) {
-        let plan = id.key.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.plan).clone();
+        let plan = self.plans.get(id.key.as_ref()).clone();
         let restored = || Pool::from_checkpoint(plan.clone(), &row.checkpoint, gap, now);
         let pool = (row.version == version).then(restored).flatten().unwrap_or_else(|| {
             // A change of the rules does not end the wait.
