@@ -11,7 +11,7 @@ use super::family::Place;
 use super::loan::{Came, Loan};
 use super::rare::MaybeMoment;
 use super::safe_loan::SafeLoan;
-use super::sessions::Sums;
+use super::sessions::SaturatedTotals;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::recovery::DISPUTE_PAUSE;
 use lessor_protocol::sizing::{GUARD, low_water_span, need};
@@ -425,8 +425,8 @@ pub(super) struct Wishes {
 
 impl Wishes {
     /// Returns the wishes of sessions with these `sums`, while `out` permits are lent to them.
-    pub(super) fn of(sums: Sums, out: u64, rtt: Duration) -> Self {
-        let Sums { demand_milli, wanted, waiting, .. } = sums;
+    pub(super) fn of(sums: SaturatedTotals, out: u64, rtt: Duration) -> Self {
+        let SaturatedTotals { demand_milli, wanted, waiting, .. } = sums;
         let demand_milli = demand_milli.min(PERMITS_MAX);
         // Sessions renew all the time, so some permits must be in hand.
         let low = need(demand_milli, low_water_span(rtt)).max(u64::from(wanted > out));

@@ -229,8 +229,8 @@ impl Pool {
         }
     }
 
-    /// Whether all grants are within the mark of the newest durable checkpoint. If not, no answer may leave before
-    /// another checkpoint is durable.
+    /// Whether all grants are within the mark of the newest durable checkpoint, so that an answer made now may leave at
+    /// once. If not, none may leave before another checkpoint is durable.
     pub fn is_covered(&self) -> bool {
         if !self.plan.has_checkpoints() {
             return true;
@@ -239,11 +239,6 @@ impl Pool {
             Some(mark) => self.books.granted <= mark.granted && self.checkpoints.latest_end <= mark.until,
             None => self.books.granted == 0 && self.checkpoints.latest_end == Moment::ORIGIN,
         }
-    }
-
-    /// Whether an answer made now may leave at once.
-    pub fn may_be_known(&self) -> bool {
-        self.is_covered()
     }
 
     /// Whether another checkpoint is worth its write: half of the permits or of the time that the last one allows is

@@ -379,11 +379,6 @@ impl Account for Loan {
         quarantined
     }
 
-    fn adopt(&mut self, permits: u64, _until: Moment) {
-        self.out += permits;
-        self.unkept += permits;
-    }
-
     fn excess(&self) -> u64 {
         self.unkept
     }

@@ -23,7 +23,7 @@ use change::READ_AT_ONCE;
 use lessor_protocol::Moment;
 use orders::Orders;
 use places::Places;
-pub(super) use reading::Sums;
+pub(super) use reading::SaturatedTotals;
 use reading::{Entry, Reading, Totals, saturated};
 use std::collections::BTreeMap;
 use std::ops::Index;
@@ -36,16 +36,16 @@ pub(super) struct Sessions {
     /// Orders and sums over all sessions; `None` while there is one at most.
     orders: Option<Box<Orders>>,
     /// Number of the pool's own sessions of each identity.
-    owners: Owners,
+    owners: SessionsByOwner,
     /// How sessions are read, or will be after a change: see [`Sessions::reading_of`].
     reading: Reading,
 }
 
 /// Number of sessions of each identity. Sessions without an identity are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Owners(Rare<BTreeMap<Owner, usize>>);
+struct SessionsByOwner(Rare<BTreeMap<Owner, usize>>);
 
-impl Owners {
+impl SessionsByOwner {
     fn add(&mut self, owner: Owner) {
         if owner != Owner::NONE {
             *self.0.entry(owner).or_default() += 1;
@@ -79,7 +79,7 @@ impl Sessions {
         Sessions {
             by_place: Places::default(),
             orders: None,
-            owners: Owners::default(),
+            owners: SessionsByOwner::default(),
             reading: Reading { ages: Ages::new(term), are_reusable, has_distances: false },
         }
     }
@@ -170,12 +170,12 @@ impl Sessions {
     }
 
     /// Returns what sharing sessions take, want, wait for and hold together.
-    pub(super) fn sums(&self) -> Sums {
+    pub(super) fn sums(&self) -> SaturatedTotals {
         self.totals().into()
     }
 
     /// Returns what sharing sessions of `group`, or of no group, take, want, wait for and hold together.
-    pub(super) fn sums_of(&self, group: Option<usize>) -> Sums {
+    pub(super) fn sums_of(&self, group: Option<usize>) -> SaturatedTotals {
         let sole = || self.by_place.sole().filter(|(_, it)| self.reading.group(it) == group);
         match &self.orders {
             Some(orders) => orders.totals_of(group).into(),

@@ -6,8 +6,7 @@ use super::head::Age;
 use super::{CompiledPlan, Head, ParentRef};
 use crate::cells::VALUE_MAX;
 use crate::overrides::Version;
-use crate::pool::Fixtures;
-use crate::pool::{AskError, GroupAsk, Holder, Plan, Pool, SafeAsk, Snapshot};
+use crate::pool::{AskError, FixedParts, GroupAsk, Holder, Plan, Pool, SafeAsk, Snapshot};
 use crate::rule::{At, Gap, RefillStyle, Since};
 use crate::share::Sharing;
 use crate::{CarryOver, Rule};
@@ -250,7 +249,7 @@ impl Root<'_> {
         let mut calls_end = self.calls_end.map_or(Moment::ORIGIN, |at| since.moment(at));
         let differs = theirs.rules != own.rules;
         if spec.version.is_some_and(|version| self.version < version) && differs {
-            let goes_on = Fixtures::of(&theirs.rules).go_on_as(&Fixtures::of(&own.rules));
+            let goes_on = FixedParts::of(&theirs.rules) == FixedParts::of(&own.rules);
             let waits = pool.view(now).quarantine;
             if !goes_on && let Some(longest) = theirs.longest() {
                 let lasts = own.clocks.quarantine() + own.clocks.stretched(longest);

@@ -81,10 +81,6 @@ pub trait Account: Debug {
     /// from then on. Returns the first instant from which the account may lend again.
     fn forget(&mut self, quarantined: Moment) -> Moment;
 
-    /// Takes over `permits` lent before the limit had this rule; the last of their leases ends at `until`. The account
-    /// is new and knows of no earlier settlement.
-    fn adopt(&mut self, permits: u64, until: Moment);
-
     /// Returns the permits charged beyond what the rule allows, as there may be after a change. While there are any, no
     /// lease is extended, so one term later every window holds what it may.
     fn excess(&self) -> u64;
@@ -98,6 +94,10 @@ pub trait RuleAccount: Account {
     /// Continues under `rule`, changed just now, if that is of the same kind and period. Otherwise returns `false` and
     /// changes nothing. With [`CarryOver::Reset`] a pool only lets a cap on calls in flight continue.
     fn change(&mut self, rule: &Rule, clocks: ClockBounds, carry_over: CarryOver) -> bool;
+
+    /// Takes over `permits` lent before the limit had this rule; the last of their leases ends at `until`. The account
+    /// is new and knows of no earlier settlement.
+    fn adopt(&mut self, permits: u64, until: Moment);
 
     /// Allows `permits` more to be lent, once, beyond what the rule says.
     fn top_up(&mut self, permits: u64);

@@ -141,10 +141,6 @@ impl Account for ConcurrencyLedger {
         quarantined + self.longest
     }
 
-    fn adopt(&mut self, permits: u64, _until: Moment) {
-        self.outstanding = permits;
-    }
-
     fn excess(&self) -> u64 {
         (self.outstanding + self.in_flight).saturating_sub(self.limit)
     }
@@ -167,6 +163,10 @@ impl RuleAccount for ConcurrencyLedger {
     }
 
     /// Permits come back by themselves as calls end: there is nothing to add once.
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
+    }
+
     fn top_up(&mut self, _permits: u64) {}
 
     fn most(&self) -> u64 {

@@ -187,11 +187,6 @@ impl Account for FirstUseLedger {
         quarantined + self.per
     }
 
-    fn adopt(&mut self, permits: u64, until: Moment) {
-        self.charge(permits);
-        self.adopted = (permits, until);
-    }
-
     fn excess(&self) -> u64 {
         self.open.map_or(0, |open| open.charged.saturating_sub(self.allowed()))
     }
@@ -213,6 +208,11 @@ impl RuleAccount for FirstUseLedger {
         }
         self.limit = rule.limit();
         true
+    }
+
+    fn adopt(&mut self, permits: u64, until: Moment) {
+        self.charge(permits);
+        self.adopted = (permits, until);
     }
 
     fn top_up(&mut self, permits: u64) {

@@ -279,11 +279,6 @@ impl Account for FixedLedger {
         end_after(&self.windows, quarantined)
     }
 
-    fn adopt(&mut self, permits: u64, until: Moment) {
-        (self.charged, self.outstanding) = (permits, permits);
-        self.adopted = (permits, until);
-    }
-
     fn excess(&self) -> u64 {
         let now = self.charged.saturating_sub(self.allowed());
         now.max(self.ahead.saturating_sub(self.limit))
@@ -307,6 +302,11 @@ impl RuleAccount for FixedLedger {
         }
         self.limit = rule.limit();
         true
+    }
+
+    fn adopt(&mut self, permits: u64, until: Moment) {
+        (self.charged, self.outstanding) = (permits, permits);
+        self.adopted = (permits, until);
     }
 
     fn top_up(&mut self, permits: u64) {

@@ -346,10 +346,6 @@ impl Account for FlowLedger {
         quarantined
     }
 
-    fn adopt(&mut self, permits: u64, _until: Moment) {
-        self.outstanding = permits;
-    }
-
     fn excess(&self) -> u64 {
         0
     }
@@ -363,6 +359,10 @@ impl RuleAccount for FlowLedger {
     /// The [`Flow`] stays as it is: a limit whose flow changes begins anew.
     fn change(&mut self, rule: &Rule, _clocks: ClockBounds, _carry_over: CarryOver) -> bool {
         matches!(rule, Rule::LeakyBucket(_))
+    }
+
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
     }
 
     fn top_up(&mut self, _permits: u64) {}

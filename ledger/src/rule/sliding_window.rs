@@ -260,10 +260,6 @@ impl Account for SlidingLedger {
         self.end_of(self.slot_of(quarantined))
     }
 
-    fn adopt(&mut self, permits: u64, _until: Moment) {
-        self.outstanding = permits;
-    }
-
     fn excess(&self) -> u64 {
         (self.outstanding + self.settled_sum).saturating_sub(self.allowed())
     }
@@ -290,6 +286,10 @@ impl RuleAccount for SlidingLedger {
             | Rule::Concurrency(_) => return false,
         }
         true
+    }
+
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
     }
 
     fn top_up(&mut self, permits: u64) {

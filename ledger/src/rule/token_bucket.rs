@@ -347,11 +347,6 @@ impl Account for BucketLedger {
         quarantined
     }
 
-    fn adopt(&mut self, permits: u64, _until: Moment) {
-        self.outstanding = permits;
-        self.cut();
-    }
-
     fn excess(&self) -> u64 {
         let most = self.capacity + self.surplus + self.debt.cast_unsigned();
         self.outstanding.saturating_sub(most)
@@ -390,6 +385,11 @@ impl RuleAccount for BucketLedger {
         self.surplus = 0;
         self.cut();
         true
+    }
+
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
+        self.cut();
     }
 
     fn top_up(&mut self, permits: u64) {

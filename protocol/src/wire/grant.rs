@@ -1,6 +1,6 @@
 //! The answer of an allocator to one ask, on the wire.
 
-use super::{ErrorBody, RateBody, Refused, SafeShareBody, is_false, is_zero};
+use super::{ErrorBody, RateBody, Refused, SafeShareBody, is_zero};
 use crate::exchange::{Answer, Grant, InFlight, Rate, Refusal};
 use crate::fallback::Fallback;
 use crate::lease::{millis_up, whole_millis};
@@ -45,7 +45,7 @@ pub struct GrantBody<N = String> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<u64>,
     /// Whether the limit is in shadow mode: calls that would be refused pass, and are counted.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shadow: bool,
     /// What to do about the limit while no allocator answers.
     #[serde(default, skip_serializing_if = "Fallback::is_closed")]

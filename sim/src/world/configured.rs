@@ -6,7 +6,7 @@ use crate::setup::parse_rules;
 use crate::text::rules_text;
 use lessor_ledger::Rule;
 use lessor_ledger::overrides::{EffectiveLimits, LimitOverrides, ReadLimit, Version};
-use lessor_ledger::pool::Fixtures;
+use lessor_ledger::pool::FixedParts;
 use lessor_ledger::registry::{LimitConfig, Registry, by_name};
 use lessor_protocol::Moment;
 use serde_json::Value;
@@ -76,7 +76,7 @@ impl Configured {
         self.limits.extend(by_name(&changes.put));
         let Some(asked) = self.limits.get(FIRST) else { return false };
         let before = std::mem::replace(&mut self.last, asked.rules.clone());
-        !Fixtures::of(&before).go_on_as(&Fixtures::of(&asked.rules))
+        FixedParts::of(&before) != FixedParts::of(&asked.rules)
     }
 
     /// Whether the limit that nodes ask exists.

@@ -6,7 +6,7 @@ use super::event::Phase;
 use crate::live::Act;
 use crate::oracle::Verdict;
 use lessor_ledger::overrides::Decision;
-use lessor_ledger::pool::Fixtures;
+use lessor_ledger::pool::FixedParts;
 use lessor_ledger::registry::Put;
 use lessor_ledger::share::Sharing;
 use lessor_ledger::{CarryOver, Rule};
@@ -94,7 +94,7 @@ impl World {
             }
             let is_shut = !self.view_of(place, now).quarantine.is_zero();
             let put = self.centre.registry.put(now, after, carry, false).expect("there are few limits");
-            let goes_on = Fixtures::of(&before.rules).go_on_as(&Fixtures::of(&after.rules));
+            let goes_on = FixedParts::of(&before.rules) == FixedParts::of(&after.rules);
             reset[place] = put == Put::Created || !goes_on;
             (is_put, is_created) = (true, is_created || put == Put::Created);
             // A limit in quarantine has lent nothing yet, and waits on as after a start. By the new rules it refills

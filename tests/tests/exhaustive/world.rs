@@ -255,7 +255,7 @@ impl World {
     fn answer(&mut self, node: usize, session: u64, seq: u64, ask: Ask) {
         let holder = Holder { id: SessionId(session), share: Share::EVEN, rtt: RTT };
         let answer = self.pool.renew(self.allocator_now(), holder, seq, ask);
-        if !self.pool.may_be_known() {
+        if !self.pool.is_covered() {
             self.write_down();
         }
         self.network.push(Message { node, session, seq, word: Word::Answer(answer), copies: COPIES });

@@ -1,7 +1,7 @@
 //! Checks of what must be true of the sessions of a pool. Debug builds make them after each exchange.
 
 use super::reading::{Entry, Totals};
-use super::{Owners, Sessions};
+use super::{Sessions, SessionsByOwner};
 use crate::pool::agenda::Agenda;
 use lessor_protocol::Moment;
 
@@ -24,7 +24,7 @@ impl Sessions {
                 next.is_none_or(|(next, _)| session.age_reviewed.get().is_some_and(|at| at <= next));
             is_looked_at && session.expires.get() == self.reading.expires(session)
         }));
-        let mut owners = Owners::default();
+        let mut owners = SessionsByOwner::default();
         let own = self.iter().filter(|(place, _)| !place.is_mirror());
         own.for_each(|(_, session)| owners.add(session.share.owner));
         debug_assert_eq!(self.owners, owners);

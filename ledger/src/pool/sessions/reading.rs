@@ -180,18 +180,18 @@ impl Totals {
 
 /// Sums of what sharing sessions take, want, wait for and hold, at most [`u64::MAX`] each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::pool) struct Sums {
+pub(in crate::pool) struct SaturatedTotals {
     pub(in crate::pool) demand_milli: u64,
     pub(in crate::pool) wanted: u64,
     pub(in crate::pool) waiting: u64,
     pub(in crate::pool) out: u64,
 }
 
-impl From<Totals> for Sums {
+impl From<Totals> for SaturatedTotals {
     fn from(totals: Totals) -> Self {
         let Totals { demand_milli, wanted, waiting, out, at_once: _ } = totals;
         let [demand_milli, wanted, waiting, out] = [demand_milli, wanted, waiting, out].map(saturated);
-        Sums { demand_milli, wanted, waiting, out }
+        SaturatedTotals { demand_milli, wanted, waiting, out }
     }
 }
 

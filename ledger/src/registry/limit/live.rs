@@ -3,12 +3,12 @@
 use super::leased;
 use super::plans::{ByKey, Plans};
 use super::pools::Change;
-use super::room::{KeyedNames, Owners};
+use super::room::{KeyedNames, OwnerPlaces};
 use super::unused::{self, Unused};
 use super::{Keyed, Limit, PoolId};
 use crate::CarryOver;
 use crate::overrides::Suspension;
-use crate::pool::{EarlierShares, Fixtures, Holder, Past, Plan, PoolView};
+use crate::pool::{EarlierShares, FixedParts, Holder, Past, Plan, PoolView};
 use crate::registry::LimitConfig;
 use crate::rejection::{AskRejection, Reason};
 use crate::share::Owner;
@@ -205,7 +205,7 @@ impl Limit {
     fn must_reset(&self, config: &LimitConfig) -> bool {
         // A new parent knows nothing of what is out, and a new cap nothing of what is in flight. Rates that are lent
         // are parts of the old flow. Limits below one that begins anew wait with it.
-        fixtures(&self.config) != fixtures(config)
+        fixed_parts(&self.config) != fixed_parts(config)
             || (self.config.keyed == Keyed::No) != (config.keyed == Keyed::No)
             || self.config.parent != config.parent
             || self.config.upstream != config.upstream
@@ -236,7 +236,7 @@ impl Limit {
             self.tally.drop(kept.counted);
         }
         (self.past, self.unused) = (self.past_of_others(now), Unused::new(now));
-        (self.names, self.owners) = (KeyedNames::default(), Owners::default());
+        (self.names, self.owners) = (KeyedNames::default(), OwnerPlaces::default());
         let plans = Plans::of(&config, self.clocks());
         self.adjust(config, plans, now);
         if !self.makes_pools() {
@@ -266,8 +266,8 @@ impl Limit {
 
 /// Returns the parts of the rules of `config` that cannot change while permits are out. A key whose parts are like the
 /// limit's is left out.
-fn fixtures(config: &LimitConfig) -> ByKey<Fixtures> {
-    let mut fixtures = ByKey::made(config, Fixtures::of);
-    fixtures.of_keys.retain(|_, of_key| *of_key != fixtures.of_limit);
-    fixtures
+fn fixed_parts(config: &LimitConfig) -> ByKey<FixedParts> {
+    let mut parts = ByKey::made(config, FixedParts::of);
+    parts.of_keys.retain(|_, of_key| *of_key != parts.of_limit);
+    parts
 }

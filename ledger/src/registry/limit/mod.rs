@@ -42,7 +42,7 @@ use live::TopUps;
 use plans::{ByKey, Plans};
 use pool_entry::PoolEntry;
 use pools::Pools;
-use room::{KeyedNames, Owners};
+use room::{KeyedNames, OwnerPlaces};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,7 @@ pub struct Limit {
     /// Names of a pattern with keys that have a pool.
     names: KeyedNames,
     /// Number of pools of each identity.
-    owners: Owners,
+    owners: OwnerPlaces,
     /// Bound on its pools while memory is short; `None` while there is enough.
     pools_cap: Option<usize>,
     /// Bound on the sessions of all its pools while memory is short, for a limit whose pools come and go.
@@ -113,7 +113,7 @@ impl Limit {
             plans,
             pools: Pools::default(),
             names: KeyedNames::default(),
-            owners: Owners::default(),
+            owners: OwnerPlaces::default(),
             pools_cap: None,
             sessions_cap: None,
             sweep: Sweep::default(),

@@ -16,13 +16,13 @@ use std::collections::BTreeMap;
 /// room for them; each more makes a new key dearer.
 const STEPS_FOR_KEY: usize = 4;
 
-/// The identity that a pool was made for, as its place among [`Owners`] in two bytes. Zero stands for no identity.
+/// The identity that a pool was made for, as its place among [`OwnerPlaces`] in two bytes. Zero stands for no identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OwnerPlace(u16);
 
 /// Number of pools of a limit that were made for each identity. Pools of callers without one are not counted.
 #[derive(Debug, Default)]
-pub(super) struct Owners {
+pub(super) struct OwnerPlaces {
     places: BTreeMap<Owner, OwnerPlace>,
     /// Identity and count by place; the first entry is of place 1.
     counts: Vec<(Owner, usize)>,
@@ -30,7 +30,7 @@ pub(super) struct Owners {
     free: Vec<OwnerPlace>,
 }
 
-impl Owners {
+impl OwnerPlaces {
     /// Returns the number of pools of `owner`.
     fn count(&self, owner: Owner) -> usize {
         self.places
@@ -83,7 +83,7 @@ impl Owners {
 #[derive(Debug, Default)]
 pub(super) struct KeyedNames {
     begun: BTreeMap<LimitName, OwnerPlace>,
-    owners: Owners,
+    owners: OwnerPlaces,
 }
 
 impl KeyedNames {

@@ -105,9 +105,9 @@ impl Limit {
             return;
         }
         let Some(entry) = self.pools.get_mut(id, &mut self.tally) else { return };
-        let (may_be_known, wants_checkpoint) =
-            entry.with(|CountedPool { pool, .. }| (pool.may_be_known(), pool.wants_checkpoint()));
-        self.unwritten.is_uncovered |= !may_be_known;
+        let (is_covered, wants_checkpoint) =
+            entry.with(|CountedPool { pool, .. }| (pool.is_covered(), pool.wants_checkpoint()));
+        self.unwritten.is_uncovered |= !is_covered;
         if wants_checkpoint {
             self.queue(id);
         }

@@ -1,7 +1,7 @@
 //! Tests of a change of term: sessions are read anew a few at a time, and compared with sessions that were read so at
 //! once.
 
-use super::super::{Entry, Sums};
+use super::super::{Entry, SaturatedTotals};
 use super::*;
 use crate::pool::SessionId;
 use crate::pool::session::Session;
@@ -201,7 +201,7 @@ fn at_once(sessions: &Sessions, speed: Option<Speed>, now: Moment) -> Sessions {
 }
 
 /// Returns the orders and sums over all sessions but their claims, which must be the claims of `entries`.
-fn known(sessions: &mut Sessions, entries: &[(Place, Entry)]) -> (String, Sums, Duration) {
+fn known(sessions: &mut Sessions, entries: &[(Place, Entry)]) -> (String, SaturatedTotals, Duration) {
     let orders = sessions.orders.as_deref();
     let orders = orders.map(|it| {
         let entries = || entries.iter().copied();
