@@ -152,9 +152,9 @@ impl Pool {
         self.sessions.ages().active()
     }
 
-    /// Builds the [`Asker`] for `ask` of the session `id`.
-    pub(super) fn asker(&self, id: Place, ask: &Ask) -> Asker {
-        let session = &self.sessions[id];
+    /// Builds the [`Asker`] for `ask` of the session at `place`.
+    pub(super) fn asker(&self, place: Place, ask: &Ask) -> Asker {
+        let session = &self.sessions[place];
         let kept = session.outstanding;
         // A want that demand and queue do not explain is still a need: no session gets more by saying less.
         let explained =
@@ -184,8 +184,8 @@ impl Pool {
     }
 
     /// Returns what can be shared now, and the pace if the pool eases off or lends evenly.
-    pub(super) fn supply(&mut self, id: Place) -> (Supply, Option<Pace>) {
-        let (left, term, saved_for) = (self.left(), self.term, self.saves_for(id));
+    pub(super) fn supply(&mut self, place: Place) -> (Supply, Option<Pace>) {
+        let (left, term, saved_for) = (self.left(), self.term, self.saves_for(place));
         let kept_back = self.reserve().saturating_add(self.withheld());
         let even = self.even_pace(kept_back);
         // While the pool eases in after a pause, no more will be there than is now.
@@ -219,8 +219,8 @@ impl Pool {
     }
 
     /// Returns the permits that must be left beyond what the session wants: the reserve, and those kept for others.
-    pub(super) fn kept_back(&self, id: Place) -> u64 {
-        let kept = self.kept_at_most(self.sessions[id].share.group);
+    pub(super) fn kept_back(&self, place: Place) -> u64 {
+        let kept = self.kept_at_most(self.sessions[place].share.group);
         kept.min(self.ceiling().saturating_sub(1)) + self.reserve()
     }
 

@@ -40,9 +40,9 @@ impl Pool {
         if lends { self.forecast.at(self.now) } else { Forecast::default() }
     }
 
-    /// Records what `ask` of `id` found, for which the pool made `offer`.
-    pub(super) fn make_forecast(&mut self, id: Place, ask: &Ask, offer: &Offer) {
-        let own = draw(ask.demand_milli, ask.waiting, self.sessions[id].outstanding);
+    /// Records what `ask` of `place` found, for which the pool made `offer`.
+    pub(super) fn make_forecast(&mut self, place: Place, ask: &Ask, offer: &Offer) {
+        let own = draw(ask.demand_milli, ask.waiting, self.sessions[place].outstanding);
         let draw = offer.others.and(own);
         // On a trickle every session lacks something, and a session that was offered nothing wants what is not there.
         let is_scarce = offer.standing == Scarcity::Scarce && (ask.want > 0 || !draw.is_none());

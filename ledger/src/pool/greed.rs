@@ -18,16 +18,16 @@ const WAIT_SLACK: u32 = 100;
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 impl Pool {
-    /// Returns how many more permits `id` may hold, and whether it hoards: it has long held more than its share without
+    /// Returns how many more permits `place` may hold, and whether it hoards: it has long held more than its share without
     /// spending it. A session that spends as much as it holds within a term is not bounded.
     pub(super) fn may_hold(
         &self,
-        id: Place,
+        place: Place,
         claim: Claim,
         others: Peers<'_, Place>,
         supply: Supply,
     ) -> (u64, bool) {
-        let session = &self.sessions[id];
+        let session = &self.sessions[place];
         let held_for = self.now.since(session.turned_over.0);
         if held_for <= self.term || self.plan.is_root {
             return (u64::MAX, false);
@@ -38,10 +38,10 @@ impl Pool {
         (most.saturating_sub(held), held > most && held_for > self.term * HELD_TERMS)
     }
 
-    /// Returns the rest of the wait that `id` was told with its last answer: an ask before its end gains nothing. A
+    /// Returns the rest of the wait that `place` was told with its last answer: an ask before its end gains nothing. A
     /// root enforces no wait: allocators ask it for their nodes, and it keeps no answers.
-    pub(super) fn told_wait(&self, id: Place) -> Option<Duration> {
-        let session = &self.sessions[id];
+    pub(super) fn told_wait(&self, place: Place) -> Option<Duration> {
+        let session = &self.sessions[place];
         let told = session.told.answer().grant().map_or(Duration::ZERO, |grant| grant.ask_after);
         let left = told.saturating_sub(self.now.since(session.answered));
         let is_early = left > told / WAIT_SLACK + MILLISECOND && !self.plan.is_root;

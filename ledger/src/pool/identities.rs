@@ -115,17 +115,17 @@ impl Pool {
         self.ledgers.span(self.plan.ceiling())
     }
 
-    /// Returns the most that the session `id` may be lent of `supply` because of its identity. If permits are not spent
+    /// Returns the most that the session at `place` may be lent of `supply` because of its identity. If permits are not spent
     /// for good (`is_spent`), only the bound on new sessions applies. A pool that leases sets no bound, because its
     /// future supply is up to the allocator above.
     pub(super) fn identity_may_take(
         &self,
-        id: Place,
+        place: Place,
         others: Peers<'_, Place>,
         supply: Supply,
         is_spent: bool,
     ) -> u64 {
-        let (session, now) = (&self.sessions[id], self.now);
+        let (session, now) = (&self.sessions[place], self.now);
         let share = *session.share;
         if share.owner == Owner::NONE || self.plan.is_borrowed {
             return u64::MAX;
@@ -151,9 +151,9 @@ impl Pool {
         most.min(sizing::newcomers_part(others.count(), unproven, supply))
     }
 
-    /// Records that `permits` were lent to the session `id`.
-    pub(super) fn identity_was_lent(&mut self, id: Place, permits: u64) {
-        let session = &self.sessions[id];
+    /// Records that `permits` were lent to the session at `place`.
+    pub(super) fn identity_was_lent(&mut self, place: Place, permits: u64) {
+        let session = &self.sessions[place];
         let (owner, is_unproven) = (session.share.owner, session.is_unproven);
         if permits == 0 || owner == Owner::NONE || self.plan.is_borrowed {
             return;

@@ -9,31 +9,31 @@ use lessor_protocol::Ask;
 use std::time::Duration;
 
 impl Pool {
-    /// Returns how long credit is saved up for `id` while the pool eases off. A session asks once in its term, which is
+    /// Returns how long credit is saved up for `place` while the pool eases off. A session asks once in its term, which is
     /// longer if the session is far away.
-    pub(super) fn saves_for(&self, id: Place) -> Duration {
-        self.term.max(self.sessions[id].term)
+    pub(super) fn saves_for(&self, place: Place) -> Duration {
+        self.term.max(self.sessions[place].term)
     }
 
     /// Returns what `ask` lacks for its first waiting call, if the call is larger than `pace` ever saves up and all
     /// that it lacks is there.
-    pub(super) fn lacks_for_large(&self, id: Place, ask: &Ask, pace: Option<Pace>) -> u64 {
+    pub(super) fn lacks_for_large(&self, place: Place, ask: &Ask, pace: Option<Pace>) -> u64 {
         let lacks = ask.largest.saturating_sub(ask.held);
-        let is_large = pace.is_some_and(|pace| ask.largest > credit_max(pace, self.saves_for(id)));
+        let is_large = pace.is_some_and(|pace| ask.largest > credit_max(pace, self.saves_for(place)));
         let waits = ask.waiting >= lacks.max(1);
         if is_large && waits && self.left() >= lacks { lacks } else { 0 }
     }
 
-    /// Notes what the first waiting call of `id` still lacks after `ask` was answered with `granted` permits. A pool
+    /// Notes what the first waiting call of `place` still lacks after `ask` was answered with `granted` permits. A pool
     /// that leases reports the largest lack with its next ask. A session's earlier lack is replaced: much may have come
     /// since, and no pool lets a call through that seems to lack more than its callers wait for.
-    pub(super) fn note_large_call(&mut self, id: Place, ask: &Ask, granted: u64) {
+    pub(super) fn note_large_call(&mut self, place: Place, ask: &Ask, granted: u64) {
         let Some(borrower) = self.borrower.as_mut() else { return };
         let large = if ask.waiting > 0 { ask.largest } else { 0 };
         let lacks = large.saturating_sub(ask.held.saturating_add(granted));
-        let others = borrower.lacks.filter(|(of, _)| *of != id);
+        let others = borrower.lacks.filter(|(of, _)| *of != place);
         if others.is_none_or(|(_, most)| lacks > most) {
-            borrower.lacks = (lacks > 0).then_some((id, lacks));
+            borrower.lacks = (lacks > 0).then_some((place, lacks));
         }
     }
 }

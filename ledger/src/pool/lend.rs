@@ -64,13 +64,13 @@ impl Pool {
     /// holds it. Each pool sizes its offer as if it were alone, and the least is lent.
     pub(super) fn lend(
         &mut self,
-        id: Place,
+        place: Place,
         above: &mut [Above<'_>],
         mirror: Place,
         ask: &Ask,
         newcomer: bool,
     ) -> Grant {
-        let own = Link { pool: self, place: id, offer: None };
+        let own = Link { pool: self, place, offer: None };
         if above.is_empty() {
             return lend(&mut [own], ask, newcomer);
         }
@@ -144,49 +144,49 @@ impl Pool {
     /// or belong to a steady flow.
     fn offer(
         &mut self,
-        id: Place,
+        place: Place,
         ask: &Ask,
         newcomer: bool,
         (is_reusable, is_spent): (bool, bool),
     ) -> Offer {
         self.note_excess(self.sessions.draws().and(Draw { at_once: 0, demand_milli: ask.demand_milli }));
-        let (supply, pace) = self.supply(id);
-        let mut asker = self.asker(id, ask);
+        let (supply, pace) = self.supply(place);
+        let mut asker = self.asker(place, ask);
         // Scarcity of the whole pool: a session of high priority does not see lower ones.
         let standing = Scarcity::of(self.sessions.claims().needs() + u128::from(asker.claim.need), supply);
         let (others, supply, owed) = self.peers(asker.claim.share, supply);
         let first =
             if newcomer { sizing::newcomer_cap(ask.waiting, others.count(), supply) } else { u64::MAX };
         let wants = asker.want.min(first);
-        let yields = is_spent && self.yields(id);
-        asker.want = wants.min(self.identity_may_take(id, others, supply, is_spent));
+        let yields = is_spent && self.yields(place);
+        asker.want = wants.min(self.identity_may_take(place, others, supply, is_spent));
         asker.want = if yields { asker.want.min(ask.waiting) } else { asker.want };
         // A group's guarantee goes before the share of an identity, but not for sessions that the identity may have made up.
-        let owed = owed.min(if self.sessions[id].is_unproven { asker.want } else { wants });
+        let owed = owed.min(if self.sessions[place].is_unproven { asker.want } else { wants });
         let (Sized { permits, state }, hold) = match is_reusable {
-            true => self.share_in_flight(id, asker, supply.left),
+            true => self.share_in_flight(place, asker, supply.left),
             false => (sizing::grant(asker, others, supply), None),
         };
         let (may_hold, ends_lease) = match is_spent && state != State::Abundant {
-            true => self.may_hold(id, asker.claim, others, supply),
+            true => self.may_hold(place, asker.claim, others, supply),
             false => (u64::MAX, false),
         };
         let is_greedy = !matches!(state, State::Draining { .. })
             && self.ledgers.count_from_spend()
             && sizing::is_greedy(asker.claim, others, supply.sustained);
-        let large = if is_reusable { 0 } else { self.lacks_for_large(id, ask, pace) };
+        let large = if is_reusable { 0 } else { self.lacks_for_large(place, ask, pace) };
         let permits = permits.max(large.min(asker.want)).min(may_hold).max(owed);
         let standing = if is_reusable { state.into() } else { standing };
         // Permits on their way from the allocator above arrive before an operator has looked.
         let is_ample = self.ledgers.loan().is_some_and(Loan::is_ample);
         let is_nothing = permits == 0 && asker.want > 0 && !is_ample;
-        let wait = if is_spent && others.count() > 0 { self.told_wait(id) } else { None };
+        let wait = if is_spent && others.count() > 0 { self.told_wait(place) } else { None };
         let permits = if wait.is_some() { 0 } else { permits };
         // Guaranteed permits are lent all the same. The lease is extended then, or they would be lent for nothing.
         let gives_back = yields && ask.waiting == 0 && self.ledgers.take_back();
         let ends_lease = (ends_lease || gives_back) && permits == 0;
         if is_spent {
-            self.note_patience(id, ask, permits);
+            self.note_patience(place, ask, permits);
         }
         let draws = self.sessions.draws();
         Offer { permits, state, pace, is_greedy, ends_lease, wait, hold, standing, is_nothing, others: draws }
@@ -194,12 +194,12 @@ impl Pool {
 
     /// Sizes a grant where a permit is spent again when its call ends. No permit comes back by being spent, so the
     /// first session would keep all of them. Each session is told how many to hold: its share of all there are. `left`
-    /// permits can be lent to `id` now.
-    fn share_in_flight(&self, id: Place, asker: Asker, left: u64) -> (Sized, Option<u64>) {
+    /// permits can be lent to `place` now.
+    fn share_in_flight(&self, place: Place, asker: Asker, left: u64) -> (Sized, Option<u64>) {
         let (share, wanted) = (asker.claim.share, self.sessions.wanted());
         // Sessions of higher priority have what they want; those of lower priority are not seen.
         let first = u64::try_from(wanted.before(share.priority).needs).unwrap_or(u64::MAX);
-        let kept = self.sessions[id].outstanding;
+        let kept = self.sessions[place].outstanding;
         let own = of_all(share, kept.saturating_add(asker.want));
         let most = self.ledgers.loan().map_or(u64::MAX, Loan::hold);
         let all = self.left().saturating_add(self.books.outstanding).min(most).saturating_sub(first);
@@ -219,8 +219,8 @@ impl Pool {
 
     /// Returns how long a lease that holds `permits` should last. While at least half of the pool is left, the lease of a slow
     /// user may last until its permits are spent. Each renewal is an exchange, and a surplus of that size hurts no session.
-    fn worth(&self, id: Place, ask: &Ask, permits: u64, state: State) -> Duration {
-        let term = self.sessions[id].term;
+    fn worth(&self, place: Place, ask: &Ask, permits: u64, state: State) -> Duration {
+        let term = self.sessions[place].term;
         let plenty = state == State::Abundant && self.left().saturating_mul(2) >= self.ceiling();
         // Permits that are spent again do not become fewer: others would wait for as long as the lease lasts.
         if !plenty || ask.waiting > 0 || self.ledgers.are_reusable() {
@@ -230,8 +230,8 @@ impl Pool {
     }
 
     /// Returns how long a session should hold permits in advance.
-    fn horizon(&self, id: Place, offer: &Offer) -> Duration {
-        let term = self.sessions[id].term;
+    fn horizon(&self, place: Place, offer: &Offer) -> Duration {
+        let term = self.sessions[place].term;
         let above = self.borrower.as_deref().map_or(Duration::MAX, Borrower::horizon);
         let horizon = match offer.state {
             State::Draining { lasts } => lasts.min(term),
@@ -241,18 +241,18 @@ impl Pool {
         horizon.min(above)
     }
 
-    fn charge(&mut self, id: Place, permits: u64, term: Duration) {
-        let session = &self.sessions[id];
+    fn charge(&mut self, place: Place, permits: u64, term: Duration) {
+        let session = &self.sessions[place];
         self.ledgers.release_ahead(session.outstanding, session.end);
         self.ledgers.charge(permits);
         self.pacer.unusual().into_iter().for_each(|pacer| pacer.lent(permits));
         self.feedback.lent(permits);
-        self.group_was_lent(id, permits);
-        self.identity_was_lent(id, permits);
+        self.group_was_lent(place, permits);
+        self.identity_was_lent(place, permits);
         self.books.granted += permits;
         self.books.outstanding += permits;
         let (now, end) = (self.now, self.plan.clocks.grantor_end(self.now, term));
-        let (outstanding, end) = self.sessions.update(id, |session| {
+        let (outstanding, end) = self.sessions.update(place, |session| {
             session.outstanding += permits;
             if permits > 0 {
                 session.lent = now;
@@ -279,41 +279,41 @@ impl Pool {
         term.min(end.map_or(Duration::MAX, |end| self.plan.clocks.term_until(self.now, end)))
     }
 
-    /// Returns the most that `id` may hold: no bound if its lease ends with the window, and otherwise what the next
+    /// Returns the most that `place` may hold: no bound if its lease ends with the window, and otherwise what the next
     /// window has room for. A steady flow is never lent ahead.
-    fn most(&self, id: Place, is_paced: bool) -> u64 {
-        let session = &self.sessions[id];
+    fn most(&self, place: Place, is_paced: bool) -> u64 {
+        let session = &self.sessions[place];
         let outlives = self.lease_end().is_some_and(|end| session.end > end);
         if !outlives && !self.term(session.term).is_zero() {
             return u64::MAX;
         }
         let ahead = self.clipped(session.term, self.lease_end_ahead());
-        if is_paced || ahead.is_zero() { 0 } else { self.room(id, ahead) }
+        if is_paced || ahead.is_zero() { 0 } else { self.room(place, ahead) }
     }
 
     /// Returns how long a lease of `term` that holds `held` may last: into the next window if that has room for all of
     /// `held`, otherwise until the window ends. So no session has to ask just because a window is over.
-    fn reach(&self, id: Place, held: u64, term: Duration) -> Duration {
+    fn reach(&self, place: Place, held: u64, term: Duration) -> Duration {
         let ahead = self.clipped(term, self.lease_end_ahead());
-        if held <= self.room(id, ahead) { ahead } else { self.term(term) }
+        if held <= self.room(place, ahead) { ahead } else { self.term(term) }
     }
 
-    /// Returns the most that the lease of `id` may hold once it is renewed for `term`, limited by the window that it
+    /// Returns the most that the lease of `place` may hold once it is renewed for `term`, limited by the window that it
     /// reaches. What is kept back in one window is kept back in the next, because all that is out was lent beside it.
-    fn room(&self, id: Place, term: Duration) -> u64 {
-        let session = &self.sessions[id];
+    fn room(&self, place: Place, term: Duration) -> u64 {
+        let session = &self.sessions[place];
         let end = self.plan.clocks.grantor_end(self.now, term).max(session.end);
         self.ledgers.room_ahead(end, (session.outstanding, session.end))
     }
 
-    /// Whether the lease of `id` ends after the last instant for which a rule may lend, because it is older than the
+    /// Whether the lease of `place` ends after the last instant for which a rule may lend, because it is older than the
     /// rule. Its node would spend new permits until that end.
-    fn outlives(&self, id: Place) -> bool {
-        self.lease_end_ahead().is_some_and(|end| self.sessions[id].end > end)
+    fn outlives(&self, place: Place) -> bool {
+        self.lease_end_ahead().is_some_and(|end| self.sessions[place].end > end)
     }
 
     /// Returns how long to wait until the next ask, and until there is a permit, if fewer `permits` are lent than wanted.
-    fn next_ask(&self, id: Place, ask: &Ask, permits: u64, offer: &Offer) -> (Duration, Option<Duration>) {
+    fn next_ask(&self, place: Place, ask: &Ask, permits: u64, offer: &Offer) -> (Duration, Option<Duration>) {
         if let Some(wait) = offer.wait {
             return (wait, Some(wait));
         }
@@ -324,23 +324,23 @@ impl Pool {
         if !scarce {
             return (Duration::ZERO, None);
         }
-        let (ask_after, retry_after) = self.next_chance(id, offer.pace);
+        let (ask_after, retry_after) = self.next_chance(place, offer.pace);
         // A bucket full of permits there and lent mints nothing until a session reports a spend.
         let reports = permits > 0 && ask.waiting > 0;
         let Some(full_at) = self.ledgers.full_at().filter(|_| reports) else {
             return (ask_after, retry_after);
         };
         // A node may report any round trip.
-        let rtt = self.sessions[id].rtt.min(self.sessions[id].term);
+        let rtt = self.sessions[place].rtt.min(self.sessions[place].term);
         let report_after = full_at.since(self.now).saturating_sub(rtt);
         (ask_after.min(report_after.max(AT_ONCE)), retry_after)
     }
 
     /// Returns how long to wait until the next ask, and until there is a permit, for a session that got less than it wanted.
-    fn next_chance(&self, id: Place, pace: Option<Pace>) -> (Duration, Option<Duration>) {
-        let term = self.sessions[id].term;
+    fn next_chance(&self, place: Place, pace: Option<Pace>) -> (Duration, Option<Duration>) {
+        let term = self.sessions[place].term;
         let paced = pace.map_or(Duration::ZERO, |pace| self.pacer.wait(pace));
-        let ready = self.lends_at(id);
+        let ready = self.lends_at(place);
         // Permits on their way from the allocator above arrive soon.
         let poll = if self.is_being_lent() { POLL_MIN } else { poll(term) };
         let retry_after = ready.map(|ready| ready.since(self.now).max(paced).max(poll));
@@ -348,14 +348,14 @@ impl Pool {
         // longer, so that no allocator swaps the root just before there is something.
         let soon = (term.max(poll) + poll * u32::from(self.plan.is_root)).min(TERM_MAX);
         let ask_after = retry_after.filter(|wait| *wait <= soon).unwrap_or(term.max(poll));
-        (self.in_time(id, ready, ask_after), retry_after)
+        (self.in_time(place, ready, ask_after), retry_after)
     }
 
-    /// Returns `wait`, or a wait that brings the next ask of `id` here just as a window begins that has permits for it. `ready`
-    /// is when there are permits for `id`. The wait counts from the arrival of this answer, and the ask takes its way too.
-    fn in_time(&self, id: Place, ready: Option<Moment>, wait: Duration) -> Duration {
+    /// Returns `wait`, or a wait that brings the next ask of `place` here just as a window begins that has permits for it. `ready`
+    /// is when there are permits for `place`. The wait counts from the arrival of this answer, and the ask takes its way too.
+    fn in_time(&self, place: Place, ready: Option<Moment>, wait: Duration) -> Duration {
         let (Some(begins), Some(ready)) = (self.lease_end(), ready) else { return wait };
-        let (left, rtt) = (begins.since(self.now), self.sessions[id].rtt);
+        let (left, rtt) = (begins.since(self.now), self.sessions[place].rtt);
         // There may be a permit before, or at least time to ask again.
         let is_sooner = wait + if ready < begins { rtt } else { 2 * rtt } < left;
         // No session is told to wait for longer than any lease lasts.
@@ -363,9 +363,9 @@ impl Pool {
         if is_sooner || ready > begins { wait } else { just_then }
     }
 
-    /// Returns when there will be a permit for `id`. Permits withheld because of the vendor come back by themselves.
-    fn lends_at(&self, id: Place) -> Option<Moment> {
-        let (kept, withheld) = (self.kept_back(id) + 1, self.withheld());
+    /// Returns when there will be a permit for `place`. Permits withheld because of the vendor come back by themselves.
+    fn lends_at(&self, place: Place) -> Option<Moment> {
+        let (kept, withheld) = (self.kept_back(place) + 1, self.withheld());
         let ready = self.ready_at(kept)?;
         if withheld == 0 {
             return Some(ready);

@@ -56,17 +56,17 @@ fn second(at: Moment) -> u32 {
 }
 
 impl Pool {
-    /// Notes whether callers of `id` wait, and whether the `permits` to be lent for `ask` are too few for them. A pool
+    /// Notes whether callers of `place` wait, and whether the `permits` to be lent for `ask` are too few for them. A pool
     /// that leases does not: permits for its callers are on their way from above. Nor does a root, which is put away
     /// after each exchange.
-    pub(super) fn note_patience(&mut self, id: Place, ask: &Ask, permits: u64) {
+    pub(super) fn note_patience(&mut self, place: Place, ask: &Ask, permits: u64) {
         if ask.waiting == 0 || self.term > TERM_MAX || self.plan.is_root || self.plan.is_borrowed {
             return;
         }
         let now = self.now;
-        self.sessions.note(id, |session| session.waited = second(now));
+        self.sessions.note(place, |session| session.waited = second(now));
         if permits < ask.waiting {
-            let session = &self.sessions[id];
+            let session = &self.sessions[place];
             let (own, until) = (session.share.priority, now + 2 * session.term + session.rtt);
             let is_over = self.excess_demand.shortage.until <= now;
             let priority = if is_over { own } else { self.excess_demand.shortage.priority.max(own) };
@@ -75,9 +75,9 @@ impl Pool {
         }
     }
 
-    /// Whether `id` leaves permits that it would hold in advance to callers that wait now.
-    pub(super) fn yields(&self, id: Place) -> bool {
-        let (session, shortage) = (&self.sessions[id], self.excess_demand.shortage);
+    /// Whether `place` leaves permits that it would hold in advance to callers that wait now.
+    pub(super) fn yields(&self, place: Place) -> bool {
+        let (session, shortage) = (&self.sessions[place], self.excess_demand.shortage);
         let waits = session.waited > 0 && second(self.now).saturating_sub(session.waited) <= PATIENT_FOR;
         waits && self.now < shortage.until && session.share.priority <= shortage.priority
     }

@@ -125,8 +125,8 @@ struct Due {
 
 impl Pool {
     /// Settles what a session says of its rate: a rate that it no longer holds comes back.
-    pub(super) fn settle_rate(&mut self, id: Place, claim: RateClaim) {
-        let (Some(flow), Some(session)) = (&mut self.flow, self.sessions.get(id)) else { return };
+    pub(super) fn settle_rate(&mut self, place: Place, claim: RateClaim) {
+        let (Some(flow), Some(session)) = (&mut self.flow, self.sessions.get(place)) else { return };
         let lent = session.turn.lent;
         let before = lent.charged();
         let after = match claim {
@@ -151,7 +151,7 @@ impl Pool {
             (RateClaim::None | RateClaim::Holds(_), None) => flow.lose(before),
         }
         let now = self.now;
-        self.sessions.update(id, |Session { turn, .. }| {
+        self.sessions.update(place, |Session { turn, .. }| {
             if before.cap > 0 && after.is_none() {
                 turn.hands_over = turn.hands_over.min(now);
             }
@@ -159,23 +159,23 @@ impl Pool {
         });
     }
 
-    /// Takes back the rates of `id`, whose lease ended at `end`.
-    pub(super) fn end_rate(&mut self, id: Place, end: Moment) {
-        let (Some(flow), Some(session)) = (&mut self.flow, self.sessions.get(id)) else { return };
+    /// Takes back the rates of `place`, whose lease ended at `end`.
+    pub(super) fn end_rate(&mut self, place: Place, end: Moment) {
+        let (Some(flow), Some(session)) = (&mut self.flow, self.sessions.get(place)) else { return };
         flow.advance(end);
         flow.lose(session.turn.lent.charged());
         self.sessions
-            .update(id, |Session { turn, .. }| (turn.lent, turn.hands_over) = (Lent::default(), end));
+            .update(place, |Session { turn, .. }| (turn.lent, turn.hands_over) = (Lent::default(), end));
     }
 
-    /// Lends a rate to `id`. Returns the rate and the length of its lease, which is at most `term`.
-    pub(super) fn lend_rate(&mut self, id: Place, ask: &Ask, term: Duration) -> (Rate, Duration) {
+    /// Lends a rate to `place`. Returns the rate and the length of its lease, which is at most `term`.
+    pub(super) fn lend_rate(&mut self, place: Place, ask: &Ask, term: Duration) -> (Rate, Duration) {
         let Some(flow) = self.flow.as_deref() else { return (Rate::Free, term) };
         self.sessions.share_flow(flow.speed(), self.now);
-        let own = self.sessions[id].turn.lent;
+        let own = self.sessions[place].turn.lent;
         let wants = ask.want > 0 || ask.waiting > 0 || own.held.is_some();
         let (now, call_max) = (self.now, self.call_max());
-        self.sessions.update(id, |Session { turn, .. }| {
+        self.sessions.update(place, |Session { turn, .. }| {
             turn.largest = ask.largest.clamp(1, call_max.max(1));
             turn.waits_since =
                 if wants && own.held.is_none() { turn.waits_since.or(Some(now)) } else { None };
@@ -183,9 +183,9 @@ impl Pool {
         if !wants || call_max == 0 {
             return (Rate::Nothing, term);
         }
-        let due = if term.is_zero() { None } else { self.due(id, ask, term) };
+        let due = if term.is_zero() { None } else { self.due(place, ask, term) };
         let overstays_turn =
-            own.held.is_some() && due.is_some_and(|due| due.turn.is_some()) && self.overstays_turn(id);
+            own.held.is_some() && due.is_some_and(|due| due.turn.is_some()) && self.overstays_turn(place);
         if term.is_zero() || overstays_turn {
             // No lease fits before the window ends, or the turn is over: a rate that is held goes on until its end.
             let rate =
@@ -193,8 +193,8 @@ impl Pool {
             return (rate.unwrap_or(Rate::Nothing), Duration::ZERO);
         }
         let Some(due) = due else { return (Rate::Nothing, term) };
-        let rate = self.tell(id, due, term, ask.waiting > 0);
-        let Session { turn, .. } = &self.sessions[id];
+        let rate = self.tell(place, due, term, ask.waiting > 0);
+        let Session { turn, .. } = &self.sessions[place];
         // The lease ends half a turn after the hand-over: a session that falls silent keeps others waiting little
         // longer.
         let ends = |lasts| turn.hands_over.since(self.now) + lasts / 2;
@@ -202,37 +202,37 @@ impl Pool {
         (rate, ends.map_or(term, |ends| ends.min(term)))
     }
 
-    /// Whether `id` holds its part for more than a round trip after it was told to hand it over.
-    fn overstays_turn(&self, id: Place) -> bool {
+    /// Whether `place` holds its part for more than a round trip after it was told to hand it over.
+    fn overstays_turn(&self, place: Place) -> bool {
         // A turn lasts for `TURN_MIN` round trips, as its session told when it began. The round trip told now may be
         // made up.
-        let Session { turn, .. } = &self.sessions[id];
+        let Session { turn, .. } = &self.sessions[place];
         turn.lasts.is_some_and(|lasts| self.now > turn.hands_over + lasts / TURN_MIN)
     }
 
     /// Adds to `grant` the times that follow from its rate: how long the turn lasts, or when the next one may come.
-    pub(super) fn in_turn(&mut self, id: Place, ask: &Ask, grant: Grant) -> Grant {
+    pub(super) fn in_turn(&mut self, place: Place, ask: &Ask, grant: Grant) -> Grant {
         match grant.rate {
             Rate::Nothing if ask.want > 0 => {
-                let (ask_after, retry_after) = self.next_turn(id, ask, grant.term);
+                let (ask_after, retry_after) = self.next_turn(place, ask, grant.term);
                 Grant { ask_after, retry_after, ..grant }
             }
             Rate::Lent { turn: true, .. } => {
-                let lasts = self.sessions[id].turn.hands_over.since(self.now);
+                let lasts = self.sessions[place].turn.hands_over.since(self.now);
                 Grant { horizon: lasts.min(grant.term), ..grant }
             }
             Rate::Free | Rate::Nothing | Rate::Lent { .. } => grant,
         }
     }
 
-    /// Charges the part `due` to `id`, and returns the rate to tell it.
-    fn tell(&mut self, id: Place, due: Due, term: Duration, is_waiting: bool) -> Rate {
+    /// Charges the part `due` to `place`, and returns the rate to tell it.
+    fn tell(&mut self, place: Place, due: Due, term: Duration, is_waiting: bool) -> Rate {
         // The instant is the number: no other lease of the session has it, even if the pool forgot the session
         // meanwhile.
         let (now, instant) = (self.now, self.now.as_nanos() & PERMITS_MAX);
         let flow = self.flow.as_mut().expect("the caller looked");
         let Some(interval) = flow.interval(due.part.share) else { return Rate::Nothing };
-        let lent = self.sessions[id].turn.lent;
+        let lent = self.sessions[place].turn.lent;
         let held = lent.held;
         let number = held.map_or(instant, |rate| rate.lease.number);
         let lease = RateLease { number, cap: due.part.cap, interval };
@@ -243,7 +243,7 @@ impl Pool {
         let credit = flow.credit(taken, interval);
         flow.recharge(lent.charged(), offers.charged());
         let ends = now + due.turn.unwrap_or(term);
-        self.sessions.update(id, |Session { turn, .. }| {
+        self.sessions.update(place, |Session { turn, .. }| {
             // A renewal does not move the end of a turn.
             let goes_on = held.is_some() && due.turn.is_some() && turn.lasts.is_some();
             if !goes_on {
@@ -257,10 +257,10 @@ impl Pool {
         Rate::Lent { lease, credit, turn: due.turn.is_some() }
     }
 
-    /// Returns the part that `id` may have now, if any.
-    fn due(&self, id: Place, ask: &Ask, term: Duration) -> Option<Due> {
+    /// Returns the part that `place` may have now, if any.
+    fn due(&self, place: Place, ask: &Ask, term: Duration) -> Option<Due> {
         let flow = self.flow.as_ref()?;
-        let me = &self.sessions[id];
+        let me = &self.sessions[place];
         let own = me.turn.lent.charged();
         let mut free = flow.free(own);
         free.cap = free.cap.saturating_sub(self.reserve()).min(self.plan.sharing.lease_max);
@@ -268,7 +268,7 @@ impl Pool {
             // Without waiting callers its bucket grows only into empty room.
             free.cap = free.cap.saturating_sub(flow.level_up()).max(own.cap);
         }
-        let row = self.row(id, ask)?;
+        let row = self.row(place, ask)?;
         if let Some(room) = row.room {
             free.cap = free.cap.min(room.cap.max(own.cap));
             free.share = free.share.min(room.share.max(own.share));
@@ -305,12 +305,12 @@ impl Pool {
         Some(Due { part: Part { cap, share }, turn: Some(turn) }).filter(is_something)
     }
 
-    /// Returns the row of sessions that share the flow with `id`, which demands what `ask` says; `None` without a flow.
-    fn row(&self, id: Place, ask: &Ask) -> Option<Row<'_>> {
+    /// Returns the row of sessions that share the flow with `place`, which demands what `ask` says; `None` without a flow.
+    fn row(&self, place: Place, ask: &Ask) -> Option<Row<'_>> {
         let flow = self.flow.as_deref()?;
         // The reserve is room that no session has.
         let burst = flow.burst().saturating_sub(self.reserve());
-        let me = &self.sessions[id];
+        let me = &self.sessions[place];
         let asks = Asks {
             owner: me.share.owner,
             weight: weight_of(me),
@@ -322,11 +322,11 @@ impl Pool {
     }
 
     /// Returns when a session that waits for its turn should ask again, and when its turn may come.
-    fn next_turn(&mut self, id: Place, ask: &Ask, term: Duration) -> (Duration, Option<Duration>) {
-        let me = &self.sessions[id];
+    fn next_turn(&mut self, place: Place, ask: &Ask, term: Duration) -> (Duration, Option<Duration>) {
+        let me = &self.sessions[place];
         let (soonest, holders) = self.sessions.hand_overs();
         let soonest = soonest.unwrap_or(self.now);
-        let row = self.row(id, ask);
+        let row = self.row(place, ask);
         let (ahead, is_of_several) =
             row.map_or((0, false), |row| (row.ahead().count, row.has_several_owners()));
         let rounds = u32::try_from(ahead / holders.max(1) as u64).unwrap_or(u32::MAX);
@@ -339,7 +339,7 @@ impl Pool {
         let ask_after = if is_of_several { ask_after.min(poll(term)) } else { ask_after };
         let ask_after = ask_after.clamp(POLL_MIN, term.max(POLL_MIN));
         let expected = self.now + ask_after * 3 / 2 + me.rtt * 2 + POLL_MIN;
-        self.sessions.update(id, |session| session.turn.expected = expected);
+        self.sessions.update(place, |session| session.turn.expected = expected);
         (ask_after, Some(wait.saturating_add(wait.saturating_mul(rounds))))
     }
 }

@@ -197,8 +197,8 @@ impl Pool {
     }
 
     /// Returns the answer that `seq` was given before, with what is left of its term.
-    fn replay(&self, id: Place, seq: u64) -> Result<Option<Answer>, AskError> {
-        let Some(session) = self.sessions.get(id) else {
+    fn replay(&self, place: Place, seq: u64) -> Result<Option<Answer>, AskError> {
+        let Some(session) = self.sessions.get(place) else {
             return Ok(None);
         };
         if session.has_left {
@@ -247,8 +247,8 @@ impl Pool {
     }
 
     /// Settles what `ask` reports: in the session, in every rule and in the books.
-    fn settle(&mut self, id: Place, ask: &Ask) -> Result<Settlement, AskError> {
-        let session = &self.sessions[id];
+    fn settle(&mut self, place: Place, ask: &Ask) -> Result<Settlement, AskError> {
+        let session = &self.sessions[place];
         let Some(settlement) = session.settlement(ask) else {
             return Err(AskError::Totals {
                 spent_total: ask.spent_total,
@@ -261,16 +261,16 @@ impl Pool {
         let more = ask.shadow_refused.saturating_sub(session.said.shadow_refused);
         self.shadow_refused = self.shadow_refused.saturating_add(more).min(PERMITS_MAX);
         if ask.shadow_refused > session.said.shadow_refused {
-            self.sessions.update(id, |session| session.said.shadow_refused = ask.shadow_refused);
+            self.sessions.update(place, |session| session.said.shadow_refused = ask.shadow_refused);
         }
-        self.settle_by(id, ask, &settlement);
+        self.settle_by(place, ask, &settlement);
         Ok(settlement)
     }
 
     /// Applies `settlement`, which `ask` reports, to the session, to every rule and to the books.
-    pub(super) fn settle_by(&mut self, id: Place, ask: &Ask, settlement: &Settlement) {
+    pub(super) fn settle_by(&mut self, place: Place, ask: &Ask, settlement: &Settlement) {
         let (ledgers, now) = (&mut self.ledgers, self.now);
-        let (share, proven, room) = self.sessions.update(id, |session| {
+        let (share, proven, room) = self.sessions.update(place, |session| {
             session.age = Age::Asking;
             let proven = session.prove();
             // Permits that the session could have in flight and no longer holds.
@@ -294,24 +294,24 @@ impl Pool {
         self.books.burned -= settlement.spent_late + settlement.credited;
         self.books.spent += settlement.spent + settlement.spent_late;
         self.books.returned += returned;
-        self.update_calls(id, |calls, longest| calls.report(ask, settlement, room, now, longest));
+        self.update_calls(place, |calls, longest| calls.report(ask, settlement, room, now, longest));
     }
 
     /// Updates the session's share, its round-trip time and the term of its leases from the exchange.
-    fn update_holder(&mut self, id: Place, holder: Holder) {
+    fn update_holder(&mut self, place: Place, holder: Holder) {
         let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(self.plan.sharing.term_max);
-        if *self.sessions[id].share != holder.share {
-            self.sessions.share(id, holder.share);
+        if *self.sessions[place].share != holder.share {
+            self.sessions.share(place, holder.share);
         }
-        self.sessions.note(id, |session| {
+        self.sessions.note(place, |session| {
             (session.term, session.rtt) = (whole_millis(term), holder.rtt);
         });
     }
 
-    fn record(&mut self, id: Place, seq: u64, ask: &Ask, answer: Answer) {
+    fn record(&mut self, place: Place, seq: u64, ask: &Ask, answer: Answer) {
         let (now, kept) = (self.now, answer.grant().map_or(ask.held, |grant| grant.kept));
-        self.note_large_call(id, ask, answer.grant().map_or(0, |grant| grant.permits));
-        self.sessions.update(id, |session| {
+        self.note_large_call(place, ask, answer.grant().map_or(0, |grant| grant.permits));
+        self.sessions.update(place, |session| {
             session.seq = seq;
             session.told = Told::of(answer);
             (session.answered, session.age) = (now, Age::Fresh);

@@ -30,8 +30,8 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(pool: &Pool, id: Place, ask: &Ask) -> Self {
-        let row = pool.row(id, ask).expect("it has a flow");
+    fn of(pool: &Pool, place: Place, ask: &Ask) -> Self {
+        let row = pool.row(place, ask).expect("it has a flow");
         Figures {
             whole: row.whole,
             room: row.room,

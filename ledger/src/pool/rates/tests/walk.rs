@@ -14,12 +14,12 @@ use lessor_protocol::{Ask, Moment};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Returns the figures of `id`, which demands of the flow of `pool` what `ask` says.
-pub(super) fn figures(pool: &Pool, id: Place, ask: &Ask) -> Figures {
+/// Returns the figures of `place`, which demands of the flow of `pool` what `ask` says.
+pub(super) fn figures(pool: &Pool, place: Place, ask: &Ask) -> Figures {
     let flow = pool.flow.as_deref().expect("it has one");
     let demand = |milli: u64| demand_of(flow.speed(), milli);
-    let others = others_in_flow(pool, id).map(|other| (other, demand(other.demand_milli)));
-    let me = (&pool.sessions[id], demand(ask.demand_milli));
+    let others = others_in_flow(pool, place).map(|other| (other, demand(other.demand_milli)));
+    let me = (&pool.sessions[place], demand(ask.demand_milli));
     let burst = flow.burst().saturating_sub(pool.reserve());
     let row = Row::new(pool.now, burst, me, others.collect(), pool.sessions.values());
     let largest =
@@ -39,14 +39,14 @@ pub(super) fn figures(pool: &Pool, id: Place, ask: &Ask) -> Figures {
     }
 }
 
-/// Returns the sessions other than `id` that have or want a part of the flow.
-fn others_in_flow(pool: &Pool, id: Place) -> impl Iterator<Item = &Session> {
+/// Returns the sessions other than `place` that have or want a part of the flow.
+fn others_in_flow(pool: &Pool, place: Place) -> impl Iterator<Item = &Session> {
     let (now, active) = (pool.now, pool.active());
     let is_in = move |session: &Session| {
         let wants = session.demand_milli > 0 || session.waiting > 0 || session.turn.waits_since.is_some();
         session.turn.lent.charged().cap > 0 || (wants && now.since(session.answered) <= active)
     };
-    pool.sessions.iter().filter(move |&(other, session)| other != id && is_in(session)).map(|(_, it)| it)
+    pool.sessions.iter().filter(move |&(other, session)| other != place && is_in(session)).map(|(_, it)| it)
 }
 
 /// A session that asks, and the sessions that it shares with.
