@@ -3,6 +3,10 @@
 //!
 //! Everything happens in [`Pool::renew`]: a session reports in totals what it spent and what it holds, and is lent
 //! more. A grant is charged to every rule of the limit, or to none.
+//!
+//! An ask goes through `renew` (the exchange), `session` (what a report settles), `lend` (a grant is sized, charged and
+//! dated) with `claims` (what is shared, and by whom) and `identities` (the part of an identity), and `ledgers` (all
+//! rules as one). `sessions` keeps the sums that lending needs.
 
 mod agenda;
 mod books;
