@@ -5,7 +5,7 @@
 
 use crate::packed::Carrier;
 use crate::rule::{At, Pace, Since};
-use lessor_protocol::moment::nanos;
+use lessor_protocol::moment::{nanos, span_of};
 use lessor_protocol::{Moment, PERMITS_MAX};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -89,8 +89,7 @@ impl Pacer {
         if pace.permits == 0 {
             return Duration::from_nanos(pace.over);
         }
-        let wait = (missing * u128::from(pace.over)).div_ceil(u128::from(pace.permits) * NANO);
-        Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX))
+        span_of((missing * u128::from(pace.over)).div_ceil(u128::from(pace.permits) * NANO))
     }
 }
 

@@ -7,7 +7,7 @@ mod identities;
 mod level;
 mod ranked;
 
-use lessor_protocol::moment::nanos;
+use lessor_protocol::moment::{nanos, span_of};
 use lessor_protocol::sizing::PERMIT;
 use level::Modest;
 use std::time::Duration;
@@ -185,7 +185,7 @@ fn drain_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> (
         false => own * left / needs,
     };
     let target = u64::try_from(target).unwrap_or(u64::MAX);
-    let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX)).min(supply.term);
+    let lasts = span_of(lasts).min(supply.term);
     (lasts, target.saturating_sub(asker.claim.holds).max(1))
 }
 

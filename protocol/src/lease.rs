@@ -5,7 +5,7 @@
 //! counts from its decision, and longer. With rates within `1 ± drift` of real time the last spend of the node is
 //! before the allocator's end, for any delay of any message.
 
-use crate::moment::{Moment, nanos};
+use crate::moment::{Moment, nanos, span_of};
 use std::time::Duration;
 
 /// One million: drift is given in parts per million.
@@ -109,16 +109,12 @@ pub fn millis_up(span: Duration) -> u64 {
 
 /// Returns `span · num / den`, rounded up.
 fn scale_up(span: Duration, num: u128, den: u128) -> Duration {
-    from_nanos((u128::from(nanos(span)) * num).div_ceil(den))
+    span_of((u128::from(nanos(span)) * num).div_ceil(den))
 }
 
 /// Returns `span · num / den`, rounded down.
 fn scale_down(span: Duration, num: u128, den: u128) -> Duration {
-    from_nanos(u128::from(nanos(span)) * num / den)
-}
-
-fn from_nanos(nanos: u128) -> Duration {
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    span_of(u128::from(nanos(span)) * num / den)
 }
 
 #[cfg(test)]

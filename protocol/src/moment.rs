@@ -50,6 +50,11 @@ pub const fn nanos(span: Duration) -> u64 {
     if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
 }
 
+/// Returns a span of `nanos` nanoseconds, saturating.
+pub fn span_of(nanos: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

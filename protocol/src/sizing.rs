@@ -3,7 +3,7 @@
 //! integers.
 
 use crate::PERMITS_MAX;
-use crate::moment::nanos;
+use crate::moment::{nanos, span_of};
 use std::time::Duration;
 
 /// Factor from permits a second to permits per 1,000 s, the unit of demand, in which one call a minute is still a
@@ -36,8 +36,7 @@ pub fn mean(demand_milli: u64, span: Duration) -> u128 {
 
 /// Returns how long `permits` last at a demand of `demand_milli` permits per 1,000 s. A demand of zero counts as one.
 pub fn lasts(permits: u64, demand_milli: u64) -> Duration {
-    let nanos = u128::from(permits) * PERMIT / u128::from(demand_milli.max(1));
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    span_of(u128::from(permits) * PERMIT / u128::from(demand_milli.max(1)))
 }
 
 /// Returns the permits that a demand of `demand_milli` permits per 1,000 s hardly ever exceeds in `term`. This is the mean,

@@ -2,7 +2,7 @@
 //! [`super::Refill`] drives it; callers take from the [`Pacer`].
 
 use crate::permits::{BucketRate, Pacer};
-use lessor_protocol::moment::nanos;
+use lessor_protocol::moment::{nanos, span_of};
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
 use std::time::Duration;
 
@@ -148,5 +148,5 @@ fn bucket_rate(lease: &RateLease, clocks: ClockBounds) -> BucketRate {
 /// Returns `span · num / den`, rounded down.
 fn scaled(span: u64, num: u64, den: u64) -> Duration {
     let scaled = u128::from(span) * u128::from(num) / u128::from(den.max(1));
-    Duration::from_nanos(u64::try_from(scaled).unwrap_or(u64::MAX))
+    span_of(scaled)
 }

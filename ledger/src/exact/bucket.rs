@@ -6,7 +6,7 @@ use super::Exact;
 use crate::rule::token_bucket::refill::Refill;
 use crate::rule::{LeakyBucket, RefillStyle, TokenBucket};
 use crate::{CarryOver, Rule};
-use lessor_protocol::moment::nanos;
+use lessor_protocol::moment::{nanos, span_of};
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::time::Duration;
 
@@ -180,7 +180,7 @@ impl Exact for Bucket {
             Gain::Even { fraction } => {
                 let parts = u128::from(missing) * u128::from(self.per) - fraction;
                 let wait = parts.div_ceil(u128::from(refill));
-                Some(self.now + Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
+                Some(self.now + span_of(wait))
             }
             Gain::Interval { next } => {
                 let more = missing.div_ceil(refill) - 1;

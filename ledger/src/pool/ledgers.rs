@@ -9,6 +9,7 @@ use crate::rule::{
     Account, BucketLedger, Calls, Draw, FixedLedger, Ledger, Pace, Saved, Since, SlidingLedger,
 };
 use crate::{CarryOver, Rule};
+use lessor_protocol::moment::span_of;
 use lessor_protocol::{ClockBounds, Moment};
 use std::time::Duration;
 
@@ -204,8 +205,7 @@ impl Ledgers {
     pub(super) fn span(&self, permits: u64) -> Duration {
         // Long enough that rounding does not show for one permit a year.
         const LONG: Duration = Duration::from_secs(100 * 366 * 86_400);
-        let span = LONG.as_nanos() * u128::from(permits) / u128::from(self.sustained(LONG).max(1));
-        Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX))
+        span_of(LONG.as_nanos() * u128::from(permits) / u128::from(self.sustained(LONG).max(1)))
     }
 
     /// Iterates over the ledgers of `rules` that are below their low-water mark, with `kept` permits kept back. Where

@@ -8,7 +8,7 @@
 use super::TimeSource;
 use crate::cells::Timeline;
 use lessor_protocol::Moment;
-use lessor_protocol::moment::nanos;
+use lessor_protocol::moment::{nanos, span_of};
 use std::time::Duration;
 
 const MILLION: u128 = 1_000_000;
@@ -136,12 +136,12 @@ impl RootClock {
 
     fn earlier(&self, (said, at): (Moment, Moment), local: Moment) -> Moment {
         let passed = u128::from(nanos(local.since(at)));
-        said + span(passed - passed * u128::from(self.drift_ppm) / MILLION)
+        said + span_of(passed - passed * u128::from(self.drift_ppm) / MILLION)
     }
 
     fn later(&self, (said, at): (Moment, Moment), local: Moment) -> Moment {
         let passed = u128::from(nanos(local.since(at)));
-        said + span(passed + (passed * u128::from(self.drift_ppm)).div_ceil(MILLION))
+        said + span_of(passed + (passed * u128::from(self.drift_ppm)).div_ceil(MILLION))
     }
 }
 
@@ -152,10 +152,6 @@ const fn apart(drift_ppm: u32) -> u32 {
         (2 * drift_ppm as u64 * MILLION as u64, (MILLION as u64).saturating_sub(drift_ppm as u64));
     let apart = both.div_ceil(if slow == 0 { 1 } else { slow });
     if apart > u32::MAX as u64 { u32::MAX } else { apart as u32 }
-}
-
-fn span(nanos: u128) -> Duration {
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

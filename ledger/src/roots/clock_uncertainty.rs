@@ -7,6 +7,7 @@ use super::TimeSource;
 use crate::rule::{Concurrency, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WarmUp};
 use crate::{Rule, RuleError};
 use lessor_protocol::lease::whole_millis;
+use lessor_protocol::moment::span_of;
 use lessor_protocol::{Answer, Grant};
 use std::time::Duration;
 
@@ -74,7 +75,7 @@ fn later(rule: &TokenBucket, uncertainty: Duration) -> Result<(u64, Duration), S
         return Ok((rule.capacity() - u64::try_from(refills).unwrap_or(u64::MAX), per));
     }
     if !is_less_held && behind * 2 <= longer {
-        return Ok((rule.capacity(), Duration::from_nanos(u64::try_from(longer).unwrap_or(u64::MAX))));
+        return Ok((rule.capacity(), span_of(longer)));
     }
     Err(format!(
         "capacity is {capacity}, of which a bucket with warm_up that refills {refill} every {per:?} loses more than \

@@ -18,7 +18,7 @@
 use super::{RootClock, SIGN_EVERY};
 use crate::cells::{Cell, Swap};
 use lessor_protocol::Moment;
-use lessor_protocol::moment::nanos;
+use lessor_protocol::moment::{nanos, span_of};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -394,7 +394,7 @@ impl KeeperState {
     fn follow(&mut self, wall: Moment, drift_ppm: u32, now: Moment) {
         let (there, passed) = (self.at(now), now.since(self.base.1));
         let most = u128::from(nanos(passed)) * u128::from(drift_ppm) * SLEW / 1_000_000_000;
-        let most = Duration::from_nanos(u64::try_from(most).unwrap_or(u64::MAX));
+        let most = span_of(most);
         let there = match wall > there {
             true => there + wall.since(there).min(most),
             false => there.before(there.since(wall).min(most)),

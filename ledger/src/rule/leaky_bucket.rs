@@ -12,7 +12,7 @@ mod tests;
 
 use super::{Account, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_per, check_permits};
 use crate::{CarryOver, Rule};
-use lessor_protocol::moment::nanos;
+use lessor_protocol::moment::{nanos, span_of};
 use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl LeakyBucket {
     pub fn interval(&self) -> Option<Duration> {
         // Not zero, and at most 366 days: it fits.
         let nanos = (self.refill > 0).then(|| self.per.as_nanos().div_ceil(u128::from(self.refill)))?;
-        Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+        Some(span_of(nanos))
     }
 }
 

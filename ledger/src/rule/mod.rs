@@ -35,6 +35,7 @@ pub use warm_up::WarmUp;
 pub use zone::Zone;
 
 use lessor_protocol::lease::whole_millis;
+use lessor_protocol::moment::span_of;
 use lessor_protocol::{PERMITS_MAX, TERM_MAX, TERM_MIN};
 use std::time::Duration;
 
@@ -86,7 +87,7 @@ impl Rule {
     pub fn window(&self) -> Option<Duration> {
         let fills = |capacity: u64, refill: u64, per: Duration| {
             let nanos = (u128::from(capacity) * per.as_nanos()).checked_div(refill.into())?;
-            Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+            Some(span_of(nanos))
         };
         match self {
             Rule::SlidingWindow(rule) => Some(rule.per()),

@@ -10,7 +10,7 @@ use super::waiting::Waiters;
 use crate::rule::{Part, SHARES};
 use crate::share::Owner;
 use lessor_protocol::Moment;
-use lessor_protocol::moment::nanos;
+use lessor_protocol::moment::{nanos, span_of};
 use std::time::Duration;
 
 /// Time after which a turn that no session takes goes to another identity. Sessions that are there ask at least once
@@ -182,5 +182,5 @@ fn turn_of(identity: &Identity, before: u64, weights: u128) -> Moment {
     // The turns of the other identities, and a full round for each session of its own that comes first.
     let parts = (weights - own) + u128::from(before) * weights;
     let waits = u128::from(nanos(lasted)) * parts / own;
-    ended + Duration::from_nanos(u64::try_from(waits).unwrap_or(u64::MAX))
+    ended + span_of(waits)
 }

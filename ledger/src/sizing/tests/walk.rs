@@ -29,7 +29,7 @@ fn drain_share(asker: Asker, others: &[Claim], supply: Supply) -> (Duration, u64
         None => believed(asker.claim) * left / needs,
     };
     let target = u64::try_from(target).unwrap_or(u64::MAX);
-    let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX)).min(supply.term);
+    let lasts = span_of(lasts).min(supply.term);
     (lasts, target.saturating_sub(asker.claim.holds).max(1))
 }
 

@@ -9,7 +9,7 @@ use crate::pool::family::Place;
 use crate::pool::session::Session;
 use crate::rule::{Part, SHARES};
 use crate::share::Owner;
-use lessor_protocol::moment::nanos;
+use lessor_protocol::moment::{nanos, span_of};
 use lessor_protocol::{Ask, Moment};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -209,7 +209,7 @@ impl<'a> Row<'a> {
             // The turns of the other identities, and a full round for each session of its own that comes first.
             let parts = (all - own) + u128::from(before) * all;
             let waits = u128::from(nanos(lasted)) * parts / own;
-            Some(ended + Duration::from_nanos(u64::try_from(waits).unwrap_or(u64::MAX)))
+            Some(ended + span_of(waits))
         };
         (self.owners.as_ref().and_then(of_session).unwrap_or(Moment::ORIGIN), since)
     }
