@@ -16,6 +16,7 @@ use lessor_files::Token;
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_ledger::registry::{DueAbove, Granted};
+use lessor_protocol::foreign::excerpt;
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
 use lessor_protocol::{Moment, trace};
 use rooted::Rooted;
@@ -297,7 +298,7 @@ impl Uplink {
                 "its rule is a leaky_bucket, which cannot be lent on (use a token_bucket there), or the answer is \
                  impossible",
             );
-            tracing::warn!(%upstream, asks = outcome.unfit, detail = transport::excerpt(detail), "no usable grant");
+            tracing::warn!(%upstream, asks = outcome.unfit, detail = excerpt(detail), "no usable grant");
         }
         if outcome.begins_session {
             tracing::warn!(%upstream, "the upstream rejects our totals; a new session begins");

@@ -6,6 +6,7 @@ mod http;
 use http::Http;
 pub(crate) use http::Response;
 use lessor_files::{FileError, Token};
+use lessor_protocol::foreign::excerpt;
 use lessor_protocol::push::{EVENTS_PATH, LISTENER_MARK};
 use lessor_protocol::trace::traceparent;
 use lessor_protocol::unix;
@@ -21,9 +22,6 @@ const STREAM_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The URL of requests over a Unix socket: a host that every allocator accepts.
 const UNIX_BASE: &str = "http://localhost/";
-
-/// Characters of a foreign text that are worth showing.
-const EXCERPT_MAX: usize = 200;
 
 /// Why an exchange failed.
 #[derive(Debug, thiserror::Error)]
@@ -199,27 +197,11 @@ fn after_colon(excerpt: &str) -> String {
     if excerpt.is_empty() { String::new() } else { format!(": {excerpt}") }
 }
 
-/// Joins an error and its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    excerpt(&text)
-}
-
 /// Returns `url`, which may be malformed, without anything that may be a secret: all that is before an `@`.
 pub(crate) fn shown(url: &str) -> String {
     let (scheme, rest) = url.find("//").map_or(("", url), |at| url.split_at(at + 2));
     let open = rest.rfind('@').map_or(rest, |at| &rest[at + 1..]);
     excerpt(&format!("{scheme}{open}"))
-}
-
-/// Returns the beginning of a text that another process wrote, without control characters.
-pub(crate) fn excerpt(text: &str) -> String {
-    text.chars().take(EXCERPT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -315,11 +297,5 @@ mod tests {
             assert!(error.starts_with(&said.replace("{url}", &url)), "{error}");
             assert!(!error.ends_with(": ") && error.matches(&url).count() == 1, "{error}");
         }
-    }
-
-    #[test]
-    fn foreign_text_is_cut_and_kept_on_one_line() {
-        assert_eq!(excerpt("a\nb\u{1b}[31m"), "a b [31m");
-        assert_eq!(excerpt(&"x".repeat(1_000)).len(), EXCERPT_MAX);
     }
 }

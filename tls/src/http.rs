@@ -13,6 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use lessor_files::Token;
 use std::error::Error;
 use std::io;
+use std::iter::successors;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -177,14 +178,9 @@ const MAY_BE_TLS: &str = " (the other side may speak TLS: is it https://?)";
 
 /// Formats `error` with its causes in one line, and with a hint if probably only one side speaks TLS.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let (mut said, mut hint) = (error.to_string(), hint(error));
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        said = format!("{said}: {error}");
-        hint = hint.or_else(|| self::hint(error));
-        cause = error.source();
-    }
-    said + hint.unwrap_or_default()
+    let errors = || successors(Some(error), |&error| error.source());
+    let said: Vec<String> = errors().map(ToString::to_string).collect();
+    said.join(": ") + errors().find_map(hint).unwrap_or_default()
 }
 
 fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {

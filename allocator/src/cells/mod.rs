@@ -3,7 +3,6 @@
 
 mod check;
 mod etcd;
-mod excerpt;
 mod memory;
 mod outcome;
 mod password;

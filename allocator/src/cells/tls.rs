@@ -1,7 +1,8 @@
 //! TLS to a store, with files that the URL names. The store's certificate is always checked, by the authorities of a
 //! file or of the machine.
 
-use super::{CellsError, excerpt::excerpt};
+use super::CellsError;
+use lessor_protocol::foreign::excerpt;
 use lessor_tls::{Encryptor, Tls, TlsError};
 use std::io;
 use std::pin::Pin;

@@ -8,7 +8,7 @@ pub(super) use self::etcd::EtcdPlace;
 
 use self::options::{OF_TLS, Options, tls};
 use super::Password;
-use super::excerpt::excerpt;
+use lessor_protocol::foreign::excerpt;
 use lessor_tls::Tls;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use std::fmt;

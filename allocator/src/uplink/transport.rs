@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use lessor_protocol::foreign::excerpt;
 use lessor_protocol::trace::{TRACEPARENT, traceparent};
 use lessor_protocol::unix;
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse};
@@ -13,9 +14,6 @@ const BODY_MAX: usize = 4 << 20;
 
 /// The base of requests over a Unix socket: a host that every allocator accepts.
 const UNIX_BASE: &str = "http://localhost";
-
-/// Longest excerpt of a text that another program wrote, in characters.
-const EXCERPT_MAX: usize = 200;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -90,9 +88,4 @@ fn unreachable(error: HttpError) -> TransportError {
         HttpError::TimedOut => TransportError::TimedOut,
         HttpError::Failed(problem) => TransportError::Unreachable(excerpt(&problem)),
     }
-}
-
-/// Returns the beginning of a text that another program wrote, safe for a log line.
-pub(super) fn excerpt(text: &str) -> String {
-    text.chars().take(EXCERPT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -3,8 +3,9 @@
 use super::Refiller;
 use crate::local_pool::{CLOCK, LocalPool, PoolName};
 use crate::tally;
-use crate::transport::{ExchangeError, excerpt};
+use crate::transport::ExchangeError;
 use lessor_holder::connection::Exchange;
+use lessor_protocol::foreign::excerpt;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::trace;
 use lessor_protocol::wire::{AskBody, GrantBody, LeasesRequest, LeasesResponse};

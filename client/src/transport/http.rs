@@ -1,10 +1,11 @@
 //! Requests by `http://`, and by `https://` if this build supports TLS. Both have a time limit, keep connections,
 //! follow no redirect and use no proxy.
 
-use super::{Credentials, ExchangeError, chain};
+use super::{Credentials, ExchangeError};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use lessor_files::Token;
+use lessor_protocol::foreign::causes;
 use lessor_protocol::trace::TRACEPARENT;
 use reqwest::Url;
 use std::ops::Deref;
@@ -129,7 +130,7 @@ async fn plain(request: reqwest::RequestBuilder, token: Option<&Token>) -> Resul
 
 async fn send(request: reqwest::RequestBuilder) -> Result<Response, ExchangeError> {
     let sent = request.send().await.map(Response::Plain);
-    sent.map_err(|error| ExchangeError::Unreachable(chain(&error.without_url())))
+    sent.map_err(|error| ExchangeError::Unreachable(causes(&error.without_url())))
 }
 
 #[cfg(feature = "tls")]
@@ -139,13 +140,13 @@ async fn encrypted(
     body: Vec<u8>,
     patience: Duration,
 ) -> Result<Response, ExchangeError> {
-    let request = request.body(body).map_err(|error| ExchangeError::Unreachable(chain(&error)))?;
+    let request = request.body(body).map_err(|error| ExchangeError::Unreachable(causes(&error)))?;
     client.send(request, patience).await.map(Response::Encrypted).map_err(unreachable)
 }
 
 #[cfg(feature = "tls")]
 fn unreachable(error: lessor_tls::HttpError) -> ExchangeError {
-    ExchangeError::Unreachable(chain(&error))
+    ExchangeError::Unreachable(causes(&error))
 }
 
 /// A chunk of a body.
@@ -168,7 +169,7 @@ impl Response {
         match self {
             Response::Plain(response) => {
                 let chunk = response.chunk().await;
-                chunk.map_err(|error| ExchangeError::Unreachable(chain(&error.without_url())))
+                chunk.map_err(|error| ExchangeError::Unreachable(causes(&error.without_url())))
             }
             #[cfg(feature = "tls")]
             Response::Encrypted(response) => response.chunk().await.map_err(unreachable),

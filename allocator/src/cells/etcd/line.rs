@@ -4,12 +4,13 @@
 use super::Shared;
 use super::gateway::{AUTHENTICATE, Authenticate, Authenticated, Refused, STATUS, Status};
 use crate::cells::url::Address;
-use crate::cells::{CellsError, Password, excerpt::excerpt};
+use crate::cells::{CellsError, Password};
 use axum::body::{Body, Bytes, to_bytes};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use lessor_protocol::foreign::{causes, excerpt};
 use serde::de::DeserializeOwned;
 use std::error::Error;
 use std::fmt::Display;
@@ -189,17 +190,6 @@ impl Line {
 
 fn lost(error: impl Error) -> Broken {
     Broken::Lost(causes(&error))
-}
-
-/// Formats `error` with its causes in one line.
-fn causes(error: &dyn Error) -> String {
-    let mut said = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        said = format!("{said}: {error}");
-        cause = error.source();
-    }
-    excerpt(&said)
 }
 
 async fn over<S>(stream: S) -> hyper::Result<(SendRequest<Body>, JoinHandle<hyper::Result<()>>)>

@@ -1,8 +1,8 @@
 //! A connection to one server that was checked to be fit.
 
 use super::{Shared, migrate};
-use crate::cells::{CellsError, excerpt::excerpt};
-use std::error::Error as _;
+use crate::cells::CellsError;
+use lessor_protocol::foreign::{causes, excerpt};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -142,15 +142,7 @@ where
 
 /// Returns what an error means. Its details may show values, and are left out.
 pub(super) fn failed(error: &tokio_postgres::Error) -> CellsError {
-    let Some(db) = error.as_db_error() else {
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            text = format!("{text}: {cause}");
-            source = cause.source();
-        }
-        return CellsError::Unreachable(excerpt(&text));
-    };
+    let Some(db) = error.as_db_error() else { return CellsError::Unreachable(causes(error)) };
     let text = format!("{}: {}", db.severity(), excerpt(db.message()));
     let code = db.code();
     if *code == SqlState::UNDEFINED_TABLE {

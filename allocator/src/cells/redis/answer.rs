@@ -1,7 +1,8 @@
 //! Answers and errors of a server, its own description, and their meaning.
 
 use super::Shared;
-use crate::cells::{CellsError, Timeline, excerpt::excerpt};
+use crate::cells::{CellsError, Timeline};
+use lessor_protocol::foreign::excerpt;
 use redis::{RedisError, ServerError, ServerErrorKind, Value};
 use std::collections::HashMap;
 

@@ -1,8 +1,9 @@
 //! Slots of a cluster: the slot of a key, and the master of a slot as a server tells it.
 
+use crate::cells::CellsError;
 use crate::cells::redis::answer::Answer;
 use crate::cells::url::Address;
-use crate::cells::{CellsError, excerpt::excerpt};
+use lessor_protocol::foreign::excerpt;
 use std::collections::BTreeMap;
 
 /// Slots of every cluster.

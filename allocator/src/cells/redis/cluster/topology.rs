@@ -6,7 +6,8 @@
 
 use super::slots::Slots;
 use crate::cells::url::Address;
-use crate::cells::{CellsError, Timeline, excerpt::excerpt};
+use crate::cells::{CellsError, Timeline};
+use lessor_protocol::foreign::excerpt;
 use std::collections::BTreeMap;
 
 /// Hexadecimal digits of a replication id.
