@@ -24,7 +24,6 @@ use lessor_protocol::trace::Cause;
 use lessor_protocol::{Moment, PERMITS_MAX, entropy};
 use served::Standing;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -93,7 +92,7 @@ impl Shared {
         let clock = EpochClock::new(begin(), config.clocks);
         let now = clock.now();
         let past = if fresh { Past::None } else { Past::Lost(now) };
-        let registry = Registry::new(&config.limits, config.clocks, past, now, epoch(now));
+        let registry = Registry::new(&config.limits, config.clocks, past, now, epoch());
         Shared::of(config, fresh, clock, registry)
     }
 
@@ -111,14 +110,11 @@ impl Shared {
             Ok(Found { written, gap }) => {
                 let known = with_overrides(&config, &written);
                 let (mut registry, pools) = match fresh {
-                    true => (Registry::new(&known.limits, config.clocks, Past::None, now, epoch(now)), 0),
+                    true => (Registry::new(&known.limits, config.clocks, Past::None, now, epoch()), 0),
                     false => {
                         let pools = written.pools.len();
                         tracing::info!(%path, pools, ?gap, "resuming from the store");
-                        (
-                            Registry::restored(&known.limits, config.clocks, &written, gap, now, epoch(now)),
-                            pools,
-                        )
+                        (Registry::restored(&known.limits, config.clocks, &written, gap, now, epoch()), pools)
                     }
                 };
                 registry.take_decisions(&config.limits, &written, gap, now);
@@ -132,7 +128,7 @@ impl Shared {
                     tracing::warn!(%path, store = %lost, "no earlier books: quarantine; on a first start use --fresh");
                     Past::Lost(now)
                 };
-                (Registry::new(&config.limits, config.clocks, past, now, epoch(now)), 0)
+                (Registry::new(&config.limits, config.clocks, past, now, epoch()), 0)
             }
         };
         registry.begin_writing(0);
@@ -416,7 +412,7 @@ impl Shared {
         let (was_stopping, batches) = (registry.is_stopping(), registry.batches());
         let limits = self.limits().values().cloned().collect();
         let config = Config { limits, ..self.config.clone() };
-        let new = Registry::new(&config.limits, config.clocks, Past::Lost(now), now, epoch(now));
+        let new = Registry::new(&config.limits, config.clocks, Past::Lost(now), now, epoch());
         let mut broken = std::mem::replace(registry, new);
         registry.ask_above_as(entropy::number());
         registry.keep_decisions_of(&mut broken, now);
@@ -442,8 +438,8 @@ fn with_overrides(config: &Config, written: &Written) -> Config {
 }
 
 /// Draws a random number of 53 bits that tells this life from others.
-fn epoch(now: Moment) -> u64 {
-    RandomState::new().hash_one(now) & PERMITS_MAX
+fn epoch() -> u64 {
+    entropy::number() & PERMITS_MAX
 }
 
 #[cfg(test)]

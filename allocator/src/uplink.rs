@@ -18,7 +18,7 @@ use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_ledger::registry::{DueAbove, Granted};
 use lessor_protocol::foreign::excerpt;
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
-use lessor_protocol::{Moment, trace};
+use lessor_protocol::{Moment, entropy, trace};
 use rooted::Rooted;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -322,7 +322,7 @@ impl Uplink {
         }
         self.is_reachable = false;
         let now = self.shared.now();
-        self.connection.on_failure(now, 0, random());
+        self.connection.on_failure(now, 0, entropy::number());
         self.rest(due.session).await;
     }
 
@@ -346,12 +346,6 @@ impl Uplink {
             sleep(next.since(now).max(LOOK_EVERY)).await;
         }
     }
-}
-
-/// Draws a random number that no other call draws. It tells versions apart, and spreads retries.
-fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(())
 }
 
 #[cfg(test)]

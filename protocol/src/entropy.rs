@@ -1,6 +1,7 @@
 //! Random numbers that no other process can foresee, from the operating system. Clients and allocators draw the numbers
-//! of their sessions here: a process that knows one can speak in its name. Code that takes its random numbers as an
-//! argument never calls it.
+//! of their sessions here: a process that knows one can speak in its name. Allocators also
+//! tell runs, stores and timelines apart by such numbers. Code that takes its random numbers as an argument never calls
+//! it.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::hash::{BuildHasher as _, RandomState};

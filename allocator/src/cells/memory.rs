@@ -2,6 +2,7 @@
 //! make calls fail.
 
 use super::{Cell, CellsError, Swap, Swapped, Table, Timeline};
+use lessor_protocol::entropy;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,7 +29,7 @@ pub struct Memory {
 impl Memory {
     /// Makes an empty table, on a timeline of its own.
     pub fn new() -> Self {
-        Memory::of(Table::new(Timeline::new(format!("{:016x}", random()))))
+        Memory::of(Table::new(Timeline::new(format!("{:016x}", entropy::number()))))
     }
 
     /// Makes a handle on the cells of `table`.
@@ -85,9 +86,4 @@ impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Memory({:?})", self.table)
     }
-}
-
-fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(())
 }

@@ -10,7 +10,7 @@ mod redis;
 pub use self::port::HeldPort;
 
 use super::StoreKind;
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{Clock, Moment, entropy};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt;
@@ -306,8 +306,7 @@ impl fmt::Debug for PrivateServer {
 }
 
 fn password() -> String {
-    use std::hash::{BuildHasher, RandomState};
-    format!("{:016x}", RandomState::new().hash_one(()))
+    format!("{:016x}", entropy::number())
 }
 
 /// Starts a server, and waits until it says that it is ready, or until the time is up.

@@ -8,8 +8,7 @@ use crate::clock::begin;
 use lessor_ledger::registry::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, Written};
 use lessor_ledger::rule::Gap;
 use lessor_ledger::steering::Course;
-use lessor_protocol::Moment;
-use lessor_protocol::clock::Instants;
+use lessor_protocol::{Moment, entropy};
 use redb::backends::FileBackend;
 use redb::{
     AccessGuard, Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, Table,
@@ -18,7 +17,6 @@ use redb::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -197,7 +195,7 @@ impl Embedded {
     fn make(path: &Path, course: Course) -> Result<Self, StoreError> {
         let file = file::open(path, true).map_err(|error| unusable(path, &error))?;
         let database = database(file).map_err(|error| cannot_open(path, error))?;
-        let store = RandomState::new().hash_one(Instants::now().steady);
+        let store = entropy::number();
         let (boot, origin) = (boot::id(), course.aim);
         let head = Head { format: FORMAT, store, commits: 0, boot, origin, course: None, sum: 0 }.on(course);
         let seal = Seal::open(path).map_err(|error| unusable(path, &error))?;

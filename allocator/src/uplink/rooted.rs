@@ -2,7 +2,6 @@
 //! notices to operators. It answers as an upstream allocator would.
 
 use super::contested::Contested;
-use super::random;
 use super::transport::TransportError;
 use crate::cells::{BATCH_MAX, Cells, CellsError, Swap, Swapped, batches};
 use crate::config::StoreConfig;
@@ -13,10 +12,10 @@ use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::roots::{
     Call, HEAD, Host, Member, MemberError, Next, Notice, OVERRIDES, Reply, RootAsk, RootError, Said, to_pool,
 };
-use lessor_protocol::Moment;
 use lessor_protocol::clock::wall;
 use lessor_protocol::trace::TARGET;
 use lessor_protocol::wire::{GrantBody, LeasesRequest, LeasesResponse, SafeShareBody};
+use lessor_protocol::{Moment, entropy};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tracing::Instrument as _;
@@ -202,7 +201,7 @@ pub(super) struct Here<'a> {
 
 impl Host for Here<'_> {
     fn draw(&mut self) -> u64 {
-        random()
+        entropy::number()
     }
 
     fn wall(&self) -> Moment {

@@ -5,7 +5,7 @@ use crate::args::Store;
 use crate::failure::Failure;
 use lessor_allocator::cells::private::PrivateServer;
 use lessor_allocator::cells::{Cells, CellsConfig, StoreKind, StoreUrl};
-use std::hash::{BuildHasher as _, RandomState};
+use lessor_protocol::entropy;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -24,7 +24,7 @@ pub(crate) struct Place {
 impl Place {
     /// Opens a store of the kind `store`. A server is the one at `url`, or a new one, which ends with this value.
     pub(crate) async fn open(store: Store, url: Option<&str>) -> Result<Self, Failure> {
-        let prefix = format!("demo-{:08x}", RandomState::new().hash_one(()) as u32);
+        let prefix = format!("demo-{:08x}", entropy::number() as u32);
         let kind = match store {
             Store::Memory | Store::Embedded => {
                 return Ok(Place { store, url: String::new(), prefix, _server: None, _folder: None });

@@ -3,7 +3,7 @@
 //! id.
 
 use crate::cells::{CellsError, Timeline};
-use std::hash::{BuildHasher as _, RandomState};
+use lessor_protocol::entropy;
 
 /// Characters of a mark.
 const MARK: usize = 16;
@@ -74,7 +74,7 @@ pub(super) fn mark_of(timeline: &Timeline, cluster: u64) -> Option<&str> {
 
 /// Draws a random mark.
 pub(super) fn draw_mark() -> String {
-    format!("{:016x}", RandomState::new().hash_one(()))
+    format!("{:016x}", entropy::number())
 }
 
 #[cfg(test)]
