@@ -251,17 +251,13 @@ impl fmt::Display for Visitor {
 const KEYS_FILE_MAX: u64 = 1 << 20;
 
 fn jwks(file: &Path) -> Result<Jwks, FileError> {
-    let bytes = lessor_files::read(file, KEYS_FILE_MAX)?;
-    let text = String::from_utf8(bytes).map_err(|_| FileError::of(file, "it is not UTF-8"))?;
+    let text = lessor_files::text(file, KEYS_FILE_MAX)?;
     Jwks::parse(&text).map_err(|error| FileError::of(file, error))
 }
 
 fn tokens(file: &Path) -> Result<Tokens, FileError> {
-    let bytes = lessor_files::read(file, TOKENS_FILE_MAX)?;
-    let text = String::from_utf8(bytes).map_err(|_| FileError::of(file, "it is not UTF-8"))?;
-    if lessor_files::is_open_to_all(file) {
-        tracing::warn!(file = %file.display(), "every user of this machine can read the names of tokens");
-    }
+    let text = lessor_files::text(file, TOKENS_FILE_MAX)?;
+    lessor_files::warn_if_open(file, "the names of tokens");
     Tokens::parse(&text).map_err(|error| FileError::of(file, error))
 }
 

@@ -1,7 +1,6 @@
 //! Reads the configuration of an allocator from a file. Any error in it is one line and exit code 2.
 
 use crate::failure::Failure;
-use crate::file;
 use crate::store::STORE_PASSWORD;
 use lessor_allocator::cells::Password;
 use lessor_allocator::config::{LimitConfig, Listen, StoreConfig};
@@ -59,9 +58,7 @@ pub(crate) fn read_whole(
 /// # Errors
 /// If it cannot be read, is no regular file, or is larger than [`FILE_MAX`].
 pub(crate) fn text(file: &Path) -> Result<String, Failure> {
-    let name = file.display();
-    file::text(file, FILE_MAX)
-        .map_err(|error| Failure::Input(format!("cannot read configuration {name}: {error}")))
+    lessor_files::text(file, FILE_MAX).map_err(|error| Failure::Input(format!("configuration {error}")))
 }
 
 /// Parses `text`, from `file`, as the configuration of an allocator. Sets the path of its store, but not the password.
@@ -113,14 +110,22 @@ fn place_store(config: &mut Config, file: &Path) {
 pub(crate) fn unlock_store(config: &mut Config, file: &Path) -> Result<(), Failure> {
     if let StoreConfig::Shared(shared) = &mut config.server.store {
         if shared.cells.url.has_password() {
-            file::warn_if_open(file, "the password in store.url");
+            lessor_files::warn_if_open(file, "the password in store.url");
         }
         shared.cells.password = match &shared.password_file {
-            Some(file) => Some(file::password("store.password_file", file)?),
+            Some(file) => Some(password("store.password_file", file)?),
             None => std::env::var(STORE_PASSWORD).ok().map(Password::new),
         };
     }
     Ok(())
+}
+
+/// Reads the password in `file`, which `key` names: its one line. A warning says so if other users can read the file.
+///
+/// # Errors
+/// If there is no such line. Names key and file, and shows nothing of the file's content.
+pub(crate) fn password(key: &str, file: &Path) -> Result<Password, Failure> {
+    Password::file(file).map_err(|error| Failure::Input(format!("{key}: {error}")))
 }
 
 fn wrong(file: &Path, error: &ConfigError) -> Failure {

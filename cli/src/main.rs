@@ -6,7 +6,6 @@ mod check;
 mod configuration;
 mod demo;
 mod failure;
-mod file;
 mod limits;
 mod logging;
 mod manual;

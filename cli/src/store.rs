@@ -1,8 +1,8 @@
 //! `lessor store`: checks, exports and imports the file of an allocator, to carry it to another machine. The allocator
 //! must not run meanwhile, which the file enforces. Also creates what a store shared by several allocators needs.
 
+use crate::configuration;
 use crate::failure::Failure;
-use crate::file;
 use crate::print;
 use clap::{Args, Subcommand};
 use lessor_allocator::cells::{Cells, CellsConfig, CellsError, Password, StoreUrl};
@@ -118,7 +118,7 @@ pub(crate) fn cells(url: &str, password_file: Option<&Path>, prefix: &str) -> Re
             let problem = "--store-password-file: the URL has a password too: leave one of them out";
             return Err(Failure::Input(problem.to_owned()));
         }
-        Some(file) => Some(file::password("--store-password-file", file)?),
+        Some(file) => Some(configuration::password("--store-password-file", file)?),
         None => std::env::var(STORE_PASSWORD).ok().map(Password::new),
     };
     Ok(CellsConfig { password, prefix: prefix.to_owned(), timeout: CONNECT_MAX, ..CellsConfig::new(url) })

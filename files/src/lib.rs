@@ -1,5 +1,5 @@
-//! Files that are read while a process runs: certificates, keys, tokens. [`read`] reads one as a whole, within a bound.
-//! [`Reloading`] keeps a value that is made of files, and follows their changes. A [`Token`] is shown by a client. An
+//! Files that are read while a process runs: certificates, keys, tokens. [`read`] reads one as a whole, within a bound,
+//! and [`text`] reads one as text. [`Reloading`] keeps a value that is made of files, and follows their changes. A [`Token`] is shown by a client. An
 //! error names the file, and shows nothing of its content.
 
 mod reloading;
@@ -74,12 +74,29 @@ pub fn read(file: &Path, max: u64) -> Result<Vec<u8>, FileError> {
     };
     let bytes = read().map_err(|error| FileError::of(file, format!("cannot be read: {error}")))?;
     if bytes.len() as u64 > max {
-        return Err(FileError::of(file, format!("it is larger than {max} bytes")));
+        let bound = if max < 1 << 20 { format!("{} KiB", max >> 10) } else { format!("{} MiB", max >> 20) };
+        return Err(FileError::of(file, format!("it is larger than {bound}")));
     }
     Ok(bytes)
+}
+
+/// Reads `file`, as [`read`] does, as text.
+///
+/// # Errors
+/// As [`read`], and if it is not UTF-8.
+pub fn text(file: &Path, max: u64) -> Result<String, FileError> {
+    String::from_utf8(read(file, max)?).map_err(|_| FileError::of(file, "it is not UTF-8"))
 }
 
 /// Whether users other than the owner of `file` and its group may read it.
 pub fn is_open_to_all(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|data| data.mode() & OTHERS_READ != 0)
+}
+
+/// Logs a warning if users other than the owner of `file` and its group may read it, and so the `secret` in it.
+pub fn warn_if_open(file: &Path, secret: &str) {
+    if is_open_to_all(file) {
+        let file = file.display();
+        tracing::warn!(%file, "every user of this machine can read {secret}: remove that right (chmod o-r)");
+    }
 }

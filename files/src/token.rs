@@ -78,13 +78,7 @@ impl Source {
         let text = match self {
             Source::Text => String::new(),
             Source::File(file) => {
-                if crate::is_open_to_all(file) {
-                    let file = file.display();
-                    tracing::warn!(
-                        %file,
-                        "every user of this machine can read the token: remove that right (chmod o-r)"
-                    );
-                }
+                crate::warn_if_open(file, "the token");
                 let bytes = crate::read(file, TOKEN_MAX as u64)?;
                 String::from_utf8(bytes).unwrap_or_default()
             }

@@ -115,12 +115,7 @@ fn config(tls: &Tls) -> Result<ClientConfig, TlsError> {
     let Some((certificate, key)) = &tls.certificate else {
         return Ok(builder.with_no_client_auth());
     };
-    if lessor_files::is_open_to_all(key) {
-        tracing::warn!(
-            file = %key.display(),
-            "every user of this machine can read the key: remove that right (chmod o-r)"
-        );
-    }
+    lessor_files::warn_if_open(key, "the key");
     builder.with_client_auth_cert(file::certificates(certificate)?, file::key(key)?).map_err(|error| {
         TlsError::Unfit(format!("{} is not the key of {}: {error}", key.display(), certificate.display()))
     })

@@ -80,10 +80,7 @@ impl Acceptor {
 
 fn config(files: &ServerFiles) -> Result<ServerConfig, TlsError> {
     let (chain, key) = (file::certificates(&files.certificate)?, file::key(&files.key)?);
-    if lessor_files::is_open_to_all(&files.key) {
-        let file = files.key.display();
-        tracing::warn!(%file, "every user of this machine can read the key: remove that right (chmod o-r)");
-    }
+    lessor_files::warn_if_open(&files.key, "the key");
     let unfit = |error: rustls::Error| TlsError::Unfit(error.to_string());
     let builder = ServerConfig::builder_with_provider(provider());
     let builder = builder.with_safe_default_protocol_versions().map_err(unfit)?;

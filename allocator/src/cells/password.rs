@@ -64,9 +64,7 @@ impl Password {
 
 /// Reads the line in `file`.
 fn read(file: &Path) -> Result<String, FileError> {
-    let bytes = lessor_files::read(file, FILE_MAX)?;
-    // The error of bad UTF-8 shows no byte.
-    let text = String::from_utf8(bytes).map_err(|_| FileError::of(file, "it is not UTF-8"))?;
+    let text = lessor_files::text(file, FILE_MAX)?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
     if line.is_empty() {
@@ -76,10 +74,7 @@ fn read(file: &Path) -> Result<String, FileError> {
         let problem = "it has more than one line, or a control character: write the password alone into it";
         return Err(FileError::of(file, problem));
     }
-    if lessor_files::is_open_to_all(file) {
-        let file = file.display();
-        tracing::warn!(%file, "every user of this machine can read the password: remove that right (chmod o-r)");
-    }
+    lessor_files::warn_if_open(file, "the password");
     Ok(line.to_owned())
 }
 

@@ -147,8 +147,7 @@ impl Display for Kept {
 }
 
 fn read(file: &Path) -> Result<Tokens, String> {
-    let bytes = lessor_files::read(file, FILE_MAX).map_err(|error| error.problem)?;
-    let text = String::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned())?;
+    let text = lessor_files::text(file, FILE_MAX).map_err(|error| error.problem)?;
     Tokens::parse(&text).map_err(|error| error.to_string())
 }
 
