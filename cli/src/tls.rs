@@ -3,6 +3,7 @@
 
 use crate::failure::Failure;
 use crate::print::print;
+use crate::token::parse_valid;
 use clap::{Args, Subcommand};
 use lessor_tls::TlsError;
 use lessor_tls::dev_ca::{DevCa, Purpose};
@@ -58,11 +59,4 @@ fn make(folder: &Path, valid: Duration) -> Result<String, TlsError> {
         said.push_str(&format!("{}  {}  for a {name}\n", certificate.display(), key.display()));
     }
     Ok(said)
-}
-
-/// Parses a validity of at most ten years: more than any trial takes, and calendars of certificates end.
-fn parse_valid(text: &str) -> Result<Duration, String> {
-    let valid = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    let is_fit = !valid.is_zero() && valid <= Duration::from_secs(10 * 365 * 24 * 60 * 60);
-    if is_fit { Ok(valid) } else { Err("not between 1s and 3650d".to_owned()) }
 }

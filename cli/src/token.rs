@@ -37,7 +37,8 @@ To rotate a token: make another of the same name, give it to its bearer, revoke 
 Exit codes: 0 done; 1 stdout cannot be written, or the store is unreachable or unfit; 2 bad command line, or a file or a list of
 tokens that cannot be used.";
 
-/// Longest validity of a token: ten years are more than any token that is meant to end.
+/// Longest validity of a token or certificate: ten years are more than any that is meant to end, and calendars of
+/// certificates end.
 const VALID_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// Default file of tokens.
@@ -168,7 +169,8 @@ fn as_table(tokens: &Tokens, now: SystemTime) -> String {
     table
 }
 
-fn parse_valid(text: &str) -> Result<Duration, String> {
+/// Parses the validity of a token or certificate.
+pub(crate) fn parse_valid(text: &str) -> Result<Duration, String> {
     let valid = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     let is_fit = !valid.is_zero() && valid <= VALID_MAX;
     if is_fit { Ok(valid) } else { Err("not between 1s and 3650d".to_owned()) }
