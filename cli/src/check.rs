@@ -5,6 +5,7 @@ use crate::args::CheckArgs;
 use crate::configuration;
 use crate::failure::Failure;
 use crate::print::print;
+use crate::runtime;
 use lessor_allocator::Server;
 
 /// Prints the configuration with every default in it, or fails with the error.
@@ -14,8 +15,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let mut opened = config.clone();
     configuration::unlock_store(&mut opened, &args.file)?;
     // Creating the clients of stores needs a runtime. They send no request.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let runtime = runtime::on_this_thread()?;
     let checked = runtime.block_on(async { Server::check(&opened) });
     checked.map_err(|error| Failure::Input(format!("{}: {error}", args.file.display())))?;
     print(config.to_string())

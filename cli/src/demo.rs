@@ -31,11 +31,13 @@ use crate::args::{ANY_PORT, DemoArgs, Scenario};
 use crate::failure::Failure;
 use crate::logging::{self, Format};
 use crate::print::print;
+use crate::runtime;
 use crate::stop::Stop;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::Path;
+use tokio::runtime::Builder;
 use tracing_subscriber::EnvFilter;
 
 /// The hidden subcommand that makes a process a node.
@@ -68,8 +70,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         });
     }
     install_log(LOG_LEVEL);
-    let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let runtime = runtime::start(&mut Builder::new_multi_thread())?;
     runtime.block_on(async {
         let mut stop = Stop::install_with_hangup()?;
         match (&args.trace, args.scenario) {

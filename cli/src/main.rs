@@ -13,6 +13,7 @@ mod manual;
 mod otlp;
 mod print;
 mod replay;
+mod runtime;
 mod serve;
 mod simulate;
 mod span;

@@ -6,12 +6,14 @@ use crate::configuration;
 use crate::failure::Failure;
 #[cfg(not(feature = "otlp"))]
 use crate::logging;
+use crate::runtime;
 use crate::stop::{self, Stop};
 use crate::watch::Watch;
 use lessor_allocator::config::{AdminConfig, Listen};
 use lessor_allocator::{Listener, Server};
 use sd_notify::NotifyState;
 use std::io::Write as _;
+use tokio::runtime::Builder;
 use tracing_subscriber::EnvFilter;
 
 /// Runs until SIGTERM or SIGINT.
@@ -25,8 +27,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let mut config = configuration::of_allocator(&args.config, &text)?;
     configuration::unlock_store(&mut config, &args.config)?;
     stop::end_in_time()?;
-    let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let runtime = runtime::start(&mut Builder::new_multi_thread())?;
     let ran = runtime.block_on(async {
         let mut stop = Stop::install()?;
         let listen = args.listen.clone().unwrap_or_else(|| config.server.listen.clone());

@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use crate::limits::{AddressArgs, Server, table};
 use crate::print::print;
+use crate::runtime;
 use crate::span::span;
 use clap::Args;
 use serde_json::{Value, json};
@@ -34,8 +35,7 @@ pub(crate) struct StatusArgs {
 
 /// Prints the state of the allocator. Fails if it is not ready, after printing why.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let runtime = runtime::on_this_thread()?;
     let server = Server::try_new(&args.server)?;
     if args.ready {
         runtime.block_on(async { server.look(&["readyz"]).await?.good() })?;

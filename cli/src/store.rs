@@ -4,6 +4,7 @@
 use crate::configuration;
 use crate::failure::Failure;
 use crate::print;
+use crate::runtime;
 use clap::{Args, Subcommand};
 use lessor_allocator::cells::{Cells, CellsConfig, CellsError, Password, StoreUrl};
 use lessor_allocator::store::{Dump, Embedded, StoreError};
@@ -133,8 +134,7 @@ fn migrate(url: &str, password_file: Option<&Path>, prefix: &str) -> Result<(), 
         | CellsError::NotDurable(_)
         | CellsError::Unfit(_) => Failure::Run(format!("store {}: {error}", config.url)),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let runtime = runtime::on_this_thread()?;
     let made = runtime.block_on(async {
         let mut cells = Cells::new(&config)?;
         let made = cells.migrate().await?;

@@ -13,6 +13,7 @@ pub(crate) use args::{TOP_EXAMPLE, TopArgs, TopSort};
 use crate::failure::Failure;
 use crate::limits::Server;
 use crate::print::print;
+use crate::runtime;
 use lessor_protocol::Clock;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use rows::{Look, Row};
@@ -22,6 +23,7 @@ use std::io::IsTerminal as _;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::runtime::Builder;
 
 const CLOCK: Clock = Clock::since_boot();
 
@@ -39,8 +41,7 @@ pub(crate) enum Seen {
 
 /// Shows the limits until the operator quits, or once.
 pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let runtime = runtime::start(Builder::new_multi_thread().worker_threads(1))?;
     let server = Server::try_new(&args.server)?;
     if args.once || args.json || !std::io::stdout().is_terminal() {
         let text = runtime.block_on(once(&server, args))?;

@@ -13,6 +13,7 @@ mod sender;
 use super::fleet::to_line;
 use super::line::{Job, News, Order, Report, Tally, Work};
 use crate::failure::Failure;
+use crate::runtime;
 use caller::Caller;
 use lessor::Client;
 use lessor_protocol::Moment;
@@ -30,10 +31,7 @@ const SHUTDOWN_WITHIN: Duration = Duration::from_secs(3);
 
 /// Runs until the work is done or the demo says stop. It uses one thread, as the smallest of services would.
 pub(crate) fn run() -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let runtime = runtime::on_this_thread()?;
     let outcome = runtime.block_on(live(Orders::listen()));
     // The thread that listens to stdin may still be reading: do not wait for it.
     runtime.shutdown_background();

@@ -12,6 +12,7 @@ pub(crate) use server::Server;
 
 use crate::failure::Failure;
 use crate::print::print;
+use crate::runtime;
 use args::{LimitsCommand, SetArgs};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -19,8 +20,7 @@ use std::io::Read as _;
 
 /// Runs the command, and prints the answer.
 pub(crate) fn run(args: &LimitsArgs) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let runtime = runtime::on_this_thread()?;
     let server = Server::try_new(&args.server)?.deciding(args.yes, args.reason.as_deref());
     let json = args.json;
     let (body, shown) = runtime.block_on(answer(&server, &args.command))?;

@@ -4,6 +4,7 @@
 use super::TokensArgs;
 use crate::configuration;
 use crate::failure::Failure;
+use crate::runtime;
 use crate::store;
 use lessor_access::Tokens;
 use lessor_allocator::cells::{Cells, CellsConfig, CellsError};
@@ -115,8 +116,7 @@ impl Kept {
         &self,
         what: impl Future<Output = Result<T, StoredTokensError<E>>>,
     ) -> Result<T, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+        let runtime = runtime::on_this_thread()?;
         let done = runtime.block_on(what);
         // A read of a file that hangs is not waited for.
         runtime.shutdown_background();

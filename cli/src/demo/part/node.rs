@@ -9,6 +9,7 @@ use crate::demo::node::caller::Caller;
 use crate::demo::node::{PROGRESS_EVERY, leave, metrics};
 use crate::demo::print;
 use crate::failure::Failure;
+use crate::runtime;
 use crate::stop::Stop;
 use lessor::{Client, ExchangeError, Tls, Token};
 use lessor_protocol::Clock;
@@ -27,8 +28,7 @@ pub(super) fn run(args: &NodeArgs) -> Result<(), Failure> {
         return Err(Failure::Input(format!("--number {number} is more than --of {nodes}")));
     }
     let vendor = vendor(&args.vendor)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let runtime = runtime::on_this_thread()?;
     runtime.block_on(async {
         let mut stop = Stop::install()?;
         let recorded = metrics::recorder()?;

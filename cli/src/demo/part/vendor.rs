@@ -4,12 +4,12 @@ use super::VendorArgs;
 use crate::demo::contract::{self, vendor::Vendor};
 use crate::demo::print;
 use crate::failure::Failure;
+use crate::runtime;
 use crate::stop::Stop;
 
 /// Runs until SIGTERM or SIGINT, and prints its counts.
 pub(super) fn run(args: &VendorArgs) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let runtime = runtime::on_this_thread()?;
     runtime.block_on(async {
         let mut stop = Stop::install()?;
         let vendor = Vendor::open(contract::judge(), args.listen).await?;
