@@ -1,10 +1,13 @@
-//! Support for tests: callers that a test polls by hand, without a runtime, and limits without an allocator, whose
-//! permits the test lends. Each caller is polled once, and then only after its waker was called.
+//! Support for tests: callers that a test polls by hand, without a runtime, limits without an allocator, whose permits
+//! the test lends, and a background task that reaches no allocator. Each caller is polled once, and then only after its waker was called.
 
 use crate::limit::Limit;
 use crate::local_pool::CLOCK;
+use crate::refiller::Refiller;
+use crate::session_numbers::SessionNumbers;
 use crate::shared::Shared;
 use crate::ticks::{HotClock, Ticks};
+use crate::transport::{Credentials, Transport};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +17,29 @@ use std::time::Duration;
 /// Longer than any test.
 pub(crate) const LEASED: Duration = Duration::from_secs(3_600);
 
+/// An address that nothing listens on.
+pub(crate) const NOWHERE: &str = "http://127.0.0.1:1";
+
 /// Makes the state that the handles of a client share, without a client.
 pub(crate) fn shared() -> Arc<Shared> {
     Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread")))
+}
+
+/// Makes the connection to an allocator at `url`, without credentials.
+pub(crate) fn transport(url: &str) -> Transport {
+    let made = Transport::try_new(url, Duration::from_secs(5), &Credentials::default());
+    made.expect("a good address")
+}
+
+/// Makes the background task of a client that reaches no allocator.
+pub(crate) fn refiller(shared: &Arc<Shared>) -> Refiller {
+    refiller_of(shared, NOWHERE, Duration::from_secs(1))
+}
+
+/// Makes the background task of a client of the allocator at `url`, which must answer within `timeout`.
+pub(crate) fn refiller_of(shared: &Arc<Shared>, url: &str, timeout: Duration) -> Refiller {
+    let numbers = (fastrand::Rng::with_seed(1), SessionNumbers::System);
+    Refiller::new(shared.clone(), vec![transport(url)], timeout, "a".to_owned(), Default::default(), numbers)
 }
 
 /// Makes a handle to a limit that holds nothing.

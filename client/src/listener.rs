@@ -154,9 +154,8 @@ fn event(line: &[u8]) -> Option<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::by_hand;
+    use crate::by_hand::{self, NOWHERE};
     use crate::local_pool::Condition;
-    use crate::transport::Credentials;
     use lessor_holder::timing::LOOK_AGAIN;
     use std::future::poll_fn;
     use std::pin::pin;
@@ -164,9 +163,7 @@ mod tests {
 
     fn listener(shared: Arc<Shared>) -> Listener {
         let (_, current_allocator) = watch::channel(0);
-        let nowhere =
-            Transport::try_new("http://127.0.0.1:1", Duration::from_secs(1), &Credentials::default());
-        let transports = vec![nowhere.expect("an address")];
+        let transports = vec![by_hand::transport(NOWHERE)];
         Listener::new(shared, transports, current_allocator, "n".to_owned(), fastrand::Rng::with_seed(1))
     }
 

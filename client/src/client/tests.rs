@@ -1,7 +1,7 @@
 //! How long a client lives, and what its callers are told when it ends. Mostly no allocator answers.
 
 use super::*;
-use crate::by_hand::{Caller, Panics};
+use crate::by_hand::{Caller, NOWHERE, Panics};
 use crate::events::Event;
 use crate::refusal::Refusal;
 use axum::http::StatusCode;
@@ -13,9 +13,6 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::{Context, Poll, Waker};
 use tokio::net::TcpListener;
-
-/// A port that nothing listens on.
-const NOWHERE: &str = "http://127.0.0.1:1";
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")

@@ -20,8 +20,6 @@ mod tests {
     use super::*;
     use crate::by_hand;
     use crate::local_pool::CLOCK;
-    use crate::refiller::SessionNumbers;
-    use crate::transport::{Credentials, Transport};
     use lessor_protocol::wire::ErrorBody;
     use std::sync::Arc;
     use std::time::Duration;
@@ -39,18 +37,8 @@ mod tests {
     /// second, each after a look at all of them.
     #[test]
     fn a_limit_of_which_nothing_is_lent_is_asked_for_as_long_as_it_is_called() {
-        let (shared, second) = (by_hand::shared(), Duration::from_secs(1));
-        let transport =
-            Transport::try_new("http://127.0.0.1:1", second, &Credentials::default()).expect("an address");
-        let numbers = (fastrand::Rng::with_seed(1), SessionNumbers::System);
-        let mut refiller = Refiller::new(
-            shared.clone(),
-            vec![transport],
-            second,
-            "a".to_owned(),
-            Default::default(),
-            numbers,
-        );
+        let shared = by_hand::shared();
+        let mut refiller = by_hand::refiller(&shared);
         for code in [code::LIMIT_UNKNOWN, code::NAMES_FULL] {
             let limit = by_hand::limit(&shared, code);
             let pool = shared.pool(code, None);

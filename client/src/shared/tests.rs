@@ -4,7 +4,6 @@ use super::*;
 use crate::by_hand::{self, Panics};
 use crate::limit::Limit;
 use crate::refusal::Refusal;
-use crate::ticks::HotClock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Waker};
 
@@ -14,7 +13,7 @@ fn is_found(plain: &LocalPool, key: &str) -> bool {
 
 #[test]
 fn keys_without_a_lease_or_a_handle_are_forgotten() {
-    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread"));
+    let shared = by_hand::shared();
     let plain = shared.pool("user", None);
     let kept = shared.pool("user", Some("kept"));
     let called = shared.pool("user", Some("called"));
@@ -49,7 +48,7 @@ fn of_more_limits_than_may_be_known_those_that_are_new_are_refused() {
 /// The bug: all keys were looked at in one go, during which no exchange of any limit began.
 #[test]
 fn many_keys_are_forgotten_in_parts() {
-    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread"));
+    let shared = by_hand::shared();
     let keys = 20 * SWEPT_MAX;
     for key in 0..keys {
         shared.pool("user", Some(&key.to_string()));
@@ -71,7 +70,7 @@ fn many_keys_are_forgotten_in_parts() {
 /// The bug: an event about one key looked at all keys of all limits.
 #[test]
 fn an_event_is_about_the_pools_that_it_names() {
-    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread"));
+    let shared = by_hand::shared();
     for (limit, key) in [("user", None), ("user", Some("a")), ("user", Some("b")), ("used/x", Some("a"))] {
         shared.pool(limit, key);
     }
@@ -92,7 +91,7 @@ fn an_event_is_about_the_pools_that_it_names() {
 
 #[test]
 fn a_process_that_makes_up_names_of_limits_makes_no_more_series_for_it() {
-    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread"));
+    let shared = by_hand::shared();
     for limit in 0..3 * LABELS_MAX {
         let pool = shared.pool(&format!("limit-{limit}"), None);
         let label = if limit < LABELS_MAX { format!("limit-{limit}") } else { "(others)".to_owned() };
@@ -107,7 +106,7 @@ fn a_process_that_makes_up_names_of_limits_makes_no_more_series_for_it() {
 /// The bug: a key was forgotten with its spends from the safe share, and spent the same share again.
 #[test]
 fn a_key_that_is_forgotten_does_not_spend_its_safe_share_again() {
-    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread"));
+    let shared = by_hand::shared();
     let span = std::time::Duration::from_secs(60);
     let share = lessor_protocol::SafeShare { permits: 10, span, lasts: 10 * span };
     let mut passed = 0;
@@ -131,7 +130,7 @@ fn a_key_that_is_forgotten_does_not_spend_its_safe_share_again() {
 /// The bug: the allocator remembers the number of a vendor's last answer, and a forgotten key began at 1 again.
 #[test]
 fn what_a_vendor_says_is_news_also_after_its_key_was_forgotten() {
-    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread"));
+    let shared = by_hand::shared();
     let observed = |refusals: u64| {
         let pool = shared.pool("user", Some("a"));
         (0..refusals).for_each(|_| {
@@ -154,7 +153,7 @@ fn what_a_vendor_says_is_news_also_after_its_key_was_forgotten() {
 
 #[test]
 fn a_key_that_cannot_be_is_refused_as_one() {
-    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread"));
+    let shared = by_hand::shared();
     let pool = shared.pool("user", Some(&"k".repeat(10_000)));
     assert_eq!(pool.try_acquire_at(pool.hot_ref().hot_state(), 1), Err(crate::Refusal::BadKey));
     assert_eq!(shared.pools().len(), 1, "an invalid key is not kept");
