@@ -169,7 +169,9 @@ impl Refiller {
                 AskBody { observed, ..AskBody::of(&pool.name().limit, pool.name().key.as_deref(), ask) }
             })
             .collect();
-        let answer = self.send(&exchange, asks).await.and_then(|response| matching(response, &pools));
+        let answer = self.send(&exchange, asks).await;
+        let allocator = &self.transports[exchange.place];
+        let answer = answer.and_then(|response| matching(allocator, response, &pools));
         self.shared.exchanges.fetch_add(1, Ordering::Relaxed);
         match answer {
             Ok(grants) => self.answered(&pools, &grants, &exchange).await,

@@ -132,7 +132,7 @@ impl Transport {
     pub(crate) async fn leases(&self, request: &LeasesRequest) -> Result<LeasesResponse, ExchangeError> {
         let body = self.post(LEASES_PATH, request).await?;
         // Serde's error message contains an unexpected value in full.
-        serde_json::from_slice(&body).map_err(|error| ExchangeError::Rubbish(excerpt(&error.to_string())))
+        serde_json::from_slice(&body).map_err(|error| self.rubbish(&excerpt(&error.to_string())))
     }
 
     pub(crate) async fn leave(&self, node: &str, request: &LeaveRequest) -> Result<(), ExchangeError> {
@@ -166,6 +166,11 @@ impl Transport {
         ExchangeError::Unreachable(format!("{}: {why}", self.name))
     }
 
+    /// Returns the error of an answer of the allocator that is of no use.
+    pub(crate) fn rubbish(&self, why: &str) -> ExchangeError {
+        ExchangeError::Rubbish(format!("{}: {why}", self.name))
+    }
+
     fn status(&self, status: ::http::StatusCode, excerpt: String) -> ExchangeError {
         ExchangeError::Status { allocator: self.name.clone(), status: status.as_u16(), excerpt }
     }
@@ -173,7 +178,7 @@ impl Transport {
     async fn post<T: serde::Serialize>(&self, path: &str, body: &T) -> Result<Vec<u8>, ExchangeError> {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
-        let body = serde_json::to_vec(body).map_err(|error| ExchangeError::Rubbish(error.to_string()))?;
+        let body = serde_json::to_vec(body).map_err(|error| self.rubbish(&error.to_string()))?;
         let span = traceparent(&tracing::Span::current());
         let posted = self.http.post(url, body, span, self.timeout).await;
         let mut response = posted.map_err(|error| self.named(error))?;
@@ -181,7 +186,7 @@ impl Transport {
         let mut read = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.named(error))? {
             if read.len() + chunk.len() > BODY_MAX {
-                return Err(ExchangeError::Rubbish(format!("more than {BODY_MAX} bytes")));
+                return Err(self.rubbish(&format!("more than {BODY_MAX} bytes")));
             }
             read.extend_from_slice(&chunk);
         }
@@ -207,6 +212,7 @@ pub(crate) fn shown(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::by_hand;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
@@ -243,20 +249,15 @@ mod tests {
                 .expect_err("a bad address");
             assert!(!error.to_string().contains("cret"), "{error}");
         }
-        let good = Transport::try_new("http://a:7400/x?y", Duration::from_secs(1), &Credentials::default())
-            .expect("a good address");
-        assert_eq!(&**good.name(), "http://a:7400");
-        let socket =
-            Transport::try_new("unix:///run/a.sock", Duration::from_secs(1), &Credentials::default());
-        assert_eq!(&**socket.expect("a good address").name(), "unix:/run/a.sock");
+        assert_eq!(&**by_hand::transport("http://a:7400/x?y").name(), "http://a:7400");
+        assert_eq!(&**by_hand::transport("unix:///run/a.sock").name(), "unix:/run/a.sock");
     }
 
     /// The bug: errors of requests over a socket named `http://localhost/` as the address.
     #[tokio::test]
     async fn an_allocator_that_is_not_reached_is_named_as_it_was_given() {
         for url in ["unix:/no/such.sock", "http://127.0.0.1:1"] {
-            let there = Transport::try_new(url, Duration::from_secs(5), &Credentials::default())
-                .expect("a good address");
+            let there = by_hand::transport(url);
             let errors = [
                 there.events().await.map(|_| ()).expect_err("no allocator listens there"),
                 there
@@ -271,10 +272,13 @@ mod tests {
         }
     }
 
-    /// The bug: the error of an answer that broke off, and the status of an endless one, named no allocator.
+    /// The bug: the error of an answer that broke off or was too long, and the status of an endless one, named no
+    /// allocator.
     #[tokio::test]
     async fn an_allocator_whose_answer_is_of_no_use_is_named() {
+        let long = format!("200 OK\r\nconnection: close\r\n\r\n{}", " ".repeat(BODY_MAX + 1));
         for (answer, said) in [
+            (&*long, "the allocator's answer is unusable: {url}: more than"),
             ("200 OK\r\ncontent-length: 9\r\n\r\n{", "the allocator could not be reached: {url}: "),
             ("404 Not Found\r\ncontent-length: 0\r\n\r\n", "the allocator at {url} answered 404"),
             ("404 Not Found\r\ncontent-length: 2\r\n\r\nno", "the allocator at {url} answered 404: no"),
@@ -289,8 +293,7 @@ mod tests {
                 }
                 stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).await.expect("it is read");
             };
-            let there = Transport::try_new(&url, Duration::from_secs(5), &Credentials::default())
-                .expect("a good address");
+            let there = by_hand::transport(&url);
             let leave = LeaveRequest { session: 1, seq: 1, spent: vec![] };
             let (error, ()) = tokio::join!(there.leave("a", &leave), answers);
             let error = error.expect_err("it is no good answer").to_string();

@@ -3,7 +3,7 @@
 use super::Refiller;
 use crate::local_pool::{CLOCK, LocalPool, PoolName};
 use crate::tally;
-use crate::transport::ExchangeError;
+use crate::transport::{ExchangeError, Transport};
 use lessor_holder::connection::Exchange;
 use lessor_protocol::foreign::excerpt;
 use lessor_protocol::lease::millis_up;
@@ -46,17 +46,17 @@ impl Refiller {
         // A middlebox between the allocator and the node may deliver an old answer.
         let LeasesResponse { session, seq, .. } = response;
         let Some((_, took)) = self.connection.on_answer(session, seq, CLOCK.now()) else {
-            return Err(ExchangeError::Rubbish(format!(
-                "it answers exchange {seq} of session {session}, which is not open"
-            )));
+            let why = format!("it answers exchange {seq} of session {session}, which is not open");
+            return Err(transport.rubbish(&why));
         };
         tally::exchanged(Some(took));
         Ok(response)
     }
 }
 
-/// Returns the grants of a response that answers exactly what was asked.
+/// Returns the grants of a response of `allocator` that answers exactly what was asked.
 pub(super) fn matching(
+    allocator: &Transport,
     response: LeasesResponse,
     pools: &[Arc<LocalPool>],
 ) -> Result<Vec<GrantBody>, ExchangeError> {
@@ -65,13 +65,13 @@ pub(super) fn matching(
     };
     if response.grants.len() != pools.len() {
         let (got, asked) = (response.grants.len(), pools.len());
-        return Err(ExchangeError::Rubbish(format!("{got} grants for {asked} asks")));
+        return Err(allocator.rubbish(&format!("{got} grants for {asked} asks")));
     }
     match pools.iter().zip(&response.grants).find(|(pool, body)| !named(pool.name(), body)) {
-        Some((pool, _)) => Err(ExchangeError::Rubbish(format!(
-            "a grant for another limit or key, where {} was asked for",
-            excerpt(&pool.name().limit)
-        ))),
+        Some((pool, _)) => {
+            let limit = excerpt(&pool.name().limit);
+            Err(allocator.rubbish(&format!("a grant for another limit or key, where {limit} was asked for")))
+        }
         None => Ok(response.grants),
     }
 }
@@ -79,22 +79,34 @@ pub(super) fn matching(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::by_hand;
-    use crate::session_numbers::SessionNumbers;
-    use crate::transport::{Credentials, Transport};
+    use crate::by_hand::{self, NOWHERE};
     use std::time::Duration;
 
     #[tokio::test]
     async fn an_allocator_that_gives_no_answer_in_time_is_named() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", silent.local_addr().expect("the listener is bound"));
-        let transport = Transport::try_new(&url, Duration::from_secs(60), &Credentials::default());
-        let transports = vec![transport.expect("an address")];
-        let (soon, numbers) =
-            (Duration::from_millis(20), (fastrand::Rng::with_seed(1), SessionNumbers::System));
-        let mut refiller =
-            Refiller::new(by_hand::shared(), transports, soon, "a".to_owned(), Default::default(), numbers);
+        let mut refiller = by_hand::refiller_of(&by_hand::shared(), &url, Duration::from_millis(20));
         let error = refiller.greet().await.expect_err("no answer").to_string();
         assert_eq!(error, format!("the allocator could not be reached: {url}: no answer within 20ms"));
+    }
+
+    /// The bug: the error named no allocator.
+    #[test]
+    fn an_allocator_that_answers_something_else_is_named() {
+        let (shared, transport) = (by_hand::shared(), by_hand::transport(NOWHERE));
+        let pools = [shared.pool("a", None), shared.pool("b", None)];
+        let said = |limits: &[&str]| {
+            let grant = |limit: &&str| GrantBody { limit: (*limit).to_owned(), ..GrantBody::default() };
+            let grants = limits.iter().map(grant).collect();
+            let response = LeasesResponse { epoch: 1, session: 1, seq: 1, grants };
+            matching(&transport, response, &pools).expect_err("no answer to the asks").to_string()
+        };
+        let unusable = format!("the allocator's answer is unusable: {NOWHERE}: ");
+        assert_eq!(said(&[]), format!("{unusable}0 grants for 2 asks"));
+        assert_eq!(
+            said(&["a", "c"]),
+            format!("{unusable}a grant for another limit or key, where b was asked for")
+        );
     }
 }
