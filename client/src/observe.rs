@@ -97,3 +97,38 @@ fn lock(feedback: &Mutex<Feedback>) -> MutexGuard<'_, Feedback> {
     // Numbers: no panic elsewhere can have left them half changed.
     feedback.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::by_hand;
+    use http::{HeaderName, HeaderValue};
+    use lessor_protocol::{Announced, Left};
+
+    #[test]
+    fn a_vendor_with_other_names_is_read_by_those_names_alone() {
+        const OWN: [&str; 3] = ["x-calls", "x-calls-left", "x-calls-reset"];
+        const KNOWN: [&str; 3] = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
+        let [limit, remaining, reset] = OWN.map(HeaderName::from_static);
+        let names = HeaderNames::none().with(limit, remaining, reset);
+        let answer = |names: [&'static str; 3]| {
+            let values = ["100", "3", "30"].map(HeaderValue::from_static);
+            names.map(HeaderName::from_static).into_iter().zip(values).collect::<HeaderMap>()
+        };
+        let shared = by_hand::shared();
+        let mut names_of_limits = ["a", "b", "c", "d"].into_iter();
+        let mut told = |observe: &dyn Fn(&Limit)| {
+            let limit = by_hand::limit(&shared, names_of_limits.next().expect("a limit for each"));
+            // The count is worth telling for a tenth of a second, which a busy machine may take for the call.
+            let before = CLOCK.now();
+            observe(&limit);
+            let observed = limit.pool().observed(before)?;
+            Some((observed.left.map(|left: Left| left.permits), observed.announced[0]))
+        };
+        let all = Some((Some(3), Some(Announced { limit: 100, per: None })));
+        assert_eq!(told(&|limit| limit.observe_as(&names, StatusCode::OK, &answer(OWN))), all);
+        assert_eq!(told(&|limit| limit.observe(StatusCode::OK, &answer(OWN))), None);
+        assert_eq!(told(&|limit| limit.observe_as(&names, StatusCode::OK, &answer(KNOWN))), None);
+        assert_eq!(told(&|limit| limit.observe(StatusCode::OK, &answer(KNOWN))), all);
+    }
+}
