@@ -101,7 +101,7 @@ impl Refiller {
     /// Runs until the client is shut down or its last handle is gone.
     pub(crate) async fn run(mut self, mut stop: Stop) {
         loop {
-            let (due, next) = self.look();
+            let (due, next) = self.look().await;
             let next = next.min(self.tell_in_time());
             let stopped = if due.is_empty() {
                 let sleep = next.since(CLOCK.now()).min(LOOK_AGAIN);

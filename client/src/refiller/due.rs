@@ -8,9 +8,14 @@ use lessor_holder::timing::LOOK_AGAIN;
 use lessor_protocol::Moment;
 use std::sync::Arc;
 
+/// Pools looked at before other tasks run: some tenths of a millisecond. A larger number holds other tasks of the thread
+/// up for longer, and a smaller one makes them run more often than they need.
+const LOOKED_MAX: usize = 1_000;
+
 impl Refiller {
-    /// Returns the pools that are due now, and when the next one will be.
-    pub(super) fn look(&mut self) -> (Vec<Arc<LocalPool>>, Moment) {
+    /// Returns the pools that are due now, and when the next one will be. Looks at them in parts between which other
+    /// tasks run: after an event about a million keys it looks at each.
+    pub(super) async fn look(&mut self) -> (Vec<Arc<LocalPool>>, Moment) {
         let (now, quiet_until) = (CLOCK.now(), self.connection.quiet_until());
         if now < quiet_until {
             return (vec![], quiet_until);
@@ -19,9 +24,12 @@ impl Refiller {
         let mut round = Round::new(now, self.began, self.connection.rtt());
         let known = std::mem::take(&mut self.known);
         self.time_calls(&known, now);
-        for pool in known {
+        for (number, pool) in (1..).zip(known) {
             if !pool.is_forgotten() {
                 self.look_at(pool, &mut round, now);
+            }
+            if number % LOOKED_MAX == 0 {
+                tokio::task::yield_now().await;
             }
         }
         if now >= self.forgets || !self.sweep.is_over() {
@@ -60,27 +68,15 @@ impl Refiller {
 mod tests {
     use super::super::{in_parts, rest};
     use super::*;
-    use crate::session_numbers::SessionNumbers;
-    use crate::shared::Shared;
-    use crate::ticks::{HotClock, Ticks};
-    use crate::transport::{Credentials, Transport};
+    use crate::by_hand;
     use lessor_protocol::wire::ASKS_MAX;
     use std::collections::BTreeSet;
     use std::time::Duration;
 
-    fn refiller(shared: &Arc<Shared>) -> Refiller {
-        let second = Duration::from_secs(1);
-        let transport =
-            Transport::try_new("http://127.0.0.1:1", second, &Credentials::default()).expect("an address");
-        let numbers = (fastrand::Rng::with_seed(1), SessionNumbers::System);
-        Refiller::new(shared.clone(), vec![transport], second, "a".to_owned(), Default::default(), numbers)
-    }
-
     /// The bug: changes for all keys were made in one go, and a million kept a thread for half a second.
     #[tokio::test]
     async fn work_on_all_pools_lets_other_tasks_run() {
-        let shared =
-            Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread")));
+        let shared = by_hand::shared();
         for key in 0..20_000 {
             shared.pool("user", Some(&key.to_string()));
         }
@@ -101,17 +97,36 @@ mod tests {
         assert!(others.is_finished(), "ten turns beside twenty parts");
     }
 
+    /// The bug: after an event about all keys they were looked at in one go, and a million kept a thread for a good part
+    /// of a second.
+    #[tokio::test]
+    async fn a_look_at_many_pools_lets_other_tasks_run() {
+        let shared = by_hand::shared();
+        let mut refiller = by_hand::refiller(&shared);
+        for key in 0..20_000 {
+            shared.pool("user", Some(&key.to_string())).make_known();
+        }
+        let others = tokio::spawn(async {
+            for _turn in 0..10 {
+                tokio::task::yield_now().await;
+            }
+        });
+        let (due, _) = refiller.look().await;
+        assert!(others.is_finished(), "ten turns beside twenty parts");
+        assert_eq!(due.len(), 1, "the limit itself");
+        assert!(refiller.known.len() < 2, "the keys rest");
+    }
+
     /// The bug: all leased pools were looked at between two parts of a sweep.
     #[tokio::test(start_paused = true)]
     async fn a_sweep_goes_on_while_nothing_is_due() {
-        let shared =
-            Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread")));
-        let mut refiller = refiller(&shared);
+        let shared = by_hand::shared();
+        let mut refiller = by_hand::refiller(&shared);
         for key in 0..20_000 {
             shared.pool("user", Some(&key.to_string()));
         }
         shared.wake_list.take(&mut vec![]);
-        let (due, next) = refiller.look();
+        let (due, next) = refiller.look().await;
         assert!(due.is_empty() && next == Moment::NEVER, "nothing is leased: {} due, {next:?}", due.len());
         assert!(!refiller.sweep.is_over());
         rest(&shared, &mut refiller.sweep, LOOK_AGAIN).await;
@@ -120,11 +135,10 @@ mod tests {
     }
 
     /// The bug: the first thousand pools of the list were asked for each time, and the pools behind them never.
-    #[test]
-    fn of_more_pools_than_fit_into_an_exchange_each_has_its_turn() {
-        let shared =
-            Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("this clock needs no thread")));
-        let mut refiller = refiller(&shared);
+    #[tokio::test]
+    async fn of_more_pools_than_fit_into_an_exchange_each_has_its_turn() {
+        let shared = by_hand::shared();
+        let mut refiller = by_hand::refiller(&shared);
         let pools: Vec<_> = (0..2_500).map(|key| shared.pool("user", Some(&key.to_string()))).collect();
         for pool in &pools {
             // One caller waits, for ever.
@@ -133,7 +147,7 @@ mod tests {
         }
         let mut asked = BTreeSet::new();
         for _exchange in 0..4 {
-            let (due, _) = refiller.look();
+            let (due, _) = refiller.look().await;
             assert!(due.len() <= ASKS_MAX);
             for pool in due {
                 pool.refill().write(pool.slot(), pool.seen(), CLOCK.now(), Duration::ZERO);
