@@ -36,7 +36,7 @@ impl ConfigError {
 
     /// Returns the key that is wrong, if the problem names one: `rules[0].per`.
     pub fn key(&self) -> Option<&str> {
-        let (_, rest) = self.problem.split_once("\": ").unwrap_or(("", &self.problem));
+        let rest = after_limit(&self.problem).unwrap_or(&self.problem);
         let rest = rest.strip_prefix("limit[0].").unwrap_or(rest);
         let end = rest.find([' ', ':']).unwrap_or(rest.len());
         let is_key = |c: char| c.is_ascii_alphanumeric() || "_.[]\"/-*".contains(c);
@@ -47,6 +47,18 @@ impl ConfigError {
     pub fn line(&self) -> usize {
         self.line
     }
+}
+
+/// Returns what `problem` says of the limit that it begins with, as in `limit "vendor/rest": margin is …`.
+fn after_limit(problem: &str) -> Option<&str> {
+    let quoted = problem.strip_prefix("limit \"")?;
+    let mut is_escaped = false;
+    let end = quoted.find(|c| {
+        let ends = c == '"' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        ends
+    })?;
+    quoted[end..].strip_prefix("\": ")
 }
 
 impl fmt::Display for ConfigError {

@@ -96,4 +96,13 @@ rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]"#;
             assert!(problem.ends_with("rules is null, or holds null: leave that out"), "{problem}");
         }
     }
+
+    /// The bug: a value or a name that holds `": ` was cut there, and the word after it was taken for the key.
+    #[test]
+    fn a_key_is_found_before_a_value_that_looks_like_the_end_of_a_name() {
+        let (key, problem) = wrong(json!({ "shadow": "a\": keyed is", "rules": [] }));
+        assert_eq!(key.as_deref(), Some("shadow"), "{problem}");
+        let error = limit_from_json("a\": keyed is", &json!({ "rules": [] })).expect_err("no name");
+        assert_eq!(error.key(), Some("name"), "{error}");
+    }
 }
